@@ -1,4 +1,4 @@
-//! How fast ListOps is drawn, evaluated and stored. `cargo bench -p lra-datasets`.
+//! Speed of drawing, evaluating and storing ListOps. `cargo bench -p lra-datasets`.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;
@@ -57,7 +57,7 @@ fn listops(criterion: &mut Criterion) {
     });
     group.finish();
 
-    // The whole thing, files and all: what `lra data make listops` waits for.
+    // The whole build with its files, for which `lra data make listops` waits.
     let mut group = criterion.benchmark_group("listops, published size");
     group.sample_size(10);
     group.bench_function("store", |bencher| {
@@ -74,13 +74,14 @@ fn listops(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The rows as the published files have them, parentheses included, for each split.
+/// Writes the rows in the form of the published files, parentheses included, for each split.
 fn write_published(folder: &Path, tokens: &[u8], ends: &[usize]) {
     let mut text = String::from("Source\tTarget\r\n");
     let mut start = 0;
     for &end in ends {
         let row = &tokens[start..end];
-        // The reader skips parentheses wherever they are: three for each token, as many as published.
+        // The reader skips parentheses wherever they are: three for each token, as many as
+        // published.
         let words: Vec<_> = row
             .iter()
             .map(|&token| format!("( {} ) )", TOKENS[usize::from(token)]))

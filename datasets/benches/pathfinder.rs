@@ -7,7 +7,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use lra_datasets::tasks::pathfinder::{Difficulty, Generator, Parameters, Pixels, Size};
 
-/// Images per sample: hard ones differ a hundredfold in the time that they take.
+/// Number of images per sample: the time for a hard one varies a hundredfold.
 const IMAGES: u64 = 200;
 
 fn images(criterion: &mut Criterion) {

@@ -1,6 +1,8 @@
-//! How fast published files become stores, in bytes of raw files a second. `cargo bench -p lra-datasets --bench published`.
+//! Speed of building stores from published files, in bytes of raw files a second. `cargo bench -p
+//! lra-datasets --bench published`.
 //!
-//! The files are made up, in the published form and with its sizes; the real reviews are read too where they are at hand.
+//! The files are made up, in the published form and with its sizes; the real reviews are read too
+//! where they are available.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 #[path = "../tests/raw/mod.rs"]
@@ -16,7 +18,7 @@ use lra_datasets::{Key, Source, Store, Task, tasks};
 use raw::Files;
 use serde_json::json;
 
-/// Text that packs about as well as English does.
+/// Returns text that packs about as well as English does.
 fn prose(bytes: usize, seed: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
     let mut state = seed as u32;

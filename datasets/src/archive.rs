@@ -227,7 +227,8 @@ impl Member<'_> {
     }
 }
 
-/// Returns the error for a failed read: a packed file is mostly damaged then, and no retry helps.
+/// Returns the error for a failed read: for a packed file it mostly means damage, which no retry
+/// mends.
 pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |error| {
         use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};

@@ -65,8 +65,8 @@ pub fn bag_of_tokens(splits: &Splits, about: &About) -> Baseline {
     })
 }
 
-/// Scores multinomial logistic regression on the distance between the two towers in each ln(1 +
-/// count): it sees whether their contents are alike, whatever they are.
+/// Scores multinomial logistic regression on the distance between the two towers in each
+/// ln(1 + count): it sees whether their contents are alike, whatever they are.
 pub fn compared_bags(splits: &Splits, about: &About) -> Baseline {
     let tokens = about.vocabulary - about.first_id as usize;
     regression("compared bags", splits, about, 1 + tokens, |split, row| {

@@ -1,13 +1,13 @@
 //! Checkpoint of a long build: finished chunks on disk, so that an interrupted build resumes where
 //! it stopped.
 //!
-//! A build that generates its data splits the work into numbered chunks, each a pure function of its number and the
-//! entry's key. A chunk is compressed and written as soon as it is made, in a hidden folder beside the entry; the next
-//! build of the same entry reads it back if its SHA-256 is right and makes it again otherwise. The folder is removed
-//! when the entry is complete.
+//! A build that generates its data splits the work into numbered chunks, each a pure function of
+//! its number and the entry's key. A chunk is compressed and written as soon as it is made, in a
+//! hidden folder beside the entry; the next build of the same entry reads it back if its SHA-256 is
+//! right and makes it again otherwise. The folder is removed when the entry is complete.
 //!
-//! Layout of a chunk's file, `<number, 6 digits>.part`: 32 bytes SHA-256 over entry name, number and what follows;
-//! then the chunk as a raw DEFLATE stream.
+//! Layout of a chunk's file, `<number, 6 digits>.part`: 32 bytes SHA-256 over entry name, number
+//! and the following bytes; then the chunk as a raw DEFLATE stream.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -45,10 +45,11 @@ impl BuildCheckpoint {
         self.folder.is_dir()
     }
 
-    /// Passes all `count` chunks to `take`, in order; those that are not on disk are made in parallel.
+    /// Passes all `count` chunks to `take`, in order; those that are not on disk are made in
+    /// parallel.
     ///
-    /// `make` must return the same bytes for a number whenever it is called; `restored` is called with the number of
-    /// each chunk that was read from disk instead.
+    /// `make` must return the same bytes for a number whenever it is called; `restored` is called
+    /// with the number of each chunk that was read from disk instead.
     ///
     /// # Errors
     /// A chunk cannot be written, or `make` or `take` fails. Finished chunks stay.

@@ -35,7 +35,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 /// Reads all of a regular file.
 ///
 /// # Errors
-/// Those of [`open`]; or the file cannot be read.
+/// Errors of [`open`]; or the file cannot be read.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = open(path)?;
@@ -53,10 +53,10 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     disk::own(path, options.create(true).truncate(true).write(true))
 }
 
-/// Creates a file like [`create`], to be written piece by piece.
+/// Creates a file or empties it, to be written piece by piece.
 ///
 /// # Errors
-/// Those of [`create`].
+/// Errors of [`create`].
 pub(crate) fn output(path: &Path) -> Result<Output> {
     create(path)
         .map(Output::new)

@@ -1,9 +1,9 @@
 //! The tasks of the Long Range Arena as plain integers: generators, readers, and the on-disk store.
 //!
-//! A [`Task`] knows how to write its three splits as rows of bytes with a label. A [`Store`] keeps them
-//! in memory-mapped files under `<data>/store`, one folder per [`Key`] (task version, source, protocol and
-//! options), so that data is made once, opens in milliseconds, and is shared between processes.
-//! [`Summary`] and [`Verification`] look at a stored entry for people.
+//! A [`Task`] writes its three splits as rows of bytes with a label. A [`Store`] keeps
+//! them in memory-mapped files under `<data>/store`, one folder per [`Key`] (task version, source,
+//! protocol and options), so that data is made once, opens in milliseconds, and is shared between
+//! processes. [`Summary`] and [`Verification`] describe and check a stored entry.
 //!
 //! Guarantees of a task: the same options give the same bytes on every machine and with any number
 //! of threads; byte `s` of a row stands for model id `s + first_id`; rows are not padded here. This

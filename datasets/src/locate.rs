@@ -40,7 +40,7 @@ impl Wanted<'_> {
     /// Passes every file of `raw` that fits to `visit`, as [`Raw::members`] does.
     ///
     /// # Errors
-    /// Those of [`Raw::members`]; [`Error::Missing`] where no file fits.
+    /// Errors of [`Raw::members`]; [`Error::Missing`] where no file fits.
     pub(crate) fn members(
         &self,
         raw: &Raw,

@@ -1,12 +1,15 @@
 //! Multinomial logistic regression on few features, deterministic and without a learning rate.
 //!
-//! Each step solves the quadratic lower bound of the likelihood whose curvature is fixed (Böhning, 1992, "Multinomial
-//! logistic regression algorithm", Ann. Inst. Statist. Math. 44): W += 2 (XᵀX + λI)⁻¹ (Xᵀ(Y - P) - λW). The likelihood
-//! rises with every step, whatever the scale of the features. N rows, F features, K classes: O(N·F²) once, O(N·F·K) a step.
+//! Each step solves the quadratic lower bound of the likelihood whose curvature is fixed (Böhning,
+//! 1992, "Multinomial logistic regression algorithm", Ann. Inst. Statist. Math. 44):
+//! W += 2 (XᵀX + λI)⁻¹ (Xᵀ(Y - P) - λW). The likelihood rises with every step, whatever the scale
+//! of the features. With N rows, F features and K classes, the cost is O(N·F²) once and O(N·F·K) a
+//! step.
 
 use rayon::prelude::*;
 
-/// Rows per unit of parallel work. Sums are made per unit and added in order, so threads do not change the result.
+/// Rows per unit of parallel work. Sums are made per unit and added in order, so threads do not
+/// change the result.
 const CHUNK: usize = 1024;
 
 /// Strength of the L2 penalty on all weights; keeps constant or equal features harmless.
@@ -108,7 +111,8 @@ impl Logistic {
     }
 }
 
-/// Adds up `add(sum, row, label)` over all rows into `size` numbers, in parallel, always in the same order.
+/// Adds up `add(sum, row, label)` over all rows into `size` numbers, in parallel, always in the
+/// same order.
 fn in_order(
     x: &[f64],
     labels: &[u8],
@@ -188,7 +192,8 @@ mod tests {
 
     #[test]
     fn recovers_the_odds_of_a_table() {
-        // One binary feature and a bias; class 1 in 30 of 100 without the feature, in 80 of 100 with it.
+        // One binary feature and a bias; class 1 in 30 of 100 without the feature, in 80 of 100
+        // with it.
         let mut x = Vec::new();
         let mut labels = Vec::new();
         for row in 0..200 {

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::{About, Source};
 
-/// Reads `options` into a task's struct. As JSON, `defaults` has every key, with a value of the right type.
+/// Reads `options` into a task's struct. As JSON, `defaults` has every key, with a value of the
+/// right type.
 ///
 /// # Errors
-/// [`Error::UnknownOption`], or [`Error::Option`] naming the key that is missing or of another type.
+/// [`Error::UnknownOption`], or [`Error::Option`] naming the key that is missing or of another
+/// type.
 pub(crate) fn parse<T: Serialize + DeserializeOwned>(
     about: &About,
     defaults: &T,
@@ -60,8 +62,8 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
         }
     }
     T::deserialize(options).map_err(|error| {
-        // The reader does not name the key at fault: it is the one that spoils the defaults. Of
-        // numbers, only their size can.
+        // The reader does not name the key at fault: it is the one whose value makes the defaults
+        // unreadable. A number can do so only by its size.
         let spoils = |key: &&String| {
             let mut alone = defaults.clone();
             alone[key.as_str()] = given[key.as_str()].clone();

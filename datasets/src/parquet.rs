@@ -1,4 +1,5 @@
-//! Parquet files of two columns: bytes (text or an encoded image) and a label (a number of any type, or a word).
+//! Parquet files of two columns: bytes (text or an encoded image) and a label (a number of any
+//! type, or a word).
 //!
 //! The format is left to the `parquet` crate. The crate trusts the sizes stated in a file, though,
 //! so the sizes of row groups, columns and pages are checked against limits first ([`pages`]), and

@@ -68,8 +68,8 @@ impl Split {
         self.towers.len()
     }
 
-    /// Returns the stored bytes of one example, without padding; byte `s` is model id `s +
-    /// first_id`.
+    /// Returns the stored bytes of one example, without padding; byte `s` is model id
+    /// `s + first_id`.
     ///
     /// # Panics
     /// When `tower` or `row` does not exist, like indexing a slice.

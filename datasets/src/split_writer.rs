@@ -125,8 +125,9 @@ impl<'a> SplitWriter<'a> {
     /// Adds one example: a byte sequence per tower, and its label.
     ///
     /// # Errors
-    /// [`Error::Io`] when the disk is full; [`Error::Builder`] when the row does not fit the task's description
-    /// (number of towers, length, vocabulary, classes); [`Error::Interrupted`] when the build should end.
+    /// [`Error::Io`] when the disk is full; [`Error::Builder`] when the row does not fit the task's
+    /// description (number of towers, length, vocabulary, classes); [`Error::Interrupted`] when the
+    /// build should end.
     pub fn row(&mut self, split: SplitName, towers: &[&[u8]], label: u8) -> Result<()> {
         self.add(split, towers, label, None)
     }
@@ -134,7 +135,7 @@ impl<'a> SplitWriter<'a> {
     /// Adds one example with labels at its positions, as the task's shape declares them.
     ///
     /// # Errors
-    /// Those of [`row`](Self::row); [`Error::Builder`] too where the labels are not as declared.
+    /// Errors of [`row`](Self::row); [`Error::Builder`] too where the labels are not as declared.
     pub fn dense_row(
         &mut self,
         split: SplitName,

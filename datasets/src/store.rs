@@ -1,4 +1,5 @@
-//! The store: `<data>/store/<task>-<source>-<digest>/{train,val,test}.safetensors` and `manifest.json`.
+//! The store: `<data>/store/<task>-<source>-<digest>/{train,val,test}.safetensors` and
+//! `manifest.json`.
 //!
 //! An entry is built in a hidden folder beside its place, synced, and renamed, so it exists
 //! completely or not at all. A lock file per entry keeps two builders apart: the second one waits,
@@ -81,7 +82,7 @@ impl Store {
     /// published files; by default those [`found`](Self::found).
     ///
     /// # Errors
-    /// Those of [`open`](Self::open), and any error of the build; [`Error::OtherFiles`] where the
+    /// Errors of [`open`](Self::open), and any error of the build; [`Error::OtherFiles`] where the
     /// entry exists and `from` has other files than it was built from.
     pub fn open_or_build(
         &self,
@@ -149,7 +150,7 @@ impl Store {
     /// Builds an entry, replacing the one that is there once the new one is complete.
     ///
     /// # Errors
-    /// Those of [`open_or_build`](Self::open_or_build).
+    /// Errors of [`open_or_build`](Self::open_or_build).
     pub fn rebuild(
         &self,
         task: &dyn Task,

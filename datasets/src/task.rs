@@ -78,7 +78,8 @@ pub trait Task: Sync {
         &[]
     }
 
-    /// Writes all rows of train, val and test with `writer`, in an order that depends on the request alone.
+    /// Writes all rows of train, val and test with `writer`, in an order that depends on the
+    /// request alone.
     ///
     /// # Errors
     /// Missing or wrong raw data, an impossible request, or a full disk.

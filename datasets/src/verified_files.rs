@@ -1,4 +1,5 @@
-//! `checked.json`: size and modification time of an entry's files when their SHA-256 was last verified.
+//! `checked.json`: size and modification time of an entry's files when their SHA-256 was last
+//! verified.
 //!
 //! Hashing gigabytes each time an entry is opened would cost seconds, and not hashing would let an
 //! edited file through. So, like the index of a version-control system, an entry records size and

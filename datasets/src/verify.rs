@@ -56,7 +56,8 @@ impl Store {
     /// range, repeated rows, and the task's own checks.
     ///
     /// # Errors
-    /// The entry does not exist, or the options are impossible. Damage is a failed check, not an error.
+    /// The entry does not exist, or the options are impossible. Damage is a failed check, not an
+    /// error.
     pub fn verify(
         &self,
         task: &dyn Task,

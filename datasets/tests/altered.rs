@@ -1,4 +1,5 @@
-//! Data that contradict what is known of the published files are marked, and other files are no silent replacement.
+//! Data that contradicts the known facts of the published files is marked, and other files never
+//! replace an entry silently.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod raw;
@@ -12,7 +13,7 @@ use lra_datasets::{Class, Key, Source, Store, Task};
 use raw::{Files, build};
 use serde_json::json;
 
-/// As many reviews as were published, of which none was.
+/// Returns as many reviews as were published, none of them a published one.
 fn reviews(per_class: usize) -> Files {
     let mut files = Files::new();
     for split in ["train", "test"] {
@@ -101,7 +102,7 @@ fn one_edited_review_of_the_published_ones_is_found() {
     assert!(!altered.contains("test:"), "{altered}");
 }
 
-/// A binary file of pictures that nobody published.
+/// Returns a binary file of pictures that were never published.
 fn records(count: usize) -> Vec<u8> {
     (0..count * 3073)
         .map(|i| match i % 3073 {
@@ -157,7 +158,7 @@ fn black_pictures_without_an_order_are_altered() {
     );
 }
 
-/// The published pictures that are at hand, one file's records after the other.
+/// Returns the published pictures that are available, one file's records after the other.
 fn published() -> Option<Vec<Vec<u8>>> {
     let files = shared::unpack("cifar10/cifar10_exact_subset.tar.zst")?;
     let names = [
@@ -256,14 +257,14 @@ fn files_that_look_otherwise_are_compared_and_others_refused() {
     ] {
         assert!(text.contains(part), "{text}");
     }
-    // The same place with another content is no longer the same.
+    // The same path with another content is no longer the same data.
     fs::write(folder.join(&files[3].0), "edited").unwrap();
     assert!(
         store
             .open_or_build(&Text, &key, Some(&folder), &())
             .is_err()
     );
-    // What was refused changed nothing, and --force is the way out.
+    // A refused request changed nothing, and --force is the way out.
     let kept = store.open_or_build(&Text, &key, None, &()).unwrap();
     assert_eq!(kept.manifest.digest, first.manifest.digest);
     store.rebuild(&Text, &key, Some(&other), &()).unwrap();

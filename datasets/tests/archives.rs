@@ -1,4 +1,5 @@
-//! Archives that are not what they should be: nothing escapes, nothing grows without bound, nothing passes in silence.
+//! Invalid archives: no member escapes, memory and time stay bounded, and every problem is
+//! reported.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod raw;
@@ -23,7 +24,7 @@ fn files() -> Files {
     files
 }
 
-/// What each reader of archives says of one.
+/// Returns the error of each reader of archives.
 fn errors(root: &Path, archive: &[u8]) -> [String; 3] {
     let path = raw::file(root, "archive", archive);
     let readers: [&dyn Task; 3] = [&Text, &ListOps, &PATHFINDER];
@@ -38,17 +39,17 @@ fn errors(root: &Path, archive: &[u8]) -> [String; 3] {
     })
 }
 
-/// Each reader refuses an archive in these words.
+/// Checks that each reader refuses an archive in these words.
 fn refused(archive: &[u8], words: &str) {
     let root = tempfile::tempdir().unwrap();
     for text in errors(root.path(), archive) {
         assert!(text.contains(words), "{text}");
     }
-    // Nothing was written beside the archive.
+    // No file was written beside the archive.
     assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 1);
 }
 
-/// One member with a name that `tar::Builder` would not write.
+/// Returns an archive of one member with a name that `tar::Builder` would not write.
 fn named(name: &[u8], kind: tar::EntryType, content: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
     header.as_old_mut().name[..name.len()].copy_from_slice(name);
@@ -193,7 +194,7 @@ fn damage_is_found() {
     refused(&raw::gzip(b""), "what is there: nothing");
 }
 
-/// A pipe that nobody writes to would be waited for without end.
+/// Opening a pipe without a writer would wait without end.
 #[cfg(unix)]
 #[test]
 fn pipes_are_no_input() {
@@ -245,7 +246,7 @@ fn pipes_are_no_input() {
     drop(list);
 }
 
-/// Tar archives of the oldest writers have no word that says what they are, but a sum.
+/// Tar archives of the oldest writers have no magic bytes, only a checksum.
 #[test]
 fn the_oldest_tar_archives_are_known() {
     let root = tempfile::tempdir().unwrap();
@@ -298,7 +299,7 @@ fn zip_archives_are_held_to_the_same() {
     refused(&whole[..whole.len() - 30], "damaged or incomplete");
     let root = tempfile::tempdir().unwrap();
     let text = |archive: &[u8]| errors(root.path(), archive)[0].clone();
-    // The content of the first member, which is not packed, and the sum that no longer fits.
+    // The content of the first member, which is not packed, and the checksum that no longer fits.
     let mut damaged = whole.clone();
     let place = whole.windows(11).position(|bytes| bytes == b"train neg 0");
     damaged[place.unwrap()] ^= 1;

@@ -1,5 +1,4 @@
-//! Labels at positions: what they say, held against references of another kind, and how they are
-//! stored.
+//! Labels at positions: their values, compared with independent references, and their storage.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;
@@ -41,7 +40,8 @@ fn built(task: &dyn Task, key: &Key) -> (tempfile::TempDir, Splits) {
     (root, splits.unwrap())
 }
 
-/// Reads one expression from `words`; notes (position of the bracket, value, depth) of each list.
+/// Evaluates one expression from `words`; records (position of the bracket, value, depth) of each
+/// list.
 fn reference(
     words: &[&str],
     at: &mut usize,
@@ -98,8 +98,8 @@ fn every_bracket_of_listops_has_the_value_of_its_list() {
     assert_eq!(groups, &["depth 1", "depth 2", "depth 3", "depth 4+"]);
 }
 
-/// The distance of a pixel from a dash as a line between its ends; ends are on a grid of half
-/// pixels.
+/// Returns the distance of a pixel from a dash as a line between its ends; ends are on a grid of
+/// half pixels.
 fn distance((y, x): (f64, f64), dash: &Paddle) -> f64 {
     let start = (f64::from(dash.start.0), f64::from(dash.start.1));
     let along = (f64::from(dash.end.0) / 2.0, f64::from(dash.end.1) / 2.0);
@@ -109,9 +109,9 @@ fn distance((y, x): (f64, f64), dash: &Paddle) -> f64 {
     (from.0 - share * along.0).hypot(from.1 - share * along.1)
 }
 
-/// The dashes of the marked contour by the record of how it grew: it is the one of which a dash
-/// begins at the first disc in reading order, and each of its dashes begins where the one before
-/// ends, a gap away.
+/// Returns the dashes of the marked contour by the record of its growth: a dash of it begins at the
+/// first disc in reading order, and each of its dashes begins where the one before ends, a gap
+/// away.
 fn path(scene: &Scene) -> Vec<Paddle> {
     let marked = *scene.discs.iter().min().unwrap();
     let mut contours = scene.targets.iter();
@@ -225,7 +225,7 @@ fn labels_at_positions_change_no_sequence_and_no_other_entry() {
     }
 }
 
-/// Changes one byte of a file near its end, with the sum of the manifest made right again.
+/// Changes one byte of a file near its end, and corrects the manifest's SHA-256.
 #[test]
 fn verification_evaluates_the_lists_again() {
     let (root, splits) = built(&ListOps, &listops(true));
@@ -288,7 +288,7 @@ fn what_has_no_labels_at_positions_says_so() {
     assert_eq!(shape.unwrap().label, "pathx@dense");
 }
 
-/// Every part is predicted by its own shares.
+/// Labels of examples and labels at positions are each predicted by their own shares.
 #[test]
 fn the_prior_weighs_as_the_loss_does() {
     let (_root, splits) = built(&ListOps, &listops(true));

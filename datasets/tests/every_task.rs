@@ -1,10 +1,10 @@
-//! What holds for every registered task, made small.
+//! Properties of every registered task, with little data.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use lra_datasets::{Key, Source, SplitName, Store, Summary, TASKS, Task};
 use serde_json::json;
 
-/// The default source with few rows; nothing for tasks that read published files by default.
+/// Returns the default source with few rows; `None` for tasks that read published files by default.
 fn small(task: &dyn Task, seed: u64) -> Option<Key> {
     let mut key = Key::default_of(task);
     let sources = task.about().sources.iter();
@@ -98,7 +98,7 @@ fn entries_verify_draw_and_summarise() {
                 .collect();
             assert!(!task.to_text(&towers, split.label(0)).is_empty());
         }
-        // Bytes that no builder would write are described, not a panic.
+        // Bytes that no builder would write are described and cause no panic.
         let hostile: Vec<u8> = (0..=255).collect();
         let towers = vec![&hostile[..]; task.about().towers];
         assert!(!task.to_text(&towers, 255).is_empty());

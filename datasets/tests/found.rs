@@ -1,4 +1,5 @@
-//! Where published files lie, what lies beside them, and what is there instead: the same for every task and container.
+//! Search for published files: their place, files beside them, and other content in their place;
+//! the same for every task and container.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod raw;
@@ -13,7 +14,7 @@ use lra_datasets::{Class, Key, Protocol, Source, Store, Task};
 use raw::{Built, Files, build};
 use serde_json::json;
 
-/// Every task with published files, and a few of them as they are named in its folder.
+/// Returns every task with published files, and a few of them as they are named in its folder.
 fn published() -> Vec<(&'static dyn Task, Files)> {
     vec![
         (&ListOps, expressions()),
@@ -112,7 +113,7 @@ fn refused(task: &dyn Task, raw: &Path) -> String {
     error.to_string()
 }
 
-/// The same files below other folders.
+/// Returns the same files below other folders.
 fn below(prefix: &str, files: &Files) -> Files {
     let moved = files.iter();
     moved
@@ -120,7 +121,7 @@ fn below(prefix: &str, files: &Files) -> Files {
         .collect()
 }
 
-/// What macOS and Windows leave, beside every file and in folders of their own.
+/// Adds the files that macOS and Windows leave, beside every file and in folders of their own.
 fn with_litter(files: &Files) -> Files {
     let mut littered = files.clone();
     let noise = b"\0\x05\x16\x07\0\x02\0\0Mac OS X".to_vec();
@@ -238,7 +239,7 @@ fn files_packed_one_by_one_are_read() {
             }
         }
     }
-    // One of several files alone is no damaged archive.
+    // One of several files alone is not a damaged archive.
     let root = tempfile::tempdir().unwrap();
     let one = raw::gzip(&expressions()[0].1);
     let one = raw::file(root.path(), "basic_train.tsv.gz", &one);
@@ -288,7 +289,7 @@ fn what_is_missing_says_where_it_looked_and_what_is_there() {
     }
 }
 
-/// A web page under the name of an archive is not missing: it is in the way.
+/// A web page under the name of an archive is not a missing file: it is in the way.
 #[test]
 fn a_web_page_under_the_name_of_an_archive_is_told() {
     for (task, _) in published() {
@@ -307,12 +308,12 @@ fn a_web_page_under_the_name_of_an_archive_is_told() {
             "{said}"
         );
         assert!(!said.starts_with("missing"), "{said}");
-        // Nor does it serve another task.
+        // It does not serve another task either.
         assert_eq!(store.shared(&Retrieval), None);
     }
 }
 
-/// Of several archives the one is read that has the files, whatever their names.
+/// Among several archives the one that has the files is read, whatever their names.
 #[test]
 fn of_several_archives_the_right_one_is_read() {
     let root = tempfile::tempdir().unwrap();
@@ -395,7 +396,7 @@ fn one_class_alone_is_marked() {
     }
 }
 
-/// Nothing waits for a pipe, whichever file of a task it is.
+/// No pipe is waited for, whichever file of a task it replaces.
 #[cfg(unix)]
 #[test]
 fn pipes_are_refused_wherever_a_file_is_opened() {
@@ -411,7 +412,7 @@ fn pipes_are_refused_wherever_a_file_is_opened() {
             pipe(&folder.join(name));
             let said = refused(task, &folder);
             assert!(said.contains("not a regular file"), "{name}: {said}");
-            // So is a link to nothing.
+            // A dangling link is refused as well.
             fs::remove_file(folder.join(name)).unwrap();
             std::os::unix::fs::symlink("nowhere", folder.join(name)).unwrap();
             let said = refused(task, &folder);
@@ -462,7 +463,7 @@ fn links_upwards_are_not_followed() {
     assert_eq!(read(&Text, &folder).rows()[2], 80);
 }
 
-/// Whatever lies among the data is read or refused by its name.
+/// Every file among the data is read or refused by its name.
 #[test]
 fn what_is_no_data_is_refused_by_name() {
     let png = pictures(32, 1)[0].1.clone();
@@ -564,7 +565,7 @@ fn byte_order_marks_are_no_data() {
     };
     for (task, files) in published() {
         if task.about().name == "image" {
-            continue; // No text.
+            continue; // Not text.
         }
         let root = tempfile::tempdir().unwrap();
         let plain = raw::folder(&root.path().join("plain"), &files);

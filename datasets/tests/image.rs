@@ -1,4 +1,4 @@
-//! The pictures of the image task, in every form that they come in.
+//! Pictures of the image task, in all of their forms.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod raw;
@@ -28,14 +28,14 @@ fn key(allow_partial: bool) -> Key {
     key
 }
 
-/// A record: label, then three planes.
+/// Returns a record: label, then three planes.
 fn record(number: usize) -> Vec<u8> {
     let mut bytes = vec![(number % 10) as u8];
     bytes.extend((0..3072).map(|i| (i * (number + 3) / 5 % 256) as u8));
     bytes
 }
 
-/// The binary files with so many records each.
+/// Returns the binary files with `records` records each.
 fn batches(records: usize) -> Files {
     let file = |(file, name): (usize, &&str)| {
         let content = (0..records)
@@ -51,7 +51,7 @@ fn batches(records: usize) -> Files {
     files
 }
 
-/// The same pictures as Python 2 pickled them.
+/// Returns the same pictures as Python 2 pickled them.
 fn pickles(records: usize) -> Files {
     let file = |(name, content): (String, Vec<u8>)| {
         let name = name.trim_end_matches(".bin").replace("-bin", "-py");
@@ -92,7 +92,7 @@ fn png(record: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Grey as described, written out for one record.
+/// Computes the grey values by the published formula, written out for one record.
 fn grey(record: &[u8]) -> Vec<u8> {
     let at = |plane: usize, i: usize| f32::from(record[1 + 1024 * plane + i]) / 255.0;
     let light = |i| 0.2989 * at(0, i) + 0.587 * at(1, i) + 0.114 * at(2, i);
@@ -116,7 +116,7 @@ fn a_part_is_read_only_when_allowed_and_says_so() {
     assert!(built.passed && built.manifest().partial, "{}", built.text);
     let [train, val, test] = built.rows();
     assert_eq!((train + val, test), (300, 60));
-    // The places that validate among the first sixty: 2, 37, 46, 57 (Python's hashlib says so).
+    // Validation places among the first sixty: 2, 37, 46, 57 (computed with Python's hashlib).
     for (row, place) in [2, 37, 46, 57].into_iter().enumerate() {
         assert_eq!(
             built.splits.val.tokens(0, row),
@@ -129,9 +129,9 @@ fn a_part_is_read_only_when_allowed_and_says_so() {
     assert_eq!(built.splits.test.tokens(0, 59), grey(&record(559)));
 }
 
-/// What Python's `pickle.dumps(..., protocol=0..5)` wrote of three pictures under NumPy 1.26 and 2.4: keys as text and as
-/// bytes, the array by rows and by columns (`np.asfortranarray`), of two axes and of four, labels as list, tuple, NumPy's
-/// numbers and arrays.
+/// Three pictures as written by Python's `pickle.dumps(..., protocol=0..5)` under NumPy 1.26 and
+/// 2.4: keys as text and as bytes, the array by rows and by columns (`np.asfortranarray`), of two
+/// axes and of four, labels as list, tuple, NumPy scalars and arrays.
 #[test]
 fn pickles_of_every_protocol_and_numpy_are_read() {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pickles.tar.zst");
@@ -199,7 +199,7 @@ fn classes_have_other_words() {
         let all = ["train", "test"]
             .into_iter()
             .flat_map(|split| (0..3).map(move |n| (split, n)));
-        // Enough pictures of train that some validate.
+        // Enough pictures of train for some to be in validation.
         let more = (0..40).map(|n| {
             (
                 format!("train/{}/9{n}.png", classes[n % 3]),
@@ -319,7 +319,7 @@ fn folders_of_png_files() {
         built.manifest().digest
     );
 
-    // Binary files beside them would make it a matter of luck which are read.
+    // With binary files beside them the choice would be ambiguous.
     raw::folder(&folder, &batches(10));
     let error = build(&Image, &key(true), &folder).unwrap_err().to_string();
     assert!(error.contains("both binary files and PNG files"), "{error}");

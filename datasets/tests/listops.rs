@@ -1,4 +1,4 @@
-//! ListOps: the generator's distribution, its reproducibility, the evaluator, and what people see.
+//! ListOps: the generator's distribution, its reproducibility, the evaluator, and the text form.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use lra_datasets::tasks::ListOps;
@@ -20,7 +20,7 @@ fn small() -> Options {
     }
 }
 
-/// All rows, in order.
+/// Returns all rows, in order.
 fn rows(options: &Options) -> (Vec<(SplitName, Vec<u8>, u8)>, Effort) {
     let mut rows = Vec::new();
     let effort = generate(options, &(), |split_name, tokens, label| {
@@ -36,8 +36,9 @@ fn key(options: &Options) -> Key {
     key
 }
 
-/// The published size, once, against the figures measured on the published generator (20,000 to 30,000 trees, two seeds).
-/// Those figures are good to about 0.3 points; tolerances are theirs and ours together.
+/// The published size, once, against the figures measured on the published generator (20,000 to
+/// 30,000 trees, two seeds). Those figures are good to about 0.3 points; the tolerances cover their
+/// error and that of this sample.
 #[test]
 fn the_full_set_has_the_published_distribution() {
     let root = tempfile::tempdir().unwrap();
@@ -166,7 +167,7 @@ fn first_token_on(split: &Split) -> f64 {
     right as f64 / split.len() as f64
 }
 
-/// Greatest number of operators around a token.
+/// Returns the maximum number of operators around a token.
 fn depth(tokens: &[u8]) -> usize {
     let mut open = 0;
     let mut deepest = 0;
@@ -368,11 +369,11 @@ fn every_expression_of_a_tiny_world_is_found() {
     assert_eq!(effort.accepted, 410 + effort.repeated);
 }
 
-/// A tree as the published generator describes it, to evaluate in the obvious way.
+/// A tree as the published generator describes it, to be evaluated directly.
 #[derive(Debug, Clone)]
 enum Tree {
     Digit(u8),
-    /// Which of the published operators, and its arguments.
+    /// Index of a published operator, and its arguments.
     Node(usize, Vec<Tree>),
 }
 
@@ -464,7 +465,7 @@ proptest! {
     }
 }
 
-/// Numbers of arguments of all operators.
+/// Returns the numbers of arguments of all operators.
 fn arities(tokens: &[u8]) -> Vec<usize> {
     let mut open = vec![0];
     let mut arities = Vec::new();

@@ -1,4 +1,5 @@
-//! The reader of the published ListOps files: every accepted form, every refusal, mutated bytes, and real data.
+//! Reader of the published ListOps files: every accepted form, every refusal, mutated bytes, and
+//! real data.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;
@@ -219,7 +220,7 @@ fn missing_files_say_where_and_how() {
         "{text}"
     );
 
-    // Two of three, where the archive puts them: the third is the one that is missing.
+    // Two of three files, at their place in the archive: the third is reported as missing.
     let nested = root
         .path()
         .join("elsewhere/lra_release/lra_release/listops-1000");
@@ -252,7 +253,8 @@ fn generator_options_do_not_apply_to_published_files() {
     };
     assert_eq!(with("seed", 5), with("train", 7));
     assert_ne!(with("seed", 5), with("max_length", 3000));
-    // A recipe for short expressions may be read against published files; what does not fit is refused by line.
+    // The options for short expressions may be used with published files; an expression that does
+    // not fit is refused by line.
     let mut short = official();
     short.options["max_length"] = json!(256);
     short.options["min_length"] = json!(64);
@@ -261,7 +263,7 @@ fn generator_options_do_not_apply_to_published_files() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
-    /// Bytes changed, cut and repeated at random: rows or an error about the data, never anything else.
+    /// Bytes changed, cut and repeated at random give rows or an error about the data.
     #[test]
     fn mutated_files_are_read_or_refused(
         changes in prop::collection::vec((0_usize..200, any::<u8>()), 0..6),
@@ -283,7 +285,7 @@ proptest! {
         }
     }
 
-    /// The quick look-up and the tokenizer itself give the same ids.
+    /// The fast look-up and the tokenizer itself give the same ids.
     #[test]
     fn reader_and_tokenizer_agree(digits in prop::collection::vec(0_usize..10, 1..30), operator in 10_usize..14, parentheses: bool) {
         let words: Vec<_> = digits.iter().map(|&digit| TOKENS[digit]).collect();
@@ -326,7 +328,8 @@ fn rows_of_the_published_generator() {
     );
 }
 
-/// 30,000 rows of the original data of 2018: answer, tab, expression, no header. It uses FIRST and LAST as well.
+/// 30,000 rows of the original data of 2018: answer, tab, expression, no header. It uses FIRST and
+/// LAST as well.
 #[test]
 fn answers_of_the_original_data() {
     let Some(files) = shared::unpack("listops/listops_nyu_original_tests.tar.zst") else {

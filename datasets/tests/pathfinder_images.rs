@@ -1,5 +1,5 @@
-//! Scenes become the right pixels, and scenes obey the growing rules: for real images of the release and
-//! for our own.
+//! Scenes are rendered to the right pixels, and scenes obey the growing rules, both for real images
+//! of the release and for images of this generator.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;
@@ -121,7 +121,7 @@ fn the_rules_refuse_what_cannot_have_grown() {
     assert!(altered(&|scene| scene.distractors[0][0].start.1 += 2).is_some());
 }
 
-/// The held-out reference sets, where somebody has them: geometry to pixels in both pixel pipelines.
+/// Checks the held-out reference sets, where available: geometry to pixels in both pixel pipelines.
 #[test]
 fn reference_images_are_drawn_with_every_pixel_equal() {
     for (name, size) in [("32", Size::S32), ("128", Size::S128)] {
@@ -156,7 +156,7 @@ fn reference_images_are_drawn_with_every_pixel_equal() {
     }
 }
 
-/// The scenes of a reference file.
+/// Returns the scenes of a reference file.
 fn scenes(arrays: &std::collections::BTreeMap<String, support::npz::Array>) -> Vec<Scene> {
     let margins = arrays["margin"].integers();
     let discs = arrays["markers_yx"].integers();

@@ -1,4 +1,4 @@
-//! Reading published images: folders, archives, and what is wrong with them.
+//! Reading of published images: folders, archives, and their errors.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod support;
@@ -14,12 +14,12 @@ use serde_json::json;
 
 const HARD: &str = "pathfinder32/curv_contour_length_14";
 
-/// Files of a small set by path; image `n` is of grey value `n`, its label is `n % 2`.
+/// Returns the files of a small set by path; image `n` is of grey value `n`, its label is `n % 2`.
 fn small_set(images: u8) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut metadata = [String::new(), String::new()];
     for n in 0..images {
-        // Two batches, so that their order shows.
+        // Two batches, so that their order matters.
         let batch = usize::from(n >= images / 2);
         let mut png = Vec::new();
         image::codecs::png::PngEncoder::new(&mut png)
@@ -86,7 +86,7 @@ fn clean() -> Key {
     official(Protocol::Clean, &[])
 }
 
-/// Reads a set after some of its files were changed; the error's text.
+/// Reads a set after some of its files were changed; returns the error's text.
 fn refused(alter: impl FnOnce(&mut BTreeMap<String, Vec<u8>>)) -> String {
     let mut files = small_set(40);
     alter(&mut files);
@@ -192,7 +192,8 @@ fn missing_and_empty_images_are_left_out_and_counted() {
     }
 }
 
-/// All 200,000 images are listed as published, and 400 are here: an archive that was unpacked in part.
+/// All 200,000 images are listed as published, and 400 are present: an archive that was unpacked in
+/// part.
 #[test]
 fn listed_images_that_are_missing_make_the_data_partial() {
     let template = small_set(2);
@@ -206,7 +207,7 @@ fn listed_images_that_are_missing_make_the_data_partial() {
             files.insert(format!("{HARD}/imgs/{batch}/sample_{n}.png"), png.clone());
         }
     }
-    // One that no list has.
+    // An image that is not in any list.
     files.insert(format!("{HARD}/imgs/0/sample_5000.png"), png.clone());
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("folder");
@@ -305,7 +306,7 @@ fn the_inner_of_two_copies_is_read() {
         let splits = read(&from, &clean()).unwrap();
         assert!(splits.train.labels().contains(&1), "{}", from.display());
     }
-    // Of two at one depth, either may be meant.
+    // With two copies at one depth, either may be meant.
     let twice: BTreeMap<String, Vec<u8>> = small_set(40)
         .into_iter()
         .flat_map(|(name, bytes)| {

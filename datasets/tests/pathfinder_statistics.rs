@@ -1,29 +1,30 @@
-//! Our images against statistics of the original generator's, size by size.
+//! Images of this generator against statistics of the original generator's, size by size.
 //!
-//! Expected values were measured on images of the original Python code (its own grey values for the release);
-//! every mean must lie within three standard errors, those of both samples taken together.
+//! Expected values were measured on images of the original Python code (with its own grey values
+//! for the release); every mean must lie within three standard errors, those of both samples taken
+//! together.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use lra_datasets::tasks::pathfinder::{Difficulty, Generator, Parameters, Pixels, Size};
 use rayon::prelude::*;
 
-/// Images per size and difficulty.
+/// Number of images per size and difficulty.
 const IMAGES: u64 = 2000;
 
 /// Mean and standard deviation over images.
 type Moments = (f64, f64);
 
-/// One set of the original's images.
+/// Statistics of one set of the original's images.
 struct Expected {
     size: Size,
     difficulty: Difficulty,
     images: f64,
-    /// Mean target pairs begun per image.
+    /// Mean number of target pairs begun per image.
     attempts: f64,
     distractors: Moments,
     /// Share of pixels of at least 1, 16, 64 and 128.
     lit: [Moments; 4],
-    /// Mean grey value, of 1.
+    /// Mean grey value, as a share of the maximum.
     grey: Moments,
     /// Connected components (8 neighbours) of pixels of at least 64 and 128.
     components: [Moments; 2],
@@ -86,7 +87,7 @@ const GREY: [(Size, f64, [f64; 12]); 4] = [
 ];
 const GREY_STARTS: [u8; 12] = [0, 1, 8, 16, 32, 64, 96, 128, 160, 192, 224, 255];
 
-/// Images of the original per number of placed distractors, from the first number on.
+/// Number of images of the original per number of placed distractors, from the first number on.
 const PLACED: [(Size, usize, &[f64]); 3] = [
     (Size::S32, 0, &[505., 850., 500., 132., 12., 1.]),
     (
@@ -97,7 +98,7 @@ const PLACED: [(Size, usize, &[f64]); 3] = [
     (Size::S128, 10, &[6., 9., 32., 59., 82., 69., 89., 104.]),
 ];
 
-/// What is measured on one image.
+/// Measurements on one image.
 struct Measured {
     label: u8,
     attempts: f64,
@@ -176,14 +177,14 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> Moments {
     (mean, variance.sqrt())
 }
 
-/// Collects what differs, so that one run shows all of it.
+/// Collector of differences, so that one run shows all of them.
 struct Verdict(Vec<String>);
 
 impl Verdict {
     fn compare(&mut self, what: &str, own: Moments, expected: Moments, images: f64, rounding: f64) {
         let deviation = own.1.max(expected.1);
         let error = deviation * (1.0 / images + 1.0 / IMAGES as f64).sqrt();
-        // Expected means are rounded to so many digits.
+        // Expected means are rounded to this many digits.
         if (own.0 - expected.0).abs() > 3.0 * error + rounding {
             let (own, expected) = (own.0, expected.0);
             self.0.push(format!(
@@ -192,7 +193,7 @@ impl Verdict {
         }
     }
 
-    /// Whether two histograms can come from one distribution, at the 0.1 % level.
+    /// Checks that two histograms can come from one distribution, at the 0.1 % level.
     fn same_histogram(&mut self, what: &str, own: &[f64], expected: &[f64]) {
         let (own_sum, expected_sum): (f64, f64) = (own.iter().sum(), expected.iter().sum());
         let ratio = (expected_sum / own_sum).sqrt();

@@ -1,4 +1,4 @@
-//! Pathfinder and Path-X as tasks: options, threads, interruption, and whether labels tell the truth.
+//! Pathfinder and Path-X as tasks: options, threads, interruption, and the truth of labels.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::collections::VecDeque;
@@ -118,7 +118,8 @@ fn data_does_not_depend_on_threads_or_on_the_size_of_other_splits() {
     assert_eq!(one.splits.val.sha256, other.splits.val.sha256);
 }
 
-/// Counts what is drawn; panics, like a process that is killed, once `limit` images are.
+/// Progress that counts drawn images and panics, like a process that is killed, after `limit`
+/// reports.
 struct Drawn {
     count: AtomicU64,
     calls: AtomicU64,
@@ -224,7 +225,7 @@ fn baselines_know_the_discs() {
     );
 }
 
-/// Whether a path of lit pixels, allowed to jump gaps, joins the discs.
+/// Returns whether a path of lit pixels, allowed to jump gaps, joins the discs.
 fn joined(pixels: &[u8], side: i32, jump: i32) -> bool {
     let Some([start, end]) = find_discs(pixels) else {
         return false;
@@ -251,7 +252,7 @@ fn joined(pixels: &[u8], side: i32, jump: i32) -> bool {
     false
 }
 
-/// Labels and pixels belong together: following strokes from one disc to the other answers most easy images.
+/// Labels and pixels agree: following strokes from one disc to the other answers most easy images.
 #[test]
 fn following_strokes_answers_easy_images() {
     for (size, jump, least) in [(Size::S32, 2, 0.6), (Size::S64, 2, 0.7)] {

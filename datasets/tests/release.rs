@@ -9,7 +9,7 @@ use lra_datasets::tasks::{ListOps, Retrieval};
 use lra_datasets::{Key, Source, Store, Task};
 use raw::Files;
 
-/// The archive in small, with ListOps twice, as in the large one.
+/// Returns a small archive with ListOps twice, as in the published one.
 fn release() -> Files {
     let mut files = Files::new();
     for outer in ["lra_release", "lra_release/lra_release"] {

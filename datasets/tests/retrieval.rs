@@ -1,4 +1,4 @@
-//! The pairs of the retrieval task: published files, and pairs made from a corpus.
+//! Pairs of the retrieval task: published files, and pairs made from a corpus.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod raw;
@@ -18,7 +18,7 @@ fn key(protocol: Protocol) -> Key {
     }
 }
 
-/// The three files in the published form.
+/// Returns the three files in the published form.
 fn pairs() -> Files {
     let file = |(name, rows): (&str, usize)| {
         let row = |row: usize| {
@@ -178,7 +178,8 @@ fn what_is_wrong_with_a_line_is_said() {
     assert!(error.contains("no pairs of test"), "{error}");
 }
 
-/// Sixty papers, of which each cites the next seven; one edge leads nowhere and one is there twice.
+/// Returns sixty papers, of which each cites the next seven; one edge leads to an unknown paper and
+/// one occurs twice.
 fn corpus() -> Files {
     let papers: String = (0..60)
         .map(|i| format!("P{i:02}\tpaper number {i:02} {}\n", "x".repeat(i)))
@@ -198,7 +199,7 @@ fn corpus() -> Files {
     ]
 }
 
-/// The papers of a split, told apart by their texts.
+/// Returns the papers of a split, distinguished by their texts.
 fn papers(built: &Built, split_name: SplitName) -> HashSet<Vec<u8>> {
     let split = built.splits.get(split_name);
     let texts =
@@ -262,7 +263,8 @@ fn published_protocol_deals_pairs_not_papers() {
     );
 }
 
-/// Linked pairs are citations, the others have none either way, and none occurs twice.
+/// Checks that positive pairs are citations, that negative pairs are citations in neither
+/// direction, and that no pair occurs twice.
 fn check_pairs(built: &Built) {
     let number =
         |text: &[u8]| -> i64 { std::str::from_utf8(&text[13..15]).unwrap().parse().unwrap() };
@@ -348,7 +350,7 @@ fn real_papers() {
     }
 }
 
-/// The stand-in of these topics with a few hundred rows.
+/// Builds the stand-in of these topics with a few hundred rows.
 fn drawn(topics: &str) -> (tempfile::TempDir, Key, Splits) {
     let root = tempfile::tempdir().unwrap();
     let mut key = Key::default_of(&Retrieval);
@@ -367,7 +369,7 @@ fn drawn(topics: &str) -> (tempfile::TempDir, Key, Splits) {
     (root, key, splits.unwrap())
 }
 
-/// Words in the order of the text, the last of them cut.
+/// Returns the words in the order of the text, the last of them cut.
 fn words(text: &[u8]) -> Vec<&[u8]> {
     text.split(|byte| *byte == b' ').collect()
 }
@@ -387,7 +389,7 @@ fn no_trivial_predictor_tells_topics_that_are_anagrams() {
         // Four standard errors of 400 rows.
         assert!((baseline.accuracy - 0.5).abs() < 0.1, "{baseline:?}");
     }
-    // Where topics have names, the same comparison tells.
+    // Where topics have names, the same comparison succeeds.
     let (_root, _, splits) = drawn("names");
     let compared = Retrieval.baselines(&splits).pop().unwrap();
     assert!(compared.accuracy > 0.7, "{compared:?}");

@@ -1,4 +1,4 @@
-//! The store, on the toy task and on small tasks made for these tests.
+//! Tests of the store, on the toy task and on small tasks made for these tests.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs::{self, File};
@@ -40,7 +40,8 @@ fn builds_once_and_opens_the_same() {
         manifest.key().folder_name("toy", 1),
         folder.file_name().unwrap().to_str().unwrap()
     );
-    // The bytes of seed 0: another value means that stored data and published digests no longer hold.
+    // The bytes of seed 0: with another value, stored data and published digests are no longer
+    // valid.
     insta::assert_snapshot!(manifest.digest, @"e119973052fffb192ac4f08e4e5b87129945852458d35f07e35ce0f46c1c53e1");
     let entries = store.list().unwrap();
     assert_eq!(entries.len(), 1);
@@ -158,7 +159,7 @@ fn damage_is_found_when_opening() {
             text.contains("lra data make toy") && text.contains("--force"),
             "{name}: {text}"
         );
-        // Nothing is silently made again, and the remedy works.
+        // No data is silently made again, and the remedy works.
         assert!(
             store.open_or_build(&Toy, &toy(), None, &()).is_err(),
             "{name}"
@@ -194,7 +195,7 @@ fn an_edit_that_hides_its_time_is_found_by_verifying() {
 fn a_copied_entry_opens_and_is_hashed_only_once() {
     let (_root, store, folder) = built();
     for split in SplitName::ALL {
-        // As copying does: same bytes, another time.
+        // As after copying: same bytes, another time.
         let file = File::options()
             .write(true)
             .open(folder.join(split.file_name()))
@@ -254,7 +255,7 @@ fn leftovers_of_other_entries_go_unless_somebody_is_at_work_on_them() {
     assert!(root.path().join(".scratch-busy").exists());
 }
 
-/// Somebody who does not want to wait.
+/// Progress of a user who asks to stop at once.
 struct Stopped;
 
 impl Progress for Stopped {
@@ -273,7 +274,7 @@ fn a_build_that_is_stopped_ends_and_leaves_nothing_half_done() {
     let error = store.open_or_build(&Toy, &toy(), None, &Stopped);
     assert_eq!(error.unwrap_err().class(), Class::Interrupted);
     assert!(store.list().unwrap().is_empty());
-    // Nor does it wait for another one.
+    // Nor does it wait for another build.
     let folder = store.folder(&Toy, &toy());
     let name = folder.file_name().unwrap().to_str().unwrap();
     let lock = File::create(folder.with_file_name(format!(".lock-{name}"))).unwrap();
@@ -295,7 +296,7 @@ fn a_store_that_cannot_be_written_is_a_clear_error() {
     assert!(error.to_string().starts_with("cannot create "), "{error}");
 }
 
-/// Counts builds, and makes each of them long enough to collide.
+/// Task that counts builds, and makes each of them long enough to collide.
 #[derive(Default)]
 struct Slow(AtomicUsize);
 
@@ -327,7 +328,7 @@ fn concurrent_builders_build_once() {
     assert_eq!(progress.0.load(Ordering::SeqCst), 1);
 }
 
-/// Two towers, and whatever rows the options say.
+/// Task with two towers, and with the rows that the options give.
 struct Pairs;
 
 static PAIRS: About = About {

@@ -1,4 +1,4 @@
-//! The reviews of the text task, in every form that they come in.
+//! Reviews of the text task, in all of their forms.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod raw;
@@ -12,7 +12,8 @@ use lra_datasets::{Class, Key, Protocol, Source, SplitName, Store, Task};
 use raw::{Files, build};
 use serde_json::json;
 
-/// Reviews in the published layout, with everything around them that is to be skipped. Twelve texts of train occur in test.
+/// Returns reviews in the published layout, with everything around them that is to be skipped.
+/// Twelve texts of train occur in test.
 fn reviews() -> Files {
     let mut files: Files = vec![
         ("aclImdb/README".into(), b"about".to_vec()),
@@ -45,7 +46,7 @@ fn official(protocol: Protocol) -> Key {
 
 const SCHEMA: &str = "message m { optional binary text (STRING); optional int64 label; }";
 
-/// The same reviews as parquet files in a folder.
+/// Writes the same reviews as parquet files in a folder.
 fn parquet_folder(root: &Path, compression: ::parquet::basic::Compression) {
     for split in ["train", "test"] {
         let mut rows: Vec<(&[u8], i64)> = Vec::new();
@@ -80,7 +81,7 @@ fn every_form_gives_the_same_bytes() {
         raw::file(root, "no-extension", &raw::gzip(&raw::tar(&files))),
         raw::file(root, "packed.zip", &raw::zip(&backwards)),
     ];
-    // As it lies after fetching: the archive in the raw folder.
+    // The state after a download: the archive in the raw folder.
     let fetched = root.join("raw");
     std::fs::create_dir(&fetched).unwrap();
     raw::file(&fetched, "aclImdb_v1.tar.gz", &raw::gzip(&raw::tar(&files)));
@@ -137,7 +138,7 @@ fn parquet_files_are_found_under_the_names_that_they_have() {
         }
         assert_eq!(digest(&folder), wanted, "{layout}");
     }
-    // The same rows twice, in two layouts: nobody can tell.
+    // The same rows twice, in two layouts: the choice is ambiguous.
     let second = first.join("plain_text/train/0000.parquet");
     std::fs::create_dir_all(second.parent().unwrap()).unwrap();
     std::fs::copy(
@@ -149,7 +150,7 @@ fn parquet_files_are_found_under_the_names_that_they_have() {
     assert!(error.to_string().contains("in two folders"), "{error}");
 }
 
-/// Writers choose the type of a column by its largest value, or by what their own language has.
+/// Writers choose the type of a column by its largest value, or by the types of their own language.
 #[test]
 fn labels_of_parquet_files_have_any_type() {
     let files = reviews();
@@ -427,7 +428,7 @@ fn wrong_parquet_files_are_refused() {
         &[(b"good", 1), (b"bad", 7)],
         "the label 7 is neither 0 nor 1",
     );
-    // Of neither split, beside those of both.
+    // A file of neither split, beside those of both.
     let folder = root.path().join("stray");
     for split in ["train", "test", "validation"] {
         let path = folder.join(format!("{split}.parquet"));
@@ -451,7 +452,7 @@ fn wrong_parquet_files_are_refused() {
     assert!(error.contains("name the folder"), "{error}");
 }
 
-/// A page that says of itself that it unpacks to 20,000 bytes, and unpacks to a million.
+/// A page whose header states that it unpacks to 20,000 bytes, and that unpacks to a million.
 #[test]
 fn pages_that_understate_themselves_are_refused() {
     let zigzag = |number: u32| {
@@ -503,7 +504,7 @@ fn files_named_once_are_found_again() {
     shorter.options["max_length"] = json!(64);
     let splits = store.open_or_build(&Text, &shorter, None, &()).unwrap();
     assert_eq!(splits.manifest.label, "text@64");
-    // Where they are gone, the folder for them is named.
+    // When the archive is gone, the error names the folder for it.
     std::fs::remove_file(&archive).unwrap();
     shorter.options["max_length"] = json!(32);
     let error = store.open_or_build(&Text, &shorter, None, &()).unwrap_err();
@@ -536,7 +537,7 @@ fn raw_files_are_verified_without_a_store() {
         "nothing is kept"
     );
 
-    // Beside stored data, it is told whether that was built from the same files.
+    // With stored data, verification also reports whether it was built from the same files.
     store
         .open_or_build(&Text, &key, Some(&archive), &())
         .unwrap();
@@ -556,7 +557,8 @@ fn raw_files_are_verified_without_a_store() {
             .contains("the stored data is of other files")
     );
 
-    // A file with the published name has to be the published file; one that cannot be read says why and where others are.
+    // A file with the published name has to be the published file; for an unreadable one the error
+    // gives the reason and the address of another copy.
     let named = raw::file(root.path(), "aclImdb_v1.tar.gz", b"\x1f\x8b cut");
     let text = verified(&named).to_string();
     assert!(text.contains("cut short: 6 of 84125825 bytes"), "{text}");

@@ -1,4 +1,4 @@
-//! The toy task is what its description says.
+//! The toy task matches its description.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use lra_datasets::tasks::Toy;
@@ -39,7 +39,8 @@ fn labels_lengths_and_baselines() {
             .unwrap()
             .accuracy
     };
-    // Within four standard deviations (2.7 points on 256 rows) of 25 % and (3.1 points) of the half that the description promises.
+    // Within four standard deviations (2.7 points on 256 rows) of 25 % and (3.1 points) of the half
+    // that the description promises.
     assert!(
         (0.14..0.36).contains(&accuracy("majority")),
         "{}",
@@ -52,7 +53,8 @@ fn labels_lengths_and_baselines() {
     );
 }
 
-/// Of four classes that are nearly equal, it is nearly ln 4; it is at least the entropy of validation's own shares.
+/// For four classes that are nearly equal, the prior's loss is nearly ln 4; it is at least the
+/// entropy of validation's own shares.
 #[test]
 fn the_prior_knows_the_label_shares_and_nothing_else() {
     let root = tempfile::tempdir().unwrap();

@@ -24,7 +24,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// Reads a regular file as a whole.
 ///
 /// # Errors
-/// Those of [`open`]; or the file cannot be read.
+/// Errors of [`open`]; or the file cannot be read.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
@@ -34,7 +34,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// Reads a regular UTF-8 file as a whole.
 ///
 /// # Errors
-/// Those of [`read`]; or the content is not UTF-8.
+/// Errors of [`read`]; or the content is not UTF-8.
 pub fn read_to_string(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path)?.read_to_string(&mut text)?;

@@ -40,7 +40,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// content.
 ///
 /// # Errors
-/// Those of [`write()`].
+/// Errors of [`write()`].
 pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     persist(temporary(path, bytes)?, path)
 }

@@ -1,9 +1,10 @@
 //! Checks of the page headers of a column: the `parquet` crate allocates the sizes that they state
 //! without a check.
 //!
-//! A column chunk is a run of pages, each a header in Thrift's compact protocol followed by its packed bytes. Of the
-//! header's fields these matter: 1 page type, 2 size unpacked, 3 size packed, and the structure of that type of page
-//! (5, 7 or 8), with the number of values and their encoding.
+//! A column chunk is a run of pages, each a header in Thrift's compact protocol followed by its
+//! packed bytes. Of the header's fields these matter: 1 page type, 2 size unpacked, 3 size packed,
+//! and the structure of that type of page (5, 7 or 8), with the number of values and their
+//! encoding.
 
 use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -21,7 +22,8 @@ const LARGEST_PAGE: i64 = 64 << 20;
 /// Maximum nesting of a header's fields; real headers are far below it.
 const DEEPEST: u32 = 16;
 
-/// Checks that the pages of a column lie one after the other within the file and unpack to a sensible size.
+/// Checks that the pages of a column lie one after the other within the file and unpack to a
+/// sensible size.
 pub(super) fn check(
     path: &Path,
     column: &ColumnChunkMetaData,
@@ -253,8 +255,8 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Skips a value of this type: 1 and 2 booleans, 3 a byte, 4 to 6 integers, 7 a float, 8 bytes, 9 and 10 lists,
-    /// 12 a structure.
+    /// Skips a value of this type: 1 and 2 booleans, 3 a byte, 4 to 6 integers, 7 a float, 8 bytes,
+    /// 9 and 10 lists, 12 a structure.
     fn skip(&mut self, kind: u8, depth: u32) -> io::Result<()> {
         if depth > DEEPEST {
             return Err(invalid("a page header is nested too deeply"));
@@ -274,7 +276,8 @@ impl<R: Read> Input<R> {
                     15 => self.varint()?,
                     count => u64::from(count),
                 };
-                // In a list, a boolean takes a byte. Every other value takes one at least, so the input bounds the loop.
+                // In a list, a boolean takes a byte. Every other value takes one at least, so the
+                // input bounds the loop.
                 let kind = match head & 15 {
                     1 | 2 => 3,
                     kind => kind,

@@ -1,9 +1,10 @@
 //! Toy: the first of four markers in a sequence. The task takes seconds, for tests and first steps.
 //!
-//! A sequence of 8 to `max_length` tokens is mostly filler; one position in four holds a marker. The label is the
-//! first marker. Markers are uniform and independent, so classes are equally likely, counting markers answers about
-//! half of the examples, and finding the first one answers all.
-//! Stored bytes: 0 to 3 the markers A to D, 4 to 10 the fillers; model ids are one more, 0 is padding.
+//! A sequence of 8 to `max_length` tokens is mostly filler; one position in four holds a marker.
+//! The label is the first marker. Markers are uniform and independent, so classes are equally
+//! likely, counting markers answers about half of the examples, and finding the first one answers
+//! all. Stored bytes: 0 to 3 the markers A to D, 4 to 10 the fillers; model ids are one more, 0 is
+//! padding.
 
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};

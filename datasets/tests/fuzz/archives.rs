@@ -31,7 +31,7 @@ fn tar() {
     attack_archive("text", &[], &raw::tar(&reviews()));
 }
 
-/// Headers that are wrong but carry the checksum that they should.
+/// Wrong headers that carry the right checksum.
 #[test]
 fn tar_headers() {
     let intact = raw::tar(&reviews());

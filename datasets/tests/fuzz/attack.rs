@@ -1,4 +1,4 @@
-//! Building a task's data from damaged bytes, again and again.
+//! Repeated builds of a task's data from damaged bytes.
 
 use std::env;
 use std::fs;
@@ -7,10 +7,11 @@ use std::path::Path;
 use lra_datasets::{Class, Key, Source, Store, tasks};
 use serde_json::Value;
 
-/// Peak memory of the whole test, with room for the largest page and window that are accepted.
+/// Maximum peak memory of the whole test, with room for the largest page and window that are
+/// accepted.
 const MOST_MEMORY_KB: u64 = 1 << 20;
 
-/// Xorshift: all that is needed here.
+/// Random number generator (xorshift), good enough for these tests.
 pub struct Random(u64);
 
 impl Random {
@@ -46,7 +47,7 @@ impl Random {
     }
 }
 
-/// A folder in memory where there is one: every build writes and syncs files.
+/// Returns a folder in memory where the system has one: every build writes and syncs files.
 pub fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {
@@ -55,7 +56,7 @@ pub fn folder() -> tempfile::TempDir {
     }
 }
 
-/// Builds `task` from the raw path again and again, while `prepare` puts damaged bytes there.
+/// Builds `task` from the raw path repeatedly, while `prepare` puts damaged bytes there.
 pub fn attack(
     task: &str,
     options: &[(&str, Value)],
@@ -80,7 +81,7 @@ pub fn attack(
         match store.rebuild(task, &key, Some(raw), &()) {
             Ok(_) => {
                 built += 1;
-                // Whatever is taken is valid data.
+                // Accepted input is valid data.
                 if built % 8 == 0 {
                     let verification = store.verify(task, &key, &()).unwrap();
                     let failed = verification
@@ -99,7 +100,7 @@ pub fn attack(
     }
 }
 
-/// The process's peak resident size, where the system says it.
+/// Returns the process's peak resident size, where the system reports it.
 fn peak_kilobytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

@@ -1,6 +1,8 @@
-//! Readers against damaged input: whatever the bytes, an error or valid data, no panic, no hang, no memory without bound.
+//! Readers on damaged input: any bytes give an error or valid data, without a panic, a hang, or
+//! unbounded memory.
 //!
-//! `LRA_FUZZ=100000 cargo test -p lra-datasets --test fuzz` tries so many inputs per reader; by default it is a few hundred.
+//! `LRA_FUZZ=100000 cargo test -p lra-datasets --test fuzz` tries that many inputs per reader; the
+//! default is a few hundred.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod archives;

@@ -9,7 +9,7 @@ use crate::attack::{attack_file, folder};
 use crate::pictures::{partial, png};
 use crate::raw;
 
-/// Writes train and test of a schema into a folder; gives the file to attack and its bytes.
+/// Writes train and test of a schema into a folder; returns the file to attack and its bytes.
 fn parquet_files(
     root: &Path,
     schema: &str,

@@ -39,7 +39,8 @@ fn png_files() {
     });
 }
 
-/// Damages a PNG file. Chunks carry a checksum that hides most damage: about every other result has the right ones.
+/// Damages a PNG file. Chunks carry a checksum that detects most damage, so about every other
+/// result gets the right ones.
 fn damaged_png(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     let mut damaged = bytes.to_vec();
     random.damage(&mut damaged);
@@ -49,7 +50,7 @@ fn damaged_png(random: &mut Random, bytes: &[u8]) -> Vec<u8> {
     damaged
 }
 
-/// Contour images and their lists, as the release has them.
+/// Returns contour images and their lists in the form of the release.
 fn contours() -> Files {
     let set = "pathfinder32/curv_contour_length_14";
     let mut list = String::new();
@@ -97,7 +98,7 @@ fn contour_archives() {
     attack_archive("pathfinder", &[], &raw::tar(&contours()));
 }
 
-/// Recomputes the checksums of PNG chunks, as far as they can be told.
+/// Recomputes the checksums of PNG chunks, as far as the chunks can be recognized.
 fn fix_checksums(png: &mut [u8]) {
     let mut place = 8;
     while let Some(head) = png.get(place..place + 4) {

@@ -1,4 +1,4 @@
-//! Raw files as people have them: folders, archives, parquet files, made by the tests.
+//! Raw files as users have them: folders, archives, parquet files, made by the tests.
 #![allow(dead_code)] // Not every test file needs all of this module.
 
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ pub fn folder(root: &Path, files: &Files) -> PathBuf {
     root.to_owned()
 }
 
-/// A tar archive of files.
+/// Returns a tar archive of files.
 pub fn tar(files: &Files) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, content) in files {
@@ -43,19 +43,19 @@ pub fn tar(files: &Files) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// Packed as `.gz`.
+/// Packs bytes as `.gz`.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-/// Packed as `.zst`.
+/// Packs bytes as `.zst`.
 pub fn zstd(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 3).unwrap()
 }
 
-/// A zip archive of files, every other one of them packed.
+/// Returns a zip archive of files, every other one of them packed.
 pub fn zip(files: &Files) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
     for (number, (name, content)) in files.iter().enumerate() {
@@ -108,7 +108,8 @@ pub fn file(root: &Path, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// Writes a parquet file of this schema with a column of bytes and one of labels; two rows to a group.
+/// Writes a parquet file of this schema with a column of bytes and one of labels; two rows to a
+/// group.
 pub fn parquet(path: &Path, schema: &str, rows: &[(&[u8], i64)], compression: Packing) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let schema = Arc::new(parse_message_type(schema).unwrap());
@@ -140,7 +141,7 @@ pub fn parquet(path: &Path, schema: &str, rows: &[(&[u8], i64)], compression: Pa
     writer.close().unwrap();
 }
 
-/// Writes labels in the type that the column has; text as words for classes.
+/// Writes labels in the type of the column; as names of classes if the column holds text.
 fn write_labels(column: &mut ColumnWriter<'_>, numbers: &[i64]) {
     fn write<T: DataType>(
         column: &mut ColumnWriterImpl<'_, T>,
@@ -172,7 +173,7 @@ fn column_level(column: &parquet::schema::types::ColumnDescPtr) -> i16 {
     column.max_def_level()
 }
 
-/// Each compression that is read.
+/// Returns each compression that is read.
 pub fn packings() -> [Packing; 7] {
     [
         Packing::UNCOMPRESSED,
@@ -185,7 +186,7 @@ pub fn packings() -> [Packing; 7] {
     ]
 }
 
-/// Builds a task's data from raw files in a store of its own, which has to verify.
+/// Builds a task's data from raw files in a store of its own, and verifies it.
 pub fn build(task: &dyn Task, key: &Key, raw: &Path) -> Result<Built> {
     let root = tempfile::tempdir().unwrap();
     let store = Store::new(root.path());

@@ -1,11 +1,12 @@
-//! Archives of real data, where they are at hand: `$LRA_SHARED_DATA`, else `shared/data` beside the repository.
+//! Archives of real data, where they are available: `$LRA_SHARED_DATA`, else `shared/data` beside
+//! the repository.
 
 use std::env;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Where an archive lies; nothing, with a word about it, where it is not at hand.
+/// Returns the path of an archive; prints a line and returns `None` where it is not available.
 #[allow(clippy::print_stderr)]
 pub fn find(archive: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
@@ -18,7 +19,8 @@ pub fn find(archive: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The files of a `.tar.zst` archive, by name; nothing, with a word about it, where the archive is not at hand.
+/// Returns the files of a `.tar.zst` archive, by name; prints a line and returns `None` where the
+/// archive is not available.
 #[allow(dead_code)] // Not every test file needs all of this module.
 pub fn unpack(archive: &str) -> Option<Vec<(String, Vec<u8>)>> {
     let plain = zstd::Decoder::new(File::open(find(archive)?).unwrap()).unwrap();

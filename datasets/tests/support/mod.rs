@@ -1,4 +1,4 @@
-//! Shared by the Pathfinder tests.
+//! Helpers shared by the Pathfinder tests.
 #![allow(dead_code, clippy::print_stdout)]
 
 pub mod npz;
@@ -9,15 +9,15 @@ use std::path::PathBuf;
 use lra_datasets::tasks::pathfinder::{Paddle, Scene, Size};
 use serde_json::Value;
 
-/// A file that is committed with the tests.
+/// Returns the path of a file that is committed with the tests.
 pub fn data(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data")
         .join(name)
 }
 
-/// A file of the shared data folder: `$LRA_SHARED_DATA`, else `shared/data` beside the repository. Says
-/// that the calling test is skipped if there is none.
+/// Returns the path of a file of the shared data folder: `$LRA_SHARED_DATA`, else `shared/data`
+/// beside the repository. If there is none, it prints that the calling test is skipped.
 pub fn shared(name: &str) -> Option<PathBuf> {
     let root = std::env::var_os("LRA_SHARED_DATA").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
@@ -41,7 +41,7 @@ pub struct Decoded {
     pub sha256: String,
 }
 
-/// The decoded images.
+/// Returns the decoded images.
 pub fn decoded() -> Vec<Decoded> {
     let text = std::fs::read(data("pathfinder-lra-decoded.json")).unwrap();
     let root: Value = serde_json::from_slice(&text).unwrap();

@@ -1,5 +1,5 @@
-//! Just enough of NumPy's `.npz` to read reference arrays: a ZIP of `.npy` members, stored or deflated,
-//! found through the central directory.
+//! Minimal reader of NumPy's `.npz` for reference arrays: a ZIP of `.npy` members, stored or
+//! deflated, found through the central directory.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -14,7 +14,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// The values as `f64`, whatever their stored type; exact for every type that NumPy files here have.
+    /// Returns the values as `f64`, whatever their stored type; exact for every type that NumPy
+    /// files here have.
     pub fn values(&self) -> Vec<f64> {
         macro_rules! decode {
             ($t:ty) => {
@@ -36,19 +37,19 @@ impl Array {
         }
     }
 
-    /// The values of an integer array.
+    /// Returns the values of an integer array.
     pub fn integers(&self) -> Vec<i32> {
         self.values().into_iter().map(|v| v as i32).collect()
     }
 
-    /// The values of an array of bytes.
+    /// Returns the values of an array of bytes.
     pub fn bytes(&self) -> &[u8] {
         assert_eq!(self.descriptor, "|u1");
         &self.bytes
     }
 }
 
-/// Every array of an archive by name (without `.npy`).
+/// Reads every array of an archive by name (without `.npy`).
 pub fn read(path: &Path) -> BTreeMap<String, Array> {
     let file = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let u16_at = |at: usize| u16::from_le_bytes(file[at..at + 2].try_into().unwrap()) as usize;

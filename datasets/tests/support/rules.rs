@@ -1,5 +1,5 @@
-//! The growing rules written a second time, slowly and from the original's own tiles: given the dashes of
-//! an image, could they have come about?
+//! An independent, slow implementation of the growing rules, from the original's own tiles: it
+//! decides whether the dashes of an image can result from them.
 
 use std::collections::BTreeMap;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
@@ -10,7 +10,7 @@ use super::{data, npz};
 
 type Point = (i32, i32);
 
-/// What one size and margin allow.
+/// Growing rules of one size and margin.
 pub struct Rules {
     side: i32,
     padding: i32,
@@ -23,12 +23,13 @@ pub struct Rules {
     masks: BTreeMap<Point, Vec<u8>>,
     ring: BTreeMap<Point, f64>,
     kernels: Vec<Vec<Point>>,
-    /// Whether every pixel of the window has a cell of the kernel inside the window.
+    /// For each degree, whether every pixel of the window has a cell of the kernel inside the
+    /// window.
     usable: Vec<bool>,
     first_degrees: Vec<i32>,
 }
 
-/// Where a contour stands: its pivot and direction.
+/// State of a growing contour: its pivot and direction.
 type State = (Point, f64);
 
 fn step(from: Point, angle: f64, distance: f64) -> Point {
@@ -107,8 +108,8 @@ impl Rules {
         }
     }
 
-    /// The first rule that an image breaks, if any. Without `ordered`, contours, distractors and discs may
-    /// be listed in another order than the one they came about in.
+    /// Returns the first rule that an image breaks, if any. Without `ordered`, contours,
+    /// distractors and discs may be listed in another order than that of their growth.
     pub fn broken(&self, scene: &Scene, ordered: bool) -> Option<String> {
         let [first, second] = &scene.targets;
         let order = |first: &[Paddle], second: &[Paddle]| {
@@ -145,7 +146,7 @@ impl Rules {
         Ok(())
     }
 
-    /// One of the distractors that leaves room for all the others.
+    /// Returns one of the distractors that leaves room for all the others.
     fn next(&self, mask: &[u8], left: &[&Vec<Paddle>]) -> Option<usize> {
         (0..left.len()).find(|&first| {
             self.distractor(mask, left[first]).is_ok_and(|mask| {
@@ -230,7 +231,7 @@ impl Rules {
         Ok(mask)
     }
 
-    /// States after a first dash, for every degree that draws it.
+    /// Returns the states after a first dash, for every degree that draws it.
     fn seeds(&self, dash: &Paddle, fits: impl Fn(i32, Point) -> bool) -> Vec<State> {
         let back = self.length + f64::from(self.margin);
         (-180..180)
@@ -245,7 +246,7 @@ impl Rules {
             .collect()
     }
 
-    /// States after one more dash.
+    /// Returns the states after one more dash.
     fn extended(
         &self,
         mask: &[u8],
@@ -298,7 +299,7 @@ impl Rules {
         }
     }
 
-    /// Pixels of the window under a dash's tile, with the tile's occupancy.
+    /// Iterates over the pixels of the window under a dash's tile, with the tile's occupancy.
     fn under(&self, dash: &Paddle) -> impl Iterator<Item = (usize, u8)> {
         let reach = self.tile_side / 2;
         let corner = (dash.start.0 - reach, dash.start.1 - reach);
@@ -310,7 +311,7 @@ impl Rules {
         })
     }
 
-    /// Cells of a seed kernel inside the window.
+    /// Returns the cells of a seed kernel inside the window.
     fn around(&self, degree: i32, tail: Point) -> Vec<Point> {
         let cells = self.kernels[(degree + 180) as usize].iter();
         cells

@@ -123,7 +123,7 @@ pub(super) fn put_in_order(train: &mut Pictures) -> Option<[usize; BATCHES]> {
     put_in_order_of(train, &known)
 }
 
-/// Does what [`put_in_order`] does, for batches whose first records have these checksums.
+/// Puts train in order by the given checksums of the first records of each batch.
 fn put_in_order_of(train: &mut Pictures, published: &[&str; BATCHES]) -> Option<[usize; BATCHES]> {
     let mut order = [None; BATCHES];
     for (place, batch) in order.iter_mut().enumerate() {

@@ -1,15 +1,17 @@
 //! Image: classify a small picture into ten classes, read pixel by pixel in grey.
 //!
 //! The published task is CIFAR-10 (Krizhevsky 2009): 32 x 32 pixels, row by row, as 1,024 tokens.
-//! Model id = grey value; there is no padding. 45,000 pictures train, 5,000 validate, 10,000 test.
-//! The choice of the validation pictures from train is part of the published task ([`membership`]),
-//! the same under both protocols. Rows are in the order of the published files.
+//! Model id = grey value; there is no padding. 45,000 pictures are for training, 5,000 for
+//! validation and 10,000 for test. The choice of the validation pictures from train is part of the
+//! published task ([`membership`]), the same under both protocols. Rows are in the order of the
+//! published files.
 //!
 //! Grey ([`grey`]): every channel over 255, 0.2989 R + 0.5870 G + 0.1140 B, times 255.5, truncated
 //! to a whole number; all in 32-bit floats, from left to right.
 //!
-//! Files that lack pictures are refused; with the option `allow_partial` they are read, and the data is marked.
-//! `max_length` 256 or 64 is the same task on 16 x 16 or 8 x 8 pixels, each the mean of four or sixteen: `image@256`.
+//! Files that lack pictures are refused; with the option `allow_partial` they are read, and the
+//! data is marked. `max_length` 256 or 64 is the same task on 16 x 16 or 8 x 8 pixels, each the
+//! mean of four or sixteen: `image@256`.
 //!
 //! Stand-in (`synthetic`): a dark and a bright disc of the same size on grey noise. The class is
 //! the direction from the dark one to the bright one, in ten sectors. All classes have the same

@@ -1,4 +1,5 @@
-//! The Python files: dictionaries of 10,000 labels and as many rows of three channels of 1,024 bytes.
+//! The Python files: dictionaries of 10,000 labels and as many rows of three channels of 1,024
+//! bytes.
 
 use super::pictures::Pictures;
 use super::records::{BATCHES, RECORDS, first_place};

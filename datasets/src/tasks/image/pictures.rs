@@ -1,4 +1,5 @@
-//! A set of pictures with their places in the published order, and the reading of colour pictures as PNG.
+//! A set of pictures with their places in the published order, and the reading of colour pictures
+//! as PNG.
 
 use std::collections::HashSet;
 use std::io::Cursor;

@@ -235,14 +235,14 @@ impl<'a> Merge<'a> {
     }
 }
 
-/// Grower of trees, as tokens at the end of a buffer.
+/// State of the growth of trees, as tokens at the end of a buffer.
 struct Tree {
     rng: ChaCha8Rng,
     tokens: Vec<u8>,
     /// Bound on random words: a node is an operator when its word is below it.
     operator_below: u32,
-    /// Scale that maps the other words onto the digits: digit = (word - operator_below) · scale /
-    /// 2^60.
+    /// Scale that maps the other words onto the digits: digit =
+    /// (word - operator_below) · scale / 2^60.
     digit_scale: u64,
     arities: u32,
     max_depth: usize,

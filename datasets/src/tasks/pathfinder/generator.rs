@@ -9,8 +9,8 @@ use crate::rng::{below, stream};
 
 /// Generator of the images of one parameter set.
 ///
-/// Making one takes milliseconds (tiles, rings and start points of every margin); generating an image
-/// then needs only [`Workspaces`], one per thread.
+/// Making one takes milliseconds (tiles, rings and start points of every margin); generating an
+/// image then needs only [`Workspaces`], one per thread.
 pub struct Generator {
     parameters: Parameters,
     growers: Vec<ContourGrower>,

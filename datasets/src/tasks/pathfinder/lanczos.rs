@@ -1,8 +1,8 @@
 //! Downscaling of a square picture with a Lanczos kernel that widens with the scale (no aliasing).
 //!
-//! Grey values of the release depend on the last bit of this filter, so it follows the behaviour of the
-//! imaging library that was used: rows first, then columns; either in floating point without clipping,
-//! or in 8 bits with fixed-point weights that clips after each pass.
+//! Grey values of the release depend on the last bit of this filter, so it follows the behaviour of
+//! the imaging library that was used: rows first, then columns; either in floating point without
+//! clipping, or in 8 bits with fixed-point weights that clips after each pass.
 
 /// Bits of the fixed-point weights of the 8-bit form.
 const PRECISION: u32 = 22;

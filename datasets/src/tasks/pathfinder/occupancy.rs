@@ -129,7 +129,8 @@ impl Occupancy {
     /// Returns whether a dash that starts at this pixel of the window overlaps the occupied pixels
     /// by too much.
     pub(super) fn collides(&self, tile: &Tile, start: (i32, i32)) -> bool {
-        // Occupancy outside the window is 0, below every limit, so rows and columns there never exceed it.
+        // Occupancy outside the window is 0, below every limit, so rows and columns there never
+        // exceed it.
         let mut index =
             self.index(start) - self.reach * (self.stride + 1) + tile.limit_top * self.stride;
         let mut excess = [0u8; LANES];

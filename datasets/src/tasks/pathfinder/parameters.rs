@@ -1,8 +1,8 @@
 //! Parameters of the published image sets, per resolution and difficulty.
 //!
 //! The numbers are those of the Long Range Arena's dataset documentation, corrected where images of
-//! the release prove otherwise: decoded images hold about 11 attempted distractors at 64 x 64 and 17
-//! at 128 x 128, not the documented 5 and 8.
+//! the release prove otherwise: decoded images hold about 11 attempted distractors at 64 x 64 and
+//! 17 at 128 x 128, not the documented 5 and 8.
 
 use std::fmt;
 use std::str::FromStr;

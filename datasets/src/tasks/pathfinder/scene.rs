@@ -22,8 +22,8 @@ pub struct Scene {
     pub targets: [Vec<Paddle>; 2],
     /// Short contours that found room.
     pub distractors: Vec<Vec<Paddle>>,
-    /// Centres of the two discs, (y, x): the origin lies on the free end of a first dash, the terminal on
-    /// the outer end of a last one.
+    /// Centres of the two discs, (y, x): the origin lies on the free end of a first dash, the
+    /// terminal on the outer end of a last one.
     pub discs: [(i32, i32); 2],
     /// Number of target pairs begun until one was complete, this one included.
     pub attempts: u64,

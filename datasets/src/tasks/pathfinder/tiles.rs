@@ -1,7 +1,8 @@
 //! Tiles: every distinct dash, drawn once on a fine grid and shrunk.
 //!
-//! A dash is identified by its end on the fine grid, relative to its start: angles with the same end share a tile.
-//! A tile is centred on the start pixel and reaches [`Tiles::reach`] pixels each way.
+//! A dash is identified by its end on the fine grid, relative to its start: angles with the same
+//! end share a tile. A tile is centred on the start pixel and reaches [`Tiles::reach`] pixels each
+//! way.
 
 use std::collections::BTreeMap;
 

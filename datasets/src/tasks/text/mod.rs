@@ -3,8 +3,8 @@
 //! The published task is the 25,000 + 25,000 labelled reviews of the Large Movie Review Dataset
 //! (Maas et al. 2011), as raw bytes, truncated to `max_length`. The 2021 code's configuration
 //! truncates to 1,000 bytes, which is the length behind the label `text`. The paper reports the
-//! best of 1,000 to 4,000, so every other length has another label (`text@4000`). Model id = byte +
-//! 1, 0 is padding.
+//! best of 1,000 to 4,000, so every other length has another label (`text@4000`). Model id =
+//! byte + 1, 0 is padding.
 //!
 //! Protocols. `tay2021`: train is all of train, and validation *is* the test split. `clean`: a
 //! review of train is held out for validation when the hash of its text says so, about one in ten.
