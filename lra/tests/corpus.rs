@@ -1,6 +1,6 @@
 //! Reads the inputs of `make fuzz` on file: seeds, and inputs that once made a reader fail.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod readers;
 
@@ -24,7 +24,7 @@ fn every_reader_accepts_or_refuses_its_inputs_on_file() {
         let mut accepted = 0;
         for input in inputs {
             // Shown if the test fails.
-            println!("{}", input.display());
+            eprintln!("{}", input.display());
             accepted += usize::from(prepared.read(&fs::read(input).unwrap()));
         }
         // Otherwise a search would not get past the reader's first checks.
