@@ -52,7 +52,7 @@ fn vars(shapes: &[&[usize]]) -> Vec<Var> {
         .collect()
 }
 
-/// (B, L, H E) to (B, H, L, E)
+/// Maps (B, L, H E) to (B, H, L, E).
 fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
     let (b, l, w) = x.dims3()?;
     x.reshape((b, l, heads, w / heads))?
@@ -145,7 +145,7 @@ fn feature_attention(criterion: &mut Criterion) {
     });
 }
 
-/// A window of 256 keys either way.
+/// Measures a window of 256 keys either way.
 fn sparse_attention(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sparse attention");
     group.sample_size(10);
@@ -296,7 +296,7 @@ fn layers(criterion: &mut Criterion) {
     });
 }
 
-/// Products with weights of the published table's width, forward and both gradients.
+/// Measures products with weights of the published table's width, forward and both gradients.
 fn products(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("products");
     group.sample_size(10);

@@ -1,8 +1,8 @@
-//! The operations of `ops`, forward and backward, kernels beside the same composed of candle's operations:
-//! `cargo bench -p lra-models --bench operations`.
+//! Benchmark of the operations of `ops`, forward and backward, kernels beside compositions of
+//! candle's operations: `cargo bench -p lra-models --bench operations`.
 //!
-//! Throughput is in elements of x, so that 1 / throughput is the time of one token and channel. The composed form is
-//! what `ops` does in f64, where there is no kernel.
+//! Throughput is in elements of x, so that 1 / throughput is the time of one token and channel. The
+//! composed form is the one that `ops` uses in f64, where there is no kernel.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
@@ -28,7 +28,8 @@ fn vars(shapes: &[&[usize]], dtype: DType) -> Vec<Var> {
     shapes.iter().map(|shape| numbers(shape)).collect()
 }
 
-/// One case: forward and backward of the sum, in f32 (`fused`) and perhaps in f64 (`composed`).
+/// Measures one case: forward and backward of the sum, in f32 (`fused`) and perhaps in f64
+/// (`composed`).
 fn case(
     criterion: &mut Criterion,
     name: &str,

@@ -1,17 +1,22 @@
-//! Losses beside the cross-entropy that any stack of blocks can have. Al-Rfou, Choe, Constant, Guo, Jones, 2018, "Character-Level
-//! Language Modeling with Deeper Self-Attention", arXiv:1808.04444. They have heads of their own, which nobody uses to score.
+//! Losses beside the cross-entropy that any stack of blocks can have. Al-Rfou, Choe, Constant, Guo,
+//! Jones, 2018, "Character-Level Language Modeling with Deeper Self-Attention", arXiv:1808.04444.
+//! They have heads of their own, which scoring does not use.
 //!
-//! - `layers`: the class from the state h^l behind each block l < n, by a pooling and a head of its own: the mean of their
-//!   cross-entropies. Head l stops after the share l / (2n) of training, so that half of it is without any.
-//! - `positions`: the class at every position t, from what was read up to there: softmax(W m_t + b), m_t the mean of h_1 .. h_t
-//!   over real positions; the mean over t of the cross-entropies. Of two towers m_t is read in both at a time, of the shorter
-//!   one to its end. The paper's model is causal, and predicts from h_t.
-//! - `next`: the token after each, and with half the weight the one after that, from h_t. A model that sees what follows finds it
-//!   there, so it is for causal models only.
-//! - `masked`: instead, for all others. 15 % of the tokens are replaced by a vector of its own, and predicted. The class is then
-//!   predicted from the same sequence, with these tokens hidden, as in arXiv:2501.14850.
+//! - `layers`: the class, predicted from the state h^l behind each block l < n by a pooling and a
+//!   head of its own; the loss is the mean of their cross-entropies. Head l stops after the share l
+//!   / (2n) of training, so that the second half of training has none of them.
+//! - `positions`: the class, predicted at every position t from the tokens up to there: softmax(W
+//!   m_t + b), m_t the mean of h_1 .. h_t over real positions; the loss is the mean over t of the
+//!   cross-entropies. With two towers, m_t is read in both at a time, and the shorter one stays at
+//!   its end. The paper's model is causal, and predicts from h_t.
+//! - `next`: the token after each, and with half the weight the one after that, predicted from h_t.
+//!   A model that sees later tokens finds the answer there, so this loss is for causal models only.
+//! - `masked`: the counterpart for all other models. 15 % of the tokens are replaced by a learned
+//!   mask vector, and predicted. The class is then predicted from the same sequence, with these
+//!   tokens hidden, as in arXiv:2501.14850.
 //!
-//! Here the paper's sum over layers is a mean, so that a weight says as much with any number of blocks.
+//! The paper's sum over layers is a mean here, so that a weight has the same meaning with any
+//! number of blocks.
 
 use candle_core::Tensor;
 use candle_nn::Init;
@@ -32,21 +37,21 @@ use crate::{
     rng::StreamKey,
 };
 
-/// The weights of the auxiliary losses; 0 for one that there is not.
+/// Weights of the auxiliary losses; 0 for a loss that is not used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Auxiliary {
-    /// Of the class from every layer.
+    /// Weight of the loss of the class at every layer.
     pub layers: f64,
-    /// Of the class at every position.
+    /// Weight of the loss of the class at every position.
     pub positions: f64,
-    /// Of the tokens that follow.
+    /// Weight of the loss of the tokens that follow.
     pub next: f64,
-    /// Of hidden tokens.
+    /// Weight of the loss of hidden tokens.
     pub masked: f64,
 }
 
 impl Auxiliary {
-    /// From weights by name.
+    /// Reads the weights by name.
     #[must_use]
     pub fn new(weight: impl Fn(&str) -> f64) -> Self {
         Self {
@@ -58,7 +63,7 @@ impl Auxiliary {
     }
 }
 
-/// Where the heads' parameters are: at paths that begin with this and a dot.
+/// First part of the paths of the heads' parameters, before a dot.
 pub const AUXILIARY: &str = "aux";
 
 const LAYERS: Loss = Loss::new("layers", 0.0);
@@ -66,16 +71,17 @@ const POSITIONS: Loss = Loss::new("positions", 0.0);
 const NEXT: Loss = Loss::new("next", 0.0);
 const MASKED: Loss = Loss::new("masked", 0.0);
 
-/// What the heads add to the cross-entropy; nothing unless it is asked for.
+/// Losses that the heads add to the cross-entropy; all weights are 0 by default.
 pub const LOSSES: &[Loss] = &[LAYERS, POSITIONS, NEXT, MASKED];
 
 /// Tokens that `masked` hides.
 const HIDDEN: f64 = 0.15;
-/// Tokens ahead that `next` predicts, and what each further one counts beside the one before.
+/// Tokens ahead that `next` predicts, and the weight of each further one relative to the one
+/// before.
 const AHEAD: usize = 2;
 const FURTHER: f64 = 0.5;
 
-/// What says that a model cannot predict tokens, or why `next` is too easy for it.
+/// Error texts: reasons why a model cannot predict tokens, or why `next` is too easy for it.
 pub(crate) const SHORTENED: &str = "this model's hidden states are not one per token";
 pub(crate) const NOT_CAUSAL: &str = "this model sees the tokens that it would predict. Causal are transformer and what is built on it with \
     model.attention = causal, and transformer_xl with model.causal = true, without head.pooling = cls, block.ffn = switch, moe or conv, and \
@@ -84,11 +90,11 @@ pub(crate) const NO_VECTOR: &str = "embed.positions = complex has no vector for 
 
 /// The heads that there are.
 pub(crate) struct AuxiliaryHeads {
-    /// One behind every block but the last.
+    /// Pooling and head behind every block but the last.
     layers: Vec<(Pool, Head)>,
-    /// One per tower.
+    /// Linear layer of each tower.
     positions: Vec<Linear>,
-    /// One per token ahead.
+    /// Decoder of each token ahead.
     next: Vec<Decoder>,
     masked: Option<Masked>,
 }
@@ -97,20 +103,20 @@ struct Masked {
     decoder: Decoder,
     /// (1, D).
     token: Tensor,
-    /// Its id.
+    /// Id of the hidden token.
     id: u32,
     key: StreamKey,
 }
 
-/// What one tower's sequences came to.
+/// Hidden states of one tower's sequences.
 pub(crate) struct Reading {
     pub(crate) encoded: Encoded,
-    /// Behind every block but the last.
+    /// States behind every block but the last.
     states: Vec<Tensor>,
 }
 
 impl AuxiliaryHeads {
-    /// The heads that `weights` ask for, if any.
+    /// Returns the heads that `weights` ask for, if any.
     pub(crate) fn new(
         weights: &Auxiliary,
         backbone: &Backbone,
@@ -162,7 +168,7 @@ impl AuxiliaryHeads {
         Ok(Some(heads))
     }
 
-    /// What they add.
+    /// Returns the losses that the heads add.
     pub(crate) fn losses(&self) -> Vec<Loss> {
         let there = [
             (LAYERS, !self.layers.is_empty()),
@@ -174,7 +180,7 @@ impl AuxiliaryHeads {
         there.map(|(loss, _)| *loss).collect()
     }
 
-    /// Indices of the layers whose heads are still in use.
+    /// Returns indices of the layers whose heads are still in use.
     fn layers_at(&self, progress: f64) -> impl Iterator<Item = usize> {
         let blocks = self.layers.len() + 1;
         (0..self.layers.len())
@@ -220,7 +226,7 @@ impl AuxiliaryHeads {
         Ok(Reading { encoded, states })
     }
 
-    /// Adds the losses of predicted classes, given what all towers came to.
+    /// Adds the losses of predicted classes, given the readings of all towers.
     pub(crate) fn classify(
         &self,
         readings: &[Reading],
@@ -246,7 +252,7 @@ impl AuxiliaryHeads {
         Ok(())
     }
 
-    /// The mean cross-entropy over positions, (B).
+    /// Returns the mean cross-entropy over positions, (B).
     fn at_positions(&self, readings: &[Reading], labels: &Tensor) -> Result<Tensor> {
         let slots = readings
             .iter()
@@ -271,8 +277,9 @@ impl AuxiliaryHeads {
     }
 }
 
-/// The means of x (B, L, C) over the real ones of the positions up to each, and which are real, (B, `slots`): what is behind the
-/// last position is not real, and its mean is that of all.
+/// Returns the means of x (B, L, C) over the real positions up to each position, and a mask (B,
+/// `slots`) of the real ones. Positions behind the last one are not real; their mean is the mean
+/// over all.
 fn prefixes(x: &Tensor, encoded: &Encoded, slots: usize) -> Result<(Tensor, Tensor)> {
     let (batch, length, classes) = x.dims3()?;
     let ones = |shape: &[usize]| Tensor::ones(shape, x.dtype(), x.device());
@@ -293,7 +300,7 @@ fn prefixes(x: &Tensor, encoded: &Encoded, slots: usize) -> Result<(Tensor, Tens
     Ok((sums.broadcast_div(&counts)?, real))
 }
 
-/// The vector of a hidden token, (1, D).
+/// Returns the vector of a hidden token, (1, D).
 pub(crate) fn hidden_token(vb: &VarBuilder, dim: usize) -> Result<Tensor> {
     let normal = Init::Randn {
         mean: 0.0,
@@ -302,7 +309,7 @@ pub(crate) fn hidden_token(vb: &VarBuilder, dim: usize) -> Result<Tensor> {
     vb.get_with_attributes((1, dim), "token", normal, Attributes::NO_DECAY)
 }
 
-/// Refuses what the model cannot have.
+/// Refuses losses that the model cannot have.
 fn check(weights: &Auxiliary, backbone: &Backbone, options: &Options) -> Result<()> {
     let block = &options.block;
     let refuse = |holds: bool, loss: Loss, weight: f64, reason: &str| {

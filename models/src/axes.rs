@@ -1,6 +1,7 @@
 //! The axes: choices of the embedding, the block and the head that go around any mixer.
 //!
-//! What an axis does is said where it is computed; here is what there is, so that listings and tests need no list of their own.
+//! An axis is documented where it is computed; this module lists the axes, so that listings and
+//! tests need no list of their own.
 
 use serde_json::{Value, json};
 
@@ -11,23 +12,23 @@ use crate::{
     options::{overlay, to_json},
 };
 
-/// One axis.
+/// An axis of options.
 pub struct Axis {
-    /// Its key, as in `--set`.
+    /// Key of the axis, as in `--set`.
     pub key: &'static str,
-    /// Its values; the first is the default.
+    /// Values of the axis; the first is the default.
     pub values: &'static [Choice],
 }
 
 /// One value of an axis.
 pub struct Choice {
-    /// As it is written.
+    /// Name of the value in settings.
     pub value: &'static str,
-    /// What it does, in a few words.
+    /// Short description of its effect.
     pub summary: &'static str,
-    /// Values of other axes that it wants.
+    /// Values of other axes that it requires.
     pub wants: &'static [(&'static str, &'static str)],
-    /// What it adds to the cross-entropy.
+    /// Losses that it adds to the cross-entropy.
     pub losses: &'static [Loss],
 }
 
@@ -215,7 +216,8 @@ pub static AXES: &[Axis] = &[
 ];
 
 impl Axis {
-    /// Its value in `settings`, an object of sections; none if that is no value of the list.
+    /// Returns its value in `settings`, an object of sections; none if that is no value of the
+    /// list.
     pub(crate) fn value_in(&self, settings: &Value) -> Option<&'static Choice> {
         let (section, name) = self.key.split_once('.')?;
         let value = &settings[section][name];
@@ -225,7 +227,8 @@ impl Axis {
         self.values.iter().find(|choice| choice.value == text)
     }
 
-    /// `options` with this axis at `choice`, and the others as it wants them.
+    /// Returns `options` with this axis at `choice`, and the other axes as the choice requires
+    /// them.
     ///
     /// # Errors
     /// [`Error::Option`] if there is no such value.
@@ -249,7 +252,8 @@ impl Axis {
 }
 
 impl Options {
-    /// The losses that the axes bring with them; the model may have others (see [`crate::Classifier::losses`]).
+    /// Returns the losses that the axes bring with them; the model may have others (see
+    /// [`crate::Classifier::losses`]).
     #[must_use]
     pub fn losses(&self) -> Vec<Loss> {
         let settings = to_json(self);

@@ -1,4 +1,4 @@
-//! What a classification and a pretraining have in common: from token ids to hidden states.
+//! Common part of classification and pretraining: the way from token ids to hidden states.
 
 use candle_core::{DType, Tensor};
 
@@ -20,7 +20,7 @@ pub(crate) struct Backbone {
     pub(crate) towers: usize,
     max_length: usize,
     dtype: DType,
-    /// Whether everything around the encoder keeps what follows a token from it.
+    /// Whether everything around the encoder hides later tokens from a token.
     causal_around: bool,
 }
 
@@ -86,13 +86,13 @@ impl Backbone {
         })
     }
 
-    /// Whether no hidden state depends on what follows its token.
+    /// Returns whether no hidden state depends on later tokens.
     pub(crate) fn is_causal(&self) -> bool {
         self.causal_around && self.encoder.is_causal()
     }
 
-    /// Hidden states of one tower's sequences, in its pass; those of every block but the last too, if they are wanted.
-    /// `more` is the vector of an id beyond the vocabulary.
+    /// Returns hidden states of one tower's sequences, in its pass; those of every block but the
+    /// last too, if they are wanted. `more` is the vector of an id beyond the vocabulary.
     pub(crate) fn encode(
         &self,
         tokens: &Tokens,
@@ -121,8 +121,8 @@ impl Backbone {
         }
     }
 
-    /// The states (N, D) that stand for labelled positions of `tokens`, of which `encoded` was
-    /// made; N at least 1. Where one stands for several positions, each adds its own embedding.
+    /// Returns the states (N, D) that stand for labelled positions of `tokens`, of which `encoded`
+    /// was made; N at least 1. Where one stands for several positions, each adds its own embedding.
     pub(crate) fn states_at(
         &self,
         tokens: &Tokens,
@@ -150,7 +150,8 @@ impl Backbone {
         Ok((states + pick(&x, places(x.dim(1)?, &|position| position))?)?)
     }
 
-    /// How to pack these sequences, where embedding and encoder understand it and there is padding.
+    /// Returns the packing of these sequences if embedding and encoder support it and there is
+    /// padding.
     fn packing(&self, tokens: &Tokens) -> Result<Option<Packing>> {
         if !self.embedding.supports_varlen() || !self.encoder.supports_varlen() {
             return Ok(None);
@@ -213,7 +214,8 @@ mod tests {
         }
     }
 
-    /// Hidden states and gradients in training are those of the padded batch, whatever is around the mixer.
+    /// Hidden states and gradients in training equal those of the padded batch with any options
+    /// around the mixer.
     #[test]
     fn an_encoder_that_takes_packed_sequences_computes_the_same_of_them() {
         let row = |length: usize| (0..37).map(move |l| f32::from(u8::from(l < length)));

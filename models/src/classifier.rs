@@ -13,8 +13,7 @@ use crate::{
     loss::Loss,
 };
 
-/// Where the parameters of the head for single positions are: at paths that begin with this and a
-/// dot.
+/// First part of the paths of the parameters of the head for single positions, before a dot.
 pub const DENSE: &str = "dense";
 
 /// A model with everything around it.
@@ -22,11 +21,11 @@ pub struct Classifier {
     backbone: Backbone,
     pool: Pool,
     head: Head,
-    /// The class at single positions, where these have labels.
+    /// Head for the class at single positions, where these have labels.
     dense: Option<PositionHead>,
-    /// What it predicts in training beside the class.
+    /// Heads for predictions beside the class in training.
     auxiliary: Option<AuxiliaryHeads>,
-    /// Losses that the blocks' options bring with them.
+    /// Losses that the blocks' options add.
     block_losses: Vec<Loss>,
 }
 
@@ -74,7 +73,8 @@ impl Classifier {
         })
     }
 
-    /// The same with heads for the auxiliary losses whose weight in `auxiliary` is more than 0.
+    /// Builds a classifier with heads for those auxiliary losses whose weight in `auxiliary` is
+    /// more than 0.
     ///
     /// # Errors
     /// [`crate::Error::Option`] for a loss that the model cannot have.
@@ -92,7 +92,7 @@ impl Classifier {
         })
     }
 
-    /// The losses that a pass adds to the cross-entropy, each with its usual weight.
+    /// Returns the losses that a pass adds to the cross-entropy, each with its usual weight.
     #[must_use]
     pub fn losses(&self) -> Vec<Loss> {
         let auxiliary = self.auxiliary.as_ref();
@@ -104,21 +104,23 @@ impl Classifier {
         .concat()
     }
 
-    /// Logits (B, C). A pass with [`crate::pass::Supervision`] and somebody who wants its losses has those of the auxiliary heads.
+    /// Returns logits (B, C). If the pass has [`crate::pass::Supervision`] and collects losses, the
+    /// auxiliary heads add theirs.
     ///
     /// # Errors
-    /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor operation fails.
+    /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor
+    /// operation fails.
     pub fn forward(&self, inputs: &Inputs, pass: &Pass) -> Result<Tensor> {
         Ok(self
             .forward_dense(inputs, &DenseLabels::default(), pass)?
             .sequence)
     }
 
-    /// Logits of the whole sequences and of their labelled positions, for a model with a head for
-    /// these ([`Classifier::with_dense`]).
+    /// Returns logits of the whole sequences and of their labelled positions, for a model with a
+    /// head for these ([`Classifier::with_dense`]).
     ///
     /// # Errors
-    /// Those of [`Classifier::forward`]; [`crate::Error::Input`] if there are labels and no head
+    /// Errors of [`Classifier::forward`]; [`crate::Error::Input`] if there are labels and no head
     /// for them.
     pub fn forward_dense(
         &self,
@@ -175,10 +177,10 @@ impl Classifier {
         })
     }
 
-    /// Floating-point operations of a forward pass over `batch` examples of `length` tokens per
-    /// tower, CLS slot not counted: matrix products, a multiply-add being two; the largest number
-    /// there is where they are more. Every position counts as labelled. A training step is about
-    /// three times as many. Auxiliary heads, which do not score, are not counted.
+    /// Counts the floating-point operations of a forward pass over `batch` examples of `length`
+    /// tokens per tower, CLS slot not counted: matrix products, a multiply-add being two; the
+    /// largest number there is where they are more. Every position counts as labelled. A training
+    /// step is about three times as many. Auxiliary heads, which do not score, are not counted.
     #[must_use]
     pub fn flops(&self, batch: usize, length: usize) -> u64 {
         let slots = length + usize::from(self.backbone.cls);
@@ -192,14 +194,14 @@ impl Classifier {
             .saturating_mul(batch as u64)
     }
 
-    /// Returns what the model holds constant in the backward pass on purpose, in words; `None`
-    /// where gradients are those of what it computes.
+    /// Returns the values that the model holds constant in the backward pass on purpose, in words;
+    /// `None` if gradients are exact.
     #[must_use]
     pub fn stops_gradients(&self) -> Option<&'static str> {
         self.backbone.encoder.stops_gradients()
     }
 
-    /// What the benchmark's rules forbid and this model does, in words; none where it keeps to them.
+    /// Returns the model's violation of the benchmark's rules in words, if there is one.
     #[must_use]
     pub fn rule_violation(&self) -> Option<&'static str> {
         self.backbone.encoder.rule_violation()

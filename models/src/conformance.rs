@@ -1,8 +1,8 @@
-//! Checks that every model passes, whatever it computes: [`CHECKS`]. A check panics with what is
-//! wrong.
+//! Checks that every model passes, independent of what it computes: [`CHECKS`]. A check panics with
+//! a description of the fault.
 //!
-//! A test over the registry runs them for the models here, and `lra check-model` for a model of
-//! one's own.
+//! A test over the registry runs them for the models here, and `lra check-model` runs them for a
+//! user's own model.
 
 mod causality;
 mod costs;
@@ -55,36 +55,37 @@ use crate::{
     registry,
 };
 
-/// Something that is asked of every model.
+/// A promise that every model must keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
     /// The promise in words, such as `padding_changes_no_logit`.
     pub name: &'static str,
-    /// Panics with what is wrong.
+    /// The check itself; it panics with a description of the fault.
     pub check: fn(&'static Model),
-    /// Promises that come first: where one of them is broken, this one would say the same again.
+    /// Promises that come first: if one of them is broken, this check would report the same fault
+    /// again.
     pub rests_on: &'static [&'static str],
     /// Words of a model's source that stand near the cause of a breach, the likeliest first.
     words: &'static [&'static str],
 }
 
-/// What became of a promise.
+/// Outcome of checking a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is kept.
+    /// The model keeps it.
     Kept,
-    /// It is not, and this is wrong.
+    /// The model breaks it, with a description of the fault.
     Broken(String),
-    /// It was not tried, because this one is broken.
+    /// It was not tried, because the named promise is broken.
     NotTried(&'static str),
 }
 
-/// Asks for the [`CHECKS`] in their order, and tries none that rests on a broken one: one cause
-/// is told once. `broken` says what is wrong with one, if anything is; `told` hears of each as soon
-/// as it is known.
+/// Runs the [`CHECKS`] in order, except those that rest on a broken one, so that one cause is
+/// reported once. `broken` describes the fault of a check, if it has one; `told` receives each
+/// outcome as soon as it is known.
 ///
 /// # Errors
-/// Those of `told`.
+/// Errors of `told`.
 pub fn ask<E>(
     mut broken: impl FnMut(&'static Check) -> Option<String>,
     mut told: impl FnMut(&'static Check, &Outcome) -> Result<(), E>,
@@ -108,8 +109,8 @@ pub fn ask<E>(
 }
 
 impl Check {
-    /// Returns the line of `model`'s source that a breach points at: where the parameter is made
-    /// that `said` names, or what the promise is about.
+    /// Returns the line of `model`'s source that a breach points at: the line that makes the
+    /// parameter that `said` names, or a line with the promise's words.
     #[must_use]
     pub fn place(&self, model: &Model, said: &str) -> Option<Place> {
         let parts = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.');
@@ -141,7 +142,7 @@ macro_rules! promises {
 const FORWARD: &[&str] = &["fn forward"];
 const NEW: &[&str] = &["fn new", "fn build"];
 
-/// All of them, each behind those that it rests on.
+/// All checks, each behind those that it rests on.
 pub const CHECKS: &[Check] = promises![
     it_is_built_and_trained: [], FORWARD;
     matrices_decay_and_biases_norms_and_embeddings_do_not: [it_is_built_and_trained], NEW;
@@ -193,7 +194,7 @@ pub const CHECKS: &[Check] = promises![
 ];
 
 impl Axis {
-    /// Whether `model` can take `choice`: builds it, without memory for its weights.
+    /// Checks whether `model` can take `choice` by building it, without memory for its weights.
     ///
     /// # Errors
     /// [`Error::Option`] with the reason why it cannot.

@@ -1,4 +1,4 @@
-//! What a model, and one layer of it, is built from.
+//! Inputs from which a model, and one layer of it, is built.
 
 use candle_core::Tensor;
 use serde::de::DeserializeOwned;
@@ -11,12 +11,12 @@ use crate::{
     supports::Supports,
 };
 
-/// What the sequences of a task are, beside tokens in a row.
+/// Structure of a task's sequences beyond a row of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Height and width of the image whose pixels they are, row by row, the CLS slot aside; none where they are no image.
     pub grid: Option<[usize; 2]>,
-    /// How many of them an example has.
+    /// Number of sequences in an example.
     pub towers: usize,
 }
 
@@ -29,41 +29,42 @@ impl Default for Geometry {
     }
 }
 
-/// How a model declares its own options.
+/// Way in which a model declares its own options.
 #[derive(Clone, Copy)]
 pub struct OwnOptions {
     /// Every key with its default.
     pub defaults: fn() -> Value,
-    /// The range of every number among them.
+    /// The range of every numeric option.
     pub ranges: &'static [Range],
 }
 
-/// What a model is built from.
+/// Inputs from which a model is built.
 pub struct ModelContext<'a> {
-    /// Where the parameters go.
+    /// Builder of the model's parameters.
     pub vb: VarBuilder,
     /// The residual blocks' options, already validated.
     pub block: &'a BlockOptions,
     /// The model's own options, every key present.
     pub model: &'a Value,
-    /// Largest length it will meet, with the CLS slot.
+    /// Largest length that the model will get, with the CLS slot.
     pub max_length: usize,
     /// Whether position 0 is a CLS token.
     pub cls: bool,
-    /// What the task's sequences are.
+    /// Structure of the task's sequences.
     pub geometry: Geometry,
-    /// What is to be added to the input of every block but the first, (slots, D).
+    /// Position vectors (slots, D) to add to the input of every block but the first.
     pub positions: Option<Tensor>,
     /// Whether the first block is to be followed by [`crate::layers::ConditionalPositions`].
     pub conditional: bool,
-    /// Which hidden states are wanted.
+    /// Selection of the hidden states to return.
     pub layers: Layers,
-    /// How the model declares its own options.
+    /// Declaration of the model's own options.
     pub own: OwnOptions,
 }
 
 impl ModelContext<'_> {
-    /// The model's own options, typed; without `variant`, which has said whose `build` this is.
+    /// Returns the model's own options, typed, without `variant`: the variant's `build` is the one
+    /// that runs.
     ///
     /// # Errors
     /// As [`options::read`].
@@ -77,7 +78,8 @@ impl ModelContext<'_> {
 }
 
 impl ModelContext<'_> {
-    /// Refuses what only a stack of residual blocks has a place for, for encoders whose layers are none; `reason` begins with "because".
+    /// Refuses options that only a stack of residual blocks supports, for encoders whose layers are
+    /// none; `reason` begins with "because".
     ///
     /// # Errors
     /// [`crate::Error::Option`] naming the axis.
@@ -98,7 +100,8 @@ impl ModelContext<'_> {
         self.refuse_one_length(reason)
     }
 
-    /// Refuses what wants all blocks to have one length, for encoders whose blocks have several; `reason` begins with "because".
+    /// Refuses options that need all blocks to have one length, for encoders whose blocks have
+    /// several; `reason` begins with "because".
     ///
     /// # Errors
     /// [`crate::Error::Option`] naming the axis.
@@ -118,26 +121,27 @@ impl ModelContext<'_> {
     }
 }
 
-/// Where one mixer of a stack is built.
+/// Inputs from which one mixer of a stack is built.
 pub struct LayerContext<'a> {
-    /// Where the mixer's parameters go; its path names its random streams.
+    /// Builder of the mixer's parameters; its path names the mixer's random streams.
     pub vb: VarBuilder,
-    /// Where the parameters go that all layers have in common.
+    /// Builder of the parameters that all layers share.
     pub shared: VarBuilder,
     /// Widths, heads and dropout rates.
     pub block: &'a BlockOptions,
-    /// Largest length it will meet, with the CLS slot.
+    /// Largest length that the mixer will get, with the CLS slot.
     pub max_length: usize,
     /// Whether position 0 is a CLS token.
     pub cls: bool,
-    /// What the task's sequences are.
+    /// Structure of the task's sequences.
     pub geometry: Geometry,
     /// Index of the block, from 0.
     pub layer: usize,
 }
 
 impl<'a> LayerContext<'a> {
-    /// The first layer, at `vb`, of sequences without CLS slot, grid and second tower; what all layers have in common goes to the same place.
+    /// Returns the context of the first layer, at `vb`, of sequences without CLS slot, grid and
+    /// second tower; parameters shared by all layers go to the same place.
     #[must_use]
     pub fn new(vb: VarBuilder, block: &'a BlockOptions, max_length: usize) -> Self {
         Self {

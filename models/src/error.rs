@@ -1,6 +1,6 @@
-//! What can go wrong in this crate, in words that a person can act on.
+//! Errors of this crate, with messages that a user can act on.
 
-/// Result of everything in this crate that can fail.
+/// Result of every function in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of this crate.
@@ -13,7 +13,7 @@ pub enum Error {
         key: String,
         /// The value that was given.
         value: String,
-        /// What would have been accepted.
+        /// Accepted values.
         allowed: String,
     },
     /// The options of a section are not an object with exactly the known keys.
@@ -21,7 +21,7 @@ pub enum Error {
     Options {
         /// The section, such as `block` or `model`.
         section: String,
-        /// What the deserializer objected to, with the known keys.
+        /// Complaint of the deserializer, with the known keys.
         reason: String,
     },
     /// Two layers asked for one parameter path with different shapes.
@@ -68,7 +68,7 @@ impl From<Error> for candle_core::Error {
 /// Refuses `value` of option `key` unless `holds`.
 ///
 /// # Errors
-/// [`Error::Option`] naming key, value and what is allowed.
+/// [`Error::Option`] naming the key, the value and the values that are allowed.
 pub(crate) fn require(
     holds: bool,
     key: &str,

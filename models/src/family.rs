@@ -1,4 +1,4 @@
-//! Families of blocks: what a model's authors put around its mixer.
+//! Families of blocks, by the layers that a model's authors put around its mixer.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl Family {
         Family::Mixer,
     ];
 
-    /// As settings write it.
+    /// Returns its name in settings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Family {
         }
     }
 
-    /// The family called `name`.
+    /// Returns the family called `name`.
     #[must_use]
     pub fn find(name: &str) -> Option<Family> {
         Family::ALL.into_iter().find(|family| family.name() == name)

@@ -1,4 +1,4 @@
-//! The heads: of the whole sequence, and of single positions.
+//! The heads: one for the whole sequence, and one for single positions.
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;
@@ -15,18 +15,18 @@ use crate::{
 pub(crate) struct PositionHead(Linear);
 
 impl PositionHead {
-    /// Parameters `weight` (C, D) and `bias` (C).
+    /// Creates parameters `weight` (C, D) and `bias` (C).
     pub(crate) fn new(vb: &VarBuilder, dim: usize, classes: usize) -> Result<Self> {
         let bias = Some(Init::Const(0.0));
         Linear::new(vb, dim, classes, LECUN_NORMAL, bias).map(Self)
     }
 
-    /// States (N, D) to logits (N, C).
+    /// Maps states (N, D) to logits (N, C).
     pub(crate) fn forward(&self, states: &Tensor) -> Result<Tensor> {
         self.0.forward(states)
     }
 
-    /// Operations for so many positions.
+    /// Counts the operations for so many positions.
     pub(crate) fn flops(&self, positions: usize) -> u64 {
         self.0.flops(positions)
     }
@@ -71,7 +71,7 @@ impl Head {
         })
     }
 
-    /// Pooled towers, each (B, D), to logits (B, C).
+    /// Maps pooled towers, each (B, D), to logits (B, C).
     pub(crate) fn forward(&self, pooled: &[Tensor]) -> Result<Tensor> {
         let mut x = match (pooled, self.features) {
             ([one, other], Features::Nli) => {

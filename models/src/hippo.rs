@@ -1,7 +1,9 @@
-//! HiPPO-LegS, the matrix that state spaces begin with. Gu et al., 2020, arXiv:2008.07669; Gupta et al., 2022, arXiv:2203.14343.
+//! HiPPO-LegS, the matrix that state spaces begin with. Gu et al., 2020, arXiv:2008.07669; Gupta et
+//! al., 2022, arXiv:2203.14343.
 //!
-//! A = -(√(2n+1) √(2k+1) for n > k, n + 1 for n = k, else 0) is a normal matrix less one of rank 1: S = A + p pᵀ, p_n = √(n + ½). Of S the
-//! diagonal is -½ and the rest antisymmetric, so S = V (-½ + i diag ω) V* with unitary V, which is what there is here.
+//! A = -(√(2n+1) √(2k+1) for n > k, n + 1 for n = k, else 0) is a normal matrix less one of rank 1:
+//! S = A + p pᵀ, p_n = √(n + ½). The diagonal of S is -½ and the rest antisymmetric, so S = V (-½ +
+//! i diag ω) V* with unitary V. This module computes ω and V.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +16,10 @@ pub struct Legs {
     pub vectors: Vec<Vec<[f64; 2]>>,
 }
 
-/// The most rows that [`legs`] is meant for; a second or so.
+/// The largest number of rows that [`legs`] is meant for, which take about a second.
 pub const LARGEST: usize = 256;
 
-/// S of so many rows, computed once.
+/// Returns S of so many rows, computed once.
 #[must_use]
 pub fn legs(size: usize) -> Arc<Legs> {
     static KNOWN: Mutex<BTreeMap<usize, Arc<Legs>>> = Mutex::new(BTreeMap::new());
@@ -42,7 +44,7 @@ fn diagonalise(size: usize) -> Legs {
     eigen(matrix.collect())
 }
 
-/// a b.
+/// Returns a b.
 fn mul(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
     [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]]
 }
@@ -51,7 +53,7 @@ fn conj(a: [f64; 2]) -> [f64; 2] {
     [a[0], -a[1]]
 }
 
-/// Jacobi's rotations for a Hermitian matrix (Golub and Van Loan, 2013, section 8.5).
+/// Diagonalises a Hermitian matrix by Jacobi's rotations (Golub and Van Loan, 2013, section 8.5).
 fn eigen(mut h: Vec<Vec<[f64; 2]>>) -> Legs {
     let size = h.len();
     let one = |n: usize, k: usize| [f64::from(u8::from(n == k)), 0.0];

@@ -1,8 +1,8 @@
-//! What a model is given, the shape of a task and batches of token ids, and what it answers.
+//! Inputs and outputs of a model: the shape of a task, batches of token ids, and logits.
 
 use candle_core::Tensor;
 
-/// What a task asks of a model.
+/// Shape of a task, as a model needs to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Number of token ids, the padding id included.
@@ -21,7 +21,7 @@ pub struct Shape {
 
 /// One batch, ready for the model.
 pub struct Inputs {
-    /// One per tower, all of the same batch size.
+    /// Tokens of each tower, all of the same batch size.
     pub towers: Vec<Tokens>,
 }
 
@@ -30,20 +30,20 @@ pub struct Inputs {
 pub struct DenseLabels {
     /// The row of each label's sequence in the batch, in ascending order.
     pub rows: Vec<u32>,
-    /// Its position in that sequence, a CLS slot not counted.
+    /// Position of each label in its sequence, a CLS slot not counted.
     pub positions: Vec<u32>,
-    /// The class that is right there.
+    /// The correct class of each label.
     pub labels: Vec<u32>,
 }
 
 impl DenseLabels {
-    /// Number of labels.
+    /// Returns the number of labels.
     #[must_use]
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
@@ -58,7 +58,7 @@ pub struct Tokens {
     pub mask: Option<Tensor>,
 }
 
-/// What a model says of a batch.
+/// Output of a model for a batch.
 pub struct Logits {
     /// (B, C), of the whole sequences.
     pub sequence: Tensor,

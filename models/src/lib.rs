@@ -1,26 +1,27 @@
 //! Efficient Transformers on candle, behind one seam: a mixer maps (B, L, D) to (B, L, D).
 //!
 //! # Symbols
-//! B batch, L length (with the CLS slot, where there is one), D width of the residual stream (`dim`),
-//! H heads, E width of one head (`qkv_dim / heads`), C classes.
+//! B batch, L length (with the CLS slot, where there is one), D width of the residual stream
+//! (`dim`), H heads, E width of one head (`qkv_dim / heads`), C classes.
 //!
 //! # From tokens to logits
-//! [`Classifier`]: token ids (B, L) -> embedding + positions (B, L, D) -> [`Encoder`] -> pooling (B, D) -> head (B, C).
-//! [`encoder::blocks`] lifts a [`Mixer`] to an encoder; a model with another skeleton implements [`Encoder`] itself.
-//! [`MODELS`] lists everything there is here, [`registry()`] also what a program has added by [`register`].
+//! [`Classifier`]: token ids (B, L) -> embedding + positions (B, L, D) -> [`Encoder`] -> pooling
+//! (B, D) -> head (B, C). [`encoder::blocks`] lifts a [`Mixer`] to an encoder; a model with another
+//! skeleton implements [`Encoder`] itself. [`MODELS`] lists all models of this crate,
+//! [`registry()`] also those that a program has added by [`register`].
 //!
 //! # Masks
-//! A mask is (B, L), 1 for real tokens and 0 for padding. A mixer that can leave padded *keys* out does; what it
-//! returns at padded positions is read by nothing but `block.norm = batch` and `power`, whose
-//! published statistics count padding, because pooling leaves
-//! them out too. A row with no real token gives zeros, not NaN.
+//! A mask is (B, L), 1 for real tokens and 0 for padding. A mixer that can leave out padded *keys*
+//! does so. Its outputs at padded positions are read only by `block.norm = batch` and `power`,
+//! whose published statistics count padding, because pooling leaves them out too. A row with no
+//! real token gives zeros, not NaN.
 //!
 //! # Randomness
-//! No generator has a state: initial values depend on (seed, path), everything drawn in a forward pass on (seed, step, path, row).
-//! See [`rng`] and [`params`].
+//! No generator has a state: initial values depend on (seed, path), and all random numbers of a
+//! forward pass on (seed, step, path, row). See [`rng`] and [`params`].
 //!
-//! # What is not here
-//! No task names, no files, no clock, nothing printed.
+//! # Outside this crate
+//! This crate has no task names, reads no files and no clock, and prints nothing.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,4 @@
-//! The loss over logits, and what a model adds to it.
+//! The loss over logits, and the losses that a model adds to it.
 
 use std::{
     collections::BTreeMap,
@@ -13,14 +13,14 @@ use crate::{DenseLabels, Logits, Result};
 /// A loss beside the cross-entropy, declared by the model, the axis or the head that adds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
-    /// What settings (`train.aux.<name>`) and logs call it.
+    /// Name in settings (`train.aux.<name>`) and logs.
     pub name: &'static str,
-    /// The weight that it usually has.
+    /// Usual weight of the loss.
     pub weight: f64,
 }
 
 impl Loss {
-    /// A loss of this name and usual weight.
+    /// Returns a loss of this name and usual weight.
     #[must_use]
     pub const fn new(name: &'static str, weight: f64) -> Self {
         Self { name, weight }
@@ -29,8 +29,9 @@ impl Loss {
 
 /// The losses of a batch whose sequences have labels at their positions too, in nats.
 pub struct DenseLosses {
-    /// The mean over the batch of what each example counts, rank 0: (Σ l_i + w l) / (n + w), with
-    /// the cross-entropies l_i of its n labelled positions, l of its own label, and its weight w.
+    /// The weighted mean of the examples' losses over the batch, rank 0: (Σ l_i + w l) / (n + w),
+    /// with the cross-entropies l_i of its n labelled positions, l of its own label, and its weight
+    /// w.
     pub weighted: Tensor,
     /// Cross-entropies of the examples' own labels, (B).
     pub sequence: Tensor,
@@ -39,9 +40,9 @@ pub struct DenseLosses {
 }
 
 impl DenseLosses {
-    /// Of `logits` for the classes `sequence` (B) and `dense`; the label of a sequence counts as
-    /// `weight` positions. An example's loss depends on no other, so that a batch may be cut in any
-    /// way.
+    /// Returns the loss of `logits` for the classes `sequence` (B) and `dense`; the label of a
+    /// sequence counts as `weight` positions. An example's loss depends on no other example, so
+    /// that a batch may be split in any way.
     ///
     /// # Errors
     /// If a tensor operation fails, or the logits are of other labels.
@@ -101,7 +102,8 @@ impl AuxLosses {
         Ok(())
     }
 
-    /// The mean of each over the rows of the batch, a scalar, by name in the order of names.
+    /// Returns the mean of each over the rows of the batch, a scalar, by name in the order of
+    /// names.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -123,7 +125,7 @@ mod tests {
         testing::{check_gradient, normal},
     };
 
-    /// Three examples with two labelled positions, one, and none.
+    /// Returns three examples with two labelled positions, one, and none.
     fn labels() -> DenseLabels {
         DenseLabels {
             rows: vec![0, 0, 1],

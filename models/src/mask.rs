@@ -1,10 +1,11 @@
-//! Which positions of a batch are real.
+//! Real positions of a batch.
 
 use candle_core::{D, Tensor};
 
 use crate::Result;
 
-/// Which positions are real, in the forms that layers need. All of them are constants of B x L numbers or fewer.
+/// Mask of the real positions, in the forms that layers need. All of them are constants of B x L
+/// numbers or fewer.
 #[derive(Clone)]
 pub struct Mask {
     real: Tensor,
@@ -17,7 +18,7 @@ pub struct Mask {
 pub(crate) const PADDED: f64 = 1e9;
 
 impl Mask {
-    /// From (B, L) with 1 for real and 0 for padding, of the type of the activations.
+    /// Builds a mask from (B, L) with 1 for real and 0 for padding, of the type of the activations.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -42,34 +43,33 @@ impl Mask {
         }
     }
 
-    /// Returns whether a norm counts what layers put out at padded positions: it may then be
-    /// nothing but what is computed of these positions as of all others.
+    /// Returns whether a norm counts the outputs of layers at padded positions: layers must then
+    /// compute these positions in the same way as all others.
     #[must_use]
     pub fn is_counted(&self) -> bool {
         self.counted
     }
 
-    /// (B, L): 1 for real, 0 for padding.
+    /// Returns (B, L): 1 for real, 0 for padding.
     #[must_use]
     pub fn valid(&self) -> &Tensor {
         &self.real
     }
 
-    /// (B, L): 0 for real, a large negative number for padding.
+    /// Returns (B, L): 0 for real, a large negative number for padding.
     #[must_use]
     pub fn additive(&self) -> &Tensor {
         &self.additive
     }
 
-    /// (B, 1): 1 where the sequence has a real token at all.
+    /// Returns (B, 1): 1 where the sequence has a real token at all.
     #[must_use]
     pub fn has_valid(&self) -> &Tensor {
         &self.any
     }
 }
 
-/// x (B, L, W) with zeros at the positions that `mask` says are padding.
-///
+/// Returns x (B, L, W) with zeros at the positions that `mask` says are padding.
 /// # Errors
 /// If a tensor operation fails.
 pub fn zero_padding(x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {

@@ -1,4 +1,4 @@
-//! The seam: what a mixer is.
+//! The seam: the trait of all mixers.
 
 use candle_core::Tensor;
 
@@ -8,44 +8,48 @@ use crate::{Pass, Result, loss::Loss, supports::Supports};
 ///
 /// The block around it adds normalisation, residual and residual dropout.
 pub trait Mixer: Send + Sync {
-    /// Mixes `x` (B, L, D). Padded positions must not influence real ones, unless the model is listed as not masking;
-    /// what comes out of them is anything finite.
+    /// Mixes `x` (B, L, D). Padded positions must not influence real ones, unless the model is
+    /// listed as not masking; outputs at padded positions are any finite numbers.
     ///
     /// # Errors
     /// If a tensor operation fails, or the length is not one that this mixer can take.
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor>;
 
-    /// Which of the axes about queries, keys and scores it computes; what it cannot is refused where it is asked for.
+    /// Returns the axes about queries, keys and scores that it computes; any other is refused when
+    /// it is asked for.
     fn supports(&self) -> Supports {
         Supports::none("no form of this mixer is defined with it")
     }
 
-    /// Whether it understands packed sequences ([`Pass::packing`]) as well as padded ones.
+    /// Returns whether it understands packed sequences ([`Pass::packing`]) as well as padded ones.
     fn supports_varlen(&self) -> bool {
         false
     }
 
-    /// What this mixer is told that the benchmark's rules forbid, in words; none where it keeps to them. Scores then stand beside no others.
+    /// Returns the option of this mixer that violates the benchmark's rules, in words, if there is
+    /// one. Its scores are then not comparable with others.
     fn rule_violation(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether what comes out at a position depends on nothing behind it.
+    /// Returns whether the output at a position depends on no later position.
     fn is_causal(&self) -> bool {
         false
     }
 
     /// Names the values that this mixer holds constant in the backward pass on purpose, in words;
-    /// none where gradients are those of what it computes.
+    /// none if its gradients are exact.
     fn stops_gradients(&self) -> Option<&'static str> {
         None
     }
 
-    /// The losses that it adds to the cross-entropy, of those that its variant declares ([`crate::Variant::losses`]).
+    /// Returns the losses that it adds to the cross-entropy, of those that its variant declares
+    /// ([`crate::Variant::losses`]).
     fn losses(&self) -> &'static [Loss] {
         &[]
     }
 
-    /// Floating-point operations of a forward pass over one sequence of `length`: matrix products, a multiply-add being two.
+    /// Counts the floating-point operations of a forward pass over one sequence of `length`: matrix
+    /// products, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;
 }

@@ -1,4 +1,4 @@
-//! What an entry of the registry says: who the model is, what it computes, how it is built.
+//! Entries of the registry: name, cost, variants and constructor of a model.
 
 use std::{fmt, panic::Location};
 
@@ -13,9 +13,9 @@ use crate::{
 
 /// One entry of the registry.
 pub struct Model {
-    /// What the command line calls it.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What tables call it.
+    /// Name in tables.
     pub title: &'static str,
     /// Title of the paper.
     pub paper: &'static str,
@@ -27,30 +27,32 @@ pub struct Model {
     pub time: Cost,
     /// Memory per head, parameters aside.
     pub memory: Cost,
-    /// Where its parity cases come from.
+    /// Origin of its parity cases.
     pub reference: Reference,
-    /// What its authors put around the mixer, for recipes that have settings for each family.
+    /// Settings that its authors put around the mixer, for recipes that have settings for each
+    /// family.
     pub family: Family,
     /// Settings of its own, laid over all defaults before the recipe: JSON, an object of sections as in a recipe. Empty for none.
     pub settings: &'static str,
-    /// What it can compute, by the values of its option `variant`; the first is the default.
+    /// Values of its option `variant`, which select its computation; the first is the default.
     pub variants: &'static [Variant],
     /// The options of its own that all variants share, every key with its default.
     pub options: fn() -> Value,
-    /// The range of every number among them.
+    /// The range of every numeric option.
     pub ranges: &'static [Range],
 }
 
-/// How a cost grows with the length L: the O() that a paper gives, with the symbols of the model's documentation.
+/// Growth of a cost with the length L: the O() that a paper gives, with the symbols of the model's
+/// documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// As L, or as L log L.
+    /// Proportional to L or L log L.
     Linear(&'static str),
-    /// As L √L.
+    /// Proportional to L √L.
     Sqrt(&'static str),
     /// A linear and a quadratic part; which of them weighs more depends on the sizes.
     Mixed(&'static str),
-    /// As L².
+    /// Proportional to L².
     Quadratic(&'static str),
 }
 
@@ -62,21 +64,21 @@ impl fmt::Display for Cost {
     }
 }
 
-/// What a model's numbers are held against (`models/tests/parity`).
+/// Reference that a model's numbers are compared with (`models/tests/parity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// A package that somebody else wrote; at least three cases.
+    /// A package by other authors; at least three cases.
     Package,
     /// A float64 program of our own, written from the paper's equations where no package can be used; at least three cases.
     Equations,
     /// The cases of the model whose computation this is, with other settings.
     Shared,
-    /// Nothing: no paper describes it.
+    /// No reference: no paper describes the model.
     None,
 }
 
 impl Reference {
-    /// As listings write it.
+    /// Returns its name in listings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -90,15 +92,16 @@ impl Reference {
 
 /// One computation of a model.
 pub struct Variant {
-    /// What the option `variant` calls it.
+    /// Value of the option `variant`.
     pub name: &'static str,
-    /// Whether padded tokens are kept from influencing real ones.
+    /// Whether padded tokens cannot influence real ones.
     pub masks_padding: bool,
     /// Builds the encoder; options that have a default of 0 have one of the variant's own in its place.
     pub build: fn(&ModelContext) -> Result<Box<dyn Encoder>>,
-    /// The losses that it can add to the cross-entropy; which it does is for its options (see [`crate::Mixer::losses`]).
+    /// The losses that it can add to the cross-entropy; its options select those that it adds (see
+    /// [`crate::Mixer::losses`]).
     pub losses: &'static [Loss],
-    /// The file that defines it, of which the header of `//!` lines is its documentation.
+    /// The text of the file that defines it; the header of `//!` lines is its documentation.
     pub source: &'static str,
     /// The line of that file where it is declared.
     pub declared: &'static Location<'static>,
@@ -108,7 +111,8 @@ pub struct Variant {
 const KEY: &str = "variant";
 
 impl Model {
-    /// The model's own options, every key with its default; `variant` is one where there are several.
+    /// Returns the model's own options, every key with its default; `variant` is one where there
+    /// are several.
     #[must_use]
     pub fn defaults(&self) -> Value {
         let mut all = Map::new();
@@ -121,7 +125,7 @@ impl Model {
         Value::Object(all)
     }
 
-    /// The settings that the model has in place of the defaults, by section.
+    /// Returns the settings that the model has in place of the defaults, by section.
     ///
     /// # Errors
     /// [`Error::Options`] if they are no JSON.
@@ -135,7 +139,7 @@ impl Model {
         })
     }
 
-    /// The variant that the model's own `options` ask for; the first if they name none.
+    /// Returns the variant that the model's own `options` ask for; the first if they name none.
     ///
     /// # Errors
     /// [`crate::Error::Option`] with the names that there are.
@@ -155,7 +159,7 @@ impl Model {
         })
     }
 
-    /// How it declares its own options.
+    /// Returns the declaration of its own options.
     #[must_use]
     pub const fn own_options(&self) -> OwnOptions {
         OwnOptions {
@@ -172,7 +176,7 @@ impl Model {
         (self.variant(context.model)?.build)(context)
     }
 
-    /// The model's documentation: that of its default variant.
+    /// Returns the model's documentation: that of its default variant.
     #[must_use]
     pub fn documentation(&self) -> String {
         self.variants[0].documentation()
@@ -180,7 +184,8 @@ impl Model {
 }
 
 impl Variant {
-    /// What the model's paper says, padding left out. `source` is the file that says it, by `include_str!`.
+    /// Builds the variant that the model's paper describes, which leaves padding out. `source` is
+    /// the text of the file that documents it, by `include_str!`.
     #[must_use]
     #[track_caller]
     pub const fn paper(
@@ -197,13 +202,13 @@ impl Variant {
         }
     }
 
-    /// The same with losses beside the cross-entropy.
+    /// Returns this variant with losses beside the cross-entropy.
     #[must_use]
     pub const fn with_losses(self, losses: &'static [Loss]) -> Self {
         Self { losses, ..self }
     }
 
-    /// The variant's documentation: the `//!` header of its file, without the marks.
+    /// Returns the variant's documentation: the `//!` header of its file, without the marks.
     #[must_use]
     pub fn documentation(&self) -> String {
         self.source
@@ -216,7 +221,7 @@ impl Variant {
 }
 
 impl Options {
-    /// The defaults for `model`.
+    /// Returns the defaults for `model`.
     #[must_use]
     pub fn of(model: &Model) -> Self {
         let mut settings = json!({
@@ -235,8 +240,8 @@ impl Options {
 }
 
 impl<'a> ModelContext<'a> {
-    /// `model` with its `options`, for sequences without CLS slot, grid and second tower, whose positions nobody but the embedding marks and of which
-    /// the last hidden states are wanted.
+    /// Builds `model` with its `options`, for sequences without CLS slot, grid and second tower.
+    /// Only the embedding marks positions, and only the last hidden states are returned.
     #[must_use]
     pub fn new(
         vb: VarBuilder,

@@ -1,11 +1,12 @@
 //! Seeded parameters: value = f(seed, path, index). Models create them through a [`VarBuilder`].
 //!
-//! A parameter's initial value depends on the seed and on its own path, not on what was built before
-//! it, nor on the device or the number of threads. Numbers are drawn in f64 and rounded to the wanted type.
+//! A parameter's initial value depends on the seed and on its own path, not on the parameters built
+//! before it, nor on the device or the number of threads. Numbers are drawn in f64 and rounded to
+//! the wanted type.
 //!
-//! [`Attributes`] say how the optimizer treats a parameter. [`Buffer`]s are state that is saved with the parameters and
-//! not trained (running statistics, centroids). Frozen numbers (random features, rotations, random blocks) are neither:
-//! see [`crate::rng`].
+//! [`Attributes`] say how the optimizer treats a parameter. [`Buffer`]s are state that is saved
+//! with the parameters and not trained (running statistics, centroids). Frozen numbers (random
+//! features, rotations, random blocks) are neither: see [`crate::rng`].
 
 mod buffer;
 mod builder;
@@ -35,43 +36,45 @@ pub struct Parameters {
     handing: ParameterMode,
 }
 
-/// How the optimizer treats a parameter.
+/// Treatment of a parameter by the optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attributes {
     /// Whether weight decay shrinks it where only matrices decay.
     pub decay: bool,
-    /// Its learning rate as a multiple of the run's, more than 0.
+    /// Learning rate as a multiple of the run's, more than 0.
     pub rate_factor: f64,
-    /// What keeps it within its range after each update.
+    /// Projection that keeps it within its range after each update.
     pub projection: Option<Projection>,
 }
 
-/// What is done to a parameter after each update.
+/// Change of a parameter after each update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Projection {
     /// Every element is set to the nearest number of the interval.
     Clamp {
-        /// Its lower end.
+        /// Lower end of the range.
         least: f64,
-        /// Its upper end.
+        /// Upper end of the range.
         most: f64,
     },
 }
 
 impl Attributes {
-    /// Those of a weight that activations are multiplied with.
+    /// Attributes of a weight that activations are multiplied with.
     pub const MATRIX: Self = Self {
         decay: true,
         rate_factor: 1.0,
         projection: None,
     };
-    /// Those of biases, scales of norms, and whatever is looked up or added rather than multiplied with.
+    /// Attributes of biases, scales of norms, and all parameters that are looked up or added rather
+    /// than multiplied with.
     pub const NO_DECAY: Self = Self {
         decay: false,
         ..Self::MATRIX
     };
 
-    /// Those of a parameter that says nothing of itself: a matrix decays, a vector does not.
+    /// Returns the attributes of a parameter that declares none: a matrix decays, a vector does
+    /// not.
     #[must_use]
     pub fn of_rank(rank: usize) -> Self {
         if rank >= 2 {
@@ -83,7 +86,7 @@ impl Attributes {
 }
 
 impl Projection {
-    /// The nearest allowed values.
+    /// Returns the nearest allowed values.
     ///
     /// # Errors
     /// If the device is out of memory.
@@ -93,7 +96,7 @@ impl Projection {
     }
 }
 
-/// What is kept at a path.
+/// Entry of a path.
 struct Slot {
     shape: Shape,
     role: Role,
@@ -107,19 +110,21 @@ enum Role {
     Buffer,
 }
 
-/// What a builder hands out.
+/// Kind of tensor that a builder returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ParameterMode {
-    /// The variables: what is computed from them has gradients.
+    /// The variables: tensors computed from them have gradients.
     Variables,
-    /// The variables' storage without their history: it follows every update, and nothing is kept for gradients.
+    /// The variables' storage without their history: it follows every update, and no activations
+    /// are kept for gradients.
     Values,
-    /// Zeros that take no memory, for asking a model about its size and cost.
+    /// Zeros that take no memory, for queries of a model's size and cost.
     Meta,
 }
 
 impl Parameters {
-    /// No parameters yet: building a [`crate::Classifier`] creates them. `dtype` is f32, or f64 for gradient checks.
+    /// Starts without parameters: building a [`crate::Classifier`] creates them. `dtype` is f32, or
+    /// f64 for gradient checks.
     #[must_use]
     pub fn new(seed: u64, device: &Device, dtype: DType) -> Self {
         Self {
@@ -131,8 +136,8 @@ impl Parameters {
         }
     }
 
-    /// The same parameters for a second model that only evaluates: it sees every update of the first, and its passes
-    /// keep no activations.
+    /// Returns these parameters for a second model that only evaluates: it sees every update of the
+    /// first, and its passes keep no activations.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self {
@@ -141,7 +146,8 @@ impl Parameters {
         }
     }
 
-    /// Parameters for a model that is never run, only asked about itself: they are counted, but have no memory and no values.
+    /// Creates parameters for a model that is never run, only asked about itself: they are counted,
+    /// but have no memory and no values.
     #[must_use]
     pub fn meta(device: &Device, dtype: DType) -> Self {
         Self {
@@ -150,7 +156,7 @@ impl Parameters {
         }
     }
 
-    /// Whether these are of a model that is never run.
+    /// Returns whether these are of a model that is never run.
     pub(crate) fn is_blank(&self) -> bool {
         self.handing == ParameterMode::Meta
     }
@@ -163,38 +169,39 @@ impl Parameters {
         })
     }
 
-    /// A builder that creates parameters here, or returns those already at the path.
+    /// Returns a builder that creates parameters here, or returns those already at the path.
     #[must_use]
     pub fn builder(&self) -> VarBuilder {
         VarBuilder::new(self.clone())
     }
 
-    /// The seed of the initial values.
+    /// Returns the seed of the initial values.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Where the parameters live.
+    /// Returns the device of the parameters.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// Type of the parameters and of all activations.
+    /// Returns the type of the parameters and of all activations.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Paths and variables of the parameters, in path order. The variables are the live ones: setting one changes the model.
+    /// Returns paths and variables of the parameters, in path order. The variables are the live
+    /// ones: setting one changes the model.
     #[must_use]
     pub fn all(&self) -> Vec<(String, Var)> {
         let parameters = self.with_attributes().into_iter();
         parameters.map(|(path, var, _)| (path, var)).collect()
     }
 
-    /// [`Parameters::all`] with how the optimizer is to treat each.
+    /// Returns [`Parameters::all`] with the attributes by which the optimizer treats each.
     #[must_use]
     pub fn with_attributes(&self) -> Vec<(String, Var, Attributes)> {
         let by_path = self.lock();
@@ -205,7 +212,7 @@ impl Parameters {
         parameters.collect()
     }
 
-    /// Paths and variables of the buffers, in path order.
+    /// Returns paths and variables of the buffers, in path order.
     #[must_use]
     pub fn buffers(&self) -> Vec<(String, Var)> {
         let by_path = self.lock();
@@ -215,7 +222,7 @@ impl Parameters {
             .collect()
     }
 
-    /// Paths of the parameters in path order, also of a blank model.
+    /// Returns paths of the parameters in path order, also of a blank model.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         let by_path = self.lock();
@@ -223,13 +230,13 @@ impl Parameters {
         parameters.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Number of parameter tensors, buffers not counted.
+    /// Returns the number of parameter tensors, buffers not counted.
     #[must_use]
     pub fn tensors(&self) -> usize {
         self.sizes().len()
     }
 
-    /// Number of scalar parameters, buffers not counted.
+    /// Returns the number of scalar parameters, buffers not counted.
     #[must_use]
     pub fn elements(&self) -> usize {
         self.sizes().iter().sum()
@@ -241,7 +248,8 @@ impl Parameters {
         parameters.map(|slot| slot.shape.elem_count()).collect()
     }
 
-    /// A copy of every value of parameters and buffers, by path: later updates do not reach it.
+    /// Returns a copy of every value of parameters and buffers, by path: later updates do not reach
+    /// it.
     ///
     /// # Errors
     /// If the device is out of memory.
@@ -292,12 +300,14 @@ impl Parameters {
         Ok(())
     }
 
-    /// A panicking thread cannot leave the map half-changed, so a poisoned lock is still good.
+    /// Locks the map. A panicking thread cannot leave the map half-changed, so a poisoned lock is
+    /// still good.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {
         self.by_path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The parameter or buffer at `path`, created unless it is there, from as many `values` as it has elements.
+    /// Returns the parameter or buffer at `path`, created unless it is there, from as many `values`
+    /// as it has elements.
     fn get_or_create(
         &self,
         path: &str,

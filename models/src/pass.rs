@@ -1,4 +1,4 @@
-//! A forward pass: what every layer is told beside its input.
+//! A forward pass: all that every layer gets beside its input.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,25 +12,25 @@ use crate::{
     rng::{FixedDraws, RngKey},
 };
 
-/// What a forward pass is told beside its input.
+/// Context of a forward pass: all that a layer gets beside its input.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
     /// Whether dropout and other training noise apply.
     pub train: bool,
-    /// Where the pass stands, for everything random. Evaluation passes the seed and the step of the weights it scores,
-    /// so that random features are those of training.
+    /// Key of all random numbers of the pass. Evaluation passes the seed and the step of the
+    /// weights that it scores, so that random features are those of training.
     pub rng: RngKey,
     sequences: Sequences<'a>,
     fixed: Option<&'a FixedDraws>,
     losses: Option<&'a AuxLosses>,
-    /// What a loss of this pass counts beside those of the example's other towers.
+    /// Share of this pass in a loss that the example's towers have in common.
     loss_share: f64,
     updates: Option<&'a Updates>,
     carried: Option<&'a Carried>,
     supervision: Option<&'a Supervision>,
 }
 
-/// What training tells a pass for the losses that need it.
+/// Data from training, for the losses that need it.
 pub struct Supervision {
     /// (B) classes, u32.
     pub labels: Tensor,
@@ -39,7 +39,7 @@ pub struct Supervision {
 }
 
 impl Pass<'static> {
-    /// A context without mask; [`crate::Classifier`] adds each tower's.
+    /// Returns a context without mask; [`crate::Classifier`] adds each tower's.
     #[must_use]
     pub fn new(train: bool, rng: RngKey) -> Self {
         Self {
@@ -57,13 +57,14 @@ impl Pass<'static> {
 }
 
 impl<'a> Pass<'a> {
-    /// How the sequences at hand lie.
+    /// Returns the layout of the sequences at hand.
     #[must_use]
     pub fn sequences(&self) -> Sequences<'a> {
         self.sequences
     }
 
-    /// The mask of the sequences at hand; none where every position is real, as in those that are packed.
+    /// Returns the mask of the sequences at hand; none where every position is real, as in those
+    /// that are packed.
     #[must_use]
     pub fn mask(&self) -> Option<&'a Mask> {
         match self.sequences {
@@ -72,7 +73,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// How the sequences at hand are packed, if they are.
+    /// Returns the packing of the sequences at hand, if they are packed.
     #[must_use]
     pub fn packing(&self) -> Option<&'a Packing> {
         match self.sequences {
@@ -81,7 +82,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The same pass over sequences with another mask.
+    /// Returns this pass over sequences with another mask.
     #[must_use]
     pub fn with_mask<'b>(&self, mask: Option<&'b Mask>) -> Pass<'b>
     where
@@ -93,7 +94,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The same pass over sequences that are packed.
+    /// Returns this pass over sequences that are packed.
     #[must_use]
     pub fn with_packing<'b>(&self, packing: &'b Packing) -> Pass<'b>
     where
@@ -105,10 +106,11 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// `layer` of x, for one that understands no packed sequences: these are padded for it, and packed again.
+    /// Runs `layer` on x, for a layer that supports no packed sequences: these are padded for it,
+    /// and packed again.
     ///
     /// # Errors
-    /// Those of `layer`, which keeps the length.
+    /// Errors of `layer`, which keeps the length.
     pub fn padded(
         &self,
         x: &Tensor,
@@ -121,7 +123,8 @@ impl<'a> Pass<'a> {
         packing.pack(&y)
     }
 
-    /// The same pass with these random tensors where mixers ask for them by name, in place of their own draws.
+    /// Returns this pass with these random tensors where mixers ask for them by name, in place of
+    /// their own draws.
     #[must_use]
     pub fn with_fixed_draws<'b>(&self, fixed: &'b FixedDraws) -> Pass<'b>
     where
@@ -133,13 +136,13 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The random tensor called `name`, if it is fixed in this pass.
+    /// Returns the random tensor called `name`, if it is fixed in this pass.
     #[must_use]
     pub fn fixed(&self, name: &str) -> Option<&'a Tensor> {
         self.fixed.and_then(|fixed| fixed.get(name))
     }
 
-    /// The same pass with somebody who wants its losses.
+    /// Returns this pass with a collector of its losses.
     #[must_use]
     pub fn with_losses<'b>(&self, losses: &'b AuxLosses) -> Pass<'b>
     where
@@ -151,8 +154,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Adds a loss beside the cross-entropy: `per_row` (B), one number per sequence. The model or the axis declares it. What
-    /// layers add to one loss is summed, and averaged over the rows of the batch; so it may depend on nothing but the row.
+    /// Adds a loss beside the cross-entropy: `per_row` (B), one number per sequence. The model or
+    /// the axis declares it. All additions of layers to one loss are summed, and averaged over the
+    /// rows of the batch; so each must depend on its row alone.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -163,13 +167,13 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Whether somebody wants losses: where nobody does, computing them is of no use.
+    /// Returns whether losses are collected; otherwise computing them is of no use.
     #[must_use]
     pub fn wants_losses(&self) -> bool {
         self.losses.is_some()
     }
 
-    /// The same pass over examples of which this is known.
+    /// Returns this pass with data from training about its examples.
     #[must_use]
     pub fn with_supervision<'b>(&self, supervision: &'b Supervision) -> Pass<'b>
     where
@@ -185,7 +189,8 @@ impl<'a> Pass<'a> {
         self.supervision
     }
 
-    /// The same pass with somebody who gathers what it adds to buffers (see [`crate::params::Buffer`]).
+    /// Returns this pass with a collector of its updates of buffers (see
+    /// [`crate::params::Buffer`]).
     #[must_use]
     pub fn with_updates<'b>(&self, updates: &'b Updates) -> Pass<'b>
     where
@@ -201,7 +206,7 @@ impl<'a> Pass<'a> {
         self.updates
     }
 
-    /// The same pass through a stack whose blocks hand `carried` on.
+    /// Returns this pass through a stack whose blocks hand `carried` on.
     #[must_use]
     pub fn with_carried<'b>(&self, carried: &'b Carried) -> Pass<'b>
     where
@@ -213,7 +218,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// What the block before this one left, such as its attention scores. None in the first block.
+    /// Returns the tensor that the block before this one left, such as its attention scores. None
+    /// in the first block.
     #[must_use]
     pub fn carried(&self) -> Option<Tensor> {
         let carried = self.carried?.0.lock();
@@ -228,7 +234,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The pass of one of an example's `towers`: they share weights, not dropout masks.
+    /// Returns the pass of one of an example's `towers`: they share weights, not dropout masks.
     #[must_use]
     pub fn of_tower(&self, tower: usize, towers: usize) -> Self {
         Self {
@@ -238,26 +244,27 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// The pass of a block that has run `index` times before in it, with the same weights but draws of its own.
+    /// Returns the pass of a block that has run `index` times before in it, with the same weights
+    /// but draws of its own.
     #[must_use]
     pub fn of_repetition(&self, index: usize) -> Self {
         self.with_rng(self.rng.repetition(index as u16))
     }
 
-    /// The same pass with other draws (see [`RngKey::with_branch`]).
+    /// Returns this pass with other draws (see [`RngKey::with_branch`]).
     #[must_use]
     pub fn with_rng(&self, rng: RngKey) -> Self {
         Self { rng, ..*self }
     }
 }
 
-/// What one block of a stack leaves for the next one.
+/// Tensor that one block of a stack leaves for the next one.
 #[derive(Default)]
 pub struct Carried(Mutex<Option<Tensor>>);
 
 impl Buffer {
-    /// Adds `seen`, of the same shape in every pass, to the sum of this training step. Nothing happens in evaluation and in
-    /// passes that are run again.
+    /// Adds `seen`, of the same shape in every pass, to the sum of this training step. The call has
+    /// no effect in evaluation and in passes that are run again.
     ///
     /// # Errors
     /// If `seen` has another shape than before.

@@ -1,7 +1,8 @@
-//! Tokens predicted from hidden states, beside a classification or before it: which positions are asked, and at what loss.
+//! Tokens predicted from hidden states, beside a classification or before it: the predicted
+//! positions, and their loss.
 //!
-//! Every sequence is for itself: a loss is the mean over what is asked of it, and draws are by row and position, so that neither
-//! padding nor the rest of the batch changes anything.
+//! Sequences are independent: a loss is the mean over the predicted positions of one sequence, and
+//! draws are by row and position, so that neither padding nor the rest of the batch has an effect.
 
 use candle_core::{D, DType, Tensor};
 
@@ -16,15 +17,15 @@ use crate::{
 /// A batch of sequences in host memory.
 pub(crate) struct Sequences {
     ids: Vec<Vec<u32>>,
-    /// All are, if there is no mask.
+    /// Mask of real tokens; all are real if there is none.
     real: Option<Vec<Vec<f32>>>,
 }
 
-/// What is asked of each sequence of a batch: positions, and the ids that are right there.
+/// Prediction targets of each sequence of a batch: positions, and the correct ids there.
 pub(crate) struct Targets(Vec<Vec<(usize, u32)>>);
 
 impl Sequences {
-    /// Of ids (B, L) and a mask (B, L), 1 for real tokens; waits for the device.
+    /// Reads ids (B, L) and a mask (B, L), 1 for real tokens; waits for the device.
     pub(crate) fn read(ids: &Tensor, real: Option<&Tensor>) -> Result<Self> {
         let real = real.map(|real| real.to_dtype(DType::F32)?.to_vec2());
         Ok(Self {
@@ -38,7 +39,7 @@ impl Sequences {
         real.is_none_or(|real| real[row][position] > 0.0)
     }
 
-    /// At each real position, what the real token `ahead` positions later is.
+    /// Returns as targets, at each real position, the real token `ahead` positions later.
     pub(crate) fn following(&self, ahead: usize) -> Targets {
         let row = |(row, ids): (usize, &Vec<u32>)| {
             let both = |at: &usize| self.is_real(row, *at) && self.is_real(row, at + ahead);
@@ -48,7 +49,8 @@ impl Sequences {
         Targets(self.ids.iter().enumerate().map(row).collect())
     }
 
-    /// About `share` of the real tokens, each drawn for itself, and one at least of every sequence that has any.
+    /// Returns about `share` of the real tokens as targets, each drawn for itself, and one at least
+    /// of every sequence that has any.
     pub(crate) fn some(&self, share: f64, stream: &Stream) -> Targets {
         let length = self.ids.first().map_or(0, Vec::len);
         let draws = stream.uniform(self.ids.len(), length);
@@ -62,7 +64,7 @@ impl Sequences {
         Targets(self.ids.iter().enumerate().map(row).collect())
     }
 
-    /// The ids (B, L) with `id` wherever something is asked.
+    /// Returns the ids (B, L) with `id` at every target position.
     pub(crate) fn hiding(&self, asked: &Targets, id: u32, like: &Tensor) -> Result<Tensor> {
         let mut ids = self.ids.clone();
         for (ids, asked) in ids.iter_mut().zip(&asked.0) {
@@ -73,16 +75,17 @@ impl Sequences {
     }
 }
 
-/// Answers to questions: softmax(W h + b) over ids.
+/// Predicts tokens: softmax(W h + b) over ids.
 pub(crate) struct Decoder(PositionHead);
 
 impl Decoder {
-    /// Parameters `weight` (V, D) and `bias` (V).
+    /// Creates parameters `weight` (V, D) and `bias` (V).
     pub(crate) fn new(vb: &VarBuilder, dim: usize, vocabulary: usize) -> Result<Self> {
         PositionHead::new(vb, dim, vocabulary).map(Self)
     }
 
-    /// Answers from the hidden states (B, S, D) at the positions asked, which stand `first` slots further on.
+    /// Predicts tokens from the hidden states (B, S, D) at the target positions, which stand
+    /// `first` slots further on.
     pub(crate) fn answer(
         &self,
         hidden: &Tensor,
@@ -121,8 +124,8 @@ impl Decoder {
     }
 }
 
-/// The rows (N, D) of x (B, S, D) at these `places`, N at least 1: state s of example b stands at b
-/// · S + s.
+/// Returns the rows (N, D) of x (B, S, D) at these `places`, N at least 1: state s of example b
+/// stands at b · S + s.
 pub(crate) fn pick(x: &Tensor, places: Vec<u32>) -> Result<Tensor> {
     let (batch, slots, dim) = x.dims3()?;
     let count = places.len();
@@ -130,11 +133,11 @@ pub(crate) fn pick(x: &Tensor, places: Vec<u32>) -> Result<Tensor> {
     Ok(take(&x.reshape((1, batch * slots, dim))?, &places)?.squeeze(0)?)
 }
 
-/// What became of the questions asked of each sequence, (B); zeros for one that was asked nothing.
+/// Results of the predictions of each sequence, (B); zeros for a sequence without targets.
 pub(crate) struct TokenLosses {
     /// Mean cross-entropy, in nats.
     pub(crate) losses: Tensor,
-    /// Share that was right; no gradient.
+    /// Share of correct predictions; no gradient.
     pub(crate) right: Tensor,
 }
 
@@ -183,7 +186,7 @@ mod tests {
         assert_eq!(sequence(2, 500).some(0.15, &stream(4)).0, whole[4..]);
         let asked: usize = whole.iter().map(Vec::len).sum();
         assert!((380..520).contains(&asked), "{asked} of 3000");
-        // Where a row is cut or padded, what is left of it is drawn as before.
+        // If a row is cut or padded, the draws of the remaining positions stay.
         let short = sequence(6, 300).some(0.15, &stream(0)).0;
         for (short, whole) in short.iter().zip(&whole) {
             assert_eq!(short[..], whole[..short.len()]);
@@ -223,7 +226,7 @@ mod tests {
         assert!((both.0[0] - (first.0[0] + second.0[0]) / 2.0).abs() < 1e-12);
         assert!((both.1[0] - (first.1[0] + second.1[0]) / 2.0).abs() < 1e-12);
         assert_eq!((both.0[1], both.0[2]), (first.0[1], 0.0));
-        // The state at slot 1 + position is what is read.
+        // The state at slot 1 + position is the one that is read.
         let weights = parameters.all();
         let read = |name: &str| {
             let (_, found) = weights.iter().find(|(path, _)| path == name).unwrap();

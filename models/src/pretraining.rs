@@ -1,13 +1,18 @@
-//! Self-pretraining. Amos, Berant, Gupta, 2023, "Never Train from Scratch: Fair Comparison of Long-Sequence Models Requires Data-Driven
-//! Priors", arXiv:2310.02980: before it is trained to classify, a model predicts tokens of the same training inputs.
+//! Self-pretraining. Amos, Berant, Gupta, 2023, "Never Train from Scratch: Fair Comparison of
+//! Long-Sequence Models Requires Data-Driven Priors", arXiv:2310.02980: before it is trained to
+//! classify, a model predicts tokens of the same training inputs.
 //!
-//! Softmax(W h_i + b) over ids, from the hidden state h_i (D) of a token; W (V, D) and b (V) go when training begins, embedding and encoder stay.
+//! The prediction is softmax(W h_i + b) over ids, from the hidden state h_i (D) of a token; W (V,
+//! D) and b (V) are dropped when training begins, embedding and encoder stay.
 //!
-//! - `masked`: a share of the tokens, drawn anew in each pass, is replaced by a vector of its own (which goes too), and predicted.
-//! - `next`: each token's successor. For causal models only: others see what they would predict.
+//! - `masked`: a share of the tokens, drawn anew in each pass, is replaced by a learned mask vector
+//!   (which is dropped too), and predicted.
+//! - `next`: each token's successor is predicted. For causal models only: others see the token that
+//!   they would predict.
 //!
-//! The loss is the mean over what is asked of a sequence, then over sequences; each tower's is one. Departure: the paper's pixels are numbers,
-//! and the model says which by their distance; here they are ids like all others.
+//! The loss is the mean over the predicted tokens of a sequence, then over sequences; each tower's
+//! sequence counts as one. Departure: the paper's pixels are numbers, and the model predicts them
+//! by their distance; here they are ids like all others.
 
 use candle_core::Tensor;
 
@@ -21,19 +26,19 @@ use crate::{
     rng::StreamKey,
 };
 
-/// What is predicted.
+/// Prediction target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objective {
     /// Hidden tokens.
     Masked {
-        /// The share that is hidden, more than 0 and less than 1.
+        /// The share of tokens that is hidden, more than 0 and less than 1.
         share: f64,
     },
     /// The token that follows.
     Next,
 }
 
-/// Where the decoder's parameters are: at paths that begin with this and a dot. All others stay.
+/// First part of the paths of the decoder's parameters, before a dot. All others stay.
 pub const DECODER: &str = "pretrain";
 
 /// A model that predicts tokens.
@@ -43,23 +48,23 @@ pub struct TokenModel {
     hides: Option<Hides>,
 }
 
-/// How tokens are hidden.
+/// Hiding of tokens.
 struct Hides {
     share: f64,
-    /// (1, D), what stands in the place of a hidden token.
+    /// (1, D), the vector in the place of a hidden token.
     token: Tensor,
-    /// Its id.
+    /// Id of the hidden token.
     id: u32,
-    /// Draws of passes that train, and of those that score: these hide the same tokens whatever the step.
+    /// Draws of training passes, and of scoring passes, which hide the same tokens at every step.
     trained: StreamKey,
     scored: StreamKey,
 }
 
-/// How well each example's tokens were predicted, (B).
+/// Quality of the predictions of each example's tokens, (B).
 pub struct Predictions {
-    /// Mean cross-entropy over what was asked, in nats.
+    /// Mean cross-entropy over the predicted tokens, in nats.
     pub losses: Tensor,
-    /// The share that was right. No gradient.
+    /// Share of correct predictions. No gradient.
     pub right: Tensor,
 }
 
@@ -67,7 +72,8 @@ impl TokenModel {
     /// Builds `model` for `shape`; its parameters are created in `parameters`.
     ///
     /// # Errors
-    /// Those of [`crate::Classifier::new`], and [`crate::Error::Option`] for a model that cannot predict these tokens.
+    /// Errors of [`crate::Classifier::new`], and [`crate::Error::Option`] for a model that cannot
+    /// predict these tokens.
     pub fn new(
         model: &Model,
         shape: &Shape,
@@ -132,7 +138,7 @@ impl TokenModel {
         })
     }
 
-    /// What one tower's sequences are asked and answer.
+    /// Returns the losses of one tower's sequences.
     fn of_tower(&self, tokens: &Tokens, pass: &Pass) -> Result<TokenLosses> {
         let real = self
             .backbone

@@ -1,4 +1,4 @@
-//! What numbers an option may be: declared beside the options, checked in one place.
+//! Ranges of numeric options: declared beside the options, checked in one place.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// The largest number of anything that is counted in tokens: no task has longer sequences.
+/// Largest value of options that are counted in tokens: no task has longer sequences.
 pub const LONGEST: u64 = 1 << 16;
 
 /// The largest width of a layer.
@@ -27,7 +27,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whole numbers, both ends included.
+    /// Builds a range of whole numbers, both ends included.
     #[must_use]
     pub const fn int(key: &'static str, least: u64, most: u64) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Range {
         }
     }
 
-    /// A probability or a rate of decay: at least 0 and less than 1.
+    /// Builds the range of a probability or a rate of decay: at least 0 and less than 1.
     #[must_use]
     pub const fn probability(key: &'static str) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Range {
         }
     }
 
-    /// Any finite number from 0 on.
+    /// Builds a range of any finite number from 0 on.
     #[must_use]
     pub const fn not_negative(key: &'static str) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Range {
         }
     }
 
-    /// More than 0 and less than `most`.
+    /// Builds a range of numbers more than 0 and less than `most`.
     #[must_use]
     pub const fn positive(key: &'static str, most: f64) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Range {
         }
     }
 
-    /// Whether it holds `number`; NaN is in no range.
+    /// Returns whether it holds `number`; NaN is in no range.
     #[must_use]
     pub fn contains(&self, number: f64) -> bool {
         let low = number > self.least || !self.above && number == self.least;
@@ -99,7 +99,8 @@ impl fmt::Display for Range {
 /// Reads the options of a section, such as `block`, whose `defaults` have every key.
 ///
 /// # Errors
-/// [`Error::Option`] naming the key, its value and what is allowed; [`Error::Options`] if a key is missing or unknown.
+/// [`Error::Option`] naming the key, its value and the values that are allowed; [`Error::Options`]
+/// if a key is missing or unknown.
 pub fn read<T: DeserializeOwned>(
     section: &str,
     options: &Value,

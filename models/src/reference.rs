@@ -5,11 +5,10 @@ use candle_core::{Device, Tensor};
 
 use crate::Result;
 
-/// Attention with any positive kernel: `y_i = Σ_j κ(q_i, k_j) v_j / Σ_j κ(q_i, k_j)` over real j.
-///
-/// `q` and `k` are (B, L, H, E), `v` is (B, L, H, V), all f64 on the CPU; `real` is (B, L) with 1 for real keys. A
-/// sequence with no real key gives zeros. No gradient passes; tests take difference quotients.
-///
+/// Returns attention with any positive kernel: `y_i = Σ_j κ(q_i, k_j) v_j / Σ_j κ(q_i, k_j)` over
+/// real j. `q` and `k` are (B, L, H, E), `v` is (B, L, H, V), all f64 on the CPU; `real` is (B, L)
+/// with 1 for real keys. A sequence with no real key gives zeros. No gradient passes; tests take
+/// difference quotients.
 /// # Errors
 /// If a shape or type is not as described.
 pub fn attention(
@@ -52,20 +51,20 @@ pub fn attention(
     )?)
 }
 
-/// `exp(q·k / √E)`: softmax attention. Not shifted, so meant for scores of ordinary size.
+/// Returns `exp(q·k / √E)`: softmax attention. Not shifted, so meant for scores of ordinary size.
 #[must_use]
 pub fn softmax(q: &[f64], k: &[f64]) -> f64 {
     (dot(q, k) / (q.len() as f64).sqrt()).exp()
 }
 
-/// `φ(q)·φ(k)` with `φ(x) = elu(x) + 1`: linear attention.
+/// Returns `φ(q)·φ(k)` with `φ(x) = elu(x) + 1`: linear attention.
 #[must_use]
 pub fn elu_plus_one(q: &[f64], k: &[f64]) -> f64 {
     let feature = |x: &f64| if *x > 0.0 { x + 1.0 } else { x.exp() };
     q.iter().zip(k).map(|(q, k)| feature(q) * feature(k)).sum()
 }
 
-/// `φ(q)·φ(k)` with `φ(x) = max(x, 0) + 0.001`: the 2021 code's deterministic Performer.
+/// Returns `φ(q)·φ(k)` with `φ(x) = max(x, 0) + 0.001`: the 2021 code's deterministic Performer.
 #[must_use]
 pub fn relu(q: &[f64], k: &[f64]) -> f64 {
     let feature = |x: &f64| x.max(0.0) + 1e-3;

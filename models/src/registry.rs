@@ -1,6 +1,6 @@
 //! Questions about all models, block options and auxiliary heads at once.
 //!
-//! This module stands above everything that can be registered, and nothing below it imports it.
+//! This module stands above all modules with registered items, and none of them imports it.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Counter-based random streams: a number is a pure function of (seed, step, path, row, element).
 //!
-//! Nothing here has a state, so results depend neither on threads nor on device nor on the order
-//! of calls. A *row* is one example of the batch: a micro-batch that starts at row `first_row`
-//! of its batch draws exactly what those rows draw in the whole batch.
+//! No stream has a state, so results depend neither on threads nor on device nor on the order of
+//! calls. A *row* is one example of the batch: a micro-batch that starts at row `first_row` of its
+//! batch draws exactly the numbers of those rows in the whole batch.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ const PARAMETERS: u32 = u32::MAX;
 pub struct StreamKey(u64);
 
 impl StreamKey {
-    /// Key of the stream for the layer at `path`.
+    /// Returns the key of the stream for the layer at `path`.
     #[must_use]
     pub fn new(path: &str) -> Self {
         let digest = Sha256::digest(path.as_bytes());
@@ -35,7 +35,7 @@ impl StreamKey {
         Self(u64::from_le_bytes(first))
     }
 
-    /// The generator's key for this stream under `seed`.
+    /// Returns the generator's key for this stream under `seed`.
     fn with_seed(self, seed: u64) -> [u32; 2] {
         // Multiplication by an odd number and the shifts are one-to-one: no two seeds share a key.
         let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -47,7 +47,7 @@ impl StreamKey {
     }
 }
 
-/// Where a forward pass stands: everything that its random numbers depend on, except the layer.
+/// Key of a forward pass: everything that its random numbers depend on, except the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RngKey {
     seed: u64,
@@ -69,13 +69,13 @@ impl RngKey {
         }
     }
 
-    /// The run's seed.
+    /// Returns the run's seed.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The optimizer step.
+    /// Returns the optimizer step.
     #[must_use]
     pub fn step(&self) -> u64 {
         self.step
@@ -103,7 +103,7 @@ impl RngKey {
         self.with_branch(self.branch + 2 * index)
     }
 
-    /// The same place for a batch each of whose examples is cut in `count` rows, one after the other.
+    /// Returns this key for a batch each of whose examples is cut into `count` consecutive rows.
     #[must_use]
     pub fn of_parts(&self, count: usize) -> Self {
         Self {
@@ -112,7 +112,8 @@ impl RngKey {
         }
     }
 
-    /// Stream `key`, one row per example: use it for tensors whose first dimension is the batch.
+    /// Returns the stream `key`, one row per example: use it for tensors whose first dimension is
+    /// the batch.
     #[must_use]
     pub fn per_example(&self, key: StreamKey) -> Stream {
         Stream {
@@ -125,7 +126,8 @@ impl RngKey {
         }
     }
 
-    /// Stream `key`, shared by all examples and branches: use it for random features, rotations and block choices.
+    /// Returns the stream `key`, shared by all examples and branches: use it for random features,
+    /// rotations and block choices.
     #[must_use]
     pub fn shared(&self, key: StreamKey) -> Stream {
         Self {
@@ -137,8 +139,8 @@ impl RngKey {
     }
 }
 
-/// Random tensors from elsewhere, by the names under which mixers ask for them: for runs that must draw what another
-/// implementation drew.
+/// Random tensors from elsewhere, by the names under which mixers ask for them: for runs that must
+/// use the draws of another implementation.
 #[derive(Default)]
 pub struct FixedDraws {
     tensors: BTreeMap<String, Tensor>,
@@ -146,7 +148,7 @@ pub struct FixedDraws {
 }
 
 impl FixedDraws {
-    /// From tensors by name.
+    /// Builds the draws from tensors by name.
     #[must_use]
     pub fn new(tensors: BTreeMap<String, Tensor>) -> Self {
         Self {
@@ -155,7 +157,7 @@ impl FixedDraws {
         }
     }
 
-    /// The random tensor called `name`, if there is one.
+    /// Returns the random tensor called `name`, if there is one.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Tensor> {
         let mut read = self
@@ -166,7 +168,7 @@ impl FixedDraws {
         self.tensors.get(name)
     }
 
-    /// Names that nobody asked for.
+    /// Returns the names that were never read.
     #[must_use]
     pub fn unread(&self) -> Vec<String> {
         let read = self
@@ -181,7 +183,7 @@ impl FixedDraws {
     }
 }
 
-/// One stream of numbers in rows. `width` is always the number of elements in a row.
+/// A stream of numbers in rows. `width` is always the number of elements in a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     key: [u32; 2],
@@ -190,7 +192,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream that initialises the parameter at `path`.
+    /// Returns the stream that initialises the parameter at `path`.
     pub(crate) fn of_parameter(seed: u64, path: &str) -> Self {
         Self {
             key: StreamKey::new(path).with_seed(seed),
@@ -199,13 +201,13 @@ impl Stream {
         }
     }
 
-    /// Key of the Philox generator behind this stream, for kernels that draw in place.
+    /// Returns the key of the Philox generator behind this stream, for kernels that draw in place.
     #[must_use]
     pub fn key(&self) -> [u32; 2] {
         self.key
     }
 
-    /// The last three words of the counter for row `row` (the layout is in `philox.rs`).
+    /// Returns the last three words of the counter for row `row` (the layout is in `philox.rs`).
     #[must_use]
     pub fn counter(&self, row: usize) -> [u32; 3] {
         [
@@ -215,13 +217,14 @@ impl Stream {
         ]
     }
 
-    /// Uniform numbers in (0, 1), `rows * width` of them.
+    /// Returns uniform numbers in (0, 1), `rows * width` of them.
     #[must_use]
     pub fn uniform(&self, rows: usize, width: usize) -> Vec<f64> {
         self.map(rows, width, unit)
     }
 
-    /// Standard normal numbers, `rows * width` of them (inverse of the distribution function on 32-bit uniforms, so within 6.4).
+    /// Returns standard normal numbers, `rows * width` of them (inverse of the distribution
+    /// function on 32-bit uniforms, so within 6.4).
     #[must_use]
     pub fn normal(&self, rows: usize, width: usize) -> Vec<f64> {
         self.map(rows, width, |word| {
@@ -229,7 +232,8 @@ impl Stream {
         })
     }
 
-    /// Normal numbers of unit variance that were cut at two standard deviations *before* being scaled to it.
+    /// Returns normal numbers of unit variance that were cut at two standard deviations *before*
+    /// being scaled to it.
     pub(crate) fn truncated_normal(&self, rows: usize, width: usize) -> Vec<f64> {
         // erf(2 / sqrt 2): the part of a normal distribution within two standard deviations.
         const WITHIN: f64 = 0.954_499_736_103_641_6;
@@ -240,7 +244,7 @@ impl Stream {
         })
     }
 
-    /// A dropout mask: 0 with probability `rate`, else `1 / (1 - rate)`.
+    /// Returns a dropout mask: 0 with probability `rate`, else `1 / (1 - rate)`.
     #[must_use]
     pub fn mask(&self, rows: usize, width: usize, rate: f64) -> Vec<f32> {
         let (threshold, keep) = mask_constants(rate);
@@ -251,7 +255,7 @@ impl Stream {
         )
     }
 
-    /// [`Stream::mask`] as a tensor whose first dimension is the batch.
+    /// Returns [`Stream::mask`] as a tensor whose first dimension is the batch.
     ///
     /// # Errors
     /// If the device refuses the tensor, or `shape` has no dimension.
@@ -304,14 +308,15 @@ impl Stream {
     }
 }
 
-/// Words below the first constant are dropped, the others become the second.
+/// Returns the two constants of a dropout mask: random words below the first are dropped, the
+/// others become the second.
 #[must_use]
 pub fn mask_constants(rate: f64) -> (u32, f32) {
     // 2^32 * rate; a rate in [0, 1) stays below 2^32.
     ((rate * 4_294_967_296.0) as u32, (1.0 / (1.0 - rate)) as f32)
 }
 
-/// The middle of the `word`-th of 2^32 equal parts of (0, 1).
+/// Returns the middle of the `word`-th of 2^32 equal parts of (0, 1).
 fn unit(word: u32) -> f64 {
     (f64::from(word) + 0.5) / 4_294_967_296.0
 }

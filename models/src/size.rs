@@ -8,17 +8,18 @@
 
 use crate::{Error, Result};
 
-/// Whether `text` may be meant as such a function: it names the length.
+/// Returns whether `text` may be meant as such a function: it names the length.
 #[must_use]
 pub fn is_expression(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric())
         .any(|word| word == "L")
 }
 
-/// What `text` is for sequences of `length` tokens.
+/// Returns the value of `text` for sequences of `length` tokens.
 ///
 /// # Errors
-/// [`Error::Input`] with the place at which it cannot be read, or if the value is no number that a size can be.
+/// [`Error::Input`] with the place at which it cannot be read, or if the value is no number that a
+/// size can be.
 pub fn evaluate(text: &str, length: usize) -> Result<usize> {
     let mut parser = Parser {
         text,
@@ -31,7 +32,7 @@ pub fn evaluate(text: &str, length: usize) -> Result<usize> {
     if parser.at < text.len() {
         return Err(parser.wrong("an operator or the end"));
     }
-    // What is left of a sum after rounding is no reason for another token.
+    // Rounding errors of a sum must not add a token.
     let size = (value - 1e-9).ceil().max(1.0);
     if value.is_nan() || size > u32::MAX.into() {
         return Err(Error::Input(format!(
@@ -61,7 +62,7 @@ impl Parser<'_> {
         self.at += rest.len() - rest.trim_start().len();
     }
 
-    /// Passes over `symbol` if it comes next.
+    /// Skips `symbol` if it comes next, and returns whether it did.
     fn supports(&mut self, symbol: char) -> bool {
         self.spaces();
         let found = self.rest().starts_with(symbol);
@@ -141,7 +142,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One value or more between parentheses.
+    /// Reads one value or more between parentheses.
     fn within_parentheses(&mut self) -> Result<Vec<f64>> {
         if !self.supports('(') || self.depth == DEEPEST {
             return Err(self.wrong("a number, L or one pair of parentheses"));

@@ -1,4 +1,4 @@
-//! A model's own source ([`Variant::source`]), read as text: where in it to look.
+//! A model's own source ([`Variant::source`]), read as text to find the line of a fault.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::{Model, Variant};
 /// A line of a model's source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The file, as the compiler was told of it.
+    /// Path of the file, as the compiler was given it.
     pub file: &'static str,
     /// Number of the line, from 1.
     pub line: usize,
@@ -32,7 +32,8 @@ const PRODUCTS: [&str; 6] = [
 ];
 
 impl Variant {
-    /// Returns the lines of code in order, comments and what follows `#[cfg(test)]` left out.
+    /// Returns the lines of code in order, without comments and without everything after
+    /// `#[cfg(test)]`.
     fn code(&self) -> impl Iterator<Item = Place> + use<> {
         let file = self.declared.file();
         let lines = self.source.lines().enumerate();

@@ -1,4 +1,4 @@
-//! Which of the axes about scores a mixer can take.
+//! Axes about scores that a mixer supports.
 
 use crate::{
     Result,
@@ -6,7 +6,7 @@ use crate::{
     options::{BlockOptions, PairBias},
 };
 
-/// Which of the axes about queries, keys and scores a mixer can take; where it cannot, why.
+/// Axes about queries, keys and scores that a mixer supports; for the others, the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Supports {
     /// `block.bias`.
@@ -25,7 +25,7 @@ impl Supports {
         memory: Ok(()),
     };
 
-    /// None of them, for this reason.
+    /// Supports none of them, for this reason.
     #[must_use]
     pub const fn none(reason: &'static str) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Supports {
         ..Self::ALL
     };
 
-    /// Refuses what `block` asks for and the mixer cannot take.
+    /// Refuses options of `block` that the mixer does not support.
     ///
     /// # Errors
     /// [`crate::Error::Option`] with the reason.

@@ -1,17 +1,17 @@
-//! Gradients held against difference quotients, and attention against its exact twin, in f64.
+//! Gradients compared with difference quotients, and attention with its exact twin, in f64.
 
 use candle_core::{DType, Device, Tensor, Var};
 
 use crate::{Mask, Parameters, Result, RngKey, Shape, reference, rng::StreamKey};
 
-/// N(0, 1) numbers of type f64, named by `path`.
+/// Returns N(0, 1) numbers of type f64, named by `path`.
 pub(crate) fn normal(path: &str, shape: &[usize]) -> Tensor {
     let count = shape.iter().product();
     let stream = RngKey::new(1, 0, 0).shared(StreamKey::new(path));
     Tensor::from_vec(stream.normal(1, count), shape, &Device::Cpu).unwrap()
 }
 
-/// Checks that no element of `found` is `tolerance` away from `wanted`, whatever their type.
+/// Checks that no element of `found` is `tolerance` away from `wanted`, in any types.
 pub(crate) fn close(found: &Tensor, wanted: &Tensor, tolerance: f64, place: &str) {
     assert_eq!(found.dims(), wanted.dims(), "{place}");
     let apart = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
@@ -75,7 +75,7 @@ pub(crate) fn check_layer(
     check_variables(name, &variables, || layer(&x));
 }
 
-/// Three classes of up to six tokens, of five kinds, padded.
+/// Returns three classes of up to six tokens, of five kinds, padded.
 pub(crate) fn shape(towers: usize) -> Shape {
     Shape {
         vocabulary: 5,
@@ -87,12 +87,12 @@ pub(crate) fn shape(towers: usize) -> Shape {
     }
 }
 
-/// Parameters of type f64.
+/// Creates parameters of type f64.
 pub(crate) fn parameters() -> Parameters {
     Parameters::new(3, &Device::Cpu, DType::F64)
 }
 
-/// Gradient of `function()` by central differences for every element of `variable`.
+/// Returns the gradient of `function()` by central differences for every element of `variable`.
 pub(crate) fn differences(variable: &Var, function: impl Fn() -> f64) -> Vec<f64> {
     let step = 1e-5;
     let values: Vec<f64> = variable.flatten_all().unwrap().to_vec1().unwrap();
@@ -132,7 +132,7 @@ fn check_variables(name: &str, variables: &[Var], function: impl Fn() -> Result<
     }
 }
 
-/// Queries, keys and values with a mask, and the oracle's answer to them.
+/// Queries, keys and values with a mask, and the oracle's output for them.
 pub(crate) struct DenseReference {
     inputs: [Var; 3],
     mask: Mask,
@@ -149,13 +149,14 @@ pub(crate) struct MaxError {
 }
 
 impl DenseReference {
-    /// Three sequences of 5 positions: complete, padded, nothing but padding. Two heads, 3 wide; inputs N(0, spread²).
+    /// Builds three sequences of 5 positions: complete, padded, and all padding. Two heads, 3 wide;
+    /// inputs N(0, spread²).
     pub(crate) fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
         let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
         Self::with_real(kernel, spread, real)
     }
 
-    /// The same, every position real.
+    /// Returns these sequences with every position real.
     pub(crate) fn whole(kernel: impl Fn(&[f64], &[f64]) -> f64) -> Self {
         Self::with_real(kernel, 1.0, [[1.0; 5]; 3])
     }
@@ -185,12 +186,13 @@ impl DenseReference {
         }
     }
 
-    /// Width of a head.
+    /// Returns the width of a head.
     pub(crate) fn width(&self) -> usize {
         self.inputs[0].dims()[3]
     }
 
-    /// How far `attend` is from the reference, in outputs and in gradients of a weighted sum of them.
+    /// Returns the distance of `attend` from the reference, in outputs and in gradients of a
+    /// weighted sum of them.
     pub(crate) fn compare(
         &self,
         attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,

@@ -104,7 +104,7 @@ fn every_parameter_gets_a_gradient() {
         };
         let mut gradients = backward();
         if options.block.residual.starts_at_zero() {
-            // Those of the second step.
+            // Values of the second step.
             for (_, var) in parameters.all() {
                 let step = gradients.get(&var).unwrap().affine(0.1, 0.0).unwrap();
                 var.set(&(var.as_detached_tensor() - step).unwrap())
@@ -172,7 +172,8 @@ fn shared_blocks_have_one_blocks_parameters_and_masks_of_their_own() {
         classifier(model, &options, DType::F32).1.elements()
     };
     assert_eq!(size(1), size(5));
-    // With one set of dropout masks for all blocks, two passes that differ in the number of blocks would drop alike.
+    // With one set of dropout masks for all blocks, two passes that differ in the number of blocks
+    // would drop alike.
     let rng = RngKey::new(1, 2, 3);
     assert_ne!(rng.repetition(1), rng);
     assert_ne!(rng.with_branch(1).repetition(1), rng.repetition(1));
@@ -219,8 +220,8 @@ fn combinations_without_a_meaning_are_refused() {
     );
 }
 
-/// Every model of the registry computes what an axis about queries, keys and scores asks for, or refuses it by name of the axis and with a
-/// reason; what it computes is another function than without.
+/// Every model of the registry supports an axis about queries, keys and scores, or refuses it by
+/// name of the axis and with a reason; with the axis it computes another function than without.
 #[test]
 fn every_model_takes_an_axis_about_scores_or_says_why_not() {
     let all = ["block.bias", "block.rotary", "block.memory"];
@@ -264,7 +265,7 @@ fn every_model_takes_an_axis_about_scores_or_says_why_not() {
     }
 }
 
-/// Settings are checked on a model without weights, before anything is trained.
+/// Settings are checked on a model without weights, before training starts.
 #[test]
 fn a_model_without_weights_refuses_what_one_with_weights_does() {
     for model in MODELS {

@@ -10,7 +10,8 @@ use lra_models::{
     ops::{exact_matmul, matmul, round_to_bfloat16},
 };
 
-/// Mean loss of a batch, and the largest gradient of every parameter. In f64 every layer is composed, in f32 there are kernels.
+/// Returns the mean loss of a batch, and the largest gradient of every parameter. In f64 every
+/// layer is composed, in f32 there are kernels.
 fn step(model: &Model, dtype: DType) -> (f64, Vec<(String, f64)>) {
     let shape = Shape {
         vocabulary: 11,
@@ -61,7 +62,7 @@ fn number(x: &Tensor) -> f64 {
 /// The switch is held by one test at a time.
 static SWITCH: Mutex<()> = Mutex::new(());
 
-/// What a model of one's own multiplies with.
+/// Covers the multiplications of a user's own model.
 #[test]
 fn products_of_own_models_are_rounded_unless_they_ask_for_exact_ones() {
     let held = SWITCH.lock();
@@ -99,7 +100,7 @@ fn rounded_products_change_little_and_pass_every_gradient() {
             (exact - rounded).abs() < 0.02 * exact,
             "{name}: a loss of {rounded} instead of {exact} in {dtype:?}"
         );
-        // In f32 what should cancel leaves something.
+        // In f32, numbers that should cancel leave a rest.
         let least = if dtype == DType::F64 { 1e-12 } else { 1e-5 };
         for ((path, exact), (_, rounded)) in gradients.into_iter().zip(rounded_gradients) {
             assert!(

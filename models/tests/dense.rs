@@ -33,7 +33,7 @@ fn built(model: &Model, pooling: Pooling) -> (Classifier, Parameters) {
     (classifier.unwrap(), parameters)
 }
 
-/// Rows of these lengths, padded to `width`; ids depend on row and position alone.
+/// Returns rows of these lengths, padded to `width`; ids depend on row and position alone.
 fn inputs(lengths: &[usize], width: usize) -> Inputs {
     let (mut ids, mut real) = (Vec::new(), Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
@@ -53,7 +53,7 @@ fn inputs(lengths: &[usize], width: usize) -> Inputs {
     }
 }
 
-/// Every third real position of each row, the last one included.
+/// Labels every third real position of each row, the last one included.
 fn labels(lengths: &[usize]) -> DenseLabels {
     let mut dense = DenseLabels::default();
     for (row, &length) in lengths.iter().enumerate() {
@@ -66,8 +66,8 @@ fn labels(lengths: &[usize]) -> DenseLabels {
     dense
 }
 
-/// A CLS slot moves all states by one, which concerns whoever shortens sequences, and one that does
-/// not.
+/// Returns poolings to test: a CLS slot moves all states by one, which matters both for models that
+/// shorten sequences and for one that does not.
 fn poolings(model: &Model) -> &'static [Pooling] {
     match ["funnel", "hierarchical", "linear"].contains(&model.name) {
         true => &[Pooling::Mean, Pooling::Cls],
@@ -151,7 +151,7 @@ fn labels_at_positions_train_head_and_encoder() {
         let pass = Pass::new(true, RngKey::new(5, 1, 0));
         let dense = labels(&lengths);
         let logits = classifier.forward_dense(&inputs(&lengths, 37), &dense, &pass);
-        // Of the positions alone: nothing else reaches the blocks.
+        // Logits of the positions alone: no other input reaches the blocks.
         let logits = logits.unwrap().positions.unwrap();
         let labels = Tensor::new(dense.labels.as_slice(), &Device::Cpu).unwrap();
         let loss = lra_models::loss::cross_entropy(&logits, &labels).unwrap();

@@ -96,7 +96,7 @@ fn memory_grows_as_claimed() {
     // Two threads on every machine: each task at work has scratch of its own, which grows with the length too.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
     pool.build_global().unwrap();
-    // What threads keep is no part of a pass, whichever of them take part in it.
+    // Buffers that threads keep are no part of a pass; any threads may take part in it.
     rayon::broadcast(|_| lra_models::ops::fetch_buffers());
     lra_models::ops::fetch_buffers();
     memory_grows_as_each_card_says();
@@ -116,7 +116,7 @@ fn memory_grows_as_each_card_says() {
                 "{name}, {dtype:?}: {:.0} kB at 512, {growth:.2}x at 2K",
                 short / 1e3
             );
-            // What f64 and GPUs run holds the weights of an attention that no block mask thins out.
+            // In f64 and on GPUs, attention keeps its weights unless a block mask thins them out.
             let claimed = match (model.memory, model.time, dtype) {
                 (_, time @ Cost::Quadratic(_), DType::F64) => time,
                 (memory, ..) => memory,
@@ -133,7 +133,7 @@ fn memory_grows_as_each_card_says() {
             }
         }
     }
-    // The counter sees a quadratic computation for what it is.
+    // The counter recognises a quadratic computation.
     let materialised = r#"{"attention": "materialised"}"#;
     let [short, long] = [512, 1024].map(|length| peak("transformer", materialised, &block, length));
     assert!(long / short > 3.0, "{short} {long}");

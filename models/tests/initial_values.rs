@@ -1,6 +1,5 @@
-//! What parameters begin with, held against `initial_values.md`: mean, deviation and range of every
-//! one of the models that the table names, with
-//! the place where each was read. A model is added by its rows.
+//! Initial values of parameters, checked against `initial_values.md`: mean, deviation and range for
+//! every model that the table names, with the source of each. A model is added by its rows.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,8 +31,8 @@ impl fmt::Display for Row {
     }
 }
 
-/// The rows, in order. Columns: model, settings, parameter, distribution (for people), mean,
-/// deviation, least, most, where it was read.
+/// Returns the rows, in order. Columns: model, settings, parameter, distribution (for readers),
+/// mean, deviation, least, most, source.
 fn table() -> Vec<Row> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/initial_values.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -73,7 +72,7 @@ fn table() -> Vec<Row> {
     rows
 }
 
-/// Whether `path` is what `pattern` says.
+/// Returns whether `path` matches `pattern`.
 fn fits(pattern: &str, path: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == path,
@@ -95,8 +94,8 @@ fn overlay(base: &mut Value, over: &Value) {
     }
 }
 
-/// All values at step 0 of eight seeds, by path: two blocks of width 64, four heads, feed-forward
-/// 128, 64 positions.
+/// Returns all values at step 0 of eight seeds, by path: two blocks of width 64, four heads,
+/// feed-forward 128, 64 positions.
 fn values(model: &str, settings: &str) -> BTreeMap<String, Vec<f64>> {
     let model = mixers::find(model).unwrap_or_else(|| panic!("no model {model}"));
     let mut options = Options::of(model);
@@ -125,7 +124,7 @@ fn values(model: &str, settings: &str) -> BTreeMap<String, Vec<f64>> {
         for (path, var) in parameters.all() {
             let own = match path.strip_prefix("encoder.") {
                 Some(own) => own.to_owned(),
-                // What tokens begin with is a matter of the embedding, but for numbers.
+                // Initial values of tokens belong to the embedding, except for numbers.
                 None if path.starts_with("embed.") && options.embed.input == Input::Scalar => path,
                 None => continue,
             };

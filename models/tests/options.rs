@@ -1,4 +1,4 @@
-//! Options: complete defaults, and refusals that say what would do.
+//! Options: complete defaults, and refusals that name the allowed values.
 
 #![allow(clippy::unwrap_used)]
 
@@ -193,7 +193,7 @@ fn settings_of_every_entry_can_be_read() {
                 model.name
             );
         }
-        // What they say is what the options hold, and they say nothing that every model has anyway.
+        // The settings agree with the options, and name none that every model has anyway.
         let options = serde_json::to_value(Options::of(model)).unwrap();
         let plain = serde_json::to_value(Options::of(MODELS[0])).unwrap();
         for section in ["embed", "block", "head"] {

@@ -73,8 +73,8 @@ fn every_committed_case_agrees() {
     }
 }
 
-/// What a script assigns to a package's names, or overrides in a class of its own, is not what was
-/// published.
+/// Code that a script assigns to a package's names, or overrides in a class of its own, is not the
+/// published code.
 #[test]
 fn a_case_whose_script_changes_a_package_says_so_in_its_source() {
     let changed = [
@@ -111,7 +111,8 @@ fn a_case_whose_script_changes_a_package_says_so_in_its_source() {
     assert_eq!(met.len(), changed.len(), "{met:?}");
 }
 
-/// What a committed case says of an axis: a number, a truth value or a name as it is written on the command line.
+/// Returns the setting of an axis in a committed case: a number, a truth value or a name as it is
+/// written on the command line.
 fn setting(bytes: &[u8], key: &str) -> Option<String> {
     let (_, header) = safetensors::SafeTensors::read_metadata(bytes).unwrap();
     let metadata = header.metadata().clone().unwrap();
@@ -124,7 +125,7 @@ fn setting(bytes: &[u8], key: &str) -> Option<String> {
             read("options"),
             serde_json::to_value(Options::of(mixers::find(&metadata["mixer"]).unwrap())).unwrap(),
         ],
-        // A mixer alone: what surrounds it has no part in the case.
+        // A mixer alone: the layers around it have no part in the case.
         false => [json!({ "block": read("block") }), Value::Null],
     };
     let pointer = format!("/{}", key.replace('.', "/"));
@@ -163,7 +164,7 @@ fn every_value_of_every_axis_has_a_case() {
     }
 }
 
-/// What comes of a committed case after `change` to its tensors.
+/// Returns the result of a committed case after `change` to its tensors.
 fn changed(change: impl Fn(&mut BTreeMap<String, Tensor>)) -> Vec<Row> {
     run(&rewritten(change))
 }
@@ -238,7 +239,7 @@ fn numbers_that_are_not_finite_are_refused() {
     }
 }
 
-/// Scaled so that the case's largest gradient is 1, and what is found is a known part of it.
+/// The case is scaled so that its largest gradient is 1, and the result is a known part of it.
 #[test]
 fn a_gradient_that_should_be_zero_may_be_a_millionth_of_the_largest() {
     let key = "grad/param/key.weight";

@@ -1,4 +1,5 @@
-//! What the sparse models promise, with blocks so small that short sequences have many of them, in every form and variant.
+//! Promises of the sparse models, with blocks so small that short sequences have many of them, in
+//! every form and variant.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 const LONGEST: usize = 37;
 
-/// Model and its options.
+/// Returns each model with its options.
 fn forms() -> Vec<(&'static str, Value)> {
     vec![
         ("image", json!({"block": 4, "memory": 2})),
@@ -151,7 +152,7 @@ fn subject(model: &str, options: &Options) -> (Classifier, Parameters) {
     (classifier, parameters)
 }
 
-/// Rows of the given lengths in `width`; the ids under the mask depend on `salt`.
+/// Returns rows of the given lengths in `width`; the ids under the mask depend on `salt`.
 fn inputs(lengths: &[usize], width: usize, salt: usize) -> Inputs {
     let (mut ids, mut real) = (Vec::new(), Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
@@ -205,13 +206,15 @@ fn every_length_gives_finite_logits() {
     }
 }
 
-/// Those of `paths` on which, by the form's mathematics, nothing that is read depends: their gradient is zero.
+/// Returns those of `paths` that, by the form's mathematics, have no effect on the outputs that are
+/// read: their gradient is zero.
 fn unread(model: &str, options: &Options, paths: &[String]) -> Vec<String> {
     if options.head.pooling != Pooling::Cls {
         return Vec::new();
     }
     if ["gau", "flash"].contains(&model) {
-        // Without positions the CLS token begins at zero, and so does its gate: nothing but the classes' own numbers is left.
+        // Without positions the CLS token begins at zero, and so does its gate: only the classes'
+        // own numbers are left.
         let rest = paths.iter().filter(|path| *path != "head.1.bias");
         return rest.cloned().collect();
     }
@@ -219,7 +222,7 @@ fn unread(model: &str, options: &Options, paths: &[String]) -> Vec<String> {
     if model != "longformer" || !has_global {
         return Vec::new();
     }
-    // Of the last layer only the CLS token is read: a global position, whose projections are others.
+    // In the last layer only the CLS token is read: a global position, which has other projections.
     let last = options.block.layers - 1;
     let path = |name| format!("encoder.{last}.mixer.{name}.weight");
     ["query", "key", "value"].map(path).to_vec()

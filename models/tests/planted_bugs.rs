@@ -1,5 +1,5 @@
-//! One mistake at a time in a sound model, and the promise that must find it. What the same mistake
-//! breaks beside it is not tried, so that it is told once, with a line of this file.
+//! One mistake at a time in a sound model, and the promise that must find it. Other promises that
+//! the same mistake breaks are not tried, so that it is reported once, with a line of this file.
 
 #![allow(clippy::unwrap_used)]
 
@@ -57,7 +57,7 @@ impl Planted {
         })
     }
 
-    /// The gain, one way or the other.
+    /// Returns the gain, one way or the other.
     fn gain(&self) -> Result<Tensor> {
         Ok(match self.bug {
             Bug::Detaches => self.gain.detach(),
@@ -69,7 +69,7 @@ impl Planted {
         })
     }
 
-    /// Dropout of `y` (B, L, D) in every pass in which it is called.
+    /// Returns the dropout of `y` (B, L, D) in every pass in which it is called.
     fn dropped(&self, y: &Tensor, pass: &Pass, of_rows: bool) -> Result<Tensor> {
         let stream = match of_rows {
             true => pass.rng.per_example(self.drop),
@@ -79,7 +79,7 @@ impl Planted {
         Ok((y * mask)?)
     }
 
-    /// Something of every pair of positions, without a product.
+    /// Adds a term of every pair of positions to `y`, without a product.
     fn pairs(y: &Tensor) -> Result<Tensor> {
         let first = y.narrow(2, 0, 1)?; // (B, L, 1), zeros where there is padding
         let pairs = first.broadcast_mul(&first.t()?)?.sqr()?;
@@ -162,11 +162,11 @@ const MULTIPLYING: &str = concat!("fn forward() {\n    x.mat", "mul(&w)\n}\n");
 
 macro_rules! plant {
     ($($bug:ident $promise:literal $place:literal,)*) => {
-        /// What is wrong with a model.
+        /// Planted fault of a model.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         enum Bug { $($bug),* }
 
-        /// Each with the promise that it breaks, and with what the line has that it points at.
+        /// Each bug with the promise that it breaks, and with text from the line that it points at.
         static PLANTED: &[(Bug, &str, &str, Model)] = &[$((
             Bug::$bug,
             $promise,
@@ -223,7 +223,7 @@ plant![
     MultipliesByCandle "products_are_those_that_can_be_rounded" "fn forward",
 ];
 
-/// What the promises find, each with what is wrong.
+/// Returns the broken promises, each with its fault.
 fn found(model: &'static Model) -> Vec<(&'static conformance::Check, String)> {
     let broken = |promise: &'static conformance::Check| {
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| (promise.check)(model)));

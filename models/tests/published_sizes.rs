@@ -147,7 +147,8 @@ fn models_of_other_sizes_are_as_large_as_in_the_published_code() {
     }
 }
 
-/// And the axes that it cannot take. One file per model: `INSTA_UPDATE=always` writes that of a new one.
+/// Lists also the axes that it cannot take. One file per model: `INSTA_UPDATE=always` writes the
+/// file of a new one.
 #[test]
 fn parameters_of_every_model_at_the_listops_configuration() {
     let mut settings = insta::Settings::clone_current();
@@ -208,7 +209,8 @@ fn operations_are_those_of_the_products() {
     assert_eq!(flops("transformer", 10), of(2 * 2 * length * length * 4));
     // Per token and head: S and its use 2 * (2 * 2 * 2), z and its use 2 * (2 * 2).
     assert_eq!(flops("linear", 10), of(length * 2 * (16 + 8)));
-    // The same for 8 features instead of 2, and the projection on them, 2 * 2 * 8, for queries and keys.
+    // As above for 8 features instead of 2, and the projection on them, 2 * 2 * 8, for queries and
+    // keys.
     assert_eq!(flops("performer", 10), of(length * 2 * (64 + 32 + 64)));
 }
 
@@ -217,7 +219,7 @@ fn cost_grows_as_claimed() {
     for model in MODELS {
         let [short, long, longer] =
             [2048, 4096, 8192].map(|length| flops(model.name, length) as f64);
-        // Differences: what a model computes at any length, such as products of landmarks, is no growth.
+        // Differences: computation at any length, such as products of landmarks, is no growth.
         let ratio = (longer - long) / (long - short);
         let claimed = match model.time {
             Cost::Linear(_) => 1.9..2.3,

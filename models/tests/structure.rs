@@ -1,4 +1,4 @@
-//! Who may name whom within the crate, read from its sources.
+//! Allowed references between the modules of the crate, checked in its sources.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Every source file at or below `path`, which is relative to `models/src`.
+/// Returns every source file at or below `path`, which is relative to `models/src`.
 fn sources(path: &str) -> Vec<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(path);
     if path.is_file() {
@@ -28,7 +28,7 @@ fn sources(path: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Whether code in `line`, comments aside, has `word`.
+/// Returns whether code in `line`, comments aside, has `word`.
 fn names(line: &str, word: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';

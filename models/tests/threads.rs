@@ -68,7 +68,8 @@ fn fingerprint() -> String {
     lines.join("\n")
 }
 
-/// Writes the fingerprint where the parent asked for it; does nothing when run on its own.
+/// Writes the fingerprint to the place that the parent asked for; returns at once when run on its
+/// own.
 #[test]
 fn child() {
     if let Ok(path) = std::env::var(CHILD) {

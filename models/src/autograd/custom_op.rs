@@ -13,19 +13,20 @@ use super::storage::{Reading, read_as};
 pub(crate) trait CustomOp<const N: usize, T: WithDType = f32>:
     Send + Sync + 'static
 {
-    /// For errors.
+    /// Name of the operation in errors.
     const NAME: &'static str;
-    /// What the backward pass needs besides operands and output.
+    /// Data that the backward pass needs besides operands and output.
     type Saved: Send + 'static;
     /// Whether the backward pass reads the operands. If not they are not kept, and it is given their shapes alone.
     const READS_OPERANDS: bool = true;
-    /// Whether the backward pass reads the output. If not it is not kept, and there is nothing in its place.
+    /// Whether the backward pass reads the output. If not, the output is not kept, and the pass
+    /// gets an empty slice.
     const READS_OUTPUT: bool = false;
 
-    /// The output y and its shape. Unless it `keeps`, there will be no backward pass.
+    /// Returns the output y and its shape. Unless it `keeps`, there will be no backward pass.
     fn forward(&self, operands: [View<T>; N], keeps: bool) -> Result<(Vec<T>, Shape, Self::Saved)>;
 
-    /// Gradients of the operands; what is returned for one that is not wanted is dropped.
+    /// Returns the gradients of the operands; a gradient that is not wanted is dropped.
     fn backward(
         &self,
         operands: [View<T>; N],
@@ -33,25 +34,25 @@ pub(crate) trait CustomOp<const N: usize, T: WithDType = f32>:
     ) -> Result<[Gradient<T>; N]>;
 }
 
-/// What a backward pass begins with.
+/// Input of a backward pass.
 pub(crate) struct BackwardPass<'a, S, const N: usize, T = f32> {
     /// The output, if it is read.
     pub(crate) y: &'a [T],
-    /// Its gradient.
+    /// Gradient of the output.
     pub(crate) dy: &'a [T],
-    /// From the forward pass.
+    /// Data that the forward pass saved.
     pub(crate) saved: S,
-    /// Which operands need a gradient.
+    /// True for each operand that needs a gradient.
     pub(crate) wanted: [bool; N],
 }
 
 /// The gradient of an operand.
 pub(crate) enum Gradient<T = f32> {
-    /// None, or it is part of another operand's.
+    /// No gradient, or it is part of another operand's.
     Nothing,
-    /// As many numbers as the operand has.
+    /// One number for each number of the operand.
     Of(Vec<T>),
-    /// That of the output.
+    /// The output's gradient itself.
     PassThrough,
 }
 
@@ -86,7 +87,7 @@ where
         tensor.is_some_and(Tensor::track_op)
     });
     let keeps = wanted.contains(&true);
-    // Nothing that is kept for the backward pass may hold on to what came before.
+    // Tensors kept for the backward pass must not hold on to the graph before them.
     let mut tensors: Vec<Tensor> = tensors.iter().map(Tensor::detach).collect();
     let shapes: Vec<Shape> = tensors.iter().map(|x| x.shape().clone()).collect();
     let (y, shape, saved) = {

@@ -76,8 +76,8 @@ impl GradInputs {
         Ok(zero)
     }
 
-    /// Adds to the gradient of operand `index`. If `owned`, nothing else reads `gradient`, so that a sum may
-    /// overwrite it.
+    /// Adds to the gradient of operand `index`. If `owned`, the caller holds the only reference to
+    /// `gradient`, so that a sum may overwrite it.
     ///
     /// # Errors
     /// If a tensor operation fails.

@@ -98,12 +98,13 @@ pub(super) struct GradAccumulator(Mutex<Option<Sum>>);
 
 struct Sum {
     gradient: Tensor,
-    /// Whether nothing else reads it, so that it may be overwritten.
+    /// True if this is the only reference to the gradient, so that it may be overwritten.
     owned: bool,
 }
 
 impl GradAccumulator {
-    /// Adds a gradient. If `owned`, nothing else reads it, so that a sum may overwrite it.
+    /// Adds a gradient. If `owned`, this is the only reference to it, so that a sum may overwrite
+    /// it.
     pub(super) fn add(&self, gradient: Tensor, owned: bool) -> Result<()> {
         let mut total = lock(&self.0);
         *total = Some(match total.take() {

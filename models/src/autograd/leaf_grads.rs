@@ -64,7 +64,7 @@ mod tests {
         let x = sampler.normal(&[5, 4], 1.0);
         let [weight, other] = [(); 2].map(|()| var(sampler.normal(&[4, 4], 1.0)));
         let loss = || {
-            // Used twice by a kernel and once by candle.
+            // The weight is used twice by a kernel and once by candle.
             let y = linear(&linear(&x, &weight, None)?, &weight, None)?;
             let y = linear(&(y * 0.1)?, &other, None)?;
             y.sqr()?.sum_all()? + weight.sqr()?.sum_all()?

@@ -1,4 +1,4 @@
-//! Operands of an operation, which are tensors or columns of tensors, or not there.
+//! Operands of an operation, which are tensors or columns of tensors, or absent.
 
 use candle_core::{Result, Shape, Tensor, WithDType, bail};
 use lra_cpu::buffers::Shared;
@@ -11,7 +11,7 @@ use super::storage::Reading;
 /// An operand.
 #[derive(Clone, Copy)]
 pub(crate) enum Input<'a> {
-    /// An optional one that is not there.
+    /// An optional operand that is absent.
     Absent,
     /// A whole tensor.
     Whole(&'a Tensor),
@@ -24,7 +24,7 @@ pub(crate) enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// N operands side by side in the last dimension of a tensor.
+    /// Returns N operands side by side in the last dimension of a tensor.
     pub(crate) fn side_by_side<const N: usize>(tensor: &'a Tensor) -> [Self; N] {
         std::array::from_fn(|part| Self::Part {
             tensor,
@@ -46,7 +46,7 @@ impl<'a> From<Option<&'a Tensor>> for Input<'a> {
     }
 }
 
-/// Where an operand lies among the tensors of an operation.
+/// Place of an operand among the tensors of an operation.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     Absent,
@@ -59,7 +59,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// The tensor that it is in, if any.
+    /// Returns the tensor that it is in, if any.
     pub(super) fn tensor(self) -> Option<usize> {
         match self {
             Self::Absent => None,
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-/// The tensors of these operands, contiguous, and the operands' places among them.
+/// Returns the tensors of these operands, contiguous, and the operands' places among them.
 pub(super) fn arrange<const N: usize>(operands: [Input; N]) -> Result<([Place; N], Vec<Tensor>)> {
     let mut tensors: Vec<Tensor> = Vec::new();
     let mut places = [Place::Absent; N];
@@ -94,7 +94,8 @@ pub(super) fn arrange<const N: usize>(operands: [Input; N]) -> Result<([Place; N
     Ok((places, tensors))
 }
 
-/// The operands, from the shapes and the elements of the tensors; without elements if there are no `tensors`.
+/// Returns the operands, from the shapes and the elements of the tensors; without elements if there
+/// are no `tensors`.
 pub(super) fn views<'a, T: WithDType, const N: usize>(
     places: [Place; N],
     tensors: &'a [Reading<'_, T>],
@@ -139,7 +140,7 @@ pub(super) fn views<'a, T: WithDType, const N: usize>(
 pub(crate) struct View<'a, T = f32> {
     /// All elements, of a whole tensor and no others.
     pub(crate) data: &'a [T],
-    /// Of the operand, also where it is part of a tensor.
+    /// Shape of the operand, also where it is part of a tensor.
     pub(crate) shape: Shape,
     place: Place,
     start: usize,
@@ -147,14 +148,14 @@ pub(crate) struct View<'a, T = f32> {
 }
 
 impl<'a, T> View<'a, T> {
-    /// The elements of its tensor, if the operand is there.
+    /// Returns the elements of its tensor, if the operand is there.
     pub(crate) fn given(&self) -> Option<&'a [T]> {
         self.place.tensor().map(|_| self.data)
     }
 }
 
 impl<'a> View<'a> {
-    /// Its rows.
+    /// Returns the operand's rows.
     pub(crate) fn rows(&self) -> RowMajor<'a> {
         RowMajor {
             data: self.data,
@@ -196,7 +197,8 @@ impl<const N: usize> GradientRows<N> {
         }
     }
 
-    /// Hands out where the rows of each operand's gradient go; nowhere for those that are not there.
+    /// Passes the destinations of the rows of each operand's gradient to `write`; none for absent
+    /// operands.
     pub(crate) fn write<R>(&mut self, write: impl FnOnce([StridedRowsMut; N]) -> R) -> R {
         let mut nothing = Vec::new();
         let nowhere = Shared::new(&mut nothing);
@@ -215,7 +217,7 @@ impl<const N: usize> GradientRows<N> {
         }))
     }
 
-    /// The gradients; that of operands side by side is the first one's.
+    /// Returns the gradients; that of operands side by side is the first one's.
     pub(crate) fn into_gradients(self) -> [Gradient; N] {
         let mut buffers = self.buffers.into_iter();
         self.first.map(|first| match first {

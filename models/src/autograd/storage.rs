@@ -5,7 +5,7 @@ use std::ops::{Deref, Range};
 
 use candle_core::{CpuStorage, Layout, Result, Storage, StorageRef, Tensor, WithDType, bail};
 
-/// The elements of a contiguous operand of `op`.
+/// Returns the elements of a contiguous operand of `op`.
 pub fn elements<'a, T: WithDType>(
     op: &str,
     storage: &'a CpuStorage,
@@ -24,7 +24,7 @@ pub fn elements<'a, T: WithDType>(
     }
 }
 
-/// The elements of a contiguous f32 operand of `op`.
+/// Returns the elements of a contiguous f32 operand of `op`.
 pub fn floats<'a>(op: &str, storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
     elements(op, storage, layout)
 }

@@ -52,7 +52,7 @@ fn refusal(name: &str, wanted: &Auxiliary, options: &Options) -> String {
     error.to_string()
 }
 
-/// Three sequences of up to `ids[0].len()` tokens.
+/// Returns three sequences of up to `ids[0].len()` tokens.
 fn tokens(ids: [&[u32]; 3], real: [usize; 3]) -> Tokens {
     let length = ids[0].len();
     let mask = real.map(|real| (0..length).map(move |at| f64::from(u8::from(at < real))));
@@ -85,7 +85,7 @@ fn supervision(progress: f64) -> Supervision {
     }
 }
 
-/// Cross-entropy and every loss, by name, of the pair.
+/// Returns the cross-entropy and every loss, by name, of the pair.
 fn losses(classifier: &Classifier, progress: f64) -> Result<Vec<(&'static str, Tensor)>> {
     let (all, told) = (AuxLosses::default(), supervision(progress));
     let pass = Pass::new(true, RngKey::new(1, 5, 0));
@@ -154,7 +154,7 @@ fn what_is_over_or_not_asked_for_costs_nothing() {
     let plain = build("transformer", &Auxiliary::default(), 2, &causal(), &none).unwrap();
     assert!(plain.losses().is_empty());
     assert!(none.all().iter().all(|(path, _)| !path.starts_with("aux.")));
-    // Who scores does not see them.
+    // Scoring does not see them.
     let pass = Pass::new(false, RngKey::new(1, 5, 0));
     let [one, other] = [&classifier, &plain].map(|it| it.forward(&pair(), &pass).unwrap());
     close(&one, &other, 1e-12, "logits");

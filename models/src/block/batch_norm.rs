@@ -35,13 +35,14 @@ pub struct BatchNorm {
 }
 
 impl BatchNorm {
-    /// Parameters `scale` (D), ones, and `shift` (D), zeros; buffers `mean`, zeros, and `variance`, ones.
+    /// Creates parameters `scale` (D), ones, and `shift` (D), zeros; buffers `mean`, zeros, and
+    /// `variance`, ones.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
     pub fn new(vb: &VarBuilder, block: &BlockOptions, masked: bool) -> Result<Self> {
         let (dim, momentum) = (block.dim, block.norm_momentum);
-        // What passes add up, (3, D): R (μ - running mean), R (σ² + (μ - running mean)²), R.
+        // Sums over the passes, (3, D): R (μ - running mean), R (σ² + (μ - running mean)²), R.
         let averages = |sums: &Tensor| -> Result<[Tensor; 3]> {
             let count = sums.get(2)?.maximum(1.0)?;
             Ok([(sums.get(0)? / &count)?, (sums.get(1)? / &count)?, count])
@@ -66,13 +67,13 @@ impl BatchNorm {
         })
     }
 
-    /// Whether padding is left out of the statistics.
+    /// Returns whether padding is left out of the statistics.
     #[must_use]
     pub fn is_masked(&self) -> bool {
         self.masked
     }
 
-    /// (B, L, D) -> (B, L, D).
+    /// Maps (B, L, D) to (B, L, D).
     ///
     /// # Errors
     /// If the last dimension is not D.
@@ -98,7 +99,7 @@ impl BatchNorm {
             };
             let rows = Tensor::stack(&[apart, square, count.ones_like()?], 0)?;
             let sums = rows.broadcast_mul(&count.contiguous()?)?;
-            // The (3, D) of both are the same; each takes from it what its next value wants.
+            // Both get the same (3, D); each takes the sums that its next value needs.
             self.mean.add(&sums, pass)?;
             self.variance.add(&sums, pass)?;
         }
@@ -145,7 +146,8 @@ mod tests {
         }
     }
 
-    /// However the batch is cut, the running statistics are those of all of its rows, as PyTorch's are of one pass.
+    /// Running statistics are those of all rows of the batch for any split of it, as PyTorch's are
+    /// of one pass.
     #[test]
     fn running_statistics_are_those_of_the_whole_update() {
         let (x, mask) = ((normal("x", &[2, 4, 3]) + 5.0).unwrap(), mask());

@@ -28,13 +28,13 @@ use crate::{
 pub struct Block {
     mixer: Box<dyn Mixer>,
     mixing: Sublayer,
-    /// None where positions are mixed and nothing else.
+    /// None in a block that only mixes positions.
     channel: Option<(Channel, Sublayer)>,
-    /// Behind both, where positions are marked here.
+    /// Position marks behind both, where positions are marked here.
     positions: Option<ConditionalPositions>,
 }
 
-/// What surrounds a layer: norm, dropout, residual.
+/// Everything around a layer: norm, dropout, residual.
 struct Sublayer {
     norm: Norm,
     place: NormPlace,
@@ -43,7 +43,7 @@ struct Sublayer {
 }
 
 impl Block {
-    /// Block number `layer`, at `vb`, around `mixer`.
+    /// Returns the block number `layer`, at `vb`, around `mixer`.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -65,7 +65,7 @@ impl Block {
         })
     }
 
-    /// The same block with marks of positions behind it.
+    /// Returns this block with position marks added behind it.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -85,18 +85,19 @@ impl Block {
         })
     }
 
-    /// (B, L, D) -> (B, L, D).
+    /// Maps (B, L, D) to (B, L, D).
     ///
     /// # Errors
-    /// Those of the mixer.
+    /// Errors of the mixer.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.shorten(x, x, pass, pass)
     }
 
-    /// (B, L, D) -> (B, L', D) around a mixer that gives L' positions, for which `residual` (B, L', D) stands; `after` is the pass over these.
+    /// Maps (B, L, D) to (B, L', D) around a mixer that gives L' positions, for which `residual`
+    /// (B, L', D) stands; `after` is the pass over these.
     ///
     /// # Errors
-    /// Those of the mixer.
+    /// Errors of the mixer.
     pub fn shorten(
         &self,
         x: &Tensor,
@@ -119,12 +120,12 @@ impl Block {
         }
     }
 
-    /// dropout(mixer(norm(x))): the first half without its residual.
+    /// Returns dropout(mixer(norm(x))): the first half without its residual.
     pub(crate) fn mix(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         self.mixing.fold_in(x, pass, |x| self.run_mixer(x, pass))
     }
 
-    /// Runs the mixer, which leaves nothing out at padded positions where the norm counts them.
+    /// Runs the mixer. If the norm counts padded positions, the mixer has to compute those as well.
     fn run_mixer(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         match pass.mask() {
             Some(mask) if self.mixing.norm.counts_padding() => self
@@ -134,7 +135,8 @@ impl Block {
         }
     }
 
-    /// dropout(channel(norm(x))): the second half without its residual; none where there is none.
+    /// Returns dropout(channel(norm(x))): the second half without its residual; none where there is
+    /// none.
     pub(crate) fn feed(&self, x: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
         let branch = |(channel, sublayer): &(Channel, Sublayer)| match (channel, &sublayer.norm) {
             (Channel::Dense(feed), Norm::Layer(_)) => feed.forward(x, sublayer.around(false), pass),
@@ -143,7 +145,7 @@ impl Block {
         self.channel.as_ref().map(branch).transpose()
     }
 
-    /// Whether it computes the same of packed sequences ([`Pass::packing`]).
+    /// Returns whether it computes the same of packed sequences ([`Pass::packing`]).
     #[must_use]
     pub fn supports_varlen(&self) -> bool {
         self.mixer.supports_varlen()
@@ -152,19 +154,19 @@ impl Block {
             && self.positions.is_none()
     }
 
-    /// The mixer.
+    /// Returns the mixer.
     #[must_use]
     pub fn mixer(&self) -> &dyn Mixer {
         self.mixer.as_ref()
     }
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         self.flops_to(length, length)
     }
 
-    /// Operations for one sequence, of which the mixer leaves `short` positions.
+    /// Counts the operations for one sequence, of which the mixer leaves `short` positions.
     #[must_use]
     pub fn flops_to(&self, length: usize, short: usize) -> u64 {
         let channel = self.channel.as_ref().map_or(0, |(channel, sublayer)| {
@@ -187,7 +189,8 @@ impl Sublayer {
         })
     }
 
-    /// Around `layer` of x, which joins `residual`: the pass over x and that over the result.
+    /// Runs norm, `layer` and dropout on x, and joins the result with `residual`; takes the pass
+    /// over x and the pass over the result.
     fn forward(
         &self,
         (x, residual): (&Tensor, &Tensor),
@@ -211,7 +214,8 @@ impl Sublayer {
             .forward(&layer(&self.norm.forward(x, pass)?)?, pass)
     }
 
-    /// [`Sublayer::forward`] around a feed-forward, which takes the usual surroundings into its own operation.
+    /// Computes [`Sublayer::forward`] around a feed-forward, whose operation includes norm, dropout
+    /// and residual where it can.
     fn feed(&self, x: &Tensor, feed: &FeedForward, pass: &Pass) -> Result<Tensor> {
         match (&self.norm, &self.join, self.place) {
             (Norm::Layer(_), SkipConnection::Plain, NormPlace::Pre) => {
@@ -226,7 +230,7 @@ impl Sublayer {
         }
     }
 
-    /// The surroundings that a feed-forward takes in.
+    /// Returns the surroundings that a feed-forward takes in.
     fn around(&self, residual: bool) -> FusedSublayer<'_> {
         FusedSublayer {
             norm: match (&self.norm, self.place) {

@@ -27,7 +27,7 @@ use crate::{
     options::{BlockOptions, NormKind, ScaleNorm},
 };
 
-/// One of the norms, with its parameters.
+/// A norm, with its parameters.
 pub enum Norm {
     /// LayerNorm.
     Layer(LayerNorm),
@@ -59,7 +59,7 @@ pub enum Norm {
 }
 
 impl Norm {
-    /// The norm that `block` asks for.
+    /// Returns the norm that `block` asks for.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -89,7 +89,8 @@ impl Norm {
         })
     }
 
-    /// Whether y is the same of packed sequences: where nothing is counted that packing leaves out.
+    /// Returns whether y is the same for packed sequences, which holds if the statistics do not
+    /// count padding.
     #[must_use]
     pub fn supports_varlen(&self) -> bool {
         match self {
@@ -105,7 +106,7 @@ impl Norm {
         matches!(self, Self::Batch(norm) if !norm.is_masked())
     }
 
-    /// (B, L, D) -> (B, L, D), in a pass over these L positions.
+    /// Maps (B, L, D) to (B, L, D), in a pass over these L positions.
     ///
     /// # Errors
     /// If the last dimension is not D.
@@ -160,8 +161,8 @@ mod tests {
         Pass::new(false, crate::RngKey::new(1, 0, 0))
     }
 
-    /// Of Mega's code with the committed ε: a row of deviation √ε tells the mean square from the
-    /// norm.
+    /// Checked against Mega's code with the committed ε: a row of deviation √ε distinguishes the
+    /// mean square from the norm.
     #[test]
     fn scale_norm_by_the_root_mean_square_is_that_of_mega() {
         let block = BlockOptions {
@@ -234,7 +235,8 @@ mod tests {
 
     #[test]
     fn the_gradient_of_ada_leaves_its_factor_out() {
-        // With the factor held fixed, y is linear in the normalised row: its gradient is the factor times that row's.
+        // With the factor held fixed, y is linear in the normalised row: its gradient is the factor
+        // times the gradient of that row.
         let (_, norm) = norm(NormKind::Ada);
         let x = candle_core::Var::from_tensor(&normal("x", &[2, 5])).unwrap();
         let seed = normal("seed", &[2, 5]);

@@ -36,7 +36,8 @@ pub struct PowerNorm {
 }
 
 impl PowerNorm {
-    /// Parameters `scale` (D), ones, and `shift` (D), zeros; buffers `power` and `correction` (D).
+    /// Creates parameters `scale` (D), ones, and `shift` (D), zeros; buffers `power` and
+    /// `correction` (D).
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -67,7 +68,7 @@ impl PowerNorm {
         })
     }
 
-    /// (B, L, D) -> (B, L, D).
+    /// Maps (B, L, D) to (B, L, D).
     ///
     /// # Errors
     /// If the last dimension is not D.
@@ -94,7 +95,8 @@ impl PowerNorm {
     }
 }
 
-/// Sums of `score_mods`, each (B, L, D), over the real positions (B, L, 1), and below them how many these are: (terms + 1, D).
+/// Returns sums of `score_mods`, each (B, L, D), over the real positions (B, L, 1), and below them
+/// how many these are: (terms + 1, D).
 fn sums(score_mods: &[&Tensor], real: &Tensor) -> Result<Tensor> {
     let rows = score_mods
         .iter()
@@ -129,7 +131,7 @@ mod tests {
         });
     }
 
-    /// Two updates of a batch, whole and cut in two, against the algorithm in plain loops.
+    /// Compares two updates of a batch, whole and cut in two, with the algorithm in plain loops.
     #[test]
     fn statistics_follow_the_algorithm_however_the_batch_is_cut() {
         let x = normal("x", &[2, 3, 4]);

@@ -28,7 +28,7 @@ use crate::{
     params::xavier_uniform,
 };
 
-/// One of the sums, with its parameters.
+/// A residual sum, with its parameters.
 pub enum SkipConnection {
     /// x + y.
     Plain,
@@ -44,18 +44,18 @@ pub enum SkipConnection {
 
 /// The gate of a GRU across depth.
 pub struct Gru {
-    /// From y to r, z and h, (3D, D).
+    /// Weights (3D, D) from y to r, z and h.
     from_y: Linear,
-    /// From x to r and z, (2D, D).
+    /// Weights (2D, D) from x to r and z.
     from_x: Linear,
-    /// From r ⊙ x to h, (D, D).
+    /// Weights (D, D) from r ⊙ x to h.
     from_reset: Linear,
     /// b (D).
     bias: Tensor,
 }
 
 impl SkipConnection {
-    /// The sum that `block` asks for. `vb` is the sublayer's place, `block_vb` the block's.
+    /// Returns the sum that `block` asks for. `vb` is the sublayer's place, `block_vb` the block's.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -78,7 +78,7 @@ impl SkipConnection {
         })
     }
 
-    /// The next x from x and the sublayer's output, both (B, L, D).
+    /// Returns the next x from x and the sublayer's output, both (B, L, D).
     ///
     /// # Errors
     /// If the shapes differ.
@@ -99,7 +99,7 @@ impl SkipConnection {
         })
     }
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         match self {

@@ -1,10 +1,11 @@
-//! Causality, where it is claimed ([`crate::Mixer::is_causal`]), by other tokens behind a position.
+//! Causality, where it is claimed ([`crate::Mixer::is_causal`]), tested by other tokens behind a
+//! position.
 
 use super::*;
 use crate::backbone::Backbone;
 
-/// Options of all variants, and the same with what makes a model causal, where it has such an
-/// option.
+/// Returns the options of all variants, and these with the option that makes a model causal, where
+/// it has one.
 fn forms(model: &'static Model) -> Vec<Options> {
     let mut forms = Vec::new();
     for (_, options) in variants(model) {
@@ -20,7 +21,7 @@ fn forms(model: &'static Model) -> Vec<Options> {
     forms
 }
 
-/// Where a model says that it is causal, no hidden state depends on a token behind it.
+/// Checks for a model that claims to be causal that no hidden state depends on a later token.
 pub(super) fn no_position_sees_what_follows_where_that_is_claimed(model: &'static Model) {
     const LENGTH: usize = 23;
     for mut options in forms(model) {

@@ -1,4 +1,5 @@
-//! Operations: those that a model states against those that it computes, and against its card.
+//! Operations: the number that a model states against the number that it computes, and against its
+//! card.
 
 use super::*;
 
@@ -12,7 +13,7 @@ fn stated(model: &Model, length: usize) -> u64 {
     classifier.flops(1, length)
 }
 
-/// [`crate::Mixer::flops`] at L, 2L and 4L grows no faster than [`Model::time`] says.
+/// Checks that [`crate::Mixer::flops`] at L, 2L and 4L grows no faster than [`Model::time`] says.
 pub(super) fn operations_grow_as_the_card_says(model: &'static Model) {
     let most = match model.time {
         Cost::Linear(_) => 2.3,
@@ -30,13 +31,13 @@ pub(super) fn operations_grow_as_the_card_says(model: &'static Model) {
     );
 }
 
-/// Stated operations over counted ones. Less is stated where the tensor operations of an attention
-/// by blocks fill blocks up; more where transforms and scans, which are no products, are what a
-/// model mostly computes.
+/// Stated operations over counted ones. Fewer are stated where the tensor operations of an
+/// attention by blocks fill blocks up; more where a model mostly computes transforms and scans,
+/// which are no products.
 const EPS: f64 = 0.88;
 const MOST: f64 = 3.5;
 
-/// [`crate::Mixer::flops`] states the products that a pass computes.
+/// Checks that [`crate::Mixer::flops`] states the products that a pass computes.
 pub(super) fn operations_are_those_counted(model: &'static Model) {
     for length in [24, 37] {
         let subject = subject_of(DType::F64, model, &shape(1), &small(model), 1);

@@ -2,12 +2,12 @@
 //!
 //! The loss is moved along one random direction of each parameter tensor p: u_p of norm 1, times a
 //! step s_p. With gradients g_p the loss at θ ± s is f ± Σ_p s_p g_p·u_p up to terms of third
-//! order, so that half the difference of the two is Σ_p s_p g_p·u_p. Steps are such that every
-//! tensor adds about as much to the sum, hence a single pair of passes judges all of them; where it
-//! does not agree, a pair for each tensor says which is wrong.
+//! order, so that half the difference of the two is Σ_p s_p g_p·u_p. Steps are chosen such that
+//! every tensor adds about as much to the sum, hence a single pair of passes judges all of them; if
+//! it does not agree, a pair for each tensor finds the wrong one.
 //!
 //! Tolerance: a loss of about 1 in f64 is exact to about 1e-15, and steps of 1e-6 have third-order
-//! terms below that. A quotient is thus exact to 1e-9; what is asked is 1e-4 of the slope, and
+//! terms below that. A quotient is thus exact to 1e-9; the check asks for 1e-4 of the slope, and
 //! 1e-7.
 
 use super::*;
@@ -15,8 +15,8 @@ use crate::rng::StreamKey;
 
 /// The largest norm of a step.
 const STEP: f64 = 1e-6;
-/// What each parameter tensor is to add to the loss, to within a half: of equal shares, or of
-/// shares with signs, errors would cancel.
+/// Share of the loss that each parameter tensor is to add, to within a half. Errors would cancel
+/// with equal shares, or with shares of both signs.
 const SHARE: f64 = 1e-8;
 
 /// One parameter tensor and the direction in which it is moved.
@@ -27,7 +27,7 @@ struct Moved {
     direction: Tensor,
     /// g·u, not negative.
     slope: f64,
-    /// What this tensor is to add to the loss.
+    /// Share of the loss that this tensor is to add.
     share: f64,
 }
 
@@ -58,13 +58,13 @@ impl Moved {
         (self.share / self.slope).min(STEP)
     }
 
-    /// Puts the parameter `by` of its direction away from where it was.
+    /// Sets the parameter to its start plus `by` times its direction.
     fn to(&self, by: f64) {
         let moved = (&self.start + self.direction.affine(by, 0.0).kept()).kept();
         self.var.set(&moved).kept();
     }
 
-    /// The slope of `loss` by differences over `step` to either side.
+    /// Returns the slope of `loss` by differences over `step` to either side.
     fn quotient(&self, step: f64, loss: impl Fn() -> f64) -> f64 {
         let at = |by: f64| {
             self.to(by);
@@ -76,16 +76,16 @@ impl Moved {
     }
 }
 
-/// Every gradient is that of what was computed, dropout aside.
+/// Checks that every gradient is that of the computed function, dropout aside.
 pub(super) fn gradients_are_difference_quotients(model: &'static Model) {
     for (variant, mut options) in variants(model) {
         silence(&mut options);
-        // With exact gradients where a model has a choice.
+        // A model that has the choice computes exact gradients.
         if options.model["detach"].is_boolean() {
             options.model["detach"] = false.into();
         }
-        // Scores of padded keys are so low that a small step is rounded away: where they are seen,
-        // nothing is smooth, so that nothing is padding there.
+        // Scores of padded keys are so low that a small step is rounded away. For a model that sees
+        // them the loss is not smooth, so its sequences have no padding here.
         let (lengths, longest) = match variant.masks_padding {
             true => ([11, 7, 1], 37),
             false => ([12; 3], 12),
@@ -100,7 +100,7 @@ pub(super) fn gradients_are_difference_quotients(model: &'static Model) {
         }
         let all = subject.parameters.with_attributes();
         for (path, var, attributes) in &all {
-            // Away from the zeros and ones of initialisation, which hide mistakes.
+            // The start is away from the zeros and ones of initialisation, which hide mistakes.
             let stream = RngKey::new(SEED, 1, 0).shared(StreamKey::new(path));
             let mut shift = stream.normal(1, var.elem_count());
             if attributes.projection.is_some() {
@@ -146,8 +146,8 @@ pub(super) fn gradients_are_difference_quotients(model: &'static Model) {
     }
 }
 
-/// What is wrong with the gradient of one parameter. A shorter step decides where the loss has a
-/// kink on the way.
+/// Returns the fault in the gradient of one parameter, if there is one. A shorter step decides
+/// where the loss has a kink on the way.
 fn judge(moved: &Moved, loss: impl Fn() -> f64) -> Option<String> {
     let slope = moved.slope;
     let mut quotient = 0.0;

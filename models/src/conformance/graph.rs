@@ -6,8 +6,8 @@ use candle_core::{CpuStorage, Storage};
 
 use super::*;
 
-/// Numbers between parameters and `tensor` that the graph keeps, as bytes: each storage once,
-/// however many views it has.
+/// Returns the bytes that the graph keeps between parameters and `tensor`: each storage once, for
+/// any number of views.
 fn kept_bytes(tensor: &Tensor) -> usize {
     let mut sizes = HashMap::new();
     for node in tensor.sorted_nodes() {
@@ -28,15 +28,15 @@ fn kept_bytes(tensor: &Tensor) -> usize {
     sizes.values().sum()
 }
 
-/// Nothing on the way to the loss has fewer bits than the parameters. In f64, where no kernel hides
-/// what is behind it.
+/// Checks that no tensor on the way to the loss has fewer bits than the parameters. In f64, where
+/// no kernel hides the tensors behind it.
 pub(super) fn no_number_is_kept_with_fewer_bits_than_the_parameters_have(model: &'static Model) {
     for (variant, options) in variants(model) {
         let subject = subject_of(DType::F64, model, &shape(1), &options, 1);
         let inputs = one(tokens(&[11, 4], 11, 0));
         let loss = whole_loss(&subject.classifier, &inputs, &labels(0..2), &training(0, 0));
         let mut nodes = loss.sorted_nodes().into_iter();
-        // What stands for operands that a kernel has given up is a single number in f32.
+        // The stand-in for operands that a kernel has released is a single number in f32.
         let narrow = nodes
             .find(|node| node.rank() > 0 && node.dtype().is_float() && node.dtype() != DType::F64);
         if let Some(node) = narrow {
@@ -49,9 +49,9 @@ pub(super) fn no_number_is_kept_with_fewer_bits_than_the_parameters_have(model: 
     }
 }
 
-/// What the graph of a training pass keeps at L, 2L and 4L grows no faster than [`Model::memory`]
-/// says. In f64, where layers are composed and every tensor shows; there, attention whose time is
-/// quadratic keeps its weights, so that nothing is asked then.
+/// Checks that the memory that the graph of a training pass keeps at L, 2L and 4L grows no faster
+/// than [`Model::memory`] says. In f64, where layers are composed and every tensor shows. Attention
+/// of quadratic time keeps its weights there, so that such models are not checked.
 pub(super) fn memory_grows_as_the_card_says(model: &'static Model) {
     let most = match (model.memory, model.time) {
         (_, Cost::Quadratic(_) | Cost::Mixed(_)) | (Cost::Mixed(_) | Cost::Quadratic(_), _) => {
@@ -60,11 +60,11 @@ pub(super) fn memory_grows_as_the_card_says(model: &'static Model) {
         (Cost::Linear(_), Cost::Linear(_)) => 2.5,
         _ => 3.1,
     };
-    // The longer ones tell where a window is wider than the shorter ones.
+    // The longer lengths decide if a window is wider than the shorter ones.
     let mut said = String::new();
     for lengths in [[128, 256, 512], [512, 1024, 2048]] {
         let [short, long, longest] = lengths.map(|length| kept_bytes_at(model, length));
-        // Differences: what is kept at any length is no growth.
+        // Differences cancel the memory that does not depend on the length.
         let [less, more] = [long as f64 - short as f64, longest as f64 - long as f64];
         let growth = more / less;
         if growth <= most {
@@ -80,8 +80,8 @@ pub(super) fn memory_grows_as_the_card_says(model: &'static Model) {
     );
 }
 
-/// [`kept_bytes`] of a training pass over one sequence of `length`, with one layer where the model
-/// can have so few.
+/// Returns [`kept_bytes`] of a training pass over one sequence of `length`, with one layer where
+/// the model can have so few.
 fn kept_bytes_at(model: &'static Model, length: usize) -> usize {
     let shape = Shape {
         max_length: length,

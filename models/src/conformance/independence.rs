@@ -1,8 +1,8 @@
-//! What a row's logits may depend on: its own tokens, and the key of the pass.
+//! Dependencies of a row's logits: only its own tokens and the key of the pass.
 
 use super::*;
 
-/// A pass leaves nothing behind that a later one sees.
+/// Checks that a pass leaves no state behind that a later one sees.
 pub(super) fn a_pass_leaves_nothing_behind(model: &'static Model) {
     let subject = subject(model, &shape(1), &small(model), 4);
     let [first, other] = [0, 5].map(|salt| one(tokens(&[37, 20, 1, 8], 37, salt)));
@@ -20,7 +20,7 @@ pub(super) fn a_pass_leaves_nothing_behind(model: &'static Model) {
     }
 }
 
-/// Rows get what they get alone, whatever is beside them, in training too.
+/// Checks that rows get the logits that they get alone, beside any other rows, in training too.
 pub(super) fn rows_do_not_know_each_other(model: &'static Model) {
     let subject = subject(model, &shape(1), &small(model), 5);
     let whole = tokens(&[30, 17, 4, 37], 37, 0);
@@ -49,8 +49,8 @@ pub(super) fn rows_do_not_know_each_other(model: &'static Model) {
     }
 }
 
-/// In evaluation nothing is dropped: equal rows have equal logits, and rates of dropout change
-/// none.
+/// Checks that evaluation has no dropout: equal rows have equal logits, and dropout rates do not
+/// change any.
 pub(super) fn evaluation_drops_nothing(model: &'static Model) {
     let logits = |rate: f64| {
         let mut options = small(model);

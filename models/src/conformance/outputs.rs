@@ -1,9 +1,9 @@
-//! Logits: finite at every length, decided by the seed, the same whatever stands in padding, and the same by kernels and by
-//! composed layers.
+//! Logits: finite at every length, decided by the seed, independent of the ids in padding, and the
+//! same by kernels and by composed layers.
 
 use super::*;
 
-/// The rest asks for details of what this one asks for at all.
+/// Checks that the model can be built and trained at all; the other checks go into details.
 pub(super) fn it_is_built_and_trained(model: &'static Model) {
     for (_, options) in variants(model) {
         let subject = subject(model, &shape(1), &options, SEED);
@@ -14,7 +14,7 @@ pub(super) fn it_is_built_and_trained(model: &'static Model) {
     }
 }
 
-/// No product of a model's own source goes past [`ops::matmul`].
+/// Checks that no product of a model's own source goes past [`ops::matmul`].
 pub(super) fn products_are_those_that_can_be_rounded(model: &'static Model) {
     let places = model.direct_products();
     let places: Vec<String> = places.iter().map(Place::to_string).collect();
@@ -27,7 +27,8 @@ pub(super) fn products_are_those_that_can_be_rounded(model: &'static Model) {
     );
 }
 
-/// The longest of the tasks' lengths at which the model states no more than 2·10⁸ operations.
+/// Checks logits up to the longest of the tasks' lengths at which the model states no more than
+/// 2·10⁸ operations.
 pub(super) fn logits_are_finite_up_to_the_longest_task(model: &'static Model) {
     let options = small(model);
     let of = |length: usize| Shape {
@@ -129,7 +130,7 @@ pub(super) fn a_row_of_padding_only_is_finite_and_has_finite_gradients(model: &'
     }
 }
 
-/// Logits and gradients of one training pass, as f64.
+/// Returns logits and gradients of one training pass, as f64.
 fn pass(model: &Model, dtype: DType) -> Vec<(String, Vec<f64>)> {
     let parameters = Parameters::new(12, &Device::Cpu, dtype);
     let options = small(model);
@@ -151,7 +152,8 @@ fn pass(model: &Model, dtype: DType) -> Vec<(String, Vec<f64>)> {
     all
 }
 
-/// In f64 every layer takes its composed form, in f32 its kernel where there is one.
+/// Compares kernels with composed layers: in f64 every layer takes its composed form, in f32 its
+/// kernel where there is one.
 pub(super) fn kernels_and_composed_layers_agree_in_every_model(model: &'static Model) {
     let (single, double) = (pass(model, DType::F32), pass(model, DType::F64));
     for ((path, found), (_, wanted)) in single.iter().zip(&double) {
@@ -169,7 +171,7 @@ pub(super) fn padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_
     for (variant, options) in variants(model) {
         let subject = subject(model, &shape(1), &options, 6);
         let padded = tokens(&[9, 13], 37, 0);
-        // The same real tokens with other ids under the mask.
+        // Equal real tokens with other ids under the mask.
         let full = tokens(&[37, 37], 37, 0);
         let forward = |ids: &Tensor| {
             let inputs = one(Tokens {

@@ -31,7 +31,7 @@ pub(super) fn small(model: &Model) -> Options {
     options
 }
 
-/// Every variant of a model, with blocks so small that a short sequence has many.
+/// Returns every variant of a model, with blocks so small that a short sequence has many.
 pub(super) fn variants(model: &'static Model) -> impl Iterator<Item = (&'static Variant, Options)> {
     model.variants.iter().map(move |variant| {
         let mut options = small(model);
@@ -64,7 +64,8 @@ pub(super) fn subject_of(
     }
 }
 
-/// Rows of the given lengths, padded to `width` with id 0; ids depend on row and position only.
+/// Returns rows of the given lengths, padded to `width` with id 0; ids depend on row and position
+/// only.
 pub(super) fn tokens(lengths: &[usize], width: usize, salt: usize) -> Tokens {
     let (mut ids, mut real) = (Vec::new(), Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
@@ -104,7 +105,7 @@ pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().kept().to_vec1().kept()
 }
 
-/// Cross-entropy, and the model's losses with their usual weights, of one pass.
+/// Returns cross-entropy, and the model's losses with their usual weights, of one pass.
 pub(super) fn whole_loss(
     classifier: &Classifier,
     inputs: &Inputs,
@@ -125,7 +126,7 @@ pub(super) fn whole_loss(
     sum
 }
 
-/// Takes what a tensor operation returned; an error is a breach of the promise at hand.
+/// Unwraps the result of a tensor operation; an error is a breach of the promise at hand.
 pub(super) trait Kept<T> {
     fn kept(self) -> T;
 }
@@ -164,7 +165,7 @@ pub(super) fn caller(trace: &str) -> Option<&str> {
     places.find(|place| !OTHERS.iter().any(|other| place.contains(other)))
 }
 
-/// The gradient of the parameter at `path`.
+/// Returns the gradient of the parameter at `path`.
 #[track_caller]
 pub(super) fn gradient_of<'a>(gradients: &'a GradStore, path: &str, var: &Var) -> &'a Tensor {
     let gradient = gradients.get(var);
@@ -188,7 +189,7 @@ pub(super) fn scalar(tensor: &Tensor) -> f32 {
     tensor.to_scalar().kept()
 }
 
-/// Gradients of the first step; of the second one for blocks whose branches start at zero.
+/// Returns gradients of the first step; of the second one for blocks whose branches start at zero.
 pub(super) fn gradients(
     subject: &Subject,
     options: &Options,

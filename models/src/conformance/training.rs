@@ -56,7 +56,7 @@ pub(super) fn the_first_loss_is_near_that_of_guessing(model: &'static Model) {
     );
 }
 
-/// A model that a form contradicts says so when it is built.
+/// Trains blocks of every form. A model that a form contradicts says so when it is built.
 pub(super) fn blocks_of_every_form_train_every_parameter(model: &'static Model) {
     for (norm_place, activation, residual) in [
         (NormPlace::Post, Activation::Relu, Residual::Plain),
@@ -139,7 +139,8 @@ pub(super) fn two_towers_share_weights_but_not_masks(model: &'static Model) {
     );
 }
 
-/// Those that are no plain stack of blocks, or shorten the sequence, say so when they are built.
+/// Models that are no plain stack of blocks, or that shorten the sequence, refuse these losses when
+/// they are built.
 pub(super) fn auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refused(
     model: &'static Model,
 ) {
@@ -207,7 +208,7 @@ pub(super) fn auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refu
         let guess = if loss == "masked" { 11f32 } else { 5f32 }.ln();
         assert!((whole - guess).abs() < 1.5, "{place}: {whole} vs {guess}");
     }
-    // Both are of every position: a model has one for each, or has not.
+    // Both are losses of every position: a model has one hidden state for each, or not.
     let [positions, masked] = ["positions", "masked"].map(|loss| refused.contains(&loss));
     assert_eq!(positions, masked, "{}: {refused:?}", model.name);
 }

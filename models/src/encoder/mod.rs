@@ -1,7 +1,9 @@
-//! Encoders: what stands between embedding and pooling, and the residual stack that lifts a mixer to one.
+//! Encoders: the layers between embedding and pooling, and the residual stack that turns a mixer
+//! into an encoder.
 //!
-//! A stack runs its [`crate::block::Block`]s one after the other, with a last norm where blocks are pre-norm; or it keeps two streams of pre-norm
-//! steps that can be undone ([`Residual::Reversible`]).
+//! A stack runs its [`crate::block::Block`]s one after the other, with a last norm where blocks are
+//! pre-norm; or it keeps two streams of pre-norm steps that can be undone
+//! ([`Residual::Reversible`]).
 
 mod reversible;
 
@@ -21,57 +23,61 @@ use crate::{
 
 /// Maps embedded sequences to hidden states.
 pub trait Encoder: Send + Sync {
-    /// (B, L, D) to hidden states, which may be fewer than L, and their mask.
+    /// Maps (B, L, D) to hidden states, which may be fewer than L, and their mask.
     ///
     /// # Errors
     /// If a tensor operation fails, or the length is not one that this model can take.
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded>;
 
-    /// [`Encoder::forward`] with the hidden states behind every block but the last, each (B, L, D) and normalised like the last;
-    /// none where it is no plain stack of blocks.
+    /// Computes [`Encoder::forward`] and the hidden states behind every block but the last, each
+    /// (B, L, D) and normalised like the last; none if it is no plain stack of blocks.
     ///
     /// # Errors
-    /// Those of [`Encoder::forward`].
+    /// Errors of [`Encoder::forward`].
     fn forward_with_states(&self, x: &Tensor, pass: &Pass) -> Result<(Encoded, Vec<Tensor>)> {
         Ok((self.forward(x, pass)?, Vec::new()))
     }
 
-    /// How many states [`Encoder::forward_with_states`] adds.
+    /// Returns the number of states that [`Encoder::forward_with_states`] adds.
     fn states_between(&self) -> usize {
         0
     }
 
-    /// Whether there is one hidden state for each position of its input.
+    /// Returns whether there is one hidden state for each position of its input.
     fn keeps_length(&self) -> bool {
         true
     }
 
-    /// The hidden state that stands for a position of the input, a CLS slot counted; that of the
-    /// same number, where there is one for each.
+    /// Returns the hidden state that stands for a position of the input, a CLS slot counted; that
+    /// of the same number, where there is one for each.
     fn slot_of(&self, position: usize) -> usize {
         position
     }
 
-    /// Whether [`Encoder::forward`] understands packed sequences ([`Pass::packing`]) as well as padded ones.
+    /// Returns whether [`Encoder::forward`] understands packed sequences ([`Pass::packing`]) as
+    /// well as padded ones.
     fn supports_varlen(&self) -> bool {
         false
     }
 
-    /// Whether no hidden state depends on a position behind it, as far as mixers decide.
+    /// Returns whether no hidden state depends on a position behind it, as far as mixers decide.
     fn is_causal(&self) -> bool {
         let mixers = self.mixers();
         !mixers.is_empty() && mixers.iter().all(|mixer| mixer.is_causal())
     }
 
-    /// Floating-point operations of a forward pass over one sequence of `length`: matrix products, a multiply-add being two.
+    /// Counts the floating-point operations of a forward pass over one sequence of `length`: matrix
+    /// products, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;
 
-    /// The mixers of a residual stack, one per layer, for whoever wants to run one alone. None where there is no such stack.
+    /// Returns the mixers of a residual stack, one per layer, for callers that run one alone. None
+    /// if there is no such stack.
     fn mixers(&self) -> Vec<&dyn Mixer> {
         Vec::new()
     }
 
-    /// What the benchmark's rules forbid and this encoder does, in words (see [`Mixer::rule_violation`]).
+    /// Returns the encoder's violation of the benchmark's rules in words, if there is one (see
+    /// [`Mixer::rule_violation`]).
     fn rule_violation(&self) -> Option<&'static str> {
         self.mixers()
             .iter()
@@ -86,25 +92,25 @@ pub trait Encoder: Send + Sync {
             .find_map(|mixer| mixer.stops_gradients())
     }
 
-    /// The losses that it adds to the cross-entropy, those of the blocks' options aside: what its mixers say.
+    /// Returns the losses that it adds to the cross-entropy, those of the blocks' options aside:
+    /// the losses of its mixers.
     fn losses(&self) -> &'static [Loss] {
         let mixers = self.mixers();
         mixers.first().map_or(&[], |mixer| mixer.losses())
     }
 }
 
-/// What an encoder returns.
+/// Output of an encoder.
 pub struct Encoded {
     /// (B, L', D).
     pub hidden: Tensor,
-    /// Over L'; none where every position is real.
+    /// Mask over L'; none where every position is real.
     pub mask: Option<Mask>,
 }
 
-/// A stack of residual blocks around the mixers that `mixer` makes, one per layer.
-///
+/// Returns a stack of residual blocks around the mixers that `mixer` makes, one per layer.
 /// # Errors
-/// Those of `mixer`, and a parameter path taken by another shape.
+/// Errors of `mixer`, and a parameter path taken by another shape.
 pub fn blocks(
     context: &ModelContext,
     mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
@@ -112,10 +118,9 @@ pub fn blocks(
     Ok(Box::new(stack(context, mixer)?))
 }
 
-/// The blocks of a stack, not yet in one: for encoders that run them in their own way.
-///
+/// Returns the blocks of a stack, not yet in one: for encoders that run them in their own way.
 /// # Errors
-/// Those of [`blocks`].
+/// Errors of [`blocks`].
 pub fn residual_blocks(
     context: &ModelContext,
     mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
@@ -145,8 +150,7 @@ pub fn residual_blocks(
         .collect()
 }
 
-/// The norm after the last block, where blocks are pre-norm.
-///
+/// Returns the norm after the last block, where blocks are pre-norm.
 /// # Errors
 /// If a path is taken by a parameter of another shape.
 pub fn last_norm(context: &ModelContext) -> Result<Option<Norm>> {
@@ -190,12 +194,14 @@ struct Blocks {
     shared: bool,
     /// Added to the input of every block but the first, (slots, D).
     positions: Option<Tensor>,
-    /// For a weighted sum of all hidden states, the scores (layers + 1) whose softmax weights them.
+    /// Scores (layers + 1) whose softmax weights all hidden states, where their weighted sum is
+    /// pooled.
     mix: Option<Tensor>,
 }
 
 impl Blocks {
-    /// The hidden states before and after every block, each (B, L, D); none but the last unless they are to be kept.
+    /// Returns the hidden states before and after every block, each (B, L, D); none but the last
+    /// unless they are to be kept.
     fn states(&self, x: &Tensor, pass: &Pass, keep: bool) -> Result<Vec<Tensor>> {
         let carried = Carried::default();
         let pass = pass.with_carried(&carried);
@@ -230,7 +236,7 @@ impl Blocks {
 }
 
 impl Blocks {
-    /// The states that [`Blocks::states`] returns, to what is pooled.
+    /// Turns the states that [`Blocks::states`] returns into those that are pooled.
     fn encoded(&self, x: &Tensor, states: &[Tensor], pass: &Pass) -> Result<Encoded> {
         let hidden = match &self.mix {
             Some(scores) => {

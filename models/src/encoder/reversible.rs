@@ -19,7 +19,7 @@ use crate::{
     ops::checkpoint::{Checkpointed, GradInputs, backward_from, note_variables, with_history},
 };
 
-/// x (B, L, D) through all blocks, to (B, L, D).
+/// Runs x (B, L, D) through all blocks, to (B, L, D).
 pub(super) fn forward(blocks: &Arc<Vec<Block>>, x: &Tensor, pass: &Pass) -> Result<Tensor> {
     let mut streams = [x.detach(), x.detach()];
     let mut variables = Vec::new();
@@ -47,7 +47,7 @@ fn halfway(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     Ok(((a + b)? * 0.5)?)
 }
 
-/// One residual step: stream `to` changes by what half a block makes of stream `from`.
+/// One residual step: stream `to` changes by the output of half a block on stream `from`.
 struct Step<'a> {
     block: &'a Block,
     to: usize,
@@ -72,7 +72,7 @@ fn steps(blocks: &[Block]) -> impl DoubleEndedIterator<Item = Step<'_>> {
         .flat_map(|block| [(0, 1), (1, 0)].map(|(to, from)| Step { block, to, from }))
 }
 
-/// The blocks, and what is needed to run their steps again.
+/// The blocks, with all that is needed to run their steps again.
 struct Stack {
     blocks: Arc<Vec<Block>>,
     train: bool,

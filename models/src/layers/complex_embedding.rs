@@ -14,16 +14,16 @@ use crate::{Result, VarBuilder, ops::embed, params::Attributes};
 pub struct ComplexEmbedding {
     /// r (V, D/2).
     amplitude: Tensor,
-    /// ω (V, D/2) in radians per position, less what it is at first.
+    /// ω (V, D/2) in radians per position, less its initial value.
     frequency: Tensor,
     /// θ (V, D/2) in radians.
     phase: Tensor,
-    /// What ω is at first, (D/2).
+    /// Initial values of ω, (D/2).
     first: Tensor,
 }
 
 impl ComplexEmbedding {
-    /// Parameters (V, D/2): `amplitude` N(0, 1), `frequency` and `phase` zeros. D is even.
+    /// Creates parameters (V, D/2): `amplitude` N(0, 1), `frequency` and `phase` zeros. D is even.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -48,7 +48,7 @@ impl ComplexEmbedding {
         })
     }
 
-    /// Ids (B, L), of which the first is at position `start`, to vectors (B, L, D).
+    /// Maps ids (B, L), of which the first is at position `start`, to vectors (B, L, D).
     ///
     /// # Errors
     /// If an id is not below V.

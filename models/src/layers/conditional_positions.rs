@@ -27,7 +27,7 @@ pub struct ConditionalPositions {
 }
 
 impl ConditionalPositions {
-    /// Parameters `kernel` (D, 3), uniform within 1/√3, and `bias` (D), zeros.
+    /// Creates parameters `kernel` (D, 3), uniform within 1/√3, and `bias` (D), zeros.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -44,7 +44,7 @@ impl ConditionalPositions {
         })
     }
 
-    /// (B, L, D) -> (B, L, D).
+    /// Maps (B, L, D) to (B, L, D).
     ///
     /// # Errors
     /// If the last dimension is not D.
@@ -64,7 +64,7 @@ impl ConditionalPositions {
         Ok((x + marks.pad_with_zeros(1, first, 0)?)?)
     }
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         2 * (length * self.kernel.elem_count()) as u64

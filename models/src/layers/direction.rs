@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 pub enum Direction {
     /// Back and ahead, with weights of their own.
     Both,
-    /// From the first position to the last: each sees those before it.
+    /// From the first position to the last: each sees the positions before it.
     Forward,
 }
 
 impl Direction {
-    /// 2 or 1.
+    /// Returns 2 or 1.
     #[must_use]
     pub fn count(self) -> usize {
         match self {

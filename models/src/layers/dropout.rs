@@ -30,32 +30,33 @@ impl Dropout {
         }
     }
 
-    /// The same, and if `tied` one mask for all positions of a sequence (Gal and Ghahramani, 2015, arXiv:1512.05287): x is (B, L, D), of whose
-    /// elements (b, d) are dropped for every l or for none.
+    /// Returns this dropout, if `tied` with one mask for all positions of a sequence (Gal and
+    /// Ghahramani, 2015, arXiv:1512.05287): x is (B, L, D), and its elements (b, d) are dropped for
+    /// every l or for none.
     #[must_use]
     pub fn tied(self, tied: bool) -> Self {
         Self { tied, ..self }
     }
 
-    /// The dropout of attention weights in this pass; none in evaluation or at rate 0.
+    /// Returns the dropout of attention weights in this pass; none in evaluation or at rate 0.
     #[must_use]
     pub fn of_attention(&self, batch: usize, pass: &Pass) -> Option<AttentionDropout> {
         let (stream, rate) = self.rng(pass)?;
         Some(AttentionDropout::new(&stream, batch, rate))
     }
 
-    /// The dropout of weights of attention in one of its parts, for a batch of `examples`.
+    /// Returns the dropout of weights of attention in one of its parts, for a batch of `examples`.
     #[must_use]
     pub fn of_weights(&self, examples: usize, pass: &Pass) -> WeightDropout {
         WeightDropout::new(self.rng(pass), examples)
     }
 
-    /// Stream and rate in this pass; none in evaluation or at rate 0.
+    /// Returns the stream and rate in this pass; none in evaluation or at rate 0.
     pub(crate) fn rng(&self, pass: &Pass) -> Option<(Stream, f64)> {
         (pass.train && self.rate > 0.0).then(|| (pass.rng.per_example(self.key), self.rate))
     }
 
-    /// What is dropped in this pass; none in evaluation or at rate 0.
+    /// Returns the dropout mask of this pass; none in evaluation or at rate 0.
     pub(crate) fn mask<'a>(&self, pass: &Pass<'a>) -> Option<DropoutMask<'a>> {
         let (stream, rate) = self.rng(pass)?;
         Some(DropoutMask {
@@ -66,7 +67,8 @@ impl Dropout {
         })
     }
 
-    /// Same shape as `x`, whose first dimension is the batch unless the pass is over packed sequences.
+    /// Applies dropout to `x`, whose first dimension is the batch unless the pass is over packed
+    /// sequences. The shape stays.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -77,7 +79,7 @@ impl Dropout {
         }
     }
 
-    /// `residual` plus the dropped-out `x`, of the same shape.
+    /// Returns `residual` plus the dropped-out `x`, of the same shape.
     ///
     /// # Errors
     /// If the shapes differ or a tensor operation fails.

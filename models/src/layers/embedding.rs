@@ -20,11 +20,11 @@ pub struct Embedding {
     zero_is_padding: bool,
 }
 
-/// What ids are looked up in.
+/// Table in which ids are looked up.
 enum Table {
-    /// One vector each, (V, D).
+    /// A vector for each id, (V, D).
     Rows(Tensor),
-    /// One that turns with the position.
+    /// A vector for each id that turns with the position.
     Complex(ComplexEmbedding),
     /// A linear map of a number.
     Scalar(Scalar),
@@ -68,9 +68,10 @@ impl Scalar {
 }
 
 impl Embedding {
-    /// Parameters `tokens` (V, D) N(0, `token_std`²) (or those of [`ComplexEmbedding`]), `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, `position_std`²) (if learned). `max_length` does not count the CLS slot.
-    /// Those of a `meta` model, which is never run, are zeros that take no memory in the place of
-    /// sines.
+    /// Creates parameters `tokens` (V, D) N(0, `token_std`²) (or those of [`ComplexEmbedding`]),
+    /// `cls` (1, D) zeros (if `cls`), `positions` (slots, D) N(0, `position_std`²) (if learned).
+    /// `max_length` does not count the CLS slot. Those of a `meta` model, which is never run, are
+    /// zeros that take no memory in the place of sines.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -116,25 +117,27 @@ impl Embedding {
         })
     }
 
-    /// What marks the positions, (slots, D), if anything does.
+    /// Returns the position vectors (slots, D), if the embedding has any.
     #[must_use]
     pub fn positions(&self) -> Option<&Tensor> {
         self.positions.as_ref()
     }
 
-    /// Whether the vector of a token depends on nothing but its id, so that sequences may be packed.
+    /// Returns whether the vector of a token depends on its id alone, so that sequences may be
+    /// packed.
     #[must_use]
     pub fn supports_varlen(&self) -> bool {
         self.cls.is_none() && self.positions.is_none() && !matches!(self.tokens, Table::Complex(_))
     }
 
-    /// Whether an id beyond the vocabulary can have a vector of its own.
+    /// Returns whether an id beyond the vocabulary can have a vector of its own.
     #[must_use]
     pub fn takes_more(&self) -> bool {
         matches!(self.tokens, Table::Rows(_))
     }
 
-    /// Which of the ids (B, L) are real, given the task's mask, if it has one; none where all are.
+    /// Returns a mask of the real ones among the ids (B, L), given the task's mask, if it has one;
+    /// none if all are real.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -146,8 +149,9 @@ impl Embedding {
         })
     }
 
-    /// Ids (B, L) and mask to vectors (B, L', D) and the mask over L', where L' counts the CLS slot, which is always real.
-    /// `more` (1, D) is the vector of the id behind the last of the vocabulary.
+    /// Maps ids (B, L) and mask to vectors (B, L', D) and the mask over L', where L' counts the CLS
+    /// slot, which is always real. `more` (1, D) is the vector of the id behind the last of the
+    /// vocabulary.
     ///
     /// # Errors
     /// If the sequence is empty or longer than `max_length`, or an id is not in the vocabulary.
@@ -198,7 +202,7 @@ impl Embedding {
         Ok((self.dropout.forward(&x, pass)?, mask))
     }
 
-    /// x (B, L, D) behind the CLS token, if there is one.
+    /// Returns x (B, L, D) behind the CLS token, if there is one.
     fn after_cls(&self, x: &Tensor) -> Result<Tensor> {
         let Some(cls) = &self.cls else {
             return Ok(x.clone());
@@ -209,8 +213,8 @@ impl Embedding {
     }
 }
 
-/// (length, dim): channel 2i of position p is `sin(p / 10000^(2i / dim))`, channel 2i + 1 the cosine of the same angle.
-///
+/// Returns (length, dim): channel 2i of position p is `sin(p / 10000^(2i / dim))`, channel 2i + 1
+/// the cosine of the same angle.
 /// # Errors
 /// If the device refuses the table.
 pub fn sinusoid(length: usize, dim: usize, dtype: DType, device: &Device) -> Result<Tensor> {

@@ -23,7 +23,7 @@ pub struct FeedForward {
     dropout: Dropout,
 }
 
-/// What surrounds a layer in its block; nothing by default.
+/// Everything around a layer in its block; empty by default.
 #[derive(Clone, Copy, Default)]
 pub struct FusedSublayer<'a> {
     /// Applied to the layer's input.
@@ -35,7 +35,8 @@ pub struct FusedSublayer<'a> {
 }
 
 impl FeedForward {
-    /// Parameters `inner`, `outer` and, if gated, `gate`: Xavier-uniform weights, biases N(0, 1e-6²).
+    /// Creates parameters `inner`, `outer` and, if gated, `gate`: Xavier-uniform weights, biases
+    /// N(0, 1e-6²).
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -47,7 +48,7 @@ impl FeedForward {
         Self::drawn(vb, block, xavier_uniform(block.dim, block.mlp_dim), bias)
     }
 
-    /// The same with other initial values.
+    /// Builds the layer with other initial values.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -65,7 +66,7 @@ impl FeedForward {
         })
     }
 
-    /// (B, L, D) -> (B, L, D), from norm to residual.
+    /// Maps (B, L, D) to (B, L, D), from norm to residual.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -81,7 +82,7 @@ impl FeedForward {
         ops::feed_forward(x, self.inner.operands(), self.outer.operands(), &options)
     }
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         let gate = self.gate.as_ref().map_or(0, |gate| gate.flops(length));

@@ -20,7 +20,7 @@ use crate::{
     params::LECUN_NORMAL,
 };
 
-/// What the output is multiplied with.
+/// Factor of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputGate {
@@ -28,11 +28,11 @@ pub enum OutputGate {
     Full,
     /// A linear layer of the value.
     Half,
-    /// The same, the value being what came before activation and dropout.
+    /// A linear layer of the value, which here is the input before activation and dropout.
     HalfLinear,
 }
 
-/// What the linear layer begins with: what it is by default in the library that a model was published with.
+/// Initial values of the linear layer: the defaults of the library that a model was published with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputInit {
     /// Weights and biases uniform within 1/√D.
@@ -50,7 +50,8 @@ pub struct GluOutput {
 }
 
 impl GluOutput {
-    /// Parameters `output`: weights as `init` says, biases zeros or, with PyTorch's initial values, uniform within 1/√D like the weights.
+    /// Creates parameters `output`: weights as `init` says, biases zeros or, with PyTorch's initial
+    /// values, uniform within 1/√D like the weights.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -82,7 +83,7 @@ impl GluOutput {
         })
     }
 
-    /// (B, L, D) -> (B, L, D).
+    /// Maps (B, L, D) to (B, L, D).
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -96,7 +97,7 @@ impl GluOutput {
         gated_linear(y, operands, self.activation, mask.as_ref(), value)
     }
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         self.linear.flops(length)

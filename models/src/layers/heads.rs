@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The four projections of multi-head attention, without biases, Xavier-uniform (the queries' times
-/// [`ScoreMods::query_gain`]); and what its scores have beside products.
+/// [`ScoreMods::query_gain`]), and the modifications of its scores.
 pub struct Projections {
     query: Linear,
     key: Linear,
@@ -24,7 +24,8 @@ pub struct Projections {
 }
 
 impl Projections {
-    /// Parameters `query`, `key`, `value` (qkv_dim, D) and `output` (D, qkv_dim), and those of [`ScoreMods`].
+    /// Creates parameters `query`, `key`, `value` (qkv_dim, D) and `output` (D, qkv_dim), and those
+    /// of [`ScoreMods`].
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -44,7 +45,7 @@ impl Projections {
         })
     }
 
-    /// The same with weights that get no gradient, and scores that are products alone.
+    /// Returns a copy whose weights get no gradient, and whose scores are the products alone.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self {
@@ -57,13 +58,14 @@ impl Projections {
         }
     }
 
-    /// What the scores have beside products.
+    /// Returns the modifications of the scores beside products.
     #[must_use]
     pub fn score_mods(&self) -> &ScoreMods {
         &self.score_mods
     }
 
-    /// (B, L, D) to queries, keys and values, each (B, L, H, E); queries and keys rotated, where that is asked for.
+    /// Maps (B, L, D) to queries, keys and values, each (B, L, H, E); queries and keys rotated,
+    /// where that is asked for.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -72,14 +74,15 @@ impl Projections {
         Ok([self.by_head(&q)?, self.by_head(&k)?, self.by_head(&v)?])
     }
 
-    /// (B, L, H E) as (B, L, H, E).
+    /// Returns (B, L, H E) as (B, L, H, E).
     fn by_head(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, length, row) = x.dims3()?;
         Ok(x.reshape((batch, length, self.heads, row / self.heads))?)
     }
 
-    /// (B, L, D) to queries, keys and values, each (B, L, H E), as attention takes them: every reshaping is a pass over the gradient.
-    /// Queries and keys are rotated, where that is asked for.
+    /// Maps (B, L, D) to queries, keys and values, each (B, L, H E), as attention takes them: every
+    /// reshaping is a pass over the gradient. Queries and keys are rotated, where that is asked
+    /// for.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -89,7 +92,7 @@ impl Projections {
         Ok([rotate(q)?, rotate(k)?, v])
     }
 
-    /// [`Projections::qkv`] of rows that stand for no position.
+    /// Computes [`Projections::qkv`] of rows that stand for no position.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -98,7 +101,7 @@ impl Projections {
         Ok([q?, k?, v?])
     }
 
-    /// Keys and values alone, not rotated, each (B, L, H E).
+    /// Returns keys and values alone, not rotated, each (B, L, H E).
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -106,8 +109,8 @@ impl Projections {
         Ok([self.key.forward(x)?, self.value.forward(x)?])
     }
 
-    /// (B, L, D) to (B, L, 3 H E), queries first, then keys, then values: one product, for kernels that take heads side by side.
-    /// Queries and keys are rotated, where that is asked for.
+    /// Maps (B, L, D) to (B, L, 3 H E), queries first, then keys, then values: one product, for
+    /// kernels that take heads side by side. Queries and keys are rotated, where that is asked for.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -116,11 +119,12 @@ impl Projections {
         self.score_mods.rotate(&packed, packed.dim(2)? / 3 * 2)
     }
 
-    /// Softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `block_masks` say which keys each query sees, all if
-    /// there are none.
+    /// Returns softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `block_masks`
+    /// say which keys each query sees, all if there are none.
     ///
     /// # Errors
-    /// If a tensor operation fails, or the block masks are for another number of heads or longer sequences.
+    /// If a tensor operation fails, or the block masks are for another number of heads or longer
+    /// sequences.
     pub fn attend(
         &self,
         x: &Tensor,
@@ -140,7 +144,8 @@ impl Projections {
         self.score_mods.attend([&q, &k, &v], options, 0..length)
     }
 
-    /// Softmax attention of `queries` (B, Lq, D) on x (B, L, D), whose mask the pass has, to (B, Lq, H E). Scores are products alone.
+    /// Returns softmax attention of `queries` (B, Lq, D) on x (B, L, D), whose mask the pass has,
+    /// to (B, Lq, H E). Scores are products alone.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -160,7 +165,8 @@ impl Projections {
         attention::attend(&q, &k, &v, &options)
     }
 
-    /// What attention on the positions of x (B, L, D) needs in this pass: heads, mask and dropout.
+    /// Returns the options of attention on the positions of x (B, L, D) in this pass: heads, mask
+    /// and dropout.
     ///
     /// # Errors
     /// If x has no batch dimension.
@@ -174,8 +180,9 @@ impl Projections {
         })
     }
 
-    /// Attention of a sequence on itself, and on keys that are of no token, by a kernel that is a product of features, (B, L, D) to (B, L, H E) or (B, L, H, E);
-    /// for the arguments see [`linear_attention::attend`].
+    /// Returns attention of a sequence on itself, and on keys that are of no token, by a kernel
+    /// that is a product of features, (B, L, D) to (B, L, H E) or (B, L, H, E); for the arguments
+    /// see [`linear_attention::attend`].
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -199,7 +206,7 @@ impl Projections {
         linear_attention::attend(&q?, &k?, &v?, map, guard, mask.as_ref())
     }
 
-    /// (B, L, H, E) or (B, L, H E) to (B, L, D), through the output projection.
+    /// Maps (B, L, H, E) or (B, L, H E) to (B, L, D), through the output projection.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -207,13 +214,13 @@ impl Projections {
         self.output.forward(&y.flatten_from(2)?)
     }
 
-    /// Operations of all four for one sequence.
+    /// Counts the operations of all four for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         self.flops_to(length, length)
     }
 
-    /// Operations of all four where `queries` positions attend to `length` others.
+    /// Counts the operations of all four where `queries` positions attend to `length` others.
     #[must_use]
     pub fn flops_to(&self, queries: usize, length: usize) -> u64 {
         let outer = [&self.query, &self.output].map(|linear| linear.flops(queries));

@@ -16,7 +16,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Parameters `weight` and, if it has an initialiser, `bias`.
+    /// Creates parameters `weight` and, if it has an initialiser, `bias`.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -35,7 +35,7 @@ impl Linear {
         })
     }
 
-    /// One layer whose outputs are those of `layers`, none of which has a bias, in order.
+    /// Returns one layer whose outputs are those of `layers`, none of which has a bias, in order.
     ///
     /// # Errors
     /// If the layers differ in their inputs.
@@ -47,7 +47,8 @@ impl Linear {
         })
     }
 
-    /// The same layer from the first `inputs` of its inputs to the first `outputs` of its outputs.
+    /// Returns the layer from the first `inputs` of this layer's inputs to the first `outputs` of
+    /// its outputs.
     pub(crate) fn leading(&self, inputs: usize, outputs: usize) -> Result<Self> {
         let weight = self.weight.narrow(0, 0, outputs)?.narrow(1, 0, inputs)?;
         let bias = self.bias.as_ref();
@@ -57,7 +58,7 @@ impl Linear {
         })
     }
 
-    /// The same layer with its outputs times `factor`, a single number; the layer has no bias.
+    /// Returns this layer with its outputs times `factor`, a single number; the layer has no bias.
     pub(crate) fn times(&self, factor: &Tensor) -> Result<Self> {
         Ok(Self {
             weight: self.weight.broadcast_mul(factor)?,
@@ -65,7 +66,7 @@ impl Linear {
         })
     }
 
-    /// The same layer with weights that get no gradient.
+    /// Returns this layer with weights that get no gradient.
     pub(crate) fn detached(&self) -> Self {
         Self {
             weight: self.weight.detach(),
@@ -73,7 +74,7 @@ impl Linear {
         }
     }
 
-    /// A layer of the same shape that puts out zeros.
+    /// Returns a layer of the same shape with zeros as output.
     pub(crate) fn silenced(&self) -> Result<Self> {
         Ok(Self {
             weight: self.weight.zeros_like()?,
@@ -81,12 +82,12 @@ impl Linear {
         })
     }
 
-    /// Weight and bias, for operations that are more than this layer.
+    /// Returns the weight and bias, for operations that are more than this layer.
     pub(crate) fn operands(&self) -> Affine<'_> {
         (&self.weight, self.bias.as_ref())
     }
 
-    /// (.., in) -> (.., out).
+    /// Maps (.., in) to (.., out).
     ///
     /// # Errors
     /// If the last dimension is not `in`.
@@ -94,7 +95,7 @@ impl Linear {
         linear(x, &self.weight, self.bias.as_ref())
     }
 
-    /// Operations for `rows` rows.
+    /// Counts the operations for `rows` rows.
     #[must_use]
     pub fn flops(&self, rows: usize) -> u64 {
         2 * rows as u64 * self.weight.elem_count() as u64

@@ -14,15 +14,16 @@ use crate::{
 
 /// The parts around the kernel, which a model makes anew for each pass.
 pub struct LongConv {
-    /// D (H); none where the kernel has all.
+    /// D (H); none if the kernel includes it.
     skip: Option<Tensor>,
-    /// How many kernels, 1 or 2, lie one after the other.
+    /// Number of kernels, 1 or 2, which lie one after the other.
     directions: usize,
     output: GluOutput,
 }
 
 impl LongConv {
-    /// Parameters `d` (H) N(0, 1), if it `skips`, and those of [`GluOutput`] as PyTorch begins them.
+    /// Creates parameters `d` (H) N(0, 1), if it `skips`, and those of [`GluOutput`] as PyTorch
+    /// begins them.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -39,7 +40,8 @@ impl LongConv {
         })
     }
 
-    /// x (B, L, H) and kernels (H, directions · K) to (B, L, H). Padded positions are zeros to the kernels.
+    /// Maps x (B, L, H) and kernels (H, directions · K) to (B, L, H). Padded positions are zeros to
+    /// the kernels.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -51,7 +53,8 @@ impl LongConv {
         self.output.forward(&y, pass)
     }
 
-    /// Operations for one sequence: transforms of twice the length, 5 n log₂ n for n numbers, and the output.
+    /// Counts the operations for one sequence: transforms of twice the length, 5 n log₂ n for n
+    /// numbers, and the output.
     #[must_use]
     pub fn flops(&self, length: usize, dim: usize) -> u64 {
         let transforms = 20.0 * (length * dim) as f64 * (2.0 * length as f64).log2();
@@ -59,7 +62,8 @@ impl LongConv {
     }
 }
 
-/// u (B, L, H) convolved with `directions` kernels (H, directions · K), and `skip` (H) times u: what a position sees of itself.
+/// Returns u (B, L, H) convolved with `directions` kernels (H, directions · K), plus `skip` (H)
+/// times u, a position's view of itself.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -74,7 +78,7 @@ pub fn convolve(
         1 => Lags::Causal,
         _ => Lags::Bidirectional,
     };
-    // Taps beyond the sequence meet nothing.
+    // Taps beyond the sequence have no effect.
     let taps_used = taps.min(u.dim(1)?);
     let parts = (0..directions).map(|at| kernel.narrow(1, at * taps, taps_used));
     let mut parts = parts.collect::<candle_core::Result<Vec<_>>>()?;

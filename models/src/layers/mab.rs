@@ -18,7 +18,7 @@ use crate::{
     params::xavier_uniform,
 };
 
-/// Learned vectors, each of which gathers what it asks for from a sequence.
+/// Learned vectors, each of which gathers information from a sequence by attention.
 pub struct Mab {
     /// Z (m, D).
     seeds: Tensor,
@@ -32,8 +32,8 @@ pub struct Mab {
 }
 
 impl Mab {
-    /// Parameters `seeds` (m, D), `query`, `key`, `value` (qkv_dim, D) and `feed` (qkv_dim, qkv_dim) with its bias; `rate` is that of dropout
-    /// on the weights.
+    /// Creates parameters `seeds` (m, D), `query`, `key`, `value` (qkv_dim, D) and `feed` (qkv_dim,
+    /// qkv_dim) with its bias; `rate` is that of dropout on the weights.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -60,7 +60,8 @@ impl Mab {
         })
     }
 
-    /// (B, L, D), whose mask the pass has, to (B, m, qkv_dim). Of a sequence without a real token nothing is gathered.
+    /// Maps (B, L, D), whose mask the pass has, to (B, m, qkv_dim). A sequence without a real token
+    /// contributes zeros.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -79,7 +80,7 @@ impl Mab {
         Ok((&o + relu(&self.feed.forward(&o)?, 0.0)?)?)
     }
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         let seeds = self.seeds.dims()[0];

@@ -17,7 +17,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Parameters `scale` (ones) and `shift` (zeros), each of `dim` numbers.
+    /// Creates parameters `scale` (ones) and `shift` (zeros), each of `dim` numbers.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -29,7 +29,7 @@ impl LayerNorm {
         })
     }
 
-    /// For operations that begin with it.
+    /// Returns the norm's operands, for operations that begin with it.
     pub(crate) fn operands(&self) -> Normalised<'_> {
         Normalised {
             gain: &self.scale,
@@ -38,7 +38,7 @@ impl LayerNorm {
         }
     }
 
-    /// (.., D) -> (.., D).
+    /// Maps (.., D) to (.., D).
     ///
     /// # Errors
     /// If the last dimension is not D.

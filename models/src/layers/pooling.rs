@@ -9,7 +9,7 @@ use crate::{
     options::{BlockOptions, Pooling},
 };
 
-/// One of the ways of pooling, with its parameters.
+/// A way of pooling, with its parameters.
 pub enum Pool {
     /// Position 0, be it a CLS token or the first real one.
     First,
@@ -21,12 +21,12 @@ pub enum Pool {
     Sum,
     /// Largest value of each channel over real positions.
     Max,
-    /// What a learned vector gathers.
+    /// Attention of a learned query over the states.
     Attention(Box<Mab>),
 }
 
 impl Pool {
-    /// The pooling of hidden states as wide as `block` says.
+    /// Returns the pooling of hidden states as wide as `block` says.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -41,7 +41,7 @@ impl Pool {
         })
     }
 
-    /// Width of what comes out.
+    /// Returns the width of the pooled vector.
     #[must_use]
     pub fn width(&self, block: &BlockOptions) -> usize {
         match self {
@@ -50,8 +50,8 @@ impl Pool {
         }
     }
 
-    /// (B, L, D) -> (B, width). A sequence with no real token gives zeros; with CLS and first, what is at position 0; with attention, what
-    /// that begins from.
+    /// Maps (B, L, D) to (B, width). A sequence with no real token gives zeros. With CLS and first,
+    /// it gives the state at position 0; with attention, the vector that attention begins from.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -84,7 +84,7 @@ impl Pool {
         }
     }
 
-    /// Operations for one sequence of `length` hidden states, if they are products.
+    /// Counts the operations for one sequence of `length` hidden states, if they are products.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         match self {
@@ -94,7 +94,7 @@ impl Pool {
     }
 }
 
-/// The mask (B, L), all ones if there is none.
+/// Returns the mask (B, L), all ones if there is none.
 fn real(hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     if let Some(mask) = mask {
         return Ok(mask.valid().clone());

@@ -110,7 +110,7 @@ struct AdaptiveSpan {
     width: usize,
 }
 
-/// What says how far a head sees.
+/// Source of the heads' spans.
 enum Spans {
     /// ẑ (H).
     OfHeads(Tensor),
@@ -147,7 +147,7 @@ impl AdaptiveSpan {
                 Kind::Fixed => {
                     let all = (block.layers * heads) as f64;
                     let share = |head| (at.layer * heads + head) as f64 / all;
-                    // What rounding leaves of a whole number is that number.
+                    // A whole number with a rounding error counts as that number.
                     let window = |head| (longest.powf(share(head)) + 1e-9) as usize;
                     Spans::Fixed((1..=heads).map(window).collect())
                 }
@@ -164,7 +164,7 @@ impl AdaptiveSpan {
         })
     }
 
-    /// z (H, 1) or (B, H, L, 1).
+    /// Returns z (H, 1) or (B, H, L, 1).
     fn lengths(&self, x: &Tensor) -> Result<Option<Tensor>> {
         let shares = match &self.spans {
             Spans::OfHeads(shares) => shares.unsqueeze(1)?,
@@ -177,7 +177,7 @@ impl AdaptiveSpan {
         Ok(Some(shares.affine(self.longest, 0.0)?))
     }
 
-    /// log m of z (.., 1) at distances up to `reach` to either side, (.., 2 reach + 1).
+    /// Returns log m of z (.., 1) at distances up to `reach` to either side, (.., 2 reach + 1).
     fn scores(&self, z: &Tensor, reach: usize) -> Result<Tensor> {
         let reach = reach as i64;
         let apart: Vec<f64> = (-reach..=reach).map(|apart| apart.abs() as f64).collect();
@@ -187,12 +187,12 @@ impl AdaptiveSpan {
         let is = |choice: Tensor| choice.to_dtype(z.dtype());
         let seen = is(ramp.detach().gt(0.0)?)?;
         let inside = (&seen * is(ramp.detach().lt(1.0)?)?)?;
-        // Where m is not on its ramp, the logarithm is of 1.
+        // Off its ramp, m is replaced by 1 in the logarithm.
         let m = ((ramp * &inside)? + inside.affine(-1.0, 1.0)?)?;
         Ok((m.log()? + seen.affine(PADDED, -PADDED)?)?)
     }
 
-    /// How far each head reaches at most, for spans (H, 1) or (B, H, L, 1).
+    /// Returns the largest distance that each head reaches, for spans (H, 1) or (B, H, L, 1).
     fn reaches(&self, z: &Tensor, length: usize) -> Result<Vec<usize>> {
         let z = z.detach().to_dtype(DType::F64)?;
         let z = match z.rank() {
@@ -279,7 +279,7 @@ impl Mixer for AdaptiveSpan {
         }
     }
 
-    /// With spans as they are at first.
+    /// Returns the operations with the initial spans.
     fn flops(&self, length: usize) -> u64 {
         let block_masks = match &self.spans {
             Spans::Fixed(windows) => Some(windows_of(windows, length)),
@@ -302,10 +302,10 @@ impl Mixer for AdaptiveSpan {
     }
 }
 
-/// Positions of a block of queries or keys that are computed or not together.
+/// Length of the blocks of queries and keys that are computed or skipped together.
 const BLOCK: usize = 64;
 
-/// Blocks that hold all keys within reach of each head, none if these are all keys.
+/// Returns blocks that hold all keys within reach of each head, none if these are all keys.
 fn blocks_within(reaches: &[usize], length: usize) -> Option<BlockMasks> {
     let blocks = length.div_ceil(BLOCK);
     let mut neighbours: Vec<usize> = reaches
@@ -323,14 +323,14 @@ fn blocks_within(reaches: &[usize], length: usize) -> Option<BlockMasks> {
     }))
 }
 
-/// A sliding window for each head.
+/// Returns a sliding window for each head.
 fn windows_of(windows: &[usize], length: usize) -> BlockMasks {
     masks(windows, length, |window| {
         BlockLists::window(length, window, window)
     })
 }
 
-/// One mask for each of `sizes`.
+/// Returns one mask for each of `sizes`.
 fn masks(sizes: &[usize], length: usize, lists: impl Fn(usize) -> BlockLists) -> BlockMasks {
     let all = StridedPositions::all(length);
     let mask = |size: &usize| {

@@ -105,7 +105,7 @@ fn build(context: &ModelContext, masks: bool) -> Result<Box<dyn Encoder>> {
     }))
 }
 
-/// Refuses what its layers, which are no residual blocks of the usual kind, have no place for.
+/// Refuses options that its layers, which are no residual blocks of the usual kind, cannot have.
 fn check(context: &ModelContext) -> Result<()> {
     const REASON: &str = "because a layer is one rolled network and nothing else";
     let block = context.block;
@@ -124,7 +124,7 @@ fn check(context: &ModelContext) -> Result<()> {
     context.refuse_block_axes(REASON)
 }
 
-/// Channels in tracks of `size`, or in `count` tracks as even as they come.
+/// Divides channels into tracks of `size`, or into `count` tracks of sizes as equal as possible.
 fn tracks(dim: usize, size: usize, count: usize) -> Result<Arc<[Track]>> {
     let count = match size {
         0 => count,
@@ -205,7 +205,7 @@ impl Layer {
         })
     }
 
-    /// What is rolled, (B, L, D).
+    /// Returns the network's output (B, L, D), which is rolled next.
     fn network(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (norm, x) = match &self.norm {
             Norm::Layer(norm) => (Some(norm), x.clone()),
@@ -337,7 +337,8 @@ mod tests {
         }
     }
 
-    /// Published: ListOps .19, Text .69, Image 2.6, Pathfinder 1.7 and Path-X .54 million, norms not counted.
+    /// Published sizes: ListOps .19, Text .69, Image 2.6, Pathfinder 1.7 and Path-X .54 million,
+    /// norms not counted.
     #[test]
     fn weights_are_as_many_as_in_the_published_configurations() {
         for (longest, track, hidden, layers, wanted) in [
@@ -362,7 +363,7 @@ mod tests {
             assert_eq!(count(NormKind::None, "none"), wanted, "{longest}");
             let norms = 4 * dim * layers;
             assert_eq!(count(NormKind::Layer, "layer"), wanted + norms, "{longest}");
-            // As even as they come is the same.
+            // The most even split has these tracks, too.
             assert_eq!(
                 tracks(dim, 0, layers + 1).unwrap(),
                 tracks(dim, track, 1).unwrap()

@@ -90,9 +90,9 @@ struct Compressed {
     width: usize,
 }
 
-/// What the queries of a layer see.
+/// Keys that the queries of a layer see.
 enum Keys {
-    /// Those of their block of this length.
+    /// The keys of their block of this length.
     Local(usize),
     /// Groups, of keys and values.
     Projected(Compression),
@@ -202,17 +202,17 @@ impl Mixer for Compressed {
 }
 
 impl Compression {
-    /// c.
+    /// Returns c.
     fn factor(&self) -> usize {
         self.kernel.dims()[2]
     }
 
-    /// T.
+    /// Returns T.
     fn groups(&self, length: usize) -> usize {
         length.div_ceil(self.factor())
     }
 
-    /// (B, L, W) to (B, T, W).
+    /// Maps (B, L, W) to (B, T, W).
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let ((batch, length, row), (_, width, factor)) = (x.dims3()?, self.kernel.dims3()?);
         let groups = self.groups(length);
@@ -235,7 +235,7 @@ impl Compression {
             .reshape((batch, groups, row))?)
     }
 
-    /// (B, T), 1 for groups with a real token.
+    /// Returns (B, T), 1 for groups with a real token.
     fn mask(&self, mask: Option<&Mask>) -> Result<Option<Tensor>> {
         let Some(mask) = mask else { return Ok(None) };
         let (batch, length) = mask.valid().dims2()?;
@@ -246,7 +246,7 @@ impl Compression {
         Ok(Some(valid.max(D::Minus1)?))
     }
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     fn flops(&self, length: usize) -> u64 {
         2 * self.groups(length) as u64 * self.kernel.elem_count() as u64
     }

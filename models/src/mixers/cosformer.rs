@@ -90,7 +90,7 @@ impl Cosformer {
         })
     }
 
-    /// Queries, keys and values (B, L, H, E) to (B, L, H, E).
+    /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).
     fn attend(&self, [q, k, v]: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
         let angles = self.angles(q, mask)?;
         let wave = |x: Tensor| x.to_dtype(q.dtype());
@@ -104,7 +104,7 @@ impl Cosformer {
         linear_attention::attend(&q, &k, v, FeatureMap::Given, GUARD, mask)
     }
 
-    /// θ (1 or B, L, 1, 1), f64, of the positions of x (B, L, H, E).
+    /// Returns θ (1 or B, L, 1, 1), f64, of the positions of x (B, L, H, E).
     fn angles(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let length = x.dim(1)?;
         let places: Vec<f64> = (1..=length).map(|place| place as f64).collect();
@@ -114,7 +114,7 @@ impl Cosformer {
             (Horizon::Real, Some(mask)) => {
                 let tokens = mask.valid().to_dtype(DType::F64)?.sum_keepdim(1)?; // (B, 1)
                 let tokens = tokens.maximum(&tokens.ones_like()?)?;
-                // Nobody reads what is beyond the tokens.
+                // Positions beyond the tokens are never read.
                 let shares = places.broadcast_div(&tokens)?;
                 shares.minimum(&shares.ones_like()?)?
             }
@@ -146,7 +146,8 @@ impl Mixer for Cosformer {
     }
 }
 
-/// Small beside what the published code clips at; its square has a reciprocal in f32.
+/// Small beside the threshold at which the published code clips; its square has a reciprocal in
+/// f32.
 const GUARD: f64 = 1e-12;
 
 #[cfg(test)]

@@ -81,7 +81,8 @@ impl Mixer for FNet {
         Ok(ops::fft2_real(&x, self.scale)?.narrow(1, 0, length)?)
     }
 
-    /// Transforms are no matrix products: their 5 n log₂ n operations per real transform of n numbers are counted, for both axes.
+    /// Transforms are no matrix products: the count is 5 n log₂ n operations per real transform of
+    /// n numbers, for both axes.
     fn flops(&self, _length: usize) -> u64 {
         let numbers = (self.length * self.width) as f64;
         (2.5 * numbers * numbers.log2()) as u64

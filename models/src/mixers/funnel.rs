@@ -44,7 +44,7 @@ pub const MODEL: Model = Model {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// Lengths that there are, each half of the one before.
+    /// Number of lengths, each half of the one before.
     stages: usize,
 }
 
@@ -87,7 +87,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     }))
 }
 
-/// All blocks, each with whether it halves the length.
+/// All blocks, each with a flag for halving the length.
 struct Stages {
     blocks: Vec<(Block, bool)>,
     last_norm: Option<Norm>,
@@ -124,7 +124,7 @@ impl Encoder for Stages {
         !self.blocks.iter().any(|(_, halves)| *halves)
     }
 
-    /// A state stands for all positions whose mean it was made of.
+    /// Returns the slot of a position: a state stands for all positions of which it is the mean.
     fn slot_of(&self, position: usize) -> usize {
         let halvings = self.blocks.iter().filter(|(_, halves)| *halves);
         let first = usize::from(self.cls);
@@ -158,7 +158,7 @@ struct Funnel {
 }
 
 impl Mixer for Funnel {
-    /// (B, L, D) -> (B, L, D), or as many positions as are left.
+    /// Maps (B, L, D) to (B, L, D), or as many positions as are left.
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let y = match self.halves {
             true => {
@@ -181,13 +181,14 @@ impl Mixer for Funnel {
     }
 }
 
-/// How many positions are left of `length`.
+/// Returns the number of positions that are left of `length`.
 fn half(length: usize, cls: bool) -> usize {
     let cls = usize::from(cls);
     cls + (length - cls).div_ceil(2)
 }
 
-/// The mean of each pair of positions, over those that are real, and which pairs are: (B, L, D) -> (B, ⌈L/2⌉, D).
+/// Returns the mean of each pair of positions, over those that are real, and which pairs are: (B,
+/// L, D) -> (B, ⌈L/2⌉, D).
 fn pool(x: &Tensor, mask: Option<&Mask>, cls: bool) -> Result<(Tensor, Option<Mask>)> {
     let (batch, length, dim) = x.dims3()?;
     let first = usize::from(cls);

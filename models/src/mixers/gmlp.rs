@@ -161,7 +161,7 @@ impl Along {
         })
     }
 
-    /// W v + b for v (B, L, G).
+    /// Returns W v + b for v (B, L, G).
     fn forward(&self, v: &Tensor) -> Result<Tensor> {
         let (_, length, width) = v.dims3()?;
         match self {
@@ -172,7 +172,7 @@ impl Along {
             }
             Self::Toeplitz { weight, bias } => {
                 let longest = bias.dim(0)?;
-                // The convolution wants as many taps ahead as behind; the last one meets nothing.
+                // The convolution needs as many taps ahead as behind; the last one is always 0.
                 let taps = weight.pad_with_zeros(0, 0, 1)?.unsqueeze(0)?;
                 let taps = taps.broadcast_as((width, 2 * longest))?.contiguous()?;
                 let bias = bias.narrow(0, 0, length)?.unsqueeze(1)?; // (L, 1)
@@ -182,7 +182,8 @@ impl Along {
         }
     }
 
-    /// A transform is counted as 5 n log₂ n operations for n numbers; there are two of v and its product, each of 2L numbers.
+    /// Counts a transform as 5 n log₂ n operations for n numbers; there are two of v and its
+    /// product, each of 2L numbers.
     fn flops(&self, length: usize, width: usize) -> u64 {
         match self {
             Self::Full(_) => 2 * (length * length * width) as u64,
@@ -221,7 +222,7 @@ impl SmallAttention {
         })
     }
 
-    /// (B, L, D) to (B, L, G).
+    /// Maps (B, L, D) to (B, L, G).
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let options = AttentionOptions {
             heads: 1,

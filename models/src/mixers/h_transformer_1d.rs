@@ -71,7 +71,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 
 struct Hierarchy {
     projections: Projections,
-    /// One for each level.
+    /// Dropout of each level.
     dropouts: Vec<Dropout>,
     block: usize,
     heads: usize,
@@ -99,7 +99,7 @@ impl Hierarchy {
         })
     }
 
-    /// Queries, keys and values (B, L, H E) to (B, L, H, E).
+    /// Maps queries, keys and values (B, L, H E) to (B, L, H, E).
     fn attend(&self, qkv: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let length = qkv[0].dim(1)?;
         let tokens = self.tokens(qkv, pass.mask())?;
@@ -107,7 +107,8 @@ impl Hierarchy {
         by_head(&all.output()?.narrow(2, 0, length)?)
     }
 
-    /// What `parts` take at this level and at all coarser ones of `count`, a part of which has the same for both of its halves.
+    /// Returns the sums of `parts` at this level and at all coarser ones of `count`, where both
+    /// halves of a coarser part share its sums.
     fn at_and_above(
         &self,
         level: usize,
@@ -124,7 +125,8 @@ impl Hierarchy {
         PartialSoftmax::merge(&[own, above.arranged(doubled)?])
     }
 
-    /// Level 0: the tokens, and zeros up to a number of blocks that can be halved down to two.
+    /// Returns the level 0: the tokens, and zeros up to a number of blocks that can be halved down
+    /// to two.
     fn tokens(&self, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Parts> {
         let (batch, length, _) = qkv[0].dims3()?;
         let missing = self.block * length.div_ceil(self.block).next_power_of_two() - length;
@@ -146,13 +148,13 @@ impl Hierarchy {
     }
 }
 
-/// How many levels a sequence of `length` has.
+/// Returns the number of levels of a sequence of `length`.
 fn levels(length: usize, block: usize) -> usize {
     let blocks = length.div_ceil(block).next_power_of_two();
     blocks.ilog2().max(1) as usize
 }
 
-/// Rows (B, H, parts, W) twice each.
+/// Returns rows (B, H, parts, W) twice each.
 fn doubled(x: &Tensor) -> Result<Tensor> {
     let (batch, heads, parts, width) = x.dims4()?;
     let twice = x
@@ -162,7 +164,7 @@ fn doubled(x: &Tensor) -> Result<Tensor> {
 }
 
 impl Parts {
-    /// The next level.
+    /// Returns the next level.
     fn halved(&self) -> Result<Self> {
         let pairs = |x: &Tensor| -> Result<Tensor> {
             let (batch, heads, parts, width) = x.dims4()?;
@@ -176,7 +178,8 @@ impl Parts {
         })
     }
 
-    /// What parts take from those of the blocks on either side; at level 0 also from their own block, and nothing is covered yet.
+    /// Returns the sums of parts over those of the blocks on either side; at level 0 also over
+    /// their own block, and without a level below that covers pairs.
     fn attend(&self, block: usize, first: bool, dropout: WeightDropout) -> Result<PartialSoftmax> {
         let blocks = self.q.dim(2)? / block;
         let some = self.count.maximum(&self.count.ones_like()?)?;
@@ -211,7 +214,8 @@ impl Parts {
     }
 }
 
-/// What hides the pairs that the level below has covered, (m, 2m): of the block before and of that behind.
+/// Returns the bias that hides the pairs that the level below has covered, (m, 2m): in the block
+/// before and in the block behind.
 fn covered(block: usize) -> Vec<f32> {
     let half = block / 2;
     let pairs = (0..block).flat_map(|query| (0..2 * block).map(move |key| (query, key)));
@@ -273,7 +277,7 @@ mod tests {
         Pass::new(false, RngKey::new(1, 0, 0))
     }
 
-    /// Queries, keys and values (B, L, H, E) to (B, L, H, E).
+    /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).
     fn attend(mixer: &Hierarchy, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
         let [q, k, v] = qkv.map(|x| x.flatten_from(2));
         mixer.attend([&q?, &k?, &v?], &pass().with_mask(mask))
@@ -294,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Values that name their keys: with equal scores each real one has the same share.
+    /// Values identify their keys: with equal scores each real one has the same share.
     #[test]
     fn every_pair_is_covered_once() {
         for (length, block) in [(1, 2), (7, 2), (16, 2), (33, 4), (64, 4), (50, 6)] {
@@ -328,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Where neighbours are equal a mean of the two is either of them.
+    /// If neighbours are equal, their mean equals each of them.
     #[test]
     fn pairs_of_equal_tokens_have_softmax_attention_up_to_four_blocks() {
         let mixer = mixer(&parameters(), 4, 3);

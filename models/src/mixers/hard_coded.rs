@@ -42,7 +42,7 @@ pub const MODEL: Model = Model {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// How far heads look, to the left or to the right.
+    /// Distance to the positions that heads look at, to the left or to the right.
     offset: usize,
     /// s, in positions.
     deviation: f64,
@@ -76,7 +76,7 @@ impl HardCoded {
         let (vb, block) = (&at.vb, at.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let Options { offset, deviation } = *options;
-        // No further than there are positions.
+        // The reach is at most the number of positions.
         let reach = (5.0 * deviation).ceil() as usize + offset;
         let reach = reach.min(at.max_length);
         let density = |distance: f64, head: usize| {

@@ -45,7 +45,7 @@ pub const MODEL: Model = Model {
     ],
 };
 
-/// How a segment becomes a vector.
+/// Reduction of a segment to a vector.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Aggregate {
@@ -216,7 +216,7 @@ impl Encoder for Hierarchical {
         false
     }
 
-    /// A segment's vector stands for all of its positions.
+    /// Returns the slot of a position: a segment's vector stands for all of its positions.
     fn slot_of(&self, position: usize) -> usize {
         position / self.segment
     }
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Without upper blocks a segment's vector is that of the segment alone, whatever stands beside it.
+    /// Without upper blocks a segment's vector depends on the segment alone.
     #[test]
     fn segments_meet_in_the_upper_blocks_alone() {
         let parameters = parameters();

@@ -139,11 +139,11 @@ struct Image {
 /// Blocks of queries and their memories.
 #[derive(Clone, Copy)]
 struct Pattern {
-    /// Position of the first pixel: 1 behind a CLS token.
+    /// Position of the first pixel: 1 if it follows a CLS token.
     first: usize,
     /// Rows and columns of a block.
     block: [usize; 2],
-    /// Rows and columns on either side of it.
+    /// Number of rows and columns on either side of the block.
     memory: [usize; 2],
     /// Pixels of a row; none if all of them are one row.
     width: Option<usize>,
@@ -188,7 +188,7 @@ impl Mixer for Image {
 }
 
 impl Pattern {
-    /// One block mask, which all heads share.
+    /// Returns one block mask, which all heads share.
     fn block_masks(&self, length: usize) -> BlockMasks {
         let mut block_mask = BlockMask::new(0.0);
         let cls = (self.first > 0).then(|| block_mask.key_block([0]));

@@ -77,7 +77,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 struct Informer {
     projections: Projections,
     dropout: Dropout,
-    /// Of the draws.
+    /// Stream of the draws.
     stream: StreamKey,
     options: Options,
     heads: usize,
@@ -96,13 +96,13 @@ impl Informer {
         })
     }
 
-    /// u and U of a row with `real` positions.
+    /// Returns u and U of a row with `real` positions.
     fn count(&self, real: usize) -> usize {
         let logarithm = (real.max(1) as f64).ln().ceil() as usize;
         (self.options.factor * logarithm).max(1).min(real)
     }
 
-    /// Queries, keys and values (B, L, H E) to (B, L, H E).
+    /// Maps queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let (batch, length, row) = q.dims3()?;
         // A row for each head of a position, one after the other.
@@ -124,7 +124,9 @@ impl Informer {
         Ok(take(&rows, &places)?.reshape((batch, length, row))?)
     }
 
-    /// For each head of each of `length` positions its rank among the chosen ones, (B, L H), the mean's behind them where it is not chosen.
+    /// Returns for each head of each of `length` positions its rank among the chosen ones, (B, L
+    /// H). Positions that are not chosen have the rank after the last, which is the rank of the
+    /// mean.
     fn places(&self, chosen: &[Vec<u32>], length: usize) -> Result<Tensor> {
         let mut places = Vec::with_capacity(chosen.len() * length * self.heads);
         for chosen in chosen {
@@ -141,8 +143,9 @@ impl Informer {
         Ok(Tensor::from_vec(places, shape, &Device::Cpu)?)
     }
 
-    /// The u queries of largest M of each row and head, largest first: (B, u H), numbers among the L H that there are, heads beside each other.
-    /// [`IGNORE_INDEX`] after them where a row has fewer than others.
+    /// Returns the u queries of largest M of each row and head, largest first: (B, u H), numbers
+    /// among the L H that there are, heads beside each other. [`IGNORE_INDEX`] after them where a
+    /// row has fewer than others.
     ///
     /// Draws may be fixed: `samples` (L, U), in [0, 1), which become real keys in proportion.
     fn chosen(&self, q: &Tensor, k: &Tensor, pass: &Pass) -> Result<Vec<Vec<u32>>> {
@@ -160,7 +163,8 @@ impl Informer {
             None => vec![(0..length).collect(); batch],
         };
         let counts: Vec<usize> = real.iter().map(|real| self.count(real.len())).collect();
-        // Not that of the longest row: what is drawn for a row must not depend on those beside it.
+        // The count is not that of the longest row: draws for a row must not depend on the other
+        // rows.
         let most = self.count(length).max(1);
         let samples = self.samples(length, most, pass)?;
         let mut measures = vec![f32::NEG_INFINITY; batch * self.heads * length];
@@ -198,7 +202,7 @@ impl Informer {
         Ok(chosen)
     }
 
-    /// Numbers in [0, 1), `count` for each of `length` positions.
+    /// Returns numbers in [0, 1), `count` for each of `length` positions.
     fn samples(&self, length: usize, count: usize, pass: &Pass) -> Result<Vec<f64>> {
         let Some(fixed) = pass.fixed("samples") else {
             return Ok(pass.rng.shared(self.stream).uniform(length, count));
@@ -215,7 +219,7 @@ impl Informer {
     }
 }
 
-/// Summed in eight lanes, which one instruction can add.
+/// Returns the dot product, summed in eight lanes, which one instruction can add.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0.0; 8];
     for (a, b) in a.chunks(8).zip(b.chunks(8)) {
@@ -260,7 +264,7 @@ mod tests {
         testing::{DenseReference, check_layer, close, normal, parameters},
     };
 
-    /// Two heads on sequences of up to 9.
+    /// Returns two heads on sequences of up to 9.
     fn mixer(parameters: &Parameters, dim: usize, factor: usize) -> Informer {
         let block = BlockOptions {
             dim,
@@ -277,7 +281,7 @@ mod tests {
         Informer::new(&at, options).unwrap()
     }
 
-    /// Queries, keys and values (B, L, H, E) to (B, L, H, E).
+    /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).
     fn attend(mixer: &Informer, qkv: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let [q, k, v] = qkv.map(|x| x.flatten_from(2));
         let y = mixer.attend([&q?, &k?, &v?], pass)?;
@@ -298,7 +302,7 @@ mod tests {
         let twin = DenseReference::whole(reference::softmax);
         let apart = twin.compare(|q, k, v, _| attend(&mixer, [q, k, v], &pass()));
         assert!(apart.output < 1e-7 && apart.gradient < 1e-7, "{apart:?}");
-        // Of rows with padding, what comes out of real positions.
+        // Outputs at real positions, in rows with padding.
         let mut real = [[1.0; 9], [0.0; 9], [0.0; 9]];
         real[1][2..6].fill(1.0);
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
@@ -314,7 +318,7 @@ mod tests {
 
     #[test]
     fn the_largest_measures_attend_and_the_others_get_the_mean() {
-        // u = U = ⌈ln 9⌉ = 3 of 9. Every query meets keys 0, 4 and 8.
+        // u = U = ⌈ln 9⌉ = 3 of 9. Every query is scored with keys 0, 4 and 8.
         let samples = [[0.05, 0.5, 0.95]; 9];
         let samples = Tensor::new(&samples, &Device::Cpu).unwrap();
         let draws = FixedDraws::new([("samples".to_owned(), samples)].into());

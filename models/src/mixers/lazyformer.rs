@@ -95,13 +95,13 @@ impl LazyFormer {
         })
     }
 
-    /// (B, L, H E) as (B, L, H, E).
+    /// Returns (B, L, H E) as (B, L, H, E).
     fn split(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, length, width) = x.dims3()?;
         Ok(x.reshape((batch, length, self.heads, width / self.heads))?)
     }
 
-    /// a before and after dropout, (B, H, L, L).
+    /// Returns a before and after dropout, (B, H, L, L).
     fn weights(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let Some([query, key]) = &self.pair else {
             return pass.carried().ok_or_else(|| {

@@ -56,7 +56,7 @@ pub(super) struct Linear {
 }
 
 impl Linear {
-    /// `masks`: whether padding is left out.
+    /// Builds the mixer; `masks` says whether padding is left out.
     pub(super) fn new(at: &LayerContext, masks: bool) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
@@ -91,7 +91,7 @@ impl Mixer for Linear {
     }
 }
 
-/// That of the authors' and of the 2021 code.
+/// ε of the authors' and of the 2021 code.
 const GUARD: f64 = 1e-6;
 
 #[cfg(test)]

@@ -82,22 +82,22 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     encoder(context, form)
 }
 
-/// What variants differ in.
+/// Differences between the variants.
 pub(super) struct Form {
     /// K where none is set.
     pub(super) rank: usize,
-    /// Of A and F, from N and K.
+    /// Initial values of A and F, from N and K.
     pub(super) init: fn(usize, usize) -> Init,
     /// Whether padding is left out.
     pub(super) masks: bool,
 }
 
-/// The encoder of the variant that `form` says.
+/// Returns the encoder of the variant that `form` says.
 pub(super) fn encoder(context: &ModelContext, form: Form) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
     blocks(context, |at| {
         let length = match options.sharing {
-            // One path, so that every layer is handed the same parameter.
+            // All layers use one path, so that every layer gets the same parameter.
             Sharing::Layerwise => context.vb.pp("length"),
             _ => at.vb.pp("length"),
         };
@@ -195,7 +195,8 @@ mod tests {
         testing::{DenseReference, check_gradient},
     };
 
-    /// Queries (B, L, H, E) on slots that `matrix` makes of keys and values, to (B, L, H, E).
+    /// Returns queries (B, L, H, E) on slots that `matrix` makes of keys and values, to (B, L, H,
+    /// E).
     fn attend(q: &Tensor, k: &Tensor, v: &Tensor, matrix: &Tensor) -> Result<Tensor> {
         let heads = q.dim(2)?;
         let options = AttentionOptions {

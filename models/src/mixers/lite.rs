@@ -139,11 +139,11 @@ struct Lite {
     heads: usize,
 }
 
-/// Where the weights of the taps come from.
+/// Source of the weights of the taps.
 enum Kernel {
     /// (G, w), and their dropout, one number for all examples and positions.
     Light(Tensor, StreamKey, f64),
-    /// To G w, and their dropout.
+    /// Layer from the input to G w, and the dropout of the weights.
     Dynamic(Linear, Dropout),
 }
 
@@ -198,7 +198,7 @@ impl Lite {
         })
     }
 
-    /// g, (B, L, D/2) to (B, L, D/2).
+    /// Maps g, (B, L, D/2) to (B, L, D/2).
     fn gated(&self, x: &Tensor) -> Result<Tensor> {
         let both = self.gate.forward(x)?;
         let half = |index: usize| columns(&both, index * self.half, self.half);
@@ -226,7 +226,8 @@ impl Lite {
         }
     }
 
-    /// As attention whose scores are those of distances: the softmax over taps is one over the window around a query, of zeros where it leaves the sequence.
+    /// Convolves by attention whose scores depend on distances: the softmax over taps is one over
+    /// the window around a query, with zeros where the window leaves the sequence.
     fn convolve_dynamically(
         &self,
         g: &Tensor,
@@ -263,9 +264,9 @@ impl Lite {
     }
 }
 
-/// Position i of `length` sees i - `before` to i + `after`.
+/// Returns block masks in which position i of `length` sees i - `before` to i + `after`.
 fn window(length: usize, before: usize, after: usize) -> BlockMasks {
-    // Kernels are short: blocks as short as they are would be many, and hardly worth starting.
+    // Kernels are short: blocks of their length would be many, and hardly worth starting.
     let size = after.clamp(SHORTEST, length.max(SHORTEST));
     let neighbours = after.div_ceil(size);
     let (least, most) = (-(before as isize), after as isize);

@@ -72,7 +72,7 @@ struct LongConvMixer {
     kernel: Tensor,
     squash: f64,
     dropout: f64,
-    /// Of the dropout.
+    /// Stream of the dropout.
     key: StreamKey,
     filter: LongConv,
 }

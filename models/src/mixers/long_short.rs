@@ -133,7 +133,8 @@ impl Mixer for LongShort {
     }
 }
 
-/// Which of `rank` summaries, all of which come first, and `length` tokens each of the tokens sees.
+/// Returns the block masks of `rank` summaries, all of which come first, and of `length` tokens:
+/// the keys that each of the tokens sees.
 fn block_masks(length: usize, window: usize, rank: usize) -> BlockMasks {
     let mut block_mask = BlockMask::new(0.0);
     let summaries: Vec<u32> = (0..rank as u32).collect();
@@ -184,7 +185,7 @@ impl Summary {
         })
     }
 
-    /// Pᵀ (B, H, r, L).
+    /// Returns Pᵀ (B, H, r, L).
     fn weights(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let scores = swap_axes(&self.weights.forward(x)?)?; // (B, H r, L)
@@ -192,7 +193,7 @@ impl Summary {
         softmax::masked(&scores, mask)
     }
 
-    /// norm_b(Pᵀ x) (B, r, H E) of x (B, L, H E).
+    /// Returns norm_b(Pᵀ x) (B, r, H E) of x (B, L, H E).
     fn forward(&self, weights: &Tensor, x: &Tensor) -> Result<Tensor> {
         let (batch, length, row) = x.dims3()?;
         let x = by_head(&x.reshape((batch, length, self.heads, row / self.heads))?)?;
@@ -237,7 +238,8 @@ mod tests {
         assert!(apart.output < 1e-7 && apart.gradient < 1e-7, "{apart:?}");
     }
 
-    /// Values that name their keys: with equal scores a query's output is the share of each key it sees.
+    /// Values identify their keys: with equal scores a query's output is the share of each key it
+    /// sees.
     #[test]
     fn queries_see_all_summaries_and_their_neighbourhood() {
         for (length, window, rank) in [(13, 4, 3), (13, 1, 0), (9, 0, 2), (70, 66, 65), (5, 3, 1)] {
@@ -291,7 +293,7 @@ mod tests {
         let mixer = LongShort::new(&at, &options).unwrap();
         check_layer("long_short", &parameters, &[3, 5, 4], |x| {
             let pass = Pass::new(false, RngKey::new(1, 0, 0));
-            // What comes out at padded positions is nobody's business.
+            // Outputs at padded positions are not compared.
             zero_padding(
                 &mixer.forward(x, &pass.with_mask(Some(&mask)))?,
                 Some(&mask),

@@ -119,13 +119,13 @@ pub(super) struct Longformer {
     width: usize,
 }
 
-/// The window, and how many first positions are global.
+/// The window, and the number of first positions that are global.
 #[derive(Clone, Copy)]
 pub(super) struct Pattern {
     pub(super) before: usize,
     pub(super) after: usize,
     pub(super) dilation: usize,
-    /// How many heads have it, the first ones; the others have none.
+    /// Number of heads with the dilation; these are the first ones, and the others have none.
     pub(super) dilated_heads: usize,
     pub(super) global: usize,
 }
@@ -180,7 +180,7 @@ impl Mixer for Longformer {
 }
 
 impl Pattern {
-    /// Window and global keys in one block mask, which all heads of one dilation share.
+    /// Returns the window and global keys in one block mask, which all heads of one dilation share.
     fn block_masks(&self, length: usize, heads: usize) -> BlockMasks {
         let dilated = self.block_mask(length, self.dilation);
         if self.dilated_heads >= heads || self.dilation == 1 {
@@ -239,8 +239,8 @@ impl Global {
         })
     }
 
-    /// What the first positions of x (B, L, D) get, (B, min(g, L), H E).
-    /// By the terms of the window's attention.
+    /// Returns the outputs of the first positions of x (B, L, D), (B, min(g, L), H E), with the
+    /// modifications of the window's scores.
     fn forward(&self, x: &Tensor, pass: &Pass, score_mods: &ScoreMods) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let first = x.narrow(1, 0, self.count.min(length))?.contiguous()?;

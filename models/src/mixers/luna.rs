@@ -75,13 +75,13 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 struct Luna {
     /// p of the first layer, (l, H E).
     start: Option<Tensor>,
-    /// Of p; none where nobody reads it.
+    /// Norm of p; none where p is not read.
     norm: Option<Norm>,
     place: NormPlace,
     pack: Projected,
     unpack: Projected,
     output: Linear,
-    /// On p'.
+    /// Dropout of p'.
     dropout: Dropout,
     last: bool,
     options: Options,
@@ -132,7 +132,7 @@ impl Luna {
         })
     }
 
-    /// p (B, l, H E).
+    /// Returns p (B, l, H E).
     fn before(&self, batch: usize, pass: &Pass) -> Result<Tensor> {
         match &self.start {
             Some(start) => Ok(start.broadcast_left(batch)?.contiguous()?),
@@ -142,7 +142,7 @@ impl Luna {
         }
     }
 
-    /// norm(p), where the block has that before its layers (`Pre`) or behind them (`Post`).
+    /// Returns norm(p), where the block has that before its layers (`Pre`) or behind them (`Post`).
     fn normalised(&self, p: Tensor, place: NormPlace, pass: &Pass) -> Result<Tensor> {
         match &self.norm {
             Some(norm) if self.place == place => norm.forward(&p, &pass.with_mask(None)),
@@ -150,7 +150,7 @@ impl Luna {
         }
     }
 
-    /// Which of p a sequence uses, (B, l); none where all are used.
+    /// Returns the mask of the vectors of p that a sequence uses, (B, l); none where all are used.
     fn used(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Option<Tensor>> {
         let ((batch, length, _), own) = (x.dims3()?, self.options.length);
         if !self.options.dynamic || (mask.is_none() && own <= length) {
@@ -190,7 +190,7 @@ impl Mixer for Luna {
 }
 
 impl Projected {
-    /// Of queries and of keys as wide as this.
+    /// Builds the projections of queries and of keys of these widths.
     fn new(vb: &VarBuilder, block: &BlockOptions, (queries, keys): (usize, usize)) -> Result<Self> {
         let row = block.qkv_dim;
         let linear = |name, inputs| {
@@ -204,7 +204,8 @@ impl Projected {
         })
     }
 
-    /// Of `queries` (B, Lq, ..) on x (B, Lk, ..), of which those in `mask` (B, Lk) are seen; (B, Lq, H E).
+    /// Returns attention of `queries` (B, Lq, ..) on x (B, Lk, ..), where `mask` (B, Lk) marks the
+    /// keys that are seen; (B, Lq, H E).
     fn forward(
         &self,
         queries: &Tensor,
@@ -271,7 +272,8 @@ mod tests {
         Luna::new(&at, options).unwrap()
     }
 
-    /// Of one packed vector every position takes all, and it is softmax attention of a single query.
+    /// With one packed vector, every position puts all its weight on it, and packing is softmax
+    /// attention of a single query.
     #[test]
     fn with_one_vector_all_positions_get_the_same() {
         let mixer = mixer(

@@ -103,7 +103,7 @@ struct Mamba {
     state: usize,
 }
 
-/// Uniform between -`bound` and `bound`.
+/// Returns uniform between -`bound` and `bound`.
 fn even(bound: f64) -> Init {
     Init::Uniform {
         lo: -bound,
@@ -124,7 +124,7 @@ impl Mamba {
             Linear::new(&vb.pp(name), inputs, outputs, even(root(inputs)), None)
         };
         let conv = vb.pp("conv");
-        // Steps from 10^-3 to 10^-1, which softplus makes of these.
+        // Steps from 10^-3 to 10^-1, as softplus of these biases.
         let biases = |stream: &Stream| {
             let steps = stream.uniform(1, width).into_iter();
             let steps = steps.map(|share| ((2.0 * share - 3.0) * LN_10).exp());
@@ -241,7 +241,7 @@ mod tests {
         let y = mixer.forward(&x, &pass()).unwrap();
         let first = mixer.forward(&x.narrow(1, 0, 4).unwrap(), &pass()).unwrap();
         close(&y.narrow(1, 0, 4).unwrap(), &first, 1e-12, "causal");
-        // Padding at the end of a window of the convolution is as zeros before a sequence.
+        // Padding at the end of a window of the convolution acts like zeros before a sequence.
         let real = Tensor::new(&[[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0f64]], &Device::Cpu);
         let mask = Mask::new(&real.unwrap()).unwrap();
         let late = mixer.forward(&x, &pass().with_mask(Some(&mask))).unwrap();

@@ -133,16 +133,19 @@ pub static MODELS: &[&Model] = &[
 
 static REGISTRY: OnceLock<Vec<&'static Model>> = OnceLock::new();
 
-/// Every model that a program knows: [`MODELS`], and behind them those that it has [`register`]ed.
+/// Returns every model that a program knows: [`MODELS`], and behind them those that it has
+/// [`register`]ed.
 #[must_use]
 pub fn registry() -> &'static [&'static Model] {
     REGISTRY.get_or_init(|| MODELS.to_vec())
 }
 
-/// Puts models of a program's own behind [`MODELS`], so that whatever goes through the [`registry`] knows them. Once, before anything has.
+/// Adds a program's own models behind [`MODELS`], so that all users of the [`registry`] know them.
+/// It can be called once, before the registry is first read.
 ///
 /// # Errors
-/// If the registry has been read or filled before, or a name is taken, is not made of `a` to `z`, `0` to `9` and `_`, or has no variant.
+/// If the registry has been read or filled before, or a name is taken, is not made of `a` to `z`,
+/// `0` to `9` and `_`, or has no variant.
 pub fn register(models: &[&'static Model]) -> Result<()> {
     let refuse = |reason: String| Err(Error::Input(format!("models of one's own: {reason}")));
     let mut all = MODELS.to_vec();
@@ -166,7 +169,7 @@ pub fn register(models: &[&'static Model]) -> Result<()> {
     }
 }
 
-/// The model called `name`.
+/// Returns the model called `name`.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Model> {
     registry().iter().copied().find(|model| model.name == name)

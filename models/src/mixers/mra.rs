@@ -55,13 +55,13 @@ pub const MODEL: Model = Model {
     ],
 };
 
-/// What pairs of blocks that are not chosen count.
+/// Contribution of pairs of blocks that are not chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Mode {
-    /// What their means say.
+    /// Attention by their means.
     Full,
-    /// Nothing.
+    /// No contribution.
     Sparse,
 }
 
@@ -96,7 +96,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 struct Mra {
     projections: Projections,
     options: Options,
-    /// How many pairs of blocks a head chooses.
+    /// Number of pairs of blocks that a head chooses.
     chosen: usize,
     heads: usize,
     width: usize,
@@ -104,7 +104,7 @@ struct Mra {
 
 /// The pairs of blocks that one head of one sequence chooses.
 struct Chosen {
-    /// For each block of queries those of keys, in order.
+    /// Blocks of keys for each block of queries, in order.
     keys: Vec<Vec<usize>>,
     /// Blocks of keys that have a real token.
     real: Vec<bool>,
@@ -122,7 +122,7 @@ impl Mra {
         })
     }
 
-    /// Queries, keys and values (B, L, H E) to (B, L, H E).
+    /// Maps queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
         let (batch, length, _) = qkv[0].dims3()?;
         let counts = self.counts(qkv[0], mask)?; // (B, M)
@@ -142,7 +142,8 @@ impl Mra {
             return attention::attend(qkv[0], qkv[1], qkv[2], &options);
         }
         let (sums, values) = rest(&low, &means(qkv[2])?, &counts, &chosen)?;
-        // All that a block of queries has not chosen is one key more, with a column of its own for a score that no query decides.
+        // All keys that a block of queries has not chosen form one more key, with a column of its
+        // own for a score that no query decides.
         let blocks = values.dim(1)?;
         let split = |x: &Tensor| x.reshape((batch, length, self.heads, self.width));
         let (dtype, device) = (qkv[0].dtype(), qkv[0].device());
@@ -160,7 +161,7 @@ impl Mra {
         attention::attend(&q?, &keys?, &values?, &options)
     }
 
-    /// Real tokens of each block, (B, M).
+    /// Returns real tokens of each block, (B, M).
     fn counts(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let ((batch, length, _), size) = (x.dims3()?, self.options.block);
         let real = match mask {
@@ -172,7 +173,8 @@ impl Mra {
         Ok(real.reshape((batch, (), size))?.sum(D::Minus1)?)
     }
 
-    /// Means over the tokens of blocks, (B, M, H, E), of x (B, L, H E), which is zero at padding.
+    /// Returns means over the tokens of blocks, (B, M, H, E), of x (B, L, H E), which is zero at
+    /// padding.
     fn means(&self, x: &Tensor, counts: &Tensor) -> Result<Tensor> {
         let ((batch, length, row), size) = (x.dims3()?, self.options.block);
         let x = x.pad_with_zeros(1, 0, length.next_multiple_of(size) - length)?;
@@ -182,7 +184,7 @@ impl Mra {
         Ok(means.reshape((batch, (), self.heads, self.width))?)
     }
 
-    /// What each head of each sequence chooses, in the order (example, head).
+    /// Returns the choice of each head of each sequence, in the order (example, head).
     fn choose(&self, low: &Tensor, counts: &Tensor) -> Result<Vec<Chosen>> {
         let (batch, heads, blocks, _) = low.dims4()?;
         let low = low.detach().to_dtype(DType::F64)?;
@@ -202,7 +204,8 @@ impl Mra {
         let prior = Tensor::from_vec(prior, (blocks, blocks), low.device())?;
         let low = low.broadcast_add(&hide)?;
         let merit = low.broadcast_sub(&low.max_keepdim(D::Minus1)?)?;
-        // Where a row has no real block the maximum hides nothing.
+        // In a row without a real block, the hidden scores are their own maximum, so that they have
+        // to be hidden again.
         let merit = merit.broadcast_add(&prior)?.broadcast_add(&hide)?;
         let most = self.chosen.min(blocks * blocks);
         let mut chosen: Vec<Chosen> = (0..batch * heads)
@@ -229,7 +232,7 @@ impl Mra {
         Ok(chosen)
     }
 
-    /// What a pair of blocks has before all others: more than scores come to.
+    /// Returns the lead that a pair of blocks has over all others, which is larger than any score.
     fn prior(&self, queries: usize, keys: usize) -> f64 {
         let Options {
             first, diagonal, ..
@@ -239,7 +242,8 @@ impl Mra {
         5e3 * reasons.iter().filter(|holds| **holds).count() as f64
     }
 
-    /// Tokens see those of the chosen blocks, and, in mode `full`, the key number L + I that stands for the rest if there is one.
+    /// Returns block masks in which tokens see those of the chosen blocks, and, in mode `full`, the
+    /// key number L + I that stands for the rest if there is one.
     fn block_masks(&self, chosen: &[Chosen], length: usize) -> BlockMasks {
         let size = self.options.block;
         let tokens = |block: usize| (block * size) as u32..((block + 1) * size).min(length) as u32;
@@ -265,15 +269,17 @@ impl Mra {
 }
 
 impl Chosen {
-    /// Whether a block of queries has real tokens, and real blocks of keys that it has not chosen.
+    /// Returns whether a block of queries has real tokens, and real blocks of keys that it has not
+    /// chosen.
     fn has_rest(&self, queries: usize) -> bool {
         let real = self.real.iter().filter(|real| **real).count();
         self.real[queries] && self.keys[queries].len() < real
     }
 }
 
-/// What blocks of queries see of the keys that they have not chosen: the logarithm of the sum of weights, (B, M, H, 1), and the mean of values (B, M, H, E);
-/// anything finite where there are none.
+/// Returns the sums of blocks of queries over the keys that they have not chosen: the logarithm of
+/// the sum of weights, (B, M, H, 1), and the mean of values (B, M, H, E); any finite numbers where
+/// there are none.
 fn rest(
     low: &Tensor,
     values: &Tensor,

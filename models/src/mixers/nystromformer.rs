@@ -77,7 +77,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     build_with(context, |_| Segments::OfReal)
 }
 
-/// The encoder whose sequences, of at most N tokens, are cut as `segments(N)` says.
+/// Returns the encoder whose sequences, of at most N tokens, are cut as `segments(N)` says.
 fn build_with(
     context: &ModelContext,
     segments: impl Fn(usize) -> Segments,
@@ -95,12 +95,12 @@ fn build_with(
     })
 }
 
-/// What is cut in segments.
+/// Positions that are divided into segments.
 #[derive(Clone, Copy)]
 enum Segments {
     /// The real tokens of each sequence.
     OfReal,
-    /// This many positions, whatever they hold.
+    /// This many positions, real or not.
     OfPositions(usize),
 }
 
@@ -139,12 +139,13 @@ impl Nystromformer {
         })
     }
 
-    /// Whether every position is to be a landmark of its own, in which case the published code computes softmax attention.
+    /// Returns whether every position is to be a landmark of its own, in which case the published
+    /// code computes softmax attention.
     fn is_softmax_attention(&self) -> bool {
         matches!(self.segments, Segments::OfPositions(positions) if positions <= self.landmarks)
     }
 
-    /// F Z G V of queries, keys and values (B, L, H E).
+    /// Returns F Z G V of queries, keys and values (B, L, H E).
     fn attend(
         &self,
         (q, k, v): (&Tensor, &Tensor, &Tensor),
@@ -168,7 +169,8 @@ impl Nystromformer {
         attention::attend(q, &landmarks.keys, &values, &options(real.transpose()?))
     }
 
-    /// Z (B, H, M, M) of the landmarks, of type f64: A can be nearly singular, and its products are few.
+    /// Returns Z (B, H, M, M) of the landmarks, of type f64: A can be nearly singular, and its
+    /// products are few.
     fn inverse(&self, landmarks: &Landmarks) -> Result<Tensor> {
         let heads = |x: &Tensor| -> Result<Tensor> {
             Ok(split_heads(x, self.heads)?.to_dtype(DType::F64)?)
@@ -223,12 +225,13 @@ impl Mixer for Nystromformer {
 struct Landmarks {
     queries: Tensor,
     keys: Tensor,
-    /// (B, M), f64: 1 for what is the mean of anything, 0 for what is not; none where all are.
+    /// (B, M), f64: 1 for landmarks that are means of positions, 0 for empty ones; none where all
+    /// are means.
     real: Option<Tensor>,
 }
 
 impl Segments {
-    /// M for sequences of `length`.
+    /// Returns M for sequences of `length`.
     fn slots(self, landmarks: usize, length: usize) -> usize {
         match self {
             Self::OfReal => landmarks.min(length),
@@ -236,7 +239,7 @@ impl Segments {
         }
     }
 
-    /// The landmarks of queries and keys (B, L, H E).
+    /// Returns the landmarks of queries and keys (B, L, H E).
     fn landmarks(
         self,
         (q, k): (&Tensor, &Tensor),
@@ -246,7 +249,7 @@ impl Segments {
         let (batch, length, _) = q.dims3()?;
         let slots = self.slots(landmarks, length);
         let mut segments = Vec::with_capacity(batch * length);
-        // How many segments have positions, row by row.
+        // Number of segments that have positions, row by row.
         let mut counts = vec![slots; batch];
         let mut sizes = vec![1.0; slots];
         match (self, mask) {
@@ -299,7 +302,8 @@ impl Segments {
     }
 }
 
-/// Values (B, L, H E) along the length by `weight` (H, w), the same for all channels of a head.
+/// Convolves values (B, L, H E) along the length by `weight` (H, w), the same for all channels of a
+/// head.
 fn convolve(v: &Tensor, weight: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let (heads, taps) = weight.dims2()?;
     let row = v.dim(2)?;

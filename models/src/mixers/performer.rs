@@ -55,7 +55,7 @@ pub const MODEL: Model = Model {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Kernel {
-    /// That of the variant.
+    /// Kernel of the variant.
     Auto,
     /// Positive orthogonal random features of the softmax kernel.
     Favor,
@@ -140,7 +140,7 @@ impl Performer {
 }
 
 impl Performer {
-    /// Attention of x (B, L, D) on itself by [`trig`], to (B, L, H, E).
+    /// Returns attention of x (B, L, D) on itself by [`trig`], to (B, L, H, E).
     fn attend_by_waves(
         &self,
         x: &Tensor,
@@ -201,13 +201,13 @@ impl Mixer for Performer {
     }
 }
 
-/// E ln E, the order of the paper's bound, rounded up to a multiple of 8.
+/// Returns E ln E, the order of the paper's bound, rounded up to a multiple of 8.
 fn default_count(width: usize) -> usize {
     let count = width as f64 * (width as f64).ln();
     (count.ceil() as usize).next_multiple_of(8).max(8)
 }
 
-/// FAVOR+ by directions w (M, E).
+/// Returns the feature map of FAVOR+ by directions w (M, E).
 fn favor_map(w: &Tensor, epsilon: f32) -> Result<FeatureMap> {
     let width = w.dim(1)? as f64;
     Ok(FeatureMap::Favor {
@@ -228,7 +228,7 @@ pub(super) struct Favor {
     pub(super) epsilon: f64,
     directions: StreamKey,
     norms: StreamKey,
-    /// The matrix in use and the draws that it belongs to.
+    /// The matrix in use and the key of its draws.
     drawn: Mutex<Option<(RngKey, Tensor)>>,
 }
 
@@ -245,7 +245,7 @@ impl Favor {
         }
     }
 
-    /// w (M, E) of this pass, of the type of `x` and where it is.
+    /// Returns w (M, E) of this pass, of the type of `x` and where it is.
     pub(super) fn directions(&self, pass: &Pass, x: &Tensor) -> Result<Tensor> {
         match pass.fixed("directions") {
             Some(w) => Ok(w.clone()),
@@ -253,12 +253,13 @@ impl Favor {
         }
     }
 
-    /// Operations of projecting the queries and keys of one head.
+    /// Counts the operations of projecting the queries and keys of one head.
     pub(super) fn flops(&self, length: usize) -> u64 {
         4 * (length * self.count * self.width) as u64
     }
 
-    /// w (M, E): orthogonal directions in blocks of E, with the lengths of independent Gaussian vectors.
+    /// Returns w (M, E): orthogonal directions in blocks of E, with the lengths of independent
+    /// Gaussian vectors.
     fn matrix(&self, rng: &RngKey, dtype: DType, device: &Device) -> Result<Tensor> {
         let step = match self.redraw {
             0 => 0,
@@ -295,7 +296,8 @@ impl Favor {
     }
 }
 
-/// Gram-Schmidt on the rows of a square matrix, each pass done twice against rounding.
+/// Orthonormalises the rows of a square matrix by Gram-Schmidt, each pass done twice against
+/// rounding.
 fn orthonormalize(block: &mut [f64], width: usize) {
     for index in 0..width {
         let (done, rest) = block.split_at_mut(index * width);
@@ -339,7 +341,8 @@ mod tests {
         });
     }
 
-    /// Root of the mean squared difference from softmax attention, over outputs and over gradients.
+    /// Returns the root of the mean squared difference from softmax attention, over outputs and
+    /// over gradients.
     fn errors(count: usize) -> (f64, f64) {
         let twin = DenseReference::new(reference::softmax, 0.5);
         let (mut output, mut gradient, rng) = (0.0, 0.0, 16);

@@ -117,14 +117,14 @@ impl Rfa {
         })
     }
 
-    /// y (B, L, H, E) of queries, keys and values (B, L, H, E); gates read x (B, L, D).
+    /// Returns y (B, L, H, E) of queries, keys and values (B, L, H, E); gates read x (B, L, D).
     fn attend(&self, qkv: [Tensor; 3], x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let directions = self.features.directions(pass, x)?;
         let by_head = |x: Tensor| x.permute((2, 0, 1, 3))?.contiguous();
         let [q, k, v] = qkv.map(by_head); // (H, B, L, E)
         let q = self.features.forward(&q?, &directions)?;
         let k = self.features.forward(&k?, &directions)?;
-        // A column of ones: what is summed for it is the denominator.
+        // A column of ones: its sum is the denominator.
         let v = v?;
         let v = Tensor::cat(&[&v, &v.narrow(3, 0, 1)?.ones_like()?], 3)?;
         let sums = self.sums([&q, &k, &v], x, pass)?;
@@ -208,7 +208,7 @@ impl Features {
         })
     }
 
-    /// Features that a direction gives.
+    /// Returns the number of features that a direction gives.
     fn per_direction(&self) -> usize {
         match self.kernel {
             Kernel::Gaussian => 2,
@@ -216,7 +216,7 @@ impl Features {
         }
     }
 
-    /// w (H, M, E) of this pass, of the type of x (B, L, D) and where it is.
+    /// Returns w (H, M, E) of this pass, of the type of x (B, L, D) and where it is.
     fn directions(&self, pass: &Pass, x: &Tensor) -> Result<Tensor> {
         if let Some(fixed) = pass.fixed("directions") {
             return Ok(fixed.to_dtype(x.dtype())?);
@@ -231,7 +231,7 @@ impl Features {
         Ok(w.to_dtype(x.dtype())?.to_device(x.device())?)
     }
 
-    /// φ(x̂) (H, B, L, F) of x (H, B, L, E).
+    /// Returns φ(x̂) (H, B, L, F) of x (H, B, L, E).
     fn forward(&self, x: &Tensor, directions: &Tensor) -> Result<Tensor> {
         let (heads, batch, length, width) = x.dims4()?;
         // The small term is for the gradient of a vector of zeros.

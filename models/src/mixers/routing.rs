@@ -40,7 +40,7 @@ use crate::{
     params::Buffer,
 };
 
-/// How far vectors lie from their centroids.
+/// Loss by the distance of vectors from their centroids.
 const COMMIT: Loss = Loss::new("commit", 1e-4);
 
 /// The registry's entry.
@@ -102,7 +102,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 struct Routing {
     projections: Projections,
     clusters: Clusters,
-    /// Of heads that see what is near, and of those that route.
+    /// Dropout of local heads, and of heads that route.
     dropouts: [Dropout; 2],
     local_heads: usize,
     local_window: usize,
@@ -137,7 +137,7 @@ impl Routing {
         })
     }
 
-    /// Blocks of neighbours, each of which sees those beside it too.
+    /// Returns blocks of neighbours, each of which sees those beside it too.
     fn blocks(&self, length: usize) -> BlockLists {
         BlockLists::around(length, self.local_window.min(length), (1, 1), |_, _| true)
     }
@@ -220,7 +220,7 @@ impl Clusters {
         })
     }
 
-    /// Queries, keys and values (B, L, H E) to (B, L, H E).
+    /// Maps queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(
         &self,
         qkv: [&Tensor; 3],
@@ -252,7 +252,7 @@ impl Clusters {
         let own: Vec<Vec<usize>> = (0..self.count).map(|cluster| vec![cluster]).collect();
         let options = AttentionOptions {
             heads: self.heads,
-            // All lists of a row are as full.
+            // All lists of a row have the same number of members.
             mask: match pass.mask() {
                 Some(_) => {
                     let real = keys.narrow(1, 0, 1)?.squeeze(1)?.ne(IGNORE_INDEX)?;
@@ -274,7 +274,8 @@ impl Clusters {
         Ok(by_head(&y)?.reshape((batch, length, row))?)
     }
 
-    /// Moves centroids to the vectors (B, H, L, E) that are nearest, and has these commit to them.
+    /// Moves centroids to the vectors (B, H, L, E) that are nearest, and adds the loss by which
+    /// these commit to them.
     fn follow(
         &self,
         vectors: &[Tensor; 2],
@@ -326,7 +327,7 @@ impl Clusters {
     }
 }
 
-/// x (B, H, L, E) times centroids (H, k, E), (B, H, k, L) in f32; constants.
+/// Returns x (B, H, L, E) times centroids (H, k, E), (B, H, k, L) in f32; constants.
 fn affinities(x: &Tensor, centroids: &Tensor) -> Result<Tensor> {
     let (batch, heads, length, width) = x.dims4()?;
     let count = centroids.dim(1)?;
@@ -338,7 +339,8 @@ fn affinities(x: &Tensor, centroids: &Tensor) -> Result<Tensor> {
     Ok(y.reshape((batch, heads, count, length))?)
 }
 
-/// The positions of the largest of each row of affinities (B, H, k, L), (B, H, k members); no padded ones.
+/// Returns the positions of the largest of each row of affinities (B, H, k, L), (B, H, k members);
+/// no padded ones.
 fn largest(affinities: &Tensor, members: usize, mask: Option<&Mask>) -> Result<Tensor> {
     let (batch, heads, count, _) = affinities.dims4()?;
     let shape = (batch, heads, count * members);
@@ -353,7 +355,7 @@ fn largest(affinities: &Tensor, members: usize, mask: Option<&Mask>) -> Result<T
     Ok(nowhere_unless(&real, &indices)?.reshape(shape)?)
 }
 
-/// Indices (B, H, L), nowhere at padded positions.
+/// Returns indices (B, H, L), nowhere at padded positions.
 fn of_real(indices: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let Some(mask) = mask else {
         return Ok(indices.clone());

@@ -71,7 +71,7 @@ struct Rtf {
     b: Tensor,
     /// h₀ (directions, H).
     h0: Tensor,
-    /// Of the transforms.
+    /// Length of the transforms.
     length: usize,
     filter: LongConv,
 }
@@ -99,7 +99,7 @@ impl Rtf {
         })
     }
 
-    /// (H, directions · length).
+    /// Returns (H, directions · length).
     fn kernel(&self) -> Result<Tensor> {
         let ((directions, dim, _), length) = (self.b.dims3()?, self.length);
         // One sequence per direction: coefficient n stands at position n.

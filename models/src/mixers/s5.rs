@@ -48,7 +48,7 @@ pub const MODEL: Model = Model {
     ],
 };
 
-/// What C begins with.
+/// Initial values of C.
 #[allow(
     clippy::enum_variant_names,
     reason = "they are the names of the published code"
@@ -56,7 +56,7 @@ pub const MODEL: Model = Model {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum OutputMatrix {
-    /// C₀ truncated normal with variance 1/(H·state), what flax makes of its shape.
+    /// C₀ truncated normal with variance 1/(H·state), as flax derives it from its shape.
     LecunNormal,
     /// C₀ truncated normal with variance 1/state.
     TruncStandardNormal,
@@ -149,7 +149,7 @@ impl S5 {
         let directions = options.direction.count();
         let basis = hippo::legs(size);
         let hippo::Legs { omega, vectors } = &*basis;
-        // Of state p the block, and the eigenvector in it.
+        // Block of state p, and index of its eigenvector in the block.
         let place = |p: usize| (p / half * size, p % half);
         let b = |part: usize| {
             let drawn = vb.stream("b").truncated_normal(1, all * dim);

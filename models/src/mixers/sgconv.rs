@@ -89,7 +89,8 @@ struct SgConv {
     taps: Vec<usize>,
     /// ρ of each channel.
     rho: Vec<f64>,
-    /// What stretches each scale, (taps, κ), and its powers of ρ (H, 1); made when they are first needed.
+    /// Matrices that stretch each scale, (taps, κ), and its powers of ρ (H, 1); made when they are
+    /// first needed.
     scales: OnceLock<Vec<(Tensor, Tensor)>>,
     /// Z (directions, H, 1); zeros before the first step.
     norm: Buffer,
@@ -97,7 +98,8 @@ struct SgConv {
     filter: LongConv,
 }
 
-/// Row t has the weights of the κ numbers in number t of `taps`, half-way between them linear and beyond the outer ones constant.
+/// Returns weights of linear interpolation: row t has the weights of the κ numbers in number t of
+/// `taps`, half-way between them linear and beyond the outer ones constant.
 fn stretch(size: usize, taps: usize) -> Vec<f64> {
     let mut rows = vec![0.0; taps * size];
     for (tap, row) in rows.chunks_exact_mut(size).enumerate() {
@@ -130,7 +132,8 @@ impl SgConv {
             stdev: 1.0,
         };
         let commit: Commit = Arc::new(|before, sum| {
-            // The first step's, in each of its passes the same; what is there stays.
+            // The first step sets the norm, to the same value in each of its passes; later steps
+            // leave it.
             let missing = before.eq(0.0)?.to_dtype(before.dtype())?;
             let passes = sum.narrow(0, sum.dim(0)? - 1, 1)?.maximum(1.0)?;
             let found = sum.narrow(0, 0, sum.dim(0)? - 1)?.broadcast_div(&passes)?;
@@ -178,7 +181,7 @@ impl SgConv {
         Ok(self.scales.get_or_init(|| scales))
     }
 
-    /// (H, directions · N).
+    /// Returns (H, directions · N).
     fn kernel(&self, pass: &Pass) -> Result<Tensor> {
         let scaled = |(kernel, (stretch, factor)): (&Tensor, &(Tensor, Tensor))| {
             Ok::<_, crate::Error>(linear(kernel, stretch, None)?.broadcast_mul(factor)?)

@@ -77,7 +77,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 
 struct Skyformer {
     projections: Projections,
-    /// Of the landmarks.
+    /// Stream of the landmarks' draws.
     stream: StreamKey,
     options: Options,
     heads: usize,
@@ -95,7 +95,7 @@ impl Skyformer {
         })
     }
 
-    /// Queries, keys and values (B, L, H E) to (B, L, H E).
+    /// Maps queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let (batch, length, _) = q.dims3()?;
         let mask = pass.mask();
@@ -121,7 +121,7 @@ impl Skyformer {
         merge_heads(&matmul(&gaussian(&q, &p)?, &sums)?)
     }
 
-    /// P (B, H, m, E) of queries and keys (B, H, L, E).
+    /// Returns P (B, H, m, E) of queries and keys (B, H, L, E).
     fn landmarks(&self, [q, k]: [&Tensor; 2], pass: &Pass) -> Result<Tensor> {
         let (batch, heads, length, _) = q.dims4()?;
         let draws = self.draws(pass)?;
@@ -151,7 +151,7 @@ impl Skyformer {
         Ok(Tensor::cat(&landmarks, 2)?)
     }
 
-    /// m numbers in [0, 1). They may be fixed: `landmarks` (m).
+    /// Returns m numbers in [0, 1). They may be fixed: `landmarks` (m).
     fn draws(&self, pass: &Pass) -> Result<Vec<f64>> {
         let count = self.options.landmarks;
         let Some(fixed) = pass.fixed("landmarks") else {
@@ -165,7 +165,7 @@ impl Skyformer {
         Ok(fixed.flatten_all()?.to_dtype(DType::F64)?.to_vec1()?)
     }
 
-    /// Z (B, H, m, m), f64, of κ(P, P).
+    /// Returns Z (B, H, m, m), f64, of κ(P, P).
     fn inverse(&self, gram: &Tensor) -> Result<Tensor> {
         let gram = gram.to_dtype(DType::F64)?;
         let identity = Tensor::eye(gram.dim(3)?, DType::F64, gram.device())?;
@@ -176,7 +176,7 @@ impl Skyformer {
     }
 }
 
-/// κ of rows (.., n, E) and (.., m, E): (.., n, m).
+/// Returns κ of rows (.., n, E) and (.., m, E): (.., n, m).
 fn gaussian(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let half = |x: &Tensor| x.sqr()?.sum_keepdim(D::Minus1)?.affine(0.5, 0.0);
     let exponent = matmul(x, &y.t()?)?.broadcast_sub(&half(x)?)?;
@@ -199,7 +199,8 @@ impl Mixer for Skyformer {
     fn flops(&self, length: usize) -> u64 {
         let (m, row) = (self.options.landmarks, self.heads * self.width);
         let steps = 4 * self.options.iterations * self.heads * m.pow(3);
-        // κ of queries and of keys with the landmarks, sums over keys, what queries take of them; and all that is m x m.
+        // κ of queries and of keys with the landmarks, sums over keys, sums of queries over them;
+        // and all products that are m x m.
         let products = 4 * length * m * row + 2 * m * m * row + steps;
         self.projections.flops(length) + 2 * products as u64
     }
@@ -237,7 +238,8 @@ mod tests {
         Pass::new(false, RngKey::new(1, 0, 0))
     }
 
-    /// The middles of n equal parts, for queries and for keys: all of n queries and n keys are landmarks.
+    /// Returns the middles of n equal parts, for queries and for keys: all of n queries and n keys
+    /// are landmarks.
     fn all(count: usize) -> FixedDraws {
         let middle = |i: usize| ((i % count) as f64 + 0.5) / count as f64;
         let draws: Vec<f64> = (0..2 * count).map(middle).collect();

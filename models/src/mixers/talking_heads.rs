@@ -70,7 +70,7 @@ impl TalkingHeads {
     }
 }
 
-/// x (B, H, L, L) and what `mixing` (H, H) makes of its heads.
+/// Returns x (B, H, L, L) with its heads mixed by `mixing` (H, H).
 fn mix(mixing: &Tensor, x: &Tensor) -> Result<Tensor> {
     let (batch, heads, queries, keys) = x.dims4()?;
     let flat = x.reshape((batch, heads, queries * keys))?;

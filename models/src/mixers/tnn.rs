@@ -122,9 +122,10 @@ impl Toeplitz {
         })
     }
 
-    /// T v for v (B, L, G).
+    /// Returns T v for v (B, L, G).
     fn mix(&self, v: &Tensor) -> Result<Tensor> {
-        // Lags 0, 1, .. L - 1 back and then 1, .. L - 1 ahead; the convolution wants as many ahead, the last of which meets nothing.
+        // Lags 0, 1, .. L - 1 back and then 1, .. L - 1 ahead; the convolution needs as many ahead
+        // as back, so that the last one is always 0.
         let length = v.dim(1)? as i64;
         let lags: Vec<i64> = (0..length).chain((1..length).map(|lag| -lag)).collect();
         let taps = self.lags.forward(&lags, v)?; // (2L - 1, G)
@@ -149,7 +150,8 @@ impl Mixer for Toeplitz {
         self.output.forward(&(u * y)?)
     }
 
-    /// A transform is counted as 5 n log₂ n operations for n numbers; there are three, of v, of the weights and of their product, each of 2L numbers.
+    /// Counts a transform as 5 n log₂ n operations for n numbers; there are three, of v, of the
+    /// weights and of their product, each of 2L numbers.
     fn flops(&self, length: usize) -> u64 {
         let numbers = 2.0 * length as f64;
         let transforms = (3.0 * 2.5 * numbers * numbers.log2()) as u64 * self.width as u64;
@@ -195,7 +197,7 @@ impl LagNetwork {
         })
     }
 
-    /// t (lags, G), of the type of `like`.
+    /// Returns t (lags, G), of the type of `like`.
     fn forward(&self, lags: &[i64], like: &Tensor) -> Result<Tensor> {
         let lags = lags.iter().map(|lag| *lag as f64).collect();
         let mut z = self.first.forward(&column(lags, like)?)?;
@@ -211,7 +213,7 @@ impl LagNetwork {
     }
 }
 
-/// (n, 1), of the type of `like`.
+/// Returns (n, 1), of the type of `like`.
 fn column(values: Vec<f64>, like: &Tensor) -> Result<Tensor> {
     let count = values.len();
     let column = Tensor::from_vec(values, (count, 1), &Device::Cpu)?;

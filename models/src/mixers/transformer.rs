@@ -24,7 +24,7 @@ use crate::{
     options::{Residual, to_json},
 };
 
-/// How far weights reach; 0, because it is there to be logged.
+/// Mean distance that weights reach; its weight is 0, because it is only logged.
 const REQUIRED_SPAN: Loss = Loss::new("required_span", 0.0);
 
 /// The registry's entry.
@@ -39,7 +39,7 @@ pub const MODEL: Model = Model {
     reference: Reference::Package,
     family: crate::Family::Xformer,
     settings: "",
-    // Both compute the same wherever anybody reads it.
+    // Both compute the same at all positions that are read.
     variants: &[
         PAPER,
         Variant {
@@ -55,7 +55,7 @@ pub const MODEL: Model = Model {
 pub const PAPER: Variant =
     Variant::paper(build, include_str!("transformer.rs")).with_losses(&[REQUIRED_SPAN]);
 
-/// How the weights are computed.
+/// Computation of the weights.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Attention {
@@ -102,7 +102,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     encoder::blocks(context, |at| Ok(Box::new(Transformer::new(at, &options)?)))
 }
 
-/// Softmax attention, for models that repeat or shorten what is around it.
+/// Builds softmax attention, for models that repeat or shorten the layers around it.
 pub(super) fn mixer(at: &LayerContext) -> Result<Box<dyn Mixer>> {
     Ok(Box::new(Transformer::new(at, &Options::default())?))
 }
@@ -130,7 +130,7 @@ impl Transformer {
         })
     }
 
-    /// Attention by weights in memory, which may be looked at.
+    /// Returns attention by weights in memory, which may be looked at.
     fn materialised(
         &self,
         [q, k, v]: [&Tensor; 3],
@@ -146,13 +146,14 @@ impl Transformer {
     }
 }
 
-/// Each query sees the keys up to its own.
+/// Returns block masks in which each query sees the keys up to its own.
 fn up_to_itself(length: usize) -> BlockMasks {
     let before = (length, 0);
     BlockLists::around(length, TILE.min(length), before, |i, j| j <= i).block_masks(length)
 }
 
-/// Mean over heads and real positions i of Σ_j a_ij |i - j|, (B), of a (B, H, L, ..), the first L of whose keys are the positions.
+/// Returns the mean over heads and real positions i of Σ_j a_ij |i - j|, (B), of a (B, H, L, ..),
+/// the first L of whose keys are the positions.
 fn required_span(weights: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let (batch, _, length, _) = weights.dims4()?;
     let pairs = (0..length).flat_map(|i| (0..length).map(move |j| i.abs_diff(j) as f64));
@@ -207,7 +208,7 @@ impl Mixer for Transformer {
     }
 
     fn flops(&self, length: usize) -> u64 {
-        // Of all heads.
+        // Pairs of all heads.
         let pairs = match self.attention {
             Attention::Causal => up_to_itself(length).pairs(self.heads),
             _ => self.heads * length * length,
@@ -272,7 +273,8 @@ mod tests {
         });
     }
 
-    /// Output at real positions, and gradients from there, of one training pass, f32, with a mask and dropout.
+    /// Returns the output at real positions, and gradients from there, of one training pass, f32,
+    /// with a mask and dropout.
     fn pass(attention: Attention) -> Vec<Tensor> {
         let parameters = Parameters::new(5, &Device::Cpu, DType::F32);
         let block = BlockOptions {
@@ -327,7 +329,8 @@ mod tests {
         }
     }
 
-    /// Where all weights are alike, every distance counts the same; ALiBi's steps make them shorter.
+    /// With equal weights, every distance counts the same; ALiBi's steps make the mean distance
+    /// shorter.
     #[test]
     fn the_required_span_is_the_mean_distance_of_what_is_attended_to() {
         let span = |bias, memory: usize| {
@@ -358,10 +361,12 @@ mod tests {
             let (_, mean) = losses.means().unwrap().remove(0);
             mean.to_scalar::<f64>().unwrap()
         };
-        // Of three positions (3 + 2 + 3) / 9, of two 2 / 4, of none 0; the mean over sequences, and one of two layers.
+        // Three positions have (3 + 2 + 3) / 9, two have 2 / 4, none has 0; the mean over
+        // sequences, and of one of two layers.
         let wanted = (8.0 / 9.0 + 0.5) / 3.0 / 2.0;
         assert!((span(PairBias::None, 0) - wanted).abs() < 1e-12);
-        // As many keys of no token as there are tokens in the first, half as many more in the second.
+        // The memory adds 3 keys without a distance, to the 3 tokens of the first sequence and to
+        // the 2 of the second.
         let wanted = (8.0 / 18.0 + 0.5 * 2.0 / 5.0) / 3.0 / 2.0;
         assert!((span(PairBias::None, 3) - wanted).abs() < 1e-12);
         assert!(span(PairBias::Alibi, 0) < span(PairBias::None, 0));

@@ -37,7 +37,7 @@ use crate::{
     params::{Attributes, xavier_uniform},
 };
 
-/// What the steps cost: their mean number, with remainders.
+/// Cost of the steps: their mean number, with remainders.
 const PONDER: Loss = Loss::new("ponder", 0.01);
 
 /// The registry's entry.
@@ -68,7 +68,7 @@ pub const MODEL: Model = Model {
 enum Halting {
     /// All positions take T steps.
     None,
-    /// Each position takes as many as it decides.
+    /// Each position decides its number of steps.
     Act,
 }
 
@@ -116,7 +116,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 }
 
 struct Universal {
-    /// One for all steps, or one for each.
+    /// A block for all steps, or one for each.
     blocks: Vec<Block>,
     /// T.
     steps: usize,
@@ -130,7 +130,7 @@ struct Universal {
     last_norm: Option<Norm>,
 }
 
-/// When positions halt.
+/// Halting of positions.
 struct Halt {
     /// w and b.
     linear: Linear,
@@ -158,8 +158,8 @@ impl Universal {
             (0, true) => 2 * own.layers,
             (steps, _) => steps,
         };
-        // As deep as it is run; where blocks of some period have experts, the one that is repeated
-        // is one of those.
+        // The depth is the number of steps that run; if blocks of some period have experts, the
+        // block that is repeated is one of those.
         let block = BlockOptions {
             layers: steps,
             expert_period: if own.share { 1 } else { own.expert_period },
@@ -205,7 +205,7 @@ impl Universal {
         })
     }
 
-    /// S (T, D).
+    /// Returns S (T, D).
     fn marks(&self, x: &Tensor) -> Result<Option<Tensor>> {
         Ok(match self.sines {
             true => Some(sinusoid(self.steps, x.dim(2)?, x.dtype(), x.device())?),
@@ -213,7 +213,7 @@ impl Universal {
         })
     }
 
-    /// x of step number `step`, from 0, which H before it becomes.
+    /// Returns x of step number `step`, from 0: the state plus its marks.
     fn marked(&self, state: &Tensor, marks: Option<&Tensor>, step: usize) -> Result<Tensor> {
         let x = match &self.positions {
             Some(table) if step > 0 => {
@@ -295,11 +295,11 @@ impl Encoder for Universal {
     }
 }
 
-/// What the steps so far have come to.
+/// Accumulated results of the steps so far.
 struct Progress {
     /// 1 where a position has not halted, (B, L, 1).
     running: Tensor,
-    /// Σ p of the steps after which it had not, (B, L, 1).
+    /// Σ p of the steps after which the position had not halted, (B, L, 1).
     sum: Tensor,
     /// y, (B, L, D).
     output: Tensor,
@@ -322,13 +322,13 @@ impl Halt {
         })
     }
 
-    /// A step, the `last` one or not, with probabilities p (B, L, 1) and new states (B, L, D).
+    /// Adds a step, the `last` one or not, with probabilities p (B, L, 1) and new states (B, L, D).
     fn step(&self, before: &Progress, p: &Tensor, next: &Tensor, last: bool) -> Result<Progress> {
         let dtype = p.dtype();
         let sum = (&before.sum + p)?;
         let over = match last {
             true => before.running.clone(),
-            // Taken from f32, so that all types of numbers choose alike.
+            // Decided in f32, so that all number types choose alike.
             false => (sum.detach().to_dtype(DType::F32)?)
                 .gt(self.options.threshold as f32)?
                 .to_dtype(dtype)?,
@@ -351,7 +351,7 @@ impl Halt {
 }
 
 impl Progress {
-    /// The mean over each row's real positions, (B).
+    /// Returns the mean over each row's real positions, (B).
     fn mean_ponder(&self, pass: &Pass) -> Result<Tensor> {
         let sum = self.ponder.sum((1, 2))?;
         Ok(match pass.mask() {

@@ -89,7 +89,7 @@ impl Xcit {
         })
     }
 
-    /// Y of queries, keys and values (B, L, H E), zeros at padding, to the same shape.
+    /// Returns Y of queries, keys and values (B, L, H E), zeros at padding, to the same shape.
     fn attend(&self, qkv: [Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let [q, k, v] = qkv;
         let temperature = self.temperature.reshape((1, self.heads, 1, 1))?;
@@ -158,7 +158,7 @@ impl Local {
         })
     }
 
-    /// (B, L, D) to (B, L, D).
+    /// Maps (B, L, D) to (B, L, D).
     fn forward(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let conv = |x: &Tensor, [weight, bias]: &[Tensor; 2]| {
             ops::depthwise_conv1d(

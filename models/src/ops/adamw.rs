@@ -41,9 +41,10 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// Updates a parameter and its two moments, all f32 of one shape. No gradient counts as a zero one.
+    /// Updates a parameter and its two moments, all f32 of one shape. A missing gradient counts as
+    /// zero.
     ///
-    /// The tensors' own memory is written: whoever shares it sees the new values.
+    /// The tensors' own memory is written: all tensors that share it see the new values.
     pub fn apply(
         &self,
         parameter: &Tensor,
@@ -95,7 +96,7 @@ fn overwrite(x: &Tensor, write: impl FnOnce(&mut [f32]) -> Result<()>) -> Result
     x.inplace_op1(&Overwrite(Cell::new(Some(write))))
 }
 
-/// What is called once.
+/// Closure that is called once.
 struct Overwrite<F>(Cell<Option<F>>);
 
 impl<F: FnOnce(&mut [f32]) -> Result<()>> InplaceOp1 for Overwrite<F> {
@@ -118,7 +119,8 @@ impl<F: FnOnce(&mut [f32]) -> Result<()>> InplaceOp1 for Overwrite<F> {
     }
 }
 
-/// Sum of squares of all elements, in f64 and in an order that depends on their number alone.
+/// Returns the sum of squares of all elements, in f64 and in an order that depends on their number
+/// alone.
 pub fn sum_of_squares(x: &Tensor) -> Result<f64> {
     let x = x.contiguous()?;
     let x = read(NAME, &x)?;
@@ -185,7 +187,7 @@ impl Step {
     }
 }
 
-/// Some elements of a parameter, and what they have besides.
+/// Some elements of a parameter, with their gradients and moments.
 struct Task<'a> {
     step: Step,
     parameter: &'a mut [f32],
@@ -255,7 +257,7 @@ impl<S: Lanes> Registers<S> {
         }
     }
 
-    /// The parameter and its moments after the update.
+    /// Returns the parameter and its moments after the update.
     #[inline(always)]
     fn next(
         &self,

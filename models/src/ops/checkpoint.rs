@@ -1,4 +1,5 @@
-//! A stretch of the graph that keeps nothing but its input and its output: gradients are computed when they are asked for.
+//! A stretch of the graph that keeps only its input and its output: gradients are computed when
+//! they are needed.
 //!
 //! Its operands are its input and every variable in it, which are [`GradInputs`].
 
@@ -7,12 +8,12 @@ use candle_core::{CpuStorage, Result, Storage, Tensor, Var, backprop::GradStore,
 pub use crate::autograd::GradInputs;
 use crate::autograd::{backward, graph_output};
 
-/// f(x), which keeps nothing but `x` and its output, and computes the rest again in its backward pass (Chen et al., 2016,
-/// "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174). `f` gives the same whenever it is called. Out of main
-/// memory everything is kept.
+/// Returns f(x), keeping only `x` and its output; the backward pass computes the rest again (Chen
+/// et al., 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174). `f` must give
+/// the same result in every call. Outside main memory everything is kept.
 ///
 /// # Errors
-/// Those of `f`.
+/// Errors of `f`.
 pub fn checkpoint(
     x: &Tensor,
     f: impl Fn(&Tensor) -> crate::Result<Tensor> + Send + Sync + 'static,
@@ -31,7 +32,7 @@ pub fn checkpoint(
     Ok(with_history(x, &y, &variables, Again { x: x_again, f })?)
 }
 
-/// A function, and what it was called with.
+/// A function, and its argument.
 struct Again<F> {
     x: Tensor,
     f: F,
@@ -55,9 +56,8 @@ where
     }
 }
 
-/// Gradients of variables from `y`, computed in main memory, and its gradient, as PyTorch's `y.backward(dy)`; a pass of its own inside
-/// another one.
-///
+/// Returns gradients of variables from `y`, computed in main memory, and its gradient, as PyTorch's
+/// `y.backward(dy)`; a pass of its own inside another one.
 /// # Errors
 /// If a tensor operation fails.
 pub fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
@@ -73,19 +73,20 @@ pub fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
     backward(&loss?)
 }
 
-/// Computes gradients from what is left of a stretch: its output.
+/// Computes gradients from the part of a stretch that is kept: its output.
 pub trait Checkpointed: Send + Sync + 'static {
     /// Whether gradients are computed from the output; if not it is not kept, and an empty tensor is given in its place.
     const READS_OUTPUT: bool;
 
-    /// The gradient of the input, from output `y` and its gradient `dy`. Gradients of variables are left in `inputs`.
+    /// Returns the gradient of the input, from output `y` and its gradient `dy`. Gradients of
+    /// variables are left in `inputs`.
     ///
     /// # Errors
     /// If a tensor operation fails.
     fn backward(&self, y: &Tensor, dy: &Tensor, inputs: &GradInputs) -> crate::Result<Tensor>;
 }
 
-/// The variables in the history of `y` that are not yet in `variables` are added to them.
+/// Adds the variables in the history of `y` to `variables`, unless they are there already.
 pub fn note_variables(y: &Tensor, variables: &mut Vec<Tensor>) {
     for node in y.sorted_nodes() {
         let known = |tensor: &Tensor| tensor.id() == node.id();
@@ -95,7 +96,7 @@ pub fn note_variables(y: &Tensor, variables: &mut Vec<Tensor>) {
     }
 }
 
-/// `y`, computed from `x` and `variables` without history, with `stretch` for its history.
+/// Returns `y`, computed from `x` and `variables` without history, with `stretch` for its history.
 ///
 /// # Errors
 /// If `y` is not contiguous, or not in main memory.

@@ -17,13 +17,13 @@ pub struct Complex {
 }
 
 impl Complex {
-    /// Two tensors of the same shape.
+    /// Returns two tensors of the same shape.
     #[must_use]
     pub fn new(re: Tensor, im: Tensor) -> Self {
         Self { re, im }
     }
 
-    /// The halves of the last axis: first all real parts, then all imaginary parts.
+    /// Returns the halves of the last axis: first all real parts, then all imaginary parts.
     ///
     /// # Errors
     /// If the last axis has an odd length.
@@ -36,7 +36,7 @@ impl Complex {
         Ok(Self::new(half(0)?, half(width / 2)?))
     }
 
-    /// Real parts, then imaginary parts along the last axis.
+    /// Returns real parts, then imaginary parts along the last axis.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -44,7 +44,7 @@ impl Complex {
         Ok(Tensor::cat(&[&self.re, &self.im], D::Minus1)?)
     }
 
-    /// a b, shapes broadcast.
+    /// Returns a b, shapes broadcast.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -55,7 +55,7 @@ impl Complex {
         Ok(Self::new(re, im))
     }
 
-    /// a / b, shapes broadcast.
+    /// Returns a / b, shapes broadcast.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -65,7 +65,7 @@ impl Complex {
         self.mul(&inverse)
     }
 
-    /// eᶻ = e^(Re z) (cos Im z + i sin Im z).
+    /// Returns eᶻ = e^(Re z) (cos Im z + i sin Im z).
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -77,7 +77,7 @@ impl Complex {
         ))
     }
 
-    /// a times `factor` plus `shift`, both real.
+    /// Returns a times `factor` plus `shift`, both real.
     ///
     /// # Errors
     /// If a tensor operation fails.

@@ -1,11 +1,11 @@
-//! A gradient that is not that of what was computed.
+//! A gradient that differs from that of the computed function.
 
 use candle_core::{
     CpuStorage, CudaStorage, CustomOp1, Layout, Result, Shape, Tensor, backend::BackendStorage,
 };
 
-/// x as it is, of any shape and on any device, whose gradient is `hook(x, dy)` in place of dy (PyTorch's `Tensor.register_hook`).
-///
+/// Returns x as it is, of any shape and on any device, whose gradient is `hook(x, dy)` in place of
+/// dy (PyTorch's `Tensor.register_hook`).
 /// # Errors
 /// If a tensor operation fails.
 pub fn gradient_hook(

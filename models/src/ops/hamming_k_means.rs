@@ -1,7 +1,8 @@
-//! k-means in Hamming space, after Lloyd, over the hashes of one sequence. Nearly all of it counts bits, many words at a time where a
-//! processor has instructions for that. Integers, so that the instructions change nothing.
+//! k-means in Hamming space, after Lloyd, over the hashes of one sequence. Nearly all of the work
+//! is counting bits, many words at a time where a processor has instructions for that. Numbers are
+//! integers, so that the instruction set does not affect the result.
 
-/// What all sequences that are clustered together have in common.
+/// Settings shared by all sequences that are clustered together.
 #[derive(Clone, Copy)]
 pub(crate) struct HammingKMeans<'a> {
     /// Bits of a hash, at most 63.
@@ -18,7 +19,7 @@ impl HammingKMeans<'_> {
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vpopcntdq") {
-                // SAFETY: the processor has just said that it has the instructions.
+                // SAFETY: the processor has these instructions, by the check above.
                 return unsafe { run_avx512(self, hashes, centroids, clusters) };
             }
             if is_x86_feature_detected!("avx2") {
@@ -42,7 +43,8 @@ fn run_avx2(k_means: HammingKMeans, hashes: &[u64], centroids: Vec<u64>, cluster
     run_portable(k_means, hashes, centroids, clusters);
 }
 
-/// Inlined into each of the versions above, so that the compiler vectorizes it for each; closures would not be.
+/// Runs the rounds. Inlined into each of the versions above, so that the compiler vectorizes it for
+/// each; closures would not be.
 #[inline(always)]
 fn run_portable(
     k_means: HammingKMeans,
@@ -82,7 +84,7 @@ fn run_portable(
     }
 }
 
-/// The first of the centroids, one at least, that have the fewest bits other than `hash`.
+/// Returns the first of the centroids, one at least, that have the fewest bits other than `hash`.
 #[inline(always)]
 fn nearest(centroids: &[u64], hash: u64) -> u32 {
     // Bits above, number below: the least of these words.
@@ -102,7 +104,7 @@ fn add_bits(hash: u64, ones: &mut [u64; 64]) {
     }
 }
 
-/// The bits that more than half of `size` hashes have, of which as many have each.
+/// Returns the bits that more than half of `size` hashes have, of which as many have each.
 #[inline(always)]
 fn majority(ones: &[u64], size: u64) -> u64 {
     let mut word = 0;

@@ -58,9 +58,9 @@ pub(super) fn count(operations: u64) {
     }
 }
 
-/// Runs `work`, and returns what it returned with the floating-point operations of the products
-/// that it asked [`matmul`] and [`exact_matmul`] for on this thread, a multiply-add being two.
-/// Kernels, which compute f32 in main memory, are not counted.
+/// Runs `work`, and returns its result with the number of floating-point operations of its calls of
+/// [`matmul`] and [`exact_matmul`] on this thread, a multiply-add being two. Kernels, which compute
+/// f32 in main memory, are not counted.
 pub fn count_products<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let outer = COUNTED.replace(Some(0));
     let outcome = work();

@@ -1,19 +1,23 @@
-//! Operations on tensors that candle lacks, has without a gradient, or computes slowly; one folder each.
+//! Operations on tensors that candle lacks, has without a gradient, or computes slowly; one folder
+//! each.
 //!
-//! `mod.rs` of an operation documents it, has its form composed of candle's operations, and chooses between
-//! its forms; nothing outside this folder does (`models/tests/structure.rs`). The composed form runs on any
-//! device and float type, and its gradient is exact. `cpu.rs` is the fused form for f32 in main memory:
-//! forward and backward in one pass over memory each, keeping as little as possible in between.
-//! `tests.rs` compares both forms in outputs and gradients, and the composed form with difference quotients.
+//! `mod.rs` of an operation documents it, has its form composed of candle's operations, and chooses
+//! between its forms; no code outside this folder does (`models/tests/structure.rs`). The composed
+//! form runs on any device and float type, and its gradient is exact. `cpu.rs` is the fused form
+//! for f32 in main memory: forward and backward in one pass over memory each, keeping as little as
+//! possible in between. `tests.rs` compares both forms in outputs and gradients, and the composed
+//! form with difference quotients.
 //!
-//! Three rules hold for all fused forms. Where a split decides the order of a sum, it depends on shapes and
-//! never on the number of threads, and partial sums are added in index order, so a result has the same bits
-//! on any number of threads. The instruction set is chosen at run time ([`instruction_set`]). Code on registers is
-//! loops and `#[inline(always)]` functions: a closure there may be compiled for the least instruction set,
-//! and then every operation on a register is a call.
+//! Three rules hold for all fused forms. Where a split decides the order of a sum, it depends on
+//! shapes and never on the number of threads, and partial sums are added in index order, so a
+//! result has the same bits on any number of threads. The instruction set is chosen at run time
+//! ([`instruction_set`]). Code on registers is loops and `#[inline(always)]` functions: a closure
+//! there may be compiled for the least instruction set, and then every operation on a register is a
+//! call.
 //!
 //! # Errors
-//! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and what it was given.
+//! Shapes that do not fit are errors ([`crate::Error::Input`]) that name the operation and its
+//! arguments.
 
 pub mod activation;
 pub mod adamw;

@@ -1,7 +1,9 @@
-//! Sequences of a batch one after the other, without the padding between them: PyTorch's jagged layout, the `cu_seqlens` of attention kernels.
+//! Sequences of a batch one after the other, without the padding between them: PyTorch's jagged
+//! layout, the `cu_seqlens` of attention kernels.
 //!
-//! Layers that treat every position alike compute the same on (1, T, D) as on (B, L, D), for the T positions that are real. What
-//! looks along a sequence is told where each begins; what draws random numbers takes those of the padded batch.
+//! Layers that treat every position alike compute the same on (1, T, D) as on (B, L, D), for the T
+//! positions that are real. Layers that look along a sequence get the offset of each; random
+//! numbers are those of the padded batch.
 
 use std::sync::Arc;
 
@@ -37,8 +39,8 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// The packing of the sequences that `mask` leaves; none where nothing is left, where there are gaps within a sequence, or more
-    /// positions than can be numbered.
+    /// Returns the packing of the real positions of `mask`; none if there are no real positions, if
+    /// there are gaps within a sequence, or if there are more positions than can be numbered.
     ///
     /// # Errors
     /// If the mask cannot be read.
@@ -80,7 +82,8 @@ impl Packing {
         &self.mask
     }
 
-    /// (B + 1): where each sequence begins in the packed batch, and where the last one ends.
+    /// Returns (B + 1): where each sequence begins in the packed batch, and where the last one
+    /// ends.
     #[must_use]
     pub fn offsets(&self) -> &Arc<[usize]> {
         &self.offsets

@@ -27,7 +27,7 @@ impl Sampler {
     }
 }
 
-/// Output, then the gradient of sum(output * seed) for every input, flattened.
+/// Returns the output, then the gradient of sum(output * seed) for every input, flattened.
 fn results(
     inputs: &[Tensor],
     seed: Option<&Tensor>,
@@ -55,7 +55,8 @@ fn results(
     Ok(all)
 }
 
-/// A gradient for `output`: random, with a stretch of zeros as long sequences have where they are padded.
+/// Returns a gradient for `output`: random, with a stretch of zeros as long sequences have where
+/// they are padded.
 fn gradient(output: &Tensor) -> Tensor {
     let count = output.elem_count();
     let random = Sampler::new(count as u64).normal(&[count], 1.0);
@@ -64,7 +65,8 @@ fn gradient(output: &Tensor) -> Tensor {
     Tensor::from_vec(data, output.dims(), &Device::Cpu).unwrap()
 }
 
-/// `y` (B, L, W) with zeros in blocks of [`SIDE`] positions of which `mask` (B, L) has none.
+/// Returns `y` (B, L, W) with zeros in blocks of [`SIDE`] positions of which `mask` (B, L) has
+/// none.
 pub(super) fn without_padding(y: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
     let Some(mask) = mask else {
         return Ok(y.clone());
@@ -141,7 +143,7 @@ pub(super) fn agree_in_f32(
     }
 }
 
-/// A gradient for the output, and what `composed` makes of it in f64.
+/// Returns a gradient for the output, and the results of `composed` in f64.
 fn expected(
     inputs: &[Tensor],
     composed: &dyn Fn(&[Tensor]) -> Result<Tensor>,
@@ -155,7 +157,8 @@ fn expected(
     (seed, expected)
 }
 
-/// Largest difference relative to the largest expected entry, or `least` if that is larger; NaN counts as infinite.
+/// Returns the largest difference relative to the largest expected entry, or `least` if that is
+/// larger; NaN counts as infinite.
 pub(super) fn largest_error(got: &[f64], expected: &[f64], least: f64) -> f64 {
     assert_eq!(got.len(), expected.len());
     let scale = expected.iter().fold(least, |m: f64, e| m.max(e.abs()));

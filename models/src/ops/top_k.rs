@@ -48,10 +48,12 @@ pub fn top_k(x: &Tensor, k: usize, order: Order) -> Result<(Tensor, Tensor)> {
 
 /// Elements with an integer of the same order.
 trait Ordered: WithDType {
-    /// Of twice the width: the element's order above, its index below.
+    /// An integer of twice the width: the element's order in the upper half, its index in the lower
+    /// half.
     type Key: Copy + Ord + Send;
 
-    /// Equal for both zeros but for the index; largest for every NaN, or smallest if `reversed`.
+    /// Returns the sort key: equal for both zeros but for the index; largest for every NaN, or
+    /// smallest if `reversed`.
     fn key(self, reversed: bool, index: usize) -> Self::Key;
     fn index(key: Self::Key) -> u32;
 }
@@ -84,7 +86,7 @@ macro_rules! ordered {
 ordered!(f32, u32, u64);
 ordered!(f64, u64, u128);
 
-/// Indices of the first `k` elements of each row, one row after the other.
+/// Returns indices of the first `k` elements of each row, one row after the other.
 fn first<T: Ordered>(x: &Tensor, dtype: DType, k: usize, order: Order) -> Result<Vec<u32>> {
     let width = x.dim(D::Minus1)?;
     let data = x.detach().to_dtype(dtype)?.flatten_all()?.to_vec1::<T>()?;
@@ -120,7 +122,7 @@ mod tests {
     use crate::ops::testing::{Sampler, agree};
     use crate::testing::check_gradient;
 
-    /// Indices by a stable sort of the whole row.
+    /// Returns indices by a stable sort of the whole row.
     fn sorted(row: &[f64], k: usize, order: Order) -> Vec<u32> {
         let mut indices: Vec<u32> = (0..row.len() as u32).collect();
         indices.sort_by(|a, b| {

@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 use super::{LONGEST, Range, WIDEST};
 use crate::ops::activation::Activation;
 
-/// Where a block normalises.
+/// Place of the norm in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormPlace {
-    /// Before mixer and feed-forward, and once after the last block.
+    /// Norm before mixer and feed-forward, and once after the last block.
     Pre,
-    /// After each residual sum.
+    /// Norm after each residual sum.
     Post,
 }
 
-/// How a block's sums are carried on.
+/// Way in which a block's sums are carried on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residual {
-    /// One stream; the backward pass uses what the forward pass kept.
+    /// One stream; the backward pass uses the activations kept by the forward pass.
     Plain,
     /// Two streams whose steps can be undone; the backward pass recomputes everything. Pre-norm only.
     Reversible,
@@ -36,14 +36,16 @@ pub enum Residual {
 }
 
 impl Residual {
-    /// Whether branches are multiplied by a number that is 0 at first: then it alone has a gradient in the first step.
+    /// Returns whether branches are multiplied by a number that is 0 at first: then it alone has a
+    /// gradient in the first step.
     #[must_use]
     pub fn starts_at_zero(self) -> bool {
         self == Self::Rezero
     }
 }
 
-/// What normalises the rows of a block's input or output; the definitions are in [`crate::block::norm`].
+/// Normalisation of the rows of a block's input or output; the definitions are in
+/// [`crate::block::norm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormKind {
@@ -61,53 +63,56 @@ pub enum NormKind {
     Batch,
     /// BatchNorm over the real positions.
     BatchMasked,
-    /// Nothing.
+    /// No norm.
     None,
 }
 
-/// What ScaleNorm divides a row by; its gain begins such that rows have a mean square of 1.
+/// Divisor of a row in ScaleNorm; the gain begins such that rows have a mean square of 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScaleNorm {
-    /// Its Euclidean norm, the gain being √D at first, as in the paper.
+    /// The row's Euclidean norm, the gain being √D at first, as in the paper.
     Norm,
     /// The root of its mean square, the gain being 1 at first, as in the code of Mega.
     Rms,
 }
 
-/// What a block does to each position by itself.
+/// Computation of a block on each position by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelKind {
     /// The feed-forward network.
     Dense,
-    /// One of several feed-forward networks for each position, in every second block.
+    /// One of several feed-forward networks for each position, in every second block by default
+    /// (see `expert_period`).
     Switch,
-    /// Two of several, in every second block.
+    /// Two of several feed-forward networks, in every second block by default (see
+    /// `expert_period`).
     Moe,
-    /// A large memory that each position reads a few values of, in every second block.
+    /// A large memory of which each position reads a few values, in every second block by default
+    /// (see `expert_period`).
     ProductKeys,
     /// Separable convolutions, which see a few positions to each side.
     Conv,
-    /// Nothing: positions are mixed and that is all.
+    /// No layer: the block only mixes positions.
     None,
 }
 
-/// What the hidden layer of a feed-forward network is multiplied with.
+/// Factor of the hidden layer of a feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
-    /// Nothing.
+    /// No gate.
     None,
     /// Another linear layer of the input: with `block.activation` = gelu GEGLU, silu SwiGLU, sigmoid GLU, identity Bilinear.
     Glu,
 }
 
-/// What is added to the scores of pairs; the definitions are in `layers/terms/`.
+/// Bias that is added to the scores of pairs; the definitions are in `layers/score_mods/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PairBias {
-    /// Nothing.
+    /// No bias.
     None,
     /// A learned number by head and bucket of distances, for all layers (T5).
     T5,
@@ -121,7 +126,7 @@ pub enum PairBias {
     Xl,
     /// Contents and distances of both, disentangled (DeBERTa's code).
     Deberta,
-    /// The same with the distance of key from query in the third term (DeBERTa's paper).
+    /// DeBERTa with the distance of key from query in the third term (DeBERTa's paper).
     DebertaPaper,
 }
 
@@ -154,15 +159,15 @@ pub struct BlockOptions {
     pub heads: usize,
     /// Width of the feed-forward's hidden layer.
     pub mlp_dim: usize,
-    /// What normalises.
+    /// Kind of norm.
     #[serde(default = "neutral::norm")]
     pub norm: NormKind,
-    /// What ScaleNorm divides by, for norm = scale: the same function at first, but an optimizer
+    /// Divisor of ScaleNorm, for norm = scale. The function is the same at first, but an optimizer
     /// whose steps have the size of its rate, such as Adam, moves a gain of 1 by a √D times larger
     /// share than one of √D.
     #[serde(default = "neutral::scale_norm")]
     pub scale_norm: ScaleNorm,
-    /// Where the block normalises.
+    /// Place of the norm in the block.
     pub norm_place: NormPlace,
     /// Whether there is a norm after the last block, where blocks are pre-norm.
     #[serde(default = "neutral::last_norm")]
@@ -170,29 +175,31 @@ pub struct BlockOptions {
     /// The share of a batch's statistics in the running ones, for norm = batch and batch_masked (PyTorch's `momentum`).
     #[serde(default = "neutral::norm_momentum")]
     pub norm_momentum: f64,
-    /// How its sums are carried on.
+    /// Way in which its sums are carried on.
     pub residual: Residual,
-    /// Added to the variance in LayerNorm; what keeps the other norms' denominators from 0.
+    /// Added to the variance in LayerNorm; in the other norms it keeps the denominators from 0.
     pub norm_epsilon: f64,
-    /// What is done to each position by itself.
+    /// Computation on each position by itself.
     #[serde(default = "neutral::ffn")]
     pub ffn: ChannelKind,
-    /// What the feed-forward's hidden layer is multiplied with.
+    /// Factor of the feed-forward's hidden layer.
     #[serde(default = "neutral::gate")]
     pub gate: Gate,
     /// Feed-forward networks to choose from, for ffn = switch and moe.
     #[serde(default = "neutral::experts")]
     pub experts: usize,
-    /// One block of so many has experts, the last of them; the last of all where there are fewer. The others have one network.
+    /// Period of blocks with experts: one block of so many has them, the last of each; the last
+    /// block of all if there are fewer. The others have one network.
     #[serde(default = "neutral::expert_period")]
     pub expert_period: usize,
     /// Tokens that an expert takes in training, as a multiple of its even share of a sequence; 0 for any number.
     #[serde(default = "neutral::expert_capacity")]
     pub expert_capacity: f64,
-    /// Sub-keys of each half of a query, for ffn = product_keys: the memory has as many values as their square. Where it stands, `expert_period` says.
+    /// Sub-keys of each half of a query, for ffn = product_keys: the memory has as many values as
+    /// their square. `expert_period` selects the blocks that have it.
     #[serde(default = "neutral::product_keys")]
     pub product_keys: usize,
-    /// Values that a head reads of it.
+    /// Number of values that a head reads from this memory.
     #[serde(default = "neutral::product_top")]
     pub product_top: usize,
     /// Whether all blocks have the same weights.
@@ -202,22 +209,23 @@ pub struct BlockOptions {
     pub activation: Activation,
     /// Dropout on the mixer's output and twice in the feed-forward, in [0, 1).
     pub dropout: f64,
-    /// Whether the mixer's output is dropped for all positions of a sequence or for none, by channel; for blocks that are a mixer and no more.
+    /// Whether dropout drops a channel of the mixer's output at all positions of a sequence or at
+    /// none; for blocks that consist of the mixer alone.
     #[serde(default)]
     pub dropout_tied: bool,
     /// Dropout on attention weights, where the mixer has any, in [0, 1).
     pub attention_dropout: f64,
-    /// What is added to the scores of pairs.
+    /// Bias that is added to the scores of pairs.
     #[serde(default = "neutral::bias")]
     pub bias: PairBias,
-    /// K, the largest distance that bias = shaw, deberta and deberta_paper tell apart; DeBERTa's
+    /// K, the largest distance that bias = shaw, deberta and deberta_paper distinguish; DeBERTa's
     /// paper has 512.
     #[serde(default = "neutral::bias_distance")]
     pub bias_distance: usize,
     /// Whether queries and keys are rotated by position (RoFormer).
     #[serde(default)]
     pub rotary: bool,
-    /// Keys and values of each head that are of no token (all-attention).
+    /// Number of keys and values of each head that belong to no token (all-attention).
     #[serde(default)]
     pub memory: usize,
 }
@@ -244,7 +252,7 @@ impl BlockOptions {
     ];
 }
 
-/// What settings that were saved before an option existed stand for.
+/// Values of options that are missing from settings saved before the option existed.
 mod neutral {
     use super::{ChannelKind, Gate, NormKind, PairBias, ScaleNorm};
 
@@ -302,7 +310,7 @@ mod neutral {
 }
 
 impl Default for BlockOptions {
-    /// The small protocol that most re-runs of the benchmark use: 2 layers, 64 wide.
+    /// Returns the small protocol that most re-runs of the benchmark use: 2 layers, 64 wide.
     fn default() -> Self {
         Self {
             layers: 2,
@@ -338,7 +346,7 @@ impl Default for BlockOptions {
 }
 
 impl BlockOptions {
-    /// Width of one head.
+    /// Returns the width of one head.
     #[must_use]
     pub fn head_dim(&self) -> usize {
         self.qkv_dim / self.heads

@@ -1,10 +1,10 @@
-//! From token ids to vectors.
+//! Options of the way from token ids to vectors.
 
 use serde::{Deserialize, Serialize};
 
 use super::Range;
 
-/// How positions are marked.
+/// Marking of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Positions {
@@ -12,25 +12,25 @@ pub enum Positions {
     Sinusoid,
     /// A learned vector per position, initially N(0, `position_std`^2).
     Learned,
-    /// By complex token vectors that turn with the position, see [`crate::layers::ComplexEmbedding`].
+    /// Complex token vectors that turn with the position, see [`crate::layers::ComplexEmbedding`].
     Complex,
-    /// By a convolution after the first block, see [`crate::layers::ConditionalPositions`].
+    /// A convolution after the first block, see [`crate::layers::ConditionalPositions`].
     Conditional,
-    /// Not at all.
+    /// No marks.
     None,
 }
 
-/// What a token id stands for.
+/// Meaning of a token id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// One of so many vectors.
+    /// The id selects one of so many vectors.
     Ids,
     /// A real number, such as a pixel's grey.
     Scalar,
 }
 
-/// What the linear map of a number begins with, weight w (D) and bias b (D).
+/// Initial values of the linear map of a number, weight w (D) and bias b (D).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScalarInit {
@@ -45,26 +45,26 @@ pub enum ScalarInit {
     Normal,
 }
 
-/// From token ids to vectors.
+/// Options of the way from token ids to vectors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbedOptions {
-    /// What a token id stands for.
+    /// Meaning of a token id.
     #[serde(default = "neutral::input")]
     pub input: Input,
     /// Subtracted from the number, for input = scalar: an id is first divided by the largest one, so that white is 1.
     #[serde(default = "neutral::half")]
     pub mean: f64,
-    /// What the difference is divided by.
+    /// Divisor of the difference.
     #[serde(default = "neutral::half")]
     pub std: f64,
-    /// What the linear map begins with, for input = scalar.
+    /// Initial values of the linear map, for input = scalar.
     #[serde(default = "neutral::scalar_init")]
     pub scalar_init: ScalarInit,
     /// Standard deviation of the initial token vectors, for input = ids: 1 in the 2021 code.
     #[serde(default = "neutral::token_std")]
     pub token_std: f64,
-    /// How positions are marked.
+    /// Marking of positions.
     pub positions: Positions,
     /// Standard deviation of the initial vectors of learned positions: 0.02 in the 2021 code.
     #[serde(default = "neutral::position_std")]
@@ -74,7 +74,7 @@ pub struct EmbedOptions {
     pub every_layer: bool,
     /// Dropout on the sum of embedding and position, in [0, 1).
     pub dropout: f64,
-    /// Whether id 0 stands for padding where the task has none: the 2021 code hides black pixels so.
+    /// Whether id 0 stands for padding if the task has none: the 2021 code hides black pixels so.
     #[serde(default)]
     pub zero_is_padding: bool,
 }
@@ -90,7 +90,7 @@ impl EmbedOptions {
     ];
 }
 
-/// What settings that were saved before an option existed stand for.
+/// Values of options that are missing from settings saved before the option existed.
 mod neutral {
     use super::{Input, ScalarInit};
 

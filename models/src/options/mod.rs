@@ -16,15 +16,15 @@ pub use crate::ops::activation::Activation;
 pub use crate::range::{LONGEST, Range, WIDEST, read};
 use crate::{Result, error::require};
 
-/// All options of a classifier: what surrounds the mixer, and the mixer's own.
+/// All options of a classifier: those around the mixer, and the mixer's own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// From token ids to vectors.
+    /// The way from token ids to vectors.
     pub embed: EmbedOptions,
     /// The residual blocks.
     pub block: BlockOptions,
-    /// From hidden states to logits.
+    /// The way from hidden states to logits.
     pub head: HeadOptions,
     /// The mixer's own options, with every key present: overlay changes on [`crate::Model::defaults`].
     pub model: Value,
@@ -151,7 +151,7 @@ impl Options {
     }
 }
 
-/// An options object with every key, as JSON.
+/// Returns an options object with every key, as JSON.
 #[must_use]
 pub fn to_json(options: &impl Serialize) -> Value {
     // A struct of numbers and names always has a JSON form.

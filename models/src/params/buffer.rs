@@ -1,8 +1,8 @@
 //! State that is saved with the parameters and not trained: running statistics, centroids.
 //!
-//! The passes of a training step only add up what they have seen; the step commits the sum once, after all of its
-//! micro-batches. So a buffer is constant within a step, and its next value depends neither on how the batch was cut nor on
-//! passes that are run again for their gradients.
+//! The passes of a training step only add up their contributions; the step commits the sum once,
+//! after all of its micro-batches. So a buffer is constant within a step, and its next value
+//! depends neither on the split of the batch nor on passes that are run again for their gradients.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,8 @@ use candle_core::Tensor;
 use super::Parameters;
 use crate::{Error, Result};
 
-/// The next value of a buffer, from its value and the sum of what the passes of a training step added.
+/// The next value of a buffer, from its value and the sum of the additions of a training step's
+/// passes.
 pub type Commit = Arc<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync>;
 
 /// One tensor of state.
@@ -34,14 +35,14 @@ impl Buffer {
         }
     }
 
-    /// The value as of the last training step; without gradient.
+    /// Returns the value as of the last training step; without gradient.
     #[must_use]
     pub fn value(&self) -> &Tensor {
         &self.value
     }
 }
 
-/// What the passes of one training step add to the buffers.
+/// Updates of the buffers by the passes of one training step.
 ///
 /// Clones share them: a backward pass adds to those of its forward pass.
 #[derive(Clone, Default)]

@@ -1,4 +1,4 @@
-//! Where layers create their parameters.
+//! Builder with which layers create their parameters.
 
 use candle_core::{DType, Device, Shape, Tensor};
 use candle_nn::Init;
@@ -22,7 +22,7 @@ impl VarBuilder {
         }
     }
 
-    /// The place `name` below this one.
+    /// Returns the place `name` below this one.
     #[must_use]
     pub fn pp(&self, name: impl ToString) -> Self {
         Self {
@@ -31,25 +31,26 @@ impl VarBuilder {
         }
     }
 
-    /// The path from the root, with dots.
+    /// Returns the path from the root, with dots.
     #[must_use]
     pub fn prefix(&self) -> String {
         self.path.clone()
     }
 
-    /// Type of all parameters.
+    /// Returns the type of all parameters.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.parameters.dtype
     }
 
-    /// Where they live.
+    /// Returns the device of the parameters.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.parameters.device
     }
 
-    /// The parameter `name`, created with `init` unless it is there. Matrices decay, vectors do not.
+    /// Returns the parameter `name`, created with `init` unless it is there. Matrices decay,
+    /// vectors do not.
     ///
     /// # Errors
     /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.
@@ -64,7 +65,7 @@ impl VarBuilder {
         self.get_with_attributes(shape, name, init, attributes)
     }
 
-    /// The parameter `name`, created with `init` and `attributes` unless it is there.
+    /// Returns the parameter `name`, created with `init` and `attributes` unless it is there.
     ///
     /// # Errors
     /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.
@@ -82,7 +83,8 @@ impl VarBuilder {
             .get_or_create(&path, shape.into(), role, values)
     }
 
-    /// The parameter `name`, created with what `values` makes of the path's random numbers unless it is there: as many as it has elements.
+    /// Returns the parameter `name`, created unless it is there, with the result of `values` on the
+    /// path's random numbers: as many as it has elements.
     ///
     /// # Errors
     /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.
@@ -100,14 +102,15 @@ impl VarBuilder {
             .get_or_create(&path, shape.into(), role, values)
     }
 
-    /// The random numbers called `name` at this place, for parameters that are drawn together.
+    /// Returns the random numbers called `name` at this place, for parameters that are drawn
+    /// together.
     #[must_use]
     pub fn stream(&self, name: &str) -> Stream {
         Stream::of_parameter(self.parameters.seed(), &self.join(name))
     }
 
-    /// The buffer `name`, created with `init` unless it is there. What passes add to it in a training step becomes part of it
-    /// by `commit`, once after the step.
+    /// Returns the buffer `name`, created with `init` unless it is there. The additions of passes
+    /// in a training step become part of it by `commit`, once after the step.
     ///
     /// # Errors
     /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.

@@ -10,7 +10,7 @@ use candle_nn::{
 
 use crate::rng::Stream;
 
-/// What a parameter at `path` begins with.
+/// Returns the initial values of a parameter at `path`.
 pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f64> {
     let count = shape.elem_count();
     let stream = Stream::of_parameter(seed, path);
@@ -40,13 +40,14 @@ pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f6
     }
 }
 
-/// Xavier (Glorot) uniform: variance `2 / (fan_in + fan_out)`.
+/// Returns the Xavier (Glorot) uniform initialiser: variance `2 / (fan_in + fan_out)`.
 #[must_use]
 pub fn xavier_uniform(fan_in: usize, fan_out: usize) -> Init {
     xavier_uniform_with_gain(fan_in, fan_out, 1.0)
 }
 
-/// Xavier (Glorot) uniform times `gain`: variance `2 gain² / (fan_in + fan_out)`.
+/// Returns the Xavier (Glorot) uniform initialiser times `gain`: variance `2 gain² / (fan_in +
+/// fan_out)`.
 #[must_use]
 pub fn xavier_uniform_with_gain(fan_in: usize, fan_out: usize, gain: f64) -> Init {
     let bound = gain * (6.0 / (fan_in + fan_out) as f64).sqrt();

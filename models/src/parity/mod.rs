@@ -1,24 +1,33 @@
-//! Parity cases: what a mixer must compute according to code that nobody here wrote.
+//! Parity cases: outputs and gradients that a mixer must have according to independent code.
 //!
-//! A case is one safetensors file, made by a script under `models/tests/parity`. Metadata: `mixer`, `options` (JSON, laid over the
-//! mixer's defaults), `heads`, `source` (package, version, class), `atol`, `rtol`, and where they are not D, L and false `qkv_dim`,
-//! `max_length` and `cls`, `grid` (JSON, `[height, width]`) for an image, and `block` (JSON, laid over the block's usual options). Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = real), optional `draw/<name>` (used in place
-//! of our own random numbers), `out/y`, and `grad/x` and `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`.
-//! `kind = encoder` and `kind = training` mark other forms of case: see [below](self#encoders).
+//! A case is one safetensors file, made by a script under `models/tests/parity`. Metadata: `mixer`,
+//! `options` (JSON, laid over the mixer's defaults), `heads`, `source` (package, version, class),
+//! `atol`, `rtol`, and where they are not D, L and false `qkv_dim`, `max_length` and `cls`, `grid`
+//! (JSON, `[height, width]`) for an image, and `block` (JSON, laid over the block's usual options).
+//! Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = real), optional
+//! `draw/<name>` (used in place of our own random numbers), `out/y`, and `grad/x` and
+//! `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`. `kind = encoder` and `kind =
+//! training` mark other forms of case: see [below](self#encoders).
 //!
-//! Outputs must agree within `atol`, gradients within `rtol` of the largest element of the tensor; where that is 0, within 1e-6 of the case's largest gradient. Outputs
-//! at padded positions are not compared: nobody reads them. A tensor that only one side has is a miss, and every number must be finite.
+//! Outputs must agree within `atol`, gradients within `rtol` of the largest element of the tensor;
+//! where that is 0, within 1e-6 of the case's largest gradient. Outputs at padded positions are not
+//! compared, as they are never read. A tensor that only one side has is a miss, and every number
+//! must be finite.
 //!
 //! # Encoders
-//! Everything between embedding and pooling: `options` are those of [`crate::Options`] (laid over the model's), `heads` and `qkv_dim` are not read.
-//! Parameters have their paths within the encoder, such as `0.mixer.query.weight`; `out/hidden` (B, L', D) stands in place of `out/y`, with `out/mask` (B, L') where it is not
-//! `in/mask`. Losses of the model are scalars `out/loss/<name>`, means over the rows of the batch, and their sum is part of the loss. `train` = true (also of training cases): a pass in training,
-//! without dropout if `options` say so, where that computes something else.
+//! All layers between embedding and pooling: `options` are those of [`crate::Options`] (laid over
+//! the model's), `heads` and `qkv_dim` are not read. Parameters have their paths within the
+//! encoder, such as `0.mixer.query.weight`; `out/hidden` (B, L', D) stands in place of `out/y`,
+//! with `out/mask` (B, L') where it is not `in/mask`. Losses of the model are scalars
+//! `out/loss/<name>`, means over the rows of the batch, and their sum is part of the loss. `train`
+//! = true (also of training cases): a pass in training, for models that compute something else
+//! there; without dropout if `options` say so.
 //!
 //! # Training
-//! A whole classifier and an optimizer: `options` are those of [`crate::Options`] (laid over the defaults), `shape` (JSON) the task's, `optimizer` (JSON) the
-//! settings of AdamW. Tensors: `param/<path>`, `in/ids`, optional `in/mask`, `in/labels`, `out/logits` and `grad/param/<path>` before the
-//! first update, `out/losses` before each update.
+//! A whole classifier and an optimizer: `options` are those of [`crate::Options`] (laid over the
+//! defaults), `shape` (JSON) the task's, `optimizer` (JSON) the settings of AdamW. Tensors:
+//! `param/<path>`, `in/ids`, optional `in/mask`, `in/labels`, `out/logits` and `grad/param/<path>`
+//! before the first update, `out/losses` before each update.
 
 mod encoder;
 mod training;
@@ -44,17 +53,20 @@ use crate::{
 
 pub use training::{MakeOptimizer, Optimizer, Settings};
 
-/// A gradient all of whose elements are below this, or below this times the largest element of the case's gradients, counts
-/// as zero: what is left of terms that cancel is measured by the size of the terms.
+/// A gradient all of whose elements are below this, or below this times the largest element of the
+/// case's gradients, counts as zero: the remainder of terms that cancel is measured by the size of
+/// the terms.
 const FLOOR: f64 = 1e-3;
 
-/// Where parameters are that all mixers of a stack share: they are a mixer's too, under their own paths.
+/// Prefix of the parameters that all mixers of a stack share: they belong to a mixer too, under
+/// their own paths.
 const SHARED: &str = "bias.";
 
-/// What may be found where a gradient of exactly 0 is wanted, over the largest element of the case's gradients.
+/// Largest element allowed where a gradient of exactly 0 is expected, relative to the largest
+/// element of the case's gradients.
 const NOISE: f64 = 1e-6;
 
-/// One case, read but not yet run.
+/// A case, read but not yet run.
 pub struct Case {
     metadata: HashMap<String, String>,
     tensors: BTreeMap<String, Tensor>,
@@ -65,31 +77,31 @@ pub struct Case {
     largest_gradient: f64,
 }
 
-/// One tensor's comparison.
+/// Comparison of one tensor.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Name in the case file.
     pub tensor: String,
-    /// Largest absolute difference; none if there was nothing to compare.
+    /// Largest absolute difference; none if there was no element to compare.
     pub max_abs: Option<f64>,
-    /// The same over the largest element that was wanted.
+    /// Largest absolute difference over the largest element of the reference.
     pub max_rel: Option<f64>,
     /// Whether that is good enough.
     pub verdict: Verdict,
 }
 
-/// What came of a comparison.
+/// Outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Within the tolerance.
     Ok,
-    /// Not within the tolerance, or not a number.
+    /// The difference is outside the tolerance, or not a number.
     Off,
     /// Another shape than ours.
     Shape,
-    /// We have this tensor and the case lacks it.
+    /// This crate has the tensor and the case lacks it.
     NotInCase,
-    /// The case has this tensor and we have no use for it.
+    /// The case has the tensor and this crate does not use it.
     Unknown,
 }
 
@@ -106,10 +118,11 @@ impl fmt::Display for Verdict {
 }
 
 impl Case {
-    /// From the bytes of a case file.
+    /// Reads a case from the bytes of its file.
     ///
     /// # Errors
-    /// [`Error::Case`] if it is not a safetensors file, lacks metadata that every case has, or has a number that is not finite.
+    /// [`Error::Case`] if it is not a safetensors file, lacks metadata that every case has, or has
+    /// a number that is not finite.
     pub fn read(bytes: &[u8]) -> Result<Self> {
         let (_, metadata) = SafeTensors::read_metadata(bytes)
             .map_err(|error| Error::Case(format!("not a safetensors file: {error}")))?;
@@ -140,13 +153,13 @@ impl Case {
         })
     }
 
-    /// Name of the mixer.
+    /// Returns the name of the mixer.
     #[must_use]
     pub fn mixer(&self) -> &'static str {
         self.model.name
     }
 
-    /// Package, version and class that the case was made with.
+    /// Returns package, version and class that the case was made with.
     #[must_use]
     pub fn source(&self) -> &str {
         self.metadata.get("source").map_or("", String::as_str)
@@ -172,10 +185,11 @@ impl Case {
         Ok(rows)
     }
 
-    /// Adds a row for each tensor that is not one of `inputs`, parameters and draws (which have rows of their own) and that nothing was compared with.
+    /// Adds a row for each tensor that was not compared and is not one of `inputs`, parameters and
+    /// draws (which have rows of their own).
     fn add_unknown(&self, inputs: &[&str], rows: &mut Vec<Row>) {
         if rows.iter().any(|row| row.tensor.starts_with("param/")) {
-            // Parameters do not fit, so nothing was run.
+            // Parameters do not fit, so the case was not run.
             return;
         }
         let known: BTreeSet<String> = rows.iter().map(|row| row.tensor.clone()).collect();
@@ -229,7 +243,8 @@ impl Case {
         })
     }
 
-    /// One pass forward and back, by parameters whose paths start with `prefix`; hidden states are called `output` in the case.
+    /// Returns one pass forward and back, by parameters whose paths start with `prefix`; hidden
+    /// states are called `output` in the case.
     fn compare_pass(
         &self,
         parameters: &Parameters,
@@ -264,7 +279,7 @@ impl Case {
         for (name, mean) in losses.means()? {
             loss = (loss + &mean)?;
             let name = format!("out/loss/{name}");
-            // A mixer's case need not know of losses beside its output.
+            // A mixer's case may omit losses beside its output.
             if let Some(wanted) = self.tensors.get(&name) {
                 rows.push(self.compare(&name, &mean.reshape(wanted.dims())?, wanted)?);
             }
@@ -289,7 +304,7 @@ impl Case {
         Ok(rows)
     }
 
-    /// `usual` with the case's `block` (JSON) laid over it.
+    /// Returns `usual` with the case's `block` (JSON) laid over it.
     fn block_options(&self, usual: &BlockOptions) -> Result<BlockOptions> {
         if !self.metadata.contains_key("block") {
             return Ok(usual.clone());
@@ -300,7 +315,7 @@ impl Case {
         Deserialize::deserialize(block).map_err(wrong)
     }
 
-    /// The case's `options` as those of a whole classifier, over the model's own.
+    /// Returns the case's `options` as those of a whole classifier, over the model's own.
     fn whole_options(&self) -> Result<Options> {
         let typed = |error| Error::Case(format!("options: {error}"));
         let mut options = serde_json::to_value(Options::of(self.model)).map_err(typed)?;
@@ -308,7 +323,7 @@ impl Case {
         Options::deserialize(options).map_err(typed)
     }
 
-    /// `grid` (JSON, `[height, width]`) where the sequence is an image.
+    /// Reads `grid` (JSON, `[height, width]`) where the sequence is an image.
     fn geometry(&self) -> Result<Geometry> {
         let wrong = |error| Error::Case(format!("grid: {error}"));
         let grid = match self.metadata.contains_key("grid") {
@@ -322,7 +337,8 @@ impl Case {
         self.metadata.get(key).is_some_and(|value| value == "true")
     }
 
-    /// Sets parameters from the case; false, with rows that say why, if the two sides do not have the same ones.
+    /// Sets parameters from the case. Returns false, with rows that give the reason, if the two
+    /// sides have different parameters.
     fn set_parameters(&self, ours: &[(String, Var)], rows: &mut Vec<Row>) -> Result<bool> {
         let theirs = self.under("param/");
         for (path, var) in ours {
@@ -347,7 +363,7 @@ impl Case {
         match (ours, self.tensors.get(name)) {
             (Some(ours), Some(wanted)) => self.compare(name, ours, wanted),
             (Some(_), None) => Ok(Row::bare(name.to_owned(), Verdict::NotInCase)),
-            // Such as an expert's that no token chose.
+            // An example is an expert that no token chose.
             (None, Some(wanted)) if values(wanted)?.iter().all(|x| *x == 0.0) => {
                 self.compare(name, wanted, wanted)
             }
@@ -388,7 +404,7 @@ impl Case {
         self.tensors.get(name).ok_or_else(missing)
     }
 
-    /// Tensors whose names start with `prefix`, by the rest of the name.
+    /// Returns the tensors whose names start with `prefix`, by the rest of the name.
     fn under(&self, prefix: &str) -> BTreeMap<String, Tensor> {
         self.tensors
             .iter()

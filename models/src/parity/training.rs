@@ -12,19 +12,19 @@ use crate::{Classifier, Error, Inputs, Parameters, Pass, Result, RngKey, Shape, 
 pub struct Settings {
     /// Learning rate, the same at every update.
     pub rate: f64,
-    /// Of the running mean of gradients.
+    /// Decay of the running mean of gradients.
     pub beta1: f64,
-    /// Of the running mean of squared gradients.
+    /// Decay of the running mean of squared gradients.
     pub beta2: f64,
-    /// Added to the root of the latter.
+    /// Added to the root of the running mean of squared gradients.
     pub epsilon: f64,
-    /// Decoupled, on every parameter.
+    /// Weight decay, decoupled, on every parameter.
     pub weight_decay: f64,
 }
 
-/// Whatever updates the parameters: this crate has no optimizer.
+/// Optimizer that updates the parameters: this crate has none.
 pub trait Optimizer {
-    /// Makes the next update.
+    /// Makes one update.
     ///
     /// # Errors
     /// If a tensor operation fails.

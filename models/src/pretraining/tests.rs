@@ -27,7 +27,7 @@ fn build(name: &str, towers: usize, objective: Objective, parameters: &Parameter
     TokenModel::new(model, &shape(towers), &options(name), objective, parameters).unwrap()
 }
 
-/// Rows of 6, 3 and 0 real tokens.
+/// Returns rows of 6, 3 and 0 real tokens.
 fn tokens(salt: u32) -> Tokens {
     let ids: Vec<u32> = (0..18).map(|at| (at * at + salt) % 5).collect();
     let real = [6, 3, 0].map(|real| (0..6).map(move |at| f64::from(u8::from(at < real))));
@@ -123,7 +123,7 @@ fn a_batch_may_be_cut_anywhere_and_scoring_hides_the_same_at_any_step() {
     let apart = (losses(true, 4, 0..3) - losses(true, 9, 0..3)).unwrap();
     let apart: f64 = apart.abs().unwrap().max_all().unwrap().to_scalar().unwrap();
     assert!(apart > 1e-6, "every step hides others");
-    // A sequence of padding is asked nothing.
+    // A sequence of padding has no targets.
     let none = losses(true, 4, 2..3).to_vec1::<f64>().unwrap();
     assert_eq!(none, [0.0]);
 }

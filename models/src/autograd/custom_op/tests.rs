@@ -21,7 +21,7 @@ impl Product {
     }
 }
 
-/// Row by row.
+/// Returns the elements row by row.
 fn elements_of(x: &View) -> Vec<f32> {
     let width = *x.shape.dims().last().unwrap();
     let rows = x.shape.elem_count() / width;
@@ -60,7 +60,7 @@ impl CustomOp<5> for Product {
                 let width = *operands[index].shape.dims().last().unwrap();
                 for (i, row) in gradient(index).chunks(width).enumerate() {
                     let start = target.start + i * target.stride;
-                    // SAFETY: nothing else uses the buffer.
+                    // SAFETY: the buffer has no other user.
                     unsafe { target.buffer.slice(start, width) }.copy_from_slice(row);
                 }
             }
@@ -81,7 +81,7 @@ fn any_number_of_operands_gets_gradients() {
     let mut sampler = Sampler::new(1);
     for count in 1..=5 {
         let inputs: Vec<Tensor> = (0..count).map(|_| sampler.normal(&[3, 4], 1.0)).collect();
-        // Those that are not there come first.
+        // Absent operands come first.
         let fused = |x: &[Tensor]| {
             let operand = |i: usize| (i + count).checked_sub(5).map(|i| &x[i]);
             apply(Product, std::array::from_fn(operand))

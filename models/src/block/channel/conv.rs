@@ -70,7 +70,7 @@ impl Separable {
 }
 
 impl SeparableConv {
-    /// Parameters `kernel`, `weight` and `bias` of `inner` and `outer`.
+    /// Creates parameters `kernel`, `weight` and `bias` of `inner` and `outer`.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.

@@ -24,7 +24,7 @@ use crate::{
 
 const BALANCE: Loss = Loss::new("balance", 0.01);
 const ROUTER_Z: Loss = Loss::new("router_z", 0.0);
-/// What routing adds to the cross-entropy.
+/// Losses that routing adds to the cross-entropy.
 pub const LOSSES: &[Loss] = &[BALANCE, ROUTER_Z];
 
 /// A router and its experts.
@@ -38,7 +38,7 @@ pub struct Experts {
 }
 
 impl Experts {
-    /// Parameters `router` and one feed-forward network per expert under `expert.<number>`.
+    /// Creates parameters `router` and one feed-forward network per expert under `expert.<number>`.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -55,8 +55,9 @@ impl Experts {
         })
     }
 
-    /// The experts of every token (B, L), first choice first, from probabilities (B, L, X); none for padding. Ties go to the
-    /// lower number. Taken from one computation in f32, so that all types of numbers choose alike.
+    /// Returns the experts of every token (B, L), first choice first, from probabilities (B, L, X);
+    /// none for padding. Ties go to the lower number. Taken from one computation in f32, so that
+    /// all types of numbers choose alike.
     fn choices(&self, probabilities: &Tensor, mask: Option<&Mask>) -> Result<Vec<Vec<Vec<usize>>>> {
         let host = |x: &Tensor| x.detach().to_dtype(DType::F32);
         let probabilities = host(probabilities)?.to_vec3::<f32>()?;
@@ -86,7 +87,7 @@ impl Experts {
             .collect())
     }
 
-    /// The rows of (B L) that each expert takes.
+    /// Returns the rows of (B L) that each expert takes.
     fn assign(&self, choices: &[Vec<Vec<usize>>], limited: bool) -> Vec<Vec<u32>> {
         let count = self.experts.len();
         let mut assigned = vec![Vec::new(); count];
@@ -164,7 +165,7 @@ impl ChannelMixer for Experts {
         }
         let weights = match self.chosen {
             1 => probabilities,
-            // Divided by the sum over the chosen, a constant 1 per chosen expert picking them.
+            // Divided by the sum over the chosen experts, which a constant mask of 1 selects.
             _ => {
                 let count = self.experts.len();
                 let mut picked = vec![0f32; batch * length * count];
@@ -233,7 +234,8 @@ mod tests {
         Pass::new(train, RngKey::new(1, 0, 0))
     }
 
-    /// The definition, token by token: all experts for everybody, weighted by what the router says.
+    /// Computes the definition, token by token: every expert computes every token, weighted by the
+    /// router.
     fn by_definition(experts: &Experts, x: &Tensor) -> Tensor {
         let p = softmax::masked(&experts.router.forward(x).unwrap(), None).unwrap();
         let rows: Vec<Vec<Vec<f64>>> = p.to_vec3().unwrap();
@@ -312,7 +314,7 @@ mod tests {
     #[test]
     fn capacity_turns_later_tokens_away_and_padding_takes_no_place() {
         let (_, experts) = experts(2, 1, 1.0);
-        // Everybody wants expert 0; row 1 has two real tokens.
+        // All tokens choose expert 0; row 1 has two real tokens.
         let choices = vec![vec![vec![0]; 4], vec![vec![], vec![0], vec![0], vec![]]];
         let rows = |limited| -> Vec<u32> {
             let assigned = experts.assign(&choices, limited);

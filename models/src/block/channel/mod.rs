@@ -15,13 +15,15 @@ use crate::{
 
 /// Mixes channels. The block around it adds norm, residual and dropout.
 pub trait ChannelMixer: Send + Sync {
-    /// (B, L, D) -> (B, L, D), position by position; what comes out of padded positions is anything finite.
+    /// Maps (B, L, D) to (B, L, D), position by position; outputs at padded positions are any
+    /// finite numbers.
     ///
     /// # Errors
     /// If a tensor operation fails.
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor>;
 
-    /// Floating-point operations for one sequence of `length`: matrix products, a multiply-add being two.
+    /// Counts the floating-point operations for one sequence of `length`: matrix products, a
+    /// multiply-add being two.
     fn flops(&self, length: usize) -> u64;
 }
 
@@ -34,7 +36,7 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// What `block` asks for in block number `layer`; none for `ffn = none`.
+    /// Builds the layer that `block` asks for in block number `layer`; none for `ffn = none`.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -58,7 +60,7 @@ impl Channel {
         })
     }
 
-    /// (B, L, D) -> (B, L, D).
+    /// Maps (B, L, D) to (B, L, D).
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -69,7 +71,7 @@ impl Channel {
         }
     }
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         match self {

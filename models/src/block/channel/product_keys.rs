@@ -37,7 +37,8 @@ pub struct ProductKeys {
 }
 
 impl ProductKeys {
-    /// Parameters `query`, `norm`, `keys` (2 H, n, K / 2), uniform up to (K / 2)^-½, and `values` (n², D), N(0, 1 / D).
+    /// Creates parameters `query`, `norm`, `keys` (2 H, n, K / 2), uniform up to (K / 2)^-½, and
+    /// `values` (n², D), N(0, 1 / D).
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -68,7 +69,7 @@ impl ProductKeys {
         })
     }
 
-    /// The k largest sums of each head, and the numbers of their values: both (B L, H k).
+    /// Returns the k largest sums of each head, and the numbers of their values: both (B L, H k).
     fn choose(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let rows = x.elem_count() / self.dim;
         let q = self.query.forward(x)?;

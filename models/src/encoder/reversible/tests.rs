@@ -28,7 +28,7 @@ impl Mixer for Borrowed {
     }
 }
 
-/// The same streams in ordinary operations.
+/// Computes the two streams by ordinary operations.
 fn composed(blocks: &[Block], x: &Tensor, pass: &Pass) -> Result<Tensor> {
     let mut streams = [x.clone(), x.clone()];
     for step in steps(blocks) {
@@ -52,7 +52,7 @@ fn agree(place: &str, found: &Tensor, wanted: &Tensor, tolerance: f64) {
     }
 }
 
-/// Two inputs run through the same blocks, so that gradients of one variable come from two passes.
+/// Runs two inputs through the same blocks, so that gradients of one variable come from two passes.
 fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
     let parameters = Parameters::new(4, &Device::Cpu, dtype);
     let block = BlockOptions {

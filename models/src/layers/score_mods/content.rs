@@ -35,9 +35,9 @@ pub(super) struct Shaw {
 }
 
 impl Shaw {
-    /// Parameter `shaw` (2 K + 1, E), Xavier-uniform, for sequences of up to `longest`.
+    /// Creates parameter `shaw` (2 K + 1, E), Xavier-uniform, for sequences of up to `longest`.
     pub(super) fn new(vb: &VarBuilder, block: &BlockOptions, longest: usize) -> Result<Self> {
-        // Distances that do not occur would be parameters that nothing trains.
+        // Distances that do not occur would be parameters that are never trained.
         let reach = block.bias_distance.min(longest.saturating_sub(1));
         let (columns, width) = (2 * reach + 1, block.head_dim());
         let init = xavier_uniform(columns, width);
@@ -78,7 +78,7 @@ pub(super) struct Deberta {
     /// W_K and W_Q, (D to H E).
     key: Linear,
     query: Linear,
-    /// Whose distance from whom the third term has.
+    /// Distance that the third term uses.
     third: ThirdTerm,
     reach: usize,
     width: usize,
@@ -94,7 +94,8 @@ pub(super) enum ThirdTerm {
 }
 
 impl Deberta {
-    /// Parameter `bias.deberta` (2 K, D) of the model, N(0, 0.02²), and `key` and `query` (H E, D), Xavier-uniform.
+    /// Creates parameter `bias.deberta` (2 K, D) of the model, N(0, 0.02²), and `key` and `query`
+    /// (H E, D), Xavier-uniform.
     pub(super) fn new(at: &LayerContext, third: ThirdTerm) -> Result<Self> {
         let (vb, block) = (at.vb.pp("bias"), at.block);
         // The last of the 2 K rows is for distances of K - 1 and more, so K has to be more than any
@@ -123,8 +124,7 @@ impl Deberta {
         // Three terms of about the same size.
         let scale = operands.scale(self.width) * 3f64.powf(-0.5);
         let (reach, last) = (self.reach as i64, 2 * self.reach as i64 - 1);
-        // For each distance j - i the row of r whose number is δ(i, j), for a sign of -1,
-        // or δ(j, i).
+        // Rows of r by distance j - i: the row number is δ(i, j) for a sign of -1, or δ(j, i).
         let numbers = |sign: i64| -> Result<Tensor> {
             let numbers =
                 (-reach..=reach).map(|distance| (sign * distance + reach).clamp(0, last) as u32);
@@ -167,7 +167,7 @@ impl Deberta {
     }
 }
 
-/// x (B, L, H E) of each head times w (H, E, C), heads first: (H, B, L, C).
+/// Returns x (B, L, H E) of each head times w (H, E, C), heads first: (H, B, L, C).
 fn by_head_times(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let ((batch, length, _), (heads, width, columns)) = (x.dims3()?, w.dims3()?);
     // Examples side by side: one product for each head.

@@ -19,23 +19,23 @@ use crate::{
     options::BlockOptions,
 };
 
-/// One of the definitions above.
+/// A bias by distance, as defined above.
 pub(super) enum ByDistance {
     /// Numbers by bucket (32, H), which all layers share.
     T5 { buckets: Tensor },
     /// s (H).
     Alibi { slopes: Tensor },
-    /// What w and b are softplus of, each (H).
+    /// Parameters, each (H), whose softplus are w and b.
     Gauss { width: Tensor, offset: Tensor },
 }
 
 /// T5's buckets: half for each sign.
 const BUCKETS: usize = 32;
-/// The distance from which on T5 has one bucket.
+/// The distance from which on all distances share one of T5's buckets.
 const FARTHEST: usize = 128;
 
 impl ByDistance {
-    /// Parameter `bias.t5` (32, H) of the model, N(0, 1/D).
+    /// Creates parameter `bias.t5` (32, H) of the model, N(0, 1/D).
     pub(super) fn t5(at: &LayerContext) -> Result<Self> {
         let init = Init::Randn {
             mean: 0.0,
@@ -47,13 +47,13 @@ impl ByDistance {
         })
     }
 
-    /// No parameters.
+    /// Builds ALiBi, which has no parameters.
     pub(super) fn alibi(at: &LayerContext) -> Result<Self> {
         let slopes = tensor(slopes(at.block.heads), at.vb.dtype(), at.vb.device())?;
         Ok(Self::Alibi { slopes })
     }
 
-    /// Parameters `width` and `offset` (H); w is 0.01 at first and b -0.001.
+    /// Creates parameters `width` and `offset` (H); w is 0.01 at first and b -0.001.
     pub(super) fn gauss(vb: &VarBuilder, block: &BlockOptions) -> Result<Self> {
         // softplus(x) = y
         let inverse = |y: f64| y.exp_m1().ln();
@@ -64,7 +64,7 @@ impl ByDistance {
         })
     }
 
-    /// `options` with the scores of `queries` on keys that have `positions`.
+    /// Returns `options` with the scores of `queries` on keys that have `positions`.
     pub(super) fn options(
         &self,
         options: AttentionOptions,
@@ -90,7 +90,7 @@ impl ByDistance {
         })
     }
 
-    /// t for distances of up to `reach`, (H, 2 reach + 1).
+    /// Returns t for distances of up to `reach`, (H, 2 reach + 1).
     fn table(&self, reach: usize) -> Result<Tensor> {
         let reach = reach as i64;
         let outer = |column: &Tensor, row: Vec<f64>| -> Result<Tensor> {
@@ -120,14 +120,15 @@ impl ByDistance {
     }
 }
 
-/// On a tensor's device, of its type.
+/// Converts values to a tensor's device and type.
 fn tensor(values: Vec<f64>, dtype: DType, device: &Device) -> Result<Tensor> {
     Ok(Tensor::new(values, &Device::Cpu)?
         .to_dtype(dtype)?
         .to_device(device)?)
 }
 
-/// T5's bucket of key minus query: 16 for each sign, each distance its own below 8, then in logarithmic steps up to 128.
+/// Returns T5's bucket of key minus query: 16 for each sign, each distance its own below 8, then in
+/// logarithmic steps up to 128.
 fn bucket(distance: i64) -> usize {
     const EXACT: f64 = (BUCKETS / 4) as f64;
     let (sign, apart) = (usize::from(distance > 0), distance.abs() as f64);
@@ -141,8 +142,8 @@ fn bucket(distance: i64) -> usize {
     sign * BUCKETS / 2 + bucket as usize
 }
 
-/// ALiBi's slopes: a geometric sequence from 2^(-8 / H), for H a power of two; else those of the power of two below H, and then
-/// every second of the one above.
+/// Returns ALiBi's slopes: a geometric sequence from 2^(-8 / H), for H a power of two; else those
+/// of the power of two below H, and then every second of the one above.
 fn slopes(heads: usize) -> Vec<f64> {
     let of_power =
         |heads: usize| (1..=heads).map(move |h| 2f64.powf(-8.0 * h as f64 / heads as f64));
@@ -160,7 +161,8 @@ fn slopes(heads: usize) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// By transformers 4.40.2, `T5Attention._relative_position_bucket`, bidirectional.
+    /// Expected values by transformers 4.40.2, `T5Attention._relative_position_bucket`,
+    /// bidirectional.
     #[test]
     fn buckets_are_those_of_t5() {
         for (distance, wanted) in [

@@ -18,7 +18,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Parameters `key` and `value` (n, H E).
+    /// Creates parameters `key` and `value` (n, H E).
     pub(super) fn new(vb: &VarBuilder, block: &BlockOptions, slots: usize) -> Result<Self> {
         let parameter = |name, over: usize| {
             let init = Init::Randn {
@@ -34,12 +34,13 @@ impl Memory {
         })
     }
 
-    /// n.
+    /// Returns n.
     pub(super) fn slots(&self) -> usize {
         self.key.dims()[0]
     }
 
-    /// Keys and values (B, L, H E) with the memory after them, and the mask (B, L) likewise.
+    /// Returns keys and values (B, L, H E) with the memory after them, and the mask (B, L)
+    /// likewise.
     pub(super) fn beside(
         &self,
         k: &Tensor,

@@ -35,7 +35,7 @@ use crate::{
 /// A form of attention, such as [`attention::attend`].
 pub type Attend<'a> = &'a dyn Fn(&Tensor, &Tensor, &Tensor, &AttentionOptions) -> Result<Tensor>;
 
-/// What the scores of one mixer's attention have beside products.
+/// Modifications of the scores of one mixer's attention beside products.
 #[derive(Default)]
 pub struct ScoreMods {
     bias: Option<Bias>,
@@ -46,16 +46,17 @@ pub struct ScoreMods {
     width: usize,
 }
 
-/// What is added to scores.
+/// Bias that is added to scores.
 enum Bias {
-    /// By distance alone.
+    /// Bias by distance alone.
     ByDistance(ByDistance),
     Shaw(Shaw),
     TransformerXl(TransformerXl),
     Deberta(Deberta),
 }
 
-/// What attention is of: queries (B, Lq, H E), keys and values (B, Lk, H E), of which those in `positions` are tokens' in order.
+/// Operands of attention: queries (B, Lq, H E), keys and values (B, Lk, H E). Those of the keys in
+/// `positions` belong to tokens in their order.
 struct Operands {
     q: Tensor,
     k: Tensor,
@@ -65,13 +66,13 @@ struct Operands {
 }
 
 impl Operands {
-    /// The factor on products.
+    /// Returns the factor on products.
     fn scale(&self, width: usize) -> f64 {
         let usual = || (width as f64).powf(-0.5);
         self.options.scale.unwrap_or_else(usual)
     }
 
-    /// Scores by distances up to `reach`, nothing yet.
+    /// Returns empty scores by distances up to `reach`.
     fn by_distance(&self, reach: usize) -> RelativeScores {
         RelativeScores {
             reach,
@@ -84,7 +85,8 @@ impl Operands {
 }
 
 impl ScoreMods {
-    /// What the block's options ask for; parameters `bias.*` and `memory.*`, and where all layers have one, `bias` of the model.
+    /// Builds the modifications that the block's options ask for. Their parameters are `bias.*` and
+    /// `memory.*`, and `bias` of the model for one that all layers share.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -113,8 +115,8 @@ impl ScoreMods {
         })
     }
 
-    /// Returns what the initial weights of queries are multiplied with: E^-½ where products are not
-    /// divided by √E (T5), else 1.
+    /// Returns the factor of the initial weights of queries: E^-½ where products are not divided by
+    /// √E (T5), else 1.
     #[must_use]
     pub fn query_gain(block: &BlockOptions) -> f64 {
         match block.bias {
@@ -123,14 +125,15 @@ impl ScoreMods {
         }
     }
 
-    /// Whether there are none but rotations, which are no matter of attention.
+    /// Returns whether there are no modifications except rotations, which are applied before
+    /// attention.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bias.is_none() && self.memory.is_none()
     }
 
-    /// What attention within a sequence of `length` needs where nothing depends on contents: then it can take queries, keys and
-    /// values side by side.
+    /// Returns the additions to attention within a sequence of `length` if none depends on
+    /// contents: attention can then take queries, keys and values side by side.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -148,7 +151,8 @@ impl ScoreMods {
         })
     }
 
-    /// The first `columns` of x (B, L, W), queries or keys of all heads, rotated by position.
+    /// Returns the first `columns` of x (B, L, W), queries or keys of all heads, rotated by
+    /// position.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -159,7 +163,8 @@ impl ScoreMods {
         }
     }
 
-    /// Keys and values of tokens (B, L, H E) and then those of no token, and the mask over both.
+    /// Returns keys and values of tokens (B, L, H E) and then those of no token, and the mask over
+    /// both.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -175,11 +180,12 @@ impl ScoreMods {
         }
     }
 
-    /// Attention of queries (B, Lq, H E), rotated already, on keys and values (B, Lk, H E), of which those in `positions` are
-    /// tokens' in order, the first of them at the position of the first query. (B, Lq, H E).
+    /// Returns attention of queries (B, Lq, H E), rotated already, on keys and values (B, Lk, H E),
+    /// of which those in `positions` are tokens' in order, the first of them at the position of the
+    /// first query. (B, Lq, H E).
     ///
     /// # Errors
-    /// Those of [`attention::attend`].
+    /// Errors of [`attention::attend`].
     pub fn attend(
         &self,
         qkv: [&Tensor; 3],
@@ -189,10 +195,11 @@ impl ScoreMods {
         self.attend_with(&attention::attend, qkv, options, positions)
     }
 
-    /// The same by one form of attention, which may be given columns of all keys, and more keys after those that there are.
+    /// Attends by `attend`, a form of attention that may be given columns of all keys, and more
+    /// keys after the existing ones.
     ///
     /// # Errors
-    /// Those of `attend`.
+    /// Errors of `attend`.
     pub fn attend_with(
         &self,
         attend: Attend<'_>,
@@ -249,7 +256,8 @@ impl ScoreMods {
         attend(&q, &k, &v, &options)
     }
 
-    /// Operations for one sequence of `length`, and what `pairs` of query and key, over all heads, cost beside their product.
+    /// Counts the operations for one sequence of `length`, and the cost of `pairs` of query and
+    /// key, over all heads, beside their product.
     #[must_use]
     pub fn flops(&self, length: usize, pairs: usize) -> u64 {
         let bias = match &self.bias {
@@ -262,7 +270,7 @@ impl ScoreMods {
         bias + 4 * memory as u64
     }
 
-    /// Keys that are of no token.
+    /// Returns the number of keys that are of no token.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.memory.as_ref().map_or(0, Memory::slots)

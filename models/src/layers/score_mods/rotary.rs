@@ -14,13 +14,13 @@ pub struct Rotary {
 }
 
 impl Rotary {
-    /// For heads of this width.
+    /// Builds the rotation for heads of this width.
     #[must_use]
     pub fn new(width: usize) -> Self {
         Self { width }
     }
 
-    /// The first `columns` of x (B, L, W), heads side by side, rotated by position.
+    /// Returns the first `columns` of x (B, L, W), heads side by side, rotated by position.
     ///
     /// # Errors
     /// If `columns` is no multiple of the width or more than there are.

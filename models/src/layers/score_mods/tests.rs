@@ -65,12 +65,12 @@ impl Loops {
         Self { bias, values }
     }
 
-    /// Row i of a matrix with rows of `width` numbers.
+    /// Returns row i of a matrix with rows of `width` numbers.
     fn row(&self, path: &str, i: usize, width: usize) -> &[f64] {
         &self.values[path][i * width..][..width]
     }
 
-    /// z_ij of one head, for a key of the token at j or of none.
+    /// Returns z_ij of one head, for a key of the token at j or of none.
     fn score(&self, head: usize, (q, i): (&[f64], usize), (k, j): (&[f64], Option<usize>)) -> f64 {
         let root = (WIDTH as f64).sqrt();
         let product = dot(q, k);
@@ -141,7 +141,8 @@ impl Loops {
         }
     }
 
-    /// Attention of x (B, L, 3 H E) on its real tokens that `sees` and on `slots` of memory.
+    /// Returns attention of x (B, L, 3 H E) on its real tokens that `sees` and on `slots` of
+    /// memory.
     fn attend(
         &self,
         x: &Tensor,
@@ -176,7 +177,7 @@ impl Loops {
                 let z = self.score(head, (part(i, 0), i), (&key, None));
                 seen.push((z.exp(), value));
             }
-            // A query that sees nothing gets zeros.
+            // A query that sees no key gets zeros.
             let sum: f64 = seen.iter().map(|(weight, _)| weight).sum();
             for (weight, value) in seen {
                 for (c, value) in value.iter().enumerate() {
@@ -188,14 +189,14 @@ impl Loops {
     }
 }
 
-/// Attention of x (B, L, 3 H E) on itself.
+/// Returns attention of x (B, L, 3 H E) on itself.
 fn attend(score_mods: &ScoreMods, x: &Tensor, options: AttentionOptions) -> Result<Tensor> {
     let width = x.dim(2)? / 3;
     let [q, k, v] = [0, 1, 2].map(|i: usize| x.narrow(2, i * width, width)?.contiguous());
     score_mods.attend([&q?, &k?, &v?], options, 0..x.dim(1)?)
 }
 
-/// The same parameters in f32.
+/// Returns a copy of the parameters in f32.
 fn narrowed(parameters: &Parameters, bias: PairBias, memory: usize) -> ScoreMods {
     let narrow = Parameters::new(3, &Device::Cpu, DType::F32);
     let score_mods = score_mods(&narrow, bias, memory);
@@ -230,7 +231,7 @@ fn both_forms_are_the_equations() {
             let wanted = loops.attend(&x, memory, &real, |i, j| {
                 block_masks.is_none() || (i <= j + 4 && j <= i + 2)
             });
-            // What padded queries get nobody reads; in the window some see nothing.
+            // Outputs of padded queries are never read; in the window some see no key.
             let read = |y: &Tensor| y.broadcast_mul(&mask.unsqueeze(2).unwrap()).unwrap();
             for (dtype, score_mods, tolerance) in [
                 (DType::F64, &score_mods, 1e-10),

@@ -31,7 +31,8 @@ pub struct TransformerXl {
 }
 
 impl TransformerXl {
-    /// Parameters `content` and `position` (H, E), N(0, 0.02²), of `biases`, and `relative` (H E, D), Xavier-uniform, of `vb`.
+    /// Creates parameters `content` and `position` (H, E), N(0, 0.02²), of `biases`, and `relative`
+    /// (H E, D), Xavier-uniform, of `vb`.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -53,11 +54,12 @@ impl TransformerXl {
         })
     }
 
-    /// Attention of queries (B, Lq, H E) at positions 0, 1, .. on keys and values (B, Lk, H E), whose `places` are those of
-    /// [`TransformerXl::places`]; (B, Lq, H E). `attend` is given wider heads of queries, and the places as columns of all keys.
+    /// Returns attention of queries (B, Lq, H E) at positions 0, 1, .. on keys and values (B, Lk, H
+    /// E), whose `places` are those of [`TransformerXl::places`]; (B, Lq, H E). `attend` is given
+    /// wider heads of queries, and the places as columns of all keys.
     ///
     /// # Errors
-    /// Those of `attend`.
+    /// Errors of `attend`.
     pub fn attend(
         &self,
         attend: Attend<'_>,
@@ -75,8 +77,8 @@ impl TransformerXl {
         attend(&q, k, v, &options)
     }
 
-    /// Queries (B, Lq, H E) at positions `start` on as (B, Lq, H (E + D)), whose products with keys that have [`TransformerXl::places`] as further
-    /// columns are √E z.
+    /// Returns queries (B, Lq, H E) at positions `start` on as (B, Lq, H (E + D)), whose products
+    /// with keys that have [`TransformerXl::places`] as further columns are √E z.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -88,7 +90,8 @@ impl TransformerXl {
         relative_queries(q, [&self.content, &self.position], &pairs, start)
     }
 
-    /// Pairs (cos ωj, sin ωj) of each position j, (n, D), rounded only in the end; zeros for none, which adds nothing to scores.
+    /// Returns the pairs (cos ωj, sin ωj) of each position j, (n, D), rounded only in the end. A
+    /// missing position has zeros, which add 0 to scores.
     ///
     /// # Errors
     /// If the device refuses the table.
@@ -104,7 +107,8 @@ impl TransformerXl {
         Ok(table.to_dtype(like.dtype())?.to_device(like.device())?)
     }
 
-    /// Operations for `length` queries, and what `pairs` of query and key, over all heads, cost beside their product.
+    /// Counts the operations for `length` queries, and the cost of `pairs` of query and key, over
+    /// all heads, beside their product.
     #[must_use]
     pub fn flops(&self, length: usize, pairs: usize) -> u64 {
         let wide = 2 * self.frequencies;

@@ -27,7 +27,7 @@ fn mixer(
     AdaptiveSpan::new(&at, &options).unwrap()
 }
 
-/// Attention under spans z (H, 1) of queries, keys and values (B, L, H E).
+/// Returns attention under spans z (H, 1) of queries, keys and values (B, L, H E).
 fn attend(
     mixer: &AdaptiveSpan,
     z: &Tensor,

@@ -7,10 +7,10 @@ use crate::{
     params::xavier_uniform,
 };
 
-/// The encoder that `inner` builds with `count` learned tokens before every sequence; as it is if there are none.
-///
+/// Returns the encoder that `inner` builds with `count` learned tokens before every sequence; as it
+/// is if there are none.
 /// # Errors
-/// Those of `inner`.
+/// Errors of `inner`.
 pub(super) fn around(
     context: &ModelContext,
     count: usize,
@@ -35,7 +35,7 @@ pub(super) fn around(
         max_length: context.max_length + count,
         cls: false,
         geometry: context.geometry,
-        // The tokens have no position of the embedding's.
+        // The tokens have no position in the embedding.
         positions: positions
             .map(|table| table.pad_with_zeros(0, count, 0))
             .transpose()?,

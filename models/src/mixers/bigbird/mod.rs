@@ -82,7 +82,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     encoder(context, false)
 }
 
-/// The encoder of the paper's form, or of `tay2021`.
+/// Returns the encoder of the paper's form, or of `tay2021`.
 pub(super) fn encoder(context: &ModelContext, tay2021: bool) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
     let extra = options.global_extra;
@@ -105,7 +105,7 @@ struct BigBird {
     pattern: Pattern,
     /// Names the random blocks.
     key: StreamKey,
-    /// Longest length without what the 2021 code fills up.
+    /// Longest length without the positions that the 2021 code fills up.
     max_length: usize,
     heads: usize,
     width: usize,
@@ -123,7 +123,8 @@ impl BigBird {
             dropout: Dropout::new(&at.vb.pp("drop").pp("listed"), rate),
             pattern: Pattern {
                 size,
-                // 2021: a whole block more where nothing is left to fill.
+                // 2021: a length that is a multiple of the block size is filled up by a whole
+                // block.
                 blocks: match tay2021 {
                     true => max_length / size + 1,
                     false => max_length.div_ceil(size),
@@ -139,12 +140,12 @@ impl BigBird {
         })
     }
 
-    /// Attention of queries, keys and values (B, L, H E) as the 2021 code pads them: zeros up to a whole number of blocks are
-    /// keys.
+    /// Returns attention of queries, keys and values (B, L, H E) as the 2021 code pads them: zeros
+    /// up to a whole number of blocks are keys.
     fn attend_2021(&self, [q, k, v]: [&Tensor; 3], options: AttentionOptions) -> Result<Tensor> {
         let (batch, length, _) = q.dims3()?;
         let full = self.pattern.blocks * self.pattern.size;
-        // The projections have no biases: what is filled up has zeros for keys and values.
+        // The projections have no biases: positions that fill up have zeros for keys and values.
         let fill = |x: &Tensor| x.pad_with_zeros(1, 0, full - length);
         let ones = |count: usize| Tensor::ones((batch, count), q.dtype(), q.device());
         let real = match &options.mask {
@@ -219,15 +220,17 @@ struct Pattern {
 }
 
 impl Pattern {
-    /// Whether the block sees everything.
+    /// Returns whether the block sees everything.
     fn is_global(&self, block: usize) -> bool {
         self.extra == 0 && (block == 0 || block + 1 == self.blocks)
     }
 
-    /// Blocks that each block of queries sees, in the order (head, block); empty for global ones, which see all.
+    /// Returns blocks that each block of queries sees, in the order (head, block); empty for global
+    /// ones, which see all.
     fn rows(&self, heads: usize, rng: &RngKey, key: StreamKey) -> Vec<Vec<usize>> {
         let blocks = self.blocks;
-        // A random order of blocks for each head and row: the first r that are not listed yet are taken.
+        // Each head and row has a random order of blocks: the first r that are not listed yet are
+        // taken.
         let order = rng.at_step(0).shared(key).uniform(heads * blocks, blocks);
         self.with_random(heads, |index, listed| {
             let mut others: Vec<usize> = (0..blocks)
@@ -240,7 +243,8 @@ impl Pattern {
         })
     }
 
-    /// The same with random blocks from elsewhere, (H, N - 2, r) or, where no block is global, (H, N, r): a row for each block that is not.
+    /// Returns the rows for random blocks from elsewhere, (H, N - 2, r) or, where no block is
+    /// global, (H, N, r): one row for each block that is not global.
     fn given_rows(&self, heads: usize, random: &Tensor) -> Result<Vec<Vec<usize>>> {
         let blocks = self.blocks;
         let random = random.to_dtype(DType::U32)?.to_vec3::<u32>()?;
@@ -252,7 +256,8 @@ impl Pattern {
         }))
     }
 
-    /// Global blocks and the window, and what `random` gives for (head * N + block, these).
+    /// Returns global blocks and the window, and the blocks that `random` returns for (head * N +
+    /// block, these).
     fn with_random(
         &self,
         heads: usize,
@@ -278,7 +283,7 @@ impl Pattern {
         (0..heads * blocks).map(row).collect()
     }
 
-    /// Whether `block` may draw `other`, which is not global and not in its window.
+    /// Returns whether `block` may draw `other`, which is not global and not in its window.
     fn may_draw(&self, block: usize, other: usize) -> bool {
         if !self.tay2021 {
             return true;
@@ -293,7 +298,7 @@ impl Pattern {
         }
     }
 
-    /// A block mask for each head; global blocks list all.
+    /// Returns a block mask for each head; global blocks list all.
     fn block_masks(&self, heads: usize, length: usize, rows: &[Vec<usize>]) -> BlockMasks {
         let (extra, length) = (self.extra, length - self.extra);
         let keys = match self.tay2021 {
@@ -323,7 +328,8 @@ impl Pattern {
         BlockMasks::new((0..heads).map(block_mask).collect())
     }
 
-    /// What `head` sees of `length` tokens behind `extra` that see everything and that everything sees.
+    /// Returns the block mask of `head` over `length` tokens behind `extra` positions that see all
+    /// and are seen by all.
     fn beside_extra(lists: &BlockLists, head: usize, extra: usize, length: usize) -> BlockMask {
         let mut block_mask = BlockMask::new(0.0);
         let first: Vec<u32> = (0..extra as u32).collect();

@@ -12,12 +12,12 @@ use crate::{
     rng::StreamKey,
 };
 
-/// How vectors are clustered.
+/// Clustering of vectors by Lloyd's algorithm on hashes.
 pub(super) struct Lloyd {
     pub(super) clusters: usize,
     /// Bits of a hash, at most 63.
     pub(super) bits: usize,
-    /// Rounds, the last of which only assigns.
+    /// Number of rounds, the last of which only assigns.
     pub(super) iterations: usize,
     /// Whether planes miss the origin.
     pub(super) bias: bool,
@@ -26,7 +26,7 @@ pub(super) struct Lloyd {
     pub(super) path: String,
 }
 
-/// What is random, the same for all examples and heads.
+/// Random numbers of the clustering, the same for all examples and heads.
 struct Draws {
     /// (bits, E + 1): normal vectors and thresholds.
     planes: Tensor,
@@ -37,9 +37,11 @@ struct Draws {
 }
 
 impl Lloyd {
-    /// The cluster of each vector of x (B, H, L, E), (B, H, L) of u32: a number below `clusters`, or [`IGNORE_INDEX`] at padding.
+    /// Returns the cluster of each vector of x (B, H, L, E), (B, H, L) of u32: a number below
+    /// `clusters`, or [`IGNORE_INDEX`] at padding.
     ///
-    /// Draws may be fixed: `planes` (bits, E + 1), `starts` (any number of positions) and `refills` (iterations - 1, clusters, bits), which are 1 or 0.
+    /// Draws may be fixed: `planes` (bits, E + 1), `starts` (any number of positions) and `refills`
+    /// (iterations - 1, clusters, bits), which are 1 or 0.
     pub(super) fn assign(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (batch, heads, length, width) = x.dims4()?;
         let draws = self.draws(width, pass)?;
@@ -78,7 +80,8 @@ impl Lloyd {
         Ok(Tensor::from_vec(all, (batch, heads, length), &Device::Cpu)?)
     }
 
-    /// Bit b of a vector is whether its product with plane b exceeds the plane's threshold. In f32, whatever the type of x (.., E).
+    /// Returns the hashes of x (.., E): bit b of a vector tells whether its product with plane b
+    /// exceeds the plane's threshold. In f32 for any type of x.
     fn hashes(&self, x: &Tensor, planes: &Tensor) -> Result<Vec<u64>> {
         let width = x.dim(3)?;
         let x = x.detach().to_device(&Device::Cpu)?.to_dtype(DType::F32)?;
@@ -145,7 +148,7 @@ impl Lloyd {
     }
 }
 
-/// The number with these bits, the lowest first.
+/// Returns the number with these bits, the lowest first.
 fn word(bits: impl Iterator<Item = bool>) -> u64 {
     bits.enumerate()
         .fold(0, |word, (place, bit)| word | u64::from(bit) << place)
@@ -167,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Clusters of six positions on a plane, hashed by the signs of their coordinates.
+    /// Assigns clusters to six positions on a plane, hashed by the signs of their coordinates.
     fn assign(lloyd: &Lloyd, real: Option<[f64; 6]>, starts: [f64; 3]) -> Vec<u32> {
         let signs = [
             [1.0, 1.0],
@@ -194,16 +197,19 @@ mod tests {
 
     #[test]
     fn positions_go_to_the_first_of_the_nearest_centroids() {
-        // Centroids 11, 01 (first bit only) and 00: of those one bit away from 10 the first is taken.
+        // Centroids 11, 01 (first bit only) and 00: the first of those at one bit's distance from
+        // 10 is taken.
         let clusters = assign(&lloyd(3, 1), None, [0.0, 1.0, 3.0]);
         assert_eq!(clusters, [0, 1, 0, 2, 0, 0]);
     }
 
     #[test]
     fn centroids_are_votes_and_ties_are_zeros() {
-        // From 00 alone: votes 4 of 6 and 4 of 6 make it 11, and nothing moves with one cluster.
+        // Start: 00 alone. Votes 4 of 6 and 4 of 6 make it 11, and with one cluster no position
+        // moves.
         assert_eq!(assign(&lloyd(1, 2), None, [3.0, 0.0, 0.0]), [0; 6]);
-        // From 01 and 00: the first takes 11 (thrice) and 01, whose votes are 4 and 3 of 4: 11. The second has 00 and 10, a tie in the second bit: 00.
+        // Start: 01 and 00. The first takes 11 (thrice) and 01, whose votes are 4 and 3 of 4: 11.
+        // The second has 00 and 10, a tie in the second bit: 00.
         let clusters = assign(&lloyd(2, 2), None, [1.0, 3.0, 0.0]);
         assert_eq!(clusters, [0, 0, 0, 1, 0, 0]);
         assert_eq!(
@@ -214,7 +220,8 @@ mod tests {
 
     #[test]
     fn what_has_lost_its_positions_begins_anew() {
-        // Twice the same centroid: the second is empty, and starts again from 00, which is nearer to the fourth position.
+        // With the same centroid twice, the second is empty, and starts again from 00, which is
+        // nearer to the fourth position.
         let clusters = assign(&lloyd(2, 2), None, [0.0, 2.0, 0.0]);
         assert_eq!(clusters, [0, 0, 0, 1, 0, 0]);
         assert_eq!(assign(&lloyd(2, 1), None, [0.0, 2.0, 0.0]), [0; 6]);

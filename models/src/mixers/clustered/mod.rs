@@ -89,7 +89,7 @@ struct Clustered {
     /// k, if each query looks again at the keys that its cluster looks at most.
     topk: Option<usize>,
     dropout: Dropout,
-    /// Of what the cluster sees beside these keys.
+    /// Dropout of the weights of the other keys that the cluster sees.
     rest_dropout: Dropout,
     heads: usize,
     width: usize,
@@ -101,7 +101,7 @@ struct Operands {
     k: Tensor,
     v: Tensor,
     clusters: Tensor,
-    /// C, no more than there are queries.
+    /// C, at most the number of queries.
     count: usize,
 }
 
@@ -126,7 +126,7 @@ impl Clustered {
         })
     }
 
-    /// Queries, keys and values (B, L, H, E) to (B, L, H, E).
+    /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).
     fn attend(&self, [q, k, v]: [Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let queries = by_head(&q)?;
         let clusters = self.lloyd.assign(&queries, pass)?;
@@ -146,7 +146,7 @@ impl Clustered {
         }
     }
 
-    /// Every query gets what its cluster gets.
+    /// Attends by clusters: every query gets the output of its cluster.
     fn of_clusters(&self, means: &Tensor, operands: &Operands, pass: &Pass) -> Result<Tensor> {
         let y = self.softmax(&by_head(means)?, operands, None, pass)?; // (B, C, H, E)
         by_head(&take(&by_head(&y)?, &operands.clusters)?)
@@ -175,7 +175,7 @@ impl Clustered {
         by_head(&(rest + near.broadcast_mul(&share)?)?)
     }
 
-    /// A, and for each cluster the numbers of the keys that it weighs most, largest first.
+    /// Returns A, and for each cluster the numbers of the keys that it weighs most, largest first.
     fn weights(
         &self,
         means: &Tensor,
@@ -196,7 +196,7 @@ impl Clustered {
         Ok((softmax::masked(&scores, pass.mask())?, top))
     }
 
-    /// Softmax attention of `queries` (B, Q, H, E) to (B, Q, H, E).
+    /// Returns softmax attention of `queries` (B, Q, H, E) to (B, Q, H, E).
     fn softmax(
         &self,
         queries: &Tensor,
@@ -217,7 +217,7 @@ impl Clustered {
     }
 }
 
-/// 1 where a key is among `top` (B, H, C, k), (B, H, C, L).
+/// Returns 1 where a key is among `top` (B, H, C, k), (B, H, C, L).
 fn indicators(top: &Tensor, length: usize) -> Result<Tensor> {
     let (batch, heads, clusters, count) = top.dims4()?;
     let chosen = top.flatten_all()?.to_vec1::<u32>()?;
@@ -230,7 +230,8 @@ fn indicators(top: &Tensor, length: usize) -> Result<Tensor> {
     Ok(Tensor::from_vec(inside, shape, &Device::Cpu)?)
 }
 
-/// For each head of each example, which queries see which keys: those of a cluster its row of `top` (B, H, C, k).
+/// Returns the block masks of each head of each example: queries of a cluster see the keys in its
+/// row of `top` (B, H, C, k).
 fn block_masks(clusters: &Tensor, count: usize, top: &Tensor) -> Result<BlockMasks> {
     let (batch, heads, length) = clusters.dims3()?;
     let topk = top.dim(3)?;

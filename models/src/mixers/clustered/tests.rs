@@ -33,7 +33,7 @@ fn options(clusters: usize, topk: Option<usize>) -> Options {
     }
 }
 
-/// Whatever the clusters, if all keys are looked at again; and if every query is a cluster.
+/// Holds for any clusters, if all keys are looked at again, and if every query is a cluster.
 #[test]
 fn all_keys_or_as_many_clusters_as_queries_give_softmax_attention() {
     for (clusters, topk) in [
@@ -81,7 +81,7 @@ fn gradients_agree_with_differences() {
         check_layer("clustered", &parameters, &[3, 5, 4], |x| {
             let pass = Pass::new(false, RngKey::new(1, 0, 0));
             let y = mixer.forward(x, &pass.with_mask(Some(&mask)))?;
-            // What comes out at padded positions is nobody's business.
+            // Outputs at padded positions are not compared.
             zero_padding(&y, Some(&mask))
         });
     }

@@ -11,7 +11,7 @@ use crate::{
     testing::{check_layer, meets_reference, normal, parameters},
 };
 
-/// The kernel that leaves (.., W) as it is.
+/// Returns the kernel that leaves (.., W) as it is.
 fn identity(channels: usize, of_group: usize) -> Compression {
     let eye = Tensor::eye(of_group, DType::F64, &Device::Cpu).unwrap();
     let eye = eye.repeat((channels / of_group, 1)).unwrap();

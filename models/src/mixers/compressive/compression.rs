@@ -23,7 +23,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether it has weights.
+    /// Returns whether it has weights.
     pub(super) fn learns(self) -> bool {
         matches!(self, Self::Conv | Self::Dilated)
     }
@@ -34,14 +34,15 @@ pub(super) struct Compression {
     kind: Kind,
     /// c.
     rate: usize,
-    /// Of width 3, one for each of the distances 1, 2, 4, ..
+    /// Layers of width 3, one for each of the distances 1, 2, 4, ..
     dilated: Vec<Linear>,
-    /// Of width and stride c.
+    /// Layer of width and stride c.
     conv: Option<Linear>,
 }
 
 impl Compression {
-    /// Parameters of what has any: `weight` (D, c D), taps one after the other, and `bias`; `<i>.weight` (D, 3 D) and `<i>.bias` at distance 2^i.
+    /// Creates the parameters of kinds that have any: `weight` (D, c D), taps one after the other,
+    /// and `bias`; `<i>.weight` (D, 3 D) and `<i>.bias` at distance 2^i.
     pub(super) fn new(vb: &VarBuilder, kind: Kind, dim: usize, rate: usize) -> Result<Self> {
         let conv = |vb: &VarBuilder, taps: usize| {
             let init = xavier_uniform(taps * dim, dim);
@@ -68,7 +69,7 @@ impl Compression {
         self.kind
     }
 
-    /// (N, S, D), zeros where nothing is real, to (N, ⌈S/c⌉, D).
+    /// Maps (N, S, D), zeros at positions that are not real, to (N, ⌈S/c⌉, D).
     pub(super) fn forward(&self, old: &Tensor, real: &Mask) -> Result<Parts> {
         let (count, size, dim) = old.dims3()?;
         let rows = size.div_ceil(self.rate);
@@ -104,7 +105,7 @@ impl Compression {
         })
     }
 
-    /// Operations for S rows.
+    /// Counts the operations for S rows.
     pub(super) fn flops(&self, size: usize) -> u64 {
         let dilated: u64 = self.dilated.iter().map(|conv| conv.flops(size)).sum();
         let conv = self.conv.as_ref();
@@ -112,7 +113,8 @@ impl Compression {
     }
 }
 
-/// x (N, S, D) with the rows `distance` before and behind, zeros beyond the ends: (N, S, 3 D).
+/// Returns x (N, S, D) with the rows `distance` before and behind, zeros beyond the ends: (N, S, 3
+/// D).
 fn taps(x: &Tensor, distance: usize) -> Result<Tensor> {
     let size = x.dim(1)?;
     let kept = size.saturating_sub(distance);

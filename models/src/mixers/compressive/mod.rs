@@ -37,7 +37,7 @@ use crate::{
     options::{LONGEST, Range as Allowed, Residual, to_json},
 };
 
-/// What attention loses by the compression.
+/// Loss of attention by the compression.
 const RECONSTRUCT: Loss = Loss::new("reconstruct", 1.0);
 
 /// The registry's entry.
@@ -114,19 +114,20 @@ struct Compressive {
     slots: usize,
     /// c.
     rate: usize,
-    /// None, for attention that is compared.
+    /// Dropout of rate 0, for attention that is compared.
     undropped: Dropout,
 }
 
-/// What falls out of the memory of a sequence: segment `first` is the first that pushes something out, the S positions that begin `lead`
-/// before the sequence; each one after it pushes out the next S.
+/// Positions that fall out of the memory of a sequence: segment `first` is the first that pushes
+/// some out, the S positions that begin `lead` before the sequence; each later segment pushes out
+/// the next S.
 struct Evictions {
     first: usize,
     lead: usize,
     count: usize,
 }
 
-/// Rows in parts of S, with which of them are real.
+/// Rows in parts of S, with the mask of the real ones.
 struct Parts {
     /// (B n, S, D).
     rows: Tensor,
@@ -158,7 +159,7 @@ impl Compressive {
         })
     }
 
-    /// What a sequence of `length` pushes out of memory, if it does.
+    /// Returns the positions that a sequence of `length` pushes out of memory, if there are any.
     fn evictions(&self, length: usize) -> Option<Evictions> {
         let Recurrence {
             segment, memory, ..
@@ -173,7 +174,8 @@ impl Compressive {
         })
     }
 
-    /// For each segment of a sequence of `length`, the rows of f(o_1), f(o_2), .. that it sees.
+    /// Returns for each segment of a sequence of `length` the rows of f(o_1), f(o_2), .. that it
+    /// sees.
     fn seen(&self, length: usize) -> Vec<Range<usize>> {
         let Some(Evictions { first, .. }) = self.evictions(length) else {
             return Vec::new();
@@ -187,7 +189,8 @@ impl Compressive {
         seen.collect()
     }
 
-    /// x (B, L, D) with `lead` rows of nothing before it, in `count` parts of S, and nothing else behind.
+    /// Returns x (B, L, D), with `lead` rows of zeros before it and zeros behind it if it is too
+    /// short, in `count` parts of S.
     fn parts(&self, x: &Tensor, real: &Tensor, lead: usize, count: usize) -> Result<Parts> {
         let (size, (batch, length, dim)) = (self.recurrence.segment, x.dims3()?);
         let all = count * size;
@@ -201,7 +204,7 @@ impl Compressive {
         })
     }
 
-    /// What segments see beside positions; adds the loss that f learns from.
+    /// Returns the rows that segments see beside positions; adds the loss that f learns from.
     fn older(&self, x: &Tensor, pass: &Pass) -> Result<Option<Older>> {
         let (batch, length, dim) = x.dims3()?;
         let Some(evictions) = self.evictions(length) else {
@@ -228,7 +231,7 @@ impl Compressive {
         let old = self.parts(&past, &real, lead, count)?;
         let new = self.compression.forward(&old.rows, &old.real)?;
         if pass.wants_losses() && self.compression.kind().learns() {
-            // What is compressed is a constant to the loss, even where the memory is none.
+            // The compressed positions are a constant to the loss, even where the memory is none.
             let constant = Parts {
                 rows: old.rows.detach(),
                 real: old.real.clone(),
@@ -246,7 +249,7 @@ impl Compressive {
                 &self.reconstruct(&segments, &constant, found, batch, pass)?,
             )?;
         }
-        // What the last segment pushes out nobody sees.
+        // The positions that the last segment pushes out are never seen.
         let there = seen.last().map_or(0, |seen| seen.end);
         if there == 0 {
             return Ok(None);
@@ -263,7 +266,7 @@ impl Compressive {
         }))
     }
 
-    /// The loss of each sequence, (B), for the constants `segments` and `old`.
+    /// Returns the loss of each sequence, (B), for the constants `segments` and `old`.
     fn reconstruct(
         &self,
         segments: &Parts,
@@ -313,7 +316,7 @@ impl Mixer for Compressive {
         Some("the loss of the compression reaches nothing but the compression")
     }
 
-    /// Without the loss, and without what finds the rows that are most used.
+    /// Counts operations without the loss, and without the search for the rows that are most used.
     fn flops(&self, length: usize) -> u64 {
         let count = self
             .evictions(length)

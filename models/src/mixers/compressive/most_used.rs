@@ -16,8 +16,9 @@ use crate::{
 };
 
 impl Compressive {
-    /// For each eviction but the last, which no segment sees, the ⌈S/c⌉ real positions with the largest mean attention over heads and queries of the
-    /// segment that pushes them out, in order; fewer if fewer are real. (B, n).
+    /// Returns for each eviction but the last, which no segment sees, the ⌈S/c⌉ real positions with
+    /// the largest mean attention over heads and queries of the segment that pushes them out, in
+    /// order; fewer if fewer are real. (B, n).
     pub(super) fn most_used(
         &self,
         x: &Tensor,
@@ -78,7 +79,8 @@ impl Compressive {
         )?)
     }
 
-    /// Attention (B, H, S, n) of the queries of the segment at `start` on keys at these positions.
+    /// Returns attention (B, H, S, n) of the queries of the segment at `start` on keys at these
+    /// positions.
     fn weights(
         &self,
         q: &Tensor,

@@ -12,7 +12,7 @@ use crate::{
 const DIM: usize = 4;
 const KINDS: [&str; 5] = ["conv", "mean", "max", "dilated", "most_used"];
 
-/// Two blocks for sequences of up to 14.
+/// Builds two blocks for sequences of up to 14.
 fn encoder(model: &'static Model, options: &Value, parameters: &Parameters) -> Box<dyn Encoder> {
     let block = BlockOptions {
         // Differences are too coarse where a norm stretches a short row.
@@ -39,7 +39,7 @@ fn pass() -> Pass<'static> {
     Pass::new(false, RngKey::new(1, 0, 0))
 }
 
-/// Hidden states at real positions, and the gradient of a weighted sum of them.
+/// Returns hidden states at real positions, and the gradient of a weighted sum of them.
 fn states(encoder: &dyn Encoder, mask: &Mask) -> [Tensor; 2] {
     let x = Var::from_tensor(&normal("x", &[3, 14, DIM])).unwrap();
     let y = encoder.forward(&x, &pass().with_mask(Some(mask))).unwrap();
@@ -49,7 +49,7 @@ fn states(encoder: &dyn Encoder, mask: &Mask) -> [Tensor; 2] {
     [y.detach(), gradients.get(&x).unwrap().clone()]
 }
 
-/// The same weights in both.
+/// Checks that both models agree when they have the same weights.
 fn agree(options: &Value, of_xl: &Value) {
     let parameters = parameters();
     let found = states(&*encoder(&MODEL, options, &parameters), &mask());
@@ -68,7 +68,7 @@ fn without_compression_it_is_transformer_xl() {
     agree(&options, &shared);
 }
 
-/// Rows that stay what they are lengthen the memory.
+/// Rows that stay as they are lengthen the memory.
 #[test]
 fn at_rate_1_it_is_transformer_xl_with_memory_for_both() {
     for kind in ["mean", "max", "most_used"] {
@@ -116,7 +116,8 @@ fn what_compresses_learns_from_its_loss_and_from_nothing_else() {
     }
 }
 
-/// Whatever the memory passes on: x and the layers that it comes from are constants to the loss.
+/// Holds with any gradient of the memory: x and the layers that it comes from are constants
+/// to the loss.
 #[test]
 fn the_loss_reaches_nothing_but_what_compresses() {
     for (kind, detach) in [("conv", false), ("dilated", false), ("conv", true)] {
@@ -167,7 +168,7 @@ fn the_rows_that_attention_weighs_most_stay() {
     let parameters = parameters();
     let options = json!({"segment": 4, "rate": 2, "compression": "most_used"});
     encoder(&MODEL, &options, &parameters);
-    // Scores are products of first channels, and positions tell nothing.
+    // Scores are products of first channels, independent of positions.
     for (path, var) in parameters.all() {
         let mut values = vec![0.0; var.elem_count()];
         if path.ends_with("query.weight") || path.ends_with("key.weight") {
@@ -202,7 +203,7 @@ fn the_rows_that_attention_weighs_most_stay() {
     let chosen = mixer
         .most_used(&x, &real, &evictions, &mixer.seen(14))
         .unwrap();
-    // Of the first segment 5 and 7; of the second, whose rows are alike, the first two.
+    // 5 and 7 of the first segment; the first two of the second, whose rows are alike.
     assert_eq!(chosen.to_vec2::<u32>().unwrap(), [[0, 3, 4, 5]]);
 }
 

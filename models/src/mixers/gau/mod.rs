@@ -81,12 +81,12 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     encoder::blocks(context, |at| Ok(Box::new(Gated::new(at, &options, None)?)))
 }
 
-/// What beside A V is gated.
+/// Term beside A V that is gated together with it.
 trait Beside: Send + Sync {
-    /// (B, L, e) from z (B, L, s) and V (B, L, e).
+    /// Returns (B, L, e) from z (B, L, s) and V (B, L, e).
     fn forward(&self, z: &Tensor, v: &Tensor, pass: &Pass) -> Result<Tensor>;
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     fn flops(&self, length: usize) -> u64;
 }
 
@@ -103,7 +103,7 @@ struct Gated {
     shared: usize,
 }
 
-/// e and s.
+/// Returns e and s.
 fn widths(at: &LayerContext, options: &Options) -> (usize, usize) {
     let or = |size: usize, usual: usize| if size == 0 { usual } else { size };
     let hidden = or(options.hidden, at.block.mlp_dim);

@@ -38,7 +38,8 @@ fn two_dimensions_want_an_image_and_say_that_the_rules_forbid_them() {
     }
 }
 
-/// Rows and columns are told apart by `width`; the first position is a CLS token if `first` is 1.
+/// Checks a pattern. Rows and columns are distinguished by `width`; the first position is a CLS
+/// token if `first` is 1.
 fn check(pattern: Pattern, length: usize, all: bool) {
     let width = pattern.width.unwrap_or(1 << 20);
     let sees = |_, i: usize, j: usize| {

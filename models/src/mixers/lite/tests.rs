@@ -29,7 +29,7 @@ fn pass() -> Pass<'static> {
     Pass::new(false, RngKey::new(1, 0, 0))
 }
 
-/// Every kernel's weights, (L, G, w), of a sequence.
+/// Returns every kernel's weights, (L, G, w), of a sequence.
 fn weights(mixer: &Lite, g: &Tensor) -> Vec<Vec<Vec<f64>>> {
     let length = g.dim(1).unwrap();
     let scores = match &mixer.kernel {

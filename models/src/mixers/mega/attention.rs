@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// How scores z become weights.
+/// Map from scores z to weights.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::mixers) enum Weighing {
@@ -34,14 +34,15 @@ pub(in crate::mixers) struct SharedAttention {
     shift: Tensor,
     /// w (2 M - 1), that of distance 0 in the middle.
     distance: Tensor,
-    /// Positions that see each other, M if all do.
+    /// Number of positions that see each other; M if all do.
     chunk: usize,
     weighing: Weighing,
     dropout: Dropout,
 }
 
 impl SharedAttention {
-    /// Parameters `scale`, `distance`, both N(0, 0.02²), and `shift`, zeros. `chunk` is the longest length where all positions see each other.
+    /// Creates parameters `scale`, `distance`, both N(0, 0.02²), and `shift`, zeros. `chunk` is the
+    /// longest length where all positions see each other.
     pub(in crate::mixers) fn new(
         vb: &VarBuilder,
         width: usize,
@@ -63,7 +64,7 @@ impl SharedAttention {
         })
     }
 
-    /// What each position of z (B, L, s) gathers of v (B, L, W).
+    /// Returns the weighted sums of v (B, L, W) at each position of z (B, L, s).
     pub(in crate::mixers) fn forward(&self, z: &Tensor, v: &Tensor, pass: &Pass) -> Result<Tensor> {
         let vector = |index| -> Result<Tensor> {
             let z = z.broadcast_mul(&self.scale.get(index)?)?;
@@ -77,12 +78,12 @@ impl SharedAttention {
         }
     }
 
-    /// w for distances below `size`, (2 size - 1).
+    /// Returns w for distances below `size`, (2 size - 1).
     fn distances(&self, size: usize) -> Result<Tensor> {
         Ok(self.distance.narrow(0, self.chunk - size, 2 * size - 1)?)
     }
 
-    /// One head, no weights in memory.
+    /// Computes one head, without the weights in memory.
     fn softmax(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let (batch, length, _) = q.dims3()?;
         let size = self.chunk.min(length);
@@ -104,7 +105,7 @@ impl SharedAttention {
         attention::attend(q, k, v, &options)
     }
 
-    /// By `weigh` of every score; n is how many real positions a chunk has.
+    /// Attends with weights `weigh` of the scores; n is the number of real positions of a chunk.
     fn elementwise(
         &self,
         [q, k, v]: [&Tensor; 3],
@@ -138,7 +139,7 @@ impl SharedAttention {
         Ok(y.narrow(1, 0, length)?.contiguous()?)
     }
 
-    /// w_(j - i), (size, size).
+    /// Returns w_(j - i), (size, size).
     fn pairs(&self, size: usize) -> Result<Tensor> {
         let column = |i: usize, j: usize| (size - 1 + j - i) as u32;
         let columns = (0..size).flat_map(|i| (0..size).map(move |j| column(i, j)));
@@ -151,7 +152,7 @@ impl SharedAttention {
         Ok(pairs.reshape((size, size))?)
     }
 
-    /// Operations for one sequence with values of `width`.
+    /// Counts the operations for one sequence with values of `width`.
     pub(in crate::mixers) fn flops(&self, length: usize, width: usize) -> u64 {
         let (shared, size) = (self.scale.dims()[1], self.chunk.min(length));
         let pairs = length / size * size * size + (length % size) * (length % size);
@@ -165,7 +166,7 @@ fn dropped(weights: &Tensor, dropout: &AttentionDropout) -> Result<Tensor> {
     Ok((weights * factors.to_dtype(weights.dtype())?)?)
 }
 
-/// ½ (1 + erf((x - μ) / (σ √2))), μ = √½, σ = √(1 / 4π).
+/// Returns ½ (1 + erf((x - μ) / (σ √2))), μ = √½, σ = √(1 / 4π).
 fn laplace(x: &Tensor) -> Result<Tensor> {
     use std::f64::consts::{FRAC_1_SQRT_2, TAU};
     let scale = TAU.sqrt();

@@ -26,7 +26,8 @@ pub(super) struct MovingAverage {
 }
 
 impl MovingAverage {
-    /// δ, α ~ N(0, 0.2²), β = 1, -1, 1, .. + N(0, 0.02²) by mode, γ, ω ~ N(0, 1).
+    /// Creates parameters δ, α ~ N(0, 0.2²), β = 1, -1, 1, .. + N(0, 0.02²) by mode, γ, ω ~ N(0,
+    /// 1).
     pub(super) fn new(
         vb: &VarBuilder,
         dim: usize,
@@ -50,7 +51,7 @@ impl MovingAverage {
         })
     }
 
-    /// SiLU(K→ * x + K← * x + ω ⊙ x) of x (B, L, D), which is zero at padding.
+    /// Returns SiLU(K→ * x + K← * x + ω ⊙ x) of x (B, L, D), which is zero at padding.
     pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let (_, length, dim) = x.dims3()?;
         let p = sigmoid(&self.delta)?;
@@ -72,7 +73,8 @@ impl MovingAverage {
             };
             let mut y = ops::state_space(x, &modes, skip, options)?;
             if let Some(taps) = self.taps.filter(|taps| *taps < length) {
-                // What a kernel without an end adds from its tap number `taps` on: the same average of what is that far away.
+                // The contribution of a kernel without an end from its tap number `taps` on: the
+                // same average over inputs that many positions away.
                 let c = (c * a.powf(taps as f64)?)?;
                 let left = length - taps;
                 let far = match reverse {

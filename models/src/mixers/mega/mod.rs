@@ -96,7 +96,7 @@ impl Default for Options {
     }
 }
 
-/// What all weights begin with.
+/// Initial values of all weights.
 const WEIGHT: Init = Init::Randn {
     mean: 0.0,
     stdev: 0.02,
@@ -173,7 +173,7 @@ struct GatedAttention {
     average: MovingAverage,
     /// W_v and b_v.
     values: Linear,
-    /// W_m and b_m, to u, z, r and c.
+    /// W_m and b_m, which map to u, z, r and c.
     gates: Linear,
     /// W_h and b_h.
     hidden: Linear,
@@ -225,7 +225,7 @@ impl GatedAttention {
         })
     }
 
-    /// (B, L, D) -> (B, L, D), with its residual.
+    /// Maps (B, L, D) to (B, L, D), with its residual.
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let normal = match self.place {
             NormPlace::Pre => self.norm.forward(x, pass)?,

@@ -8,7 +8,7 @@ use crate::{
     testing::{DenseReference, check_layer, close, normal, parameters},
 };
 
-/// Two heads on sequences of up to `longest`.
+/// Builds two heads on sequences of up to `longest`.
 fn mixer(parameters: &crate::Parameters, options: Options, longest: usize) -> Mra {
     let block = BlockOptions {
         dim: 6,
@@ -20,7 +20,7 @@ fn mixer(parameters: &crate::Parameters, options: Options, longest: usize) -> Mr
     Mra::new(&at, options).unwrap()
 }
 
-/// Queries, keys and values (B, L, H, E) to (B, L, H, E).
+/// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).
 fn attend(mixer: &Mra, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
     let [q, k, v] = qkv.map(|x| x.flatten_from(2));
     let y = mixer.attend([&q?, &k?, &v?], mask)?;
@@ -41,7 +41,8 @@ fn mask() -> Mask {
     Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
 }
 
-/// With all pairs chosen in either mode, and with blocks of one token whatever is chosen. Padded queries are read by nobody.
+/// With all pairs chosen in either mode, and with blocks of one token at any choice. Outputs of
+/// padded queries are not compared.
 #[test]
 fn it_is_softmax_attention_in_the_limits() {
     let twin = DenseReference::whole(reference::softmax);
@@ -69,7 +70,8 @@ fn it_is_softmax_attention_in_the_limits() {
     }
 }
 
-/// Of three blocks the first row and column are chosen, and one pair more, in row 2; with the diagonal, and few pairs, ties go by index.
+/// Among three blocks the first row and column are chosen, and one pair more, in row 2; with the
+/// diagonal, and few pairs, ties go by index.
 #[test]
 fn pairs_are_chosen_by_what_they_are_short_of_their_rows_best() {
     let scores = [[0.0, 0.0, 0.0], [0.0, -5.0, -6.0], [7.0, 6.5, 6.0f64]];

@@ -34,7 +34,7 @@ fn layer(
     Nystromformer::new(&at, &options, segments).unwrap()
 }
 
-/// F Z G V without projections, of (B, L, H, E).
+/// Returns F Z G V without projections, of (B, L, H, E).
 fn attend(
     mixer: &Nystromformer,
     q: &Tensor,
@@ -113,7 +113,7 @@ fn gradients_agree_with_differences() {
         let mixer = layer(&block, &parameters, (3, 3, 3), segments);
         check_layer("nystromformer", &parameters, &[3, 5, 4], |x| {
             let pass = Pass::new(false, RngKey::new(1, 0, 0));
-            // What comes out at padded positions is nobody's business.
+            // Outputs at padded positions are not compared.
             zero_padding(
                 &mixer.forward(x, &pass.with_mask(Some(&mask)))?,
                 Some(&mask),

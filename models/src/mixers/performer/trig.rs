@@ -11,7 +11,8 @@ use crate::{
     ops::{attention::partial_softmax::by_head, linear, matmul},
 };
 
-/// Queries, keys and values (B, L, H, E) by directions w (M, E), to (B, L, H, E); a row without a real key gives zeros.
+/// Maps queries, keys and values (B, L, H, E) by directions w (M, E), to (B, L, H, E); a row
+/// without a real key gives zeros.
 pub(super) fn attend(
     [q, k, v]: [&Tensor; 3],
     w: &Tensor,
@@ -44,7 +45,7 @@ pub(super) fn attend(
     };
     let (q, k) = (waves(q)?, waves(k)?.broadcast_mul(&factors)?);
     let v = by_head(v)?;
-    // A column of ones: what is summed for it is the denominator.
+    // A column of ones: its sum is the denominator.
     let v = Tensor::cat(&[&v, &v.narrow(3, 0, 1)?.ones_like()?], 3)?;
     let sums = matmul(&q, &matmul(&k.t()?, &v)?)?; // (B, H, L, E + 1)
     let total = sums.narrow(3, width, 1)?;

@@ -124,14 +124,15 @@ impl Reformer {
     }
 }
 
-/// The projections that there are: `query`, which is also the key, and `value`.
+/// Returns the projections that there are: `query`, which is also the key, and `value`.
 pub(super) fn inward(vb: &VarBuilder, block: &BlockOptions, width: usize) -> Result<[Linear; 2]> {
     let init = xavier_uniform(block.dim, width);
     let linear = |name| Linear::new(&vb.pp(name), block.dim, width, init, None);
     Ok([linear("query")?, linear("value")?])
 }
 
-/// As many buckets as there are chunks in the longest sequence, but an even number: each direction has an opposite.
+/// Returns the number of buckets: as many as there are chunks in the longest sequence, but an even
+/// number, since each direction has an opposite.
 fn buckets(longest: usize, chunk: usize) -> usize {
     if longest <= chunk {
         return 1;
@@ -151,7 +152,7 @@ impl Mixer for Reformer {
             chunk: self.chunk,
             across_buckets: self.across_buckets,
         };
-        // Buckets are of contents; what is rotated afterwards keeps its length.
+        // Buckets depend on contents; the later rotation keeps lengths.
         let buckets = self.hash.buckets(&q, &rotations)?;
         let q = self.score_mods.rotate(&q, q.dim(2)?)?;
         let options = AttentionOptions {
@@ -189,12 +190,12 @@ pub(super) struct Hash {
     pub(super) buckets: usize,
     pub(super) width: usize,
     pub(super) key: StreamKey,
-    /// The rotations in use and the draws that they belong to.
+    /// The rotations in use and the key of their draws.
     pub(super) drawn: Mutex<Option<(RngKey, Tensor)>>,
 }
 
 impl Hash {
-    /// R (E, T, n / 2), standard normal.
+    /// Returns R (E, T, n / 2), standard normal.
     pub(super) fn rotations(&self, rng: &RngKey, like: &Tensor) -> Result<Tensor> {
         let position = RngKey::new(rng.seed(), rng.step(), 0);
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -213,7 +214,8 @@ impl Hash {
         Ok(rotations)
     }
 
-    /// The bucket of every vector of `x` (B, L, H E) in every round, (B, H, T, L) flattened.
+    /// Returns the bucket of every vector of `x` (B, L, H E) in every round, (B, H, T, L)
+    /// flattened.
     pub(super) fn buckets(&self, x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
         lsh(x, rotations)
     }
@@ -227,7 +229,7 @@ struct Sorting {
 }
 
 impl Sorting {
-    /// q, v (B, L, H E) and buckets (B, H, T, L) to (B, L, H E).
+    /// Maps q, v (B, L, H E) and buckets (B, H, T, L) to (B, L, H E).
     fn attend(
         &self,
         score_mods: &ScoreMods,

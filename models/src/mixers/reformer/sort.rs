@@ -7,31 +7,35 @@ use rayon::prelude::*;
 use super::Sorting;
 use crate::ops::attention::{BlockMask, BlockMasks, QueryRange};
 
-/// Instead of the score of a position with itself: less than any other, more than what is hidden.
+/// Replaces the score of a position with itself: less than any other score, more than that of a
+/// hidden key.
 const SELF: f32 = -1e3;
 /// The bucket of slots that hold no position.
 const FILLING: u64 = u64::MAX;
 /// Most positions of a block of the attention kernel.
 const TILE: usize = 64;
 
-/// What one slot of one round holds.
+/// Contents of one slot of one round.
 #[derive(Clone, Copy, PartialEq)]
 struct Slot {
     position: u32,
-    /// Its number within the round, and the round above it: buckets of two rounds are never the same.
+    /// Number of the bucket within the round, and the round above it: buckets of two rounds are
+    /// never the same.
     bucket: u64,
     real: bool,
 }
 
 impl Slot {
-    /// Its position among the slots of its round, positions aside: padding and filling come last.
+    /// Returns the sort key of the slot within its round, positions aside: padding and filling come
+    /// last.
     fn rank(&self) -> (bool, u64) {
         (!self.real, self.bucket)
     }
 }
 
-/// A block mask for each head of each example: chunks are blocks of queries and of keys. Rounds follow each other: first all chunks
-/// of round 0, then those of round 1. `buckets` is (B, H, T, L); `real` (B, L), none where everything is.
+/// Returns a block mask for each head of each example: chunks are blocks of queries and of keys.
+/// Rounds follow each other: first all chunks of round 0, then those of round 1. `buckets` is (B,
+/// H, T, L); `real` (B, L), none where everything is.
 pub(super) fn block_masks(
     sorting: &Sorting,
     buckets: &[u32],
@@ -57,7 +61,7 @@ fn block_mask(
     across_buckets: bool,
 ) -> BlockMask {
     let mut block_mask = BlockMask::new(SELF).repeating_queries();
-    // Without what only fills up the last chunk of a round.
+    // Without the slots that only fill up the last chunk of a round.
     let pieces: Vec<(&[Slot], Range<usize>)> = order
         .chunks(chunk)
         .map(|slots| {
@@ -100,7 +104,7 @@ fn block_mask(
     block_mask
 }
 
-/// Which of the sorted `queries` see `key`.
+/// Returns the range of the sorted `queries` that see `key`.
 fn range_of(
     queries: &[Slot],
     key: &Slot,
@@ -125,7 +129,8 @@ fn range_of(
     QueryRange::new(range.clone(), own.flatten().map(|own| range.start + own))
 }
 
-/// Slots of one head, round by round, sorted by bucket and position, padding and filling last.
+/// Returns the slots of one head, round by round, sorted by bucket and position, padding and
+/// filling last.
 fn order(buckets: &[u32], length: usize, slots: usize, real: Option<&[f32]>) -> Vec<Slot> {
     let mut order = Vec::with_capacity(buckets.len() / length * slots);
     for (round, buckets) in buckets.chunks(length).enumerate() {
@@ -146,7 +151,7 @@ fn order(buckets: &[u32], length: usize, slots: usize, real: Option<&[f32]>) -> 
     order
 }
 
-/// The last chunk with a real token of each round (its first if there is none).
+/// Returns the last chunk with a real token of each round (its first if there is none).
 fn last_chunks(order: &[Slot], slots: usize, chunk: usize) -> Vec<usize> {
     order
         .chunks(slots)
@@ -158,7 +163,8 @@ fn last_chunks(order: &[Slot], slots: usize, chunk: usize) -> Vec<usize> {
         .collect()
 }
 
-/// The chunk that chunk `index` looks back to. Padding at the end of a round is skipped, so that it changes nothing.
+/// Returns the chunk that chunk `index` looks back to. Padding at the end of a round is skipped, so
+/// that it has no effect.
 fn before(index: usize, chunks: usize, last: &[usize]) -> usize {
     if !index.is_multiple_of(chunks) {
         return index - 1;

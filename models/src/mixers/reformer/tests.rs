@@ -15,7 +15,7 @@ fn sorting(rounds: usize, chunk: usize, across_buckets: bool) -> Sorting {
     }
 }
 
-/// Queries and values (B, H, L, E) to (B, H, L, E), without dropout.
+/// Maps queries and values (B, H, L, E) to (B, H, L, E), without dropout.
 fn attend(
     sorting: &Sorting,
     [q, v]: [&Tensor; 2],
@@ -38,7 +38,8 @@ fn attend(
     by_head(&y.reshape((batch, length, heads, width))?)
 }
 
-/// Of (B, H, L, E), what somebody reads: not what padded queries get, which see nothing.
+/// Returns the part of (B, H, L, E) that is read: without the outputs of padded queries, which see
+/// no key.
 fn read(x: &Tensor, mask: Option<&Mask>) -> Tensor {
     match mask {
         Some(mask) => {
@@ -53,7 +54,7 @@ fn mask(real: &[Vec<f64>]) -> Mask {
     Mask::new(&Tensor::new(real.to_vec(), &Device::Cpu).unwrap()).unwrap()
 }
 
-/// Softmax attention with normalised keys in which a position is left out of what it sees.
+/// Computes softmax attention with normalised keys in which a position does not see itself.
 fn others_only(q: &[f64], k: &[f64]) -> f64 {
     if q == k {
         return 0.0;
@@ -208,7 +209,7 @@ fn hash(rounds: usize, buckets: usize, width: usize) -> Hash {
     }
 }
 
-/// How often two vectors at `angle` share one of `buckets` in 4096 rounds.
+/// Counts how often two vectors at `angle` share one of `buckets` in 4096 rounds.
 fn collisions(angle: f64, buckets: usize) -> f64 {
     let rounds = 4096;
     let hash = hash(rounds, buckets, 2);

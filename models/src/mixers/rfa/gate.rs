@@ -12,15 +12,17 @@ use crate::{
 /// C.
 const CHUNK: usize = 64;
 
-/// q S of q, k (H, B, L, F) and v (H, B, L, V), to (H, B, L, V), from the first position to the last or, in `reverse`, back.
+/// Returns q S of q, k (H, B, L, F) and v (H, B, L, V), as (H, B, L, V), from the first position to
+/// the last or, in `reverse`, back.
 ///
-/// g is the sigmoid of `scores` (H, B, L), and 1 where `real` (1, B, L) is 0: nothing is added or forgotten there.
+/// g is the sigmoid of `scores` (H, B, L), and 1 where `real` (1, B, L) is 0, so that S stays as it
+/// is there.
 pub(super) fn sums(
     operands: [&Tensor; 3],
     (scores, real): (&Tensor, &Tensor),
     reverse: bool,
 ) -> Result<Tensor> {
-    // ln g = -ln(1 + exp(-score)), which overflows nowhere in this form.
+    // ln g = -ln(1 + exp(-score)), in a form that cannot overflow.
     let small = scores.abs()?.neg()?.exp()?.affine(1.0, 1.0)?.log()?;
     let kept = (scores.neg()?.relu()? + small)?
         .neg()?
@@ -38,12 +40,12 @@ pub(super) fn sums(
     Ok(turned(&y)?)
 }
 
-/// `kept` is ln g, `added` 1 - g, each (H, B, L).
+/// Computes the gated sums; `kept` is ln g, `added` 1 - g, each (H, B, L).
 fn forward(operands: [&Tensor; 3], kept: &Tensor, added: &Tensor) -> Result<Tensor> {
     let (heads, batch, length) = kept.dims3()?;
     let chunk = CHUNK.min(length);
     let (count, rows) = (length.div_ceil(chunk), heads * batch);
-    // Zeros behind the end: keys that add nothing to the sums.
+    // Zeros behind the end: keys that add 0 to the sums.
     let missing = count * chunk - length;
     let chunks = |x: &Tensor| -> Result<Tensor> {
         let x = x.pad_with_zeros(2, 0, missing)?;
@@ -71,7 +73,7 @@ fn forward(operands: [&Tensor; 3], kept: &Tensor, added: &Tensor) -> Result<Tens
     let grown = grown.reshape((rows, count, state))?;
     let shrink = last.exp()?.reshape((rows, count, 1))?;
     let shrink = shrink.broadcast_as((rows, count, state))?.contiguous()?;
-    // The state that a chunk begins with is what the one before it left.
+    // A chunk begins with the state that the one before it left.
     let states = ops::scan(&grown, &shrink, ScanOptions::default())?;
     let states = states.narrow(1, 0, count - 1)?.pad_with_zeros(1, 1, 0)?;
     let states = states.reshape((rows * count, (), width))?;
@@ -81,7 +83,7 @@ fn forward(operands: [&Tensor; 3], kept: &Tensor, added: &Tensor) -> Result<Tens
     Ok(y.narrow(2, 0, length)?)
 }
 
-/// Ones on and below the diagonal, (C, C).
+/// Returns a matrix (C, C) with ones on and below the diagonal.
 fn lower(size: usize, device: &Device) -> Result<Tensor> {
     let ones: Vec<f32> = (0..size * size)
         .map(|place| f32::from(u8::from(place % size <= place / size)))
@@ -89,7 +91,7 @@ fn lower(size: usize, device: &Device) -> Result<Tensor> {
     Ok(Tensor::from_vec(ones, (size, size), device)?)
 }
 
-/// Operations of one head over one sequence.
+/// Counts the operations of one head over one sequence.
 pub(super) fn flops(length: usize, features: usize, width: usize) -> usize {
     let chunk = CHUNK.min(length);
     2 * length * (chunk * (features + width) + 2 * features * width)
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
     use crate::testing::{check_gradient, close, normal};
 
-    /// The recurrence itself.
+    /// Computes the recurrence itself.
     fn loops([q, k, v]: [&Tensor; 3], scores: &Tensor, real: &[f64], reverse: bool) -> Tensor {
         let (_, _, length, features) = q.dims4().unwrap();
         let width = v.dim(3).unwrap();

@@ -23,7 +23,7 @@ fn pass(step: u64) -> Pass<'static> {
     Pass::new(false, RngKey::new(1, step, 0))
 }
 
-/// exp(-|q̂ - k̂|² / 2) with x̂ = x / (|x| + 0.001).
+/// Returns exp(-|q̂ - k̂|² / 2) with x̂ = x / (|x| + 0.001).
 fn gaussian(q: &[f64], k: &[f64]) -> f64 {
     let unit = |x: &[f64]| -> Vec<f64> {
         let norm = x.iter().map(|x| x * x).sum::<f64>().sqrt() + 1e-3;
@@ -33,7 +33,8 @@ fn gaussian(q: &[f64], k: &[f64]) -> f64 {
     (-pairs.map(|(q, k)| (q - k).powi(2)).sum::<f64>() / 2.0).exp()
 }
 
-/// Root of the mean squared difference from attention with the Gaussian kernel, over outputs and over gradients.
+/// Returns the root of the mean squared difference from attention with the Gaussian kernel, over
+/// outputs and over gradients.
 fn errors(count: usize) -> (f64, f64) {
     let twin = DenseReference::new(gaussian, 1.0);
     let options = Options {
@@ -104,7 +105,7 @@ fn gradients_agree_with_differences() {
         let x = normal("x", &[3, 5, 4]);
         assert_eq!(x.dtype(), DType::F64);
         check_layer("rfa", &parameters, &[3, 5, 4], |x| {
-            // What comes out at padded positions is nobody's business.
+            // Outputs at padded positions are not compared.
             let y = mixer.forward(x, &pass(0).with_mask(Some(&mask)))?;
             zero_padding(&y, Some(&mask))
         });

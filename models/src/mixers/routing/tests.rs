@@ -73,7 +73,8 @@ fn gradients_agree_with_differences() {
     }
 }
 
-/// Centroids move to what is nearest to them, once per step, by the same sums however the batch is cut.
+/// Centroids move to the nearest vectors, once per step, by the same sums for any split of the
+/// batch.
 #[test]
 fn centroids_follow_real_queries_and_keys() {
     let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];

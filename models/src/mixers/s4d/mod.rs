@@ -59,7 +59,7 @@ pub const MODEL: Model = Model {
     ],
 };
 
-/// What A begins with.
+/// Initial values of A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Start {
@@ -71,7 +71,7 @@ enum Start {
 }
 
 impl Start {
-    /// Whether A has the eigenvalues of HiPPO-LegS.
+    /// Returns whether A has the eigenvalues of HiPPO-LegS.
     fn is_legs(self) -> bool {
         matches!(self, Self::Legs | Self::LegsUnclipped)
     }
@@ -121,7 +121,8 @@ impl Default for Options {
     }
 }
 
-/// Complex modes up to which states are walked: a walk costs as much again for each mode, transforms the same for any number of them.
+/// Number of complex modes up to which states are walked: the cost of a walk grows with the number
+/// of modes, the cost of transforms does not.
 const MOST_SCANNED: usize = 12;
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
@@ -237,7 +238,7 @@ impl S4d {
         })
     }
 
-    /// e^{ΔA} (H, M) and the weights with which each direction reads the states.
+    /// Returns e^{ΔA} (H, M) and the weights with which each direction reads the states.
     fn modes(&self) -> Result<Vec<Modes>> {
         let dt = self.log_dt.exp()?.unsqueeze(1)?; // (H, 1)
         let (sets, modes) = self.log_a_real.dims2()?;
@@ -271,7 +272,7 @@ impl S4d {
             .collect()
     }
 
-    /// The filters of u (B, L, H), and D u; positions that are 0 in `real` count as zeros.
+    /// Returns the filters of u (B, L, H), and D u; positions that are 0 in `real` count as zeros.
     fn filter(&self, u: &Tensor, pass: &Pass) -> Result<Tensor> {
         let modes = self.modes()?;
         if self.taps == 0 && !self.fft {
@@ -281,7 +282,7 @@ impl S4d {
         pass.padded(u, |u, pass| self.convolve(u, &modes, pass))
     }
 
-    /// The same as a convolution, in a pass over sequences that are not packed.
+    /// Computes the same map as a convolution, in a pass over sequences that are not packed.
     fn convolve(&self, u: &Tensor, modes: &[Modes], pass: &Pass) -> Result<Tensor> {
         let length = u.dim(1)?;
         let u = &zero_padding(u, pass.mask())?;
@@ -320,7 +321,8 @@ impl Mixer for S4d {
         true
     }
 
-    /// Beside the product with W the filters: 8 operations a complex mode, or transforms of twice the length.
+    /// Counts the product with W and the filters: 8 operations a complex mode, or transforms of
+    /// twice the length.
     fn flops(&self, length: usize) -> u64 {
         let (directions, dim, modes) = self.c.0.dims3().unwrap_or_default();
         let numbers = (length * dim) as f64;
@@ -332,7 +334,7 @@ impl Mixer for S4d {
     }
 }
 
-/// What modes begin with.
+/// Initial values of modes.
 struct Modal {
     /// a (M).
     log_a_real: Vec<f64>,
@@ -388,7 +390,7 @@ fn legs(size: usize, frequency: f64, clip: Option<f64>) -> Modal {
             [row[m][0] * root, -row[m][1] * root]
         });
         let [re, im] = terms.fold([0.0; 2], |sum, x| [sum[0] + x[0], sum[1] + x[1]]);
-        // Without a clip the phase is of no account: C is drawn alike in all of them.
+        // Without a clip the phase has no effect: C has the same distribution at each.
         let Some(most) = clip else { return [re, im] };
         let first = vectors[0][m];
         let modulus = first[0].hypot(first[1]);

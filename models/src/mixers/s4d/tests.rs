@@ -39,8 +39,8 @@ fn legs_begins_with_the_published_b() {
     assert!(most < 2.07, "{most}");
 }
 
-/// Two blocks with bidirectional filters of two modes, in this type of number, and their gradients
-/// by path and of x: of three sequences, two padded.
+/// Returns the results of two blocks with bidirectional filters of two modes, in this type of
+/// number, and their gradients by path and of x: of three sequences, two padded.
 fn trained(compute: &str, norm: NormKind, train: bool, dtype: DType) -> Vec<(String, Tensor)> {
     let block = BlockOptions {
         dim: DIM,
@@ -74,8 +74,8 @@ fn trained(compute: &str, norm: NormKind, train: bool, dtype: DType) -> Vec<(Str
     [("y".to_owned(), y)].into_iter().chain(all).collect()
 }
 
-/// A walk and a convolution are two ways to compute one thing, also where a norm counts what stands
-/// at padded positions.
+/// A walk and a convolution are two ways to compute the same map, also where a norm counts padded
+/// positions.
 #[test]
 fn scan_equals_fft_under_every_norm() {
     let norms = [

@@ -31,7 +31,7 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// Queries, keys and values (B, L, H E).
+    /// Returns queries, keys and values (B, L, H E).
     pub(super) fn new(
         [q, k, v]: [Tensor; 3],
         heads: usize,
@@ -68,13 +68,13 @@ impl Blocked {
         })
     }
 
-    /// (B, n, E of all heads).
+    /// Returns (B, n, E of all heads).
     fn dims(&self) -> Result<(usize, usize, usize)> {
         let (batch, length, row) = self.k.dims3()?;
         Ok((batch, length / self.block, row))
     }
 
-    /// x (B, L, W) summed over the real tokens of each block, (B, n, W).
+    /// Returns x (B, L, W) summed over the real tokens of each block, (B, n, W).
     pub(super) fn sums(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, blocks, _) = self.dims()?;
         let (_, length, row) = x.dims3()?;
@@ -84,15 +84,15 @@ impl Blocked {
         Ok(sums.reshape((batch, blocks, row))?)
     }
 
-    /// Which blocks have a real token, (B, n).
+    /// Returns the mask of the blocks that have a real token, (B, n).
     pub(super) fn in_use(&self) -> Result<Tensor> {
         let (batch, blocks, _) = self.dims()?;
         let in_use = self.real.max_keepdim(1)?;
         Ok(in_use.reshape((batch, blocks))?)
     }
 
-    /// Attention on each block's own keys and on sorted ones, which have no position that `score_mods` could tell. `order` is P,
-    /// (B, H, n, n); (B, L, H E).
+    /// Returns attention on each block's own keys and on sorted ones, which have no position that
+    /// `score_mods` could tell. `order` is P, (B, H, n, n); (B, L, H E).
     pub(super) fn attend(
         &self,
         order: &Tensor,
@@ -141,14 +141,14 @@ impl Blocked {
         let with_column = |x: &Tensor, column: &Tensor| -> Result<Tensor> {
             Ok(cat(&[&split(x)?, column], 3)?.flatten_from(2)?)
         };
-        // One more column takes the bias: queries have there what the scale cancels.
+        // One more column takes the bias: there, queries cancel the scale.
         let attend =
             |q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions| -> Result<Tensor> {
                 let (queries, keys, width) = (q.dim(1)?, k.dim(1)?, q.dim(2)? / heads);
                 let scale = options.scale.unwrap_or_else(|| (width as f64).powf(-0.5));
                 let biases = cat(&[&bias, &constant(k, 0.0, keys - others)?], 1)?;
                 let q = with_column(q, &constant(q, scale.recip(), queries)?)?;
-                // Columns that all keys have come before it, as in the queries.
+                // Columns that all keys share come before it, as in the queries.
                 let k = attention::with_columns(k, heads, options.key_columns.as_ref())?;
                 let options = AttentionOptions {
                     key_columns: None,
@@ -163,7 +163,8 @@ impl Blocked {
         score_mods.attend_with(&attend, [&self.q, &keys, &values], options, positions)
     }
 
-    /// How much of each sorted key is real, and the bias that this makes, each (B, rows S, H, 1).
+    /// Returns the share of each sorted key that is real, and the bias that follows from it, each
+    /// (B, rows S, H, 1).
     fn shares(&self, order: &Tensor) -> Result<(Tensor, Tensor)> {
         let (batch, heads, rows, blocks) = order.dims4()?;
         let real = self.real.reshape((batch, 1, blocks, self.block))?;
@@ -172,7 +173,7 @@ impl Blocked {
             let shape = (batch, heads, blocks, x.dim(3)?);
             exact_matmul(order, &x.broadcast_as(shape)?.contiguous()?)
         };
-        // 1 where no padding is mixed in, whatever the row's sum.
+        // 1 where no padding is mixed in, for any sum of the row.
         let taken = mixed(&in_use)?.maximum(SMALLEST)?; // (B, H, rows, 1)
         let share = mixed(&real)?.broadcast_div(&taken)?; // (B, H, rows, S)
         let visible = share.ge(SMALLEST)?.to_dtype(share.dtype())?;
@@ -185,7 +186,8 @@ impl Blocked {
         Ok((placed(&share)?, placed(&bias)?))
     }
 
-    /// (B, rows S + n S): 1 for keys sorted to a block with a real token, and for real keys.
+    /// Returns (B, rows S + n S): 1 for keys sorted to a block with a real token, and for real
+    /// keys.
     fn keys_in_use(&self, rows: usize) -> Result<Tensor> {
         let (batch, blocks, _) = self.dims()?;
         let shape = (batch, blocks * self.block);
@@ -194,7 +196,8 @@ impl Blocked {
         Ok(Tensor::cat(&[&sorted, &self.real.reshape(shape)?], 1)?)
     }
 
-    /// Sorted keys come first: each block's own, or all of them with SortCut; then the sequence.
+    /// Returns block masks over the sorted keys, which come first (each block's own, or all of them
+    /// with SortCut), and then the sequence.
     fn block_masks(&self, rows: usize, one_each: bool) -> Result<BlockMasks> {
         let (length, blocks) = (self.q.dim(1)?, self.dims()?.1);
         let sorted = |block: usize| match one_each {

@@ -113,7 +113,8 @@ struct Sinkhorn {
     width: usize,
 }
 
-/// √N rounded up to a power of two: sorting n blocks then costs about as much as attending within them.
+/// Returns √N rounded up to a power of two: sorting n blocks then costs about as much as attending
+/// within them.
 fn default_block(longest: usize) -> usize {
     ((longest as f64).sqrt().ceil() as usize).next_power_of_two()
 }
@@ -167,7 +168,7 @@ impl Mixer for Sinkhorn {
         let noise = self.sorting.noise(x, self.heads, pass)?;
         let qkv = self.projections.qkv(x)?; // (B, L, H E)
         let blocked = Blocked::new(qkv, self.heads, self.sorting.block, pass.mask())?;
-        // The projections have no biases, so those of sums are sums of those.
+        // The projections have no biases, so projections of sums are sums of projections.
         let [q, k, _] = self.projections.unrotated(&blocked.sums(x)?)?; // (B, n, H E)
         let (batch, blocks, _) = q.dims3()?;
         let by_head = |x: Tensor| x.reshape((batch, blocks, self.heads, self.width));
@@ -200,7 +201,7 @@ impl Mixer for Sinkhorn {
 }
 
 impl Sorting {
-    /// Gumbel noise (B, H, n, n) for x (B, L, D), in training.
+    /// Returns Gumbel noise (B, H, n, n) for x (B, L, D), in training.
     fn noise(&self, x: &Tensor, heads: usize, pass: &Pass) -> Result<Option<Tensor>> {
         if let Some(given) = pass.fixed("gumbel") {
             return Ok(Some(given.clone()));
@@ -213,7 +214,8 @@ impl Sorting {
                 let stream = pass.rng.per_example(key);
                 let uniform = stream.uniform(batch, heads * most * most);
                 let gumbel: Vec<f64> = uniform.iter().map(|u| -(-u.ln()).ln()).collect();
-                // Drawn for the largest length, so that padding does not change what a block gets.
+                // Drawn for the largest length, so that padding does not change the noise of a
+                // block.
                 let gumbel = Tensor::from_vec(gumbel, (batch, heads, most, most), &Device::Cpu)?
                     .narrow(2, 0, blocks)?
                     .narrow(3, 0, blocks)?
@@ -225,8 +227,8 @@ impl Sorting {
         })
     }
 
-    /// P, (B, H, n, n): row u says which blocks are sorted to place u. From sums (B, H, n, 2E) of queries and keys, and which
-    /// blocks have a real token, (B, n).
+    /// Returns P, (B, H, n, n): row u says which blocks are sorted to place u. From sums (B, H, n,
+    /// 2E) of queries and keys, and which blocks have a real token, (B, n).
     fn order(&self, sums: &Tensor, in_use: &Tensor, noise: Option<&Tensor>) -> Result<Tensor> {
         let (batch, heads, blocks, inputs) = sums.dims4()?;
         // The batch beside the blocks: one product per head.

@@ -18,13 +18,14 @@ fn sorting(weight: &Tensor, block: usize) -> Sorting {
     }
 }
 
-/// Queries, keys and values (B, L, H, E) in blocks.
+/// Splits queries, keys and values (B, L, H, E) into blocks.
 fn blocked(qkv: [&Tensor; 3], block: usize, mask: Option<&Mask>) -> Result<Blocked> {
     let [q, k, v] = qkv.map(|x| x.flatten_from(2));
     Blocked::new([q?, k?, v?], qkv[0].dim(2)?, block, mask)
 }
 
-/// Queries, keys and values (B, L, H, E) to (B, L, H, E); `weight` orders blocks by their sums of queries and keys.
+/// Maps queries, keys and values (B, L, H, E) to (B, L, H, E); `weight` orders blocks by their sums
+/// of queries and keys.
 fn attend(
     inputs: [&Tensor; 3],
     weight: &Tensor,
@@ -131,7 +132,7 @@ fn the_kernel_agrees_with_the_composed_form() {
             Ok(y.to_dtype(DType::F64)?)
         };
         let [fused, composed] = [DType::F32, DType::F64].map(|dtype| run(dtype).unwrap());
-        // What padded queries get is read by nobody.
+        // Outputs of padded queries are not compared.
         let read = |y: &Tensor| match masked {
             true => {
                 let real = mask(DType::F64).valid().reshape((3, 13, 1, 1)).unwrap();

@@ -72,7 +72,7 @@ pub(super) struct Options {
     pub(super) heads: Heads,
     block: usize,
     summary: usize,
-    /// Of `tay2021` only.
+    /// Option of `tay2021` only.
     pub(super) first: bool,
 }
 
@@ -96,7 +96,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 }
 
 impl Options {
-    /// `defaults`: l and c where they are not set.
+    /// Returns the pattern; `defaults` are l and c where they are not set.
     pub(super) fn pattern(&self, defaults: (usize, usize), causal: bool) -> Result<Pattern> {
         let or = |value, default| if value == 0 { default } else { value };
         let block = or(self.block, defaults.0);

@@ -12,26 +12,29 @@ pub struct Pattern {
     pub(super) block: usize,
     /// c.
     pub(super) summary: usize,
-    /// Keys after the query are hidden, and the first of each block is a summary: the 2021 code. Of `fixed` only.
+    /// Keys after the query are hidden, and the first of each block is a summary, as in the 2021
+    /// code. For `fixed` only.
     pub(super) causal: bool,
-    /// Position 0 sees all and is seen by all, and the sets are counted from position 1: the 2021 code with a CLS token.
+    /// Position 0 sees all and is seen by all, and the sets are counted from position 1, as in the
+    /// 2021 code with a CLS token.
     pub(super) hub: bool,
     /// Index of the block, from 0.
     pub(super) layer: usize,
 }
 
 impl Pattern {
-    /// The same pattern with or without position 0 as hub.
+    /// Returns this pattern with or without position 0 as hub.
     pub(in crate::mixers) fn with_hub(self, hub: bool) -> Self {
         Self { hub, ..self }
     }
 
-    /// The same pattern in the block of this index.
+    /// Returns this pattern in the block of this index.
     pub(super) fn at_layer(self, layer: usize) -> Self {
         Self { layer, ..self }
     }
 
-    /// The block, or the window; without what the far set has too where one softmax takes both.
+    /// Returns the block, or the window; without the keys that are also in the far set where one
+    /// softmax takes both.
     fn near_lists(&self, length: usize) -> BlockLists {
         let (size, block) = (self.block.min(length), self.block as isize);
         let merged = self.heads == Heads::Merged;
@@ -45,7 +48,7 @@ impl Pattern {
         }
     }
 
-    /// One block mask, or one per head.
+    /// Returns one block mask, or one per head.
     pub(super) fn block_masks(&self, length: usize, heads: usize) -> BlockMasks {
         match self.heads {
             Heads::Merged => BlockMasks::new(vec![self.block_mask(length, true, true)]),
@@ -116,13 +119,13 @@ impl Pattern {
         position >= self.block - self.summary || self.causal && position == 0
     }
 
-    /// Positions of the summaries among `all`.
+    /// Returns positions of the summaries among `all`.
     fn summaries(&self, all: StridedPositions) -> Vec<u32> {
         let indexes = (0..all.count).filter(|&index| self.is_summary(index));
         indexes.map(|index| (all.first + index) as u32).collect()
     }
 
-    /// Lets position 0 see everything, and returns the block of keys that it is.
+    /// Lets position 0 see everything, and returns its block of keys.
     fn add_hub(block_mask: &mut BlockMask, length: usize) -> usize {
         let everything: Vec<u32> = (0..length as u32).collect();
         let everything = block_mask.key_blocks_of(&everything);

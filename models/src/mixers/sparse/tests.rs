@@ -73,7 +73,7 @@ fn equals_dense_attention_under_the_mask_of_its_definition() {
                 layer,
                 ..pattern(kind, heads, block, summary)
             };
-            // Too short for a summary there is nothing to differentiate in the far head.
+            // A sequence too short for a summary gives no gradient in the far head.
             if length > block - summary || kind == Kind::Strided || heads == Heads::Merged {
                 block_masks_meet_dense("sparse", length, 3, &pattern.block_masks(length, 3), sees);
             }

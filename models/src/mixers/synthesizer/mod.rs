@@ -94,17 +94,17 @@ const PAPER: Form = Form {
     },
 };
 
-/// What variants differ in.
+/// Differences between the variants.
 pub(super) struct Form {
-    /// Whether the scores are a mixture with learned shares, or else a plain sum.
+    /// Whether the scores are a mixture with learned shares; otherwise they are a plain sum.
     pub(super) mixed: bool,
     /// K where none is set.
     pub(super) rank: usize,
-    /// Of P and Q, from H, N and K.
+    /// Initial values of P and Q, from H, N and K.
     pub(super) factors: fn(usize, usize, usize) -> Init,
 }
 
-/// The encoder of the variant that `form` says.
+/// Returns the encoder of the variant that `form` says.
 pub(super) fn encoder(context: &ModelContext, form: Form) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
     blocks(context, |at| {
@@ -161,13 +161,13 @@ impl Synthesizer {
         })
     }
 
-    /// (B, L, H E) to (B, H, L, E).
+    /// Maps (B, L, H E) to (B, H, L, E).
     fn heads(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, length, width) = x.dims3()?;
         by_head(&x.reshape((batch, length, self.heads, width / self.heads))?)
     }
 
-    /// The first `columns` of x, queries or keys, rotated where that is asked for.
+    /// Returns the first `columns` of x, queries or keys, rotated where that is asked for.
     fn rotate(&self, x: Tensor, columns: usize) -> Result<Tensor> {
         match &self.rotary {
             Some(rotary) => rotary.forward(&x, columns),
@@ -175,7 +175,7 @@ impl Synthesizer {
         }
     }
 
-    /// By scores S (H, N, N) that all examples share.
+    /// Attends by scores S (H, N, N) that all examples share.
     fn attend_fixed(&self, x: &Tensor, scores: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (packed, share) = match &self.dot_product {
             Some(dot) => {
@@ -209,7 +209,7 @@ impl Synthesizer {
         self.output.forward(&y)
     }
 
-    /// `synthetic` scores (B, H, L, L), mixed with those of the dot product.
+    /// Returns `synthetic` scores (B, H, L, L), mixed with those of the dot product.
     fn mixed(&self, x: &Tensor, synthetic: Tensor) -> Result<Tensor> {
         let Some(dot) = &self.dot_product else {
             return Ok(synthetic);
@@ -230,7 +230,8 @@ impl Synthesizer {
 }
 
 impl DotProduct {
-    /// α of the dot product and of the synthetic scores (2); none where they are simply added.
+    /// Returns α of the dot product and of the synthetic scores (2); none where they are simply
+    /// added.
     fn shares(&self) -> Result<Option<Tensor>> {
         let shares = |mixture: &Tensor| -> Result<Tensor> {
             let shares = softmax::masked(&mixture.reshape((1, 1, 1, 2))?, None)?;

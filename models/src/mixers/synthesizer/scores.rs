@@ -14,7 +14,7 @@ use crate::{
     params::{Attributes, Buffer, xavier_uniform},
 };
 
-/// Where S comes from.
+/// Source of S.
 pub(super) enum Synthetic {
     Random(Tensor),
     FixedRandom(Buffer),
@@ -23,16 +23,16 @@ pub(super) enum Synthetic {
     FactorisedDense(Dense, Dense),
 }
 
-/// What they are for one input.
+/// Scores for one input.
 pub(super) enum Synthesised {
-    /// The same for every input, (H, N, N) with N at least L.
+    /// Scores that every input shares, (H, N, N) with N at least L.
     Shared(Tensor),
-    /// Of each query, (B, H, L, L).
+    /// Scores of each query, (B, H, L, L).
     ByQuery(Tensor),
 }
 
 impl Synthetic {
-    /// The kind of scores that `options` ask for.
+    /// Returns the kind of scores that `options` ask for.
     pub(super) fn new(at: &LayerContext, options: &Options, form: &Form) -> Result<Self> {
         let (block, longest) = (at.block, at.max_length);
         let vb = at.vb.pp("scores");
@@ -40,7 +40,7 @@ impl Synthetic {
         Ok(match options.scores {
             Scores::Random | Scores::FixedRandom => {
                 let shape = (block.heads, longest, longest);
-                // What the 2021 code's Xavier initialiser makes of three dimensions.
+                // Result of the 2021 code's Xavier initialiser for three dimensions.
                 let init = xavier_uniform(block.heads * longest, block.heads * longest);
                 match options.scores {
                     Scores::FixedRandom => {
@@ -68,7 +68,7 @@ impl Synthetic {
         })
     }
 
-    /// S for x (B, L, D).
+    /// Returns S for x (B, L, D).
     pub(super) fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Synthesised> {
         let (_, length, _) = x.dims3()?;
         let scores = match self {
@@ -102,13 +102,13 @@ impl Synthetic {
     }
 }
 
-/// The first `length` rows of P and Q (H, N, K) to P Qᵀ (H, L, L).
+/// Maps the first `length` rows of P and Q (H, N, K) to P Qᵀ (H, L, L).
 fn low_rank(left: &Tensor, right: &Tensor, length: usize) -> Result<Tensor> {
     let first = |x: &Tensor| x.narrow(1, 0, length)?.contiguous();
     matmul(&first(left)?, &first(right)?.t()?)
 }
 
-/// Columns of the two factors: ⌈N / m⌉ and m, with m = ⌈√N⌉.
+/// Returns columns of the two factors: ⌈N / m⌉ and m, with m = ⌈√N⌉.
 pub(super) fn factors(longest: usize) -> (usize, usize) {
     let fast = (longest as f64).sqrt().ceil() as usize;
     (longest.div_ceil(fast), fast)
@@ -141,7 +141,7 @@ impl Dense {
         })
     }
 
-    /// (B, L, D) to (B, H, L, columns).
+    /// Maps (B, L, D) to (B, H, L, columns).
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let (heads, width, columns) = self.weight.dims3()?;

@@ -90,17 +90,18 @@ struct Groups {
 }
 
 impl Groups {
-    /// L': a whole block more where nothing is left to fill.
+    /// Returns L'; a length that is a multiple of the group size is filled up by a whole group.
     fn padded(&self) -> usize {
         self.longest + self.size - self.longest % self.size
     }
 
-    /// Each (B, H, L, E).
+    /// Attends within groups; operands and output are each (B, H, L, E).
     fn attend(&self, [q, k, v]: &[Tensor; 3], dropout: &Dropout, pass: &Pass) -> Result<Tensor> {
         let (batch, _, length, _) = q.dims4()?;
         let padded = self.padded();
         let groups = padded / self.size;
-        // The projections have no biases: what is filled up has zeros for queries, keys and values.
+        // The projections have no biases: positions that fill up have zeros for queries, keys and
+        // values.
         let groups_of =
             |x: &Tensor| deinterleave(&x.pad_with_zeros(2, 0, padded - length)?, groups);
         let (q, k, v) = (groups_of(q)?, groups_of(k)?, groups_of(v)?); // (B n, H, S, E)
@@ -128,7 +129,8 @@ mod tests {
         testing::{normal, parameters},
     };
 
-    /// The 2021 code in loops: groups g + n·i, masks of g·S + i, filled-up positions with zeros and a mask of ones.
+    /// Computes the 2021 code in loops: groups g + n·i, masks of g·S + i, filled-up positions with
+    /// zeros and a mask of ones.
     fn in_loops(
         [q, k, v]: [&[Vec<f64>]; 3],
         real: &[f64],

@@ -20,14 +20,15 @@ use crate::{
     ops::{matmul, softmax},
 };
 
-/// Subtracted from scores of hidden pairs: so much that adding a score to it changes nothing, in f32 (where the 2021 code's 1e10 is enough) and in f64.
+/// Subtracted from scores of hidden pairs: so large that the score added to it is lost, in f32
+/// (where the 2021 code's 1e10 is enough) and in f64.
 const HIDDEN: f64 = 1e20;
 
-/// Softmax attention of queries (B, H, Q, E) on keys and values (B, H, K, E), hiding pairs as the 2021 code does.
-///
-/// Where `allowed` (B, 1, Q, K) is 0, and not 1, a number is subtracted in which the score drowns. So a query all of whose pairs are hidden has
-/// equal scores and uniform weights, through which the gradient of the softmax flows nevertheless. `dropout` is of weights, for a
-/// batch of `examples`, of which B is a multiple.
+/// Returns softmax attention of queries (B, H, Q, E) on keys and values (B, H, K, E), hiding pairs
+/// as the 2021 code does. Where `allowed` (B, 1, Q, K) is 0, and not 1, a number is subtracted in
+/// which the score drowns. So a query all of whose pairs are hidden has equal scores and uniform
+/// weights, through which the gradient of the softmax flows nevertheless. `dropout` is of weights,
+/// for a batch of `examples`, of which B is a multiple.
 fn attend(
     [q, k, v]: [&Tensor; 3],
     allowed: Option<&Tensor>,

@@ -50,7 +50,7 @@ struct Performer {
     projections: Projections,
     heads: usize,
     width: usize,
-    /// None for the ReLU kernel.
+    /// Random features; none for the ReLU kernel.
     favor: Option<Favor>,
 }
 
@@ -106,7 +106,8 @@ impl Mixer for Performer {
     }
 }
 
-/// Queries, keys and values (B, L, H, E) by the features of directions w (M, E), to (B, L, H, E).
+/// Maps queries, keys and values (B, L, H, E) by the features of directions w (M, E), to (B, L, H,
+/// E).
 fn attend([q, k, v]: &[Tensor; 3], w: &Tensor, epsilon: f64) -> Result<Tensor> {
     let (count, width) = w.dims2()?;
     let directions = w.affine((width as f64).powf(-0.25), 0.0)?.detach();
@@ -140,7 +141,7 @@ mod tests {
     fn gradients_agree_with_differences_the_maxima_included() {
         let w = normal("w", &[2, 3]);
         let shape: &[usize] = &[2, 4, 2, 3];
-        // So large an ε that the maxima do not cancel.
+        // ε is so large that the maxima do not cancel.
         check_gradient("performer 2021", &[shape, shape, shape], |inputs| {
             let qkv = [inputs[0].clone(), inputs[1].clone(), inputs[2].clone()];
             attend(&qkv, &w, 0.1)

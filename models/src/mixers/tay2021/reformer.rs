@@ -76,7 +76,7 @@ impl Chunks {
         })
     }
 
-    /// Rows of (B H L) sorted by bucket, and where each position went.
+    /// Returns rows of (B H L) sorted by bucket, and where each position went.
     fn sorted(buckets: &[u32], length: usize) -> (Vec<u32>, Vec<u32>) {
         let (mut order, mut back) = (Vec::new(), vec![0; buckets.len()]);
         for (head, buckets) in buckets.chunks(length).enumerate() {
@@ -125,7 +125,7 @@ impl Mixer for Chunks {
             let before = Tensor::cat(&[&last, &others], 2)?;
             Ok(Tensor::cat(&[x, &before], 3)?)
         };
-        // `attend` divides by √E: times E makes it the multiplication by √E that the code does.
+        // `attend` divides by √E: times E gives the multiplication by √E of the published code.
         let scaled = q.affine(width as f64, 0.0)?;
         let dropout = self.no_dropout.of_weights(batch, pass);
         let part =

@@ -4,8 +4,8 @@ use candle_core::{DType, Tensor};
 
 use crate::{Encoded, Encoder, Mask, Mixer, Pass, Result, ops::take};
 
-/// `encoder` with the token at position 0 moved behind the last real one of its row, if that is a CLS token; hidden states are in the order of
-/// the input.
+/// Wraps `encoder` such that a CLS token at position 0 moves behind the last real one of its row;
+/// hidden states are in the order of the input.
 pub(in crate::mixers) fn with_cls_last(encoder: Box<dyn Encoder>, cls: bool) -> Box<dyn Encoder> {
     match cls {
         true => Box::new(ClsLast(encoder)),
@@ -24,7 +24,7 @@ impl Encoder for ClsLast {
             let all: Vec<u32> = last.iter().copied().flat_map(row).collect();
             Ok(Tensor::from_vec(all, (batch, length), x.device())?)
         };
-        // Rows up to the last real one go round by one, to the front and back.
+        // Rows up to the last real one are rotated by one, to the front and back.
         let moved = indices(|i, last| match i {
             i if i > last => i,
             i if i == last => 0,
@@ -59,7 +59,7 @@ impl Encoder for ClsLast {
     }
 }
 
-/// The last real position of each row; 0 where there is none.
+/// Returns the last real position of each row; 0 where there is none.
 fn last_real(batch: usize, length: usize, mask: Option<&Mask>) -> Result<Vec<u32>> {
     let Some(mask) = mask else {
         return Ok(vec![length as u32 - 1; batch]);

@@ -48,7 +48,7 @@ pub const MODEL: Model = Model {
     ranges: RANGES,
 };
 
-/// Those of all models with recurrence.
+/// Settings of all models with recurrence.
 pub(super) const SETTINGS: &str =
     r#"{"block": {"norm_place": "post"}, "embed": {"positions": "none"}}"#;
 
@@ -89,7 +89,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     Ok(with_cls_last(stack, context.cls))
 }
 
-/// Attention whose memory is that of positions alone.
+/// Attention whose memory holds positions alone.
 struct Plain(Recurrence);
 
 impl Mixer for Plain {
@@ -119,7 +119,7 @@ impl Mixer for Plain {
 pub(super) const TAKES: Supports =
     Supports::none("scores and memory are what make this model, and are part of it already");
 
-/// Attention of segments on themselves and on what was before them.
+/// Attention of segments on themselves and on the positions before them.
 pub(super) struct Recurrence {
     pub(super) projections: Projections,
     pub(super) relative: TransformerXl,
@@ -134,13 +134,14 @@ pub(super) struct Recurrence {
     width: usize,
 }
 
-/// What segments see beside positions: rows of a sequence of its own.
+/// Rows that segments see beside positions: they form a sequence of their own.
 pub(super) struct Older {
     /// (B, n, D).
     pub(super) rows: Tensor,
-    /// (B, n), 1 for rows that stand for something.
+    /// (B, n), 1 for real rows.
     pub(super) real: Tensor,
-    /// For each segment those it sees; they are at the distances that they would have if they were what comes before its memory.
+    /// The rows that each segment sees; their distances are those of positions right before the
+    /// segment's memory.
     pub(super) seen: Vec<Range<usize>>,
 }
 
@@ -171,12 +172,12 @@ impl Recurrence {
         })
     }
 
-    /// ⌈L/S⌉.
+    /// Returns ⌈L/S⌉.
     pub(super) fn segments(&self, length: usize) -> usize {
         length.div_ceil(self.segment)
     }
 
-    /// x as memory has it.
+    /// Returns x as the memory keeps it, without gradient if it is detached.
     pub(super) fn append_memory(&self, x: &Tensor) -> Tensor {
         match self.detach {
             true => x.detach(),
@@ -184,7 +185,7 @@ impl Recurrence {
         }
     }
 
-    /// (B, L, D) -> (B, L, D).
+    /// Maps (B, L, D) to (B, L, D).
     pub(super) fn attend(&self, x: &Tensor, pass: &Pass, older: Option<&Older>) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let seen = older.map_or(&[][..], |older| &older.seen);
@@ -231,7 +232,8 @@ impl Recurrence {
         self.projections.merge(&y)
     }
 
-    /// How many positions have keys once more, which pass no gradient.
+    /// Returns the number of positions that have a second copy of their keys, which passes no
+    /// gradient.
     fn copies(&self, length: usize) -> usize {
         match self.detach && length > self.segment {
             true => length,
@@ -239,7 +241,7 @@ impl Recurrence {
         }
     }
 
-    /// The keys of a sequence of `length`, its segments seeing `older` rows.
+    /// Returns the keys of a sequence of `length`, its segments seeing `older` rows.
     fn keys(&self, length: usize, older: &[Range<usize>]) -> Keys {
         let memory = self.copies(length);
         let mut positions: Vec<i64> = (0..length as i64).collect();
@@ -283,7 +285,7 @@ impl Recurrence {
         }
     }
 
-    /// Operations for one sequence.
+    /// Counts the operations for one sequence.
     pub(super) fn flops(&self, length: usize, older: &[Range<usize>]) -> u64 {
         let pairs = |segment: usize| {
             let start = segment * self.segment;
@@ -292,7 +294,7 @@ impl Recurrence {
             let past = own.len() * (start.min(self.memory) + seen);
             past + match self.causal {
                 false => own.len().pow(2),
-                // Tiles that the last query of a block sees nothing of are left out.
+                // Tiles that the last query of a block does not see are left out.
                 true => cut(own)
                     .map(|queries| queries.len() * (queries.end - start))
                     .sum(),
@@ -311,13 +313,13 @@ impl Recurrence {
 /// Keys of tokens, of tokens as memory and of older rows, one after the other.
 struct Keys {
     block_masks: BlockMasks,
-    /// Of all of them.
+    /// Positions of all keys.
     positions: Vec<i64>,
-    /// How many keys are of tokens as memory.
+    /// Number of keys of tokens as memory.
     memory: usize,
 }
 
-/// Equal parts of `range`, of at most 64 positions.
+/// Returns equal parts of `range`, of at most 64 positions.
 fn cut(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let size = range.len().div_ceil(range.len().div_ceil(64).max(1)).max(1);
     let end = range.end;
@@ -326,7 +328,7 @@ fn cut(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         .map(move |start| start..(start + size).min(end))
 }
 
-/// Blocks of the keys of `range`: the number of each, and its keys.
+/// Returns blocks of the keys of `range`: the number of each, and its keys.
 fn pieces(block_mask: &mut BlockMask, range: Range<usize>) -> Vec<(usize, Range<usize>)> {
     cut(range)
         .map(|keys| {

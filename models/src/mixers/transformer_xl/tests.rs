@@ -12,7 +12,7 @@ use crate::{
 
 const DIM: usize = 4;
 
-/// Two blocks for sequences of up to 9.
+/// Builds two blocks for sequences of up to 9.
 fn encoder(
     model: &'static Model,
     options: &Value,
@@ -81,7 +81,7 @@ fn without_relative_positions_one_segment_is_softmax_attention() {
     close(&one, &other, 1e-12, "softmax attention");
 }
 
-/// The largest absolute number of x (1, L, D) at each position.
+/// Returns the largest absolute number of x (1, L, D) at each position.
 fn by_position(x: &Tensor) -> Vec<f64> {
     let x = x.abs().unwrap().max(2).unwrap();
     x.flatten_all().unwrap().to_vec1().unwrap()

@@ -14,7 +14,8 @@ use crate::{
 
 const DIM: usize = 4;
 
-/// The encoder called `name` with these options of its own, three layers that share their weights.
+/// Builds the encoder called `name` with these options of its own, three layers that share their
+/// weights.
 fn encoder(
     name: &'static str,
     own: &serde_json::Value,
@@ -23,7 +24,7 @@ fn encoder(
     encoder_of(name, own, parameters, true)
 }
 
-/// The same with weights that layers share or not.
+/// Builds the encoder with weights that layers share or not.
 fn encoder_of(
     name: &'static str,
     own: &serde_json::Value,
@@ -92,7 +93,7 @@ fn without_marks_it_is_a_transformer_whose_layers_share_their_weights() {
     close(&found, &wanted, 1e-14, "shared weights");
 }
 
-/// And so it has a block for each step, with halting for each of twice as many.
+/// The encoder has a block for each step, and with halting for each of twice as many steps.
 #[test]
 fn with_weights_of_their_own_its_steps_are_the_layers_of_a_transformer() {
     for (own, blocks) in [

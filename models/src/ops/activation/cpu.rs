@@ -1,4 +1,4 @@
-//! Elementwise activations: y = f(x) and dx = dy f'(x), one pass each, nothing kept but x.
+//! Elementwise activations: y = f(x) and dx = dy f'(x), one pass each, keeping only x.
 
 use candle_core::{Result, Shape, Tensor};
 use lra_cpu::buffers::unspecified;
@@ -39,7 +39,7 @@ pub fn activate(x: &Tensor, activation: Activation) -> Result<Tensor> {
 }
 
 impl Activation {
-    /// y = f(x).
+    /// Writes y = f(x).
     pub(in crate::ops) fn values(self, isa: Isa, x: &[f32], y: &mut [f32]) {
         match self {
             Activation::GeluTanh => isa.run(Forward(GeluTanh, x, y)),
@@ -51,7 +51,7 @@ impl Activation {
         }
     }
 
-    /// dx = dy f'(x).
+    /// Writes dx = dy f'(x).
     pub(in crate::ops) fn gradients(self, isa: Isa, x: &[f32], dy: &[f32], dx: &mut [f32]) {
         match self {
             Activation::GeluTanh => isa.run(Backward(GeluTanh, x, dy, dx)),
@@ -63,7 +63,7 @@ impl Activation {
         }
     }
 
-    /// y = f(x) and dx = dy f'(x), which have much in common.
+    /// Writes y = f(x) and dx = dy f'(x), which have much in common.
     pub(in crate::ops) fn values_and_gradients(
         self,
         isa: Isa,
@@ -83,9 +83,9 @@ impl Activation {
 
 /// A differentiable function of one number.
 pub(in crate::ops) trait UnaryFunction: Copy + Send + Sync + 'static {
-    /// f(x).
+    /// Returns f(x).
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s;
-    /// f'(x).
+    /// Returns f'(x).
     fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s;
 }
 
@@ -165,7 +165,8 @@ impl UnaryFunction for Silu {
 pub(in crate::ops) struct Softplus;
 
 impl UnaryFunction for Softplus {
-    /// max(x, 0) + ln(1 + e), e = e^-|x|; ln(1 + e) = 2 artanh q, q = e / (2 + e) <= 1/3, by its series, which is exact where e is small.
+    /// Computes max(x, 0) + ln(1 + e), e = e^-|x|; ln(1 + e) = 2 artanh q, q = e / (2 + e) <= 1/3,
+    /// by its series, which is exact where e is small.
     #[inline(always)]
     fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         let small = exp(s, s.neg_f32s(s.abs_f32s(x)));

@@ -9,7 +9,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 /// Elements per parallel task.
 const CHUNK: usize = 16 * 1024;
 
-/// `a + b`.
+/// Returns `a + b`.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     if a.dims() != b.dims() {
         let (a, b) = (a.shape(), b.shape());

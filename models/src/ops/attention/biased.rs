@@ -64,7 +64,7 @@ mod tests {
 
     const HEADS: usize = 2;
 
-    /// Of projections, S and its factor.
+    /// Returns attention on projections, S and its factor.
     fn attend(x: &[Tensor], mask: Option<&Tensor>, rate: f64) -> Result<Tensor> {
         let stream = RngKey::new(1, 2, 3).per_example(StreamKey::new("drop"));
         let real = |mask: &Tensor| mask.to_dtype(x[0].dtype());

@@ -1,7 +1,9 @@
-//! Which blocks of keys blocks of queries see: the work of attention then grows with the listed blocks, not with L².
+//! Lists of the blocks of keys that each block of queries sees: the work of attention then grows
+//! with the listed blocks, not with L².
 //!
-//! S block size, M blocks of queries, N blocks of keys, W list length. An entry of a list may be empty, and a rule may hide
-//! keys within listed blocks (the edges of a window), so that any fixed pattern can be covered by blocks.
+//! S block size, M blocks of queries, N blocks of keys, W list length. An entry of a list may be
+//! empty, and a rule may hide keys within listed blocks (the edges of a window), so that any fixed
+//! pattern can be covered by blocks.
 
 /// The blocks of keys that each block of queries sees.
 pub struct BlockLists {
@@ -36,8 +38,9 @@ impl BlockLists {
         }
     }
 
-    /// Each of the blocks of a sequence sees itself, `before` blocks before it and `after` after it, but only pairs for which
-    /// `sees(i, j)`: both count from the first position of the block of queries, so j may be negative.
+    /// Builds lists in which each of the blocks of a sequence sees itself, `before` blocks before
+    /// it and `after` after it, but only pairs for which `sees(i, j)`: both count from the first
+    /// position of the block of queries, so j may be negative.
     #[must_use]
     pub fn around(
         length: usize,

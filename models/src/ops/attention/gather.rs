@@ -4,9 +4,10 @@ use candle_core::Tensor;
 
 use crate::Result;
 
-/// Rows of x (N, L, W) at `positions`, (N, n, W). Positions from L on are anything finite.
+/// Returns the rows of x (N, L, W) at `positions`, (N, n, W). Rows at positions from L on are any
+/// finite numbers.
 ///
-/// Neighbours are copied together, and if all are neighbours nothing is copied that need not be.
+/// Neighbours are copied together, and if all are neighbours, no copy is made that can be avoided.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -33,7 +34,7 @@ pub(super) fn gather(x: &Tensor, positions: &[u32]) -> Result<Tensor> {
     Ok(x.index_select(&index, 1)?.reshape((rows, count, width))?)
 }
 
-/// The greatest common divisor of all starts and lengths of runs of neighbours.
+/// Returns the greatest common divisor of all starts and lengths of runs of neighbours.
 fn common_unit(positions: &[u32]) -> usize {
     let runs = positions.chunk_by(|one, next| one + 1 == *next);
     runs.fold(0, |unit, run| {
@@ -48,8 +49,9 @@ fn greatest_common_divisor(a: usize, b: usize) -> usize {
     }
 }
 
-/// Positions of `blocks` counted from `first` on, each filled up to `size` by those after its last, so that neighbours stay
-/// neighbours; and the first positions as often as it takes to make `count` blocks.
+/// Returns positions of `blocks` counted from `first` on, each filled up to `size` by those after
+/// its last, so that neighbours stay neighbours; and the first positions as often as it takes to
+/// make `count` blocks.
 pub(super) fn filled_up<'a>(
     blocks: impl Iterator<Item = &'a [u32]>,
     count: usize,

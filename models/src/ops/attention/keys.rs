@@ -1,4 +1,4 @@
-//! The keys of blocks of queries, and what the queries take from them.
+//! The keys of blocks of queries, and attention of the queries on them.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::{
 
 /// Keys of a group's blocks: those that all blocks of a block mask see, or those that each sees beside them.
 pub(super) struct Keys<'a> {
-    /// For each of the P' block masks and each of its blocks.
+    /// Tiles of each of the P' block masks and each of its blocks.
     tiles: Vec<Vec<Vec<TileView<'a>>>>,
     /// Whether all blocks of a block mask see the same keys.
     common: bool,
@@ -31,7 +31,7 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The common keys and the others, as far as there are any.
+    /// Returns the common keys and the others, as far as there are any.
     pub(super) fn of(group: &Group<'a>) -> Vec<Self> {
         let (mut common, mut others) = (Vec::new(), Vec::new());
         for (_, blocks) in &group.block_masks {
@@ -61,7 +61,8 @@ impl<'a> Keys<'a> {
         both.into_iter().filter(|keys| keys.count > 0).collect()
     }
 
-    /// Scores, weights and weighted values of `q` (G, P' M Q, E) on these keys; (G, P' M Q, ..).
+    /// Returns scores, weights and weighted values of `q` (G, P' M Q, E) on these keys; (G, P' M Q,
+    /// ..).
     pub(super) fn attend(
         &self,
         group: &Group,
@@ -70,7 +71,8 @@ impl<'a> Keys<'a> {
     ) -> Result<PartialSoftmax> {
         let (batch, heads, length, width) = operands.k.dims4()?;
         let (blocks, queries, keys) = (group.count, group.queries, self.count);
-        // A block mask for all leaves examples and heads apart, which its mask needs.
+        // One block mask for all heads keeps examples and heads in separate dimensions, as its mask
+        // needs.
         let (outer, inner) = match group.mask_count {
             1 => (batch, heads),
             block_masks => (batch * heads / block_masks, group.block_masks.len()),
@@ -132,7 +134,8 @@ impl<'a> Keys<'a> {
         part.arranged(|x| Ok(x.reshape((shared, group.rows(), ()))?))
     }
 
-    /// Positions of the keys, once for each block mask if they are common, else once for each of M blocks.
+    /// Returns positions of the keys, once for each block mask if they are common, else once for
+    /// each of M blocks.
     fn positions(&self, group: &Group, length: usize) -> Vec<u32> {
         let count = if self.common { 1 } else { group.count };
         let block_masks = self.tiles.iter().zip(&group.block_masks);
@@ -147,7 +150,8 @@ impl<'a> Keys<'a> {
         positions.collect()
     }
 
-    /// What hides padded keys, (B, 1, 1 or M, 1, K) if all heads have one block mask, else (G, P', 1 or M, 1, K).
+    /// Returns the bias that hides padded keys, (B, 1, 1 or M, 1, K) if all heads have one block
+    /// mask, else (G, P', 1 or M, 1, K).
     fn padding(
         &self,
         group: &Group,
@@ -169,8 +173,9 @@ impl<'a> Keys<'a> {
         Ok(Some(bias.reshape(shape)?))
     }
 
-    /// What hides keys that the block masks hide and those that fill up, and what is added to diagonal scores: (1, 1 or P', 1 or M, 1 or Q,
-    /// K), as small as it can be; none if there is nothing of either.
+    /// Returns the bias that hides keys which the block masks hide or which only fill up, plus the
+    /// addition to diagonal scores: (1, 1 or P', 1 or M, 1 or Q, K), as small as it can be; none if
+    /// there is neither.
     fn hidden(&self, group: &Group, like: &Tensor) -> Result<Option<Tensor>> {
         let all = QueryRange::new(0..group.queries, None);
         let ranges = |tiles: &Vec<TileView>| -> Vec<QueryRange> {
@@ -188,7 +193,7 @@ impl<'a> Keys<'a> {
         for block_mask in &self.tiles {
             let missing = group.count - block_mask.len();
             blocks.extend(block_mask.iter().map(ranges));
-            // Nobody reads what blocks that only fill up get: they are like the first.
+            // Outputs of blocks that only fill up are never read, so they are copies of the first.
             blocks.extend(block_mask.iter().take(1).cycle().take(missing).map(ranges));
         }
         let (mut block_masks, mut count, mut rows) = (self.tiles.len(), group.count, group.queries);

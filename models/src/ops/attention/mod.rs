@@ -1,8 +1,10 @@
 //! Softmax attention, for every mixer that has one.
-//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j + what `relative` adds by distance) over the keys j that the options' block masks let query i see
-//! B batch, H heads, Lq queries, Lk keys, E and Ev widths of a head; q (B, Lq, H E), k (B, Lk, H E), v (B, Lk, H Ev), y (B, Lq, H Ev). What all keys
-//! of a position have in common need not be in k: `key_columns` (Lk, P) stand for P more columns, and queries have as many.
-//! The kernel and the tensor operations give the same numbers up to rounding, and drop the same weights.
+//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j + additions of `relative` by distance)
+//! The sum is over the keys j that the options' block masks let query i see. B batch, H heads, Lq
+//! queries, Lk keys, E and Ev widths of a head; q (B, Lq, H E), k (B, Lk, H E), v (B, Lk, H Ev), y
+//! (B, Lq, H Ev). Columns that depend on a key's position alone need not be in k: `key_columns`
+//! (Lk, P) stand for P more columns, and queries have as many. The kernel and the tensor operations
+//! give the same numbers up to rounding, and drop the same weights.
 
 mod biased;
 mod block_lists;
@@ -47,7 +49,7 @@ pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) ->
 /// Returns self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H E).
 ///
 /// # Errors
-/// Those of [`attend`].
+/// Errors of [`attend`].
 pub fn attend_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     if supports(qkv) {
         return Ok(cpu::attention_packed(qkv, options)?);
@@ -57,11 +59,11 @@ pub fn attend_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor>
     composed(&q?, &k?, &v?, options)
 }
 
-/// Returns what [`attend`] does, composed of candle's operations, for any type and device. Without
-/// block masks all weights are in memory at once.
+/// Computes [`attend`] by candle's operations, for any type and device. Without block masks all
+/// weights are in memory at once.
 ///
 /// # Errors
-/// Those of [`attend`].
+/// Errors of [`attend`].
 pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let ((batch, queries, row), keys, heads) = (q.dims3()?, k.dim(1)?, options.heads);
     options.check(batch, (queries, keys), [row, k.dim(2)?, v.dim(2)?])?;
@@ -108,11 +110,11 @@ pub fn with_columns(k: &Tensor, heads: usize, columns: Option<&Tensor>) -> Resul
     Ok(k.reshape((batch, keys, heads * (width + wider)))?)
 }
 
-/// Returns what [`attend`] does, and keeps all weights in memory until the backward pass is over,
-/// as the published code does.
+/// Computes [`attend`] and keeps all weights in memory until the backward pass is over, as the
+/// published code does.
 ///
 /// # Errors
-/// Those of [`attend`].
+/// Errors of [`attend`].
 pub fn attend_materialised(
     q: &Tensor,
     k: &Tensor,
@@ -132,8 +134,8 @@ pub fn attend_materialised(
     composed(q, k, v, options)
 }
 
-/// All the weights a, (B, H, Lq, Lk), before dropout, of queries (B, Lq, H E) on keys (B, Lk, H E): for who wants to look at them. Block masks are
-/// left out.
+/// Returns all weights a, (B, H, Lq, Lk), before dropout, of queries (B, Lq, H E) on keys (B, Lk, H
+/// E), for inspection. Block masks are ignored.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -27,7 +27,7 @@ impl PartialSoftmax {
     /// of weights (.., Q, K).
     ///
     /// # Errors
-    /// Those of `weigh`.
+    /// Errors of `weigh`.
     pub fn new(scores: &Tensor, weigh: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Self> {
         let max = scores.detach().max_keepdim(D::Minus1)?;
         let weights = scores.broadcast_sub(&max)?.exp()?;
@@ -69,7 +69,7 @@ impl PartialSoftmax {
     /// Returns the part with its queries in another order: `arrange` moves rows, never columns.
     ///
     /// # Errors
-    /// Those of `arrange`.
+    /// Errors of `arrange`.
     pub fn arranged(&self, arrange: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Self> {
         Ok(Self {
             weighted: arrange(&self.weighted)?,
@@ -190,8 +190,7 @@ pub fn merge(parts: &[PartialSoftmax]) -> Result<Tensor> {
     PartialSoftmax::merge(parts)?.output()
 }
 
-/// (B, L, H, E) to (B, H, L, E), contiguous, or back.
-///
+/// Maps (B, L, H, E) to (B, H, L, E), contiguous, or back.
 /// # Errors
 /// If `x` does not have four dimensions.
 pub fn by_head(x: &Tensor) -> Result<Tensor> {
@@ -217,7 +216,7 @@ mod tests {
         testing::{check_gradient, normal},
     };
 
-    /// Keys cut in three parts, the middle one a single key.
+    /// Returns keys cut in three parts, the middle one a single key.
     fn in_parts(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let length = k.dim(2)?;
         let bias = mask

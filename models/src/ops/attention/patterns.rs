@@ -1,4 +1,4 @@
-//! From lists of blocks to the tiles of block masks.
+//! Conversion of lists of blocks to the tiles of block masks.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -149,7 +149,8 @@ impl BlockLists {
         }
     }
 
-    /// Length of the pieces that a block is cut in; the one that starts at `start` may be shorter.
+    /// Returns the length of the pieces that a block is cut in; the one that starts at `start` may
+    /// be shorter.
     fn piece(&self, start: usize) -> usize {
         let pieces = self.size.div_ceil(SIDE);
         let piece = self.size.div_ceil(pieces);
@@ -165,8 +166,9 @@ impl BlockLists {
             .map(move |start| start..(start + piece).min(end))
     }
 
-    /// Who sees the keys of a piece, for queries `queries` of their block: one list per key for each run of queries that a
-    /// key has, and none if nobody sees any of them.
+    /// Returns the queries that see the keys of a piece, for queries `queries` of their block: one
+    /// list per key for each run of queries that a key has, and no list if no query sees any of
+    /// them.
     fn ranges(
         &self,
         (queries, position, keys): (Range<usize>, usize, &Range<usize>),

@@ -6,7 +6,7 @@ use super::cpu::RelativeScores;
 use super::{gather::gather, sparse::Operands};
 use crate::Result;
 
-/// Returns `scores` (B, H, Lq, Lk) plus what `relative` adds to each pair.
+/// Returns `scores` (B, H, Lq, Lk) plus the additions of `relative` to each pair.
 pub(super) fn add(relative: &RelativeScores, scores: &Tensor) -> Result<Tensor> {
     let (batch, heads, queries, all_keys) = scores.dims4()?;
     let (first, keys) = (relative.keys.start, relative.keys.len());
@@ -44,7 +44,7 @@ pub(super) fn add(relative: &RelativeScores, scores: &Tensor) -> Result<Tensor> 
     Ok(scores.broadcast_add(&sum)?)
 }
 
-/// The column of query i and of key j, counted from the first that has a position.
+/// Returns the column of query i and of key j, counted from the first that has a position.
 fn column(relative: &RelativeScores, i: usize, j: usize) -> u32 {
     let reach = relative.reach as i64;
     ((j as i64 - i as i64).clamp(-reach, reach) + reach) as u32
@@ -66,7 +66,7 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// `scores` with what `relative` adds to them.
+    /// Returns `scores` plus the additions of `relative`.
     pub(super) fn add(&self, relative: &RelativeScores, scores: &Tensor) -> Result<Tensor> {
         let (outer, inner, blocks, queries, keys) = self.shape;
         let plans = self.numbers.len();
@@ -104,7 +104,8 @@ impl Pairs {
         };
         if let Some(table) = &relative.of_heads {
             let heads = table.dim(0)?;
-            // A block mask for all leaves heads beside each other, else each block mask is of one head.
+            // With one block mask for all, heads lie beside each other; otherwise each block mask
+            // is of one head.
             let rows: Vec<u32> = match self.plans {
                 1 => (0..inner as u32).collect(),
                 _ => self.numbers.iter().map(|n| (n % heads) as u32).collect(),
@@ -123,7 +124,7 @@ impl Pairs {
         }
         if let Some(table) = &relative.of_keys {
             let (batch, heads, count, width) = table.dims4()?;
-            // As many rows as there are keys: those without a position have zeros.
+            // The rows are as many as the keys: keys without a position have zeros.
             let after = self.lengths.1 - relative.keys.start - count;
             let table = table.pad_with_zeros(2, relative.keys.start, after)?;
             debug_assert_eq!(table.dims(), [batch, heads, self.lengths.1, width]);

@@ -1,12 +1,15 @@
-//! Attention under block masks by tensor operations: time and memory grow with the pairs that the block masks list, as in the kernel.
+//! Attention under block masks by tensor operations: time and memory grow with the pairs that the
+//! block masks list, as in the kernel.
 //!
-//! Blocks of queries that see about as many keys are computed together, as a batch of M blocks of Q queries. Keys that
-//! all blocks of such a group see are taken once, for all its queries; the others side by side, K for each block. What
-//! one query takes from either, and from each block that it is in, is one part of its softmax.
+//! Blocks of queries that see about as many keys are computed together, as a batch of M blocks of Q
+//! queries. Keys that all blocks of such a group see are taken once, for all its queries; the
+//! others side by side, K for each block. A query's result from either set of keys, in each block
+//! that it is in, is one part of its softmax.
 //!
-//! P block masks for B H heads: head i has block mask i mod P, and G = B H / P heads share one. Positions of all block masks count on, so that
-//! those of block mask p begin at p L. A group has the blocks of P' block masks, which may be fewer. Blocks with fewer queries or keys
-//! than others are filled up: with rows that nobody reads, and with keys that are hidden.
+//! P block masks for B H heads: head i has block mask i mod P, and G = B H / P heads share one.
+//! Positions of all block masks count on, so that those of block mask p begin at p L. A group has
+//! the blocks of P' block masks, which may be fewer. Blocks with fewer queries or keys than others
+//! are filled up with rows that are never read, and with keys that are hidden.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +39,7 @@ pub(super) struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// x (B, H, L, W) as (G, P L, W).
+    /// Returns x (B, H, L, W) as (G, P L, W).
     pub(super) fn by_block_mask(x: &Tensor, block_masks: usize) -> Result<Tensor> {
         let (batch, heads, length, width) = x.dims4()?;
         Ok(x.reshape((batch * heads / block_masks, block_masks * length, width))?)
@@ -68,8 +71,9 @@ pub(super) fn attend(operands: &Operands, block_masks: &[BlockMask]) -> Result<T
     Ok(y.reshape((batch, heads, length, width))?)
 }
 
-/// Which row of the groups' results holds each query, (P Lq): a list for each time that a query is in a block, and whether
-/// every query is in as many. If not, the lists have the row after the last for those that are missing.
+/// Returns the row of each query in the groups' results, (P Lq): one list for each time that a
+/// query is in a block, and whether every query is in as many. If not, missing entries have the row
+/// after the last.
 fn passes(groups: &[Group], block_masks: usize, length: usize) -> (Vec<Vec<u32>>, bool) {
     let missing: usize = groups.iter().map(Group::rows).sum();
     let mut passes = vec![vec![missing as u32; block_masks * length]];
@@ -109,8 +113,8 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// By powers of two of the number of keys, so that no block is filled up to more than twice its keys. Blocks that see
-    /// nothing are in no group.
+    /// Groups blocks by powers of two of the number of keys, so that no block is filled up to more
+    /// than twice its keys. Blocks that see no key are in no group.
     fn all(block_masks: &'a [BlockMask]) -> Vec<Self> {
         let mut groups: BTreeMap<usize, Self> = BTreeMap::new();
         for (number, block_mask) in block_masks.iter().enumerate() {
@@ -144,12 +148,12 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Rows of the result, P' M Q.
+    /// Returns the number of rows of the result, P' M Q.
     pub(super) fn rows(&self) -> usize {
         self.block_masks.len() * self.count * self.queries
     }
 
-    /// Positions of the queries of M blocks of each block mask, for sequences of `length`.
+    /// Returns positions of the queries of M blocks of each block mask, for sequences of `length`.
     pub(super) fn positions(&self, length: usize) -> Vec<u32> {
         let positions = self.block_masks.iter().flat_map(|(block_mask, blocks)| {
             let blocks = blocks.iter().map(|block| block.queries);
@@ -158,7 +162,7 @@ impl<'a> Group<'a> {
         positions.collect()
     }
 
-    /// What the queries of all blocks take from their keys, (G, P' M Q, ..).
+    /// Returns the sums of the queries of all blocks over their keys, (G, P' M Q, ..).
     fn attend(&self, operands: &Operands) -> Result<PartialSoftmax> {
         let q = Operands::by_block_mask(operands.q, self.mask_count)?;
         let q = gather(&q, &self.positions(operands.q.dim(2)?))?; // (G, P' M Q, E)

@@ -1,4 +1,5 @@
-//! Sparse attention held against a dense twin whose mask comes from the pattern's definition alone, in f64.
+//! Sparse attention compared with a dense twin whose mask comes from the pattern's definition
+//! alone, in f64.
 
 use candle_core::{D, DType, Device, Tensor, Var};
 
@@ -8,7 +9,7 @@ use crate::{
     testing::{agree, normal},
 };
 
-/// Runs `attend` with a dropout that drops nothing, for as many examples as `q` has.
+/// Runs `attend` with a dropout of rate 0, for as many examples as `q` has.
 pub(crate) fn undropped<T>(
     q: &Tensor,
     attend: impl FnOnce(WeightDropout) -> Result<T>,
@@ -16,7 +17,7 @@ pub(crate) fn undropped<T>(
     attend(WeightDropout::new(None, q.dim(0)?))
 }
 
-/// Four sequences: complete, padded at the end, with holes, nothing but padding.
+/// Returns the masks of four sequences: complete, padded at the end, with holes, and all padding.
 fn real(length: usize) -> Vec<f64> {
     let rows: [&dyn Fn(usize) -> bool; 4] =
         [&|_| true, &|i| 3 * i < 2 * length, &|i| i % 3 != 1, &|_| {
@@ -99,7 +100,8 @@ fn meets_dense_within(
     }
 }
 
-/// Softmax attention over the pairs where `pattern` (B, H, L, L) is 1; rows without one give zeros.
+/// Returns softmax attention over the pairs where `pattern` (B, H, L, L) is 1; rows without one
+/// give zeros.
 fn dense(q: &Tensor, k: &Tensor, v: &Tensor, pattern: &Tensor) -> Result<Tensor> {
     let scale = (q.dim(D::Minus1)? as f64).sqrt().recip();
     let weights = (q.matmul(&k.t()?)?.affine(scale, 0.0)?.exp()? * pattern)?;

@@ -12,7 +12,8 @@ use crate::{
 
 const HEADS: usize = 2;
 
-/// A query in several blocks, a key in several tiles of one block, diagonal scores, and queries without a block.
+/// Returns a mask with a query in several blocks, a key in several tiles of one block, diagonal
+/// scores, and queries without a block.
 fn irregular(length: usize, seed: usize) -> BlockMask {
     let mut block_mask = BlockMask::new(-1.5).repeating_queries();
     let first = block_mask.key_block((0..length.min(40) as u32).rev());
@@ -36,7 +37,7 @@ fn irregular(length: usize, seed: usize) -> BlockMask {
     block_mask
 }
 
-/// Every kind of block masks that there is: one for all, for each head, for each head of each example.
+/// Returns every kind of block masks: one for all, for each head, for each head of each example.
 pub(super) fn block_masks(length: usize, batch: usize) -> Vec<(&'static str, BlockMasks)> {
     let lists: Vec<Vec<usize>> = (0..HEADS * length.div_ceil(6))
         .map(|row| vec![0, (7 * row) % length.div_ceil(6).max(2), 1])

@@ -40,7 +40,8 @@ fn scores(tables: &[Option<&Tensor>; 3], reach: usize, keys: Range<usize>) -> Re
     }
 }
 
-/// y_i = Σ_j softmax_j(q_i·k_j / √E + t[c] + a_i[c] + b_j[c]) v_j over the keys for which `sees(i, j)`, by loops.
+/// Computes y_i = Σ_j softmax_j(q_i·k_j / √E + t[c] + a_i[c] + b_j[c]) v_j over the keys for which
+/// `sees(i, j)`, by loops.
 fn reference(
     [q, k, v]: [&Tensor; 3],
     tables: &[Tensor; 3],

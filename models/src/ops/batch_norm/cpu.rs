@@ -1,8 +1,10 @@
-//! Normalisation of each channel over all rows of a batch: mean and variance, and y = gain (x - mean) / sqrt(variance + epsilon) + offset.
+//! Normalisation of each channel over all rows of a batch: mean and variance, and y = gain (x -
+//! mean) / sqrt(variance + epsilon) + offset.
 //!
-//! Rows are taken in blocks of [`ROWS`], whatever the number of threads; what the blocks have found is put together in index order.
-//! With n = (x - mean) / deviation and sums over all R rows, where the statistics are those of x itself
-//! dx = gain (dy - Σ dy / R - n Σ dy n / R) / deviation (arXiv 1502.03167); where they are given, dx = gain dy / deviation.
+//! Rows are taken in blocks of [`ROWS`] at any number of threads; the results of the blocks are
+//! combined in index order. With n = (x - mean) / deviation and sums over all R rows, where the
+//! statistics are those of x itself dx = gain (dy - Σ dy / R - n Σ dy n / R) / deviation (arXiv
+//! 1502.03167); where they are given, dx = gain dy / deviation.
 
 use candle_core::{Device, Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{split_mut, sum_partials, unspecified};
@@ -17,8 +19,8 @@ const NAME: &str = "batch norm";
 /// Rows of a block.
 const ROWS: usize = 64;
 
-/// Mean and variance, (2, D), of the rows of x (..., D) whose number in `real` (...) is not 0; of all without it. Zeros where there is no row.
-///
+/// Returns the mean and variance, (2, D), of the rows of x (..., D) whose number in `real` (...) is
+/// not 0; of all without it. Zeros where there is no row.
 /// # Errors
 /// If shapes do not fit.
 pub fn channel_moments(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
@@ -53,7 +55,8 @@ pub fn channel_moments(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
     )
 }
 
-/// Mean and variance of all blocks from the mean and the sum of squares around it of each (Chan et al., 1979).
+/// Returns the mean and variance of all blocks from the mean and the sum of squares around it of
+/// each (Chan et al., 1979).
 fn together(partials: &[f32], counts: &[usize], width: usize) -> Vec<f32> {
     let mut mean = vec![0.0f64; width];
     let mut squares = vec![0.0f64; width];
@@ -131,9 +134,9 @@ impl Kernel for Moments<'_> {
     }
 }
 
-/// y for x (..., D), gain and offset (D), by `moments` (2, D), mean and variance. They are constants; with `own` they are those of the rows of x
-/// that `real` (as in [`channel_moments`]) chooses, and the gradient knows it.
-///
+/// Returns y for x (..., D), gain and offset (D), by `moments` (2, D), mean and variance. They are
+/// constants; with `own` they are those of the rows of x that `real` (as in [`channel_moments`])
+/// chooses, and the gradient knows it.
 /// # Errors
 /// If shapes do not fit.
 pub fn channel_norm(

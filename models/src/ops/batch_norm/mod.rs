@@ -26,7 +26,8 @@ impl Moments {
         Ok(Self(Tensor::stack(&[mean, variance], 0)?.detach()))
     }
 
-    /// Those of the rows of x (B, L, D) that are 1 in `real` (B, L), 0 standing for the others; of all without it.
+    /// Returns the statistics of the rows of x (B, L, D) that are 1 in `real` (B, L), which is 0
+    /// for the others; of all rows without it.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -39,7 +40,7 @@ impl Moments {
         }
     }
 
-    /// (D).
+    /// Returns (D).
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -47,7 +48,7 @@ impl Moments {
         Ok(self.0.get(0)?)
     }
 
-    /// (D).
+    /// Returns (D).
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -82,8 +83,8 @@ fn composed_moments(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
     Ok(Tensor::cat(&[mean, variance], 0)?)
 }
 
-/// y (B, L, D) by the moments of the rows of x (B, L, D) that `real` (B, L) chooses, as in [`Moments::of`], and these; the gradient goes through them.
-///
+/// Returns y (B, L, D) by the moments of the rows of x (B, L, D) that `real` (B, L) chooses, as in
+/// [`Moments::of`], and these; the gradient goes through them.
 /// # Errors
 /// If shapes do not fit.
 pub fn batch_norm(
@@ -102,8 +103,7 @@ pub fn batch_norm(
     Ok((affine(x, norm, &moments)?, Moments(moments.detach())))
 }
 
-/// y (B, L, D) by given moments, which are constants.
-///
+/// Returns y (B, L, D) by given moments, which are constants.
 /// # Errors
 /// If shapes do not fit.
 pub fn batch_norm_by(x: &Tensor, norm: &Normalised, moments: &Moments) -> Result<Tensor> {

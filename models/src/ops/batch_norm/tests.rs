@@ -13,7 +13,7 @@ fn norm(x: &[Tensor], real: Option<&Tensor>) -> Result<Tensor> {
     Ok(batch_norm(&x[0], &norm, real)?.0)
 }
 
-/// 1 for the first so many positions of each row.
+/// Returns a mask that is 1 for the first so many positions of each row.
 fn real(lengths: &[usize], width: usize) -> Tensor {
     let row = |length: &usize| {
         (0..width)

@@ -1,5 +1,6 @@
-//! Blocks of positions as weighted sums of blocks: y_bush = Σ_w P_bhuw x_bwsh for block u of example b, place s within
-//! the block and head h. What Sinkhorn attention calls sorting; also with P far from a permutation.
+//! Blocks of positions as weighted sums of blocks: y_bush = Σ_w P_bhuw x_bwsh for block u of
+//! example b, place s within the block and head h. Sinkhorn attention calls this sorting; P may
+//! also be far from a permutation.
 //!
 //! dx_bwsh = Σ_u P_bhuw dy_bush and dP_bhuw = Σ_s dy_bush·x_bwsh.
 
@@ -14,16 +15,15 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "mixing";
 
-/// Weights P (B, H, U, W) and x (B, W S, H E), W blocks of `block` positions, to (B, U S, H E).
-///
+/// Maps weights P (B, H, U, W) and x (B, W S, H E), W blocks of `block` positions, to (B, U S, H
+/// E).
 /// # Errors
 /// If shapes do not fit.
 pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
     mix(weights, x, block, false)
 }
 
-/// The mixed blocks, and behind them x itself: (B, (U + W) S, H E).
-///
+/// Returns the mixed blocks, and behind them x itself: (B, (U + W) S, H E).
 /// # Errors
 /// If shapes do not fit.
 pub fn permute_blocks_packed(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
@@ -41,7 +41,7 @@ fn mix(weights: &Tensor, x: &Tensor, block: usize, beside: bool) -> Result<Tenso
 
 struct Mixing {
     block: usize,
-    /// Whether x follows what is mixed.
+    /// Whether the result holds x after the mixed blocks.
     beside: bool,
 }
 
@@ -76,22 +76,23 @@ impl Mixing {
 }
 
 impl Sizes {
-    /// Distance between the same place of neighbouring blocks.
+    /// Returns the distance between the same place of neighbouring blocks.
     fn stride(self) -> usize {
         self.block * self.heads * self.width
     }
 
-    /// Where a place of the first block of one head starts, in a tensor of `blocks` blocks.
+    /// Returns the start of a place of the first block of one head, in a tensor of `blocks` blocks.
     fn start(self, head: usize, blocks: usize, place: usize) -> usize {
         head / self.heads * blocks * self.stride()
             + place * self.heads * self.width
             + head % self.heads * self.width
     }
 
-    /// Hands blocks of one head, each as one row, to where they belong: `write(to, from)` for the rows of places.
+    /// Hands blocks of one head, each as one row, to their places: `write(to, from)` for the rows
+    /// of places.
     ///
     /// # Safety
-    /// Nobody else may have the head's columns of its example's first blocks.
+    /// No other reference may exist to the head's columns of its example's first blocks.
     unsafe fn scatter(
         self,
         rows: &[f32],
@@ -107,7 +108,8 @@ impl Sizes {
         }
     }
 
-    /// The first `count` blocks of one head, each as one row: one large product instead of one per place.
+    /// Returns the first `count` blocks of one head, each as one row: one large product instead of
+    /// one per place.
     fn gather(self, Blocks { data, total }: Blocks, head: usize, count: usize) -> Scratch {
         let mut rows = Scratch::unspecified(count * self.block * self.width);
         for (index, row) in rows.chunks_exact_mut(self.width.max(1)).enumerate() {
@@ -205,7 +207,7 @@ impl CustomOp<2> for Mixing {
                 let weights = &weights[head * outputs * inputs..][..outputs * inputs];
                 let weights = Matrix::columns(weights, inputs);
                 let dy = Matrix::rows(&dy, row);
-                // What lay there has been read.
+                // The buffer of x is free to be overwritten: its contents have been read.
                 let mut mixed = x;
                 multiply(isa, (inputs, row, outputs), weights, dy, &mut mixed, false);
                 // SAFETY: this task alone has its head's columns of its example's rows.

@@ -36,7 +36,7 @@ pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tens
     Ok(y.reshape((batch, outputs * block, row))?)
 }
 
-/// Returns what [`permute_blocks`] does with x itself behind it: (B, (U + W) S, H E).
+/// Computes [`permute_blocks`] and puts x itself behind the result: (B, (U + W) S, H E).
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -1,4 +1,5 @@
-//! Tensors one after the other along an axis. The gradient of each is cut out of the gradient of all, and nothing is kept.
+//! Tensors one after the other along an axis. The gradient of each is cut out of the gradient of
+//! all, and no operand is kept.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::unspecified;
@@ -9,7 +10,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 /// Elements per parallel task, about.
 const CHUNK: usize = 16 * 1024;
 
-/// `parts`, whose shapes differ in `axis` alone, one after the other.
+/// Concatenates `parts`, whose shapes differ in `axis` alone.
 pub fn cat<const N: usize>(parts: [&Tensor; N], axis: usize) -> Result<Tensor> {
     let others = |x: &Tensor| {
         let mut dims = x.dims().to_vec();
@@ -32,7 +33,7 @@ struct Cat {
 }
 
 impl Cat {
-    /// Elements of each part from one step of the axes before to the next.
+    /// Returns elements of each part from one step of the axes before to the next.
     fn widths<const N: usize>(&self, parts: &[View; N]) -> [usize; N] {
         let width = |x: &View| x.shape.dims()[self.axis..].iter().product();
         parts.each_ref().map(width)

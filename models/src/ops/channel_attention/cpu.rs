@@ -1,8 +1,10 @@
-//! Attention of channels to channels (XCiT, arXiv 2106.09681), for each example and head, on rows (L, H E) as projections give them.
-//! Heads are multiplied where they lie in a row; nothing is transposed in memory.
+//! Attention of channels to channels (XCiT, arXiv 2106.09681), for each example and head, on rows
+//! (L, H E) as projections give them. Heads are multiplied where they lie in a row; no tensor is
+//! transposed in memory.
 //!
-//! Cosines of columns over the positions: S_ij = Σ_l q_li k_lj / (|q_i| |k_j|), |q_i|² = Σ_l q_li² + tiny, with
-//! dq_li = Σ_j C_ij k_lj - q_li Σ_j dS_ij S_ij / |q_i|² and C_ij = dS_ij / (|q_i| |k_j|), and the same of k by the columns of C.
+//! Cosines of columns over the positions: S_ij = Σ_l q_li k_lj / (|q_i| |k_j|), where
+//! |q_i|² = Σ_l q_li² + tiny, with dq_li = Σ_j C_ij k_lj - q_li Σ_j dS_ij S_ij / |q_i|² and
+//! C_ij = dS_ij / (|q_i| |k_j|), and dk likewise by the columns of C.
 //!
 //! Channels mixed: y_li = Σ_j A_ij v_lj, with dv_lj = Σ_i A_ij dy_li and dA_ij = Σ_l dy_li v_lj.
 
@@ -20,8 +22,7 @@ const ROWS: usize = 64;
 /// Under the root: the gradient at zero stays finite, and columns of zeros have cosines of zero.
 const TINY: f32 = 1e-24;
 
-/// S (B, H, E, E) of q and k (B, L, H E).
-///
+/// Returns S (B, H, E, E) of q and k (B, L, H E).
 /// # Errors
 /// If shapes do not fit.
 pub fn channel_cosines(q: &Tensor, k: &Tensor, heads: usize) -> Result<Tensor> {
@@ -32,8 +33,7 @@ pub fn channel_cosines(q: &Tensor, k: &Tensor, heads: usize) -> Result<Tensor> {
     apply(Cosines { heads }, [q, k])
 }
 
-/// y (B, L, H E) of v (B, L, H E) and weights A (B, H, E, E).
-///
+/// Returns y (B, L, H E) of v (B, L, H E) and weights A (B, H, E, E).
 /// # Errors
 /// If shapes do not fit.
 pub fn mix_channels(v: &Tensor, weights: &Tensor) -> Result<Tensor> {
@@ -48,7 +48,7 @@ pub fn mix_channels(v: &Tensor, weights: &Tensor) -> Result<Tensor> {
     apply(Mixing { heads }, [v, weights])
 }
 
-/// Where heads lie in x (B, L, H E).
+/// Layout of heads in x (B, L, H E).
 #[derive(Clone, Copy)]
 struct Sizes {
     batch: usize,
@@ -75,18 +75,19 @@ impl Sizes {
         })
     }
 
-    /// x from row `first` of an example on, and from the first channel of a head on.
+    /// Returns x from row `first` of an example on, and from the first channel of a head on.
     fn from<'a>(&self, x: &'a [f32], (example, first): (usize, usize), head: usize) -> &'a [f32] {
         &x[(example * self.length + first) * self.row + head * self.width..]
     }
 
-    /// The matrix of head `head` of an example.
+    /// Returns the matrix of head `head` of an example.
     fn matrix<'a>(&self, matrices: &'a [f32], example: usize, head: usize) -> &'a [f32] {
         let size = self.width * self.width;
         &matrices[(example * self.heads + head) * size..][..size]
     }
 
-    /// Matrices (B, H, E, E), one after the other: what `fill` makes of the example and the head.
+    /// Returns matrices (B, H, E, E), one after the other, which `fill` computes from the example
+    /// and the head.
     fn matrices(&self, fill: impl Fn(usize, usize, &mut [f32]) + Sync) -> Vec<f32> {
         let size = self.width * self.width;
         let mut matrices = unspecified(self.batch * self.heads * size);
@@ -95,7 +96,7 @@ impl Sizes {
         matrices
     }
 
-    /// (B, L, H E), from `fill`, which is given the example, the first row and some rows.
+    /// Returns (B, L, H E), from `fill`, which is given the example, the first row and some rows.
     fn rows(&self, fill: impl Fn((usize, usize), &mut [f32]) + Sync) -> Vec<f32> {
         let mut rows = unspecified(self.batch * self.length * self.row);
         let examples = rows.chunks_mut(self.length * self.row);
@@ -109,7 +110,7 @@ impl Sizes {
         rows
     }
 
-    /// Σ_l a_li b_lj of an example and a head.
+    /// Adds up Σ_l a_li b_lj of an example and a head.
     fn covariance(&self, isa: Isa, a: &[f32], b: &[f32], at: (usize, usize), sums: &mut [f32]) {
         let [a, b] = [a, b].map(|x| self.from(x, (at.0, 0), at.1));
         let sizes = (self.width, self.width, self.length);
@@ -117,7 +118,8 @@ impl Sizes {
         multiply(isa, sizes, a, b, sums, false);
     }
 
-    /// Rows of each head by the head's matrix, M or its transpose: y_li = Σ_j x_lj M_ji, or M_ij.
+    /// Multiplies the rows of each head by the head's matrix, M or its transpose: y_li = Σ_j x_lj
+    /// M_ji, or M_ij.
     fn by_matrices(
         &self,
         isa: Isa,
@@ -140,7 +142,7 @@ impl Sizes {
     }
 }
 
-/// Of q and k.
+/// Cosines of q and k.
 struct Cosines {
     heads: usize,
 }
@@ -182,7 +184,8 @@ impl CustomOp<2> for Cosines {
             scaled.copy_from_slice(sizes.matrix(pass.dy, example, head));
             scale(&sizes, &scales, (example, head), scaled);
         });
-        // What each column is multiplied by and taken off: (Σ_j dS_ij S_ij) / |q_i|², and the sums over i for k.
+        // Factors of each column that is subtracted: (Σ_j dS_ij S_ij) / |q_i|², and the sums over i
+        // for k.
         let mut along = [0, 1].map(|_| vec![0.0; sizes.batch * sizes.row]);
         let width = sizes.width;
         for (i, (ds, s)) in pass.dy.iter().zip(pass.y).enumerate() {
@@ -208,7 +211,7 @@ impl CustomOp<2> for Cosines {
     }
 }
 
-/// Element (i, j) of a head's matrix by the i-th scale of q and the j-th of k.
+/// Scales element (i, j) of a head's matrix by the i-th scale of q and the j-th of k.
 fn scale(
     sizes: &Sizes,
     [of_q, of_k]: &[Vec<f32>; 2],
@@ -265,7 +268,7 @@ impl Kernel for TakeOff<'_> {
     }
 }
 
-/// Of v and A.
+/// Mixing of v by A.
 struct Mixing {
     heads: usize,
 }

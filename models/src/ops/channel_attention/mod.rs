@@ -45,14 +45,14 @@ pub fn mix_channels(v: &Tensor, weights: &Tensor) -> Result<Tensor> {
     Ok(y.transpose(1, 2)?.contiguous()?.reshape(shape)?)
 }
 
-/// (B, L, H E) to (B, H, L, E).
+/// Maps (B, L, H E) to (B, H, L, E).
 fn by_head(x: &Tensor, heads: usize) -> Result<Tensor> {
     let (batch, length, row) = x.dims3()?;
     let x = x.reshape((batch, length, heads, row / heads))?;
     Ok(x.transpose(1, 2)?.contiguous()?)
 }
 
-/// Heads (B, H, L, E) of x over the length of their columns.
+/// Divides the columns of the heads (B, H, L, E) of x by their lengths.
 fn unit_columns(x: &Tensor, heads: usize) -> Result<Tensor> {
     let x = by_head(x, heads)?;
     let squares = x.sqr()?.sum_keepdim(2)?; // (B, H, 1, E)

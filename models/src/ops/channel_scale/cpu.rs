@@ -11,7 +11,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 /// Rows of a block.
 const ROWS: usize = 64;
 
-/// x (.., D) by `scale` (D) or (1), with `residual` (.., D) added if there is one.
+/// Multiplies x (.., D) by `scale` (D) or (1), and adds `residual` (.., D) if there is one.
 pub fn scale_channels(residual: Option<&Tensor>, x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let width = x.dims().last().copied().unwrap_or(0);
     let fits = residual.is_none_or(|residual| residual.dims() == x.dims());
@@ -25,13 +25,13 @@ pub fn scale_channels(residual: Option<&Tensor>, x: &Tensor, scale: &Tensor) -> 
 
 struct ChannelScale;
 
-/// A number for each channel of x.
+/// Returns a number for each channel of x.
 fn of_channels(x: &View, scale: &View) -> Vec<f32> {
     let width = x.shape.dims().last().copied().unwrap_or(1);
     scale.data.iter().copied().cycle().take(width).collect()
 }
 
-/// Rows of y, λ ⊙ x.
+/// Writes rows of y, λ ⊙ x.
 fn scale_rows(scale: &[f32], x: &[f32], y: &mut [f32]) {
     let width = scale.len();
     for (y, x) in y.chunks_exact_mut(width).zip(x.chunks_exact(width)) {
@@ -40,7 +40,7 @@ fn scale_rows(scale: &[f32], x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// Of a residual, where there is one, x and λ.
+/// Operands: a residual, where there is one, x and λ.
 impl CustomOp<3> for ChannelScale {
     const NAME: &'static str = "scale_channels";
     type Saved = ();

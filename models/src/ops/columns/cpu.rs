@@ -9,7 +9,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 /// Elements per parallel task, about.
 const CHUNK: usize = 16 * 1024;
 
-/// Columns `first..first + count` of x (.., W).
+/// Returns columns `first..first + count` of x (.., W).
 pub fn columns(x: &Tensor, first: usize, count: usize) -> Result<Tensor> {
     let width = x.dims().last().copied().unwrap_or(0);
     if count == 0 || first + count > width {
@@ -24,7 +24,7 @@ struct Columns {
     count: usize,
 }
 
-/// W, and the rows of one task.
+/// Returns W, and the rows of one task.
 fn sizes(x: &Shape) -> (usize, usize) {
     let width = x.dims().last().copied().unwrap_or(1);
     (width, (CHUNK / width).max(1))

@@ -21,8 +21,8 @@ const CHANNELS: usize = 16;
 /// Outputs, or taps of the weight's gradient, that are summed at once in registers.
 const TOGETHER: usize = 8;
 
-/// x (B, L, D), `weight` (D, W) and `bias` (D) to y (B, `outputs`, D), with `left` zeros before x and enough behind it.
-///
+/// Maps x (B, L, D), `weight` (D, W) and `bias` (D) to y (B, `outputs`, D), with `left` zeros
+/// before x and enough behind it.
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn depthwise_conv1d(
@@ -125,7 +125,7 @@ impl CustomOp<3> for Convolution {
     }
 }
 
-/// Weights (D, W) as (W, D), tap `from(j)` in row j.
+/// Returns weights (D, W) as (W, D), tap `from(j)` in row j.
 fn by_tap(weight: &[f32], sizes: Sizes, from: impl Fn(usize) -> usize) -> Vec<f32> {
     let mut taps = unspecified(weight.len());
     for (tap, row) in taps.chunks_exact_mut(sizes.channels).enumerate() {
@@ -137,7 +137,8 @@ fn by_tap(weight: &[f32], sizes: Sizes, from: impl Fn(usize) -> usize) -> Vec<f3
     taps
 }
 
-/// y (B, `outputs`, D) from x (B, L, D) and taps (W, D), `y_t = bias + Σ_j w_j x_{t+j-left}`.
+/// Returns y (B, `outputs`, D) from x (B, L, D) and taps (W, D), `y_t = bias + Σ_j w_j
+/// x_{t+j-left}`.
 fn convolve(
     (x, length): (&[f32], usize),
     taps: &[f32],
@@ -160,7 +161,7 @@ fn convolve(
                 x,
                 taps,
                 bias,
-                // Of the first tap at the first row of y.
+                // Row of x that the first tap meets at the first row of y.
                 first: (task * ROWS) as isize - left,
                 channels,
                 y,
@@ -170,7 +171,7 @@ fn convolve(
     y
 }
 
-/// The row of x (L, D) with this number, if it has one.
+/// Returns the row of x (L, D) with this number, if it has one.
 #[inline(always)]
 fn row(x: &[f32], channels: usize, row: isize) -> Option<&[f32]> {
     let row = usize::try_from(row).ok()?;
@@ -246,7 +247,7 @@ struct OfWeight<'a> {
     columns: Range<usize>,
     channels: usize,
     width: usize,
-    /// Where (W + 1, D) gradients of this example start.
+    /// Start of the gradients (W + 1, D) of this example.
     start: usize,
     out: &'a Shared<'a>,
 }

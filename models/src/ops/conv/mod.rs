@@ -21,14 +21,14 @@ pub enum Padding {
     Causal,
     /// Given numbers of zeros; none at all is PyTorch's `valid`.
     Zeros {
-        /// Before the first position.
+        /// Zeros before the first position.
         left: usize,
-        /// Behind the last position.
+        /// Zeros behind the last position.
         right: usize,
     },
 }
 
-/// How a kernel of `width` walks over a sequence.
+/// Positions of a kernel of `width` on a sequence.
 struct Taps {
     left: usize,
     right: usize,
@@ -55,7 +55,7 @@ impl Taps {
         })
     }
 
-    /// For each tap the rows of x (B, L, D) that it meets: W tensors (B, T, D).
+    /// Returns for each tap the rows of x (B, L, D) that it meets: W tensors (B, T, D).
     fn taps(&self, x: &Tensor) -> Result<Vec<Tensor>> {
         let (batch, length, width) = x.dims3()?;
         let x = x.pad_with_zeros(1, self.left, self.right)?;
@@ -78,8 +78,9 @@ impl Taps {
 /// Returns the convolution of each channel with a kernel of its own: `y_td = bias_d + Σ_j weight_dj
 /// x_{stride t + j - left, d}`.
 ///
-/// x is (B, L, D), `weight` (D, W), `bias` (D), y (B, T, D) with T = ⌊(L + left + right - W) / stride⌋ + 1. PyTorch's
-/// `conv1d` with `groups = D`, channels last. O(B T D W) time; the fused form (stride 1) keeps nothing but x.
+/// x is (B, L, D), `weight` (D, W), `bias` (D), y (B, T, D) with T = ⌊(L + left + right - W) /
+/// stride⌋ + 1. PyTorch's `conv1d` with `groups = D`, channels last. O(B T D W) time; the fused
+/// form (stride 1) keeps only x.
 ///
 /// # Errors
 /// If shapes do not fit, the stride is 0, or the kernel is wider than the padded sequence.
@@ -129,10 +130,11 @@ fn depthwise_composed(
 /// Returns the convolution over all channels: `y_t = bias + Σ_j weight_{..j} x_{stride t + j -
 /// left}`.
 ///
-/// x is (B, L, D), `weight` (O, D, W) as in PyTorch, `bias` (O), y (B, T, O) with T as in [`depthwise_conv1d`]. A product
-/// of the W D numbers under the kernel with the weight, so O(B T O D W) time. Where kernel and stride are the same, as
-/// for a sequence shortened by groups, the numbers lie side by side already; otherwise they are copied W / stride times.
-/// For a last group that is filled up with zeros, `right` is what L lacks of a multiple of W.
+/// x is (B, L, D), `weight` (O, D, W) as in PyTorch, `bias` (O), y (B, T, O) with T as in
+/// [`depthwise_conv1d`]. A product of the W D numbers under the kernel with the weight, so O(B T O
+/// D W) time. Where kernel and stride are the same, as for a sequence shortened by groups, the
+/// numbers lie side by side already; otherwise they are copied W / stride times. For a last group
+/// that is filled up with zeros, `right` is the difference from L to the next multiple of W.
 ///
 /// # Errors
 /// As [`depthwise_conv1d`].

@@ -11,7 +11,7 @@ const PADDINGS: [Padding; 4] = [
     Padding::Zeros { left: 1, right: 4 },
 ];
 
-/// The definition, for a weight (O, D, W).
+/// Computes the definition, for a weight (O, D, W).
 fn loops(x: &Tensor, weight: &Tensor, bias: &Tensor, padding: Padding, stride: usize) -> Tensor {
     let (_, length, channels) = x.dims3().unwrap();
     let (outputs, _, width) = weight.dims3().unwrap();

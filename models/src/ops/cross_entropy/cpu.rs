@@ -1,8 +1,8 @@
 //! Softmax cross-entropy by row, log Σ_c exp x_bc - x_b,label, or its mean over the rows.
 //!
-//! The softmax is kept for the backward pass, dx_bc = dL_b (softmax(x_b)_c - [c = label]) with dL_b = dL / B for a mean. Sums are
-//! in f64: there are few numbers, and their digits are what a loss curve is made of. Rows are cut in groups of one size, and a
-//! mean is taken in their order.
+//! The softmax is kept for the backward pass, dx_bc = dL_b (softmax(x_b)_c - [c = label]) with dL_b
+//! = dL / B for a mean. Sums are in f64: there are few numbers, and a loss curve needs their
+//! digits. Rows are cut in groups of one size, and a mean is taken in their order.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use rayon::prelude::*;
@@ -14,18 +14,16 @@ const NAME: &str = "cross-entropy";
 /// Rows that one thread takes at a time.
 const GROUP: usize = 64;
 
-/// The mean loss (rank 0), in nats, of logits (B, C) for labels (B) of type u32.
-///
+/// Returns the mean loss (rank 0), in nats, of logits (B, C) for labels (B) of type u32.
 /// # Errors
 /// If shapes do not fit, a label is not below C, or an operand is not in main memory.
 pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     of(logits, labels, true)
 }
 
-/// The loss of every row, (B).
-///
+/// Returns the loss of every row, (B).
 /// # Errors
-/// Those of [`cross_entropy`].
+/// Errors of [`cross_entropy`].
 pub fn cross_entropies(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     of(logits, labels, false)
 }

@@ -28,7 +28,7 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
 /// Returns the [`cross_entropy`] of each row, (B).
 ///
 /// # Errors
-/// Those of [`cross_entropy`].
+/// Errors of [`cross_entropy`].
 pub fn cross_entropies(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     if supports(logits) {
         return Ok(cpu::cross_entropies(logits, labels)?);
@@ -36,7 +36,7 @@ pub fn cross_entropies(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     Ok(composed(logits, labels)?.squeeze(1)?)
 }
 
-/// (B, 1).
+/// Returns (B, 1).
 fn composed(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     // The maximum is a constant: it cancels, so no gradient has to pass through it.
     let max = logits.detach().max_keepdim(D::Minus1)?; // (B, 1)

@@ -19,16 +19,17 @@ const NAME: &str = "dropout";
 const SEGMENT: usize = 16 * 1024;
 const WORDS: usize = 1024;
 
-/// Which elements are dropped.
+/// Dropout mask: the elements that are dropped.
 #[derive(Clone)]
 pub struct DropoutOptions {
-    /// Where words come from.
+    /// Source of random words.
     pub stream: Stream,
-    /// In [0, 1).
+    /// Dropout rate, in [0, 1).
     pub rate: f64,
     /// Whether the rows of an example share one mask: its element d then takes word d.
     pub tied: bool,
-    /// Of packed examples, x being (1, T, D), the row where each begins and where the last one ends.
+    /// Offsets of packed examples, x being (1, T, D): the row where each begins, and the end of the
+    /// last one.
     pub offsets: Option<Arc<[usize]>>,
 }
 
@@ -37,7 +38,7 @@ pub fn dropout(x: &Tensor, options: DropoutOptions) -> Result<Tensor> {
     apply(RowDropout::new(options, x)?, [None, Some(x)])
 }
 
-/// `residual + dropout(x)`.
+/// Returns `residual + dropout(x)`.
 pub fn add_dropped(residual: &Tensor, x: &Tensor, options: DropoutOptions) -> Result<Tensor> {
     if residual.dims() != x.dims() {
         bail!(
@@ -102,10 +103,10 @@ pub(in crate::ops) struct RowDropout {
 }
 
 impl RowDropout {
-    /// For the rows of x (B, ..., D), or (1, T, D) if packed.
+    /// Builds the mask for the rows of x (B, ..., D), or (1, T, D) if packed.
     pub(in crate::ops) fn new(options: DropoutOptions, x: &Tensor) -> Result<Self> {
         let dims = x.dims();
-        // Of (B), every element is a row.
+        // In (B), every element is a row.
         let rows: usize = match dims {
             [examples] => *examples,
             dims => dims[..dims.len().saturating_sub(1)].iter().product(),
@@ -124,7 +125,7 @@ impl RowDropout {
         })
     }
 
-    /// The example of a row, which of its rows it is, and how many follow up to its end.
+    /// Returns the example of a row, which of its rows it is, and how many follow up to its end.
     fn place(&self, row: usize) -> (usize, usize, usize) {
         match &self.offsets {
             Some(offsets) => {
@@ -160,7 +161,7 @@ impl RowDropout {
         }
     }
 
-    /// The mask times x, plus `residual` if there is one.
+    /// Returns the mask times x, plus `residual` if there is one.
     fn apply(&self, x: &[f32], residual: Option<&[f32]>, width: usize) -> Vec<f32> {
         let mut y = unspecified(x.len());
         let size = (SEGMENT / width).max(1) * width;
@@ -177,7 +178,7 @@ impl RowDropout {
     }
 }
 
-/// Elements of a row of x.
+/// Returns the number of elements of a row of x.
 fn width(x: &Shape) -> usize {
     match x.dims() {
         [] | [_] => 1,
@@ -185,7 +186,7 @@ fn width(x: &Shape) -> usize {
     }
 }
 
-/// Of a residual, where there is one, and x.
+/// Operands: a residual, where there is one, and x.
 impl CustomOp<2> for RowDropout {
     const NAME: &'static str = NAME;
     type Saved = ();

@@ -1,6 +1,7 @@
-//! Dropout with a mask that is a function of (stream, example, element): y = m ⊙ x, m = 0 with probability `rate`, else 1 / (1 - rate).
+//! Dropout with a mask that is a function of (stream, example, element): y = m ⊙ x, m = 0 with
+//! probability `rate`, else 1 / (1 - rate).
 //!
-//! Srivastava et al., 2014, JMLR 15. Masks are drawn again for the backward pass and kept by nobody.
+//! Srivastava et al., 2014, JMLR 15. Masks are not kept, but drawn again for the backward pass.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -11,7 +12,7 @@ use candle_core::Tensor;
 use crate::ops::supports;
 use crate::{Packing, Result, rng::Stream};
 
-/// The elements of x (B, ..) to drop, and at which rate.
+/// The dropout of elements of x (B, ..): its random stream and its rate.
 #[derive(Clone, Copy)]
 pub struct DropoutMask<'a> {
     /// Stream of random numbers, one row for each example.
@@ -46,7 +47,7 @@ impl DropoutMask<'_> {
         }
     }
 
-    /// m, of a shape that broadcasts to that of x.
+    /// Returns m, of a shape that broadcasts to that of x.
     fn composed(&self, x: &Tensor) -> Result<Tensor> {
         let (mut shape, width) = (x.dims().to_vec(), x.dim(candle_core::D::Minus1)?);
         if let Some(packing) = self.packing {

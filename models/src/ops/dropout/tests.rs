@@ -70,7 +70,7 @@ fn elements_are_dropped_at_the_rate_and_others_scaled() {
     let y = y.flatten_all().unwrap();
     let y: Vec<f64> = y.to_vec1().unwrap();
     let dropped = y.iter().filter(|y| **y == 0.0).count();
-    // Of 4,000, with a deviation of 27.
+    // 1,000 of 4,000 are expected, with a deviation of 27.
     assert!((900..1100).contains(&dropped), "{dropped}");
     let kept = 1.0 / 0.75;
     assert!(y.iter().all(|y| *y == 0.0 || (y - kept).abs() < 1e-6));

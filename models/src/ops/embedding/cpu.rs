@@ -57,7 +57,7 @@ struct Embedding {
 }
 
 impl Embedding {
-    /// Tokens as (row of the output, id), in order.
+    /// Returns tokens as (row of the output, id), in order.
     fn tokens(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let offset = self.slots - self.length;
         self.ids.iter().enumerate().map(move |(i, id)| {
@@ -91,7 +91,7 @@ impl Embedding {
         gradient
     }
 
-    /// Sums over the batch for slots `0..count` of `rows` rows; further rows are zero.
+    /// Returns sums over the batch for slots `0..count` of `rows` rows; further rows are zero.
     fn slot_gradient(&self, dy: &[f32], dim: usize, rows: usize, count: usize) -> Vec<f32> {
         let mut gradient = vec![0.0; rows * dim];
         gradient[..count * dim]
@@ -107,7 +107,7 @@ impl Embedding {
     }
 }
 
-/// Of the table, the first row and the positions.
+/// Operands: the table, the first row and the positions.
 impl CustomOp<3> for Embedding {
     const NAME: &'static str = NAME;
     type Saved = ();

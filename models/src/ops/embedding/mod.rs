@@ -9,8 +9,9 @@ use candle_core::Tensor;
 use crate::Result;
 use crate::ops::supports;
 
-/// Ids (B, L) of type u32, each below V, to rows of `table` (V, D): (B, S, D), S = L slots, or L + 1 where every sequence
-/// begins with `first` (1, D). Row s of `positions` (at least S, D) is added to slot s.
+/// Maps ids (B, L) of type u32, each below V, to rows of `table` (V, D): (B, S, D), S = L slots, or
+/// L + 1 where every sequence begins with `first` (1, D). Row s of `positions` (at least S, D) is
+/// added to slot s.
 ///
 /// # Errors
 /// If an id is not below V, or shapes do not fit.

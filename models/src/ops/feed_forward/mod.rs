@@ -1,6 +1,7 @@
-//! The position-wise half of a block, with what surrounds it.
+//! The position-wise half of a block, with everything around it.
 //!     y = r + m₂ (W₂ m₁ f(W₁ n(x) + b₁) + b₂),   with a gate y = r + m₂ (W₂ m₁ (f(W₁ n(x) + b₁) ⊙ (V n(x) + c)) + b₂)
-//! x, y (B, L, D), W₁, V (F, D), W₂ (D, F); n LayerNorm or nothing, the m dropout masks or 1, r x or 0.
+//! x, y (B, L, D), W₁, V (F, D), W₂ (D, F); n LayerNorm or the identity, the m dropout masks or 1,
+//! r x or 0.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]

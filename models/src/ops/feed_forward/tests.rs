@@ -7,7 +7,8 @@ fn stream(name: &str) -> Stream {
     RngKey::new(1, 2, 3).per_example(StreamKey::new(name))
 }
 
-/// Of x, W₁, b₁, W₂, b₂, and gain and offset of the norm if they are there; V and c behind those.
+/// Runs x, W₁, b₁, W₂, b₂, and gain and offset of the norm if they are there; V and c come after
+/// those.
 fn run(x: &[Tensor], activation: Activation, rate: f64, residual: bool) -> Result<Tensor> {
     let dropout = |name| (rate > 0.0).then(|| DropoutMask::new(&stream(name), rate));
     let options = FeedForwardOptions {
@@ -37,9 +38,9 @@ fn the_kernel_meets_its_composed_form() {
         (vec![2, 40, 9], 7, true, true, Silu),
         (vec![1, 300, 33], 20, true, false, Gelu),
         (vec![9, 4], 6, false, false, GeluErf),
-        // With whole tiles that have no gradient.
+        // Whole tiles without gradient.
         (vec![2, 512, 6], 8, true, true, Gelu),
-        // Beyond what is summed from partials.
+        // Large weights, whose gradients are not summed from partials.
         (vec![2, 3, 180], 400, true, true, Gelu),
         (vec![2, 512, 180], 400, true, false, Gelu),
     ];

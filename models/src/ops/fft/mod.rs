@@ -1,7 +1,9 @@
-//! Fourier transforms along a sequence, and what they make fast: long convolutions, and mixing of tokens.
+//! Fourier transforms along a sequence, and the operations that they make fast: long convolutions,
+//! and mixing of tokens.
 //!
-//! For f32 and f64 on the CPU these are fast transforms of any length, O(L log L) (a length with small prime factors is
-//! fastest); elsewhere products with matrices of cosines and sines, O(L²), exact and slow.
+//! For f32 and f64 on the CPU these are fast transforms of any length, O(L log L) (a length with
+//! small prime factors is fastest); elsewhere products with matrices of cosines and sines, O(L²),
+//! exact and slow.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -56,8 +58,8 @@ pub fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
 /// Returns the convolution of every channel with a kernel of its own: y (B, L, D) of x (B, L, D)
 /// and `kernel` (D, K).
 ///
-/// [`Lags`] says which positions the taps meet; what is not `Circular` is zero beyond the sequence. As a product of
-/// spectra: O(B D L log L) time, whatever K. Keeps nothing but its operands.
+/// [`Lags`] says which positions the taps meet; except for `Circular`, x is zero beyond the
+/// sequence. As a product of spectra: O(B D L log L) time for every K. Keeps only its operands.
 ///
 /// # Errors
 /// If shapes do not fit, K is odd with `Bidirectional`, or larger than L with `Circular`.
@@ -99,11 +101,11 @@ fn transforms(x: &Tensor) -> bool {
     x.device().is_cpu() && matches!(x.dtype(), DType::F32 | DType::F64)
 }
 
-/// The same by products with matrices.
+/// The transforms as products with matrices.
 mod composed {
     use super::{Complex, Device, Lags, Result, TAU, Tensor};
 
-    /// `f(2π r c / n)` for `rows` r and `columns` c.
+    /// Returns `f(2π r c / n)` for `rows` r and `columns` c.
     fn waves(
         like: &Tensor,
         n: usize,

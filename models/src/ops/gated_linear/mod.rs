@@ -1,4 +1,5 @@
-//! What follows the filter of a state space, as S4 has it (Gu et al., 2021, arXiv:2111.00396), or S5 (arXiv:2208.04933).
+//! The gated output behind the filter of a state space, by S4 (Gu et al., 2021, arXiv:2111.00396)
+//! or S5 (arXiv:2208.04933).
 //!     y = a ⊙ σ(g),  [a, g] = W z + b,  z = m ⊙ f(x);  or  y = z ⊙ σ(W z + b);  or  y = x ⊙ σ(W z + b)
 //! x, y, z (B, L, D), W (2D, D) or (D, D), m a dropout mask or 1.
 

@@ -13,8 +13,8 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 const CHUNKS: usize = 64;
 const LEAST_ROWS: usize = 64;
 
-/// x (.., L, E) of G sequences to y (.., M, E), `y_gm = x_g[i_gm]`, zeros where i is not below L; `indices` are (G, M).
-///
+/// Returns x (.., L, E) of G sequences to y (.., M, E), `y_gm = x_g[i_gm]`, zeros where i is not
+/// below L; `indices` are (G, M).
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn take_rows(x: &Tensor, indices: &Arc<[u32]>, places: usize) -> Result<Tensor> {
@@ -22,8 +22,8 @@ pub(crate) fn take_rows(x: &Tensor, indices: &Arc<[u32]>, places: usize) -> Resu
     apply(TakeRows { indices, places }, [x])
 }
 
-/// x (.., M, E) of G sequences to y (.., L, E), `y_gl = Σ x_gm` over `i_gm = l`; rows whose i is not below L are left out.
-///
+/// Returns x (.., M, E) of G sequences to y (.., L, E), `y_gl = Σ x_gm` over `i_gm = l`; rows whose
+/// i is not below L are left out.
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn add_rows(x: &Tensor, indices: &Arc<[u32]>, length: usize) -> Result<Tensor> {
@@ -31,9 +31,8 @@ pub(crate) fn add_rows(x: &Tensor, indices: &Arc<[u32]>, length: usize) -> Resul
     apply(AddRows { indices, length }, [x])
 }
 
-/// x (G, L, E) to y (1, M, E), rows `from` (M) of the G L rows of x, zeros for one that is not below G L. Each row is taken once
-/// at most: `back` (G L) says where, not below M if nowhere.
-///
+/// Maps x (G, L, E) to y (1, M, E), rows `from` (M) of the G L rows of x, zeros for one that is not
+/// below G L. Each row is taken once at most: `back` (G L) says where, not below M if nowhere.
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Result<Tensor> {
@@ -58,7 +57,7 @@ struct AddRows {
     length: usize,
 }
 
-/// How many sequences, rows of each, and numbers of a row.
+/// Returns the number of sequences, of rows in each, and of elements in a row.
 fn sequences(name: &str, shape: &Shape) -> Result<(usize, usize, usize)> {
     match shape.dims() {
         [leading @ .., rows, width] => Ok((leading.iter().product(), *rows, *width)),
@@ -66,7 +65,7 @@ fn sequences(name: &str, shape: &Shape) -> Result<(usize, usize, usize)> {
     }
 }
 
-/// The shape of sequences of so many rows.
+/// Returns the shape of sequences of so many rows.
 fn with_rows(shape: &Shape, rows: usize) -> Shape {
     let mut dims = shape.dims().to_vec();
     if let [.., own, _] = dims.as_mut_slice() {
@@ -140,7 +139,7 @@ impl CustomOp<1> for MoveRows {
     }
 }
 
-/// Rows of x (G, L, E) as (G, M, E).
+/// Returns rows of x (G, L, E) as (G, M, E).
 fn taken(x: &[f32], indices: &[u32], (length, places, width): (usize, usize, usize)) -> Vec<f32> {
     let mut y = unspecified(indices.len() * width);
     if y.is_empty() {
@@ -162,7 +161,7 @@ fn taken(x: &[f32], indices: &[u32], (length, places, width): (usize, usize, usi
     y
 }
 
-/// Rows of x (G, M, E) added up to (G, L, E).
+/// Adds rows of x (G, M, E) up to (G, L, E).
 fn added(x: &[f32], indices: &[u32], (length, places, width): (usize, usize, usize)) -> Vec<f32> {
     let groups = indices.len() / places.max(1);
     let mut y = vec![0.0; groups * length * width];

@@ -1,8 +1,10 @@
-//! Rows of sequences by index: members of clusters taken out, sums and means over clusters, and back.
+//! Rows of sequences by index: members of clusters taken out, sums and means over clusters, and
+//! back.
 //!
-//! One list of indices per sequence, whatever the leading axes are called: (B, H, ...) for attention by clusters.
-//! [`take`] picks the members of a cluster, or hands each position what its cluster has computed; [`segment_sum`] and
-//! [`segment_mean`] add up what positions hand to their cluster. Each of the two is the other's backward pass.
+//! There is one list of indices per sequence, with any leading axes: (B, H, ...) for attention by
+//! clusters. [`take`] picks the members of a cluster, or copies the result of its cluster to each
+//! position; [`segment_sum`] and [`segment_mean`] add up the rows of the positions of each cluster.
+//! [`take`] and [`segment_sum`] are each other's backward pass.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -16,16 +18,17 @@ use super::check;
 use crate::Result;
 use crate::ops::supports;
 
-/// An index that stands for no row: it reads as zeros, and what is added there is left out. For padded positions, and
-/// for clusters with fewer members than places.
+/// An index that stands for no row: it reads as zeros, and additions to it are dropped. For padded
+/// positions, and for clusters with fewer members than places.
 pub const IGNORE_INDEX: u32 = u32::MAX;
 
 /// Returns rows of x (..., L, E) by their index along L: `y[..., m, :] = x[..., indices[..., m],
 /// :]`.
 ///
-/// `indices` is (..., M), u32, with the leading axes of x; a row may be taken any number of times, and [`IGNORE_INDEX`]
-/// gives zeros. NumPy's `take_along_axis` with whole rows. The gradient of a row is the sum of what was taken from it, in
-/// order of m. Indices are read on the host, where they are checked. O(M E) time and memory for each sequence.
+/// `indices` is (..., M), u32, with the leading axes of x; a row may be taken any number of times,
+/// and [`IGNORE_INDEX`] gives zeros. NumPy's `take_along_axis` with whole rows. The gradient of a
+/// row is the sum of the gradients of its copies, in order of m. Indices are read on the host,
+/// where they are checked. O(M E) time and memory for each sequence.
 ///
 /// # Errors
 /// If shapes do not fit, or an index is neither below L nor [`IGNORE_INDEX`].
@@ -37,9 +40,9 @@ pub fn take(x: &Tensor, indices: &Tensor) -> Result<Tensor> {
     rows.shape(composed::take(x, &rows)?, rows.places)
 }
 
-/// Rows `from` (M) of x (1, R, E), zeros for [`IGNORE_INDEX`], as (1, M, E), each taken once at most: `back` (R) says where, so that the gradient
-/// is the same operation with the two exchanged.
-///
+/// Returns rows `from` (M) of x (1, R, E), zeros for [`IGNORE_INDEX`], as (1, M, E), each taken
+/// once at most: `back` (R) says where, so that the gradient is the same operation with the two
+/// exchanged.
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Result<Tensor> {
@@ -105,7 +108,8 @@ struct Rows {
 }
 
 impl Rows {
-    /// `count` is the number of rows that indices name; None: the rows of x, of which there may be more than indices.
+    /// Checks operands. `count` is the number of rows that indices name; None: the rows of x, of
+    /// which there may be more than indices.
     fn new(operation: &str, x: &Tensor, indices: &Tensor, count: Option<usize>) -> Result<Self> {
         let (x_dims, dims) = (x.dims(), indices.dims());
         let axes = x_dims.len().wrapping_sub(2);
@@ -137,14 +141,15 @@ impl Rows {
         })
     }
 
-    /// (G, rows, E) with the leading axes of the operand.
+    /// Returns (G, rows, E) with the leading axes of the operand.
     fn shape(&self, y: Tensor, rows: usize) -> Result<Tensor> {
         let shape = [self.leading.as_slice(), &[rows, self.of_x.2]].concat();
         Ok(y.reshape(shape)?)
     }
 }
 
-/// The same by candle's operations: all sequences as one with a row of zeros behind each, which NOWHERE names.
+/// The operations composed of candle's: all sequences as one with a row of zeros behind each, which
+/// `IGNORE_INDEX` selects.
 mod composed {
     use super::{IGNORE_INDEX, Result, Rows, Tensor};
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::ops::testing::{Sampler, agree};
 use crate::testing::check_gradient;
 
-/// Indices below `bound`, one in eight NOWHERE.
+/// Returns indices below `bound`, one in eight of them `IGNORE_INDEX`.
 fn random(sampler: &mut Sampler, shape: &[usize], bound: usize) -> Tensor {
     let count = shape.iter().product();
     let one = |_| match sampler.bits() % 8 {

@@ -1,5 +1,6 @@
-//! A sequence projected along its length: y_bkhe = Σ_l A_hlk x_blhe, one matrix for all heads or one for each
-//! (Linformer, arXiv 2006.04768). Examples are multiplied where they lie; nothing is transposed in memory.
+//! A sequence projected along its length: y_bkhe = Σ_l A_hlk x_blhe, one matrix for all heads or
+//! one for each (Linformer, arXiv 2006.04768). Examples are multiplied where they lie; no tensor is
+//! transposed in memory.
 //!
 //! dx_blhe = Σ_k A_hlk dy_bkhe, and dA_hlk = Σ_b Σ_e x_blhe dy_bkhe, summed over examples in order.
 
@@ -15,10 +16,7 @@ const NAME: &str = "length_projection";
 /// Rows of a result that one task computes.
 const ROWS: usize = 64;
 
-/// x (B, L, H E) by the first L rows of `matrix` (1 or H, N, K), to (B, K, H E).
-///
-/// # Errors
-/// If shapes do not fit.
+/// Projects x (B, L, H E) by the first L rows of `matrix` (1 or H, N, K), to (B, K, H E).
 pub fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
     let ((_, length, row), (copies, longest, rank)) = (x.dims3()?, matrix.dims3()?);
     let fits = heads > 0 && row % heads == 0 && (copies == 1 || copies == heads);
@@ -60,7 +58,7 @@ impl Sizes {
         })
     }
 
-    /// Rows `from..` of matrix `copy`.
+    /// Returns rows `from..` of matrix `copy`.
     fn matrix<'a>(&self, data: &'a [f32], copy: usize, from: usize) -> &'a [f32] {
         &data[(copy * self.longest + from) * self.rank..]
     }

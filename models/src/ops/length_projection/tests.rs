@@ -4,7 +4,7 @@ use super::*;
 use crate::ops::testing::{Sampler, agree};
 use crate::testing::{check_gradient, close, normal};
 
-/// Head by head.
+/// Projects head by head.
 fn by_heads(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tensor> {
     let (batch, length, row) = x.dims3()?;
     let split = x.reshape((batch, length, heads, row / heads))?;

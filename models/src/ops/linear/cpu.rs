@@ -22,14 +22,14 @@ const LEAST_PARTIAL_ROWS: usize = 256;
 /// Largest weight that is summed from partials: 64 Ki elements are 8 MiB of partial sums.
 pub(in crate::ops) const LARGEST_PARTIAL: usize = 64 * 1024;
 
-/// x Wᵀ + b for x (..., K), weight (N, K), bias (N).
+/// Returns x Wᵀ + b for x (..., K), weight (N, K), bias (N).
 pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     apply(Linear, [Some(x), Some(weight), bias])
 }
 
 struct Linear;
 
-/// (rows M, outputs N, inputs K), and the shape of y.
+/// Returns (rows M, outputs N, inputs K), and the shape of y.
 fn sizes([x, weight, bias]: &[View; 3]) -> Result<(usize, usize, usize, Shape)> {
     let (n, k) = weight.shape.dims2()?;
     let mut dims = x.shape.dims().to_vec();
@@ -45,7 +45,7 @@ fn sizes([x, weight, bias]: &[View; 3]) -> Result<(usize, usize, usize, Shape)> 
     Ok((m, n, k, dims.into()))
 }
 
-/// Of x, W and, where there is one, b.
+/// Operands: x, W and, where there is one, b.
 impl CustomOp<3> for Linear {
     const NAME: &'static str = NAME;
     type Saved = ();
@@ -66,7 +66,7 @@ impl CustomOp<3> for Linear {
     }
 }
 
-/// y (M, N).
+/// Returns y (M, N).
 pub(in crate::ops) fn forward(
     x: &[f32],
     weight: &[f32],
@@ -88,7 +88,7 @@ pub(in crate::ops) fn forward(
     y
 }
 
-/// Gradients of x and W where they are wanted, and of b where there is one.
+/// Returns gradients of x and W where they are wanted, and of b where there is one.
 pub(in crate::ops) fn backward(
     x: &[f32],
     weight: &[f32],
@@ -100,7 +100,7 @@ pub(in crate::ops) fn backward(
     let rows = chunk_rows(m, LEAST_PARTIAL_ROWS, PARTIALS);
     let chunks = m.div_ceil(rows);
     let by_rows_of_x = wants_weight && n * k <= LARGEST_PARTIAL;
-    // A gradient that nobody wants, or that is computed below, has pieces without elements here.
+    // A gradient that is not wanted, or that is computed below, has empty pieces here.
     let dx_width = if wants_x { k } else { 0 };
     let dweight_len = if by_rows_of_x { n * k } else { 0 };
     let dbias_len = if bias { n } else { 0 };
@@ -153,7 +153,8 @@ pub(in crate::ops) fn backward(
     ]
 }
 
-/// dW of a large weight, a strip of its rows per task, from one run of rows after the other that have a gradient.
+/// Computes dW of a large weight, a strip of its rows per task, from one run of rows after the
+/// other that have a gradient.
 pub(in crate::ops) fn by_rows_of_weight(
     isa: Isa,
     x: &[f32],

@@ -16,11 +16,10 @@ use crate::{Mask, Result};
 /// Far from the ends of f32's range, so that gradients over it are finite.
 pub const EPS: f64 = 1e-30;
 
-/// Queries (B, Lq, H, M) and keys (B, L, H, M), or of the width that `map` takes, and values (B, L, H, E) to (B, Lq, H, E); φ is `map`.
-///
-/// Features must not be negative. Padded keys are left out of both sums; their features must be finite.
-/// `eps` is added to the denominator, so that a sequence with no real key gives zeros.
-///
+/// Returns queries (B, Lq, H, M) and keys (B, L, H, M), or of the width that `map` takes, and
+/// values (B, L, H, E) to (B, Lq, H, E); φ is `map`. Features must not be negative. Padded keys are
+/// left out of both sums; their features must be finite. `eps` is added to the denominator, so that
+/// a sequence with no real key gives zeros.
 /// # Errors
 /// If a tensor operation fails.
 pub fn attend(
@@ -126,7 +125,8 @@ fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Re
                     let any = mask.has_valid().reshape((batch, 1, 1, 1))?;
                     let shift = k_largest.broadcast_add(&column(mask.additive())?)?;
                     let shift = shift.max_keepdim(1)?.broadcast_mul(&any)?; // (B, 1, H, 1)
-                    // A padded key is a zero that projects to the shift: whatever it was, its features are 1 + ε.
+                    // A padded key becomes a zero that projects to the shift, so that its features
+                    // are always 1 + ε.
                     k = k.broadcast_mul(&real)?;
                     let padded = real.affine(-1.0, 1.0)?.broadcast_mul(&shift)?; // (B, L, H, 1)
                     k_projected = k_projected.broadcast_mul(&real)?.broadcast_add(&padded)?;
@@ -143,7 +143,7 @@ fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Re
     })
 }
 
-/// exp(w·x' - |x'|²/2 - shift) with x' = x / E^¼, (B, L, H, M).
+/// Returns exp(w·x' - |x'|²/2 - shift) with x' = x / E^¼, (B, L, H, M).
 pub(crate) fn exponential(projected: &Tensor, x: &Tensor, shift: &Tensor) -> Result<Tensor> {
     let scale = (x.dim(D::Minus1)? as f64).powf(-0.5) / 2.0;
     let half = x.sqr()?.sum_keepdim(D::Minus1)?.affine(scale, 0.0)?; // (B, L, H, 1)

@@ -89,7 +89,7 @@ fn gradients_agree_with_differences() {
         });
     }
 }
-/// On the kernel's numbers, float32, and on those of the composed operations.
+/// Checks the kernel's numbers, float32, and those of the composed operations.
 #[test]
 fn a_sequence_without_a_real_key_gives_zeros_and_finite_gradients_under_the_least_guard() {
     let mask = Tensor::new(&[[1.0, 0.0, 1.0], [0.0, 0.0, 0.0f64]], &Device::Cpu).unwrap();

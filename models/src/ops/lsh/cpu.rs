@@ -14,8 +14,8 @@ const NAME: &str = "lsh";
 /// Positions that are projected together.
 const BLOCK: usize = 64;
 
-/// Buckets (B, H, T, L) of the vectors of x (B, L, H E), for rotations (E, T, n / 2): numbers below n. The first of equals
-/// counts, and a vector of NaNs is in bucket 0.
+/// Returns the buckets (B, H, T, L) of the vectors of x (B, L, H E), for rotations (E, T, n / 2):
+/// numbers below n. Among equal projections the first counts, and a vector of NaNs is in bucket 0.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -76,7 +76,7 @@ impl Kernel for Most<'_> {
     }
 }
 
-/// The place of `most` in `[x ; -x]`.
+/// Returns the place of `most` in `[x ; -x]`.
 fn bucket(x: &[f32], most: f32) -> u32 {
     let place = |value: f32| x.iter().position(|x| *x == value);
     let place = place(most).or_else(|| place(-most).map(|place| x.len() + place));

@@ -12,8 +12,8 @@ use crate::Result;
 /// Returns the buckets (B, H, T, L), flattened, of the vectors of x (B, L, H E) for rotations R (E,
 /// T, n / 2): numbers below n.
 ///
-/// Whoever asks sorts positions by bucket, in main memory, and there is no gradient: buckets are found there and in f32,
-/// wherever x is. There is one form of it, therefore.
+/// Callers sort positions by bucket, in main memory, and there is no gradient: buckets are computed
+/// there and in f32, for x on any device. Therefore this operation has a single form.
 ///
 /// # Errors
 /// If shapes do not fit.

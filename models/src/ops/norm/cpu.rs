@@ -17,7 +17,7 @@ const NAME: &str = "layer-norm";
 const CHUNKS: usize = 64;
 const LEAST_ROWS: usize = 64;
 
-/// LayerNorm of x (..., D) with gain and offset (D).
+/// Returns LayerNorm of x (..., D) with gain and offset (D).
 pub fn layer_norm(x: &Tensor, gain: &Tensor, offset: &Tensor, epsilon: f64) -> Result<Tensor> {
     let epsilon = epsilon as f32;
     apply(LayerNorm { epsilon }, [x, gain, offset])
@@ -187,7 +187,7 @@ impl Kernel for Backward<'_> {
             let (dy, dy_tail) = S::as_simd_f32s(dy);
             let (dx, dx_tail) = S::as_mut_simd_f32s(dx);
             let (means, inverses) = (s.splat_f32s(*mean), s.splat_f32s(*inverse));
-            // Sums of g and g n; the lanes beyond the tail hold dy = 0 and so add nothing.
+            // Sums of g and g n; the lanes beyond the tail hold dy = 0 and so add 0.
             let (mut sum, mut product) = (zero, zero);
             let body = x
                 .iter()

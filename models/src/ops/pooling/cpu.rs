@@ -11,7 +11,7 @@ const NAME: &str = "weighted sum";
 /// Positions summed by one task.
 const POSITIONS: usize = 512;
 
-/// x (B, L, D) and constant weights (B, L) to (B, D).
+/// Maps x (B, L, D) and constant weights (B, L) to (B, D).
 pub fn weighted_sum(x: &Tensor, weights: &Tensor) -> Result<Tensor> {
     let (batch, length, _) = x.dims3()?;
     if weights.dims() != [batch, length] {

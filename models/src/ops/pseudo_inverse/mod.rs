@@ -9,9 +9,9 @@ use candle_core::{DType, Tensor};
 use super::matmul::{count, exact_matmul};
 use crate::Result;
 
-/// Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))), `iterations` times from Z = Aᵀ / (largest column sum of A), for matrices `a`
-/// (B, H, M, M) whose entries are not negative. O(M³·iterations) time each; only A and Z are kept where A is f64 in main memory.
-///
+/// Returns Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))), `iterations` times from Z = Aᵀ / (largest
+/// column sum of A), for matrices `a` (B, H, M, M) whose entries are not negative. O(M³·iterations)
+/// time each; only A and Z are kept where A is f64 in main memory.
 /// # Errors
 /// If matrices are not square.
 pub fn pseudo_inverse(a: &Tensor, iterations: usize) -> Result<Tensor> {
@@ -28,7 +28,8 @@ pub fn pseudo_inverse(a: &Tensor, iterations: usize) -> Result<Tensor> {
 
 fn composed(a: &Tensor, iterations: usize) -> Result<Tensor> {
     let sums = a.sum_keepdim(2)?; // (B, H, 1, M)
-    // Of equal sums the gradient goes to the first, as PyTorch's does; candle's maximum hands it to each of them.
+    // Among equal sums the gradient goes to the first, as in PyTorch; candle's maximum hands it to
+    // each of them.
     let largest = sums.gather(&sums.argmax_keepdim(3)?, 3)?; // (B, H, 1, 1)
     let mut z = a.t()?.contiguous()?.broadcast_div(&largest)?;
     let identity = Tensor::eye(a.dim(3)?, a.dtype(), a.device())?;

@@ -1,7 +1,8 @@
-//! Queries that score keys by contents and by distance, as Transformer-XL has them (arXiv:1901.02860): for each head
+//! Queries that score keys by contents and by distance, as in Transformer-XL (arXiv:1901.02860):
+//! for each head
 //!     y_l = [q_l + u ; R_l P (q_l + w)]
-//! with R_l a rotation of neighbouring columns by angles of position l. Nothing is kept but the operands: dP, du and dw are sums of
-//! what one task after the other finds, in order.
+//! with R_l a rotation of neighbouring columns by angles of position l. Only the operands are kept:
+//! dP, du and dw are sums of the tasks' results, in order.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{Shared, add, chunk_rows, sum_partials, sum_rows, task_rows, unspecified};
@@ -22,9 +23,8 @@ const LEAST_ROWS: usize = 256;
 /// Rows that the backward pass takes together.
 const TILE: usize = 64;
 
-/// q (B, L, H E) with biases u = `content` and w = `position` (H, E) and P = `pairs` (H, E, C), its columns turned by `turns` (L, C / 2):
-/// (B, L, H (E + C)).
-///
+/// Returns q (B, L, H E) with biases u = `content` and w = `position` (H, E) and P = `pairs` (H, E,
+/// C), its columns turned by `turns` (L, C / 2): (B, L, H (E + C)).
 /// # Errors
 /// If shapes do not fit, or an operand is not f32 in main memory.
 pub fn relative_queries(
@@ -80,7 +80,7 @@ impl Sizes {
         self.heads * (self.width + self.columns)
     }
 
-    /// P of a head.
+    /// Returns P of a head.
     fn of_head<'a>(&self, pairs: &'a [f32], head: usize) -> &'a [f32] {
         let len = self.width * self.columns;
         &pairs[head * len..][..len]
@@ -122,7 +122,7 @@ impl Kernel for Turned<'_> {
     }
 }
 
-/// Of q, u, w and P.
+/// Operands: q, u, w and P.
 impl CustomOp<4> for RelativeQueries {
     const NAME: &'static str = NAME;
     type Saved = ();
@@ -195,7 +195,7 @@ impl CustomOp<4> for RelativeQueries {
         let live: Vec<Vec<_>> = chunks
             .map(|dy| zero_rows::runs(dy, wide_row).collect())
             .collect();
-        // Of each chunk and head dP, du and dw.
+        // dP, du and dw of each chunk and head.
         let partial = width * (columns + 2);
         let mut partials = vec![0.0; live.len() * heads * partial];
         let mut dq = unspecified(q.data.len());
@@ -258,7 +258,7 @@ impl CustomOp<4> for RelativeQueries {
                 }
             }
         });
-        // Of each head.
+        // Sums of each head.
         let sums = sum_partials(&partials, heads * partial);
         let mut gradients = [content, position, pairs].map(|x| Vec::with_capacity(x.data.len()));
         let [dcontent, dposition, dpairs] = &mut gradients;

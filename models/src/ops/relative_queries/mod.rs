@@ -12,9 +12,8 @@ use super::{cat, check, checkpoint::checkpoint, matmul, rotary, rotary::rounded_
 use crate::Result;
 use crate::ops::supports;
 
-/// q (B, L, H E) at positions `start` on with biases u = `content` and w = `position` (H, E) and P = `pairs` (H, E, C):
-/// (B, L, H (E + C)).
-///
+/// Returns q (B, L, H E) at positions `start` on with biases u = `content` and w = `position` (H,
+/// E) and P = `pairs` (H, E, C): (B, L, H (E + C)).
 /// # Errors
 /// If shapes do not fit.
 pub fn relative_queries(
@@ -37,7 +36,7 @@ pub fn relative_queries(
         let turns = rounded_turns(start, length, columns);
         return Ok(cpu::relative_queries(q, [content, position], pairs, turns)?);
     }
-    // What leads to the wider heads is several times as large as they are.
+    // The intermediate results are several times as large as the wider heads themselves.
     let [content, position, pairs] = [content, position, pairs].map(Clone::clone);
     checkpoint(q, move |q| {
         composed(q, [&content, &position], &pairs, start)

@@ -18,9 +18,9 @@ const LEAST_ROWS: usize = 64;
 pub struct Track {
     /// The first of them.
     pub start: usize,
-    /// How many they are.
+    /// Number of channels.
     pub width: usize,
-    /// How many places ahead a position looks.
+    /// Number of places that a position looks ahead.
     pub shift: usize,
 }
 
@@ -29,7 +29,7 @@ pub struct Track {
 pub struct Rings {
     pub(crate) batch: usize,
     pub(crate) length: usize,
-    /// (B, L): the positions of a row's ring, and behind them numbers that nobody reads.
+    /// (B, L): the positions of a row's ring, followed by numbers that are never read.
     order: Vec<u32>,
     /// (B, L): a position's place in its ring; [`ALONE`] if it is in none.
     places: Vec<u32>,
@@ -40,7 +40,8 @@ pub struct Rings {
 const ALONE: u32 = u32::MAX;
 
 impl Rings {
-    /// Rings of the positions that `real` (B L numbers, row by row) has a number other than 0 for; of all of them where it is none.
+    /// Builds rings of the positions where `real` (B L numbers, row by row) is not 0; of all
+    /// positions if it is none.
     pub(crate) fn of(batch: usize, length: usize, real: Option<&[f32]>) -> Self {
         let mut rings = Self {
             batch,
@@ -66,7 +67,8 @@ impl Rings {
         rings
     }
 
-    /// How far a track of `shift` goes in the ring of `row`, to the other side if `back`.
+    /// Returns the number of steps of a track of `shift` in the ring of `row`, in the opposite
+    /// direction if `back`.
     pub(crate) fn steps(&self, row: usize, shift: usize, back: bool) -> usize {
         match self.sizes[row] {
             0 => 0,
@@ -75,7 +77,8 @@ impl Rings {
         }
     }
 
-    /// The position `steps` places after `position` in the ring of `row`; itself if it is in none.
+    /// Returns the position `steps` places after `position` in the ring of `row`; itself if it is
+    /// in none.
     #[inline(always)]
     pub(crate) fn ahead(&self, row: usize, position: usize, steps: usize) -> usize {
         let start = row * self.length;
@@ -90,7 +93,8 @@ impl Rings {
     }
 }
 
-/// `residual` plus x, both (B, L, D), with each of `tracks` rolled; they cover all channels.
+/// Returns `residual` plus x, both (B, L, D), with each of `tracks` rolled; they cover all
+/// channels.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -110,7 +114,7 @@ struct AddRolled {
 }
 
 impl AddRolled {
-    /// x (B, L, D) rolled, plus `residual` if there is one.
+    /// Returns x (B, L, D) rolled, plus `residual` if there is one.
     fn roll(&self, x: &[f32], residual: Option<&[f32]>, width: usize, back: bool) -> Vec<f32> {
         let mut y = unspecified(x.len());
         let Rings { batch, length, .. } = *self.rings;

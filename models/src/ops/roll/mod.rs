@@ -1,4 +1,5 @@
-//! Tracks of channels rolled along rings of positions: what lets positions of ChordMixer (arXiv 2206.05852) exchange information.
+//! Tracks of channels rolled along rings of positions, by which positions of ChordMixer (arXiv
+//! 2206.05852) exchange information.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -15,7 +16,8 @@ use crate::ops::supports;
 pub use self::cpu::{Rings, Track};
 
 impl Rings {
-    /// One ring for each row of a batch (B, L): of all its positions, or of those that `real` (B, L) has a number other than 0 for.
+    /// Returns one ring for each row of a batch (B, L): of all its positions, or of those that
+    /// `real` (B, L) has a number other than 0 for.
     ///
     /// # Errors
     /// If the device does not hand `real` over.
@@ -31,10 +33,11 @@ impl Rings {
     }
 }
 
-/// y (B, L, D) of a residual r and x, both (B, L, D): `y_tc = r_tc + x_sc`, where s is the position as many places after t in its ring,
-/// circularly, as the track of channel c is shifted by. PyTorch's `roll` by -shift, track by track. A position in no ring keeps its x.
+/// Returns y (B, L, D) from a residual r and x, both (B, L, D): `y_tc = r_tc + x_sc`, where s is
+/// circularly as many places after t in its ring as the shift of the track of channel c. PyTorch's
+/// `roll` by -shift, track by track. A position in no ring keeps its x.
 ///
-/// Tracks lie side by side and cover all channels. One pass, which keeps nothing.
+/// Tracks lie side by side and cover all channels. One pass, which keeps no operand.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -18,7 +18,7 @@ fn tracks(all: &[(usize, usize)]) -> Arc<[Track]> {
     all.iter().map(track).collect()
 }
 
-/// Rows of which every position, two in front and three with gaps are real.
+/// Returns a mask of rows of which every position, two in front and three with gaps are real.
 fn real() -> Tensor {
     let real = [
         [1.0, 1.0, 1.0, 1.0, 1.0],

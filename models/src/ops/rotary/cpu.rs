@@ -15,7 +15,8 @@ const TASKS: usize = 64;
 /// Cosine and sine of an angle.
 pub type Turn = [f32; 2];
 
-/// x (B, L, W) with columns 2c and 2c + 1 of each group of `width` among the first `columns` rotated by `turns` (L, width / 2).
+/// Returns x (B, L, W) with columns 2c and 2c + 1 of each group of `width` among the first
+/// `columns` rotated by `turns` (L, width / 2).
 pub(crate) fn rotate(x: &Tensor, columns: usize, width: usize, turns: Vec<Turn>) -> Result<Tensor> {
     let op = Rotary {
         turns,
@@ -25,12 +26,12 @@ pub(crate) fn rotate(x: &Tensor, columns: usize, width: usize, turns: Vec<Turn>)
     apply(op, [x])
 }
 
-/// Which way pairs are turned.
+/// Direction in which pairs are turned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::ops) enum Direction {
-    /// By the angles.
+    /// Rotation by the angles.
     Forward,
-    /// By their negatives.
+    /// Rotation by their negatives.
     Back,
 }
 

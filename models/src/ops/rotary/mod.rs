@@ -10,10 +10,12 @@ use super::check;
 use crate::Result;
 use crate::ops::supports;
 
-/// x (B, L, W) at positions `start` on, with its first `columns`, groups of `width` each, rotated: columns 2c and 2c + 1 of a group at
-/// position t by the angle t·10000^{-2 c / width}. A group's last column stays where it has no partner, as do all columns after the first `columns`.
+/// Returns x (B, L, W) at positions `start` on, with its first `columns`, groups of `width` each,
+/// rotated: columns 2c and 2c + 1 of a group at position t by the angle t·10000^{-2 c / width}. A
+/// group's last column stays as it is if it has no partner, as do all columns after the first
+/// `columns`.
 ///
-/// Its gradient is the opposite rotation. O(B L W) time; nothing but angles is kept.
+/// Its gradient is the opposite rotation. O(B L W) time; only angles are kept.
 ///
 /// # Errors
 /// If `columns` is no multiple of `width` or more than W.
@@ -38,7 +40,7 @@ pub(super) fn rounded_turns(start: usize, length: usize, width: usize) -> Vec<[f
     rounded.collect()
 }
 
-/// `length` positions from `start` on.
+/// Returns `length` positions from `start` on.
 fn positions(start: usize, length: usize) -> impl Iterator<Item = Option<i64>> {
     (start..start + length).map(|position| Some(position as i64))
 }
@@ -46,8 +48,9 @@ fn positions(start: usize, length: usize) -> impl Iterator<Item = Option<i64>> {
 /// Positions whose turns are found together.
 const TOGETHER: i64 = 64;
 
-/// Cosine and sine of t·10000^{-2 c / width} for each position t and pair c; zeros for none. A position is a multiple of [`TOGETHER`] and a rest, so that few
-/// angles need their functions: cos (a + b) = cos a cos b - sin a sin b, and alike for the sine.
+/// Returns cosine and sine of t·10000^{-2 c / width} for each position t and pair c; zeros for
+/// none. A position is a multiple of [`TOGETHER`] and a rest, so that few angles need their
+/// functions: cos (a + b) = cos a cos b - sin a sin b, and alike for the sine.
 pub(crate) fn turns(positions: impl Iterator<Item = Option<i64>>, width: usize) -> Vec<[f64; 2]> {
     let rates = (0..width / 2).map(|c| 10_000f64.powf(-2.0 * c as f64 / width as f64));
     let rates: Vec<f64> = rates.collect();

@@ -44,7 +44,7 @@ fn gradients_agree_with_differences() {
     }
 }
 
-/// By complex numbers: a pair is one, and the rotation a product with e^{i angle}.
+/// Checks against complex numbers: a pair is one, and the rotation a product with e^{i angle}.
 #[test]
 fn products_depend_on_contents_and_distance() {
     let (length, width) = (9, 6);

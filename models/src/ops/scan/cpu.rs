@@ -20,26 +20,26 @@ const NAME: &str = "scan";
 /// Columns of one task: a cache line of each row.
 const COLUMNS: usize = 16;
 
-/// What [`scan`] computes.
+/// Options of [`scan`].
 #[derive(Clone, Debug)]
 pub(crate) struct Scan {
     /// Whether elements are complex.
     pub(crate) complex: bool,
-    /// From the last row to the first.
+    /// True for a scan from the last row to the first.
     pub(crate) reverse: bool,
-    /// Of packed sequences, x being (1, T, W), the row where each begins and where the last one ends.
+    /// Offsets of packed sequences, x being (1, T, W): the row where each begins, and the end of
+    /// the last one.
     pub(crate) offsets: Option<Arc<[usize]>>,
 }
 
-/// h (B, L, W) of x (B, L, W) and a (W) or (B, L, W).
-///
+/// Returns h (B, L, W) of x (B, L, W) and a (W) or (B, L, W).
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn scan(x: &Tensor, a: &Tensor, options: Scan) -> Result<Tensor> {
     apply(options, [x, a])
 }
 
-/// How a tensor is walked through.
+/// Layout of a tensor for the scan.
 #[derive(Clone)]
 pub(in crate::ops) struct Sizes {
     /// Rows of each sequence.
@@ -52,7 +52,7 @@ pub(in crate::ops) struct Sizes {
 }
 
 impl Scan {
-    /// How x is walked through.
+    /// Returns the layout of x.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -94,7 +94,7 @@ impl Scan {
         });
     }
 
-    /// h of x and a.
+    /// Returns h of x and a.
     pub(in crate::ops) fn states(&self, sizes: &Sizes, x: &[f32], a: &[f32]) -> Vec<f32> {
         let isa = Isa::current();
         let mut h = unspecified(x.len());
@@ -116,7 +116,7 @@ impl Scan {
         h
     }
 
-    /// Gradients of x and a, given that of h.
+    /// Returns gradients of x and a, given that of h.
     pub(in crate::ops) fn gradients(
         &self,
         sizes: &Sizes,
@@ -126,7 +126,7 @@ impl Scan {
     ) -> [Vec<f32>; 2] {
         let isa = Isa::current();
         let mut dx = unspecified(h.len());
-        // Where a does not vary, one partial sum for each example.
+        // If a does not vary, there is one partial sum for each example.
         let mut da = match sizes.varies {
             true => unspecified(h.len()),
             false => vec![0.0; sizes.sequences.len() * sizes.width],
@@ -195,7 +195,7 @@ impl ScanOrder<'_> {
         starts.map(move |start| (start, lanes.min(end - start)))
     }
 
-    /// Where row number `step` of the walk starts.
+    /// Returns the start of row number `step` of the walk.
     #[inline(always)]
     fn row(&self, step: usize) -> usize {
         let Range { start, end } = self.sizes.sequences[self.example];
@@ -207,7 +207,7 @@ impl ScanOrder<'_> {
         row * self.sizes.width
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     fn length(&self) -> usize {
         self.sizes.sequences[self.example].len()
     }
@@ -248,7 +248,7 @@ fn store<S: Lanes, const COMPLEX: bool>(
     }
 }
 
-/// a b + c.
+/// Returns a b + c.
 #[inline(always)]
 fn multiply_add<S: Lanes, const COMPLEX: bool>(
     s: S,
@@ -266,7 +266,7 @@ fn multiply_add<S: Lanes, const COMPLEX: bool>(
     }
 }
 
-/// ā.
+/// Returns ā.
 #[inline(always)]
 fn conjugate<S: Lanes, const COMPLEX: bool>(s: S, a: Pair<S>) -> Pair<S> {
     match COMPLEX {

@@ -1,8 +1,9 @@
 //! The linear recurrence h_t = a_t h_{t-1} + x_t along a sequence, element by element.
 //!
-//! What linear recurrent units (LRU, arXiv 2303.06349), S5 (arXiv 2208.04933) and selective state spaces (Mamba,
-//! arXiv 2312.00752) have in common: states shared by all channels, or coefficients that depend on the token. For
-//! states of each channel's own, see [`super::state_space()`].
+//! It is the common part of linear recurrent units (LRU, arXiv 2303.06349), S5 (arXiv 2208.04933)
+//! and selective state spaces (Mamba, arXiv 2312.00752): states shared by all channels, or
+//! coefficients that depend on the token. For states of each channel's own, see
+//! [`super::state_space()`].
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -19,7 +20,7 @@ use crate::{Packing, Result};
 pub struct ScanOptions {
     /// Elements are complex: of the last axis, the first half are real parts and the second half imaginary parts.
     pub complex: bool,
-    /// From the last position to the first: h_t = a_t h_{t+1} + x_t.
+    /// True for a scan from the last position to the first: h_t = a_t h_{t+1} + x_t.
     pub reverse: bool,
 }
 
@@ -75,7 +76,8 @@ pub fn scan_packed(
     packing.pack(&composed(&packing.unpack(x)?, &coefficients, options)?)
 }
 
-/// The same by doubling: after a pass with `reach` r, h_t is the sum over the last 2r positions (Hillis and Steele, 1986).
+/// Returns the scan by doubling: after a pass with `reach` r, h_t is the sum over the last 2r
+/// positions (Hillis and Steele, 1986).
 pub(super) fn composed(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
     let product = |a: &Tensor, b: &Tensor| -> Result<Tensor> {
         match options.complex {
@@ -103,7 +105,8 @@ pub(super) fn composed(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<T
     Ok(h)
 }
 
-/// Each position's predecessor at distance `by` (its successor if `reverse`), zeros where there is none.
+/// Returns each position's predecessor at distance `by` (its successor if `reverse`), zeros where
+/// there is none.
 pub(super) fn shift(x: &Tensor, by: usize, reverse: bool) -> Result<Tensor> {
     let length = x.dim(1)?;
     Ok(match reverse {

@@ -16,7 +16,7 @@ const fn of(complex: bool, reverse: bool) -> ScanOptions {
     ScanOptions { complex, reverse }
 }
 
-/// x, and coefficients of modulus below one that vary or do not.
+/// Returns x, and coefficients of modulus below one that vary or do not.
 fn inputs(sampler: &mut Sampler, shape: [usize; 3], varies: bool) -> [Tensor; 2] {
     let a = match varies {
         true => sampler.normal(&shape, 0.5),
@@ -25,7 +25,7 @@ fn inputs(sampler: &mut Sampler, shape: [usize; 3], varies: bool) -> [Tensor; 2]
     [sampler.normal(&shape, 1.0), a.tanh().unwrap()]
 }
 
-/// One position after the other.
+/// Computes one position after the other.
 fn steps(x: &Tensor, a: &Tensor, options: ScanOptions) -> Tensor {
     let (batch, length, width) = x.dims3().unwrap();
     let a = a.broadcast_as(x.shape()).unwrap().contiguous().unwrap();
@@ -93,7 +93,7 @@ fn packed_sequences_are_scanned_apart() {
     for (options, varies) in ALL.into_iter().flat_map(|o| [(o, false), (o, true)]) {
         let inputs = inputs(&mut sampler, [1, packing.rows(), 34], varies);
         let f = |x: &[Tensor]| Ok(scan_packed(&x[0], &x[1], options, Some(&packing))?);
-        // Zeros behind a sequence change nothing within it, from either end.
+        // Zeros behind a sequence do not affect it, from either end.
         let apart = |x: &[Tensor]| {
             let a = match varies {
                 true => packing.unpack(&x[1])?,

@@ -22,8 +22,8 @@ const TILE: usize = 32;
 /// Channels of one task: a cache line of each row.
 const CHANNELS: usize = 16;
 
-/// y (B, L, D) of x and δ (B, L, D), b and c side by side (B, L, 2 N), and a (N, D) with the row skip (D) below it.
-///
+/// Returns y (B, L, D) of x and δ (B, L, D), b and c side by side (B, L, 2 N), and a (N, D) with
+/// the row skip (D) below it.
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn selective_scan(
@@ -113,13 +113,13 @@ impl<'a> Task<'a> {
         starts.map(move |start| (start, lanes.min(end - start)))
     }
 
-    /// Where row `t` begins in x.
+    /// Returns the start of row `t` in x.
     #[inline(always)]
     fn row(&self, t: usize) -> usize {
         (self.example * self.sizes.length + t) * self.sizes.width
     }
 
-    /// b and c of row `t`.
+    /// Returns b and c of row `t`.
     #[inline(always)]
     fn projections(&self, t: usize) -> (&'a [f32], &'a [f32]) {
         let modes = self.sizes.modes;
@@ -132,7 +132,7 @@ impl<'a> Task<'a> {
         s.load(&self.parameters[row * self.sizes.width + first..][..count])
     }
 
-    /// Where the kept state of a mode is, within a task's.
+    /// Returns the place of the kept state of a mode, within a task's.
     #[inline(always)]
     fn kept(&self, tile: usize, mode: usize, first: usize) -> usize {
         (tile * self.sizes.modes + mode) * CHANNELS + first - self.group * CHANNELS
@@ -142,7 +142,7 @@ impl<'a> Task<'a> {
 struct Forward<'a> {
     task: Task<'a>,
     y: &'a Shared<'a>,
-    /// Empty if nothing is kept.
+    /// Kept states; empty if none are kept.
     states: &'a mut [f32],
 }
 

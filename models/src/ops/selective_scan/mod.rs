@@ -14,15 +14,13 @@ use crate::ops::supports;
 /// Positions per chunk in the composed form, which keeps all states of a chunk.
 const CHUNK: usize = 64;
 
-/// y (B, L, D) of x and steps δ, both (B, L, D): for each channel d of its own
-/// `h_tn = e^(δ_td a_dn) h_(t-1)n + δ_td b_tn x_td`, `y_td = Σ_n c_tn h_tn + skip_d x_td`.
-///
-/// `a` is (D, N), negative for states that fade; `projections` (B, L, 2 N) are b and behind it c, which all channels share; `skip` is (D).
-/// A position with δ = 0 leaves every state as it was.
-///
-/// On the CPU O(B L D N) time in one pass with states in registers; for its backward pass it keeps N/32 states a token and channel.
-/// Elsewhere states are written down, chunk by chunk, with O(B L D N) memory where there are gradients.
-///
+/// Returns y (B, L, D) of x and steps δ, both (B, L, D): for each channel d of its own `h_tn =
+/// e^(δ_td a_dn) h_(t-1)n + δ_td b_tn x_td`, `y_td = Σ_n c_tn h_tn + skip_d x_td`. `a` is (D, N),
+/// negative for states that fade; `projections` (B, L, 2 N) are b and behind it c, which all
+/// channels share; `skip` is (D). A position with δ = 0 leaves every state as it was. On the CPU
+/// O(B L D N) time in one pass with states in registers; for its backward pass it keeps N/32 states
+/// a token and channel. Elsewhere states are written down, chunk by chunk, with O(B L D N) memory
+/// where there are gradients.
 /// # Errors
 /// If shapes do not fit.
 pub fn selective_scan(
@@ -52,7 +50,7 @@ pub fn selective_scan(
     composed(x, delta, a, projections, skip)
 }
 
-/// Returns what [`selective_scan`] does, by chunks with all their states in memory.
+/// Computes [`selective_scan`] by chunks, with all their states in memory.
 fn composed(
     x: &Tensor,
     delta: &Tensor,

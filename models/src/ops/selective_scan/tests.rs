@@ -5,7 +5,8 @@ use crate::ops::activation::softplus;
 use crate::ops::testing::{Sampler, agree};
 use crate::testing::{check_gradient, close, normal};
 
-/// Of x, what softplus makes steps of, what -exp makes a of, projections and skip.
+/// Applies the scan to x, the arguments of softplus that give the steps, those of -exp that give a,
+/// projections and skip.
 fn apply(x: &[Tensor]) -> Result<Tensor> {
     let delta = softplus(&x[1])?;
     let a = x[2].exp()?.neg()?;

@@ -1,8 +1,10 @@
-//! A diagonal state space whose states all channels share: h_t = λ ⊙ h_{t-1} + B x_t, y_t = Re(C h_t) + d ⊙ x_t.
+//! A diagonal state space whose states all channels share: h_t = λ ⊙ h_{t-1} + B x_t, y_t = Re(C
+//! h_t) + d ⊙ x_t.
 //!
-//! Complex numbers are pairs of planes: x and y are (B, L, D), B is (2P, D), real parts before imaginary ones, λ (2P), and C a matrix
-//! (D, 2P) for each direction, [Re C, -Im C], one above the other; the second one reads states that run from the end. Only the states
-//! are kept: what lies between the products, (B, L, 2P) and (B, L, D), lives within one pass.
+//! Complex numbers are pairs of planes: x and y are (B, L, D), B is (2P, D), real parts before
+//! imaginary ones, λ (2P), and C a matrix (D, 2P) for each direction, [Re C, -Im C], one above the
+//! other; the second one reads states that run from the end. Only the states are kept: intermediate
+//! results between the products, (B, L, 2P) and (B, L, D), live within one pass.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{add, chunk_rows, split_mut, sum_partials, unspecified};
@@ -19,9 +21,8 @@ const NAME: &str = "shared state space";
 const LEAST_ROWS: usize = 64;
 const CHUNKS: usize = 32;
 
-/// y for x (B, L, D), b (2P, D), lambda (2P), c (D, 2P) or (2D, 2P) with both directions, d (D). `forwards` runs from the first row, over
-/// packed sequences if it says so.
-///
+/// Returns y for x (B, L, D), b (2P, D), lambda (2P), c (D, 2P) or (2D, 2P) with both directions, d
+/// (D). `forwards` runs from the first row, over packed sequences if it says so.
 /// # Errors
 /// If shapes do not fit, or an operand is not f32 in main memory.
 pub(crate) fn shared_state_space(
@@ -46,7 +47,7 @@ struct SharedStateSpace {
     scans: [Scan; 2],
 }
 
-/// One way through the rows.
+/// A direction of the walk through the rows.
 struct Direction<'a> {
     scan: &'a Scan,
     sizes: Sizes,
@@ -62,7 +63,7 @@ struct Widths {
 }
 
 impl SharedStateSpace {
-    /// What the shapes say.
+    /// Returns widths and directions by the shapes.
     fn directions<'a>(
         &'a self,
         [x, b, lambda, c, d]: &[View<'a>; 5],
@@ -94,7 +95,7 @@ impl SharedStateSpace {
     }
 }
 
-/// Of x, B, λ, C and d.
+/// Operands: x, B, λ, C and d.
 impl CustomOp<5> for SharedStateSpace {
     const NAME: &'static str = NAME;
     /// h of each direction, (B, L, 2P).
@@ -172,14 +173,14 @@ impl CustomOp<5> for SharedStateSpace {
     }
 }
 
-/// y = a ⊙ x.
+/// Computes y = a ⊙ x.
 fn scale(a: &[f32], x: &[f32], y: &mut [f32]) {
     for (y, (a, x)) in y.iter_mut().zip(a.iter().zip(x)) {
         *y = a * x;
     }
 }
 
-/// y += a ⊙ x.
+/// Computes y += a ⊙ x.
 fn add_scaled(a: &[f32], x: &[f32], y: &mut [f32]) {
     for (y, (a, x)) in y.iter_mut().zip(a.iter().zip(x)) {
         *y += a * x;

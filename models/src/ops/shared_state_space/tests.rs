@@ -69,7 +69,7 @@ fn shared_states_are_those_of_the_recurrence() {
     );
 }
 
-/// x and the seven tensors of a state space: λ, B and C in parts, d.
+/// Returns x and the seven tensors of a state space: λ, B and C in parts, d.
 fn inputs(shape: [usize; 3], states: usize, directions: usize) -> Vec<Tensor> {
     let mut sampler = Sampler::new(91);
     let width = shape[2];

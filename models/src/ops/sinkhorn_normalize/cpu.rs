@@ -17,13 +17,12 @@ use crate::autograd::read;
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "sinkhorn_normalize";
-/// The logarithm of nothing, for what fills rows up to whole registers.
+/// Stand-in for the logarithm of 0, which fills rows up to whole registers.
 const NOTHING: f32 = -1e9;
 
-/// Scores (B, H, N, N) to matrices whose rows and columns sum to about 1, after `iterations` divisions of rows and then columns.
-///
-/// Only rows and columns that are not zero in `in_use` (B, N) take part; all other entries come out as zeros.
-///
+/// Maps scores (B, H, N, N) to matrices whose rows and columns sum to about 1, after `iterations`
+/// divisions of rows and then columns. Only rows and columns that are not zero in `in_use` (B, N)
+/// take part; all other entries come out as zeros.
 /// # Errors
 /// If shapes do not fit.
 pub fn sinkhorn_normalize(scores: &Tensor, in_use: &Tensor, iterations: usize) -> Result<Tensor> {
@@ -42,13 +41,14 @@ pub fn sinkhorn_normalize(scores: &Tensor, in_use: &Tensor, iterations: usize) -
 }
 
 struct Balance {
-    /// Of each example, the rows and columns in use.
+    /// Rows and columns in use, of each example.
     places: Vec<Vec<usize>>,
     iterations: usize,
 }
 
 impl Balance {
-    /// A tensor of this shape, whose matrices `f` fills: given their number, their rows and columns in use, and zeros.
+    /// Returns a tensor of this shape, whose matrices `f` fills: given their number, their rows and
+    /// columns in use, and zeros.
     fn each(
         &self,
         shape: &Shape,
@@ -68,7 +68,8 @@ impl Balance {
         Ok(out)
     }
 
-    /// The logarithms in the end, of rows and columns in use; `see` is shown them after every step.
+    /// Returns the logarithms in the end, of rows and columns in use; `see` is shown them after
+    /// every step.
     fn divide(
         &self,
         isa: Isa,
@@ -133,7 +134,7 @@ impl Kernel for Divide<'_> {
             S::as_mut_simd_f32s(&mut sums[..lanes]).0[0] = sum;
             S::as_mut_simd_f32s(&mut less[..lanes]).0[0] = most;
             for (column, (less, sum)) in (first..).zip(less.iter_mut().zip(sums)) {
-                // Columns beyond the last stay nothing.
+                // Columns beyond the last keep the logarithm of 0.
                 *less = if column < count {
                     *less + sum.ln()
                 } else {
@@ -149,7 +150,8 @@ impl Kernel for Divide<'_> {
     }
 }
 
-/// The gradient of a step: from that of its result, which is `log`, to that of what it was made from.
+/// The gradient of a step: from the gradient of its result, which is `log`, to the gradient of its
+/// input.
 struct Backward<'a> {
     log: &'a [f32],
     gradient: &'a mut [f32],
@@ -258,7 +260,7 @@ impl CustomOp<1> for Balance {
     }
 }
 
-/// Rows and columns in use of a whole matrix, rows filled up with `filler`.
+/// Returns rows and columns in use of a whole matrix, rows filled up with `filler`.
 fn gather(whole: &[f32], places: &[usize], filler: f32) -> Vec<f32> {
     let (row, side) = (padded(places.len()), whole.len().isqrt());
     let mut compact = vec![filler; places.len() * row];
@@ -270,7 +272,7 @@ fn gather(whole: &[f32], places: &[usize], filler: f32) -> Vec<f32> {
     compact
 }
 
-/// Rows and columns in use back to their places in a whole matrix.
+/// Copies rows and columns in use back to their places in a whole matrix.
 fn scatter(compact: &[f32], places: &[usize], whole: &mut [f32]) {
     let (row, side) = (padded(places.len()), whole.len().isqrt());
     for (compact, place) in compact.chunks(row).zip(places) {

@@ -12,7 +12,7 @@ fn divided(scores: &Tensor, in_use: &Tensor, iterations: usize) -> Result<Tensor
     let mut weights = scores.exp()?.broadcast_mul(&column.broadcast_mul(&row)?)?;
     for _ in 0..iterations {
         for (axis, marks) in [(3, &column), (2, &row)] {
-            // 0 / 1 where nothing is in use.
+            // 0 / 1 in rows and columns that are not in use.
             let unused = marks.affine(-1.0, 1.0)?;
             let sums = weights.sum_keepdim(axis)?.broadcast_add(&unused)?;
             weights = weights.broadcast_div(&sums)?;
@@ -21,7 +21,7 @@ fn divided(scores: &Tensor, in_use: &Tensor, iterations: usize) -> Result<Tensor
     Ok(weights)
 }
 
-/// (B, N), all or only some of all examples but the first.
+/// Returns marks (B, N), all or only some of all examples but the first.
 fn marks(batch: usize, side: usize, all: bool) -> Tensor {
     let mark = |i: usize| f32::from(all || (i / side > 0 && i % 3 != 1));
     let marks: Vec<f32> = (0..batch * side).map(mark).collect();

@@ -19,8 +19,8 @@ const CHUNKS: usize = 64;
 /// Numbers below which a chunk is not worth a task.
 const EPS: usize = 4096;
 
-/// Softmax of x (.., K). With `real` (B, K), whose zeros are hidden keys, x is (B, .., K): hidden keys get 0, and rows of an
-/// example without a real key are zeros.
+/// Returns softmax of x (.., K). With `real` (B, K), whose zeros are hidden keys, x is (B, .., K):
+/// hidden keys get 0, and rows of an example without a real key are zeros.
 pub fn softmax(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
     let keys = x.dims().last().copied().unwrap_or(0);
     let hidden = match real {
@@ -37,7 +37,8 @@ pub fn softmax(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
     apply(Softmax { keys, hidden }, [x])
 }
 
-/// What is added to scores of keys, of which 0 marks the hidden ones: 0, or minus infinity.
+/// Returns the bias of the scores of keys, of which 0 in `real` marks the hidden ones: 0, or minus
+/// infinity for a hidden key.
 pub(in crate::ops) fn hidden(real: &[f32]) -> Vec<f32> {
     let term = |real: &f32| match *real {
         0.0 => f32::NEG_INFINITY,
@@ -49,7 +50,7 @@ pub(in crate::ops) fn hidden(real: &[f32]) -> Vec<f32> {
 struct Softmax {
     /// K.
     keys: usize,
-    /// What is added to x, of each example or of all: 0, or minus infinity for a hidden key.
+    /// Bias of x, of each example or of all: 0, or minus infinity for a hidden key.
     hidden: Vec<f32>,
 }
 
@@ -111,7 +112,7 @@ pub(in crate::ops) struct Forward<'a> {
     pub(in crate::ops) hidden: &'a [f32],
     /// Number of the first row among all.
     pub(in crate::ops) first: usize,
-    /// Rows that share what is hidden.
+    /// Number of rows that share a bias.
     pub(in crate::ops) per_example: usize,
     pub(in crate::ops) x: &'a [f32],
     pub(in crate::ops) y: &'a mut [f32],

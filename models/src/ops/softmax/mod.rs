@@ -9,9 +9,8 @@ use candle_core::{D, Tensor};
 use crate::ops::supports;
 use crate::{Mask, Result};
 
-/// Softmax of `scores` (B, H, Q, K) over K, of any number of dimensions without a mask. Padded keys get weight 0; a sequence with
-/// no real key gets zeros throughout.
-///
+/// Returns softmax of `scores` (B, H, Q, K) over K, of any number of dimensions without a mask.
+/// Padded keys get weight 0; a sequence with no real key gets zeros throughout.
 /// # Errors
 /// If a tensor operation fails.
 pub fn masked(scores: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {

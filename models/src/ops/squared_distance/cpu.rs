@@ -1,4 +1,5 @@
-//! Squared Euclidean distances of rows, d = Σ_e (x_e - y_e)², nothing kept but x and y: dx = 2 (x - y) dd and dy = -dx.
+//! Squared Euclidean distances of rows, d = Σ_e (x_e - y_e)², keeping only x and y: dx = 2 (x - y)
+//! dd and dy = -dx.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::unspecified;
@@ -11,7 +12,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 /// Elements per parallel task, about.
 const CHUNK: usize = 16 * 1024;
 
-/// x and y (.., E) to (..).
+/// Returns x and y (.., E) to (..).
 pub fn squared_distance(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let fits = x.dims() == y.dims() && x.dims().last().is_some_and(|width| *width > 0);
     if !fits {
@@ -23,7 +24,7 @@ pub fn squared_distance(x: &Tensor, y: &Tensor) -> Result<Tensor> {
 
 struct Distance;
 
-/// E, and the rows of one task.
+/// Returns E, and the rows of one task.
 fn sizes(shape: &Shape) -> (usize, usize) {
     let width = shape.dims().last().copied().unwrap_or(1);
     (width, (CHUNK / width).max(1))

@@ -35,7 +35,7 @@ pub enum Modes {
 /// The direction of [`state_space`], and whether a position sees itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateSpaceOptions {
-    /// From the last position to the first.
+    /// True for a walk from the last position to the first.
     pub reverse: bool,
     /// y_t reads the state before x_t is added, as the second direction of S4 does; a position does not see itself.
     pub exclusive: bool,
@@ -62,12 +62,12 @@ pub fn state_space(
     state_space_sum(x, &[(modes, options)], skip, Sequences::Full)
 }
 
-/// Returns the sum over `walks` of what [`state_space`] computes, plus `skip` x, in one operation:
+/// Returns the sum over `walks` of the results of [`state_space`], plus `skip` x, in one operation:
 /// all real or all complex, with equally many modes.
 ///
-/// Padded positions count as zeros of x, whatever they hold: no other position sees them, and they
-/// get no gradient. Their outputs are those of any position of zeros, what the states before and
-/// behind it leave there, which a BatchNorm over padding reads.
+/// Padded positions count as zeros of x with any contents: no other position sees them, and they
+/// get no gradient. Their outputs are those of any position of zeros, which are the traces of the
+/// states before and behind it. A BatchNorm over padding reads them.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -153,7 +153,7 @@ pub fn state_space_sum(
     cpu::state_space(x, &Tensor::cat(&rows, 0)?, options).map_err(Error::from)
 }
 
-/// Returns what [`state_space`] does, with every state in memory.
+/// Computes [`state_space`] with every state in memory.
 fn composed(x: &Tensor, modes: &Modes, options: StateSpaceOptions) -> Result<Tensor> {
     let (batch, length, width) = x.dims3()?;
     // Every channel N times: (B, L, D N).

@@ -16,7 +16,7 @@ const fn of(reverse: bool, exclusive: bool) -> StateSpaceOptions {
     StateSpaceOptions { reverse, exclusive }
 }
 
-/// The operation on x, modes (two or four tensors, moduli below one) and perhaps a skip.
+/// Applies the operation to x, modes (two or four tensors, moduli below one) and perhaps a skip.
 fn apply(x: &[Tensor], complex: bool, options: StateSpaceOptions) -> Result<Tensor> {
     let shrunk = |x: &Tensor| Ok::<_, Error>((x.tanh()? * 0.7)?);
     let (modes, skip) = match complex {
@@ -77,7 +77,7 @@ fn states_that_have_faded_are_zero() {
     }
 }
 
-/// Real parts of Σ_n c_n aˡ for each channel.
+/// Returns the real parts of Σ_n c_n aˡ for each channel.
 fn power(x: &[Tensor], lag: i32) -> Vec<f64> {
     let modes: Vec<Vec<Vec<f64>>> = x[1..5].iter().map(|x| x.to_vec2().unwrap()).collect();
     let term = |d: usize, n: usize| {
@@ -89,7 +89,7 @@ fn power(x: &[Tensor], lag: i32) -> Vec<f64> {
     (0..modes[0].len()).map(channel).collect()
 }
 
-/// The convolution with these powers, one term after the other.
+/// Computes the convolution with these powers, one term after the other.
 fn sums(x: &[Tensor], options: StateSpaceOptions) -> Tensor {
     let (batch, length, width) = x[0].dims3().unwrap();
     let data = x[0].to_vec3::<f64>().unwrap();
@@ -221,7 +221,7 @@ fn packed_sequences_are_walked_apart() {
             };
             Ok::<_, candle_core::Error>(match packed {
                 true => sum(&x[0], x.last(), Sequences::Packed(&packing))?,
-                // Zeros behind a sequence change nothing within it.
+                // Zeros behind a sequence do not affect it.
                 false => packing.pack(&sum(&packing.unpack(&x[0])?, x.last(), Sequences::Full)?)?,
             })
         };

@@ -11,8 +11,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 const COLUMNS: usize = 64;
 const ROWS: usize = 16;
 
-/// x (B, M, N) or (B, M, N, E) as (B, N, M) or (B, N, M, E).
-///
+/// Returns x (B, M, N) or (B, M, N, E) as (B, N, M) or (B, N, M, E).
 /// # Errors
 /// For another number of axes.
 pub(crate) fn swap_axes(x: &Tensor) -> Result<Tensor> {
@@ -26,8 +25,7 @@ pub(crate) fn swap_axes(x: &Tensor) -> Result<Tensor> {
     apply(SwapAxes { sizes, dims }, [x])
 }
 
-/// x (B, L, H E) as (B, H, L, E).
-///
+/// Returns x (B, L, H E) as (B, H, L, E).
 /// # Errors
 /// For another number of axes, or columns that are none of so many heads.
 pub(crate) fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
@@ -43,8 +41,7 @@ pub(crate) fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
     apply(op, [x])
 }
 
-/// x (B, H, L, E) as (B, L, H E).
-///
+/// Returns x (B, H, L, E) as (B, L, H E).
 /// # Errors
 /// For another number of axes.
 pub(crate) fn merge_heads(x: &Tensor) -> Result<Tensor> {
@@ -59,7 +56,7 @@ pub(crate) fn merge_heads(x: &Tensor) -> Result<Tensor> {
 struct SwapAxes {
     /// M, N and E of the operand, E 1 if there is none.
     sizes: (usize, usize, usize),
-    /// Of the result.
+    /// Dimensions of the result.
     dims: Vec<usize>,
 }
 
@@ -79,7 +76,7 @@ impl CustomOp<1> for SwapAxes {
     }
 }
 
-/// (B, M, N, E) to (B, N, M, E).
+/// Maps (B, M, N, E) to (B, N, M, E).
 fn swapped(x: &[f32], (rows, columns, width): (usize, usize, usize)) -> Vec<f32> {
     let mut y = unspecified(x.len());
     let matrix = rows * columns * width;
@@ -101,7 +98,7 @@ fn swapped(x: &[f32], (rows, columns, width): (usize, usize, usize)) -> Vec<f32>
     y
 }
 
-/// Some columns of numbers become rows.
+/// Transposes some columns of numbers to rows.
 fn transpose_strip((x, columns): (&[f32], usize), (y, rows): (&mut [f32], usize)) {
     let count = y.len() / rows;
     let whole = rows / ROWS * ROWS;
@@ -117,7 +114,7 @@ fn transpose_strip((x, columns): (&[f32], usize), (y, rows): (&mut [f32], usize)
     }
 }
 
-/// Some columns of `width` numbers become rows of as many.
+/// Transposes some columns of `width` numbers to rows of as many.
 fn swap_strip((x, columns): (&[f32], usize), (y, rows): (&mut [f32], usize), width: usize) {
     for block in (0..rows).step_by(ROWS) {
         let block = block..(block + ROWS).min(rows);

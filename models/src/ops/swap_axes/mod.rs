@@ -9,8 +9,8 @@ use candle_core::Tensor;
 use crate::Result;
 use crate::ops::supports;
 
-/// x (B, M, N, ..) as (B, N, M, ..), contiguous; NumPy's `swapaxes(1, 2)`. O(elements) time, nothing where one of them is
-/// 1, and nothing is kept.
+/// Returns x (B, M, N, ..) as (B, N, M, ..), contiguous; NumPy's `swapaxes(1, 2)`. O(elements)
+/// time, O(1) if M or N is 1. No operand is kept.
 ///
 /// # Errors
 /// If x has fewer than three axes.
@@ -18,7 +18,7 @@ pub fn swap_axes(x: &Tensor) -> Result<Tensor> {
     if let [batch, rows, columns, ref others @ ..] = *x.dims()
         && (rows == 1 || columns == 1)
     {
-        // The same elements in the same order.
+        // The elements have the same order, so only the shape changes.
         return Ok(x.reshape([&[batch, columns, rows], others].concat())?);
     }
     if supports(x) && matches!(x.rank(), 3 | 4) {
@@ -27,8 +27,8 @@ pub fn swap_axes(x: &Tensor) -> Result<Tensor> {
     Ok(x.transpose(1, 2)?.contiguous()?)
 }
 
-/// x (B, L, H E) as (B, H, L, E), contiguous. Reshaping first would be a pass over its gradient.
-///
+/// Returns x (B, L, H E) as (B, H, L, E), contiguous. Reshaping first would be a pass over its
+/// gradient.
 /// # Errors
 /// If x has not three axes, or columns of so many heads.
 pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
@@ -39,8 +39,7 @@ pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
     swap_axes(&x.reshape((batch, length, heads, ()))?)
 }
 
-/// x (B, H, L, E) as (B, L, H E), contiguous.
-///
+/// Returns x (B, H, L, E) as (B, L, H E), contiguous.
 /// # Errors
 /// If x has not four axes.
 pub fn merge_heads(x: &Tensor) -> Result<Tensor> {

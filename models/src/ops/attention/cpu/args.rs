@@ -1,4 +1,4 @@
-//! One call of attention: where its operands lie, and how its work is shared out.
+//! One call of attention: the location of its operands, and the division of its work.
 
 use candle_core::Shape;
 use lra_cpu::buffers::{Shared, unspecified};
@@ -49,7 +49,7 @@ pub(super) struct AttentionArgs<'a> {
     pub(super) keys_len: usize,
     pub(super) widths: Widths,
     pub(super) scale: f32,
-    /// How queries, keys, values, weights and gradients are taken where they are multiplied.
+    /// Number format of queries, keys, values, weights and gradients in products.
     pub(super) format: Format,
     pub(super) operands: [RowMajor<'a>; 3],
     /// (Lk, P).
@@ -58,26 +58,26 @@ pub(super) struct AttentionArgs<'a> {
     /// Whether queries and keys are those of one sequence.
     pub(super) self_attention: bool,
     pub(super) dropout: Option<&'a AttentionDropout>,
-    /// What each query sees; everything if there are none.
+    /// Block masks of the queries; without them every query sees every key.
     pub(super) block_masks: Option<&'a BlockMasks>,
-    /// What is added to the scores.
+    /// Bias that is added to the scores.
     pub(super) bias: Option<Bias<'a>>,
-    /// What is added to them by distance.
+    /// Tables that are added to the scores by distance.
     pub(super) relative: Option<Tables<'a>>,
 }
 
 impl<'a> AttentionArgs<'a> {
-    /// Elements of a row of the output: all heads.
+    /// Returns the number of elements of a row of the output: all heads.
     pub(super) fn row(&self) -> usize {
         self.heads * self.widths.values
     }
 
-    /// (B, Lq, H Ev).
+    /// Returns (B, Lq, H Ev).
     pub(super) fn output_shape(&self) -> Shape {
         (self.batch, self.queries_len, self.row()).into()
     }
 
-    /// Width of a head in queries (0), keys (1) or values (2).
+    /// Returns the width of a head in queries (0), keys (1) or values (2).
     pub(super) fn width_of(&self, which: usize) -> usize {
         match which {
             0 => self.widths.queries,
@@ -111,7 +111,7 @@ impl<'a> AttentionArgs<'a> {
         (head.example * self.queries_len + query) * self.row() + head.number * self.widths.values
     }
 
-    /// A head's rows of the output or of its gradient.
+    /// Returns a head's rows of the output or of its gradient.
     pub(super) fn output_rows<'b>(&self, data: &'b [f32], head: Head) -> Rows<'b> {
         Rows {
             data,
@@ -121,7 +121,8 @@ impl<'a> AttentionArgs<'a> {
         }
     }
 
-    /// The rows of one head in `targets`, the gradients of queries (0), keys (1) or values (2).
+    /// Returns the rows of one head in `targets`, the gradients of queries (0), keys (1) or values
+    /// (2).
     pub(super) fn of_head<'b>(
         &self,
         targets: &[StridedRowsMut<'b>; 3],
@@ -137,12 +138,13 @@ impl<'a> AttentionArgs<'a> {
         StridedRowsMut { start, ..target }
     }
 
-    /// Whether a head's work must be done by one task: it adds to gradients of rows that are of no part alone.
+    /// Returns whether a head's work must be done by one task: it adds to gradients of rows shared
+    /// by several parts.
     pub(super) fn undivided(&self) -> bool {
         self.relative.is_some_and(|tables| tables.have_rows())
     }
 
-    /// Whether at most [`SIDE`] queries are known to be padding.
+    /// Returns whether at most [`SIDE`] queries are known to be padding.
     pub(super) fn padding(&self, example: usize, queries: impl Iterator<Item = usize>) -> bool {
         self.self_attention && self.real.bits(example, queries) == 0
     }
@@ -158,7 +160,7 @@ impl<'a> AttentionArgs<'a> {
         }
     }
 
-    /// Output (B, Lq, H Ev) and sums (B, H, Lq).
+    /// Returns the output (B, Lq, H Ev) and sums (B, H, Lq).
     pub(super) fn forward(&self) -> (Vec<f32>, Vec<f32>) {
         match self.block_masks {
             Some(block_masks) => self.sparse_forward(block_masks),
@@ -208,7 +210,8 @@ impl<'a> AttentionArgs<'a> {
         (output, sums)
     }
 
-    /// Rows of keys without a real one are left alone. Returns the gradient of the bias's factor, if there is one.
+    /// Computes all gradients. Rows of keys without a real one are left alone. Returns the gradient
+    /// of the bias's factor, if there is one.
     pub(super) fn dense_backward(
         &self,
         sums: &[f32],
@@ -316,7 +319,7 @@ pub(super) struct Keys<S> {
 }
 
 impl<'a> Keys<Rows<'a>> {
-    /// The keys from `first` on.
+    /// Returns the keys from `first` on.
     pub(super) fn from(self, first: usize) -> Self {
         Keys {
             own: self.own.from(first),
@@ -324,7 +327,7 @@ impl<'a> Keys<Rows<'a>> {
         }
     }
 
-    /// The keys at `places`.
+    /// Returns the keys at `places`.
     pub(super) fn at(self, places: &'a [u32]) -> Keys<GatheredRows<'a>> {
         Keys {
             own: self.own.at(places),
@@ -334,7 +337,7 @@ impl<'a> Keys<Rows<'a>> {
 }
 
 impl<S: Source + Copy> Keys<S> {
-    /// Each source with the number of its first column, and of all columns.
+    /// Returns each source with the number of its first column, and of all columns.
     fn sources(self) -> (impl Iterator<Item = (S, usize)>, usize) {
         let own = self.own.width();
         let width = own + self.columns.map_or(0, |columns| columns.width());

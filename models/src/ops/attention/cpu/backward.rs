@@ -135,11 +135,11 @@ pub(super) struct Tiles {
     pub(super) format: Format,
     widths: Widths,
     pub(super) weights: Tile64,
-    /// After a step those of scores, if they are asked for.
+    /// Gradients of weights; after a step those of scores, if they are asked for.
     pub(super) gradients: Tile64,
     pub(super) returns_gradients: bool,
     pub(super) keep_mask: Tile64,
-    /// Where operands are written that are something else than numbers.
+    /// Room for operands whose format is not plain numbers.
     pub(super) scratch: [Scratch; 3],
 }
 
@@ -159,7 +159,7 @@ impl Tiles {
 }
 
 impl BackwardTask<'_> {
-    /// One tile: a block of queries against a block of keys.
+    /// Computes one tile: a block of queries against a block of keys.
     #[inline(always)]
     fn step<S: Lanes>(
         &self,
@@ -200,8 +200,8 @@ impl BackwardTask<'_> {
 }
 
 impl Tiles {
-    /// The gradients that one tile adds to those of its queries (the columns of `dqueries`), keys and values. `alter` changes
-    /// the scores (keys, queries) before they become weights.
+    /// Adds the gradients of one tile to those of its queries (the columns of `dqueries`), keys and
+    /// values. `alter` changes the scores (keys, queries) before they become weights.
     #[inline(always)]
     pub(super) fn step<S: Lanes>(
         &mut self,
@@ -316,7 +316,7 @@ impl Queries {
     }
 }
 
-/// rowsum(dO O) of every query.
+/// Returns rowsum(dO O) of every query.
 #[inline(always)]
 pub(super) fn deltas<S: Lanes>(s: S, output: Rows, doutput: Rows, count: usize) -> Vec<f32> {
     // Loops, not closures, which are not all compiled for these instructions.

@@ -10,9 +10,9 @@ use super::args::AttentionArgs;
 use super::{Attention, AttentionOptions, NAME};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 
-/// Attention within a sequence from packed projections (B, L, 3 H E) with scores q·k · scale + factor · bias, for `bias` (H, N, N) with
-/// N at least L and a single number `factor`; yields (B, L, H E).
-/// Blocks of 64 queries that are all padding yield zeros.
+/// Returns attention within a sequence from packed projections (B, L, 3 H E) with scores q·k ·
+/// scale + factor · bias, for `bias` (H, N, N) with N at least L and a single number `factor`;
+/// yields (B, L, H E). Blocks of 64 queries that are all padding yield zeros.
 pub fn attention_biased(
     qkv: &Tensor,
     bias: &Tensor,
@@ -79,7 +79,7 @@ impl Bias<'_> {
     }
 }
 
-/// Where the gradient of the bias goes.
+/// Destination of the gradient of the bias.
 #[derive(Clone, Copy)]
 pub(super) struct BiasGradient<'a> {
     pub(super) bias: Bias<'a>,

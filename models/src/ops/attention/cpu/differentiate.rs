@@ -19,7 +19,8 @@ pub(super) struct Operands<'a> {
 }
 
 impl Tiles {
-    /// The operands of `keys` keys, of which `bits` marks the real ones, and `count` queries.
+    /// Returns the operands of `keys` keys, of which `bits` marks the real ones, and `count`
+    /// queries.
     #[inline(always)]
     pub(super) fn operands<S: Lanes, const DROP: bool>(
         &mut self,
@@ -54,7 +55,7 @@ impl Tiles {
         }
     }
 
-    /// In place.
+    /// Differentiates in place.
     #[inline(always)]
     fn differentiate<S: Lanes, const DROP: bool>(
         &mut self,
@@ -87,7 +88,8 @@ impl Tiles {
         }
     }
 
-    /// Into the operands that AMX multiplies, all in one pass. Gradients of scores replace those of weights where they are asked for.
+    /// Writes the operands that AMX multiplies, all in one pass. Gradients of scores replace those
+    /// of weights where they are asked for.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn cut<S: Lanes, const PARTS: usize, const DROP: bool>(
@@ -124,7 +126,7 @@ impl Tiles {
         let zero = s.splat_f32s(0.0);
         for key_tile in 0..amx_packing::steps(keys) {
             for line in 0..amx_packing::SIDE {
-                // What goes side by side: two keys of a pair, and two groups of queries.
+                // Two keys of a pair, and two groups of queries, go side by side.
                 let pair = [0, 1].map(|half| (key_tile * GROUPS + half) * amx_packing::SIDE + line);
                 for query_tile in 0..amx_packing::steps(count) {
                     let first = query_tile * GROUPS;
@@ -177,7 +179,8 @@ impl Tiles {
     }
 }
 
-/// A register of weights after dropout and gradients of scores, from one of scores, of gradients of weights and of the factors of dropout.
+/// Returns a register of weights after dropout and gradients of scores, from one of scores, of
+/// gradients of weights and of the factors of dropout.
 #[inline(always)]
 fn differentiate<S: Lanes, const DROP: bool>(
     s: S,

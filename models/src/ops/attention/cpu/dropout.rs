@@ -45,7 +45,8 @@ impl AttentionDropout {
         }
     }
 
-    /// The factors on the weights (B, H, Lq, Lk), for attention that keeps them in memory: 0 or 1 / (1 - rate).
+    /// Returns the factors on the weights (B, H, Lq, Lk), for attention that keeps them in memory:
+    /// 0 or 1 / (1 - rate).
     ///
     /// # Errors
     /// If the device refuses the tensor.
@@ -69,7 +70,7 @@ impl AttentionDropout {
         Tensor::from_vec(factors, (self.counters.len(), heads, queries, keys), device)
     }
 
-    /// The factors of an example's weights from number `first` on, a multiple of 64.
+    /// Writes the factors of an example's weights from number `first` on, a multiple of 64.
     pub(crate) fn fill(&self, example: usize, first: usize, factors: &mut [f32]) {
         let mut words = [0; 4 * GROUP];
         for (index, factors) in factors.chunks_mut(words.len()).enumerate() {
@@ -103,7 +104,7 @@ pub(super) struct Tile<'a> {
     pub(super) row: usize,
 }
 
-/// Distance between the weights of neighbouring queries.
+/// Returns the distance between the weights of neighbouring queries.
 pub(super) fn row_length(keys: usize) -> usize {
     keys.next_multiple_of(GROUP)
 }
@@ -145,7 +146,7 @@ pub(super) fn kept_factors<S: Lanes>(s: S, tile: Tile, out: &mut [f32; SIDE * SI
     }
 }
 
-/// Philox4x32-10 of as many counters as there are lanes (Salmon et al., 2011).
+/// Computes Philox4x32-10 of as many counters as there are lanes (Salmon et al., 2011).
 #[inline(always)]
 fn philox<S: Lanes>(s: S, mut key: [u32; 2], rest: [u32; 3], first: S::u32s) -> [S::u32s; 4] {
     let multiplier = MULTIPLIER.map(|m| s.splat_u32s(m));

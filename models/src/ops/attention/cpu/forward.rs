@@ -117,7 +117,7 @@ impl Kernel for ForwardTask<'_> {
 }
 
 impl AttentionArgs<'_> {
-    /// The place of a tile in the dropout stream.
+    /// Returns the place of a tile in the dropout stream.
     pub(super) fn tile<'a>(
         &self,
         dropout: &'a super::AttentionDropout,

@@ -1,4 +1,4 @@
-//! Which keys an example has: one bit per key, in blocks of [`SIDE`].
+//! Mask of the keys of an example: one bit per key, in blocks of [`SIDE`].
 
 use candle_core::{Result, Tensor, bail};
 use lra_cpu::tile::{PANEL, SIDE};
@@ -24,19 +24,20 @@ pub(super) struct KeyBlock {
 }
 
 impl KeyBlock {
-    /// Keys up to the last real one.
+    /// Returns the number of keys up to the last real one.
     pub(super) fn len(&self) -> usize {
         SIDE - self.bits.leading_zeros() as usize
     }
 
-    /// Keys up to the last real one, in whole panels.
+    /// Returns the number of keys up to the last real one, in whole panels.
     pub(super) fn rows(&self) -> usize {
         self.len().next_multiple_of(PANEL)
     }
 }
 
 impl KeyMask {
-    /// The keys of `batch` examples of `length` keys, of which `mask` (batch, length) marks the real ones with 1.
+    /// Returns the keys of `batch` examples of `length` keys, of which `mask` (batch, length) marks
+    /// the real ones with 1.
     pub(super) fn new(batch: usize, length: usize, mask: Option<&Tensor>) -> Result<Self> {
         let blocks = length.div_ceil(SIDE);
         let block = |marks: &mut dyn Iterator<Item = bool>| {
@@ -72,12 +73,12 @@ impl KeyMask {
         })
     }
 
-    /// Whether all keys of all examples are real.
+    /// Returns whether all keys of all examples are real.
     pub(super) fn all(&self) -> bool {
         self.all
     }
 
-    /// One bit for each of at most [`SIDE`] keys of `example`: whether it is real.
+    /// Returns one bit for each of at most [`SIDE`] keys of `example`: whether it is real.
     pub(super) fn bits(&self, example: usize, places: impl Iterator<Item = usize>) -> u64 {
         let row = self.row(example);
         let real = |place: usize| row[place / SIDE] >> (place % SIDE) & 1;
@@ -95,7 +96,7 @@ impl KeyMask {
         &self.bits[row * self.blocks..][..self.blocks]
     }
 
-    /// Blocks of `example` that have a real key, in order.
+    /// Returns blocks of `example` that have a real key, in order.
     pub(super) fn blocks(&self, example: usize) -> impl Iterator<Item = KeyBlock> + '_ {
         let bits = self.row(example).iter();
         let blocks = bits.enumerate().map(|(b, bits)| KeyBlock {

@@ -1,7 +1,9 @@
-//! Softmax attention that keeps its L x L weights, as it was published, to measure what that costs.
+//! Softmax attention that keeps its L x L weights, as it was published, to measure the cost of
+//! keeping them.
 //!
-//! Scores live only as long as a block of queries is at work; the weights are kept for the backward pass, before dropout, and what is
-//! dropped is drawn again. With A the weights after dropout: dV = Aᵀ dY, and dS = P ⊙ (dP - Σ_j dP_j P_j), dP = (dY Vᵀ) ⊙ factors.
+//! Scores live only as long as a block of queries is at work; the weights before dropout are kept
+//! for the backward pass, and the dropout mask is drawn again. With A the weights after dropout: dV
+//! = Aᵀ dY, and dS = P ⊙ (dP - Σ_j dP_j P_j), dP = (dY Vᵀ) ⊙ factors.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{multiply_by, unspecified};
@@ -19,10 +21,11 @@ use crate::ops::softmax::cpu::{Backward, Forward, hidden};
 /// Queries of a block.
 const ROWS: usize = 64;
 
-/// Attention of queries (B, Lq, H E) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields (B, Lq, H Ev).
-///
+/// Returns attention of queries (B, Lq, H E) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields
+/// (B, Lq, H Ev).
 /// # Errors
-/// If shapes do not fit, an operand is not f32 in main memory, or the options have block masks, scores by distance or columns of all keys.
+/// If shapes do not fit, an operand is not f32 in main memory, or the options have block masks,
+/// scores by distance or columns of all keys.
 pub fn attention_materialized(
     q: &Tensor,
     k: &Tensor,
@@ -81,24 +84,24 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// A head's columns of x (.., H `width`), from a row on.
+    /// Returns a head's columns of x (.., H `width`), from a row on.
     fn head(self, x: &[f32], width: usize, (row, head): (usize, usize)) -> Matrix<'_> {
         let stride = self.heads * width;
         Matrix::rows(&x[row * stride + head * width..], stride)
     }
 
-    /// The same, transposed.
+    /// Returns the same columns, transposed.
     fn head_transposed(self, x: &[f32], width: usize, (row, head): (usize, usize)) -> Matrix<'_> {
         let stride = self.heads * width;
         Matrix::columns(&x[row * stride + head * width..], stride)
     }
 
-    /// Weights of an example.
+    /// Returns the number of weights of an example.
     fn weights(self) -> usize {
         self.heads * self.queries * self.keys
     }
 
-    /// First query and number of queries of each block.
+    /// Returns the first query and the number of queries of each block.
     fn blocks(self) -> impl Iterator<Item = (usize, usize)> {
         let starts = (0..self.queries).step_by(ROWS);
         starts.map(move |first| (first, ROWS.min(self.queries - first)))
@@ -114,7 +117,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// What the weights of a head's queries from `first` on are multiplied with, (.., Lk); false without dropout, when nothing is written.
+    /// Writes the dropout factors of the weights of a head's queries from `first` on, (.., Lk).
+    /// Returns false without dropout, and then writes none.
     fn factors(&self, (example, head, first): (usize, usize, usize), factors: &mut [f32]) -> bool {
         let Some(dropout) = &self.dropout else {
             return false;
@@ -127,7 +131,8 @@ impl Kept {
         true
     }
 
-    /// Gradients of q, k and v of one head, (Lq, E), (Lk, E) and (Lk, Ev) one after the other.
+    /// Returns gradients of q, k and v of one head, (Lq, E), (Lk, E) and (Lk, Ev) one after the
+    /// other.
     fn head_gradients(
         &self,
         (example, head): (usize, usize),
@@ -200,7 +205,7 @@ impl Kept {
     }
 }
 
-/// Of q, k and v.
+/// Operands: q, k and v.
 impl CustomOp<3> for Kept {
     const NAME: &'static str = NAME;
     /// The weights before dropout: of each example and block of queries (H, ROWS, Lk).

@@ -1,11 +1,14 @@
-//! Softmax attention that never holds the L x L weights: y_i = Σ_j softmax_j(scale q_i·k_j) v_j per head.
+//! Softmax attention that never holds the L x L weights: y_i = Σ_j softmax_j(scale q_i·k_j) v_j per
+//! head.
 //!
-//! Tiles of 64 keys by 64 queries go through the first-level cache; what the backward pass needs is one number
-//! per query and head, the logarithm of its sum of weights (Dao et al., 2022, arXiv 2205.14135). Keys are
-//! masked per example, weights can be dropped out, and blocks of 64 keys without a real one cost nothing.
+//! Tiles of 64 keys by 64 queries go through the first-level cache; the backward pass needs one
+//! number per query and head, the logarithm of its sum of weights (Dao et al., 2022, arXiv
+//! 2205.14135). Keys are masked per example, weights can be dropped out, and blocks of 64 keys
+//! without a real one are skipped.
 //!
-//! Work is shared out by heads, then by queries (forward) or keys (backward), in parts that depend on the shape
-//! alone. A query's sums run over key blocks in order in any case; its gradient is summed over the parts in order.
+//! Work is divided by heads, then by queries (forward) or keys (backward), in parts that depend on
+//! the shape alone. A query's sums run over key blocks in order in any case; its gradient is summed
+//! over the parts in order.
 
 mod args;
 mod backward;
@@ -44,7 +47,7 @@ const NAME: &str = "attention";
 const SPLIT_WIDTH: usize = 32;
 const MASKED_SPLIT_WIDTH: usize = 64;
 
-/// What attention needs besides queries, keys and values.
+/// Options of attention besides queries, keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
     /// Number of heads H; head h owns columns h E to (h + 1) E of keys, and of queries and values as many as they have for a head.
@@ -55,9 +58,9 @@ pub struct AttentionOptions {
     pub mask: Option<Tensor>,
     /// Dropout of the weights, in training.
     pub dropout: Option<AttentionDropout>,
-    /// Which keys each query sees; all if absent.
+    /// Block masks with the keys that each query sees; all if absent.
     pub block_masks: Option<BlockMasks>,
-    /// What is added to the scores by distance.
+    /// Tables that are added to the scores by distance.
     pub relative: Option<RelativeScores>,
     /// (Lk, P), columns that the keys of every head and example have after their own, so that queries have E + P. They
     /// take no gradient.
@@ -68,7 +71,8 @@ pub struct AttentionOptions {
 }
 
 impl AttentionOptions {
-    /// Refuses what does not fit `batch` examples of `queries` and `keys`, with rows of so many numbers for each query, key and value.
+    /// Refuses options that do not fit `batch` examples of `queries` and `keys`, with rows of so
+    /// many numbers for each query, key and value.
     pub(crate) fn check(
         &self,
         batch: usize,
@@ -114,15 +118,17 @@ impl AttentionOptions {
     }
 }
 
-/// Attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
-/// Blocks of 64 queries that are all padding (blocks of a block mask, where there are block masks) yield zeros.
+/// Returns attention within a sequence from packed projections (B, L, 3 H E), queries first, then
+/// keys, then values; yields (B, L, H E). Blocks of 64 queries that are all padding (blocks of a
+/// block mask, where there are block masks) yield zeros.
 pub fn attention_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
     let op = Attention::new(options, batch, (length, length), [width / 3; 3])?.self_attention();
     attend(op, Input::side_by_side(qkv), options)
 }
 
-/// Attention of queries (B, Lq, H (E + P)) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields (B, Lq, H Ev).
+/// Returns attention of queries (B, Lq, H (E + P)) on keys (B, Lk, H E) and values (B, Lk, H Ev);
+/// yields (B, Lq, H Ev).
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
     let ((batch, queries, _), (_, keys, of_keys)) = (q.dims3()?, k.dims3()?);
     let rows = [q.dim(2)?, of_keys, v.dims3()?.2];
@@ -195,7 +201,7 @@ impl Attention {
         })
     }
 
-    /// The same, of a sequence on itself.
+    /// Returns this attention of a sequence on itself.
     fn self_attention(self) -> Self {
         Attention {
             self_attention: !self.padded_queries,
@@ -203,7 +209,8 @@ impl Attention {
         }
     }
 
-    /// This call on queries, keys and values, without what is added to the scores.
+    /// Returns the arguments of this call on queries, keys and values, without the additions to the
+    /// scores.
     fn args<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<AttentionArgs<'a>> {
         let (batch, queries_len, _) = q.shape.dims3()?;
         let width = |x: &View| Ok::<_, candle_core::Error>(x.shape.dims3()?.2 / self.heads);
@@ -258,7 +265,7 @@ impl Attention {
         Ok(args)
     }
 
-    /// What gradients of `len` elements are before they are written.
+    /// Returns gradients of `len` elements as they are before they are written.
     fn start(&self, len: usize) -> Vec<f32> {
         // Blocks of keys that are hidden, or that no block mask names, are not written.
         match self.block_masks.is_none() && self.real.all() {

@@ -13,9 +13,9 @@ pub(super) struct PackedKv {
     widths: Widths,
     /// Keys of a slot.
     rows: usize,
-    /// In products that yield scores; nothing where those take the numbers of `key_columns`.
+    /// Keys as operand of the products that yield scores; none where those read `key_columns`.
     key_rows: Option<PackedTiles>,
-    /// In products whose terms are keys.
+    /// Keys as operand of the products whose terms are keys.
     key_columns: PackedTiles,
     value_rows: PackedTiles,
     dkeys: Scratch,
@@ -39,7 +39,7 @@ pub(super) struct KeyTile<'a> {
 }
 
 impl PackedKv {
-    /// `packed_kv` of `rows` keys each.
+    /// Allocates `packed_kv` slots of `rows` keys each.
     pub(super) fn new(args: &AttentionArgs, (packed_kv, rows): (usize, usize)) -> Self {
         let (format, widths) = (args.format, args.widths);
         let held = |role, width| PackedTiles::new(format, role, packed_kv, (rows, padded(width)));
@@ -55,7 +55,7 @@ impl PackedKv {
         }
     }
 
-    /// A slot in a buffer whose rows have `width` elements.
+    /// Returns a slot in a buffer whose rows have `width` elements.
     fn range(&self, slot: usize, width: usize) -> Range<usize> {
         let size = self.rows * width;
         slot * size..(slot + 1) * size
@@ -81,7 +81,7 @@ impl PackedKv {
         });
     }
 
-    /// The block in a slot: how many keys it has, and which of them are real.
+    /// Returns the block in a slot: how many keys it has, and which of them are real.
     #[inline(always)]
     pub(super) fn tile(&mut self, slot: usize, (count, bits): (usize, u64)) -> KeyTile<'_> {
         let widths = self.widths;
@@ -102,7 +102,8 @@ impl PackedKv {
         }
     }
 
-    /// The sums of gradients of the keys and of the values in a slot, in rows of padded widths.
+    /// Returns the sums of gradients of the keys and of the values in a slot, in rows of padded
+    /// widths.
     pub(super) fn gradients(&mut self, slot: usize) -> [&mut [f32]; 2] {
         let Widths { keys, values, .. } = self.widths;
         let [keys, values] = [keys, values].map(|width| self.range(slot, padded(width)));

@@ -3,7 +3,7 @@ use candle_core::{D, DType, Device};
 use super::*;
 use crate::ops::testing::{Sampler, agree, agree_in_f32, without_padding};
 
-/// (B, L, H E) to (B, H, L, E)
+/// Maps (B, L, H E) to (B, H, L, E).
 fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
     let (b, l, w) = x.dims3()?;
     x.reshape((b, l, heads, w / heads))?
@@ -11,7 +11,8 @@ fn split(x: &Tensor, heads: usize) -> Result<Tensor> {
         .contiguous()
 }
 
-/// The L x L weights in memory, step by step. `factors` (B, H, Lq, Lk) are those of dropout.
+/// Computes attention with the L x L weights in memory, step by step. `factors` (B, H, Lq, Lk) are
+/// those of dropout.
 fn composed(
     qkv: [&Tensor; 3],
     heads: usize,
@@ -21,7 +22,7 @@ fn composed(
     composed_with(qkv, heads, None, mask, factors)
 }
 
-/// The same with something added to the scores (B, H, Lq, Lk).
+/// Returns composed attention with a bias added to the scores (B, H, Lq, Lk).
 fn composed_with(
     [q, k, v]: [&Tensor; 3],
     heads: usize,

@@ -25,11 +25,11 @@ const _: () = assert!(PANEL.is_multiple_of(CHAINS));
 pub(super) struct WeightedSums {
     format: Format,
     width: usize,
-    /// (keys, queries): what [`WeightedSums::add`] makes weights of.
+    /// Scores (keys, queries) that [`WeightedSums::add`] turns into weights.
     pub(super) scores: Tile64,
     /// Factors of dropout.
     keep_mask: Tile64,
-    /// Where weights are written that are something else than numbers.
+    /// Room for weights whose format is not plain numbers.
     space: Scratch,
     /// Columns are queries.
     sums: Scratch,
@@ -37,7 +37,7 @@ pub(super) struct WeightedSums {
     running: Running,
 }
 
-/// Running maximum, sum, and the factor by which a new maximum shrinks what was summed before it.
+/// Running maximum, sum, and the factor by which a new maximum shrinks the sum before it.
 struct Running {
     top: [f32; SIDE],
     sum: [f32; SIDE],
@@ -65,7 +65,8 @@ impl WeightedSums {
         self.running = Running::new();
     }
 
-    /// Adds the values of `keys` keys, of which `bits` marks the real ones, weighted by what `columns` queries score them.
+    /// Adds the values of `keys` keys, of which `bits` marks the real ones, weighted by the scores
+    /// of `columns` queries.
     #[inline(always)]
     pub(super) fn add<S: Lanes>(
         &mut self,
@@ -117,7 +118,8 @@ impl WeightedSums {
         );
     }
 
-    /// Of each of the first `count` queries the maximum, the sum of weights relative to it, and the sum of values, padded.
+    /// Returns for each of the first `count` queries the maximum, the sum of weights relative to
+    /// it, and the sum of values, padded.
     pub(super) fn rows(&mut self, count: usize) -> impl Iterator<Item = (f32, f32, &[f32])> {
         columns_to_rows(&self.sums, count, self.width, &mut self.rows);
         let rows = self.rows.chunks_exact(padded(self.width)).take(count);
@@ -126,9 +128,8 @@ impl WeightedSums {
     }
 }
 
-/// The factor that makes a mean of a sum of weighted values, and the logarithm of the sum of weights.
-///
-/// A query that saw no key gets zeros, and weights that vanish in the backward pass.
+/// Returns the factor that makes a mean of a sum of weighted values, and the logarithm of the sum
+/// of weights. A query that saw no key gets zeros, and weights that vanish in the backward pass.
 pub(super) fn finalize(top: f32, sum: f32) -> (f32, f32) {
     if sum > 0.0 {
         (sum.recip(), top + sum.log2())
@@ -139,7 +140,7 @@ pub(super) fn finalize(top: f32, sum: f32) -> (f32, f32) {
     }
 }
 
-/// Scores of keys without a bit become minus infinity.
+/// Sets scores of keys without a bit to minus infinity.
 #[inline(always)]
 fn hide_keys(bits: u64, rows: usize, columns: usize, tile: &mut [f32; SIDE * SIDE]) {
     for key in (0..rows).filter(|key| bits >> key & 1 == 0) {
@@ -200,7 +201,8 @@ impl Running {
         }
     }
 
-    /// The same into the operand that AMX multiplies, with weights times what dropout has kept. False where something else multiplies.
+    /// Writes the same weights, times the dropout factors, into the operand that AMX multiplies.
+    /// Returns false if other instructions multiply.
     #[inline(always)]
     fn cut<S: Lanes>(
         &mut self,
@@ -222,7 +224,7 @@ impl Running {
         false
     }
 
-    /// [`Running::cut`] into so many parts of a number.
+    /// Computes [`Running::cut`] with `PARTS` parts of a number.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn cut_parts<S: Lanes, const PARTS: usize>(

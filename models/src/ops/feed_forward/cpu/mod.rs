@@ -1,9 +1,10 @@
-//! The position-wise half of a block: y = r + m₂ (W₂ m₁ f(W₁ n(x) + b₁) + b₂), where n is LayerNorm or nothing, the m are
-//! dropout masks or 1, and r is x or 0.
+//! The position-wise half of a block: y = r + m₂ (W₂ m₁ f(W₁ n(x) + b₁) + b₂), where n is LayerNorm
+//! or the identity, the m are dropout masks or 1, and r is x or 0.
 //!
-//! x is (B, ..., D), W₁ (F, D), W₂ (D, F). Rows go through all steps a tile at a time, so that what lies between them stays
-//! in the cache; only h = W₁ n(x) + b₁ is kept for the backward pass, which computes the rest again. Gradients of weights
-//! are partial sums, one per chunk of rows, or for large weights products over all rows, as in `linear.rs`.
+//! x is (B, ..., D), W₁ (F, D), W₂ (D, F). Rows go through all steps a tile at a time, so that
+//! intermediate results stay in the cache; only h = W₁ n(x) + b₁ is kept for the backward pass,
+//! which computes the rest again. Gradients of weights are partial sums, one per chunk of rows, or
+//! for large weights products over all rows, as in `linear.rs`.
 
 mod operands;
 
@@ -29,7 +30,7 @@ const LEAST_ROWS: usize = 128;
 /// Rows that go through all steps together.
 const TILE: usize = 128;
 
-/// What surrounds the two products.
+/// Everything around the two products.
 pub struct FeedForwardOptions<'a> {
     /// n.
     pub norm: Option<Normalised<'a>>,
@@ -43,8 +44,7 @@ pub struct FeedForwardOptions<'a> {
     pub residual: bool,
 }
 
-/// y for x (B, ..., D), from weight (F, D) and bias (F) to weight (D, F) and bias (D).
-///
+/// Returns y for x (B, ..., D), from weight (F, D) and bias (F) to weight (D, F) and bias (D).
 /// # Errors
 /// If shapes do not fit, or an operand is not f32 in main memory.
 pub fn feed_forward(
@@ -96,7 +96,7 @@ pub fn feed_forward(
 
 struct FeedForward {
     activation: Activation,
-    /// Of the norm, if there is one.
+    /// ε of the norm, if there is one.
     epsilon: Option<f32>,
     inner_dropout: Option<RowDropout>,
     outer_dropout: Option<RowDropout>,
@@ -104,7 +104,7 @@ struct FeedForward {
 }
 
 impl FeedForward {
-    /// The operands behind x.
+    /// Returns the operands behind x.
     fn operands<'a>(&self, [w1, b1, w2, b2, gain, offset]: [View<'a>; 6]) -> Result<Operands<'a>> {
         let (inner, width) = w1.shape.dims2()?;
         Ok(Operands {
@@ -119,7 +119,7 @@ impl FeedForward {
         })
     }
 
-    /// y, and h if it is kept.
+    /// Returns y, and h if it is kept.
     fn run(&self, x: &[f32], op: Operands, keeps: bool) -> (Vec<f32>, Vec<f32>) {
         let (d, f) = (op.width, op.inner);
         let m = x.len() / d;
@@ -155,13 +155,13 @@ impl FeedForward {
         (y, hidden)
     }
 
-    /// The gradients of x and the operands.
+    /// Returns the gradients of x and the operands.
     fn run_back(&self, x: &[f32], hidden: &[f32], dy: &[f32], op: Operands) -> [Gradient; 7] {
         let (d, f) = (op.width, op.inner);
         let m = x.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         let chunks = m.div_ceil(rows);
-        // Large weights have no partial sums: what their gradients are products of is kept instead.
+        // Large weights have no partial sums: the factors of their gradients are kept instead.
         let large = d * f > LARGEST_PARTIAL;
         let (weights, step) = if large { (0, rows) } else { (d * f, 0) };
         let partial_len = 2 * weights + f + 3 * d;
@@ -287,7 +287,7 @@ impl FeedForward {
     }
 }
 
-/// Of x, weight and bias, weight and bias, and where there is a norm its gain and offset.
+/// Operands: x, weight and bias, weight and bias, and where there is a norm its gain and offset.
 impl CustomOp<7> for FeedForward {
     const NAME: &'static str = NAME;
     /// h.

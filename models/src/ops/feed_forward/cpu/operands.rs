@@ -1,4 +1,4 @@
-//! What a tile of rows is computed from, and the small steps on the way.
+//! Operands of a tile of rows, and the small steps on the way.
 
 use lra_cpu::isa::Isa;
 use lra_cpu::scratch::Tiles;
@@ -22,7 +22,8 @@ pub(super) struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// n(x) for rows of x, the first of which is row `start` of all, with the rows' statistics; x itself without a norm.
+    /// Returns n(x) for rows of x, the first of which is row `start` of all, with the rows'
+    /// statistics; x itself without a norm.
     pub(super) fn normalise<'b>(
         &self,
         x: &'b [f32],

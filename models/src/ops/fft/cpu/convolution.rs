@@ -1,7 +1,7 @@
 //! Convolution of every channel with a kernel as long as the sequence, as a product of spectra.
 //!
-//! With û, k̂ and d̂ the spectra of x, kernel and dy: y = û k̂, dx = d̂ conj(k̂), and dk = Σ conj(û) d̂ over examples, summed
-//! as spectra and in order. Nothing but x and kernel is kept.
+//! With û, k̂ and d̂ the spectra of x, kernel and dy: y = û k̂, dx = d̂ conj(k̂), and dk = Σ
+//! conj(û) d̂ over examples, summed as spectra and in order. Only x and kernel are kept.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::Shared;
@@ -15,10 +15,11 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View};
 /// Tasks that the backward pass is split into at least, if there are as many examples.
 const LEAST_TASKS: usize = 16;
 
-/// Which positions the taps of a kernel (D, K) meet.
+/// Positions that the taps of a kernel (D, K) meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lags {
-    /// Tap j meets the position j before: y_t = Σ_{j <= t} k_j x_{t-j}. Taps beyond the sequence meet nothing.
+    /// Tap j meets the position j before: y_t = Σ_{j <= t} k_j x_{t-j}. Taps beyond the sequence
+    /// have no effect.
     Causal,
     /// The first K/2 taps look back as those of `Causal`; tap j of the others meets the position j + 1 ahead, so that a
     /// position meets itself once (the two kernels of S4, one after the other).
@@ -27,8 +28,7 @@ pub enum Lags {
     Circular,
 }
 
-/// x (B, L, D) and kernel (D, K) to y (B, L, D), `y_t = Σ_j k_j x_{t - lag(j)}`.
-///
+/// Maps x (B, L, D) and kernel (D, K) to y (B, L, D), `y_t = Σ_j k_j x_{t - lag(j)}`.
 /// # Errors
 /// If shapes do not fit, or the type is neither f32 nor f64.
 pub(crate) fn long_convolution(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
@@ -66,7 +66,7 @@ impl Sizes {
         };
         let n = match lags {
             Lags::Circular => length,
-            // What goes round meets zeros.
+            // Indices that wrap around meet zeros.
             _ => fast_length(length + reach.min(length)),
         };
         Ok(Self {
@@ -79,7 +79,7 @@ impl Sizes {
         })
     }
 
-    /// Where tap j lies in one turn of the transform, if it reaches any position.
+    /// Returns the place of tap j in one turn of the transform, if it reaches any position.
     fn place(&self, tap: usize) -> Option<usize> {
         let half = self.taps / 2;
         match self.lags {
@@ -92,7 +92,8 @@ impl Sizes {
     }
 }
 
-/// The smallest even number that is at least `least` and has no prime factors but 2, 3 and 5.
+/// Returns the smallest even number that is at least `least` and has no prime factors but 2, 3 and
+/// 5.
 fn fast_length(least: usize) -> usize {
     let smooth = |mut n: usize| {
         for factor in [2, 3, 5] {
@@ -134,7 +135,7 @@ impl<T: Real> CustomOp<2, T> for Convolution {
     }
 }
 
-/// Spectra of all channels' kernels, (D, n/2 + 1), divided by n for the way back.
+/// Returns the spectra of all channels' kernels, (D, n/2 + 1), divided by n for the way back.
 fn spectra<T: Real>(
     sizes: Sizes,
     transform: &Transform<T>,
@@ -205,7 +206,7 @@ fn forward<T: Real>(sizes: Sizes, x: &[T], kernel: &[T]) -> Result<Vec<T>> {
     Ok(y)
 }
 
-/// Gradients of x and kernel.
+/// Returns gradients of x and kernel.
 fn gradients<T: Real>(sizes: Sizes, x: &[T], kernel: &[T], dy: &[T]) -> Result<(Vec<T>, Vec<T>)> {
     let Sizes {
         batch,

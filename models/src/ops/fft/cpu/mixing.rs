@@ -15,8 +15,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View};
 /// Rows of a task at least, and columns of one.
 const TOGETHER: usize = 8;
 
-/// x (B, L, D) to y (B, L, D), times `scale` s.
-///
+/// Maps x (B, L, D) to y (B, L, D), times `scale` s.
 /// # Errors
 /// If x has not three axes, or the type is neither f32 nor f64.
 pub(crate) fn mix_tokens(x: &Tensor, scale: f64) -> Result<Tensor> {
@@ -74,7 +73,7 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
                 Ok::<_, candle_core::Error>(())
             },
         )?;
-        // Spectra of their columns, (columns, L), of which only what is asked for is kept.
+        // Spectra of their columns, (columns, L), of which only the wanted ones are kept.
         let y = Shared::new(y);
         let tasks = (0..bins).into_par_iter().step_by(TOGETHER);
         tasks.for_each_init(room, |[columns, scratch], first| {
@@ -92,7 +91,7 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
             for column in columns.chunks_exact_mut(length).take(count) {
                 along_length.process_with_scratch(column, scratch);
             }
-            // Columns d and D - d, for d from 1 up to what is its own mirror image.
+            // Columns d and D - d, for d from 1 up to the column that is its own mirror image.
             let mirrored = first.max(1)..(first + count).min(width - bins + 1);
             for l in 0..length {
                 // SAFETY: this task alone has these columns, and those that mirror them.

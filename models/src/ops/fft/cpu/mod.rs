@@ -1,8 +1,9 @@
-//! Discrete Fourier transforms along a sequence and what is made of them, for f32 and f64: spectra of real sequences
-//! and back, long convolutions, and the two-dimensional transform that mixes tokens.
+//! Discrete Fourier transforms along a sequence and operations built on them, for f32 and f64:
+//! spectra of real sequences and back, long convolutions, and the two-dimensional transform that
+//! mixes tokens.
 //!
-//! Sequences (B, L, D) are copied to channels of consecutive numbers and back, some channels at a time, and
-//! transformed by [`lra_cpu::fft`].
+//! Sequences (B, L, D) are copied to channels of consecutive numbers and back, some channels at a
+//! time, and transformed by [`lra_cpu::fft`].
 
 mod convolution;
 mod mixing;

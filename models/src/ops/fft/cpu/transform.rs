@@ -1,4 +1,4 @@
-//! Transforms of sequences, and the columns of tensors that they are of.
+//! Transforms of sequences, and the columns of tensors that they transform.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl<T: Real> Transform<T> {
         }
     }
 
-    /// n/2 + 1.
+    /// Returns n/2 + 1.
     pub(super) fn bins(&self) -> usize {
         self.forward.complex_len()
     }
@@ -48,7 +48,7 @@ impl<T: Real> Transform<T> {
         }
     }
 
-    /// From `room.sequence`, whose contents are lost, to `room.spectrum`.
+    /// Transforms `room.sequence`, whose contents are lost, to `room.spectrum`.
     pub(super) fn forward(&self, room: &mut Room<T>) -> Result<()> {
         let Room {
             sequence,
@@ -61,8 +61,8 @@ impl<T: Real> Transform<T> {
         done.map_err(candle_core::Error::wrap)
     }
 
-    /// From `room.spectrum`, whose contents are lost, to `room.sequence`, n times the inverse. Imaginary parts where a
-    /// real sequence has none are left out.
+    /// Transforms `room.spectrum`, whose contents are lost, to `room.sequence`, n times the
+    /// inverse. Imaginary parts where a real sequence has none are left out.
     pub(super) fn inverse(&self, room: &mut Room<T>) -> Result<()> {
         let Room {
             sequence,
@@ -85,7 +85,7 @@ pub(super) fn ends(n: usize) -> impl Iterator<Item = usize> {
     std::iter::once(0).chain(last)
 }
 
-/// Where the columns of one task lie in a tensor (B, rows, D).
+/// Location of the columns of one task in a tensor (B, rows, D).
 #[derive(Clone, Copy)]
 pub(super) struct Columns {
     pub(super) first: usize,
@@ -135,7 +135,7 @@ impl Columns {
         from: impl Fn(usize, usize) -> T,
     ) {
         for t in rows {
-            // SAFETY: by the caller's promise.
+            // SAFETY: by this function's contract.
             let row = unsafe { out.slice(start + t * self.width + self.first, self.count) };
             for (column, y) in row.iter_mut().enumerate() {
                 *y = from(column, t);

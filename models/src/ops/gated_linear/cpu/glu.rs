@@ -11,7 +11,7 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Its first `width` elements.
+    /// Returns the first `width` elements of a row.
     pub(super) fn row(self, index: usize, width: usize) -> &'a [f32] {
         &self.data[index * self.stride..][..width]
     }
@@ -54,7 +54,7 @@ pub(super) struct Backward<'a> {
     pub(super) gradients: Gradients<'a>,
 }
 
-/// Where they go.
+/// Destination of the gradients.
 pub(super) enum Gradients<'a> {
     /// Rows [da, dg].
     Together(&'a mut [f32]),
@@ -113,7 +113,8 @@ fn backward_row<S: Lanes>(
     }
 }
 
-/// A function, because a closure that is called twice is compiled without the instructions around it.
+/// Returns the slopes of both factors. A function, because a closure that is called twice is
+/// compiled without the instructions around it.
 #[inline(always)]
 fn slopes<S: Lanes>(s: S, [y, g]: [S::f32s; 2], dy: S::f32s) -> (S::f32s, S::f32s) {
     let share = sigmoid(s, g);

@@ -1,9 +1,10 @@
-//! What follows the filter of a state space: y = a ⊙ σ(g), where z = m f(x), m a dropout mask or 1, and [a, g] = W z + b, or
-//! g = W z + b and a is z or x.
+//! The gated output behind the filter of a state space: y = a ⊙ σ(g), where z = m f(x), m a dropout
+//! mask or 1, and [a, g] = W z + b, or g = W z + b and a is z or x.
 //!
-//! x and y are (..., D), W (2D, D) or (D, D). Rows go through all steps a tile at a time, so that what lies between them stays in the
-//! cache; only g is kept for the backward pass, which finds a ⊙ σ(g) in y and computes z again. Gradients of weights are partial sums, one
-//! per chunk of rows, or for large weights products over all rows, as in `linear.rs`.
+//! x and y are (..., D), W (2D, D) or (D, D). Rows go through all steps a tile at a time, so that
+//! intermediate results stay in the cache; only g is kept for the backward pass, which finds a ⊙
+//! σ(g) in y and computes z again. Gradients of weights are partial sums, one per chunk of rows, or
+//! for large weights products over all rows, as in `linear.rs`.
 
 mod glu;
 
@@ -30,7 +31,7 @@ const LEAST_ROWS: usize = 128;
 /// Rows that go through all steps together.
 const TILE: usize = 128;
 
-/// What comes before the linear layer.
+/// Steps before the linear layer, and the gate's factor.
 pub struct GatedLinearOptions {
     /// f.
     pub activation: Activation,
@@ -40,10 +41,10 @@ pub struct GatedLinearOptions {
     pub value: GatedValue,
 }
 
-/// What is multiplied with the gate.
+/// Factor of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatedValue {
-    /// The first half of what the linear layer makes; W is (2D, D).
+    /// The first half of the linear layer's output; W is (2D, D).
     Linear,
     /// z; W is (D, D).
     Activated,
@@ -52,7 +53,7 @@ pub enum GatedValue {
 }
 
 impl GatedValue {
-    /// Rows of W per column.
+    /// Returns the number of rows of W per column.
     fn halves(self) -> usize {
         match self {
             GatedValue::Linear => 2,
@@ -60,7 +61,7 @@ impl GatedValue {
         }
     }
 
-    /// Rows a and g, of x, z and what the linear layer made.
+    /// Returns rows a and g, from x, z and the linear layer's output.
     fn parts<'a>(self, [x, z, made]: [&'a [f32]; 3], d: usize) -> [Rows<'a>; 2] {
         let rows = |data, stride| Rows { data, stride };
         match self {
@@ -71,8 +72,7 @@ impl GatedValue {
     }
 }
 
-/// y for x (B, ..., D), weight (2D, D) or (D, D) and a bias of as many rows.
-///
+/// Returns y for x (B, ..., D), weight (2D, D) or (D, D) and a bias of as many rows.
 /// # Errors
 /// If shapes do not fit, or an operand is not f32 in main memory.
 pub fn gated_linear(
@@ -102,7 +102,7 @@ struct GatedLinear {
     value: GatedValue,
 }
 
-/// Of x, W and b.
+/// Operands: x, W and b.
 impl CustomOp<3> for GatedLinear {
     const NAME: &'static str = NAME;
     /// g (..., D).
@@ -161,7 +161,7 @@ impl CustomOp<3> for GatedLinear {
         let m = x.data.len() / d;
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         let chunks = m.div_ceil(rows);
-        // Large weights have no partial sums: what their gradients are products of is kept instead.
+        // Large weights have no partial sums: the factors of their gradients are kept instead.
         let large = n * d > LARGEST_PARTIAL;
         let (weights, written) = if large { (0, m) } else { (n * d, 0) };
         let mut dx = unspecified(m * d);

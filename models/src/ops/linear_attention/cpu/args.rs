@@ -1,4 +1,4 @@
-//! One call of kernel attention: where its operands lie, and how its work is shared out.
+//! One call of kernel attention: the location of its operands, and the division of its work.
 
 use lra_cpu::buffers::{Shared, split_mut, sum_partials, unspecified};
 use lra_cpu::format::Format;
@@ -63,12 +63,12 @@ impl LinearAttentionArgs<'_> {
         (heads.flat_map(part).collect(), count)
     }
 
-    /// Elements of a row of the output: all heads.
+    /// Returns the number of elements of a row of the output: all heads.
     pub(super) fn row(&self) -> usize {
         self.op.heads * self.sizes.values
     }
 
-    /// The rows of one head of an operand with `width` elements per head.
+    /// Returns the rows of one head of an operand with `width` elements per head.
     fn rows<'b>(&self, of: RowMajor<'b>, length: usize, width: usize, part: Part) -> Rows<'b> {
         of.rows((part.example * length, part.head * width), width)
     }
@@ -87,7 +87,7 @@ impl LinearAttentionArgs<'_> {
         }
     }
 
-    /// The mask of the keys of `part`'s example.
+    /// Returns the mask of the keys of `part`'s example.
     fn real(&self, part: Part) -> Option<&[f32]> {
         let real = self.op.real.as_ref()?;
         Some(&real[part.example * self.keys_len..][..self.keys_len])
@@ -99,7 +99,8 @@ impl LinearAttentionArgs<'_> {
         State::new(self.sizes, &states[head * len..][..len])
     }
 
-    /// What exponents of keys are shifted by in each head: the largest w·k of the sequence, 0 if it has no real key.
+    /// Returns the shift of the keys' exponents in each head: the largest w·k of the sequence, 0 if
+    /// it has no real key.
     pub(super) fn shifts(&self, directions: &Directions) -> Vec<f32> {
         let isa = Isa::current();
         let (parts, per_head) = self.parts(self.keys_len);
@@ -113,13 +114,13 @@ impl LinearAttentionArgs<'_> {
             .collect()
     }
 
-    /// [`LinearAttentionArgs::forward`] with one map, and no shifts.
+    /// Computes [`LinearAttentionArgs::forward`] with one map, and no shifts.
     pub(super) fn forward_by(&self, map: impl Features) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
         let (output, states) = self.forward(map, |_| map);
         (output, states, Vec::new())
     }
 
-    /// [`LinearAttentionArgs::backward`] with one map.
+    /// Computes [`LinearAttentionArgs::backward`] with one map.
     pub(super) fn backward_by(
         &self,
         map: impl Features,
@@ -130,13 +131,13 @@ impl LinearAttentionArgs<'_> {
         self.backward(map, |_| map, states, outputs, targets);
     }
 
-    /// How factors of products are taken.
+    /// Returns the number format of factors in products.
     fn format(&self, isa: Isa) -> Format {
         let width = self.sizes.features.min(self.sizes.values);
         isa.format().for_width(width, SPLIT_WIDTH)
     }
 
-    /// Output (B, Lq, H E), and S and z of each head.
+    /// Returns the output (B, Lq, H E), and S and z of each head.
     pub(super) fn forward<F: Features>(
         &self,
         query: F,
@@ -180,7 +181,7 @@ impl LinearAttentionArgs<'_> {
         (output, states)
     }
 
-    /// Gradients of queries, keys and values, every row of each.
+    /// Returns gradients of queries, keys and values, every row of each.
     pub(super) fn backward<F: Features>(
         &self,
         query: F,
@@ -225,7 +226,7 @@ impl LinearAttentionArgs<'_> {
             });
     }
 
-    /// A state for each head, to which `add` contributes the positions of each part.
+    /// Returns a state for each head, to which `add` contributes the positions of each part.
     fn sums(&self, length: usize, add: impl Fn(Part, &mut [f32]) + Sync) -> Vec<f32> {
         let (parts, per_head) = self.parts(length);
         let len = self.sizes.state();
@@ -244,7 +245,8 @@ impl LinearAttentionArgs<'_> {
             .collect()
     }
 
-    /// Gives the row of a position of `part`'s head, `width` elements, among sequences of this length.
+    /// Returns a function that gives the row of a position of `part`'s head, `width` elements,
+    /// among sequences of this length.
     fn writer<'b>(
         target: StridedRowsMut<'b>,
         part: Part,

@@ -1,4 +1,4 @@
-//! Positions of a head, 64 at a time, and the layouts in which the products want them.
+//! Positions of a head, 64 at a time, in the layouts that the products need.
 
 use lra_cpu::format::Format;
 use lra_cpu::scratch::Scratch;
@@ -13,7 +13,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Length of a [`State`].
+    /// Returns the length of a [`State`].
     pub(super) fn state(self) -> usize {
         self.matrix() + padded(self.features)
     }
@@ -41,7 +41,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// S as a right operand, in `space` unless that is S itself.
+    /// Returns S as a right operand, in `space` unless that is S itself.
     pub(super) fn matrix_of<'b>(self, format: Format, space: &'b mut Scratch) -> OperandView<'b>
     where
         'a: 'b,
@@ -51,7 +51,7 @@ impl<'a> State<'a> {
         Operand::B.of(format, (self.matrix, size.1), size, space)
     }
 
-    /// Sᵀ, (E, padded M), as a right operand.
+    /// Returns Sᵀ, (E, padded M), as a right operand.
     pub(super) fn transposed(self, format: Format) -> PackedTiles {
         let Sizes { features, values } = self.sizes;
         let (wide, features_wide) = (padded(values), padded(features));
@@ -69,7 +69,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// One operand of a head, and which of its positions count (all of them, if absent).
+/// An operand of a head, and the mask of the positions that count (all of them, if absent).
 #[derive(Clone, Copy)]
 pub(super) struct Positions<'a> {
     pub(super) rows: Rows<'a>,
@@ -77,7 +77,7 @@ pub(super) struct Positions<'a> {
 }
 
 impl Positions<'_> {
-    /// The same, with every position counted.
+    /// Returns these positions, all of them counted.
     pub(super) fn all(self) -> Self {
         Positions { real: None, ..self }
     }
@@ -86,7 +86,7 @@ impl Positions<'_> {
         self.real.is_none_or(|real| real[position] != 0.0)
     }
 
-    /// Whether all of `count` positions from `first` on are padding.
+    /// Returns whether all of `count` positions from `first` on are padding.
     pub(super) fn padding(&self, first: usize, count: usize) -> bool {
         (first..first + count).all(|position| !self.is_real(position))
     }
@@ -101,7 +101,7 @@ pub(super) struct Block {
     space: Scratch,
     /// Panels of columns: left operand of sums over positions, unless that is of tiles.
     columns: Scratch,
-    /// Rows of what the rows are computed from, for maps that multiply.
+    /// Inputs of the rows, for maps that multiply.
     pub(super) inputs: Option<PackedTiles>,
 }
 
@@ -120,20 +120,20 @@ impl Block {
         pack_rows(rows.from(first), count, 1.0, &mut self.rows);
     }
 
-    /// `count` rows as left operand of products with S.
+    /// Returns `count` rows as left operand of products with S.
     #[inline(always)]
     pub(super) fn left(&mut self, format: Format, count: usize) -> Lhs<'_> {
         self.operand(Operand::A, format, (count, self.width)).left()
     }
 
-    /// `count` rows as right operand of sums over positions.
+    /// Returns `count` rows as right operand of sums over positions.
     #[inline(always)]
     pub(super) fn right(&mut self, format: Format, count: usize) -> (&[f32], usize) {
         self.operand(Operand::B, format, (count, padded(self.width)))
             .right()
     }
 
-    /// The columns of `count` rows as left operand of sums over positions.
+    /// Returns the columns of `count` rows as left operand of sums over positions.
     #[inline(always)]
     pub(super) fn left_columns(&mut self, format: Format, count: usize) -> Lhs<'_> {
         if format.is_amx() {
@@ -149,7 +149,7 @@ impl Block {
     fn operand(&mut self, role: Operand, format: Format, size: (usize, usize)) -> OperandView<'_> {
         let wide = padded(self.width);
         if self.space.is_empty() {
-            // Room for whatever role it is.
+            // Room for the operand in either role.
             let len = |role: Operand| role.len(format, (SIDE, wide));
             self.space = match format {
                 Format::F32 => Scratch::default(),

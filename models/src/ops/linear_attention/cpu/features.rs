@@ -1,4 +1,4 @@
-//! From queries and keys to features, a block of 64 positions at a time, and back to their gradients.
+//! Features of queries and keys, a block of 64 positions at a time, and their gradients.
 
 use lra_cpu::format::Format;
 use lra_cpu::isa::Isa;
@@ -69,7 +69,7 @@ impl<C: UnaryFunction> Features for Elementwise<C> {
         let rows = gradients.chunks_exact(padded(block.width)).take(count);
         for (position, row) in (first..).zip(rows) {
             let out = out(position);
-            // The features of a padded key are zero whatever the key is.
+            // The features of a padded key are zero for any key.
             if !x.is_real(position) {
                 out.fill(0.0);
                 continue;
@@ -100,11 +100,12 @@ pub(super) struct Directions {
     count: usize,
     width: usize,
     epsilon: f32,
-    /// How they and what they are multiplied by are taken.
+    /// Number format of w and of the other factor.
     format: Format,
 }
 
-/// What exponents are shifted by, so that they neither overflow nor vanish. A constant to the gradient: it cancels but for ε.
+/// Shift of the exponents, so that they neither overflow nor vanish. A constant to the gradient: it
+/// cancels but for ε.
 #[derive(Clone, Copy)]
 pub(super) enum Shift {
     /// The largest w·x of each row, for queries.
@@ -148,12 +149,12 @@ impl Directions {
         }
     }
 
-    /// M.
+    /// Returns M.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// 1 / (2 √E).
+    /// Returns 1 / (2 √E).
     fn half(&self) -> f32 {
         0.5 / (self.width as f32).sqrt()
     }
@@ -183,12 +184,13 @@ impl Directions {
         );
     }
 
-    /// Room for a block of positions that are projected.
+    /// Allocates room for a block of positions that are projected.
     fn inputs(&self) -> PackedTiles {
         PackedTiles::new(self.format, Operand::A, 1, (SIDE, padded(self.width)))
     }
 
-    /// The largest w·x of the real positions `start..end`, -∞ if there are none: the shift of keys.
+    /// Returns the largest w·x of the real positions `start..end`, -∞ if there are none: the shift
+    /// of keys.
     pub(super) fn highest(&self, isa: Isa, x: Positions, range: (usize, usize)) -> f32 {
         isa.run(Highest {
             directions: self,
@@ -232,7 +234,7 @@ impl Kernel for Highest<'_> {
     }
 }
 
-/// |x|².
+/// Returns |x|².
 #[inline(always)]
 fn norm<S: Lanes>(s: S, x: &[f32]) -> f32 {
     let (x, tail) = S::as_simd_f32s(x);
@@ -244,7 +246,8 @@ fn norm<S: Lanes>(s: S, x: &[f32]) -> f32 {
     s.reduce_sum_f32s(sum)
 }
 
-/// e^(p - less) + ε. A function, not a closure: only what is inlined has the vector instructions.
+/// Returns e^(p - less) + ε. A function, not a closure: only inlined code has the vector
+/// instructions.
 #[inline(always)]
 fn feature<S: Lanes>(s: S, p: S::f32s, less: S::f32s, epsilon: S::f32s) -> S::f32s {
     s.add_f32s(exp(s, s.sub_f32s(p, less)), epsilon)

@@ -46,13 +46,13 @@ pub enum FeatureMap {
     },
 }
 
-/// What kernel attention needs besides queries, keys and values.
+/// Options of kernel attention besides queries, keys and values.
 #[derive(Clone, Debug)]
 pub struct LinearAttentionOptions {
     /// Number of heads H; head h owns columns h M to (h + 1) M of queries and keys (or as many as the map takes), h E to (h + 1) E
     /// of values.
     pub heads: usize,
-    /// From queries and keys to features.
+    /// Feature map of queries and keys.
     pub map: FeatureMap,
     /// Added to the denominator, so that an example without a real key yields zeros.
     pub eps: f64,
@@ -60,7 +60,8 @@ pub struct LinearAttentionOptions {
     pub mask: Option<Tensor>,
 }
 
-/// Kernel attention of queries (B, Lq, H M) on keys (B, Lk, H M) and values (B, Lk, H E); yields (B, Lq, H E).
+/// Returns the kernel attention of queries (B, Lq, H M) on keys (B, Lk, H M) and values (B, Lk, H
+/// E); yields (B, Lq, H E).
 pub fn linear_attention(
     q: &Tensor,
     k: &Tensor,
@@ -80,8 +81,9 @@ pub fn linear_attention(
     apply(op, [q, k, v])
 }
 
-/// Kernel attention within a sequence from packed projections (B, L, 3 H E), queries first, then keys, then values; yields (B, L, H E).
-/// Blocks of 64 positions that are all padding yield zeros.
+/// Returns the kernel attention within a sequence from packed projections (B, L, 3 H E), queries
+/// first, then keys, then values; yields (B, L, H E). Blocks of 64 positions that are all padding
+/// yield zeros.
 pub fn linear_attention_packed(qkv: &Tensor, options: &LinearAttentionOptions) -> Result<Tensor> {
     let (batch, length, width) = qkv.dims3()?;
     if width % 3 != 0 {
@@ -110,7 +112,8 @@ struct LinearAttention {
 }
 
 impl LinearAttention {
-    /// For rows of `features` elements of queries and keys and `values` of values.
+    /// Builds the operation for rows of `features` elements of queries and keys and `values`
+    /// elements of values.
     fn new(
         options: &LinearAttentionOptions,
         (batch, keys): (usize, usize),

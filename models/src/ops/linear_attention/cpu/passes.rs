@@ -57,7 +57,7 @@ impl<F: Features> Kernel for Gather<'_, F> {
     }
 }
 
-/// matrix (M, E) += featuresᵀ values.
+/// Computes matrix (M, E) += featuresᵀ values.
 #[inline(always)]
 fn sum_products<S: Lanes>(
     s: S,

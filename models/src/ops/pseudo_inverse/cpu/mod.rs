@@ -1,8 +1,9 @@
-//! An iteration to the pseudo-inverse of square matrices, in f64 (Razavi et al., 2014; Nyströmformer, arXiv 2102.03902):
+//! An iteration to the pseudo-inverse of square matrices, in f64 (Razavi et al., 2014;
+//! Nyströmformer, arXiv 2102.03902):
 //!     Z ← ¼ Z (13 I - Y (15 I - Y (7 I - Y))),  Y = A Z,  from Z = Aᵀ / (largest column sum of A)
 //!
-//! One matrix goes through all iterations in the nearest caches. Nothing is kept but A: the backward pass iterates again, and goes the same
-//! way back with what lies between.
+//! One matrix goes through all iterations in the nearest caches. Only A is kept: the backward pass
+//! iterates again, and goes the same way back with the intermediate results.
 
 mod square;
 
@@ -15,8 +16,7 @@ use self::square::{Left, Square, product};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "pseudo_inverse";
-/// Z for each of the matrices A (.., M, M) of f64.
-///
+/// Returns Z for each of the matrices A (.., M, M) of f64.
 /// # Errors
 /// If matrices are not square, or not f64 in main memory.
 pub fn pseudo_inverse(a: &Tensor, iterations: usize) -> Result<Tensor> {
@@ -76,12 +76,12 @@ impl CustomOp<1, f64> for PseudoInverse {
     }
 }
 
-/// M.
+/// Returns M.
 fn side(shape: &Shape) -> usize {
     shape.dims().last().copied().unwrap_or(1)
 }
 
-/// What an iteration computes.
+/// Intermediate results of an iteration.
 struct Between {
     z: Square,
     /// A Z.
@@ -93,7 +93,7 @@ struct Between {
 }
 
 impl Between {
-    /// Where A's iteration begins.
+    /// Returns the start of the iteration for A.
     fn first(a: &Square) -> Self {
         let mut z = a.transposed();
         let (_, largest) = a.largest_column();
@@ -101,13 +101,13 @@ impl Between {
         Between::of(z)
     }
 
-    /// Of this Z, with what follows from it not computed.
+    /// Wraps this Z; the other matrices are still to be computed.
     fn of(z: Square) -> Self {
         let [y, p, q, r] = [(); 4].map(|()| Square::zeros(z.side));
         Between { z, y, p, q, r }
     }
 
-    /// Everything that follows from Z.
+    /// Computes all matrices that follow from Z.
     #[inline(always)]
     fn compute<S: Lanes>(&mut self, s: S, a: &Square) {
         product::<S, false>(s, Left::of(a), &self.z, 1.0, &mut self.y);
@@ -118,14 +118,14 @@ impl Between {
         self.r.add_identity(13.0);
     }
 
-    /// The next Z.
+    /// Computes the next Z.
     #[inline(always)]
     fn next<S: Lanes>(&self, s: S, z: &mut Square) {
         product::<S, false>(s, Left::of(&self.z), &self.r, 0.25, z);
     }
 }
 
-/// From A to Z.
+/// Iteration from A to Z.
 struct Iterate<'a> {
     iterations: usize,
     side: usize,
@@ -150,7 +150,7 @@ impl Kernel for Iterate<'_> {
     }
 }
 
-/// From the gradient of Z to that of A.
+/// Backward pass from the gradient of Z to the gradient of A.
 struct Differentiate<'a> {
     iterations: usize,
     side: usize,

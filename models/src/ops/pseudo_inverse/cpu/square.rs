@@ -57,7 +57,7 @@ impl Square {
         }
     }
 
-    /// `factor` I is added.
+    /// Adds `factor` I.
     #[inline(always)]
     pub(super) fn add_identity(&mut self, factor: f64) {
         let step = self.padded + 1;
@@ -66,7 +66,7 @@ impl Square {
         }
     }
 
-    /// `factor` I - X.
+    /// Sets this matrix to `factor` I - X.
     #[inline(always)]
     pub(super) fn set_less(&mut self, factor: f64, x: &Square) {
         for (to, x) in self.numbers.iter_mut().zip(&x.numbers) {
@@ -75,7 +75,7 @@ impl Square {
         self.add_identity(factor);
     }
 
-    /// The first of the columns of largest sum, and that sum.
+    /// Returns the first of the columns of largest sum, and that sum.
     pub(super) fn largest_column(&self) -> (usize, f64) {
         let mut sums = vec![0.0; self.padded];
         for row in self.numbers.chunks(self.padded) {
@@ -119,7 +119,7 @@ impl<'a> Left<'a> {
     }
 }
 
-/// `out = factor a b`, or `out += factor a b` if `ADD`.
+/// Computes `out = factor a b`, or `out += factor a b` if `ADD`.
 #[inline(always)]
 pub(super) fn product<S: Lanes, const ADD: bool>(
     s: S,
@@ -162,7 +162,7 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
     }
 }
 
-/// M rows by N registers of a product, held in registers while all terms are added.
+/// Computes M rows by N registers of a product, held in registers while all terms are added.
 #[inline(always)]
 fn block<S: Lanes, const M: usize, const N: usize, const ADD: bool>(
     s: S,

@@ -105,7 +105,7 @@ struct Tile<'a, S: Lanes> {
     states: &'a mut [Pair<S>],
 }
 
-/// One mode through the rows of a tile, forward for its states and then back.
+/// Takes one mode through the rows of a tile, forward for its states and then back.
 #[inline(always)]
 fn walk_back<S: Lanes, const COMPLEX: bool>(
     s: S,

@@ -14,7 +14,7 @@ pub(super) struct Forward<'a, const COMPLEX: bool> {
     pub(super) task: Task<'a>,
     pub(super) x: &'a [f32],
     pub(super) y: &'a Shared<'a>,
-    /// Empty if nothing is kept.
+    /// Kept states; empty if none are kept.
     pub(super) states: &'a mut [f32],
 }
 
@@ -81,7 +81,7 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
     }
 }
 
-/// Adds what M modes read out to the rows of a tile, and returns the states behind it.
+/// Adds the outputs of M modes to the rows of a tile, and returns the states behind it.
 #[inline(always)]
 fn walk<S: Lanes, const COMPLEX: bool, const M: usize>(
     s: S,

@@ -29,27 +29,26 @@ const NAME: &str = "state-space";
 const TILE: usize = 64;
 /// Channels of one task: a cache line of each row.
 const CHANNELS: usize = 16;
-/// What [`state_space`] computes.
+/// Options of [`state_space`].
 #[derive(Clone, Debug)]
 pub(crate) struct StateSpace {
     /// N.
     pub(crate) modes: usize,
     /// Whether a and c are complex.
     pub(crate) complex: bool,
-    /// At least one.
+    /// Walks along the sequence, at least one.
     pub(crate) walks: Vec<ScanDirection>,
-    /// Where the examples lie in x.
+    /// Layout of the examples in x.
     pub(crate) rows: Rows,
 }
 
-/// Where the examples lie in x.
+/// Layout of the examples in x.
 #[derive(Clone, Debug)]
 pub(crate) enum Rows {
     /// (B, L, D), all of it.
     Full,
-    /// (B, L, D), of whose rows (B, L) some are there, 1 or 0: the others count as zeros of x,
-    /// whatever they hold, and get no gradient. Their
-    /// outputs are those of any row of zeros.
+    /// (B, L, D) with a mask (B, L) of the rows that are real, 1 or 0. The others count as zeros of
+    /// x with any contents, and get no gradient. Their outputs are those of any row of zeros.
     Padded(Vec<f32>),
     /// (1, T, D), and the row where each of the B examples begins and the last one ends.
     Packed(Arc<[usize]>),
@@ -58,15 +57,14 @@ pub(crate) enum Rows {
 /// One walk along the sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScanDirection {
-    /// From the last row to the first.
+    /// True for a walk from the last row to the first.
     pub(crate) reverse: bool,
     /// The output of a row does not see the row itself.
     pub(crate) exclusive: bool,
 }
 
-/// x (B, L, D) to y (B, L, D). Rows of `parameters` are, for each walk, the real parts of a (N, D), their imaginary parts if
-/// complex, c likewise; and skip (D).
-///
+/// Maps x (B, L, D) to y (B, L, D). Rows of `parameters` are, for each walk, the real parts of a
+/// (N, D), their imaginary parts if complex, c likewise; and skip (D).
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn state_space(x: &Tensor, parameters: &Tensor, options: StateSpace) -> Result<Tensor> {

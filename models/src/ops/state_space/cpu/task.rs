@@ -9,11 +9,11 @@ use super::{CHANNELS, Rows, ScanDirection, Sizes, StateSpace};
 pub(super) struct Task<'a> {
     pub(super) modes: usize,
     pub(super) walk: ScanDirection,
-    /// Which of the walks it is.
+    /// Index of this walk among the walks.
     pub(super) index: usize,
     /// Number of walks.
     walks: usize,
-    /// Which rows of the example are there.
+    /// Mask of the real rows of the example.
     real: Option<&'a [f32]>,
     /// Row of x where the example begins.
     start: usize,
@@ -77,13 +77,13 @@ impl<'a> Task<'a> {
         starts.map(move |start| (start, lanes.min(end - start)))
     }
 
-    /// Where row number `step` of the walk starts.
+    /// Returns the start of row number `step` of the walk.
     #[inline(always)]
     pub(super) fn row(&self, step: usize) -> usize {
         (self.start + self.position(step)) * self.sizes.width
     }
 
-    /// The position that row number `step` of the walk is.
+    /// Returns the position that row number `step` of the walk is.
     #[inline(always)]
     fn position(&self, step: usize) -> usize {
         match self.walk.reverse {
@@ -92,19 +92,19 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// Whether row number `step` of the walk is there.
+    /// Returns whether row number `step` of the walk is there.
     #[inline(always)]
     pub(super) fn is_real(&self, step: usize) -> bool {
         self.real
             .is_none_or(|real| real[self.position(step)] != 0.0)
     }
 
-    /// Row of the skip among the parameters.
+    /// Returns the row of the skip among the parameters.
     pub(super) fn skip_row(&self, parts: usize) -> usize {
         self.walks * 2 * parts * self.modes
     }
 
-    /// Row of the parameters.
+    /// Returns the row of the parameters.
     #[inline(always)]
     pub(super) fn parameter<S: Lanes>(
         &self,
@@ -142,7 +142,8 @@ impl<'a> Task<'a> {
     }
 }
 
-/// Where the state of a mode at the start of a tile is kept: for registers that start `offset` channels into a task.
+/// Returns the place of the kept state of a mode at the start of a tile, for registers that start
+/// `offset` channels into a task.
 #[inline(always)]
 pub(super) fn kept<const COMPLEX: bool>(
     tile: usize,
@@ -155,7 +156,7 @@ pub(super) fn kept<const COMPLEX: bool>(
     [at, at + (parts - 1) * CHANNELS]
 }
 
-/// a h + x.
+/// Returns a h + x.
 #[inline(always)]
 pub(super) fn advance<S: Lanes, const COMPLEX: bool>(
     s: S,
@@ -173,7 +174,7 @@ pub(super) fn advance<S: Lanes, const COMPLEX: bool>(
     }
 }
 
-/// Re(c h) + y.
+/// Returns Re(c h) + y.
 #[inline(always)]
 pub(super) fn read_out<S: Lanes, const COMPLEX: bool>(
     s: S,
@@ -188,8 +189,9 @@ pub(super) fn read_out<S: Lanes, const COMPLEX: bool>(
     }
 }
 
-/// A state, of which parts that have all but faded become zero: numbers below 2⁻¹²⁶ take some processors a hundred times as
-/// long, and after some thousand rows of padding states are such numbers.
+/// Returns a state, of which parts that have all but faded become zero: numbers below 2⁻¹²⁶ take
+/// some processors a hundred times as long, and after some thousand rows of padding states are such
+/// numbers.
 #[inline(always)]
 pub(super) fn settled<S: Lanes>(s: S, h: Pair<S>) -> Pair<S> {
     const FADED: f32 = 1e-30;
@@ -199,7 +201,7 @@ pub(super) fn settled<S: Lanes>(s: S, h: Pair<S>) -> Pair<S> {
     })
 }
 
-/// ā r + c̄ dy.
+/// Returns ā r + c̄ dy.
 #[inline(always)]
 pub(super) fn retreat<S: Lanes, const COMPLEX: bool>(
     s: S,
@@ -218,7 +220,7 @@ pub(super) fn retreat<S: Lanes, const COMPLEX: bool>(
     }
 }
 
-/// dy h̄ + sum.
+/// Returns dy h̄ + sum.
 #[inline(always)]
 pub(super) fn add_read_out<S: Lanes, const COMPLEX: bool>(
     s: S,
@@ -233,7 +235,7 @@ pub(super) fn add_read_out<S: Lanes, const COMPLEX: bool>(
     }
 }
 
-/// r h̄ + sum.
+/// Returns r h̄ + sum.
 #[inline(always)]
 pub(super) fn add_product<S: Lanes, const COMPLEX: bool>(
     s: S,

@@ -1,7 +1,8 @@
 //! Scores by distance: z_ij += t_h[c] + a_i[c] + b_j[c] with c = K + min(max(j - i, -K), K).
 //!
-//! Nothing has the size of the scores: tables have 2 K + 1 columns, of each head (t), of each query (a) or of each key
-//! (b), and tiles of scores take from them what belongs to their positions. Distances beyond K count as K.
+//! No tensor has the size of the scores: tables have 2 K + 1 columns, of each head (t), of each
+//! query (a) or of each key (b), and tiles of scores read the entries of their positions. Distances
+//! beyond K count as K.
 
 mod tile;
 
@@ -15,14 +16,15 @@ use super::NAME;
 use super::args::{AttentionArgs, Head, TASKS};
 use crate::autograd::{Gradient, View};
 
-/// What is added to scores by the distance of key from query. Queries are at 0, 1, .., keys too, from the first of `keys` on.
+/// Additions to scores by the distance of key from query. Queries are at 0, 1, .., keys too, from
+/// the first of `keys` on.
 ///
 /// Every table has a column for each distance from -K to K.
 #[derive(Clone, Debug)]
 pub struct RelativeScores {
-    /// K, the largest distance that is told apart.
+    /// K, the largest distance that has a column of its own.
     pub reach: usize,
-    /// The keys that have a position; nothing is added to the scores of others.
+    /// Keys that have a position; the scores of other keys stay as they are.
     pub keys: Range<usize>,
     /// t, one row for each head: (H, 2 K + 1).
     pub of_heads: Option<Tensor>,
@@ -33,7 +35,7 @@ pub struct RelativeScores {
 }
 
 impl RelativeScores {
-    /// Columns of a table.
+    /// Returns the number of columns of a table.
     pub(crate) fn columns(&self) -> usize {
         2 * self.reach + 1
     }
@@ -69,7 +71,7 @@ impl RelativeScores {
     }
 }
 
-/// Parts that the work of a head is split into, at most.
+/// Returns the largest number of parts that the work of a head is split into.
 fn most_parts(heads: usize) -> usize {
     TASKS.div_ceil(heads.max(1))
 }
@@ -88,7 +90,8 @@ pub(super) struct Tables<'a> {
 }
 
 impl Tables<'_> {
-    /// Whether a query or a key has a row of its own, whose gradient one task must have for itself.
+    /// Returns whether a query or a key has a row of its own, whose gradient one task must have for
+    /// itself.
     pub(super) fn have_rows(&self) -> bool {
         self.of_queries.is_some() || self.of_keys.is_some()
     }
@@ -107,7 +110,7 @@ impl Tables<'_> {
         start..start + self.columns()
     }
 
-    /// `key` counts from the first with a position.
+    /// Returns the range of a key's row; `key` counts from the first with a position.
     fn of_key(&self, head: Head, key: usize) -> Range<usize> {
         let start = (self.index(head) * self.keys.1 + key) * self.columns();
         start..start + self.columns()
@@ -118,7 +121,7 @@ impl Tables<'_> {
     }
 }
 
-/// Where the gradients of the tables go, as far as somebody wants them.
+/// Destinations of the gradients of the tables, as far as these are wanted.
 pub(super) struct TableGradients<'a> {
     /// Rows for each head of each example: one for each part of its work.
     parts: usize,
@@ -128,7 +131,7 @@ pub(super) struct TableGradients<'a> {
     of_keys: Option<Shared<'a>>,
 }
 
-/// Room for the gradients of the tables that somebody wants.
+/// Room for the gradients of the tables that are wanted.
 pub(super) struct Buffers {
     /// 2 K + 1.
     columns: usize,
@@ -158,7 +161,7 @@ impl Buffers {
         }
     }
 
-    /// Where the gradients go, if there are tables.
+    /// Returns the destinations of the gradients, if there are tables.
     pub(super) fn targets(&mut self) -> Option<TableGradients<'_>> {
         (self.columns > 0).then(|| TableGradients {
             parts: self.parts,
@@ -168,8 +171,8 @@ impl Buffers {
         })
     }
 
-    /// The gradients, those of the heads' table summed over examples and parts in order, in f64: a column is a sum over up to L²
-    /// scores.
+    /// Returns the gradients, those of the heads' table summed over examples and parts in order, in
+    /// f64: a column is a sum over up to L² scores.
     pub(super) fn into_gradients(self, args: &AttentionArgs) -> [Gradient; 3] {
         let of_heads = self.of_heads.map(|partials| {
             let mut totals = vec![0.0; args.heads * self.columns];

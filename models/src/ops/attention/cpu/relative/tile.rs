@@ -1,4 +1,4 @@
-//! What a tile of scores takes from the tables, and what its gradients give them.
+//! Table entries added to a tile of scores, and the gradients that the tile adds to the tables.
 
 use lra_cpu::tile::SIDE;
 
@@ -18,12 +18,12 @@ pub(in super::super) struct Places {
     step: Option<i32>,
     /// K.
     reach: i32,
-    /// The column of all pairs, where they are all as far apart as distances are told apart.
+    /// The column of all pairs, where all share one because their distances are all at least K.
     column: Option<usize>,
 }
 
 impl Places {
-    /// Of queries and keys at these positions; the latter count all keys.
+    /// Builds the places of queries and keys at these positions; the latter count all keys.
     #[inline(always)]
     pub(in super::super) fn new(
         tables: &Tables,
@@ -73,7 +73,7 @@ impl Places {
         places
     }
 
-    /// Column of a distance.
+    /// Returns the column of a distance.
     #[inline(always)]
     fn column_of(&self, distance: i32) -> usize {
         (distance.clamp(-self.reach, self.reach) + self.reach) as usize
@@ -93,7 +93,8 @@ impl Places {
         }
     }
 
-    /// Columns of the diagonals of a tile of even steps: entry y is that of query i and key k with i - k + 63 = y.
+    /// Returns columns of the diagonals of a tile of even steps: entry y is that of query i and key
+    /// k with i - k + 63 = y.
     #[inline(always)]
     fn diagonals(&self, step: i32) -> [usize; 2 * SIDE] {
         let first = self.keys[0] - self.queries[0];

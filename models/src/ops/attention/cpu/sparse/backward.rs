@@ -30,10 +30,11 @@ pub(super) struct BackwardTask<'a> {
     pub(super) output: Rows<'a>,
     pub(super) doutput: Rows<'a>,
     pub(super) dqueries: StridedRowsMut<'a>,
-    /// Of the rows that `key_rows` names, or of all keys.
+    /// Gradients of the keys that `key_rows` names, or of all keys.
     pub(super) dkeys: StridedRowsMut<'a>,
     pub(super) dvalues: StridedRowsMut<'a>,
-    /// The row of each key in its gradient, where that has no row for keys that nothing here sees.
+    /// The row of each key in its gradient, if the gradient has rows only for keys that are seen
+    /// here.
     pub(super) key_rows: Option<&'a [u32]>,
 }
 
@@ -132,7 +133,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A block of keys, packed now if it is not held; none if no key of it is real.
+    /// Returns a block of keys, packed now if it is not held; none if no key of it is real.
     ///
     /// # Safety
     /// No other task may touch the rows of the targets.

@@ -1,11 +1,11 @@
-//! Which queries see which keys, cut in tiles of at most 64 keys by 64 queries.
+//! Pairs of queries and keys that see each other, cut into tiles of at most 64 keys by 64 queries.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use lra_cpu::tile::{PANEL, SIDE};
 
-/// Which queries of a tile see one of its keys: those at `from..to` of the tile's queries.
+/// Queries of a tile that see one of its keys: those at `from..to` of the tile's queries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryRange {
     from: u8,
@@ -17,7 +17,8 @@ pub struct QueryRange {
 impl QueryRange {
     const NONE: u8 = u8::MAX;
 
-    /// Queries `range` of the tile, of which the one at `diagonal` has `BlockMask::diagonal_bias` added to its score.
+    /// Returns queries `range` of the tile, of which the one at `diagonal` has
+    /// `BlockMask::diagonal_bias` added to its score.
     ///
     /// # Panics
     /// If a query is beyond the 64 of a tile.
@@ -34,18 +35,18 @@ impl QueryRange {
         }
     }
 
-    /// No query.
+    /// Returns no query.
     #[must_use]
     pub fn nothing() -> Self {
         QueryRange::new(0..0, None)
     }
 
-    /// The queries that see the key.
+    /// Returns the queries that see the key.
     pub(crate) fn range(self) -> Range<usize> {
         usize::from(self.from)..usize::from(self.to)
     }
 
-    /// The query whose score gets [`BlockMask::diagonal_bias`].
+    /// Returns the query whose score gets [`BlockMask::diagonal_bias`].
     pub(crate) fn diagonal(self) -> Option<usize> {
         (self.diagonal != Self::NONE).then(|| usize::from(self.diagonal))
     }
@@ -78,18 +79,18 @@ pub(super) struct QueryBlock {
 #[derive(Clone, Debug)]
 pub(super) struct KeyBlock {
     positions: Range<usize>,
-    /// Where it is held while queries need it.
+    /// Slot that holds it while queries need it.
     pub(super) slot: usize,
 }
 
-/// A block of keys that a block of queries sees, and how.
+/// A block of keys that a block of queries sees, with its query ranges.
 #[derive(Clone, Debug)]
 pub(super) struct Tile {
     pub(super) keys: usize,
     ranges: Option<Range<usize>>,
 }
 
-/// A block of queries, at these positions, and what it sees.
+/// A block of queries, at these positions, and the keys that it sees.
 #[derive(Clone, Debug)]
 pub(crate) struct BlockView<'a> {
     pub(crate) queries: &'a [u32],
@@ -97,7 +98,7 @@ pub(crate) struct BlockView<'a> {
 }
 
 impl BlockView<'_> {
-    /// Keys of all tiles.
+    /// Returns the number of keys of all tiles.
     pub(crate) fn keys(&self) -> usize {
         self.tiles.iter().map(|tile| tile.keys.len()).sum()
     }
@@ -106,12 +107,12 @@ impl BlockView<'_> {
 /// A tile: a block of keys, at these positions, as one block of queries sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileView<'a> {
-    /// Its number in the block mask, which dropout goes by.
+    /// Number of the tile in the block mask, on which its dropout depends.
     pub(crate) number: usize,
     /// Number of the block of keys, the same wherever these keys are seen.
     pub(crate) block: usize,
     pub(crate) keys: &'a [u32],
-    /// One per key; none if every query sees every key.
+    /// Query range of each key; none if every query sees every key.
     pub(crate) ranges: Option<&'a [QueryRange]>,
 }
 
@@ -120,7 +121,8 @@ pub(crate) struct TileView<'a> {
 pub struct QueryRanges(Range<usize>);
 
 impl BlockMask {
-    /// An empty block mask. `diagonal_bias` is what [`QueryRange`] may add to single scores; minus infinity hides them.
+    /// Returns an empty block mask. `diagonal_bias` is the number that [`QueryRange`] may add to
+    /// single scores; minus infinity hides them.
     #[must_use]
     pub fn new(diagonal_bias: f32) -> Self {
         BlockMask {
@@ -135,7 +137,8 @@ impl BlockMask {
         }
     }
 
-    /// Says that a position may be in several blocks of queries; its keys are then those of all of them.
+    /// Allows a position to be in several blocks of queries; its keys are then those of all of
+    /// them.
     #[must_use]
     pub fn repeating_queries(self) -> Self {
         BlockMask {
@@ -188,7 +191,8 @@ impl BlockMask {
         self.queries.push(QueryBlock { positions, tiles });
     }
 
-    /// The same where every query sees these keys too, once each; they are none that it names.
+    /// Returns this mask with keys that every query sees too, once each; the mask itself has none
+    /// of them.
     pub(super) fn beside(&self, keys: &[u32]) -> Self {
         let mut mask = BlockMask {
             queries: Vec::new(),
@@ -232,14 +236,15 @@ impl BlockMask {
         mask
     }
 
-    /// Keeps what is seen of the keys of a block, one entry per key.
+    /// Stores the ranges of queries that see the keys of a block, one entry per key.
     pub fn ranges(&mut self, ranges: impl IntoIterator<Item = QueryRange>) -> QueryRanges {
         let start = self.ranges.len();
         self.ranges.extend(ranges);
         QueryRanges(start..self.ranges.len())
     }
 
-    /// The present block of queries sees this block of keys: all of it, or what `ranges` say.
+    /// Lets the present block of queries see this block of keys: all of it, or the pairs in
+    /// `ranges`.
     ///
     /// # Panics
     /// If there is no such block, or not one query range per key.
@@ -255,8 +260,9 @@ impl BlockMask {
         block.expect("a block of queries comes first").tiles.end = self.tiles.len();
     }
 
-    /// Gives each block of keys a slot that no other needs between its first and its last block of queries, so that a pattern
-    /// of near keys holds few blocks at once; and gives back what was allocated and not used.
+    /// Gives each block of keys a slot that no other needs between its first and its last block of
+    /// queries, so that a pattern of near keys holds few blocks at once; and frees memory that was
+    /// allocated and not used.
     pub(super) fn finish(&mut self) {
         let mut last = vec![None; self.keys.len()];
         for (number, block) in self.queries.iter().enumerate() {
@@ -312,7 +318,7 @@ impl BlockMask {
         &self.positions[block.positions.clone()]
     }
 
-    /// The keys that these blocks of queries see, of `keys_len`, in order.
+    /// Returns the keys that these blocks of queries see, of `keys_len`, in order.
     pub(super) fn seen(&self, blocks: Range<usize>, keys_len: usize) -> Vec<u32> {
         let mut seen = vec![false; keys_len];
         for tile in self.queries[blocks]
@@ -339,7 +345,8 @@ impl BlockMask {
         self.repeats_queries
     }
 
-    /// Blocks of queries, each with its tiles, for whoever computes them by other means than this kernel.
+    /// Returns blocks of queries, each with its tiles, for code that computes them by other means
+    /// than this kernel.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = BlockView<'_>> {
         self.queries.iter().map(|block| BlockView {
             queries: &self.positions[block.positions.clone()],
@@ -359,7 +366,8 @@ impl BlockMask {
         })
     }
 
-    /// Pairs of query and key that are computed, hidden ones within tiles included.
+    /// Returns the number of pairs of query and key that are computed, hidden ones within tiles
+    /// included.
     #[must_use]
     pub fn pairs(&self) -> usize {
         self.blocks()
@@ -367,13 +375,14 @@ impl BlockMask {
             .sum()
     }
 
-    /// Number of slots, and rows that one needs: the largest block of keys in whole panels.
+    /// Returns the number of slots, and rows that one needs: the largest block of keys in whole
+    /// panels.
     pub(super) fn packed_kv(&self) -> (usize, usize) {
         let longest = self.keys.iter().map(|block| block.positions.len()).max();
         (self.packed_kv, longest.unwrap_or(0).next_multiple_of(PANEL))
     }
 
-    /// Positions of queries and of keys that the block mask needs to exist.
+    /// Returns positions of queries and of keys that the block mask needs to exist.
     pub(super) fn lengths(&self) -> (usize, usize) {
         let longest = |ranges: &mut dyn Iterator<Item = &Range<usize>>| {
             ranges

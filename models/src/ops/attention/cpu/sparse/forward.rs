@@ -122,7 +122,7 @@ impl ForwardTask<'_> {
     }
 }
 
-/// What queries have gathered in the blocks that they were in so far.
+/// Sums of queries over the blocks that they were in so far.
 struct Revisited {
     /// Running maximum, and the sum of weights relative to it.
     sums: Vec<(f32, f32)>,
@@ -181,7 +181,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Packs a block if that has not been done, and says which of its keys are real.
+    /// Packs a block if that has not been done, and returns the mask of its real keys.
     fn load(&mut self, block: usize) -> u64 {
         let key_block = &self.block_mask.key_blocks()[block];
         let slot = key_block.slot;
@@ -204,7 +204,8 @@ impl<'a> Keys<'a> {
         bits
     }
 
-    /// How many keys a block has that has been loaded, and they and their values as left operands.
+    /// Returns the number of keys of a block that has been loaded, and its keys and values as left
+    /// operands.
     #[inline(always)]
     fn block(&self, block: usize) -> (usize, Lhs<'_>, Lhs<'_>) {
         let key_block = &self.block_mask.key_blocks()[block];

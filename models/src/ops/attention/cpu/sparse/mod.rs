@@ -35,19 +35,22 @@ const LEAST_BLOCKS: usize = 8;
 pub struct BlockMasks(Arc<[BlockMask]>);
 
 impl BlockMasks {
-    /// BlockMasks in the order (example, head); fewer than there are heads are used again from the first.
+    /// Wraps block masks in the order (example, head); fewer than there are heads are used again
+    /// from the first.
     #[must_use]
     pub fn new(mut block_masks: Vec<BlockMask>) -> Self {
         block_masks.iter_mut().for_each(BlockMask::finish);
         BlockMasks(block_masks.into())
     }
 
-    /// One block mask for all heads, one for each head, or one for each head of each example.
+    /// Returns one block mask for all heads, one for each head, or one for each head of each
+    /// example.
     pub(crate) fn all(&self) -> &[BlockMask] {
         &self.0
     }
 
-    /// The same where every query sees the keys at these positions too, once each; they are none that these masks name.
+    /// Returns these masks with keys at `keys` that every query sees too, once each; the masks
+    /// themselves have none of them.
     #[must_use]
     pub fn beside(&self, keys: Range<u32>) -> Self {
         let keys: Vec<u32> = keys.collect();
@@ -55,7 +58,7 @@ impl BlockMasks {
         BlockMasks::new(masks.collect())
     }
 
-    /// Pairs of query and key that one sequence with `heads` heads computes.
+    /// Returns the number of pairs of query and key that one sequence with `heads` heads computes.
     #[must_use]
     pub fn pairs(&self, heads: usize) -> usize {
         match self.all() {
@@ -107,15 +110,15 @@ impl BlockMasks {
 /// Tiles that the dropout stream of an example has numbers for: 2^22, of 64 x 64 words each.
 const NUMBERED: usize = 1 << 22;
 
-/// The number of the weight of a query of a tile, counted within it, on the tile's first key, in the dropout stream of
-/// the example; those on the keys after it follow. Heads have equal shares of the numbers.
-///
-/// Whatever computes a block mask goes by these numbers, so that the same weights are dropped.
+/// Returns the number of the weight of a query of a tile, counted within it, on the tile's first
+/// key, in the dropout stream of the example; those on the keys after it follow. Heads have equal
+/// shares of the numbers. All forms of attention under a block mask use these numbers, so that the
+/// same weights are dropped.
 pub(crate) fn first_weight((head, heads): (usize, usize), (tile, query): (usize, usize)) -> usize {
     ((head * (NUMBERED / heads) + tile) * SIDE + query) * SIDE
 }
 
-/// The position of a tile in the dropout stream.
+/// Returns the position of a tile in the dropout stream.
 fn drawn<'a>(
     args: &AttentionArgs,
     dropout: &'a AttentionDropout,
@@ -130,12 +133,13 @@ fn drawn<'a>(
     }
 }
 
-/// Positions as indices.
+/// Returns positions as indices.
 fn indices(positions: &[u32]) -> impl ExactSizeIterator<Item = usize> {
     positions.iter().map(|position| *position as usize)
 }
 
-/// Hides what a tile's query ranges leave out, and adds the bias to diagonal scores (keys, queries).
+/// Hides the pairs that a tile's query ranges leave out, and adds the bias to diagonal scores
+/// (keys, queries).
 #[inline(always)]
 fn alter<S: Lanes>(
     s: S,
@@ -190,7 +194,7 @@ fn parts(args: &AttentionArgs, block_mask: &BlockMask) -> Vec<Range<usize>> {
 }
 
 impl AttentionArgs<'_> {
-    /// All tasks: heads, and parts of each, numbered.
+    /// Returns all tasks: heads, and parts of each, numbered.
     fn tasks<'p>(
         &self,
         block_masks: &'p BlockMasks,
@@ -207,7 +211,7 @@ impl AttentionArgs<'_> {
         tasks.collect()
     }
 
-    /// Output (B, Lq, H Ev) and sums (B, H, Lq).
+    /// Returns the output (B, Lq, H Ev) and sums (B, H, Lq).
     pub(super) fn sparse_forward(&self, block_masks: &BlockMasks) -> (Vec<f32>, Vec<f32>) {
         let mut output = vec![0.0; self.batch * self.queries_len * self.row()];
         let mut sums = vec![f32::INFINITY; self.batch * self.heads * self.queries_len];
@@ -308,12 +312,13 @@ impl AttentionArgs<'_> {
     }
 }
 
-/// Where one part of a head's work leaves gradients of keys and values: rows for the keys that it sees, in their order.
+/// Gradients of keys and values from one part of a head's work: rows for the keys that it sees, in
+/// their order.
 struct Partial {
     keys: Vec<u32>,
     /// The row of each key of all.
     rows: Vec<u32>,
-    /// Of the first row.
+    /// Start of the first row.
     start: usize,
 }
 
@@ -326,7 +331,7 @@ impl Partial {
         Self { keys, rows, start }
     }
 
-    /// First element of the rows of keys (1) or values (2).
+    /// Returns the first element of the rows of keys (1) or values (2).
     fn start(&self, args: &AttentionArgs, which: usize) -> usize {
         match which {
             1 => self.start,

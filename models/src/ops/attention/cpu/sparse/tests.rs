@@ -6,17 +6,17 @@ use crate::ops::testing::{Sampler, agree};
 
 const ODD: f32 = -2.0;
 
-/// A block mask with what it means.
+/// A block mask with the pairs that it stands for.
 struct Drawn {
     block_mask: BlockMask,
     tiles: Vec<Pairs>,
 }
 
-/// The queries of a tile, its keys, and for each pair what is added to the score; none if it is hidden.
+/// The queries of a tile, its keys, and for each pair the bias of the score; none if it is hidden.
 type Pairs = (Vec<u32>, Vec<u32>, Vec<Option<f64>>);
 
-/// Blocks of random sizes and positions; every tile with random query ranges or none. A block mask that repeats_queries has each query in
-/// several blocks.
+/// Draws blocks of random sizes and positions; every tile with random query ranges or none. A block
+/// mask that repeats_queries has each query in several blocks.
 fn draw(sampler: &mut Sampler, (queries, keys): (usize, usize), repeats_queries: bool) -> Drawn {
     let mut below = |bound: usize| (sampler.bits() % bound as u64) as usize;
     let mut block_mask = BlockMask::new(ODD);
@@ -70,7 +70,7 @@ fn draw(sampler: &mut Sampler, (queries, keys): (usize, usize), repeats_queries:
     Drawn { block_mask, tiles }
 }
 
-/// Softmax over the pairs of all tiles in f64: a pair that occurs twice counts twice.
+/// Computes the softmax over the pairs of all tiles in f64: a pair that occurs twice counts twice.
 fn composed(
     [q, k, v]: [&Tensor; 3],
     drawn: &[Drawn],
@@ -143,7 +143,7 @@ fn options(heads: usize, drawn: &[Drawn], mask: Option<&Tensor>) -> AttentionOpt
     }
 }
 
-/// A mask with holes; the last example has no real key.
+/// Returns a mask with holes; the last example has no real key.
 fn holes(sampler: &mut Sampler, batch: usize, keys: usize) -> Tensor {
     let real = |i: usize| i / keys + 1 < batch && sampler.uniform() < 0.6;
     let data: Vec<f32> = (0..batch * keys).map(real).map(f32::from).collect();
@@ -197,7 +197,7 @@ fn packed_projections_and_dropout_meet_their_twin() {
             dropout: Some(dropout.clone()),
             ..options(heads, &drawn, mask)
         };
-        // What comes out of padding is nobody's business.
+        // Outputs at padded positions are not compared.
         let real = |y: &Tensor| match mask {
             None => Ok(y.clone()),
             Some(mask) => y.broadcast_mul(&mask.unsqueeze(2)?.to_dtype(y.dtype())?),
@@ -217,7 +217,7 @@ fn packed_projections_and_dropout_meet_their_twin() {
 
 #[test]
 fn a_key_that_only_an_odd_score_reaches_has_all_the_weight() {
-    // As in Reformer: a position that sees nothing but itself, in three tiles.
+    // As in Reformer: a position that sees only itself, in three tiles.
     let mut block_mask = BlockMask::new(-1e3).repeating_queries();
     for position in 0..3 {
         block_mask.key_block([position]);
