@@ -54,7 +54,7 @@ impl Variant {
         words.find_map(|word| self.code().find(|place| place.code.contains(word)))
     }
 
-    /// Returns the lines that multiply matrices past [`crate::ops::matmul`]: factors that
+    /// Returns the lines that multiply matrices past [`crate::ops::matmul()`]: factors that
     /// `--precision bf16` does not round, and operations that are not counted.
     #[must_use]
     pub fn direct_products(&self) -> Vec<Place> {
