@@ -2,7 +2,7 @@
 
 use crate::published::TASKS;
 
-/// How a model did on one task.
+/// Result of a model on one task.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Score {
     /// Accuracy in percent.
@@ -19,11 +19,11 @@ pub enum Score {
 pub struct Convention {
     /// Its name, the header of a column.
     pub name: &'static str,
-    /// What it is, and who uses it.
+    /// Its meaning, and the papers that use it.
     pub meaning: &'static str,
-    /// How many of [`TASKS`] it takes, from the first.
+    /// Number of [`TASKS`] it takes, from the first.
     tasks: usize,
-    /// What stands in for a failed Path-X, in percent; without it there is no average.
+    /// Value that stands in for a failed Path-X, in percent; without it there is no average.
     failed: Option<f64>,
 }
 
@@ -59,8 +59,9 @@ pub const CONVENTIONS: [Convention; 4] = [
 const PATH_X: usize = 5;
 
 impl Convention {
-    /// The average of the scores, given by the name of the task in the order of [`TASKS`], in percent.
-    /// None if a task was not run, or failed where the convention has no number for that.
+    /// Returns the average of the scores, given by the name of the task in the order of [`TASKS`],
+    /// in percent. None if a task was not run, or failed where the convention has no number for
+    /// that.
     pub fn of(&self, score: impl Fn(&str) -> Score) -> Option<f64> {
         let mut sum = 0.0;
         for (index, task) in TASKS[..self.tasks].iter().enumerate() {

@@ -31,7 +31,7 @@ pub fn committed() -> Result<Vec<Record>> {
 /// Setting that gives every model the block of X-formers.
 pub const SAME_BLOCK: &str = "block.family=xformer";
 
-/// What one model reached.
+/// Results of one model.
 pub struct Card<'a> {
     /// The model as it was named, options included.
     pub model: String,

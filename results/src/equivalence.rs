@@ -21,12 +21,12 @@ pub struct Score {
     pub low: f64,
     /// The upper end, at most 100.
     pub high: f64,
-    /// How many seeds were scored.
+    /// Number of seeds that were scored.
     pub seeds: usize,
 }
 
 impl Score {
-    /// Folds the runs of one cell, a seed each. Nothing, where none was scored.
+    /// Folds the runs of one cell, a seed each. Returns none where no run was scored.
     pub fn of(runs: &[&Record]) -> Option<Score> {
         let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
         let values: Vec<f64> = scored
@@ -47,8 +47,8 @@ impl Score {
     }
 }
 
-/// The margin around a figure of a source in points: [`MARGIN`], or the source's own spread over its seeds where it prints a
-/// larger one.
+/// Returns the margin around a figure of a source in points: [`MARGIN`], or the source's own spread
+/// over its seeds where it prints a larger one.
 pub fn margin(source: &Source, figure: &Figure) -> f64 {
     let spread = source.spread(figure).unwrap_or(0.0);
     spread.max(MARGIN)
@@ -88,7 +88,7 @@ impl Equivalence {
         }
     }
 
-    /// The verdict for machines.
+    /// Returns the verdict for machines.
     pub fn word(self) -> &'static str {
         match self {
             Equivalence::Reproduced => "reproduced",
@@ -97,7 +97,7 @@ impl Equivalence {
         }
     }
 
-    /// The verdict for people, with the reason where there is none.
+    /// Returns the verdict for people, with the reason where there is none.
     pub fn words(self) -> String {
         match self {
             Equivalence::Reproduced | Equivalence::Differs => self.word().to_owned(),

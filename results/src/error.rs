@@ -1,4 +1,4 @@
-//! What can go wrong here, worded for the person who has to mend it.
+//! Errors of this crate, worded for the person who has to mend them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ pub enum Error {
     /// The file system refused.
     #[error("cannot {action} {}: {cause}{}", path.display(), remedy(action, cause))]
     Io {
-        /// What was being done, as a verb: "read", "write".
+        /// The action that failed, as a verb: "read", "write".
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -21,7 +21,7 @@ pub enum Error {
     NotARecord {
         /// The file.
         path: PathBuf,
-        /// Where and why reading stopped.
+        /// Position at which reading stopped, and the reason.
         reason: String,
     },
     /// A file holds what only a newer version of this program understands.
@@ -32,7 +32,7 @@ pub enum Error {
     Newer {
         /// The file.
         path: PathBuf,
-        /// What it says of itself.
+        /// The version that the file states.
         schema: u32,
         /// The highest that this version knows.
         known: u32,
@@ -44,7 +44,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// Where and why reading stopped.
+        /// Position at which reading stopped, and the reason.
         reason: String,
     },
     /// A file that should hold a baseline does not.
@@ -52,7 +52,7 @@ pub enum Error {
     NotABaseline {
         /// The file.
         path: PathBuf,
-        /// Where and why reading stopped.
+        /// Position at which reading stopped, and the reason.
         reason: String,
     },
     /// A line of a file of records is none.
@@ -62,7 +62,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The fault.
         reason: String,
     },
     /// Two runs of the same settings ended differently.
@@ -70,9 +70,9 @@ pub enum Error {
         "{one} and {other} are of the same cell and differ in {field} ({id}): leave out one of them"
     )]
     Conflict {
-        /// Where the first is.
+        /// Place of the first.
         one: String,
-        /// Where the second is.
+        /// Place of the second.
         other: String,
         /// The field that differs.
         field: &'static str,
@@ -82,7 +82,7 @@ pub enum Error {
     /// The records to compare cannot be told.
     #[error("{reason}")]
     Selection {
-        /// What is there, and how to choose.
+        /// The choices there are, and how to choose.
         reason: String,
     },
     /// A chart could not be drawn.
@@ -96,13 +96,13 @@ pub enum Error {
     /// A page lacks the markers to splice between.
     #[error("{reason}")]
     Marker {
-        /// Which marker is wrong, and how; begins with the file where one is known.
+        /// The marker that is wrong, and the fault; begins with the file where one is known.
         reason: String,
     },
     /// No published source has this key.
     #[error("no published source is called `{key}`; {hint} (`lra list published` lists them)")]
     UnknownSource {
-        /// What was asked for.
+        /// The key asked for.
         key: String,
         /// The nearest keys.
         hint: String,
@@ -110,7 +110,7 @@ pub enum Error {
     /// No renderer has this name.
     #[error("no format is called `{name}`; there are: {known}")]
     UnknownFormat {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
         /// The names of all formats.
         known: String,
@@ -118,7 +118,7 @@ pub enum Error {
     /// No table has this name.
     #[error("no table is called `{name}`; there are: {known}")]
     UnknownTable {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
         /// The names of all tables.
         known: String,

@@ -2,7 +2,7 @@
 
 use crate::markup::visible;
 
-/// How many decimals show about three significant digits of a number.
+/// Returns the number of decimals that show about three significant digits of a number.
 pub(crate) fn decimals(value: f64) -> usize {
     match value.abs() {
         size if size >= 99.95 => 0,
@@ -13,7 +13,7 @@ pub(crate) fn decimals(value: f64) -> usize {
     }
 }
 
-/// About three significant digits.
+/// Returns a number with about three significant digits.
 pub(crate) fn short(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
@@ -21,7 +21,7 @@ pub(crate) fn short(value: f64) -> String {
     format!("{value:.*}", decimals(value))
 }
 
-/// A fraction as percent with two decimals, as accuracies are published.
+/// Returns a fraction as percent with two decimals, as accuracies are published.
 pub(crate) fn percent(fraction: f64) -> String {
     if !fraction.is_finite() {
         return "-".to_owned();
@@ -29,7 +29,8 @@ pub(crate) fn percent(fraction: f64) -> String {
     format!("{:.2}", 100.0 * fraction)
 }
 
-/// About three significant digits, and a prefix of the SI for the unit: `("24.0", "G")`, `("358", "")`.
+/// Returns about three significant digits, and a prefix of the SI for the unit: `("24.0", "G")`,
+/// `("358", "")`.
 pub(crate) fn scaled(value: f64) -> (String, &'static str) {
     let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let found = prefixes
@@ -51,7 +52,7 @@ pub(crate) struct ByteUnit {
 }
 
 impl ByteUnit {
-    /// The unit in which the largest of the sizes reads well.
+    /// Returns the unit in which the largest of the sizes reads well.
     pub(crate) fn of(largest: f64) -> ByteUnit {
         let (name, bytes, decimals) = match largest {
             size if size >= 1024f64.powi(3) => ("GiB", 1024f64.powi(3), 2),
@@ -66,14 +67,14 @@ impl ByteUnit {
     }
 }
 
-/// A size of memory with its unit.
+/// Returns a size of memory with its unit.
 pub(crate) fn bytes(size: u64) -> String {
     let size = size as f64;
     let unit = ByteUnit::of(size);
     format!("{:.*} {}", unit.decimals, size / unit.bytes, unit.name)
 }
 
-/// With commas between the thousands.
+/// Returns a number with commas between the thousands.
 pub(crate) fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();

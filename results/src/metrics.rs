@@ -83,7 +83,8 @@ pub fn read(folder: &Path) -> Result<Vec<Line>> {
     lines.collect()
 }
 
-/// A digest over every loss of a log, bit for bit: equal only if training took the same way.
+/// Returns a digest over every loss of a log, bit for bit: equal only if training took the same
+/// way.
 pub fn trace(lines: &[Line]) -> String {
     digest(lines.iter().flat_map(|line| {
         let losses = match line {
@@ -101,8 +102,8 @@ pub fn trace(lines: &[Line]) -> String {
     }))
 }
 
-/// The norms of the gradients in a log. Adam divides the scale of gradients out: where they are wrong by a factor, losses
-/// hardly tell.
+/// Returns the norms of the gradients in a log. Adam divides the scale of gradients out: where they
+/// are wrong by a factor, losses hardly tell.
 pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
     let norms = lines.iter().filter_map(|line| match line {
         Line::Train { gradient_norm, .. } => Some(*gradient_norm),
@@ -111,7 +112,7 @@ pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
     norms.collect()
 }
 
-/// A digest over numbers, bit for bit.
+/// Returns a digest over numbers, bit for bit.
 pub(crate) fn digest(numbers: impl Iterator<Item = f64>) -> String {
     let mut digest = Sha256::new();
     numbers.for_each(|number| digest.update(number.to_le_bytes()));

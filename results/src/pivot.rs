@@ -15,7 +15,7 @@ use crate::record::{Outcome, Record};
 pub(crate) struct Dimension {
     /// Its name, the header of its column.
     pub(crate) name: &'static str,
-    /// What it is for a record; empty for the default.
+    /// Its value for a record; empty for the default.
     pub(crate) of: fn(&Record) -> String,
     /// Whether it is known only once a run got far enough; a run that did not joins the row it would have been in.
     pub(crate) observed: bool,
@@ -25,7 +25,7 @@ pub(crate) struct Dimension {
     pub(crate) apart: bool,
 }
 
-/// What accuracies depend on.
+/// Dimensions that accuracies depend on.
 pub(crate) const TRAINING: &[Dimension] = &[
     Dimension {
         name: "variant",
@@ -68,7 +68,7 @@ pub(crate) const TRAINING: &[Dimension] = &[
     },
 ];
 
-/// What speeds and memory figures depend on besides: settings that change no score.
+/// Further dimensions of speeds and memory figures: settings that change no score.
 pub(crate) const COMPUTING: &[Dimension] = &[Dimension {
     name: "computing",
     observed: false,
@@ -81,7 +81,7 @@ pub(crate) const COMPUTING: &[Dimension] = &[Dimension {
     },
 }];
 
-/// What speeds depend on besides.
+/// Further dimensions of speeds.
 pub(crate) const MACHINE: &[Dimension] = &[
     Dimension {
         name: "processor",
@@ -99,7 +99,7 @@ pub(crate) const MACHINE: &[Dimension] = &[
     },
 ];
 
-/// What memory figures depend on besides.
+/// Further dimensions of memory figures.
 pub(crate) const METHOD: &[Dimension] = &[Dimension {
     name: "method",
     observed: true,
@@ -137,18 +137,18 @@ pub(crate) struct Pivot<'a> {
 pub(crate) struct PivotRow<'a> {
     /// The model.
     pub(crate) model: &'a str,
-    /// What its varying dimensions are.
+    /// Values of its varying dimensions.
     pub(crate) varying: Vec<String>,
-    /// What all its dimensions are, by name.
+    /// Values of all its dimensions, by name.
     pub(crate) setting: Vec<(&'static str, String)>,
-    /// Those that keep it apart from rows that are no rivals.
+    /// Dimensions that separate it from rows that are no rivals.
     pub(crate) apart: Vec<(&'static str, String)>,
     /// Per column: its runs, one per seed, in the order of the seeds.
     pub(crate) cells: Vec<Vec<&'a Record>>,
 }
 
 impl PivotRow<'_> {
-    /// A word that rows of rivals share: they differ in model, variant and settings alone.
+    /// Returns a word that rows of rivals share: they differ in model, variant and settings alone.
     pub(crate) fn contest(&self) -> String {
         let values = self.apart.iter().map(|(_, value)| value.as_str());
         values.collect::<Vec<_>>().join("\n")
@@ -183,7 +183,8 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// The header: the label, what the reader must not miss, and whatever tells it from the other columns.
+    /// Returns the header: the label, what the reader must not miss, and whatever tells it from the
+    /// other columns.
     fn header(&self, all: &[Data]) -> String {
         let mut known = vec![];
         if self.source == "synthetic" {
@@ -217,7 +218,7 @@ impl<'a> Data<'a> {
 }
 
 impl Data<'_> {
-    /// What it is, for machines: the label never without its source.
+    /// Returns its facts, for machines: the label never without its source.
     fn facts(&self) -> Vec<(&'static str, String)> {
         let mut marks = vec![self.source];
         marks.extend(self.partial.then_some("partial"));
@@ -231,7 +232,7 @@ impl Data<'_> {
         ]
     }
 
-    /// Source, protocol and digest, as far as they are known.
+    /// Returns source, protocol and digest, as far as they are known.
     fn origin(&self) -> String {
         let mut known = vec![self.source.to_owned()];
         if !self.protocol.is_empty() {
@@ -247,7 +248,7 @@ impl Data<'_> {
     }
 }
 
-/// The first characters of a digest: enough to tell two apart.
+/// Returns the first characters of a digest: enough to tell two apart.
 pub(crate) fn brief(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }
@@ -367,7 +368,7 @@ impl<'a> Pivot<'a> {
 type Grid<'a> =
     BTreeMap<(usize, &'a str, Vec<String>), HashMap<Data<'a>, BTreeMap<u64, &'a Record>>>;
 
-/// The words that all of several lists have.
+/// Returns the words that all of several lists have.
 fn shared<'a>(mut lists: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut words: Vec<&str> = lists.next().unwrap_or_default().split(' ').collect();
     words.retain(|word| !word.is_empty());
@@ -377,7 +378,7 @@ fn shared<'a>(mut lists: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     words
 }
 
-/// A list without some of its words.
+/// Returns a list without some of its words.
 fn without(list: &str, words: &[&str]) -> String {
     let kept = list.split(' ').filter(|word| !words.contains(word));
     kept.collect::<Vec<_>>().join(" ")
@@ -402,7 +403,8 @@ fn enter<'a>(grid: &mut Grid<'a>, record: &'a Record, setting: Vec<String>) -> u
     }
 }
 
-/// Which of two runs of the same seed counts: the one that was scored, then the later one.
+/// Returns the weight of a run among those of its seed: a scored run wins over an unscored one, a
+/// later one over an earlier one.
 fn weight(record: &Record) -> (bool, &str, &str) {
     let scored = record.outcome == Outcome::Scored;
     (scored, &record.provenance.created, &record.id)

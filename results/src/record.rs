@@ -39,40 +39,40 @@ pub struct Record {
     pub schema: u32,
     /// The run's id, which is also the name of its folder.
     pub id: String,
-    /// How the run ended.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// What was learned.
+    /// The task that was learned.
     pub task: Task,
-    /// What learned it.
+    /// The model that learned it.
     pub model: Model,
-    /// How it was trained.
+    /// The recipe of the training.
     #[serde(default)]
     pub recipe: Recipe,
     /// The seed of parameters, batches and dropout.
     #[serde(default)]
     pub seed: u64,
-    /// What it learned before; absent where it began from nothing.
+    /// The pretraining; absent where the run began from nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pretraining: Option<Pretraining>,
-    /// What it scored; absent when the run ended before anything was.
+    /// The scores; absent when the run ended before any was computed.
     #[serde(default)]
     pub scores: Option<Scores>,
-    /// What trivial predictors score on the same test split.
+    /// Scores of trivial predictors on the same test split.
     #[serde(default)]
     pub baselines: Vec<Baseline>,
-    /// How fast it trained; absent when too few steps were timed.
+    /// Speed of the training; absent when too few steps were timed.
     #[serde(default)]
     pub speed: Option<Speed>,
-    /// What it held in memory.
+    /// Memory of the run.
     #[serde(default)]
     pub memory: Option<Memory>,
-    /// Where all this comes from.
+    /// Origin of the figures.
     #[serde(flatten)]
     pub provenance: Provenance,
 }
 
 impl Record {
-    /// Accuracy of the majority baseline, if the record has it.
+    /// Returns the accuracy of the majority baseline, if the record has it.
     pub fn majority(&self) -> Option<f64> {
         self.baselines
             .iter()
@@ -80,7 +80,7 @@ impl Record {
             .map(|baseline| baseline.accuracy)
     }
 
-    /// Accuracy on the test split, if it was scored.
+    /// Returns the accuracy on the test split, if it was scored.
     pub fn test_accuracy(&self) -> Option<f64> {
         self.scores.as_ref().and_then(|scores| scores.test_accuracy)
     }

@@ -43,7 +43,7 @@ pub fn splice_file(path: &Path, name: &str, replacement: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// The names of all opening markers of a file.
+/// Returns the names of all opening markers of a file.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -52,7 +52,7 @@ pub fn marked(path: &Path) -> Result<Vec<String>> {
     Ok(names(&text).into_iter().map(str::to_owned).collect())
 }
 
-/// Where the marker stands, if it stands exactly once.
+/// Returns the position of the marker, if it occurs exactly once.
 fn only(text: &str, marker: &str) -> Result<usize> {
     let mut places = text.match_indices(marker).map(|(place, _)| place);
     match (places.next(), places.next()) {
@@ -74,7 +74,7 @@ fn only(text: &str, marker: &str) -> Result<usize> {
     }
 }
 
-/// The names that have an opening marker.
+/// Returns the names that have an opening marker.
 fn names(text: &str) -> Vec<&str> {
     text.split("<!-- lra:")
         .skip(1)

@@ -3,7 +3,7 @@
 /// Count, mean and spread of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// How many values.
+    /// Number of values.
     pub count: usize,
     /// Their mean.
     pub mean: f64,
@@ -12,7 +12,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Describes the values; none have no mean.
+    /// Describes the values; returns none if there are none, which have no mean.
     pub fn of(values: &[f64]) -> Option<Sample> {
         let count = values.len();
         if count == 0 {
@@ -28,7 +28,7 @@ impl Sample {
         })
     }
 
-    /// Student's interval for the mean at a level such as 0.95; a single value has none.
+    /// Returns Student's interval for the mean at a level such as 0.95; a single value has none.
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         let deviation = self.deviation?;
         let freedom = self.count as u32 - 1;
@@ -37,7 +37,7 @@ impl Sample {
     }
 }
 
-/// The standard error of a share `p` counted over `rows` independent answers.
+/// Returns the standard error of a share `p` counted over `rows` independent answers.
 pub fn binomial_error(p: f64, rows: usize) -> f64 {
     if rows == 0 {
         return 0.0;
@@ -45,8 +45,9 @@ pub fn binomial_error(p: f64, rows: usize) -> f64 {
     (p * (1.0 - p)).max(0.0).sqrt() / (rows as f64).sqrt()
 }
 
-/// The value below which a share `q` of the values lies, interpolated between neighbours
-/// (the definition that NumPy and R use unless told otherwise). The values need no order; none have no quantile.
+/// Returns the value below which a share `q` of the values lies, interpolated between neighbours
+/// (the definition that NumPy and R use unless told otherwise). The values need no order; none have
+/// no quantile.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -57,8 +58,9 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * place.fract())
 }
 
-/// An interval for the median of what the values are drawn from, at a level such as 0.95 or above: between two of the values,
-/// whatever their distribution and however far out some of them lie. Too few values have none; at 0.95 six are needed.
+/// Returns an interval for the median of what the values are drawn from, at a level such as 0.95 or
+/// above: between two of the values, whatever their distribution and however far out some of them
+/// lie. Too few values have none; at 0.95 six are needed.
 pub fn median_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -78,8 +80,8 @@ pub fn median_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
     found
 }
 
-/// Quantile of Student's distribution for a probability in (0, 1) and one or more degrees of freedom,
-/// by bisection of [`t_within`].
+/// Returns the quantile of Student's distribution for a probability in (0, 1) and one or more
+/// degrees of freedom, by bisection of [`t_within`].
 pub(crate) fn t_quantile(probability: f64, freedom: u32) -> f64 {
     let within = (2.0 * probability - 1.0).abs();
     let (mut low, mut high) = (0.0, 1.0);
@@ -97,12 +99,13 @@ pub(crate) fn t_quantile(probability: f64, freedom: u32) -> f64 {
     if probability < 0.5 { -high } else { high }
 }
 
-/// P(T <= t) for Student's T with one or more degrees of freedom.
+/// Returns P(T <= t) for Student's T with one or more degrees of freedom.
 pub(crate) fn t_below(t: f64, freedom: u32) -> f64 {
     0.5 + 0.5 * t_within(t.abs(), freedom).copysign(t)
 }
 
-/// P(|T| <= t) for Student's T: the finite series of Abramowitz and Stegun 26.7.3 (odd) and 26.7.4 (even).
+/// Returns P(|T| <= t) for Student's T: the finite series of Abramowitz and Stegun 26.7.3 (odd) and
+/// 26.7.4 (even).
 fn t_within(t: f64, freedom: u32) -> f64 {
     let angle = (t / f64::from(freedom).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();

@@ -19,10 +19,10 @@ use crate::{Error, Result, atomic};
 /// Name of a run's record within its folder.
 pub const FILE: &str = "record.json";
 
-/// How many levels of folders below the store are searched.
+/// Number of levels of folders below the store that are searched.
 pub const DEPTH: usize = 4;
 
-/// What a folder held.
+/// Contents of a folder.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// The records, in the order of their paths.
@@ -62,7 +62,7 @@ pub fn read(path: &Path) -> Result<Record> {
     read.map(Record::settled).map_err(not_a_record(path))
 }
 
-/// What a file says of its own form, whatever else it holds.
+/// The version that a file states of its own form, whatever else it holds.
 #[derive(Deserialize)]
 pub(crate) struct Schema {
     schema: u32,
@@ -186,7 +186,7 @@ fn is_of_content(error: &std::io::Error) -> bool {
     )
 }
 
-/// Parts what was read of each file into records and skipped files.
+/// Splits the contents read from each file into records and skipped files.
 fn sort_out(
     files: &[PathBuf],
     read: impl Iterator<Item = Result<Record>>,

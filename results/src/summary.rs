@@ -12,8 +12,9 @@ const INDENT: usize = 14;
 /// Columns for the number that the text explains.
 const NUMBER: usize = 18;
 
-/// The three table cells of a run, its score among the trivial baselines, the published figure with a word on
-/// whether it may be compared, and where it all comes from. At most [`width`] columns wide, no colour.
+/// Returns the three table cells of a run, its score among the trivial baselines, the published
+/// figure with a word on whether it may be compared, and where it all comes from. At most [`width`]
+/// columns wide, no colour.
 pub fn summary(record: &Record, against: Option<&Source>) -> String {
     let mut text = wrap(&title(record), width(), 0, 2);
     text += "\n\n";
@@ -41,7 +42,7 @@ pub fn summary(record: &Record, against: Option<&Source>) -> String {
     text
 }
 
-/// A name, a number, and words that explain it.
+/// Returns a name, a number, and words that explain it.
 fn line(name: &str, number: &str, words: &str) -> String {
     let words = wrap(words, width(), INDENT + NUMBER, INDENT + NUMBER);
     let line = format!(
@@ -145,7 +146,7 @@ fn accuracy(record: &Record) -> String {
     line("accuracy", &number, &words.join("; "))
 }
 
-/// The labels at positions, where there are any: all of them, then by group.
+/// Returns the labels at positions, where there are any: all of them, then by group.
 fn dense(record: &Record) -> String {
     let scores = record.scores.as_ref();
     let Some(dense) = scores.and_then(|scores| scores.test_dense.as_ref()) else {
@@ -232,7 +233,8 @@ fn published(record: &Record, source: &Source) -> String {
     line("published", &number, &words)
 }
 
-/// The trivial baselines and the score on one line, in order, their distances drawn to scale.
+/// Returns the trivial baselines and the score on one line, in order, their distances drawn to
+/// scale.
 fn scale(record: &Record) -> Option<String> {
     let score = record.test_accuracy()?;
     let mut marks: Vec<(f64, String)> = record
@@ -267,7 +269,7 @@ fn scale(record: &Record) -> Option<String> {
     Some(format!("  {}\n", wrap(&text, width(), 2, 2)))
 }
 
-/// Where the numbers come from.
+/// Returns the origin of the numbers.
 fn provenance(record: &Record) -> Vec<(&'static str, String)> {
     let recipe = &record.recipe;
     let mut recipe_words = recipe.name.clone();

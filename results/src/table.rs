@@ -26,18 +26,18 @@ pub struct Table {
 pub struct Column {
     /// Its header.
     pub name: String,
-    /// Which side its cells keep to.
+    /// Side that its cells keep to.
     pub align: Align,
     /// Whether it says what a row is, so that it is repeated wherever a table is broken to fit a page.
     pub key: bool,
     /// Unit of its numbers for machines, where it is not the table's.
     pub unit: Option<&'static str>,
-    /// What all its cells are about, such as the task with its data: names and values, for machines. A column that has
-    /// any holds what could as well stand in rows of their own.
+    /// Facts that hold for all its cells, such as the task with its data: names and values, for
+    /// machines. The cells of a column that has any could as well stand in rows of their own.
     pub facts: Vec<(&'static str, String)>,
 }
 
-/// Which side a column's cells keep to.
+/// Side that a column's cells keep to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -47,7 +47,7 @@ pub enum Align {
 }
 
 impl Column {
-    /// A column of words that says what its row is.
+    /// Returns a column of words that says what its row is.
     pub fn key(name: impl Into<String>) -> Column {
         Column {
             key: true,
@@ -55,7 +55,7 @@ impl Column {
         }
     }
 
-    /// A column of numbers.
+    /// Returns a column of numbers.
     pub fn value(name: impl Into<String>) -> Column {
         Column {
             align: Align::Right,
@@ -63,7 +63,7 @@ impl Column {
         }
     }
 
-    /// A column of words.
+    /// Returns a column of words.
     pub fn text(name: impl Into<String>) -> Column {
         Column {
             name: name.into(),
@@ -74,7 +74,7 @@ impl Column {
         }
     }
 
-    /// The column with numbers in a unit of its own.
+    /// Returns the column with numbers in a unit of its own.
     #[must_use]
     pub fn in_unit(self, unit: &'static str) -> Column {
         Column {
@@ -83,7 +83,7 @@ impl Column {
         }
     }
 
-    /// The column with what its cells are about.
+    /// Returns the column with what its cells are about.
     #[must_use]
     pub fn about(self, facts: Vec<(&'static str, String)>) -> Column {
         Column { facts, ..self }
@@ -97,14 +97,15 @@ pub struct Row {
     pub rule: bool,
     /// One cell per column.
     pub cells: Vec<Cell>,
-    /// What holds of it beside its cells, for machines: the settings that people read once below the table.
+    /// Facts about it beside its cells, for machines: the settings that people read once below the
+    /// table.
     pub facts: Vec<(&'static str, String)>,
     /// Rows that have the same here compete for the best value of a column. A row that has nothing does not compete.
     pub contest: Option<String>,
 }
 
 impl Row {
-    /// A row without a rule above it.
+    /// Returns a row without a rule above it.
     pub fn new(cells: Vec<Cell>) -> Row {
         Row {
             cells,
@@ -124,20 +125,20 @@ pub struct Cell {
     pub best: bool,
 }
 
-/// Which number is the best of a column.
+/// Choice of the best number of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Best {
     /// Scores and speeds.
     Highest,
-    /// What a run takes.
+    /// Costs of a run.
     Lowest,
 }
 
-/// What the second column calls a row of our own runs.
+/// Word of the second column for a row of our own runs.
 pub(crate) const MEASURED: &str = "measured";
 
 impl Cell {
-    /// A cell of words.
+    /// Returns a cell of words.
     pub fn text(text: impl Into<String>) -> Cell {
         Cell {
             text: text.into(),
@@ -145,7 +146,7 @@ impl Cell {
         }
     }
 
-    /// A cell with one value behind its text.
+    /// Returns a cell with one value behind its text.
     pub fn with(text: impl Into<String>, field: &'static str, value: impl Into<Value>) -> Cell {
         Cell {
             text: text.into(),
@@ -154,7 +155,7 @@ impl Cell {
         }
     }
 
-    /// What to print: a dash where there is nothing.
+    /// Returns the text to print: a dash where there is none.
     pub(crate) fn shown(&self) -> &str {
         if self.text.is_empty() {
             "-"
@@ -163,13 +164,13 @@ impl Cell {
         }
     }
 
-    /// The number called `field`, unless something went wrong.
+    /// Returns the number called `field`, unless the run failed.
     fn competing(&self, field: &str) -> Option<f64> {
         let well = self.field("status").is_none_or(Value::is_null);
         self.field(field)?.as_f64().filter(|_| well)
     }
 
-    /// A value by name.
+    /// Returns a value by name.
     pub fn field(&self, name: &str) -> Option<&Value> {
         let found = self.fields.iter().find(|(field, _)| *field == name);
         found.map(|(_, value)| value)

@@ -3,7 +3,7 @@
 use crate::record::Record;
 use crate::stats::binomial_error;
 
-/// A test accuracy held against the majority class.
+/// A test accuracy compared with the majority class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     /// Accuracy of always answering with the most frequent class.

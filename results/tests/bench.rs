@@ -6,7 +6,7 @@ use lra_results::bench::{self, Base, Bench, Outcome, Round, Verdict};
 use lra_results::record::Provenance;
 use lra_results::{Format, published};
 
-/// A cell whose steps took these seconds in two rounds.
+/// Returns a cell whose steps took these seconds in two rounds.
 fn cell(model: &str, options: &[&str], length: usize, seconds: [f64; 2], mib: u64) -> Bench {
     let round = |(round, seconds): (usize, f64)| Round {
         round,
@@ -38,7 +38,7 @@ fn cell(model: &str, options: &[&str], length: usize, seconds: [f64; 2], mib: u6
     cell
 }
 
-/// The machine was twice as slow in the second round.
+/// Returns the machine was twice as slow in the second round.
 fn session() -> Vec<Bench> {
     let materialised = ["attention=materialised"];
     let mut cells = vec![

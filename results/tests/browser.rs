@@ -173,7 +173,8 @@ fn the_page_looks_as_it_did() {
 /// Dots of a picture, along each side, that become one of the picture that is kept.
 const SHRINK: u32 = 6;
 
-/// The picture made small, each dot the mean of those that it stands for; what is right of `width` is left out.
+/// Returns the picture made small, each dot the mean of those that it stands for; what is right of
+/// `width` is left out.
 fn shrunk(picture: &Pixmap, width: u32) -> Pixmap {
     let mut small = Pixmap::new(width / SHRINK, picture.height() / SHRINK).unwrap();
     let columns = small.width();

@@ -54,7 +54,7 @@ fn matrix() -> Vec<Record> {
         .collect()
 }
 
-/// The matrix with every run of `performer` changed.
+/// Returns the matrix with every run of `performer` changed.
 fn with(change: impl Fn(&mut Record)) -> Vec<Record> {
     let mut records = matrix();
     records
@@ -190,7 +190,7 @@ fn a_measurement_that_is_gone_is_a_failure() {
     ];
     for (take, aspect) in gone {
         only(&check(&cells(&with(take), 2.5)), aspect);
-        // Of one seed only: the others do not speak for it.
+        // The change is to one seed only: the other seeds do not make up for it.
         let one = with(|run| {
             if run.seed == 1 {
                 take(run);
@@ -279,7 +279,7 @@ fn an_older_baseline_is_read_and_judges_what_it_can() {
         *gradient,
         Finding::Unjudged("not in the baseline".to_owned())
     );
-    // What it has is held against the runs as ever.
+    // The values it has are compared with the runs as ever.
     let hungry = with(|run| run.memory.as_mut().unwrap().peak_bytes *= 2);
     let found = judge(&old, &cells(&hungry, 2.5), &Thresholds::default());
     only(&found, Aspect::Memory);
@@ -460,7 +460,7 @@ fn what_people_and_servers_read() {
     insta::assert_snapshot!(junit(&found));
 }
 
-/// What a record claims and cannot be fails its cell, and becomes no baseline.
+/// A record with an impossible figure fails its cell, and becomes no baseline.
 #[test]
 fn records_with_figures_that_cannot_be_are_refused() {
     let records = with(|run| run.scores.as_mut().unwrap().test_accuracy = Some(3.0));

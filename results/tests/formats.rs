@@ -1,4 +1,5 @@
-//! What machines read, held to its page: every name that a form uses is documented, under the table it is of.
+//! Tests that the formats for machines match their page: every name that a format uses is
+//! documented, under its table.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,14 +16,14 @@ use lra_results::{Format, published, store};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/formats.md");
 
-/// The section of the page under a heading.
+/// Returns the section of the page under a heading.
 fn section(heading: &str) -> String {
     let page = std::fs::read_to_string(PAGE).unwrap();
     let (_, rest) = page.split_once(&format!("\n## {heading}\n")).unwrap();
     rest.split("\n## ").next().unwrap().to_owned()
 }
 
-/// The words in backticks of the first column of a section's table.
+/// Returns the words in backticks of the first column of a section's table.
 fn first_column(section: &str) -> BTreeSet<String> {
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
     let names = rows.flat_map(|row| {
@@ -33,7 +34,7 @@ fn first_column(section: &str) -> BTreeSet<String> {
     names.collect()
 }
 
-/// All tables that records make.
+/// Returns all tables that records make.
 fn tables() -> Vec<Table> {
     let folder = tempfile::tempdir().unwrap();
     for record in common::dozen() {

@@ -103,7 +103,7 @@ fn sources_are_listed() {
     assert_eq!(row("skyformer")[5], "all but pathx, avg");
 }
 
-/// Why a record may not stand beside the 2021 table; nothing if it may.
+/// Returns the reasons why a record may not stand beside the 2021 table; empty if it may.
 fn reasons(alter: fn(&mut Record)) -> Vec<String> {
     let mut record = run("performer", 0, 0.3);
     alter(&mut record);
@@ -227,7 +227,7 @@ fn the_default_variant_is_no_caveat_however_a_record_writes_it() {
     for (variant, expected) in [
         ("", vec![]),
         ("paper", vec![]),
-        // What the source itself computed.
+        // The setting that the source itself computed.
         ("tay2021", vec![]),
         ("relu", vec!["variant relu"]),
     ] {

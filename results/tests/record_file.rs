@@ -85,7 +85,7 @@ fn a_damaged_row_is_named_by_its_line() {
     assert!(record_file::read(&file).is_err());
 }
 
-/// A file for each of several sets of records.
+/// Returns a file for each of several sets of records.
 fn files(folder: &std::path::Path, sets: &[Vec<Record>]) -> Vec<PathBuf> {
     let names = sets.iter().enumerate().map(|(index, records)| {
         let file = folder.join(format!("{index}.csv"));

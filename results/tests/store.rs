@@ -125,7 +125,7 @@ fn a_score_that_is_not_finite_makes_a_record_a_diverged_one() {
         store::write(&path, &back).unwrap();
         assert!(!fs::read_to_string(&path).unwrap().contains("_loss\": null"));
     }
-    // What was never scored is no divergence.
+    // A run that was never scored is no divergence.
     let mut record: Value = serde_json::from_str(VERSION_1).unwrap();
     record["scores"]
         .as_object_mut()

@@ -64,7 +64,7 @@ fn comparisons_say_what_may_be_said() {
     insta::assert_snapshot!(text(table("comparison", &records, Some(tay()))));
 }
 
-/// The verdict on Performer, published at 18.01 %.
+/// Returns the verdict on Performer, published at 18.01 %.
 fn verdict(accuracies: &[f64], alter: fn(&mut Record)) -> String {
     let seeds = accuracies.iter().zip(0..);
     let records: Vec<_> = seeds
@@ -117,7 +117,7 @@ fn a_verdict_takes_an_interval_on_one_side_of_the_margin() {
     }
 }
 
-/// What a source prints of its own spread widens the margin, and narrows it never.
+/// The spread that a source prints for its own figures widens the margin, and never narrows it.
 #[test]
 fn the_margin_is_two_points_or_the_sources_own_spread() {
     let lru = published::source("orvieto2023lru").unwrap();
@@ -458,7 +458,7 @@ fn csv() {
     assert!(records.iter().all(|record| record.iter().count() > 10));
 }
 
-/// What people read once is in every line: the setting, the data with its source.
+/// Facts that people read once are in every line: the setting, the data with its source.
 #[test]
 fn csv_names_what_each_cell_is_of() {
     let mut bf16 = run("linear", 0, 0.4);
@@ -835,7 +835,7 @@ fn names_are_parsed_and_unknown_ones_answered() {
     );
 }
 
-/// Of our own runs alone: neither published figures nor trivial predictors compete, nor what went wrong.
+/// Only our own runs compete: no published figures, no trivial predictors, no failed runs.
 #[test]
 fn the_best_of_a_column_is_marked() {
     let best = |table: &Table| -> Vec<(String, String)> {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::published::{self, ACCURACY, TASKS, rows};
 
-/// How many of [`TASKS`] an average is of: Path-X is left out.
+/// Number of [`TASKS`] in an average: Path-X is left out.
 pub const AVERAGED: usize = 5;
 
 /// Published averages from here on, in percent, make a model one of the strong cluster. None lies between 70 and 75.
@@ -20,7 +20,7 @@ const STRONG: f64 = 72.5;
 pub struct Anchor {
     /// Registry name.
     pub model: String,
-    /// Which of the two clusters of the published averages it is in.
+    /// The cluster of the published averages that it is in.
     pub cluster: Cluster,
     /// Whether the protocol was tuned on it.
     pub half: Half,
@@ -49,14 +49,14 @@ pub enum Half {
 }
 
 impl Half {
-    /// The half that a name belongs to.
+    /// Returns the half that a name belongs to.
     #[must_use]
     pub fn of(model: &str) -> Half {
         let odd = Sha256::digest(model.as_bytes())[31] & 1 == 1;
         if odd { Half::Tuning } else { Half::Sealed }
     }
 
-    /// As the file has it.
+    /// Returns the word for it in the file.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -66,15 +66,16 @@ impl Half {
     }
 }
 
-/// What is published of a model: accuracies in percent.
+/// The published accuracies of a model, in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
-    /// Of the first [`AVERAGED`] of [`TASKS`], the mean over the sources.
+    /// Mean over the sources, for each of the first [`AVERAGED`] of [`TASKS`].
     pub tasks: [f64; AVERAGED],
 }
 
 impl Published {
-    /// Returns the mean over the sources that print all five tasks of a model; nothing if none does.
+    /// Returns the mean over the sources that print all five tasks of a model; none if no source
+    /// does.
     ///
     /// A source that repeats all five figures of another one counts once with it.
     #[must_use]
@@ -101,13 +102,13 @@ impl Published {
         Some(Published { tasks })
     }
 
-    /// The average over the five tasks.
+    /// Returns the average over the five tasks.
     #[must_use]
     pub fn average(&self) -> f64 {
         self.tasks.iter().sum::<f64>() / AVERAGED as f64
     }
 
-    /// The cluster that the average lies in.
+    /// Returns the cluster that the average lies in.
     #[must_use]
     pub fn cluster(&self) -> Cluster {
         match self.average() >= STRONG {
@@ -117,7 +118,7 @@ impl Published {
     }
 }
 
-/// All anchors, in the order of the file.
+/// Returns all anchors, in the order of the file.
 pub fn anchors() -> &'static [Anchor] {
     static ANCHORS: LazyLock<Vec<Anchor>> =
         LazyLock::new(|| rows(include_str!("../../anchors.csv")));

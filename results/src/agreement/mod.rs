@@ -1,9 +1,10 @@
-//! How far a ranking of models agrees with the published tables.
+//! Agreement of a ranking of models with the published tables.
 //!
-//! A model's score is the mean over the tasks of the normal scores of its ranks. It is held against the published five-task
-//! averages of the [`anchors`]: Spearman's rho with a bootstrap interval over the models, the AUC of the strong cluster against
-//! the X-formers, and the pairs at least [`APART`] points apart in print that it puts in the same order. Every figure is given
-//! for all tasks, for each, and without each.
+//! A model's score is the mean over the tasks of the normal scores of its ranks. It is compared
+//! with the published five-task averages of the [`anchors`]: Spearman's rho with a bootstrap
+//! interval over the models, the AUC of the strong cluster against the X-formers, and the number of
+//! pairs at least [`APART`] points apart in print that it puts in the same order. Every figure is
+//! given for all tasks, for each, and without each.
 //!
 //! ```text
 //! anchors     the models with published averages, parted into a tuning half and a sealed one
@@ -37,10 +38,10 @@ pub const APART: f64 = 4.0;
 /// Splits of the seeds into halves that a reliability is the mean of, at most.
 const SPLITS: usize = 500;
 
-/// How far a ranking agrees with the published one.
+/// Agreement of a ranking with the published one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agreement {
-    /// What runs were ranked by.
+    /// The measure that runs were ranked by.
     pub measure: Measure,
     /// All tasks, each task, and all without each.
     pub rows: Vec<Figures>,
@@ -50,14 +51,14 @@ pub struct Agreement {
     pub incomplete: Vec<(String, Vec<String>)>,
     /// Seeds that every model has on every task.
     pub seeds: Vec<u64>,
-    /// When the latest of the records was written, RFC 3339.
+    /// Time at which the latest of the records was written, RFC 3339.
     pub latest: String,
 }
 
 /// The figures of one set of tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Which tasks.
+    /// The name of the set of tasks.
     pub tasks: String,
     /// Spearman's correlation with the published averages.
     pub rho: Option<f64>,
@@ -67,7 +68,8 @@ pub struct Figures {
     pub same_task: Option<f64>,
     /// The area under the ROC curve of the strong cluster against the X-formers.
     pub auc: Option<f64>,
-    /// Of the pairs at least [`APART`] points apart in print, those in the same order, and all.
+    /// Number of pairs at least [`APART`] points apart in print that are in the same order, and
+    /// number of all such pairs.
     pub pairs: (usize, usize),
     /// The correlation of scores by half of the seeds with scores by the other half, stepped up to all seeds.
     pub reliability: Option<f64>,
@@ -96,7 +98,7 @@ impl Agreement {
                 rows.push(compared(column.title.clone(), &[at]));
             }
         }
-        // Of two tasks, all without the one is the other.
+        // With two tasks, all without the one is the other.
         if count > 2 {
             for (at, column) in reached.columns.iter().enumerate() {
                 let others: Vec<usize> = all.iter().copied().filter(|it| *it != at).collect();
@@ -116,7 +118,7 @@ impl Agreement {
         }
     }
 
-    /// One line to stand under a table.
+    /// Returns one line to stand under a table.
     #[must_use]
     pub fn line(&self) -> String {
         let all = &self.rows[0];
@@ -137,7 +139,7 @@ impl Agreement {
         )
     }
 
-    /// The day of the latest record.
+    /// Returns the day of the latest record.
     fn date(&self) -> &str {
         match self.latest.get(..10) {
             Some(day) => day,
@@ -145,7 +147,7 @@ impl Agreement {
         }
     }
 
-    /// The figures as a table.
+    /// Returns the figures as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let number = |name: &'static str, value: Option<f64>| match value {
@@ -266,8 +268,8 @@ fn figures(
     }
 }
 
-/// The mean over the splits of the seeds into halves of the correlation of their scores, stepped up. Of an odd number of seeds
-/// one half has one more.
+/// Returns the mean over the splits of the seeds into halves of the correlation of their scores,
+/// stepped up. Of an odd number of seeds one half has one more.
 fn reliability(reached: &Reached, columns: &[usize]) -> Option<f64> {
     let seeds = &reached.seeds;
     let mut correlations = Vec::new();
@@ -287,7 +289,8 @@ fn reliability(reached: &Reached, columns: &[usize]) -> Option<f64> {
     Some(spearman_brown(mean)).filter(|it| it.is_finite())
 }
 
-/// The smaller halves of all splits of the seeds, the first [`SPLITS`] of them; none of fewer than two seeds.
+/// Returns the smaller halves of all splits of the seeds, the first [`SPLITS`] of them; none of
+/// fewer than two seeds.
 fn halves(seeds: &[u64]) -> Vec<Vec<u64>> {
     let size = seeds.len() / 2;
     let mut found = Vec::new();

@@ -6,7 +6,7 @@ use super::statistics::normal_scores;
 use crate::published::task_rank;
 use crate::record::{Outcome, Record};
 
-/// What a run is ranked by.
+/// The measure that a run is ranked by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Bits gained, `Scores::bits_gained`.
@@ -16,7 +16,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// In words.
+    /// Returns its name in words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -34,7 +34,7 @@ impl Measure {
         }
     }
 
-    /// Returns what a run reached, a fraction: 0 where it diverged, nothing where it did not end.
+    /// Returns what a run reached, a fraction: 0 where it diverged, none where it did not end.
     pub(crate) fn reached(self, record: &Record) -> Option<f64> {
         if let Outcome::Diverged { .. } = record.outcome {
             return Some(0.0);
@@ -54,7 +54,7 @@ pub(super) struct Column {
     rank: usize,
     /// Registry name of the task.
     pub(super) task: String,
-    /// What tables call it.
+    /// Its name in tables.
     pub(super) title: String,
     digest: String,
 }
@@ -71,7 +71,7 @@ impl Column {
     }
 }
 
-/// What every model reached on every task with every seed.
+/// Values that every model reached on every task with every seed.
 pub(super) struct Reached {
     /// The tasks, in the order of the tables.
     pub(super) columns: Vec<Column>,
@@ -81,7 +81,7 @@ pub(super) struct Reached {
     pub(super) incomplete: Vec<(String, Vec<String>)>,
     /// Seeds that every model has on every task.
     pub(super) seeds: Vec<u64>,
-    /// By task, by model, by seed.
+    /// Values by task, by model, by seed.
     values: Vec<Vec<BTreeMap<u64, f64>>>,
 }
 

@@ -1,4 +1,4 @@
-//! Which of many records are compared: those of one recipe with one set of changes.
+//! Selection of the records to compare: those of one recipe with one set of changes.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use crate::{Error, Result};
 /// The assignment that gives every model the block of one family.
 const FAMILY: &str = "block.family";
 
-/// What a user asks for.
+/// The records that a user asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// The recipe; needed where there are several.
     pub recipe: Option<String>,
-    /// What the command line of the runs changed, each as `key=value`. Nothing asked for: runs without changes, or, if
-    /// there are none, the one set of changes there is.
+    /// Changes made by the command line of the runs, each as `key=value`. If empty: runs without
+    /// changes, or, if there are none, the one set of changes there is.
     pub set: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
     Ok(chosen)
 }
 
-/// What a run's command line changed, in the order of the alphabet.
+/// Returns the changes made by a run's command line, in alphabetical order.
 fn changes(record: &Record) -> Vec<&str> {
     let mut changes: Vec<&str> = record.recipe.overrides.iter().map(String::as_str).collect();
     changes.sort_unstable();

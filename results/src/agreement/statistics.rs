@@ -1,6 +1,6 @@
 //! Ranks and what is computed from them. A test holds every function to SciPy.
 
-/// The ranks of the values, from 1; equal values share the mean of theirs.
+/// Returns the ranks of the values, from 1; equal values share the mean of theirs.
 pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
@@ -14,7 +14,7 @@ pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Pearson's correlation; none of fewer than two pairs, or where one side is constant.
+/// Returns Pearson's correlation; none for fewer than two pairs, or where one side is constant.
 fn pearson(left: &[f64], right: &[f64]) -> Option<f64> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (a, b) = (mean(left), mean(right));
@@ -28,13 +28,14 @@ fn pearson(left: &[f64], right: &[f64]) -> Option<f64> {
         .then_some(correlation.clamp(-1.0, 1.0))
 }
 
-/// Spearman's rank correlation; none of fewer than two pairs, or where one side is constant.
+/// Returns Spearman's rank correlation; none for fewer than two pairs, or where one side is
+/// constant.
 pub(super) fn spearman(left: &[f64], right: &[f64]) -> Option<f64> {
     pearson(&ranks(left), &ranks(right))
 }
 
-/// The area under the ROC curve: the share of pairs of a member and another in which the member scores higher, ties counted
-/// half. None where all or none are members.
+/// Returns the area under the ROC curve: the share of pairs of a member and a non-member in which
+/// the member scores higher, with ties counted half. None where all or none are members.
 pub(super) fn auc(scores: &[f64], member: &[bool]) -> Option<f64> {
     let count = member.iter().filter(|it| **it).count();
     let others = member.len() - count;
@@ -45,8 +46,8 @@ pub(super) fn auc(scores: &[f64], member: &[bool]) -> Option<f64> {
     (count > 0 && others > 0).then(|| above / (count * others) as f64)
 }
 
-/// Of the pairs whose `published` figures lie at least `apart`: how many the scores put in the same order, and how many
-/// there are.
+/// Returns how many of the pairs whose `published` figures lie at least `apart` the scores put in
+/// the same order, and how many such pairs there are.
 pub(super) fn told_apart(scores: &[f64], published: &[f64], apart: f64) -> (usize, usize) {
     let (mut told, mut all) = (0, 0);
     for i in 0..scores.len() {
@@ -62,7 +63,8 @@ pub(super) fn told_apart(scores: &[f64], published: &[f64], apart: f64) -> (usiz
     (told, all)
 }
 
-/// Blom's normal scores of the ranks: the quantiles of the standard normal distribution at `(rank - 3/8) / (n + 1/4)`.
+/// Returns Blom's normal scores of the ranks: the quantiles of the standard normal distribution at
+/// `(rank - 3/8) / (n + 1/4)`.
 pub(super) fn normal_scores(values: &[f64]) -> Vec<f64> {
     let count = values.len() as f64;
     let share = |rank: f64| (rank - 0.375) / (count + 0.25);
@@ -72,12 +74,13 @@ pub(super) fn normal_scores(values: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// The reliability of a whole of which two halves correlate so: the formula of Spearman and Brown.
+/// Returns the reliability of a whole of which two halves correlate so: the formula of Spearman and
+/// Brown.
 pub(super) fn spearman_brown(correlation: f64) -> f64 {
     2.0 * correlation / (1.0 + correlation)
 }
 
-/// The value below which a share of the standard normal distribution lies, by bisection.
+/// Returns the value below which a share of the standard normal distribution lies, by bisection.
 fn normal_quantile(share: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..100 {
@@ -98,7 +101,8 @@ mod tests {
 
     use super::*;
 
-    /// What SciPy says of some vectors; `results/tests/agreement/make_reference.py` writes the file.
+    /// SciPy's results for some vectors; `results/tests/agreement/make_reference.py` writes the
+    /// file.
     #[derive(Deserialize)]
     struct Case {
         scores: Vec<f64>,

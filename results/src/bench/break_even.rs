@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Where a cost falls below the reference's and stays there.
+/// The point at which a cost falls below the reference's and stays there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BreakEven {
     /// Cheaper at every length measured, the shortest being this one.
@@ -14,8 +14,9 @@ pub enum BreakEven {
 }
 
 impl BreakEven {
-    /// From pairs of a length and the model's cost over the reference's. Between two lengths the logarithm of the ratio is
-    /// taken to be a straight line over the logarithm of the length. No pair, no answer.
+    /// Computes it from pairs of a length and the model's cost over the reference's. Between two
+    /// lengths the logarithm of the ratio is taken to be a straight line over the logarithm of the
+    /// length. Returns none if there is no pair.
     pub fn of(ratios: &[(usize, f64)]) -> Option<BreakEven> {
         let mut points: Vec<(usize, f64)> = ratios
             .iter()

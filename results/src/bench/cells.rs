@@ -8,7 +8,8 @@ use crate::format::{ByteUnit, grouped, scaled, short};
 use crate::table::{Cell, Column, Row, Table};
 
 impl Grid<'_> {
-    /// From which length on each model beats softmax attention: the reference and its other forms.
+    /// Returns the table of the length from which each model beats softmax attention: the reference
+    /// and its other forms.
     pub(super) fn break_even(&self) -> Table {
         let softmax = self.models.iter().copied();
         let softmax: Vec<&Bench> = softmax.filter(|model| model.model == REFERENCE).collect();
@@ -53,7 +54,7 @@ impl Grid<'_> {
         }
     }
 
-    /// What every cell reaches.
+    /// Returns the table of the speed of every cell.
     pub(super) fn rates(&self) -> Table {
         let columns = ["steps/s", "p10–p90", "times", "examples/s", "tokens/s"];
         self.in_full(
@@ -87,7 +88,7 @@ impl Grid<'_> {
         )
     }
 
-    /// What every cell costs.
+    /// Returns the table of the cost of every cell.
     pub(super) fn costs(&self, unit: ByteUnit) -> Table {
         let columns = [
             unit.name,
@@ -131,7 +132,7 @@ impl Grid<'_> {
         table
     }
 
-    /// A row per cell; one without figures has its ending instead.
+    /// Returns a table with a row per cell; one without figures has its outcome instead.
     fn in_full(
         &self,
         name: &str,

@@ -12,7 +12,7 @@ use crate::table::{Cell, Column, Row, Table};
 /// The level of the intervals.
 const LEVEL: f64 = 0.95;
 
-/// How many times as fast as the base a build is.
+/// Speed of a build, as a multiple of the base's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// The median over the rounds.
@@ -21,7 +21,7 @@ pub struct Change {
     pub interval: Option<(f64, f64)>,
 }
 
-/// What is to be said of a cell.
+/// The verdict on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// No slower than allowed: the whole interval says so.
@@ -41,7 +41,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word in the table.
+    /// Returns the word in the table.
     pub fn word(self) -> &'static str {
         match self {
             Verdict::Same => "ok",
@@ -54,23 +54,23 @@ impl Verdict {
         }
     }
 
-    /// Whether the comparison fails by it.
+    /// Returns whether the comparison fails by it.
     pub fn fails(self) -> bool {
         matches!(self, Verdict::Slower | Verdict::Lost)
     }
 }
 
-/// A session's cells, held against their base.
+/// The cells of a session, compared with their base.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// One row per cell.
     pub table: Table,
-    /// Whether something was compared and nothing of it got slower.
+    /// Returns whether cells were compared and none of them got slower.
     pub passed: bool,
 }
 
 impl Bench {
-    /// This build's speed over the base's, from the rounds that both measured.
+    /// Returns this build's speed over the base's, from the rounds that both measured.
     pub fn change(&self) -> Option<Change> {
         let ratios = speed_ratios(&self.rounds, &self.base.as_ref()?.rounds);
         Some(Change {
@@ -79,7 +79,7 @@ impl Bench {
         })
     }
 
-    /// The verdict, where a share such as 0.1 of the speed may be lost.
+    /// Returns the verdict, where a share such as 0.1 of the speed may be lost.
     pub fn verdict(&self, threshold: f64) -> Option<Verdict> {
         let base = self.base.as_ref()?;
         let measured = (
@@ -101,8 +101,9 @@ impl Bench {
     }
 }
 
-/// Judges the cells of a session by what a build may lose of its speed, a share such as 0.1. Nothing, if the session had no
-/// base. A session in which nothing could be compared has not passed.
+/// Judges the cells of a session by the share of its speed that a build may lose, such as 0.1.
+/// Returns none if the session had no base. A session in which no cell could be compared has not
+/// passed.
 pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
     let judged: Vec<(&Bench, Verdict)> = cells
         .iter()

@@ -46,12 +46,13 @@ pub struct Bench {
     /// Examples per step.
     #[serde(default)]
     pub batch: usize,
-    /// How it ended.
+    /// Outcome of the measurement.
     pub outcome: Outcome,
-    /// What was measured, in the order of the rounds.
+    /// The measurements, in the order of the rounds.
     #[serde(default)]
     pub rounds: Vec<Round>,
-    /// What another build of the program measured in turn with this one, where the session held the two against each other.
+    /// Measurements of another build of the program, taken in turn with this one's, where the
+    /// session compared the two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
     /// Steps at the start of each round that are not among its `seconds`.
@@ -66,56 +67,57 @@ pub struct Bench {
     /// Trained parameters.
     #[serde(default)]
     pub parameters: u64,
-    /// How peaks of memory were measured.
+    /// Method by which peaks of memory were measured.
     #[serde(default)]
     pub memory_method: String,
     /// The recipe that the sizes are taken from.
     #[serde(default)]
     pub recipe: Recipe,
-    /// Where all this comes from.
+    /// Origin of these figures.
     #[serde(flatten)]
     pub provenance: Provenance,
 }
 
-/// The same cell, measured by another build of the program.
+/// Measurements of the same cell by another build of the program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Base {
-    /// That program.
+    /// The other build of the program.
     pub program: String,
-    /// How it ended.
+    /// Outcome of the measurement.
     pub outcome: Outcome,
-    /// What was measured, in the order of the rounds.
+    /// The measurements, in the order of the rounds.
     pub rounds: Vec<Round>,
 }
 
-/// What one process measured.
+/// Measurements of one process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Round {
-    /// Which round, counted from 0. Processes of one round ran next to each other.
+    /// Number of the round, counted from 0. Processes of one round ran next to each other.
     pub round: usize,
     /// Seconds of each timed step.
     pub seconds: Vec<f64>,
-    /// Where the time of these steps went.
+    /// Time of these steps by phase.
     pub phases: Phases,
     /// High-water mark of memory, beyond the base.
     pub peak_bytes: u64,
-    /// What the process held before it built the model; 0 where a cell's method does not take it off.
+    /// Bytes that the process held before it built the model; 0 where a cell's method does not
+    /// subtract them.
     pub base_bytes: u64,
     /// The process's resident size at the end.
     pub resident_bytes: u64,
 }
 
 impl Round {
-    /// The middle of the step times.
+    /// Returns the middle of the step times.
     fn median(&self) -> Option<f64> {
         quantile(&self.seconds, 0.5)
     }
 }
 
 impl Bench {
-    /// The model with its options, as tables print it: `transformer (materialised)`.
+    /// Returns the model with its options, as tables print it: `transformer (materialised)`.
     pub fn label(&self) -> String {
         let values = self.options.iter().map(|option| {
             let value = option.split_once('=').map(|(_, value)| value);
@@ -128,12 +130,14 @@ impl Bench {
         }
     }
 
-    /// Whether this is a cell of the reference model: softmax attention as the registry has it.
+    /// Returns whether this is a cell of the reference model: softmax attention as the registry has
+    /// it.
     pub fn is_reference(&self) -> bool {
         self.model == REFERENCE && self.options.is_empty()
     }
 
-    /// Seconds of all timed steps of a cell that was measured to its end; empty for any other.
+    /// Returns the seconds of all timed steps of a cell that was measured to its end; empty for any
+    /// other.
     fn seconds(&self) -> Vec<f64> {
         let rounds = self.rounds.iter();
         let rounds = rounds.filter(|_| self.outcome == Outcome::Measured);
@@ -142,7 +146,7 @@ impl Bench {
             .collect()
     }
 
-    /// Steps per second over all rounds.
+    /// Returns the steps per second over all rounds.
     pub fn steps_per_second(&self) -> Option<Spread> {
         let rates: Vec<f64> = self.seconds().iter().map(|seconds| 1.0 / seconds).collect();
         Some(Spread {
@@ -152,15 +156,15 @@ impl Bench {
         })
     }
 
-    /// The highest peak of memory of a cell that was measured to its end.
+    /// Returns the highest peak of memory of a cell that was measured to its end.
     pub fn peak_bytes(&self) -> Option<u64> {
         let rounds = self.rounds.iter();
         let rounds = rounds.filter(|_| self.outcome == Outcome::Measured);
         rounds.map(|round| round.peak_bytes).max()
     }
 
-    /// How many times as fast as `other` this cell is: the median over the rounds that both have, so that what slowed the
-    /// machine for a while slowed both.
+    /// Returns the speed of this cell as a multiple of `other`'s: the median over the rounds that
+    /// both have, so that whatever slowed the machine for a while slowed both.
     pub fn speed_over(&self, other: &Bench) -> Option<f64> {
         if self.outcome != Outcome::Measured || other.outcome != Outcome::Measured {
             return None;
@@ -168,13 +172,14 @@ impl Bench {
         quantile(&speed_ratios(&self.rounds, &other.rounds), 0.5)
     }
 
-    /// How many times the memory of `other` this cell needs.
+    /// Returns the memory this cell needs as a multiple of `other`'s.
     pub fn memory_over(&self, other: &Bench) -> Option<f64> {
         Some(self.peak_bytes()? as f64 / other.peak_bytes()? as f64)
     }
 }
 
-/// How many times as fast `mine` are as `theirs`, one ratio per round that both have.
+/// Returns the speeds of `mine` as multiples of those of `theirs`, one ratio per round that both
+/// have.
 fn speed_ratios(mine: &[Round], theirs: &[Round]) -> Vec<f64> {
     let ratios = mine.iter().filter_map(|mine| {
         let theirs = theirs.iter().find(|it| it.round == mine.round)?;

@@ -1,10 +1,10 @@
-//! How the measurement of a cell ended.
+//! Outcome of the measurement of a cell.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How the measurement of a cell ended. On disk: an object tagged by `status`.
+/// Outcome of the measurement of a cell. On disk: an object tagged by `status`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
@@ -13,7 +13,7 @@ pub enum Outcome {
     Measured,
     /// Memory did not suffice, or a limit on it.
     OutOfMemory {
-        /// What could not be allocated.
+        /// The allocation that failed.
         #[serde(default)]
         reason: String,
     },
@@ -23,9 +23,10 @@ pub enum Outcome {
         #[serde(default)]
         reason: String,
     },
-    /// It was not tried, because shorter lengths show that it cannot fit.
+    /// It was not tried, because an estimate, from shorter lengths or from the speed of matrix
+    /// products, exceeds the limit on memory or on time.
     Skipped {
-        /// What it would have needed.
+        /// The memory or the time it would have needed, in words.
         #[serde(default)]
         reason: String,
     },
@@ -41,7 +42,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The word that stands in a table's cell.
+    /// Returns the word that stands in a table's cell.
     pub fn word(&self) -> &'static str {
         match self {
             Outcome::Measured => "measured",
@@ -53,7 +54,7 @@ impl Outcome {
         }
     }
 
-    /// Why it is not measured; empty if it is.
+    /// Returns the reason why it is not measured; empty if it is.
     pub fn reason(&self) -> &str {
         match self {
             Outcome::OutOfMemory { reason }

@@ -16,7 +16,7 @@ struct Quantity {
     unit: &'static str,
     /// Metric of the published figures, before `@1k`.
     metric: &'static str,
-    /// What the published figures are in, and how much of a value that is.
+    /// Unit of the published figures, and the size of that unit in units of a value.
     published_unit: (&'static str, f64),
     value: fn(&Bench) -> Option<f64>,
     /// Value of a cell over that of the reference model at the same length.
@@ -31,7 +31,8 @@ struct Quantity {
 const GIGABYTE: f64 = 1e9;
 
 impl Quantity {
-    /// A published figure in the unit for machines, with its text: as it was printed where no conversion was needed.
+    /// Returns a published figure in the unit for machines, with its text: as it was printed where
+    /// no conversion was needed.
     fn printed(&self, figure: f64) -> (f64, String) {
         let exact = figure * self.published_unit.1;
         let value = exact / self.size;
@@ -124,7 +125,8 @@ impl<'a> Grid<'a> {
         self.cells.iter().find(wanted)
     }
 
-    /// Models by lengths, the published figures below each model that has any.
+    /// Returns the table of models by lengths, with the published figures below each model that has
+    /// any.
     fn over_length(&self, quantity: &Quantity, against: Option<&Source>) -> Table {
         let mut columns = vec![Column::key("model"), Column::key("from")];
         columns.extend(self.lengths.iter().map(|length| {
@@ -189,7 +191,7 @@ impl<'a> Grid<'a> {
         }
     }
 
-    /// The published figures of a model, if there are any at these lengths.
+    /// Returns the published figures of a model, if there are any at these lengths.
     fn published(
         &self,
         quantity: &Quantity,
@@ -229,7 +231,7 @@ impl<'a> Grid<'a> {
         any.then(|| Row::new(cells))
     }
 
-    /// How the numbers were measured.
+    /// Returns notes on how the numbers were measured.
     fn protocol(&self) -> Vec<String> {
         let Some(cell) = self.cells.first() else {
             return Vec::new();
@@ -264,7 +266,7 @@ impl<'a> Grid<'a> {
         notes
     }
 
-    /// Why cells have no number.
+    /// Returns notes on why cells have no number.
     fn endings(&self) -> Vec<String> {
         let cells = self.cells.iter();
         let failed = cells.filter(|cell| cell.outcome != Outcome::Measured);
@@ -274,7 +276,7 @@ impl<'a> Grid<'a> {
     }
 }
 
-/// The published figure for a length, given in units of 1024 or 1000 tokens there.
+/// Returns the published figure for a length, given in units of 1024 or 1000 tokens there.
 fn figure(
     source: &Source,
     model: &str,
@@ -298,7 +300,7 @@ fn figure_ratio(value: f64, reference: Option<f64>) -> Option<f64> {
     reference.map(|reference| value / reference)
 }
 
-/// What to know before comparing with the published rows.
+/// Returns notes to read before comparing with the published rows.
 fn published_notes(quantity: &Quantity, source: &Source) -> Option<String> {
     let figures = source.figures.iter().copied();
     let mut figures = figures.filter(|figure| figure.task == "text_speed");
@@ -314,7 +316,7 @@ fn published_notes(quantity: &Quantity, source: &Source) -> Option<String> {
     ))
 }
 
-/// A ratio with two significant digits or more.
+/// Returns a ratio with two significant digits or more.
 pub(super) fn times(ratio: f64) -> String {
     let decimals = match ratio {
         ratio if ratio >= 9.95 => 0,

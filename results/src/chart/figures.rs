@@ -10,8 +10,9 @@ use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::store::Loaded;
 
-/// Score over speed with memory as area: figure 3 of the 2021 paper. Means over seeds. What the tables of accuracy, speed and
-/// memory keep apart has charts of its own: data, protocol, recipe, precision, device, processor, threads, method.
+/// Returns charts of score over speed with memory as area: figure 3 of the 2021 paper. Values are
+/// means over seeds. Settings that the tables of accuracy, speed and memory keep apart have charts
+/// of their own: data, protocol, recipe, precision, device, processor, threads, method.
 pub fn bubbles(records: &[Record]) -> Vec<Chart> {
     let scored = records
         .iter()
@@ -71,9 +72,10 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
     with_names_of_their_own(charts)
 }
 
-/// Validation accuracy over training steps: means over the seeds that got to a step, in a band from the lowest of them to the
-/// highest. What the table of accuracies keeps apart has charts of its own. Runs without a readable log are left out and
-/// named in the notes.
+/// Returns charts of validation accuracy over training steps: means over the seeds that got to a
+/// step, in a band from the lowest of them to the highest. Settings that the table of accuracies
+/// keeps apart have charts of their own. Runs without a readable log are left out and named in the
+/// notes.
 pub fn curves(loaded: &Loaded) -> Vec<Chart> {
     let places: BTreeMap<*const Record, usize> = loaded
         .records
@@ -136,7 +138,7 @@ pub fn curves(loaded: &Loaded) -> Vec<Chart> {
     with_names_of_their_own(charts)
 }
 
-/// The line through the means of each step, with a band where there are several values.
+/// Returns the line through the means of each step, with a band where there are several values.
 fn curve(model: &str, rank: usize, steps: &BTreeMap<usize, Vec<f64>>) -> Series {
     let mean = |(step, values): (&usize, &Vec<f64>)| Some((*step as f64, Sample::of(values)?.mean));
     let reach = |(step, values): (&usize, &Vec<f64>)| {
@@ -153,7 +155,7 @@ fn curve(model: &str, rank: usize, steps: &BTreeMap<usize, Vec<f64>>) -> Series 
     }
 }
 
-/// A title as part of a file name.
+/// Returns a title as part of a file name.
 fn slug(title: &str) -> String {
     let words = title.split(|c: char| !(c.is_ascii_alphanumeric() || c == '@' || c == '.'));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();

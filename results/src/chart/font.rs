@@ -11,16 +11,16 @@ static FACE: LazyLock<Face<'static>> = LazyLock::new(|| {
 
 /// Height of a capital letter over the size of its text.
 pub(super) const CAPITAL: f64 = 0.73;
-/// How far letters reach below the line over the size of their text.
+/// Depth of letters below the base line, as a fraction of the text's size.
 pub(super) const BELOW: f64 = 0.24;
 
-/// Width of a text in pixels at a size in pixels.
+/// Returns the width of a text in pixels at a size in pixels.
 pub(super) fn width(text: &str, size: f64) -> f64 {
     let units: f64 = glyphs(text).map(|(_, advance)| advance).sum();
     units * scale(size)
 }
 
-/// The text, cut off with an ellipsis if it is wider than `most` pixels.
+/// Returns the text, cut off with an ellipsis if it is wider than `most` pixels.
 pub(super) fn fitted(text: &str, size: f64, most: f64) -> String {
     if width(text, size) <= most {
         return text.to_owned();
@@ -37,7 +37,7 @@ pub(super) fn fitted(text: &str, size: f64, most: f64) -> String {
     kept.trim_end().to_owned() + "…"
 }
 
-/// The text in lines of at most `most` pixels; a word that is wider is cut off.
+/// Returns the text in lines of at most `most` pixels; a word that is wider is cut off.
 pub(super) fn lines(text: &str, size: f64, most: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -64,12 +64,12 @@ pub(super) fn outline(glyph: GlyphId, pen: &mut dyn OutlineBuilder) {
     let _ = FACE.outline_glyph(glyph, pen);
 }
 
-/// Pixels to a unit of the font.
+/// Returns the number of pixels to a unit of the font.
 pub(super) fn scale(size: f64) -> f64 {
     size / f64::from(FACE.units_per_em())
 }
 
-/// The glyphs with their advances in units of the font. What the font lacks is a box.
+/// Returns the glyphs with their advances in units of the font. What the font lacks is a box.
 fn glyphs(text: &str) -> impl Iterator<Item = (GlyphId, f64)> {
     text.chars().map(|character| {
         let glyph = FACE.glyph_index(character).unwrap_or(GlyphId(0));

@@ -1,4 +1,5 @@
-//! Which runs are drawn together: those that the tables set in one column and let compete there, each series being a cell.
+//! Grouping of runs into charts: runs that the tables set in one column and let compete there are
+//! drawn together, each series being a cell.
 
 use super::Baseline;
 use super::names::{Names, Ranks};
@@ -11,13 +12,14 @@ pub(super) struct Group<'a> {
     task: String,
     /// The recipe.
     recipe: String,
-    /// What else keeps these runs apart from those of other charts, where charts differ in it.
+    /// Further settings that separate these runs from those of other charts, where charts differ in
+    /// them.
     differing: Vec<String>,
-    /// The same where all charts agree, in names and values.
+    /// The settings on which all charts agree, in names and values.
     pub(super) agreed: Vec<(&'static str, String)>,
     /// The series, in the order of the tables.
     pub(super) cells: Vec<ChartCell<'a>>,
-    /// What all series share.
+    /// The settings that all series share.
     shared: Vec<String>,
 }
 
@@ -98,14 +100,14 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What is drawn: no other chart of the same kind has this title.
+    /// Returns the title: no other chart of the same kind has it.
     pub(super) fn title(&self) -> String {
         let mut parts = vec![self.task.clone(), format!("recipe {}", self.recipe)];
         parts.extend(self.differing.iter().cloned());
         parts.join(", ")
     }
 
-    /// What the trivial predictors score, of the first run that knows.
+    /// Returns the scores of the trivial predictors, from the first run that has them.
     pub(super) fn baselines(&self) -> Vec<Baseline> {
         let mut runs = self.cells.iter().flat_map(|cell| &cell.runs);
         let known = runs.find(|run| !run.baselines.is_empty());
@@ -118,7 +120,7 @@ impl<'a> Group<'a> {
             .collect()
     }
 
-    /// What is said once rather than in each name.
+    /// Returns the facts that are stated once rather than in each name.
     pub(super) fn sharing(&self) -> Option<String> {
         (!self.shared.is_empty()).then(|| format!("Every run: {}.", self.shared.join(" ")))
     }
@@ -127,7 +129,8 @@ impl<'a> Group<'a> {
 /// The dimension that every title has.
 const RECIPE: &str = "recipe";
 
-/// The model of a row with all that makes it another than its default and leaves it a rival of the others.
+/// Returns the model of a row with all that makes it another than its default and leaves it a rival
+/// of the others.
 fn words(row: &PivotRow) -> Vec<String> {
     let mut words = vec![row.model.to_owned()];
     let rival = row.setting.iter().filter(|one| !row.apart.contains(one));

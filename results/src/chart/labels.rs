@@ -14,8 +14,8 @@ pub(super) struct Named<'a> {
     pub(super) name: &'a str,
 }
 
-/// A name for each disc that has room beside it, above it or below it: within `frame`, on no other name and on no middle of
-/// another disc. Those before others in the list choose first.
+/// Returns a name for each disc that has room beside it, above it or below it: within `frame`, on
+/// no other name and on no middle of another disc. Those before others in the list choose first.
 pub(super) fn beside(discs: &[Named], frame: &Rect, size: f64) -> Vec<Option<Text>> {
     let mut taken: Vec<Rect> = Vec::new();
     let mut texts = Vec::new();

@@ -8,7 +8,7 @@ use super::{Chart, Form, Series, font};
 #[cfg(test)]
 mod tests;
 
-/// What a chart is drawn on. Lengths are in pixels.
+/// The sheet that a chart is drawn on. Lengths are in pixels.
 pub(super) struct Sheet {
     pub(super) width: f64,
     /// Height of the part between the axes.
@@ -88,7 +88,7 @@ pub(super) fn scene(chart: &Chart, sheet: &Sheet) -> Scene {
     }
 }
 
-/// What a chart shows, in a sentence.
+/// Returns a sentence that describes a chart.
 fn description(chart: &Chart) -> String {
     let names: Vec<&str> = chart.series.iter().map(|one| one.name.as_str()).collect();
     format!(
@@ -99,7 +99,7 @@ fn description(chart: &Chart) -> String {
     )
 }
 
-/// The legend, in rows from `top` on. Returns where it ends.
+/// Draws the legend, in rows from `top` on. Returns the height at which it ends.
 fn legend(chart: &Chart, sheet: &Sheet, top: f64, elements: &mut Vec<Element>) -> f64 {
     let room = sheet.width - 2.0 * GAP;
     let most = room - KEY - GAP;
@@ -124,7 +124,7 @@ fn legend(chart: &Chart, sheet: &Sheet, top: f64, elements: &mut Vec<Element>) -
     top + rows as f64 * ROW
 }
 
-/// The sign of a series alone.
+/// Returns the sign of a series alone.
 pub(super) fn key(series: &Series) -> Scene {
     Scene {
         width: KEY,
@@ -140,7 +140,7 @@ pub(super) fn key(series: &Series) -> Scene {
     }
 }
 
-/// What stands for a series in a legend, about a place.
+/// Returns the sign of a series in a legend, around a point.
 fn sign_of(series: &Series, (x, y): Point) -> Vec<Element> {
     let reach = KEY / 2.0;
     let line = || {

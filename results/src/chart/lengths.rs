@@ -4,7 +4,8 @@ use super::names::Ranks;
 use super::{Axis, Chart, Form, Scale, Series};
 use crate::bench::Bench;
 
-/// Time and memory of a training step over length, one chart each; slopes are fitted and stand beside the names.
+/// Returns charts of time and memory of a training step over length, one each; slopes are fitted
+/// and stand beside the names.
 pub fn lengths(cells: &[Bench]) -> Vec<Chart> {
     let seconds = |cell: &Bench| Some(1.0 / cell.steps_per_second()?.median);
     let mebibytes = |cell: &Bench| Some(cell.peak_bytes()? as f64 / f64::from(1 << 20));
@@ -73,7 +74,7 @@ fn chart(
     }
 }
 
-/// The exponent that fits cost = c · length^slope best, by least squares of the logarithms.
+/// Returns the exponent that fits cost = c · length^slope best, by least squares of the logarithms.
 pub fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let places: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
     let count = places.len() as f64;

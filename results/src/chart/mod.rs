@@ -26,7 +26,7 @@ use svg::Place;
 
 use crate::{Error, Result};
 
-/// What a chart shows.
+/// Contents of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
     /// A word that names its file: `curves-listops`.
@@ -37,7 +37,7 @@ pub struct Chart {
     pub x: Axis,
     /// The axis upwards.
     pub y: Axis,
-    /// What is drawn.
+    /// The series that are drawn.
     pub series: Vec<Series>,
     /// Heights to compare with.
     pub baselines: Vec<Baseline>,
@@ -50,12 +50,12 @@ pub struct Chart {
 pub struct Axis {
     /// Quantity and unit.
     pub label: String,
-    /// How it runs.
+    /// Scale of the axis.
     pub scale: Scale,
 }
 
 impl Axis {
-    /// An axis.
+    /// Returns an axis.
     pub fn new(label: impl Into<String>, scale: Scale) -> Axis {
         Axis {
             label: label.into(),
@@ -67,7 +67,7 @@ impl Axis {
 /// A dashed line across a chart: what needs no model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
-    /// What it is.
+    /// Name of the predictor.
     pub name: String,
     /// Its height, in the unit of the axis upwards.
     pub y: f64,
@@ -84,11 +84,11 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// Places to the right with the lowest and the highest value there, from the left: the reach of several seeds.
     pub band: Vec<(f64, f64, f64)>,
-    /// How the points are drawn.
+    /// Form in which the points are drawn.
     pub form: Form,
 }
 
-/// How the points of a series are drawn.
+/// Form in which the points of a series are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {
     /// A line with signs on it.
@@ -98,12 +98,12 @@ pub enum Form {
 }
 
 impl Chart {
-    /// The chart as an SVG file, which follows light and dark.
+    /// Returns the chart as an SVG file, which follows light and dark.
     pub fn svg(&self) -> String {
         svg::write(&layout::scene(self, &Sheet::FILE), Place::File)
     }
 
-    /// The chart as the bytes of a PNG file, on light paper.
+    /// Returns the chart as the bytes of a PNG file, on light paper.
     ///
     /// # Errors
     /// [`Error::Chart`] if it cannot be drawn.
@@ -114,8 +114,9 @@ impl Chart {
         })
     }
 
-    /// The chart as SVG elements within a page, without title and legend: one for wide windows, of class `wide`, and one
-    /// for narrow ones, of class `narrow`. They need [`style::css`].
+    /// Returns the chart as SVG elements within a page, without title and legend: one for wide
+    /// windows, of class `wide`, and one for narrow ones, of class `narrow`. They need
+    /// [`style::css`].
     pub(crate) fn elements(&self) -> String {
         [("wide", Sheet::WIDE), ("narrow", Sheet::NARROW)]
             .map(|(class, sheet)| svg::write(&layout::scene(self, &sheet), Place::Page(class)))
@@ -124,7 +125,7 @@ impl Chart {
 }
 
 impl Series {
-    /// What stands before its name in a legend, as an SVG element.
+    /// Returns the sign before its name in a legend, as an SVG element.
     pub(crate) fn key(&self) -> String {
         svg::write(&layout::key(self), Place::Page("key"))
     }

@@ -1,4 +1,4 @@
-//! What a chart calls its series, and which look each of them has.
+//! Names of the series of a chart, and the look of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,25 +7,26 @@ use crate::published::{model_rank, models};
 /// The names of the series of one chart: the model, and what makes it another than its default unless it is so of all in the
 /// chart.
 pub(super) struct Names {
-    /// What the names leave out because all in the chart share it.
+    /// Words that the names leave out because all series of the chart share them.
     pub(super) shared: Vec<String>,
 }
 
 impl Names {
-    /// The names that series of these words, the model first, have beside each other.
+    /// Returns the names that series of these words, the model first, have beside each other.
     pub(super) fn new(series: impl Iterator<Item = Vec<String>>) -> Names {
         Names {
             shared: shared(&series.collect()),
         }
     }
 
-    /// The name of a series of these words.
+    /// Returns the name of a series of these words.
     pub(super) fn of(&self, words: &[String]) -> String {
         without(words, &self.shared)
     }
 }
 
-/// What all of several names have in common after their first words. One alone has nothing in common with others.
+/// Returns the words that all of several names have in common after their first words. A single
+/// name has nothing in common with others.
 fn shared(names: &BTreeSet<Vec<String>>) -> Vec<String> {
     let Some(first) = names.first().filter(|_| names.len() > 1) else {
         return Vec::new();
@@ -38,7 +39,7 @@ fn shared(names: &BTreeSet<Vec<String>>) -> Vec<String> {
     first.iter().skip(1).filter(in_all).cloned().collect()
 }
 
-/// A name without words that need not be said.
+/// Returns a name without words that need not be said.
 fn without(name: &[String], words: &[String]) -> String {
     let kept = name.iter().enumerate();
     let kept = kept.filter(|(index, word)| *index == 0 || !words.contains(word));
@@ -51,7 +52,7 @@ fn without(name: &[String], words: &[String]) -> String {
 pub(super) struct Ranks(BTreeMap<String, usize>);
 
 impl Ranks {
-    /// The ranks of all names that any chart may have.
+    /// Returns the ranks of all names that any chart may have.
     pub(super) fn new(names: impl Iterator<Item = String>) -> Ranks {
         let published = models().len();
         let others: BTreeSet<String> = names.filter(|name| model_rank(name) == published).collect();
@@ -63,7 +64,7 @@ impl Ranks {
         )
     }
 
-    /// The rank of a name.
+    /// Returns the rank of a name.
     pub(super) fn of(&self, name: &str) -> usize {
         self.0
             .get(name)

@@ -12,7 +12,7 @@ use super::{Chart, Form, Series};
 const SIGNS: usize = 12;
 /// Opacity of discs and bands, which lie upon each other.
 const VEIL: f64 = 0.16;
-/// Of more series than this, lines are thin and their signs small.
+/// Number of series above which lines are thin and their signs small.
 const CROWD: usize = 12;
 
 /// The part between the axes, and where values stand in it.
@@ -27,7 +27,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// The plot of a chart whose parts above end at `top`.
+    /// Returns the plot of a chart whose parts above end at `top`.
     pub(super) fn new(chart: &Chart, sheet: &Sheet, top: f64) -> Plot {
         let reach = |series: &Series| match series.form {
             Form::Line => SIGN,
@@ -82,12 +82,12 @@ impl Plot {
         }
     }
 
-    /// Where a point of the data stands, if it has a place.
+    /// Returns the position of a point of the data, if it has one.
     fn at(&self, (x, y): (f64, f64)) -> Option<Point> {
         Some((self.x.at(x)?, self.y.at(y)?))
     }
 
-    /// The grid, the ticks, and the names of the axes.
+    /// Draws the grid, the ticks, and the names of the axes.
     pub(super) fn axes(&self, chart: &Chart, elements: &mut Vec<Element>) {
         let Rect {
             left,
@@ -127,7 +127,7 @@ impl Plot {
         ));
     }
 
-    /// Dashed lines across, with their names to the right.
+    /// Draws dashed lines across, with their names to the right.
     pub(super) fn baselines(&self, chart: &Chart, elements: &mut Vec<Element>) {
         let mut found: Vec<(f64, &str, f64)> = chart
             .baselines
@@ -154,7 +154,7 @@ impl Plot {
         }
     }
 
-    /// The reach of several seeds, behind all lines.
+    /// Draws the reach of several seeds, behind all lines.
     pub(super) fn bands(&self, chart: &Chart, elements: &mut Vec<Element>) {
         for (index, series) in chart.series.iter().enumerate() {
             let edge = |of: fn(&(f64, f64, f64)) -> f64| {
@@ -177,7 +177,7 @@ impl Plot {
         }
     }
 
-    /// Lines with signs on them, each sign with its values.
+    /// Draws lines with signs on them, each sign with its values.
     pub(super) fn lines(&self, chart: &Chart, elements: &mut Vec<Element>) {
         let (width, size) = match chart.series.len() > CROWD {
             true => (1.2, 0.75 * SIGN),
@@ -202,7 +202,7 @@ impl Plot {
         }
     }
 
-    /// Discs, the small ones upon the large ones, and names beside them.
+    /// Draws discs, the small ones upon the large ones, and names beside them.
     pub(super) fn bubbles(&self, chart: &Chart, sheet: &Sheet, elements: &mut Vec<Element>) {
         let mut discs: Vec<(usize, &Series, (f64, f64), Named)> = Vec::new();
         for (index, series) in chart.series.iter().enumerate() {
@@ -247,17 +247,18 @@ impl Plot {
     }
 }
 
-/// A point of a series in words.
+/// Returns a point of a series in words.
 fn told_point(series: &Series, (x, y): (f64, f64)) -> String {
     format!("{}: {} at {}", series.name, told(y), told(x))
 }
 
-/// Radius of the disc whose area is a share of the largest disc's.
+/// Returns the radius of the disc whose area is a share of the largest disc's.
 fn radius(share: f64, sheet: &Sheet) -> f64 {
     sheet.bubble * share.clamp(0.02, 1.0).sqrt()
 }
 
-/// Whether neighbours among ticks are at least `least` pixels apart, and the widths of both have room.
+/// Returns whether neighbours among ticks are at least `least` pixels apart, and the widths of both
+/// have room.
 fn apart(ticks: &[(f64, Tick)], width: impl Fn(&(f64, Tick)) -> f64, least: f64) -> bool {
     ticks.windows(2).all(|pair| {
         let room = (width(&pair[0]) + width(&pair[1])) / 2.0;

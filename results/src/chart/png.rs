@@ -13,7 +13,7 @@ use super::style::Paint;
 /// Dots to a pixel of the drawing, so that it is sharp on screens that have as many.
 const DENSITY: f32 = 2.0;
 
-/// The drawing as the bytes of a PNG file, or why there is none.
+/// Returns the drawing as the bytes of a PNG file, or why there is none.
 pub(super) fn encode(scene: &Scene) -> Result<Vec<u8>, String> {
     let dots = |pixels: f64| (DENSITY * pixels as f32).ceil() as u32;
     let (width, height) = (dots(scene.width), dots(scene.height));
@@ -39,7 +39,7 @@ fn draw(picture: &mut Pixmap, element: &Element) {
 }
 
 fn shape(picture: &mut Pixmap, shape: &Shape) {
-    // What has no extent, such as a line through one point, leaves nothing on paper.
+    // A shape without extent, such as a line through one point, leaves nothing on paper.
     let Some(path) = path(&shape.outline) else {
         return;
     };

@@ -1,15 +1,16 @@
-//! How an axis runs: where a value stands on it, and which values are written beside it.
+//! Scales of axes: the position of a value on an axis, and the values written beside it.
 
 use crate::format::{grouped, short};
 
-/// How an axis runs.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Equal distances for equal differences; ticks at 1, 2 or 5 times a power of ten.
     Linear,
     /// Equal distances for equal ratios; ticks at 1, 2 and 5 times powers of ten. Only positive values have a place.
     Log,
-    /// The same with ticks at powers of two, written in units of 1024: lengths.
+    /// Equal distances for equal ratios, as in `Log`, with ticks at powers of two, written in units
+    /// of 1024: lengths.
     Doubling,
 }
 
@@ -21,7 +22,7 @@ pub(super) struct Tick {
 }
 
 impl Scale {
-    /// The coordinate of a value, in which the axis is linear, if it has one.
+    /// Returns the coordinate of a value, in which the axis is linear, if it has one.
     fn place(self, value: f64) -> Option<f64> {
         let place = match self {
             Scale::Linear => value,
@@ -37,7 +38,7 @@ impl Scale {
         }
     }
 
-    /// As many ticks between two values as `fits` lets be, at least two if it lets that be.
+    /// Returns as many ticks between two values as `fits` allows, at least two if it allows that.
     fn ticks(self, low: f64, high: f64, fits: impl Fn(&[Tick]) -> bool) -> Vec<Tick> {
         // At the end of what numbers can say.
         if !(low.is_finite() && (high - low).is_finite()) {
@@ -55,7 +56,7 @@ impl Scale {
     }
 }
 
-/// The first of several choices that fits.
+/// Returns the first of several choices that fits.
 fn densest(
     mut choices: impl Iterator<Item = Vec<Tick>>,
     fits: impl Fn(&[Tick]) -> bool,
@@ -63,7 +64,8 @@ fn densest(
     choices.find(|ticks| fits(ticks))
 }
 
-/// Ticks at 1, 2 and 5 times powers of ten, then at powers of ten, then at every second of these, and so on.
+/// Returns ticks at 1, 2 and 5 times powers of ten, then at powers of ten, then at every second of
+/// these, and so on.
 fn decades(low: f64, high: f64) -> impl Iterator<Item = Vec<Tick>> {
     let powers = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
     let choice = move |leading: &'static [u32], every: i32| -> Vec<Tick> {
@@ -89,7 +91,7 @@ fn decades(low: f64, high: f64) -> impl Iterator<Item = Vec<Tick>> {
         .map(move |(leading, every)| choice(leading, every))
 }
 
-/// Ticks at powers of two, then at every second of these, and so on.
+/// Returns ticks at powers of two, then at every second of these, and so on.
 fn doublings(low: f64, high: f64) -> impl Iterator<Item = Vec<Tick>> {
     let powers = (low.log2().ceil() as i32)..=(high.log2().floor() as i32);
     (1..20).map(move |every| {
@@ -106,7 +108,7 @@ fn doublings(low: f64, high: f64) -> impl Iterator<Item = Vec<Tick>> {
     })
 }
 
-/// Ticks at multiples of 1, 2 or 5 times a power of ten, from close ones to such as lie far apart.
+/// Returns ticks at multiples of 1, 2 or 5 times a power of ten, from dense ones to sparse ones.
 fn steps(low: f64, high: f64) -> impl Iterator<Item = Vec<Tick>> {
     let least = ((high - low) / 100.0).log10().floor() as i32;
     let sizes = (least..least + 6).flat_map(|power| [(1, power), (2, power), (5, power)]);
@@ -126,7 +128,7 @@ fn steps(low: f64, high: f64) -> impl Iterator<Item = Vec<Tick>> {
     })
 }
 
-/// A value as text: with commas between thousands, millions as `2M`.
+/// Returns a value as text: with commas between thousands, millions as `2M`.
 fn words(value: f64, decimals: usize) -> String {
     match value {
         value if value.abs() >= 1e15 => format!("{value:e}"),
@@ -137,7 +139,7 @@ fn words(value: f64, decimals: usize) -> String {
     }
 }
 
-/// A value of the data as text, for who points at it.
+/// Returns a value of the data as text, shown when the pointer rests on it.
 pub(super) fn told(value: f64) -> String {
     match value.fract() == 0.0 && value.abs() < 1e15 && value >= 0.0 {
         true => grouped(value as u64),
@@ -145,7 +147,7 @@ pub(super) fn told(value: f64) -> String {
     }
 }
 
-/// Where the values of an axis stand in a drawing.
+/// Positions of the values of an axis in a drawing.
 pub(super) struct Mapping {
     scale: Scale,
     /// Coordinates at the two ends.
@@ -155,7 +157,8 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// The mapping of `values` between two ends in pixels, such that the outermost keep `inset` pixels away from them.
+    /// Returns the mapping of `values` between two ends in pixels, such that the outermost keep
+    /// `inset` pixels away from them.
     pub(super) fn new(
         scale: Scale,
         values: impl Iterator<Item = f64>,
@@ -184,13 +187,13 @@ impl Mapping {
         }
     }
 
-    /// Where a value stands, if it has a place.
+    /// Returns the position of a value on the axis, if it has one.
     pub(super) fn at(&self, value: f64) -> Option<f64> {
         let share = (self.scale.place(value)? - self.places.0) / (self.places.1 - self.places.0);
         Some(self.pixels.0 + share * (self.pixels.1 - self.pixels.0))
     }
 
-    /// As many ticks with their pixels as `fits` lets be.
+    /// Returns as many ticks with their pixels as `fits` allows.
     pub(super) fn ticks(&self, fits: impl Fn(&[(f64, Tick)]) -> bool) -> Vec<(f64, Tick)> {
         let placed = |ticks: &[Tick]| -> Vec<(f64, Tick)> {
             let ticks = ticks.iter().cloned();

@@ -10,9 +10,9 @@ pub(super) type Point = (f64, f64);
 pub(super) struct Scene {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// What it is called.
+    /// Its title.
     pub(super) title: String,
-    /// What it shows, for those who do not see it.
+    /// Description of the picture, for readers who do not see it.
     pub(super) description: String,
     pub(super) elements: Vec<Element>,
 }
@@ -21,7 +21,7 @@ pub(super) struct Scene {
 pub(super) enum Element {
     Shape(Shape),
     Text(Text),
-    /// What belongs to the series of this place among all, and of this rank: it is hidden together.
+    /// Elements of the series at this place among all, and of this rank: they are hidden together.
     Series {
         index: usize,
         rank: usize,
@@ -36,7 +36,7 @@ pub(super) struct Shape {
     /// Paint and opacity of the inside.
     pub(super) fill: Option<(Paint, f64)>,
     pub(super) stroke: Option<Stroke>,
-    /// What a pointer over it is told; empty: nothing.
+    /// Text shown when the pointer rests on it; empty for none.
     pub(super) title: String,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Stroke {
 
 /// A line of text.
 pub(super) struct Text {
-    /// Where its base line begins, has its middle or ends.
+    /// Point at which its base line begins, has its middle or ends.
     pub(super) at: Point,
     pub(super) anchor: Anchor,
     pub(super) size: f64,
@@ -70,7 +70,7 @@ pub(super) struct Text {
 /// Width of paper around letters.
 pub(super) const HALO: f64 = 1.5;
 
-/// Which part of a text is at its place.
+/// The part of a text that is at its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -88,7 +88,7 @@ pub(super) struct Rect {
 }
 
 impl Rect {
-    /// The square about a place that reaches this far to each side.
+    /// Returns the square about a place that reaches this far to each side.
     pub(super) fn around((x, y): Point, reach: f64) -> Rect {
         Rect {
             left: x - reach,
@@ -98,7 +98,7 @@ impl Rect {
         }
     }
 
-    /// Whether two have more than an edge in common.
+    /// Returns whether two have more than an edge in common.
     pub(super) fn overlaps(&self, other: &Rect) -> bool {
         self.left < other.right
             && other.left < self.right
@@ -106,7 +106,7 @@ impl Rect {
             && other.top < self.bottom
     }
 
-    /// Whether all of another lies in it.
+    /// Returns whether all of another lies in it.
     pub(super) fn holds(&self, other: &Rect) -> bool {
         self.left <= other.left
             && self.top <= other.top
@@ -116,7 +116,7 @@ impl Rect {
 }
 
 impl Text {
-    /// What it covers.
+    /// Returns the area that it covers.
     pub(super) fn bounds(&self) -> Rect {
         let width = font::width(&self.words, self.size);
         let (x, y) = self.at;
@@ -135,7 +135,7 @@ impl Text {
 }
 
 impl Shape {
-    /// A line.
+    /// Returns a line.
     pub(super) fn line(points: Vec<Point>, paint: Paint, width: f64) -> Shape {
         Shape {
             outline: Outline::Open(points),
@@ -149,7 +149,7 @@ impl Shape {
         }
     }
 
-    /// The sign of a series, as large as a disc of `radius`.
+    /// Returns the sign of a series, as large as a disc of `radius`.
     pub(super) fn sign((x, y): Point, rank: usize, radius: f64) -> Shape {
         let sign = Sign::of(rank);
         let corners = sign.corners.iter();
@@ -172,7 +172,7 @@ impl Shape {
         }
     }
 
-    /// What it covers, without the width of its stroke.
+    /// Returns the area that it covers, without the width of its stroke.
     #[cfg(test)]
     pub(super) fn bounds(&self) -> Rect {
         let points = match &self.outline {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-/// What something is drawn with.
+/// Paint of a shape or a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
-    /// What everything lies on.
+    /// The background of everything.
     Paper,
     /// Text.
     Ink,
@@ -44,9 +44,9 @@ const PAPER: Colour = colour("paper", 0xffffff, 0x16191d);
 const INK: Colour = colour("ink", 0x1d2126, 0xe6e8eb);
 const FAINT: Colour = colour("faint", 0x5b636d, 0x9aa3ad);
 const LINE: Colour = colour("line", 0xdadde1, 0x343a41);
-/// What answers a click, and what has the focus.
+/// Colour of elements that answer a click, and of the one that has the focus.
 const ACCENT: Colour = colour("accent", 0x0b62b0, 0x6db8f7);
-/// What went wrong.
+/// Colour of failures.
 const ALARM: Colour = colour("alarm", 0xb3261e, 0xff8d85);
 
 /// Colours of series. Each differs from its neighbours in lightness as well as in hue.
@@ -61,7 +61,7 @@ const SERIES: [Colour; 8] = [
     colour("c7", 0xc2185b, 0xff6f91),
 ];
 
-/// All of them.
+/// Returns all of them.
 pub(crate) fn colours() -> impl Iterator<Item = &'static Colour> {
     [&PAPER, &INK, &FAINT, &LINE, &ACCENT, &ALARM]
         .into_iter()
@@ -69,7 +69,7 @@ pub(crate) fn colours() -> impl Iterator<Item = &'static Colour> {
 }
 
 impl Paint {
-    /// Its colour.
+    /// Returns its colour.
     pub(crate) fn colour(self) -> &'static Colour {
         match self {
             Paint::Paper => &PAPER,
@@ -81,12 +81,13 @@ impl Paint {
     }
 }
 
-/// A colour as style sheets write it.
+/// Returns a colour as style sheets write it.
 pub(crate) fn hex([red, green, blue]: Rgb) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// The colours as custom properties that follow light and dark, and a class for each. Paper is light.
+/// Returns the colours as custom properties that follow light and dark, and a class for each. Paper
+/// is light.
 pub(crate) fn css() -> String {
     let properties = |of: fn(&Colour) -> Rgb| -> String {
         colours()
@@ -153,7 +154,7 @@ const SIGNS: [&[(f64, f64)]; 7] = [
 const PERIOD: usize = 2 * SIGNS.len() * SERIES.len();
 
 impl Sign {
-    /// The sign of the series of a rank.
+    /// Returns the sign of the series of a rank.
     pub(super) fn of(rank: usize) -> Sign {
         Sign {
             corners: SIGNS[rank % SIGNS.len()],
@@ -168,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// Relative luminance, by the guidelines for accessible content (WCAG 2.2).
+    /// Returns the relative luminance, by the guidelines for accessible content (WCAG 2.2).
     fn luminance(rgb: Rgb) -> f64 {
         let [red, green, blue] = rgb.map(|part| {
             let part = f64::from(part) / 255.0;

@@ -15,7 +15,7 @@ pub(super) enum Place {
     Page(&'static str),
 }
 
-/// The drawing as an SVG element.
+/// Returns the drawing as an SVG element.
 pub(super) fn write(scene: &Scene, place: Place) -> String {
     let (width, height) = (number(scene.width), number(scene.height));
     let mut svg = match place {
@@ -113,7 +113,7 @@ fn shape(svg: &mut String, shape: &Shape) {
     };
 }
 
-/// What a pointer over something is told.
+/// Returns the element with the text shown when the pointer rests on a shape.
 fn title(words: &str) -> String {
     match words.is_empty() {
         true => String::new(),
@@ -121,7 +121,8 @@ fn title(words: &str) -> String {
     }
 }
 
-/// The class of a colour, and the colour for readers without style sheets. A series names its own once.
+/// Returns the class of a colour, and the colour for readers without style sheets. A series names
+/// its own once.
 fn colour(paint: Paint) -> String {
     match paint {
         Paint::Series(_) => String::new(),
@@ -189,7 +190,7 @@ fn text(svg: &mut String, text: &Text) {
     );
 }
 
-/// A tenth of a pixel is as much as can be seen.
+/// Returns a length as text, to a tenth of a pixel: less cannot be seen.
 fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)

@@ -30,7 +30,7 @@ impl Aspect {
         Aspect::Speed,
     ];
 
-    /// Its name.
+    /// Returns its name.
     pub fn word(self) -> &'static str {
         match self {
             Aspect::Accuracy => "accuracy",
@@ -41,7 +41,7 @@ impl Aspect {
         }
     }
 
-    /// Unit of [`Aspect::figure`].
+    /// Returns the unit of [`Aspect::figure`].
     pub fn unit(self) -> &'static str {
         match self {
             Aspect::Accuracy => "%",
@@ -52,7 +52,7 @@ impl Aspect {
         }
     }
 
-    /// The figure of a cell that sums the aspect up.
+    /// Returns the figure of a cell that sums the aspect up.
     pub fn figure(self, row: &Row) -> Option<f64> {
         match self {
             Aspect::Accuracy => row.accuracy.map(|accuracy| 100.0 * accuracy),
@@ -64,7 +64,7 @@ impl Aspect {
     }
 }
 
-/// What was found in one aspect, with the words for its cell of the table.
+/// Finding in one aspect, with the words for its cell of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
     /// Within the thresholds.
@@ -78,7 +78,7 @@ pub enum Finding {
 }
 
 impl Finding {
-    /// The words.
+    /// Returns the words.
     pub fn words(&self) -> &str {
         match self {
             Finding::Same(words)
@@ -88,7 +88,7 @@ impl Finding {
         }
     }
 
-    /// The kind of finding.
+    /// Returns the kind of finding.
     pub fn word(&self) -> &'static str {
         match self {
             Finding::Same(_) => "same",
@@ -117,7 +117,8 @@ pub(super) fn findings(
     Aspect::ALL.map(compare).into()
 }
 
-/// Both figures, or what is to be said where one is missing: a figure that the baseline has is part of what must be shown.
+/// Returns both figures, or the finding where one is missing: a figure that the baseline has is
+/// part of what must be shown.
 fn both<T>(before: Option<T>, now: Option<T>) -> Result<(T, T), Finding> {
     match (before, now) {
         (Some(was), Some(is)) => Ok((was, is)),
@@ -127,19 +128,21 @@ fn both<T>(before: Option<T>, now: Option<T>) -> Result<(T, T), Finding> {
     }
 }
 
-/// A digest, unless it is empty.
+/// Returns a digest, unless it is empty.
 fn known(digest: &str) -> Option<&str> {
     (!digest.is_empty()).then_some(digest)
 }
 
-/// Whether two cells must agree bit for bit: whatever the threads, but only on a CPU and on the same instructions.
+/// Returns whether two cells must agree bit for bit: whatever the threads, but only on a CPU and on
+/// the same instructions.
 fn exact(before: &Row, row: &Row) -> bool {
     let instructions = known(&before.instructions);
     row.key.device == "cpu" && instructions.is_some_and(|known| known == row.instructions)
 }
 
-/// Welch's test over the seeds; for a single seed the error of counting right answers stands in for the seeds' spread. Where
-/// the change is too uncertain for "the same" to mean anything, nothing is judged.
+/// Applies Welch's test over the seeds; for a single seed the error of counting right answers
+/// stands in for the seeds' spread. Where the change is too uncertain for "the same" to mean
+/// anything, nothing is judged.
 fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let (was, is) = match both(before.accuracy, row.accuracy) {
         Ok(pair) => pair,
@@ -298,7 +301,7 @@ fn speed(
     graded(slowdown, threshold, format!("{:+.0} %", 100.0 * change))
 }
 
-/// Worse if `growth` exceeds the threshold, better if it falls below it by as much.
+/// Returns worse if `growth` exceeds the threshold, better if it falls below it by as much.
 fn graded(growth: f64, threshold: f64, words: String) -> Finding {
     match growth {
         growth if growth > threshold => Finding::Worse(words),

@@ -18,7 +18,7 @@ pub struct Baseline {
     pub rows: Vec<Row>,
 }
 
-/// What makes two cells the same question.
+/// Settings that two cells share if they can be compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// Label of the task, such as `listops@256`.
@@ -33,7 +33,7 @@ pub struct Key {
     pub variant: String,
     /// Recipe.
     pub recipe: String,
-    /// What the command line changed, blanks between.
+    /// Changes made by the command line, separated by blanks.
     pub set: String,
     /// Number format of the arithmetic.
     pub precision: String,
@@ -54,14 +54,14 @@ pub struct Row {
     pub instructions: String,
     /// Threads it was allowed.
     pub threads: usize,
-    /// How many runs of its sweep went at a time, which decides what each gets of the machine; absent where it is not known, or
-    /// not the same of all its seeds.
+    /// Number of runs of its sweep that went at a time, which decides each one's share of the
+    /// machine; absent where it is not known, or not the same for all its seeds.
     pub jobs: Option<usize>,
     /// The beginnings of the digests of its settings, one per seed, blanks between.
     pub spec: String,
     /// Trained parameters.
     pub parameters: Option<u64>,
-    /// How its runs ended: `scored` if all were, else the first other word.
+    /// Outcome of its runs: `scored` if all were scored, else the first other outcome.
     pub outcome: String,
     /// Its seeds, blanks between.
     pub seeds: String,
@@ -81,7 +81,7 @@ pub struct Row {
     pub gradient_norm: Option<f64>,
     /// The highest peak of its runs.
     pub peak_bytes: Option<u64>,
-    /// How the peak was measured.
+    /// Method by which the peak was measured.
     pub memory_method: String,
     /// Mean over the seeds of the median steps per second.
     pub steps_per_second: Option<f64>,
@@ -124,7 +124,7 @@ impl Baseline {
 }
 
 impl Key {
-    /// The cell that a record belongs to.
+    /// Returns the cell that a record belongs to.
     pub fn of(record: &Record) -> Key {
         let mut set = record.recipe.overrides.clone();
         set.sort();
@@ -141,7 +141,7 @@ impl Key {
         }
     }
 
-    /// The task, and whether a stand-in was learned in its place.
+    /// Returns the task, and whether a stand-in was learned in its place.
     pub(super) fn question(&self) -> String {
         match self.source.as_str() {
             "synthetic" => format!("{} (synthetic)", self.task),
@@ -149,7 +149,7 @@ impl Key {
         }
     }
 
-    /// All but the model: cells that agree in it may have their speeds set in a ratio.
+    /// Returns all but the model: cells that agree in it may have their speeds set in a ratio.
     pub(super) fn but_for_the_model(&self) -> [&str; 7] {
         [
             &self.task,
@@ -276,20 +276,20 @@ impl Row {
     }
 }
 
-/// The median speed of a run, if it was measured.
+/// Returns the median speed of a run, if it was measured.
 fn speed_of(record: &Record) -> Option<f64> {
     let rate = record.speed.as_ref()?.steps_per_second.median;
     (rate > 0.0).then_some(rate)
 }
 
-/// The peak memory of a run, if it was measured.
+/// Returns the peak memory of a run, if it was measured.
 fn peak_of(record: &Record) -> Option<u64> {
     let peak = record.memory.as_ref()?.peak_bytes;
     (peak > 0).then_some(peak)
 }
 
-/// The mean of a figure over the scored runs, over all where none was scored. Nothing, if one of them lacks it: a mean over
-/// the others would hide that.
+/// Returns the mean of a figure over the scored runs, over all where none was scored. None if one
+/// of them lacks it: a mean over the others would hide that.
 fn mean(records: &[&Record], of: fn(&Record) -> Option<f64>) -> Option<Sample> {
     let scored = |record: &&&Record| record.outcome == Outcome::Scored;
     let any = records.iter().any(|record| scored(&record));
@@ -299,7 +299,7 @@ fn mean(records: &[&Record], of: fn(&Record) -> Option<f64>) -> Option<Sample> {
     Sample::of(&values?)
 }
 
-/// What the logs of a cell's runs say; empty if one is not there or holds no step.
+/// Contents of the logs of a cell's runs; empty if a log is missing or holds no step.
 #[derive(Default)]
 struct Logs {
     trace: String,

@@ -29,7 +29,8 @@ impl Baseline {
                 reason: format!("its first line is not {}", COLUMNS.join(",")),
             });
         }
-        // By place, not by name: the columns are put in order, and a key is a struct within the row.
+        // Fields are read by place, not by name: the columns are put in order, and a key is a
+        // struct within the row.
         let rows = reader.into_records().map(|record| {
             let record = record.map_err(bad)?;
             let field = |place: &Option<usize>| place.and_then(|at| record.get(at)).unwrap_or("");
@@ -104,7 +105,8 @@ const COLUMNS: [&str; 29] = [
     "jobs",
 ];
 
-/// How many of [`COLUMNS`] every baseline has. Older files lack others, and what these hold is not judged.
+/// Number of [`COLUMNS`] that every baseline has. Older files lack others, and the values of those
+/// are not judged.
 const REQUIRED: usize = 23;
 
 /// A row as the file has it: a key and its values side by side, in the order of [`COLUMNS`], words [`guarded`].
@@ -123,7 +125,7 @@ type Flat = (
     ),
 );
 
-/// A key with something done to its words.
+/// Returns a key with its words altered.
 fn with_words(key: &Key, change: fn(&str) -> String) -> Key {
     Key {
         task: change(&key.task),

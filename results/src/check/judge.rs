@@ -52,7 +52,7 @@ pub enum State {
 }
 
 impl State {
-    /// Its name.
+    /// Returns its name.
     pub fn word(self) -> &'static str {
         match self {
             State::Passed => "ok",
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// Whether the check fails by it.
+    /// Returns whether the check fails by it.
     pub fn fails(self) -> bool {
         matches!(self, State::Regressed | State::Missing)
     }
@@ -89,12 +89,12 @@ pub struct Judged {
 pub struct Check {
     /// Every cell of the baseline, then the new ones.
     pub cells: Vec<Judged>,
-    /// By what they were judged.
+    /// Thresholds by which they were judged.
     pub thresholds: Thresholds,
 }
 
 impl Check {
-    /// Whether no cell regressed and none is missing. An empty baseline passes nothing.
+    /// Returns whether no cell regressed and none is missing. An empty baseline passes nothing.
     pub fn passed(&self) -> bool {
         let known = self.cells.iter().any(|cell| cell.state != State::New);
         known && !self.cells.iter().any(|cell| cell.state.fails())
@@ -119,7 +119,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// The reference model in the place of the model of `key`.
+    /// Returns the reference model in the place of the model of `key`.
     pub(super) fn reference(&self, key: &Key) -> Option<&'a Row> {
         self.references.get(&key.but_for_the_model()).copied()
     }

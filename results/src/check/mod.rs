@@ -1,4 +1,4 @@
-//! Regression checks: the runs of a folder held against a baseline, cell by cell.
+//! Regression checks: the runs of a folder compared with a baseline, cell by cell.
 //!
 //! A baseline is a CSV file with one row per cell, made from records ([`Baseline::of`]). A [`judge`]d cell is
 //! held against its row in five aspects: accuracy over the seeds, the trace of the losses, that of the norms of the gradients,

@@ -22,13 +22,13 @@ const DIMENSIONS: [(&str, Part); 7] = [
     ("device", |key| &key.device),
 ];
 
-/// The table: what failed comes first.
+/// Returns the table: what failed comes first.
 pub fn table(check: &Check) -> Table {
     let mut cells: Vec<_> = check.cells.iter().collect();
     cells.sort_by_key(|cell| !cell.state.fails());
     let first = cells.first().map(|cell| &cell.key);
     let varies = |of: Part| {
-        // Where every task has one source, the task's name says enough.
+        // If every task has one source, the task's name says enough.
         cells
             .iter()
             .any(|cell| first.is_some_and(|first| of(first) != of(&cell.key)))
@@ -153,7 +153,8 @@ pub fn table(check: &Check) -> Table {
     }
 }
 
-/// The cell of an aspect: the finding for people, and for machines with it the figures that it is about.
+/// Returns the cell of an aspect: the finding for people, and for machines with it the figures that
+/// it is about.
 fn mark((baseline, now): (Option<f64>, Option<f64>), finding: Option<&Finding>) -> Cell {
     let text = finding.map_or_else(String::new, |finding| match finding {
         Finding::Same(words) => words.clone(),

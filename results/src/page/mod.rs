@@ -12,12 +12,12 @@ use crate::markup::escaped;
 use crate::record::Record;
 use crate::table::Table;
 
-/// What a page shows, from the top.
+/// Contents of a page, from the top.
 #[derive(Debug, Default)]
 pub struct Page<'a> {
     /// The line at its head.
     pub title: String,
-    /// When and from what it was made.
+    /// Time at which the page was made, and the data it was made from.
     pub made: String,
     /// The tables.
     pub tables: Vec<Table>,
@@ -31,7 +31,7 @@ pub struct Page<'a> {
 const MOST_RUNS: usize = 2_000;
 
 impl Page<'_> {
-    /// The page as text.
+    /// Returns the page as text.
     pub fn render(&self) -> String {
         let mut main = String::new();
         main.extend(self.tables.iter().map(table::html));
@@ -52,7 +52,7 @@ impl Page<'_> {
         )
     }
 
-    /// Links to all parts, and the box that filters them.
+    /// Returns links to all parts, and the box that filters them.
     fn contents(&self) -> String {
         let tables = self.tables.iter().map(|table| (&table.name, &table.title));
         let charts = self.charts.iter().map(|chart| (&chart.name, &chart.title));
@@ -71,7 +71,7 @@ impl Page<'_> {
         )
     }
 
-    /// The runs, each folded up under one line.
+    /// Returns the runs, each folded up under one line.
     fn runs(&self) -> String {
         if self.records.is_empty() {
             return String::new();
@@ -95,7 +95,7 @@ fn link(id: &str, title: &str) -> String {
     )
 }
 
-/// A word for what went wrong, as a sign that is seen from afar.
+/// Returns a word for a failure, as a sign that is seen from afar.
 fn badge(word: &str) -> String {
     format!("<span class=\"badge\">{}</span>", escaped(word))
 }

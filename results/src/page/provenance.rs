@@ -7,7 +7,7 @@ use crate::format::percent;
 use crate::markup::escaped;
 use crate::record::Record;
 
-/// One run: how it ended in a line, everything else on a click.
+/// Returns one run: its outcome in a line, everything else on a click.
 pub(super) fn html(record: &Record) -> String {
     let ending = match record.test_accuracy() {
         Some(accuracy) => format!("{} %", percent(accuracy)),
@@ -31,7 +31,7 @@ pub(super) fn html(record: &Record) -> String {
     )
 }
 
-/// One line per value, named by its path within the record.
+/// Adds one line per value, named by its path within the record.
 fn flatten(path: &str, value: &Value, rows: &mut String) {
     let below = |name: &str| match path {
         "" => name.to_owned(),

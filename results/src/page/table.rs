@@ -4,8 +4,8 @@ use super::badge;
 use crate::markup::escaped;
 use crate::table::{Align, Cell, Column, Table};
 
-/// A table with its notes. Every cell carries the value that its column is sorted by. Columns that say the same of every row
-/// become a note.
+/// Returns a table with its notes. Every cell carries the value that its column is sorted by.
+/// Columns that say the same of every row become a note.
 pub(super) fn html(table: &Table) -> String {
     let same: Vec<Option<&str>> = (0..table.columns.len())
         .map(|column| said_by_all(table, column))
@@ -49,7 +49,8 @@ pub(super) fn html(table: &Table) -> String {
     text + "</section>\n"
 }
 
-/// What a column that tells rows apart says of all of them, if that is the same. The first column names the rows.
+/// Returns the value of a column that tells rows apart, if it is the same for all rows. The first
+/// column names the rows.
 fn said_by_all(table: &Table, column: usize) -> Option<&str> {
     let tells_apart = column > 0 && table.columns[column].key && table.rows.len() > 1;
     let mut words = table.rows.iter().map(|row| {
@@ -62,7 +63,8 @@ fn said_by_all(table: &Table, column: usize) -> Option<&str> {
     words.all(|word| word == first).then_some(first)
 }
 
-/// A cell. What went wrong is a badge before the number, so that numbers stand below each other.
+/// Returns a cell. What went wrong is a badge before the number, so that numbers stand below each
+/// other.
 fn cell(cell: &Cell, align: Align) -> String {
     let number = cell.fields.iter().find_map(|(_, value)| value.as_f64());
     let value = number.map_or_else(String::new, |number| format!(" data-value=\"{number}\""));

@@ -13,7 +13,7 @@ pub enum Comparison {
         figure: &'static Figure,
         /// Whether the recipe is the source's own, so that the same was done on both sides.
         same_recipe: bool,
-        /// What the reader must know all the same.
+        /// Notes that the reader must know all the same.
         caveats: Vec<String>,
     },
     /// They may not.

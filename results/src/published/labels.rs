@@ -15,7 +15,7 @@ pub const TASKS: &[&str] = &[
     "pathx256",
 ];
 
-/// Our models that published figures exist for, in the order of the file.
+/// Returns our models that published figures exist for, in the order of the file.
 pub fn models() -> &'static [&'static str] {
     static MODELS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
         let entries = figures().iter().map(|figure| figure.entry.as_str());
@@ -24,25 +24,25 @@ pub fn models() -> &'static [&'static str] {
     &MODELS
 }
 
-/// Where a model stands in the order of the tables: as published, ours after that.
+/// Returns the position of a model in the order of the tables: as published, ours after that.
 pub(crate) fn model_rank(model: &str) -> usize {
     let place = models().iter().position(|name| *name == model);
     place.unwrap_or(models().len())
 }
 
-/// Where a task stands in the order of the tables: as published, ours after that.
+/// Returns the position of a task in the order of the tables: as published, ours after that.
 pub(crate) fn task_rank(task: &str) -> usize {
     let name = task_name(task);
     let place = TASKS.iter().position(|task| *task == name);
     place.unwrap_or(TASKS.len())
 }
 
-/// A task's name as published tables spell it: `path-x` is their `pathx`.
+/// Returns a task's name as published tables spell it: `path-x` is their `pathx`.
 pub(crate) fn task_name(task: &str) -> String {
     task.replace(['-', '_'], "")
 }
 
-/// Whether a task is Path-X, where published tables print chance as a failure.
+/// Returns whether a task is Path-X, where published tables print chance as a failure.
 pub(crate) fn is_path_x(task: &str) -> bool {
     task_name(task) == "pathx"
 }

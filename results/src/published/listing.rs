@@ -1,11 +1,11 @@
-//! What there is of published figures, as tables.
+//! Tables of the published figures that are known.
 
 use serde_json::{Value, json};
 
 use super::{Figure, Source, TASKS, Trust, distinct, sources};
 use crate::table::{Cell, Column, Row, Table, or_null};
 
-/// The sources as a table: key, short name, year, how many figures, for what.
+/// Returns the sources as a table: key, short name, year, how many figures, for what.
 pub fn listing() -> Table {
     let columns = vec![
         Column::key("name"),
@@ -39,7 +39,7 @@ pub fn listing() -> Table {
     }
 }
 
-/// Tasks in few words: the benchmark's six first.
+/// Returns the tasks in few words: the benchmark's six first.
 fn coverage(tasks: &[&str]) -> String {
     let six = &TASKS[..6];
     let (known, others): (Vec<&str>, Vec<&str>) = tasks.iter().partition(|task| six.contains(task));
@@ -57,7 +57,8 @@ fn coverage(tasks: &[&str]) -> String {
     words.join(", ")
 }
 
-/// The figures of one source: a row for each of its models and each metric, a column for each task.
+/// Returns the figures of one source: a row for each of its models and each metric, a column for
+/// each task.
 pub fn figures_of(source: &Source) -> Table {
     let mut columns = vec![Column::key("model"), Column::key("ours")];
     let metrics = distinct(source.figures.iter().map(|figure| figure.metric.as_str()));
@@ -118,7 +119,7 @@ pub fn figures_of(source: &Source) -> Table {
 }
 
 impl Figure {
-    /// All there is to the figure, for machines; `source` is what prints it.
+    /// Returns all facts about the figure, for machines; `source` is the source that prints it.
     pub fn json(&self, source: &Source) -> Value {
         json!({
             "name": source.alias,

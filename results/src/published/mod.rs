@@ -24,7 +24,7 @@ use crate::{Error, Result};
 pub const ACCURACY: &str = "accuracy";
 /// The metric of the spread of an accuracy over the source's seeds, in points.
 const ACCURACY_SPREAD: &str = "accuracy_spread";
-/// What the metric of an accuracy on the way begins with; the epoch follows.
+/// Prefix of the metric of an accuracy during training; the epoch follows.
 const AT_EPOCH: &str = "accuracy@epoch";
 
 /// One printed number.
@@ -42,21 +42,21 @@ pub struct Figure {
     pub entry: String,
     /// Task, such as `listops`; also averages and tasks outside the benchmark.
     pub task: String,
-    /// What was measured, such as `accuracy` (percent) or `steps_per_sec@4k`.
+    /// Name of the measured quantity, such as `accuracy` (percent) or `steps_per_sec@4k`.
     pub metric: String,
     /// The number, absent where none was printed.
     pub value: Option<f64>,
-    /// Why it is absent.
+    /// Reason why it is absent.
     pub missing: Option<Missing>,
-    /// How far the document can be trusted.
+    /// Trust in the document.
     pub trust: Trust,
-    /// What is wrong with the number, empty if nothing is known.
+    /// The known defect of the number; empty if there is none.
     pub defect: String,
     /// Remarks on how it was measured or read.
     pub notes: String,
 }
 
-/// Why a table prints no number.
+/// Reason why a table prints no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Missing {
     /// Chance level, or it could not be run.
@@ -70,7 +70,7 @@ pub enum Missing {
     NotApplicable,
 }
 
-/// Where a figure was read.
+/// The kind of source in which a figure was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trust {
@@ -80,12 +80,12 @@ pub enum Trust {
     AuthorRepo,
     /// Another paper's copy.
     Secondary,
-    /// Somebody's notes about the paper.
+    /// A third party's notes about the paper.
     Note,
 }
 
 impl Trust {
-    /// In words.
+    /// Returns it in words.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -102,13 +102,14 @@ impl Trust {
 pub struct Milestone {
     /// Passes over the training split by then.
     pub epoch: usize,
-    /// As a fraction.
+    /// The accuracy, as a fraction.
     pub accuracy: f64,
     /// Short name of the source.
     pub source: &'static str,
 }
 
-/// What sources that follow `recipe` print of a task's accuracy on the way, by epoch.
+/// Returns the accuracies of a task during training, by epoch, as printed by sources that follow
+/// `recipe`.
 #[must_use]
 pub fn milestones(recipe: &str, task: &str) -> Vec<Milestone> {
     let mut milestones = Vec::new();
@@ -127,7 +128,7 @@ pub fn milestones(recipe: &str, task: &str) -> Vec<Milestone> {
 }
 
 impl Figure {
-    /// The number as it was printed, or the word for its absence.
+    /// Returns the number as it was printed, or the word for its absence.
     pub fn text(&self) -> String {
         match (self.value, self.missing) {
             (Some(value), _) if self.metric == ACCURACY => format!("{value:.2}"),
@@ -155,7 +156,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The figure for one of our models (registry name) on a task, if this source has it.
+    /// Returns the figure for one of our models (registry name) on a task, if this source has it.
     ///
     /// Where a source prints two versions of a number, it is the first: the paper's before its README's.
     pub fn cell(&self, model: &str, task: &str, metric: &str) -> Option<&'static Figure> {
@@ -164,7 +165,8 @@ impl Source {
             .find(|figure| figure.entry == model && figure.task == task && figure.metric == metric)
     }
 
-    /// The spread over seeds that this source prints beside one of its accuracies, in points.
+    /// Returns the spread over seeds that this source prints beside one of its accuracies, in
+    /// points.
     pub fn spread(&self, figure: &Figure) -> Option<f64> {
         let same = |other: &&&Figure| {
             (&other.model, &other.task) == (&figure.model, &figure.task)
@@ -173,25 +175,25 @@ impl Source {
         self.figures.iter().find(same)?.value
     }
 
-    /// Distinct tasks, in the order of the file.
+    /// Returns the distinct tasks, in the order of the file.
     pub fn tasks(&self) -> Vec<&'static str> {
         distinct(self.figures.iter().map(|figure| figure.task.as_str()))
     }
 
-    /// Distinct models by their names there, in the order of the file.
+    /// Returns the distinct models by their names there, in the order of the file.
     pub fn models(&self) -> Vec<&'static str> {
         distinct(self.figures.iter().map(|figure| figure.model.as_str()))
     }
 }
 
-/// All figures, in the order of the file.
+/// Returns all figures, in the order of the file.
 pub fn figures() -> &'static [Figure] {
     static FIGURES: LazyLock<Vec<Figure>> =
         LazyLock::new(|| rows(include_str!("../../published.csv")));
     &FIGURES
 }
 
-/// What the figures do not say of the source that a citation key names.
+/// Facts about the source of a citation key that the figures do not state.
 #[derive(Debug, Deserialize)]
 struct SourceLabel {
     key: String,
@@ -205,7 +207,7 @@ fn source_labels() -> &'static [SourceLabel] {
     &LABELS
 }
 
-/// Rows of a file of this crate.
+/// Returns the rows of a file of this crate.
 pub(crate) fn rows<T: DeserializeOwned>(text: &str) -> Vec<T> {
     csv::Reader::from_reader(text.as_bytes())
         .deserialize()
@@ -213,7 +215,7 @@ pub(crate) fn rows<T: DeserializeOwned>(text: &str) -> Vec<T> {
         .expect("published files are part of this crate and read by its tests")
 }
 
-/// All sources, in the order of the file.
+/// Returns all sources, in the order of the file.
 pub fn sources() -> &'static [Source] {
     static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
         let mut sources: Vec<Source> = Vec::new();
@@ -263,7 +265,7 @@ pub fn source(key: &str) -> Result<&'static Source> {
     })
 }
 
-/// The figure for one of our models on a task in the source with a key or short name.
+/// Returns the figure for one of our models on a task in the source with a key or short name.
 pub fn cell(key: &str, model: &str, task: &str, metric: &str) -> Option<&'static Figure> {
     source(key).ok()?.cell(model, task, metric)
 }

@@ -1,4 +1,4 @@
-//! Which of the settings that a command line changed can change a score.
+//! Settings changed by a command line that can change a score.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ const MARKED_ELSEWHERE: &[&str] = &["data.allow_partial"];
 /// The setting of how many examples pass through the model at once.
 const MICRO_BATCH: &str = "train.micro_batch";
 
-/// How the batches of updates passed through the model.
+/// The way in which the batches of updates passed through the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Batching {
@@ -33,7 +33,8 @@ pub struct Batching {
 }
 
 impl Batching {
-    /// The sentence to a BatchNorm that sees a part of the batch at a time; none where results are those of the whole batch.
+    /// Returns the sentence to a BatchNorm that sees a part of the batch at a time; none where
+    /// results are those of the whole batch.
     pub fn split_statistics(&self) -> Option<String> {
         let Batching { batch, forward, .. } = self;
         (self.batch_norm && forward < batch).then(|| {
@@ -43,22 +44,23 @@ impl Batching {
 }
 
 impl Recipe {
-    /// The overrides that can change a score: neither those that set what the recipe sets anyway, nor those of when
-    /// something is written or in which parts the same is computed. Micro-batches count where BatchNorm sees them,
-    /// and in older records, which do not say whether it does.
+    /// Returns the overrides that can change a score: neither those that set what the recipe sets
+    /// anyway, nor those of when something is written or in which parts the same is computed.
+    /// Micro-batches count where BatchNorm sees them, and in older records, which do not say
+    /// whether it does.
     pub fn decisive_overrides(&self) -> Vec<&str> {
         let own = self.overrides.iter().map(String::as_str);
         own.filter(|assignment| self.decides(assignment)).collect()
     }
 
-    /// The other overrides; speed and memory may depend on them.
+    /// Returns the other overrides; speed and memory may depend on them.
     pub fn indifferent_overrides(&self) -> Vec<&str> {
         let own = self.overrides.iter().map(String::as_str);
         let own = own.filter(|assignment| !self.decides(assignment));
         own.filter(|assignment| !self.repeats(assignment)).collect()
     }
 
-    /// Whether an assignment sets what the recipe sets anyway.
+    /// Returns whether an assignment sets what the recipe sets anyway.
     fn repeats(&self, assignment: &str) -> bool {
         self.repeated.iter().any(|one| one == assignment)
     }

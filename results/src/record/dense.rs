@@ -1,4 +1,4 @@
-//! What a run scored on labels at single positions, beside the labels of whole sequences.
+//! Scores of a run on labels at single positions, beside the labels of whole sequences.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub struct Dense {
     /// training minimises.
     #[serde(deserialize_with = "number")]
     pub weighted_loss: f64,
-    /// By group, without those that have no label.
+    /// Scores by group, without the groups that have no label.
     pub groups: Vec<DenseGroup>,
 }
 

@@ -1,4 +1,4 @@
-//! What a run measured: scores, speed and memory.
+//! Measurements of a run: scores, speed and memory.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Dense;
 
-/// What a run scored. Each number is absent when the run did not get there.
+/// Scores of a run. Each number is absent when the run did not get there.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scores {
@@ -38,7 +38,7 @@ pub struct Scores {
     pub steps: u64,
     /// Training examples seen.
     pub examples_seen: u64,
-    /// How often the validation split was scored.
+    /// Number of times that the validation split was scored.
     pub evaluations: u64,
     /// Mean cross-entropy on the validation split of always predicting the class shares of the
     /// training split, in nats; where positions have labels, of all labels, weighted as
@@ -52,10 +52,11 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// How far below the prior's loss, as a share of it, a run must come to count as trained.
+    /// Distance below the prior's loss, as a share of it, from which a run counts as trained.
     const TRAINED: f64 = 0.02;
 
-    /// Whether the final loss lies more than 2 % below the prior's; not known of records without one.
+    /// Returns whether the final loss lies more than 2 % below the prior's; none for records
+    /// without one.
     #[must_use]
     pub fn trained(&self) -> Option<bool> {
         let weighted = self.test_dense.as_ref().map(|dense| dense.weighted_loss);
@@ -63,16 +64,16 @@ impl Scores {
         Some(loss < (1.0 - Self::TRAINED) * prior)
     }
 
-    /// The validation accuracy by which settings are chosen: where positions have labels, of all
-    /// labels together.
+    /// Returns the validation accuracy by which settings are chosen: where positions have labels,
+    /// of all labels together.
     #[must_use]
     pub fn deciding_accuracy(&self) -> Option<f64> {
         let dense = self.val_dense.as_ref();
         dense.map(|it| it.weighted_accuracy).or(self.val_accuracy)
     }
 
-    /// The validation loss by which rates are chosen: where positions have labels, of all labels
-    /// together.
+    /// Returns the validation loss by which rates are chosen: where positions have labels, of all
+    /// labels together.
     #[must_use]
     pub fn deciding_loss(&self) -> Option<f64> {
         let dense = self.val_dense.as_ref();
@@ -131,7 +132,7 @@ pub struct Speed {
     pub timed_steps: u64,
     /// Steps before them that were not.
     pub warmup_steps: u64,
-    /// Where the time of the timed steps went.
+    /// Time of the timed steps by phase.
     pub phases: Phases,
     /// Share of the timed steps' time, 0 to 1, that is none of the four phases: the harness's own.
     #[serde(deserialize_with = "number")]
@@ -168,16 +169,18 @@ pub struct Phases {
 pub struct Memory {
     /// The high-water mark that the memory tables show, beyond the base.
     pub peak_bytes: u64,
-    /// What the process held before it built the model, mostly buffers whose size depends on the processor and on the
-    /// number of threads; 0, and not written, where the method does not take it off.
+    /// Bytes that the process held before it built the model, mostly buffers whose size depends on
+    /// the processor and on the number of threads; 0, and not written, where the method does not
+    /// subtract them.
     #[serde(skip_serializing_if = "is_zero")]
     pub base_bytes: u64,
     /// The process's resident size at its highest.
     pub resident_bytes: u64,
-    /// How `peak_bytes` was measured, such as `live heap bytes since the start, counting allocator`.
-    /// Figures of different methods are not compared.
+    /// Method by which `peak_bytes` was measured, such as `live heap bytes since the start,
+    /// counting allocator`. Figures of different methods are not compared.
     pub method: String,
-    /// What the device's driver said was in use at most, other programs included; on GPUs only.
+    /// Peak of the memory in use according to the device's driver, other programs included; on GPUs
+    /// only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub driver_bytes: Option<u64>,
 }

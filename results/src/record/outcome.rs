@@ -1,10 +1,10 @@
-//! How a run ended.
+//! Outcome of a run.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// How a run ended. On disk: an object tagged by `status`.
+/// Outcome of a run. On disk: an object tagged by `status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum Outcome {
@@ -21,13 +21,13 @@ pub enum Outcome {
         /// The step at which it was noticed.
         #[serde(default)]
         step: u64,
-        /// What was noticed.
+        /// The observation.
         #[serde(default)]
         reason: String,
     },
     /// The memory did not suffice.
     OutOfMemory {
-        /// What could not be allocated.
+        /// The allocation that failed.
         #[serde(default)]
         reason: String,
     },
@@ -43,8 +43,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the same run would end the same way again. What was interrupted can go on, and so can what failed, once its
-    /// cause (a full disk, too low a limit) is gone.
+    /// Returns whether the same run would end the same way again. What was interrupted can go on,
+    /// and so can what failed, once its cause (a full disk, too low a limit) is gone.
     pub fn is_final(&self) -> bool {
         match self {
             Outcome::Scored | Outcome::Diverged { .. } | Outcome::Unknown => true,
@@ -54,7 +54,7 @@ impl Outcome {
         }
     }
 
-    /// The word that stands in a table's cell.
+    /// Returns the word that stands in a table's cell.
     pub fn word(&self) -> &'static str {
         match self {
             Outcome::Scored => "scored",
@@ -81,7 +81,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What a table has room for. Records of older versions hold backtraces, too.
+/// Returns the part of a reason that a table has room for. Records of older versions hold
+/// backtraces, too.
 pub(crate) fn first_line(reason: &str) -> &str {
     reason.lines().next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What a model learned before it was trained.
+//! Pretraining of a model.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::measured::written;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Pretraining {
-    /// Which tokens: `masked` or `next`.
+    /// Tokens that were predicted: `masked` or `next`.
     pub kind: String,
     /// The share that was hidden; 0 for `next`.
     pub share: f64,

@@ -1,13 +1,13 @@
-//! Where figures come from: the command, the settings, the machine, the programs, the source code.
+//! Origin of figures: the command, the settings, the machine, the programs, the source code.
 
 use serde::{Deserialize, Serialize};
 
-/// Where the figures of a run, or of a cell of the benchmark, come from. On disk its fields stand among those of what it is
-/// part of.
+/// Origin of the figures of a run, or of a cell of the benchmark. On disk its fields stand among
+/// those of the object it is part of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Provenance {
-    /// When the figures were written down, RFC 3339 in UTC.
+    /// Time at which the figures were written down, RFC 3339 in UTC.
     pub created: String,
     /// The command line that asked for them.
     pub command: String,
@@ -15,7 +15,7 @@ pub struct Provenance {
     pub spec_digest: String,
     /// Number format of the training arithmetic, such as `f32`.
     pub precision: String,
-    /// Where tensors lived, such as `cpu` or `cuda:0 NVIDIA H100`.
+    /// Device of the tensors, such as `cpu` or `cuda:0 NVIDIA H100`.
     pub device: String,
     /// CPU threads that the process was allowed.
     pub threads: usize,
@@ -28,7 +28,8 @@ pub struct Provenance {
     pub versions: Versions,
     /// The source code's commit, where it is known.
     pub revision: Option<Revision>,
-    /// What differed from the start of the run when it went on, and was accepted: data, program, instructions, a sentence each.
+    /// Differences from the start of the run that were accepted when it was resumed: data, program,
+    /// instructions, a sentence each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepted_changes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What was run: the task with its data, the model, the recipe with its overrides.
+//! Setting of a run: the task with its data, the model, the recipe with its overrides.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,28 +24,32 @@ pub struct Task {
     pub rows: Rows,
     /// Whether the splits hold only a part of the data that their source has.
     pub partial: bool,
-    /// Which published facts about the data its contents contradict, a sentence each; empty where they hold.
+    /// Published facts about the data that its contents contradict, a sentence each; empty where
+    /// they hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub altered: Vec<String>,
 }
 
 impl Task {
-    /// Whether the data is a stand-in of the task's shape; its scores say nothing about the task.
+    /// Returns whether the data is a stand-in of the task's shape; its scores say nothing about the
+    /// task.
     pub fn synthetic(&self) -> bool {
         self.source == "synthetic"
     }
 
-    /// Whether the data was found to be other than what was published under its name.
+    /// Returns whether the data was found to be other than what was published under its name.
     pub fn altered(&self) -> bool {
         !self.altered.is_empty()
     }
 
-    /// Whether scores on this data are scores on the task, whatever they may be compared with otherwise.
+    /// Returns whether scores on this data are scores on the task, whatever they may be compared
+    /// with otherwise.
     pub fn genuine(&self) -> bool {
         !self.synthetic() && !self.altered()
     }
 
-    /// The label, with what the reader must not miss: `image (synthetic)`, `text (altered)`.
+    /// Returns the label, with what the reader must not miss: `image (synthetic)`, `text
+    /// (altered)`.
     pub fn title(&self) -> String {
         let marks = [(self.synthetic(), "synthetic"), (self.altered(), "altered")];
         let marks: Vec<&str> = marks
@@ -83,13 +87,14 @@ pub struct Model {
     pub parameters: u64,
     /// Whether padding is kept out of the model's mixing.
     pub masks_padding: bool,
-    /// What the benchmark's rules forbid and the model does, in words: its scores stand beside no others.
+    /// Breach of the benchmark's rules by the model, in words: its scores stand beside no others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against_rules: Option<String>,
     /// The family whose block the recipe gave it; absent where the recipe gives all models the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
-    /// Where a model of one's own comes from; absent for a model of the registry, whose source is the program's.
+    /// Origin of a user's own model; absent for a model of the registry, whose source is the
+    /// program's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnModel>,
     /// Lines of the source of a model of one's own with products whose factors were not rounded in
@@ -134,7 +139,8 @@ impl OwnModel {
 }
 
 impl Model {
-    /// The variant, unless it is the default, what the model's paper says: records write that one as `paper` or leave it empty.
+    /// Returns the variant, unless it is the default, what the model's paper says: records write
+    /// that one as `paper` or leave it empty.
     pub fn departure(&self) -> Option<&str> {
         let variant = self.variant.as_str();
         (!matches!(variant, "" | "paper")).then_some(variant)
@@ -151,15 +157,15 @@ pub struct Recipe {
     pub source: String,
     /// Whether it is a published protocol in full, so that its scores may stand beside published ones.
     pub published: bool,
-    /// What the command line changed, such as `train.steps=200`.
+    /// Changes made by the command line, such as `train.steps=200`.
     pub overrides: Vec<String>,
-    /// Those of `overrides` that set what the recipe sets anyway.
+    /// The `overrides` that set a value that the recipe sets anyway.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<String>,
-    /// How batches passed through the model; absent in older records.
+    /// The way in which batches passed through the model; absent in older records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batching: Option<Batching>,
-    /// Where this program, following the recipe, departs from what the recipe's source did, in words.
+    /// Departures of this program, following the recipe, from the recipe's source, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<String>,
 }

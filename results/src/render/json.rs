@@ -59,7 +59,7 @@ fn table(table: &Table) -> Value {
     })
 }
 
-/// What a column's cells are about, and their unit where it is not the table's.
+/// Returns the facts about a column's cells, and their unit where it is not the table's.
 fn about(column: &Column) -> Option<Value> {
     let unit = column
         .unit

@@ -35,7 +35,7 @@ pub(super) fn render(table: &Table) -> String {
     text
 }
 
-/// A cell as it is printed in its column.
+/// Returns a cell as it is printed in its column.
 fn cell(table: &Table, column: usize, text: &str) -> String {
     let column = &table.columns[column];
     let widest = match (column.key, column.align) {
@@ -54,7 +54,8 @@ fn column_width(table: &Table, column: usize) -> usize {
     GAP + widths.max().unwrap_or(0)
 }
 
-/// The columns of each block: all keys, and as many others as fit beside them, but at least one.
+/// Returns the columns of each block: all keys, and as many others as fit beside them, but at least
+/// one.
 fn blocks(table: &Table) -> Vec<Vec<usize>> {
     let columns = 0..table.columns.len();
     let (keys, values): (Vec<usize>, Vec<usize>) = columns.partition(|i| table.columns[*i].key);

@@ -8,9 +8,9 @@ use crate::table::{Cell, Table, or_null};
 /// A row in two parts, each of names and values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TidyRow {
-    /// What the row is about.
+    /// The facts that identify the row.
     pub(super) about: Map<String, Value>,
-    /// What was found.
+    /// The values found.
     pub(super) found: Map<String, Value>,
 }
 
@@ -24,7 +24,7 @@ impl Table {
     }
 }
 
-/// The rows of a table.
+/// Returns the rows of a table.
 pub(super) fn rows(table: &Table) -> Vec<TidyRow> {
     let names = Names::new(table);
     let mut rows = Vec::new();
@@ -144,7 +144,7 @@ fn with_unit(name: String, field: &str, unit: &str) -> String {
     }
 }
 
-/// A header or a unit as a name: `steps/s` is `steps_per_second`.
+/// Returns a header or a unit as a name: `steps/s` is `steps_per_second`.
 fn word(text: &str) -> String {
     let text = text.replace("steps/s", "steps per second");
     let text = text.replace('/', " per ").replace('%', "percent");

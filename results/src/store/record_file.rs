@@ -15,13 +15,13 @@ use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record, SCHEMA};
 use crate::{Error, Result, atomic};
 
-/// How the name of such a file ends.
+/// Extension of the name of such a file.
 const ENDING: &str = "csv";
 
-/// What parts the names in the path of a field.
+/// Separator of the names in the path of a field.
 const DOT: char = '.';
 
-/// Whether a path names a file of records and no folder.
+/// Returns whether a path names a file of records and no folder.
 #[must_use]
 pub fn is_named_so(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == ENDING) && !path.is_dir()
@@ -183,7 +183,7 @@ fn flatten(path: &str, value: &Value, cells: &mut Vec<(String, String)>) {
     }
 }
 
-/// The records of several folders and files of records as one set, each cell once.
+/// Returns the records of several folders and files of records as one set, each cell once.
 ///
 /// Runs of the same settings are of the same cell. One that ended for good stands for one that failed; unfinished ones are left
 /// out. Two that ended for good must agree in data, ending and scores: times and machines may differ.
@@ -228,7 +228,7 @@ pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
     Ok(merged)
 }
 
-/// What [`merge`] makes.
+/// Result of [`merge`].
 #[derive(Debug, Default)]
 pub struct Merged {
     /// One record for each cell.
@@ -241,7 +241,7 @@ pub struct Merged {
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// The records of a folder or a file, each with its place in words.
+/// Returns the records of a folder or a file, each with its place in words.
 fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<(String, Record)>> {
     if is_named_so(source) {
         let records = read(source)?.into_iter();
@@ -259,7 +259,7 @@ fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<
     Ok(places.zip(loaded.records).collect())
 }
 
-/// The first field in which two runs of one cell differ that must not.
+/// Returns the first field in which two runs of one cell differ that must not.
 fn difference(one: &Record, other: &Record) -> Option<&'static str> {
     if one.task.data_digest != other.task.data_digest {
         Some("task.data_digest")

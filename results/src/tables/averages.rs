@@ -9,7 +9,8 @@ use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
 use crate::verdict::Verdict;
 
-/// One row per model and setting that has any average, with the published row recomputed below it.
+/// Returns one row per model and setting that has any average, with the published row recomputed
+/// below it.
 pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let mut columns = vec![Column::key("model"), Column::key("from")];
@@ -24,7 +25,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             let mut places = (0..pivot.tasks.len()).filter(|column| pivot.tasks[*column] == task);
             match (places.next(), places.next()) {
                 (Some(column), None) => score(&row.cells[column]),
-                // Of two data sets for one task none is the task's.
+                // If a task has two data sets, neither is the task's.
                 _ => Score::Absent,
             }
         };
@@ -79,7 +80,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     table.with_best("mean", Best::Highest)
 }
 
-/// The cells of a row, unless all are empty.
+/// Returns the cells of a row, unless all are empty.
 fn averages(score: impl Fn(&str) -> Score) -> Option<Vec<Cell>> {
     let averages = CONVENTIONS
         .each_ref()
@@ -94,7 +95,8 @@ fn averages(score: impl Fn(&str) -> Score) -> Option<Vec<Cell>> {
     })
 }
 
-/// The mean over the seeds in percent; a failure where all seeds failed, or learned no more than the majority class.
+/// Returns the mean over the seeds in percent; a failure where all seeds failed, or learned no more
+/// than the majority class.
 fn score(runs: &[&Record]) -> Score {
     let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
     let values: Vec<f64> = scored.filter_map(|run| run.test_accuracy()).collect();
@@ -117,7 +119,8 @@ fn score(runs: &[&Record]) -> Score {
     }
 }
 
-/// Whether a score at chance is printed as a failure and not as a number: so it is for Path-X, and only there.
+/// Returns whether a score at chance is printed as a failure and not as a number: so it is for
+/// Path-X, and only there.
 fn is_path_x(runs: &[&Record]) -> bool {
     runs.iter()
         .any(|run| crate::published::is_path_x(&run.task.name))

@@ -64,7 +64,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     table.with_best("mean", Best::Highest)
 }
 
-/// The mean over the seeds, and how many of them learned anything.
+/// Returns the mean over the seeds, and how many of them learned anything.
 fn cell(runs: &[&Record]) -> Cell {
     let reached = |run: &&Record| Some((100.0 * Measure::Bits.reached(run)?, trained(run)));
     let reached: Vec<(f64, bool)> = runs.iter().filter_map(reached).collect();
@@ -106,13 +106,14 @@ fn has_bits(run: &Record) -> bool {
     scores.is_some_and(|scores| scores.bits_gained.is_some())
 }
 
-/// Whether a run ended well below the loss of the label shares.
+/// Returns whether a run ended well below the loss of the label shares.
 fn trained(run: &Record) -> bool {
     let scores = run.scores.as_ref();
     scores.and_then(|scores| scores.trained()) == Some(true)
 }
 
-/// How far the runs agree with published tables, where they are all of one protocol and enough anchors are among them.
+/// Returns the agreement of the runs with published tables, where they are all of one protocol and
+/// enough anchors are among them.
 fn agreement(records: &[Record]) -> Option<String> {
     let chosen = select(records, &Selection::default()).ok()?;
     let agreement = Agreement::of(&chosen, Some(Measure::Bits), None);

@@ -1,4 +1,4 @@
-//! Each accuracy held against a published figure.
+//! Comparison of each accuracy with a published figure.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::published::{Comparison, Source, compare};
 use crate::record::Record;
 use crate::table::{Cell, Column, Row, Table};
 
-/// One row per cell that the source has a figure for.
+/// Returns one row per cell that the source has a figure for.
 pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let mut columns = vec![Column::key("task"), Column::key("model")];
@@ -141,12 +141,12 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     }
 }
 
-/// How a run of ours and a published figure stand to each other.
+/// Relation between a run of ours and a published figure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Footing {
-    /// The same task, learned by the same recipe.
+    /// Both learned the same task by the same recipe.
     SameRecipe,
-    /// The same task, learned by another published recipe.
+    /// Both learned the same task, ours by another published recipe.
     OtherRecipe,
     /// Not the same task, or not a published recipe.
     Apart,
@@ -154,9 +154,9 @@ enum Footing {
 
 const OTHER_RECIPE: &str = "other recipe";
 
-/// What is to be said of a cell.
+/// The verdict on a cell.
 enum Verdict {
-    /// The words for why it cannot be held against the figure.
+    /// Reason why it cannot be compared with the figure, in words.
     Not(&'static str),
     /// It can.
     Judged(Equivalence),

@@ -65,13 +65,14 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     }
 }
 
-/// The labels at positions that a run was scored on, unless a figure is damaged.
+/// Returns the labels at positions that a run was scored on, unless a figure is damaged.
 fn dense(run: &Record) -> Option<&Dense> {
     let scores = run.scores.as_ref()?;
     scores.test_dense.as_ref().filter(|dense| dense.is_finite())
 }
 
-/// The mean over the seeds of the accuracy on labels of this name, with that of the majority.
+/// Returns the mean over the seeds of the accuracy on labels of this name, with that of the
+/// majority.
 fn cell(runs: &[&Record], name: &str) -> Cell {
     let group = |run: &Record| -> Option<(f64, Option<f64>)> {
         let dense = dense(run)?;

@@ -11,7 +11,7 @@ use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
 use crate::verdict::Verdict;
 
-/// What is measured.
+/// The measured quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quantity {
     Accuracy,
@@ -20,7 +20,7 @@ pub(super) enum Quantity {
 }
 
 impl Quantity {
-    /// Its name.
+    /// Returns its name.
     fn name(self) -> &'static str {
         match self {
             Quantity::Accuracy => "accuracy",
@@ -29,7 +29,7 @@ impl Quantity {
         }
     }
 
-    /// The quantity of one record, in the unit of records.
+    /// Returns the quantity of one record, in the unit of records.
     fn value(self, record: &Record) -> Option<f64> {
         let value = match self {
             Quantity::Accuracy => record.test_accuracy(),
@@ -40,7 +40,7 @@ impl Quantity {
     }
 }
 
-/// How the numbers of a table are shown.
+/// Format of the numbers of a table.
 struct Scale {
     /// Unit for people.
     unit: &'static str,
@@ -138,7 +138,7 @@ struct Maker<'a> {
     failed: bool,
     /// Why runs ended early.
     endings: Vec<String>,
-    /// What to know about the published figures that are shown.
+    /// Notes on the published figures that are shown.
     caveats: Vec<String>,
     /// Why others are not.
     withheld: Vec<Withheld<'a>>,
@@ -190,7 +190,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Mean, spread and count of the scored runs, and a word for each that was not.
+    /// Returns mean, spread and count of the scored runs, and a word for each that was not.
     fn cell(&mut self, runs: &[&Record]) -> Cell {
         let values: Vec<f64> = scored(self.quantity, runs);
         let mut words: Vec<String> = Vec::new();
@@ -249,12 +249,12 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A value in the unit for machines, without the digits that floating point adds to it.
+    /// Returns a value in the unit for machines, without the digits that floating point adds to it.
     fn number(&self, value: f64) -> f64 {
         (self.scale.exact_factor * value * 1e9).round() / 1e9
     }
 
-    /// The published figures below a row, if any of them may stand there.
+    /// Returns the published figures below a row, if any of them may stand there.
     fn published(&mut self, row: &PivotRow<'a>, source: &Source) -> Option<Row> {
         let mut cells = vec![Cell::text(row.model), Cell::text(source.alias)];
         cells.extend(row.varying.iter().map(|_| Cell::default()));
@@ -313,7 +313,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// One row per trivial predictor.
+    /// Returns one row per trivial predictor.
     fn baselines(&self) -> Vec<Row> {
         let of = |column: usize| {
             let runs = self
@@ -350,7 +350,7 @@ impl<'a> Maker<'a> {
         rows.collect()
     }
 
-    /// The sentences below the table.
+    /// Returns the sentences below the table.
     fn notes(self, against: Option<&Source>) -> Vec<String> {
         let mut notes = Vec::new();
         if self.pivot.rows.is_empty() {

@@ -17,7 +17,7 @@ use grid::Quantity;
 pub struct TableKind {
     /// Its name.
     pub name: &'static str,
-    /// What it shows, in a line.
+    /// Summary of its contents, in a line.
     pub summary: &'static str,
     /// Whether it is shown unless another one is asked for.
     pub by_default: bool,
@@ -95,7 +95,7 @@ pub fn find(name: &str) -> Result<&'static TableKind> {
     })
 }
 
-/// Adds sentences, but not so many that nobody reads them.
+/// Adds sentences, but not so many that they go unread.
 fn capped(notes: &mut Vec<String>, mut more: Vec<String>) {
     const MOST: usize = 8;
     let left = more.len().saturating_sub(MOST);

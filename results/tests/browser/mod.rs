@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 use tiny_skia::Pixmap;
 
-/// How a page is looked at.
+/// The settings under which a page is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     /// Name of its picture.
@@ -27,7 +27,8 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// The first one that is installed. None is a failure: whoever asks for these tests wants them to run.
+    /// Returns the first one that is installed. None is a failure: whoever asks for these tests
+    /// wants them to run.
     pub fn find() -> Browser {
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let installed = |name: &&str| Command::new(name).arg("--version").output().is_ok();
@@ -42,7 +43,8 @@ impl Browser {
         }
     }
 
-    /// What a script that runs in the page says: the value of its last expression, as text.
+    /// Returns the result of a script that runs in the page: the value of its last expression, as
+    /// text.
     pub fn ask(&self, page: &str, look: Look, script: &str) -> String {
         let script = format!(
             "document.fonts.ready.then(() => {{ let said; try {{ said = (() => {{ {script} }})(); }} catch (error) {{ said = String(error); }} \
@@ -60,7 +62,7 @@ impl Browser {
             .replace("&amp;", "&")
     }
 
-    /// A picture of the page from its top.
+    /// Returns a picture of the page from its top.
     pub fn picture(&self, page: &str, look: Look) -> Pixmap {
         let window = self.window(page, look, "");
         let file = self.folder.path().join("picture.png");
@@ -75,7 +77,7 @@ impl Browser {
         Pixmap::decode_png(&bytes).unwrap()
     }
 
-    /// The page on paper.
+    /// Returns the page on paper.
     pub fn pdf(&self, page: &str, look: Look) -> Vec<u8> {
         let source = self.folder.path().join("page.html");
         fs::write(&source, page).unwrap();
@@ -88,8 +90,8 @@ impl Browser {
         fs::read(file).unwrap()
     }
 
-    /// A file with the page in a frame, as wide as is looked at: no window can be as narrow as a telephone. What the script in the page
-    /// posts is written into the window.
+    /// Returns a file with the page in a frame, as wide as is looked at: no window can be as narrow
+    /// as a telephone. What the script in the page posts is written into the window.
     fn window(&self, page: &str, look: Look, script: &str) -> PathBuf {
         let fonts = "<style>@font-face { font-family: Same; src: url(regular.ttf); }\
                      @font-face { font-family: Same; font-weight: 600 900; src: url(bold.ttf); }\
@@ -97,7 +99,7 @@ impl Browser {
         let mut page = page.replace("</head>", &format!("{fonts}</head>"));
         page = page.replace("</body>", &format!("<script>{script}</script></body>"));
         if look.print {
-            // What paper is given, on a screen.
+            // The styles for paper, on a screen.
             page = page
                 .replace("@media screen and", "@media speech and")
                 .replace("@media print", "@media screen");

@@ -5,7 +5,7 @@ use lra_results::record::{Record, Scores};
 
 use super::run;
 
-/// A run of a model on a task with so many bits gained.
+/// Returns a run of a model on a task with so many bits gained.
 pub fn cell(model: &str, task: &str, seed: u64, bits: f64) -> Record {
     let mut record = run(model, seed, 0.5);
     record.task.name = task.to_owned();
@@ -20,7 +20,8 @@ pub fn cell(model: &str, task: &str, seed: u64, bits: f64) -> Record {
     record
 }
 
-/// Every anchor on two tasks with two seeds: on the first as published, on the second turned round.
+/// Returns every anchor on two tasks with two seeds: on the first as published, on the second
+/// turned round.
 pub fn records() -> Vec<Record> {
     let mut records = Vec::new();
     for anchor in anchors() {

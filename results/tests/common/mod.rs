@@ -8,7 +8,8 @@ pub mod page;
 
 use lra_results::record::*;
 
-/// A scored run of a model on ListOps at the published parameters and with a published recipe, in round figures.
+/// Returns a scored run of a model on ListOps at the published parameters and with a published
+/// recipe, in round figures.
 pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
     let rate = 10.0 + seed as f64;
     Record {
@@ -135,7 +136,7 @@ pub fn baseline(name: &str, accuracy: f64) -> Baseline {
     }
 }
 
-/// The run made smaller, as the recipe `laptop` does.
+/// Returns the run made smaller, as the recipe `laptop` does.
 pub fn small(mut record: Record) -> Record {
     record.task.label = "listops@256".to_owned();
     record.task.protocol = "clean".to_owned();
@@ -145,7 +146,7 @@ pub fn small(mut record: Record) -> Record {
     record
 }
 
-/// The run on another task.
+/// Returns the run on another task.
 pub fn on(mut record: Record, task: &str, source: &str, classes: usize) -> Record {
     record.task.name = task.to_owned();
     record.task.label = task.to_owned();
@@ -159,7 +160,7 @@ pub fn on(mut record: Record, task: &str, source: &str, classes: usize) -> Recor
     record
 }
 
-/// The run, ended early.
+/// Returns the run, ended early.
 pub fn ended(mut record: Record, outcome: Outcome) -> Record {
     record.outcome = outcome;
     record.scores = None;

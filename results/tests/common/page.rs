@@ -11,13 +11,13 @@ use lra_results::published;
 use lra_results::store::{self, Loaded};
 use lra_results::tables::TABLES;
 
-/// The page of the dozen.
+/// Returns the page of the dozen.
 pub fn page() -> String {
     let folder = tempfile::tempdir().unwrap();
     of(&loaded(folder.path()))
 }
 
-/// The dozen runs in a folder of their own, with logs of twenty validations each.
+/// Returns the dozen runs in a folder of their own, with logs of twenty validations each.
 pub fn loaded(folder: &Path) -> Loaded {
     write(folder, &super::dozen());
     store::load(folder).unwrap()
@@ -45,7 +45,7 @@ pub fn write(folder: &Path, records: &[Record]) {
     }
 }
 
-/// The page of these runs.
+/// Returns the page of these runs.
 pub fn of(loaded: &Loaded) -> String {
     let source = published::source("tay2021").unwrap();
     let mut charts = bubbles(&loaded.records);

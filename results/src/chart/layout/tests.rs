@@ -4,7 +4,8 @@ use super::*;
 use crate::chart::scene::Rect;
 use crate::chart::{Axis, Baseline, Scale};
 
-/// A chart of so many series with names of all lengths, and of values that lie close together and far apart.
+/// Returns a chart of so many series with names of all lengths, and of values that lie close
+/// together and far apart.
 fn chart(count: usize, form: fn(usize) -> Form, scale: Scale) -> Chart {
     let series = (0..count).map(|index| {
         let height = |step: usize| 20.0 + ((7 * index + 3 * step) % 11) as f64;
@@ -68,7 +69,7 @@ fn all(sheets: &[Sheet]) -> Vec<(Chart, &Sheet, Scene)> {
     all
 }
 
-/// Every shape and every text, with those of series.
+/// Returns every shape and every text, with those of series.
 fn parts(elements: &[Element]) -> Vec<&Element> {
     let each = elements.iter().flat_map(|element| match element {
         Element::Series { elements, .. } => parts(elements),
