@@ -217,6 +217,9 @@ fn shown(path: &Path) -> String {
 
 fn hint(cause: &io::Error) -> &'static str {
     match cause.kind() {
+        io::ErrorKind::OutOfMemory => {
+            "\n  out of memory: raise the limit on address space (`ulimit -v`) or free some memory"
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "\n  the disk is full: free some space or choose another folder with --data"
         }

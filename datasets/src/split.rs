@@ -6,6 +6,7 @@ use std::path::Path;
 use memmap2::Mmap;
 use safetensors::{Dtype, SafeTensors};
 
+use crate::error::io;
 use crate::files;
 use crate::split_writer::{DENSE_COLUMNS, column_names};
 use crate::{Dense, DenseLabels, Manifest, SplitName};
@@ -119,22 +120,29 @@ impl Split {
         &self.map[self.labels.clone()]
     }
 
-    /// Maps a file and checks everything that can be checked without reading its tokens.
+    /// Maps a file.
+    ///
+    /// # Errors
+    /// The system refuses it, for want of address space among others, which says nothing of the file.
+    pub(crate) fn map(path: &Path) -> crate::Result<Mmap> {
+        let file = files::open(path)?;
+        // SAFETY: stored files are written once, in another folder, and only ever replaced by
+        // renaming, so this program never changes or shortens a mapped file. If another program
+        // does, the process gets a fault, as with any mapping.
+        unsafe { Mmap::map(&file) }.map_err(io("map", path))
+    }
+
+    /// Checks everything about a mapped file that can be checked without reading its tokens.
     ///
     /// # Errors
     /// A description of the problem: not a safetensors file, other columns, offsets out of order or
     /// bounds, labels out of range.
-    pub(crate) fn open(
-        path: &Path,
+    pub(crate) fn new(
+        map: Mmap,
         towers: usize,
         classes: usize,
         dense: Option<&Dense>,
     ) -> Result<Split, String> {
-        let file = files::open(path).map_err(|error| error.to_string())?;
-        // SAFETY: stored files are written once, in another folder, and only ever replaced by
-        // renaming, so this program never changes or shortens a mapped file. If another program
-        // does, the process gets a fault, as with any mapping.
-        let map = unsafe { Mmap::map(&file) }.map_err(|error| error.to_string())?;
         let header =
             SafeTensors::deserialize(&map).map_err(|error| format!("not a store file: {error}"))?;
         let start = map.as_ptr() as usize;
@@ -258,7 +266,8 @@ mod tests {
     fn open(bytes: &[u8]) -> Result<Split, String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
-        Split::open(file.path(), 1, Toy.about().classes, None)
+        let map = Split::map(file.path()).map_err(|error| error.to_string())?;
+        Split::new(map, 1, Toy.about().classes, None)
     }
 
     #[test]

@@ -218,7 +218,7 @@ fn go_on(
     let same = folder.holds(&resolved.spec)?;
     if !(saved && same) {
         let place = folder.path().display();
-        context.reporter.say(&format!(
+        context.reporter.note(&format!(
             "nothing was saved in {place} before that run ended: it begins again at step 1"
         ));
         return Ok(Start::Anew);

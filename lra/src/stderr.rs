@@ -5,16 +5,37 @@ use std::io::{IsTerminal, Write, stderr};
 
 use crate::colour;
 
-/// Prints a line. If standard error is closed or full, only the line is lost: unlike `eprintln!`,
-/// this does not panic.
+/// Prints a line, or several that `text` has. Control characters, which names of files and strings of
+/// records may hold, are escaped. If standard error is closed or full, only the line is lost: unlike
+/// `eprintln!`, this does not panic.
 pub fn line(text: &str) {
+    let text = escaped(text);
     // One write, so that lines of several processes in one log do not mix.
-    let line = format!("{}\n", colour::on(&stderr(), text));
+    let line = format!("{}\n", colour::on(&stderr(), &text));
     let _ = stderr().write_all(line.as_bytes());
+}
+
+/// Returns `text` with its control characters escaped, line by line.
+fn escaped(text: &str) -> String {
+    let lines: Vec<String> = text.split('\n').map(datasets::plain).collect();
+    lines.join("\n")
 }
 
 /// Returns whether standard error is a terminal whose cursor can be moved.
 pub fn is_interactive() -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stderr().is_terminal() && !is_dumb
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(
+            escaped("error: \u{1b}[31mred\u{7}\n  next"),
+            "error: \\u{1b}[31mred\\u{7}\n  next"
+        );
+    }
 }

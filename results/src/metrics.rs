@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::record::{Dense, number, numbers};
+use crate::record::{Dense, Outcome, Record, number, numbers};
 use crate::{Error, Result};
 
 /// Name of the log within a run's folder.
@@ -110,6 +110,31 @@ pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
         Line::Validation { .. } | Line::Unknown => None,
     });
     norms.collect()
+}
+
+/// Returns the reason why a log is not the whole log of a scored run, if it is not: steps missing at the
+/// end or twice, or a loss that cannot be.
+pub(crate) fn incomplete(lines: &[Line], record: &Record) -> Option<String> {
+    let scores = record.scores.as_ref()?;
+    if record.outcome != Outcome::Scored {
+        return None;
+    }
+    let mut last = 0;
+    for line in lines {
+        let Line::Train { step, loss, .. } = line else {
+            continue;
+        };
+        if *step <= last {
+            return Some(format!("step {step} stands after step {last}"));
+        }
+        if !loss.is_finite() || *loss < 0.0 {
+            return Some(format!("the loss at step {step} is no loss: {loss}"));
+        }
+        last = *step;
+    }
+    let steps = scores.steps as usize;
+    (last > 0 && last < steps)
+        .then(|| format!("the log ends at step {last}, although the record has {steps} steps"))
 }
 
 /// Returns a digest over numbers, bit for bit.

@@ -23,10 +23,14 @@ fn write_logs(folder: &Path, records: &[Record], loss: f64, norm: f64) {
         let run = folder.join(&record.id);
         std::fs::create_dir_all(&run).unwrap();
         store::write(&run.join(store::FILE), record).unwrap();
-        let lines = (1..=3).map(|step| {
+        let steps = record
+            .scores
+            .as_ref()
+            .map_or(3, |scores| scores.steps.max(3)) as usize;
+        let lines = (1..=3).map(|third| {
             let line = Line::Train {
-                step,
-                loss: loss / step as f64 + record.seed as f64,
+                step: steps * third / 3,
+                loss: loss / third as f64 + record.seed as f64,
                 aux: std::collections::BTreeMap::new(),
                 weighted_loss: None,
                 gradient_norm: norm,
@@ -219,6 +223,41 @@ fn a_measurement_that_is_gone_is_a_failure() {
             None => assert_eq!(text.matches("! missing").count(), 2, "{text}"),
             Some(_) => assert!(text.contains("holds no training step"), "{text}"),
         }
+    }
+}
+
+/// A log that is well-formed and yet not the whole log of the run.
+#[test]
+fn a_log_cut_between_lines_is_told_and_no_baseline() {
+    type Change = fn(&[&str]) -> String;
+    let changes: [(Change, &str); 3] = [
+        (
+            |lines| lines[..2].join("\n"),
+            "the log ends at step 3333, although the record has 5000 steps",
+        ),
+        (
+            |lines| [lines, lines].concat().join("\n"),
+            "step 1666 stands after step 5000",
+        ),
+        (
+            |lines| lines.join("\n").replacen("\"loss\":", "\"loss\":-", 1),
+            "is no loss",
+        ),
+    ];
+    for (change, reason) in changes {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &matrix(), 2.5);
+        let path = folder
+            .path()
+            .join("listops-performer-1")
+            .join(metrics::FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        std::fs::write(path, change(&lines)).unwrap();
+        let now = Baseline::of(&store::load(folder.path()).unwrap());
+        let damaged = now.rows.iter().find_map(|row| row.damaged.clone());
+        assert!(damaged.unwrap().contains(reason), "{reason}");
+        assert!(!check(&now).passed());
     }
 }
 

@@ -63,7 +63,8 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
                 ));
             }
         }
-        let split = Split::open(&path, about.towers, about.classes, manifest.dense.as_ref())
+        let map = Split::map(&path)?;
+        let split = Split::new(map, about.towers, about.classes, manifest.dense.as_ref())
             .map_err(|problem| corrupt(path.clone(), problem))?;
         if split.len() != said.rows {
             return Err(corrupt(

@@ -311,7 +311,7 @@ impl Logs {
     /// Reads the logs of a cell's runs.
     ///
     /// # Errors
-    /// One is damaged, or holds no step although its run made some and was scored.
+    /// One is damaged, or lacks steps that its run made although that was scored.
     fn read(loaded: &Loaded, runs: &[usize]) -> Result<Logs> {
         let mut lines = Vec::new();
         let mut norms = Vec::new();
@@ -335,6 +335,10 @@ impl Logs {
                     });
                 }
                 whole = false;
+            }
+            if let Some(reason) = metrics::incomplete(&log, record) {
+                let line = log.len();
+                return Err(Error::NotALog { path, line, reason });
             }
             norms.extend(steps);
             lines.extend(log);
