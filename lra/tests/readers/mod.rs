@@ -189,7 +189,7 @@ fn pickles() -> Vec<(String, Vec<u8>)> {
 fn batches() -> Vec<(String, Vec<u8>)> {
     let batch = include_bytes!("../../fuzz/corpus/pictures-binary/whole.bin");
     (1..=2)
-        .map(|number| (format!("data_batch_{number}.bin"), batch.to_vec()))
+        .map(|number| (format!("data_batch_{number}.bin"), batch.repeat(20)))
         .collect()
 }
 
