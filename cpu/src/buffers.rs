@@ -11,9 +11,9 @@ use rayon::prelude::*;
 
 /// Returns `len` floats of unspecified values, for a caller that writes every element.
 ///
-/// Debug builds fill the buffer with NaN, so that a test sees an element that was forgotten. Release
-/// builds leave its pages untouched: a pass over memory is saved, which counts in kernels that are
-/// bound by memory.
+/// Debug builds fill the buffer with NaN, so that a test sees an element that was forgotten.
+/// Release builds leave its pages untouched: a pass over memory is saved, which counts in kernels
+/// that are bound by memory.
 pub fn unspecified(len: usize) -> Vec<f32> {
     if cfg!(debug_assertions) {
         return vec![f32::NAN; len];
@@ -29,9 +29,10 @@ pub fn unspecified(len: usize) -> Vec<f32> {
 
 /// Gives memory values that are not specified, without touching it.
 ///
-/// Reading memory that nothing has written is undefined behaviour, whatever its type. The compiler
-/// must assume that an assembly block which is handed a pointer writes there. This block stands for
-/// one that writes what the memory already holds, so from here on the memory is initialised.
+/// Reading memory that nothing has written is undefined behaviour, regardless of its type. The
+/// compiler must assume that an assembly block which is handed a pointer writes there. This block
+/// stands for one that writes what the memory already holds, so from here on the memory is
+/// initialised.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn initialise(memory: &mut [MaybeUninit<f32>]) {
     let start = memory.as_mut_ptr();

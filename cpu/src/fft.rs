@@ -1,7 +1,7 @@
 //! Plans of Fourier transforms of any length, made once for each length.
 //!
-//! Transforms are those of `rustfft` and `realfft`, which choose their own vector instructions. They are
-//! compiled here, in concrete types, so that no crate above compiles them again.
+//! Transforms are those of `rustfft` and `realfft`, which choose their own vector instructions.
+//! They are compiled here, in concrete types, so that no crate above compiles them again.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 

@@ -6,7 +6,8 @@ use crate::simd::Lanes;
 /// which stands in its low bits.
 const TO_INTEGER: f32 = 12_582_912.0;
 
-/// 2^f = 1 + f p(f) for |f| <= 1/2: interpolation at Chebyshev nodes, relative error 5.1e-9 before rounding.
+/// 2^f = 1 + f p(f) for |f| <= 1/2: interpolation at Chebyshev nodes, relative error 5.1e-9 before
+/// rounding.
 const POWER: [f32; 6] = [
     std::f32::consts::LN_2,
     0.240_226_5,
@@ -34,7 +35,8 @@ fn power<S: Lanes>(s: S, fraction: S::f32s, rounded: S::f32s) -> S::f32s {
         p = s.fma(p, fraction, s.splat_f32s(POWER[i]));
     }
     let p = s.fma(p, fraction, s.splat_f32s(1.0));
-    // The exponent field starts at bit 23, and everything of `rounded` above its low bits is shifted out.
+    // The exponent field starts at bit 23, and everything of `rounded` above its low bits is
+    // shifted out.
     let n = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(rounded), s.splat_u32s(23));
     s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(p), n))
 }

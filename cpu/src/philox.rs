@@ -1,4 +1,5 @@
-//! Philox4x32-10, a counter-based generator. Salmon et al., 2011, "Parallel random numbers: as easy as 1, 2, 3".
+//! Philox4x32-10, a counter-based generator. Salmon et al., 2011, "Parallel random numbers: as easy
+//! as 1, 2, 3".
 //!
 //! A block of four 32-bit words is a pure function of a 128-bit counter and a 64-bit key, so any
 //! element of any stream can be computed alone, by any thread, on any device, in any order.
@@ -95,7 +96,8 @@ mod tests {
         std::array::from_fn(|word| group[word * LANES])
     }
 
-    /// Known answers of the reference implementation (Random123, file `kat_vectors`, philox4x32 10).
+    /// Known answers of the reference implementation (Random123, file `kat_vectors`, philox4x32
+    /// 10).
     #[test]
     fn meets_the_published_vectors() {
         assert_eq!(

@@ -129,7 +129,7 @@ impl FromStr for Protocol {
 pub struct Shape {
     /// Maximum sequence length, in tokens; batches are padded to it.
     pub max_length: usize,
-    /// Label of the data: the task's name for its published parameters (whatever the seed),
+    /// Label of the data: the task's name for its published parameters (regardless of the seed),
     /// otherwise a name that cannot be mistaken for it, such as `listops@256`.
     pub label: String,
     /// Height and width of the image whose pixels form a sequence, row by row; `None` where it is

@@ -1,10 +1,9 @@
 //! Multinomial logistic regression on few features, deterministic and without a learning rate.
 //!
 //! Each step solves the quadratic lower bound of the likelihood whose curvature is fixed (Böhning,
-//! 1992, "Multinomial logistic regression algorithm", Ann. Inst. Statist. Math. 44):
-//! W += 2 (XᵀX + λI)⁻¹ (Xᵀ(Y - P) - λW). The likelihood rises with every step, whatever the scale
-//! of the features. With N rows, F features and K classes, the cost is O(N·F²) once and O(N·F·K) a
-//! step.
+//! 1992, "Multinomial logistic regression algorithm", Ann. Inst. Statist. Math. 44): W += 2 (XᵀX +
+//! λI)⁻¹ (Xᵀ(Y - P) - λW). The likelihood rises with every step, regardless of the scale of the
+//! features. With N rows, F features and K classes, the cost is O(N·F²) once and O(N·F·K) a step.
 
 use rayon::prelude::*;
 

@@ -123,7 +123,8 @@ impl Split {
     /// Maps a file.
     ///
     /// # Errors
-    /// The system refuses it, for want of address space among others, which says nothing of the file.
+    /// The system refuses it, for want of address space among others, which says nothing of the
+    /// file.
     pub(crate) fn map(path: &Path) -> crate::Result<Mmap> {
         let file = files::open(path)?;
         // SAFETY: stored files are written once, in another folder, and only ever replaced by

@@ -313,7 +313,7 @@ fn a_web_page_under_the_name_of_an_archive_is_told() {
     }
 }
 
-/// Among several archives the one that has the files is read, whatever their names.
+/// Among several archives the one that has the files is read, regardless of their names.
 #[test]
 fn of_several_archives_the_right_one_is_read() {
     let root = tempfile::tempdir().unwrap();

@@ -26,8 +26,8 @@ pub fn try_lock(file: &File) -> Result<(), TryLockError> {
     }
 }
 
-/// Locks an open file without waiting, whatever the value of `LRA_LOCKS`: for callers that take a
-/// lock as the proof that no other process is at work.
+/// Locks an open file without waiting, regardless of the value of `LRA_LOCKS`: for callers that
+/// take a lock as the proof that no other process is at work.
 ///
 /// # Errors
 /// Another process holds the lock, or the file system has no locks.

@@ -38,7 +38,7 @@ pub enum IfExists {
     Resume,
     /// Does what `Resume` does, for callers that do not know whether a run was begun.
     Continue,
-    /// Starts over, whatever the folder holds.
+    /// Starts over, regardless of the folder holds.
     Replace,
 }
 

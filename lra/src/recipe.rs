@@ -81,11 +81,11 @@ pub struct Body {
     pub parameters: Option<usize>,
     /// Settings per task.
     pub tasks: BTreeMap<String, Value>,
-    /// Settings per family of blocks, whatever the task; those of a task for the family override
-    /// them.
+    /// Settings per family of blocks, regardless of the task; those of a task for the family
+    /// override them.
     #[serde(default)]
     pub families: BTreeMap<String, Value>,
-    /// Settings per model, whatever the task; those of a task for the model override them.
+    /// Settings per model, regardless of the task; those of a task for the model override them.
     #[serde(default)]
     pub models: BTreeMap<String, Value>,
     /// Search for learning rates by `lra sweep --probe`.

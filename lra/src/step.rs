@@ -242,7 +242,7 @@ impl Trainer<'_> {
                     .collect(),
             };
             let loss = self.weighted_sum(weighted.unwrap_or(cross_entropy), &aux)?;
-            // The batch's loss is the mean over its rows, whatever the micro-batches.
+            // The batch's loss is the mean over its rows, regardless of the micro-batches.
             let weighted = if count == total {
                 loss
             } else {

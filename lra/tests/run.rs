@@ -131,7 +131,7 @@ fn speed_counts_the_examples_that_there_are() {
     let steps = record["speed"]["steps_per_second"]["median"]
         .as_f64()
         .unwrap();
-    // 200 rows of up to 64 tokens, whatever the batch size.
+    // 200 rows of up to 64 tokens, regardless of the batch size.
     let examples = speed("examples_per_second") / steps;
     assert!(
         (examples - 200.0).abs() < 1e-6,
@@ -324,7 +324,7 @@ fn a_limit_on_addresses_that_leaves_no_room_is_a_usage_error() {
     let place = Place::new();
     let run = "run --task toy --model bag --recipe smoke --threads 2 --quiet --force";
     let mut refused = 0;
-    // Below some limit the system cannot load the program, whatever its arguments.
+    // Below some limit the system cannot load the program, regardless of its arguments.
     let loads = |kib: &u64| within_addresses(&place, *kib, "--version").status.success();
     for kib in (50_000..350_000).step_by(20_000).filter(loads) {
         let output = within_addresses(&place, kib, run);

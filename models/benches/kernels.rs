@@ -1,8 +1,8 @@
-//! Times every fused operation beside the same composed of candle's operations, forward and backward:
-//! `cargo bench -p lra-models --bench kernels`.
+//! Times every fused operation beside the same composed of candle's operations, forward and
+//! backward: `cargo bench -p lra-models --bench kernels`.
 //!
-//! Set `RAYON_NUM_THREADS` to compare thread counts. Times are of forward plus backward of sum(y) unless a
-//! name says otherwise, so both sides carry the same overhead of candle's graph.
+//! Set `RAYON_NUM_THREADS` to compare thread counts. Times are of forward plus backward of sum(y)
+//! unless a name says otherwise, so both sides carry the same overhead of candle's graph.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! Sequence classification: embedding -> encoder -> pooling -> head, with one tower or two that share all weights.
+//! Sequence classification: embedding -> encoder -> pooling -> head, with one tower or two that
+//! share all weights.
 
 use candle_core::Tensor;
 

@@ -14,7 +14,8 @@ use crate::{
 /// Structure of a task's sequences beyond a row of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Height and width of the image whose pixels they are, row by row, the CLS slot aside; none where they are no image.
+    /// Height and width of the image whose pixels they are, row by row, the CLS slot aside; none
+    /// where they are no image.
     pub grid: Option<[usize; 2]>,
     /// Number of sequences in an example.
     pub towers: usize,

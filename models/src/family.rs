@@ -7,7 +7,8 @@ use std::fmt;
 pub enum Family {
     /// A Transformer's block: norm, mixer, norm, feed-forward network, and positions.
     Xformer,
-    /// A long filter: BatchNorm, the filter and its gated output, no feed-forward network, no positions.
+    /// A long filter: BatchNorm, the filter and its gated output, no feed-forward network, no
+    /// positions.
     Filter,
     /// A gate within the mixer, in the block that its authors give it.
     Gated,

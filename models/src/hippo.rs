@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Legs {
     /// ω (N), ascending; they lie around 0 in pairs.
     pub omega: Vec<f64>,
-    /// V (N, N) by rows: `vectors[n][m]` is number n of the eigenvector m, as real and imaginary part.
+    /// V (N, N) by rows: `vectors[n][m]` is number n of the eigenvector m, as real and imaginary
+    /// part.
     pub vectors: Vec<Vec<[f64; 2]>>,
 }
 

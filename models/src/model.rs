@@ -32,7 +32,8 @@ pub struct Model {
     /// Settings that its authors put around the mixer, for recipes that have settings for each
     /// family.
     pub family: Family,
-    /// Settings of its own, laid over all defaults before the recipe: JSON, an object of sections as in a recipe. Empty for none.
+    /// Settings of its own, laid over all defaults before the recipe: JSON, an object of sections
+    /// as in a recipe. Empty for none.
     pub settings: &'static str,
     /// Values of its option `variant`, which select its computation; the first is the default.
     pub variants: &'static [Variant],
@@ -69,7 +70,8 @@ impl fmt::Display for Cost {
 pub enum Reference {
     /// A package by other authors; at least three cases.
     Package,
-    /// A float64 program of our own, written from the paper's equations where no package can be used; at least three cases.
+    /// A float64 program of our own, written from the paper's equations where no package can be
+    /// used; at least three cases.
     Equations,
     /// The cases of the model whose computation this is, with other settings.
     Shared,
@@ -96,7 +98,8 @@ pub struct Variant {
     pub name: &'static str,
     /// Whether padded tokens cannot influence real ones.
     pub masks_padding: bool,
-    /// Builds the encoder; options that have a default of 0 have one of the variant's own in its place.
+    /// Builds the encoder; options that have a default of 0 have one of the variant's own in its
+    /// place.
     pub build: fn(&ModelContext) -> Result<Box<dyn Encoder>>,
     /// The losses that it can add to the cross-entropy; its options select those that it adds (see
     /// [`crate::Mixer::losses`]).

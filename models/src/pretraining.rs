@@ -118,7 +118,8 @@ impl TokenModel {
     /// Predicts tokens of each example.
     ///
     /// # Errors
-    /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor operation fails.
+    /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor
+    /// operation fails.
     pub fn forward(&self, inputs: &Inputs, pass: &Pass) -> Result<Predictions> {
         self.backbone.check(inputs)?;
         let towers = self.backbone.towers;

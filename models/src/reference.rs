@@ -1,5 +1,5 @@
-//! Slow exact twins of the mixers' cores, in f64 and plain loops, for tests: an approximation must meet its
-//! twin in the limit in which it is exact.
+//! Slow exact twins of the mixers' cores, in f64 and plain loops, for tests: an approximation must
+//! meet its twin in the limit in which it is exact.
 
 use candle_core::{Device, Tensor};
 

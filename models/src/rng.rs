@@ -81,14 +81,15 @@ impl RngKey {
         self.step
     }
 
-    /// Returns this key at another step. Numbers that are drawn anew every n steps use a rounded step.
+    /// Returns this key at another step. Numbers that are drawn anew every n steps use a rounded
+    /// step.
     #[must_use]
     pub fn at_step(&self, step: u64) -> Self {
         Self { step, ..*self }
     }
 
-    /// Returns this key with its branch replaced by `branch`, below 65,535. Branches give a layer that
-    /// runs more than once in a pass (second tower, shared block) independent numbers.
+    /// Returns this key with its branch replaced by `branch`, below 65,535. Branches give a layer
+    /// that runs more than once in a pass (second tower, shared block) independent numbers.
     ///
     /// Unlike `fold_in` of JAX, two calls do not compose: the last one decides.
     #[must_use]

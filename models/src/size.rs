@@ -1,4 +1,5 @@
-//! Sizes as functions of the length L, such as `L/4` or `min(2*sqrt(L), 256)`, so that one setting fits every task.
+//! Sizes as functions of the length L, such as `L/4` or `min(2*sqrt(L), 256)`, so that one setting
+//! fits every task.
 //!
 //! ```text
 //! sum = product { ("+" | "-") product }      product = atom { ("*" | "/") atom }

@@ -24,7 +24,8 @@ pub(crate) fn close(found: &Tensor, wanted: &Tensor, tolerance: f64, place: &str
     assert!(apart < tolerance, "{place}: {apart}");
 }
 
-/// Checks that two outputs are [`close`], and so are the gradients that a weighted sum of each gives to `inputs`.
+/// Checks that two outputs are [`close`], and so are the gradients that a weighted sum of each
+/// gives to `inputs`.
 pub(crate) fn agree(found: &Tensor, wanted: &Tensor, inputs: &[Var], tolerance: f64, place: &str) {
     close(found, wanted, tolerance, place);
     let weights = normal("weights", found.dims());

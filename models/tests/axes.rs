@@ -1,4 +1,5 @@
-//! Every value of every axis, around mixers of four kinds: softmax attention, linear attention, a sparse pattern, sorted blocks.
+//! Every value of every axis, around mixers of four kinds: softmax attention, linear attention, a
+//! sparse pattern, sorted blocks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -289,7 +290,8 @@ fn a_model_without_weights_refuses_what_one_with_weights_does() {
 
 #[test]
 fn rotation_leaves_what_depends_on_distance() {
-    // Without other positions a bag of equal tokens in another order is the same to a Transformer; not with a rotation or a bias.
+    // Without other positions a bag of equal tokens in another order is the same to a Transformer;
+    // not with a rotation or a bias.
     let model = mixers::find("transformer").unwrap();
     let mut options = small(model);
     options.embed.positions = lra_models::options::Positions::None;

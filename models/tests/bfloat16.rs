@@ -1,4 +1,5 @@
-//! Products of rounded factors. In a file of its own, since the switch is one for the whole process.
+//! Products of rounded factors. In a file of its own, since the switch is one for the whole
+//! process.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! One test per model and promise, such as `fnet::padding_changes_no_logit`, run in parallel like any others.
+//! One test per model and promise, such as `fnet::padding_changes_no_logit`, run in parallel like
+//! any others.
 
 use libtest_mimic::{Arguments, Trial};
 use lra_models::{MODELS, conformance::CHECKS};

@@ -21,7 +21,8 @@ struct Counting;
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call goes to the system's allocator unchanged; the counters touch no memory of the caller's.
+// SAFETY: every call goes to the system's allocator unchanged; the counters touch no memory of the
+// caller's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
@@ -93,7 +94,8 @@ fn peak_of(dtype: DType, name: &str, options: &str, block: &BlockOptions, length
 /// One test: the counter is for all threads.
 #[test]
 fn memory_grows_as_claimed() {
-    // Two threads on every machine: each task at work has scratch of its own, which grows with the length too.
+    // Two threads on every machine: each task at work has scratch of its own, which grows with the
+    // length too.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2);
     pool.build_global().unwrap();
     // Buffers that threads keep are no part of a pass; any threads may take part in it.
@@ -121,7 +123,8 @@ fn memory_grows_as_each_card_says() {
                 (_, time @ Cost::Quadratic(_), DType::F64) => time,
                 (memory, ..) => memory,
             };
-            // Four times the length: 4 times the memory if it is linear, 8 if it is L √L, 16 if it is quadratic.
+            // Four times the length: 4 times the memory if it is linear, 8 if it is L √L, 16 if it
+            // is quadratic.
             match claimed {
                 Cost::Quadratic(_) => {
                     assert!(growth > 9.0, "{name}, {dtype:?}: only {growth:.2}x")

@@ -95,7 +95,8 @@ fn parameters_are_as_many_as_in_the_published_configurations() {
     }
 }
 
-/// Longformer's count is that of its paper's form: the 2021 code has the projections of global positions too, and no use for them.
+/// Longformer's count is that of its paper's form: the 2021 code has the projections of global
+/// positions too, and no use for them.
 #[test]
 fn models_of_other_sizes_are_as_large_as_in_the_published_code() {
     let small = sizes(1, 128, 8, 64, 128);
@@ -200,7 +201,8 @@ fn flops(model: &str, length: usize) -> u64 {
 
 #[test]
 fn operations_are_those_of_the_products() {
-    // Counted by hand. Per token and layer: feed-forward 2 * (8 * 16 + 16 * 8), projections 2 * 4 * (8 * 4).
+    // Counted by hand. Per token and layer: feed-forward 2 * (8 * 16 + 16 * 8), projections 2 * 4 *
+    // (8 * 4).
     let (length, head) = (10, 2 * (8 * 16 + 16 * 5));
     let (feed, projections) = (512, 256);
     let of = |mixing: u64| 3 * (2 * (length * (feed + projections) + mixing) + head);

@@ -1,5 +1,6 @@
-//! Whether a mean over seeds is a printed figure again: a test of equivalence. A wide interval proves nothing, so what is asked
-//! is not whether the interval holds the figure, but whether all of it lies close to the figure.
+//! Whether a mean over seeds is a printed figure again: a test of equivalence. A wide interval
+//! proves nothing, so what is asked is not whether the interval holds the figure, but whether all
+//! of it lies close to the figure.
 
 use crate::published::{Figure, Source};
 use crate::record::{Outcome, Record};
@@ -17,7 +18,8 @@ pub const MARGIN: f64 = 2.0;
 pub struct Score {
     /// The mean.
     pub mean: f64,
-    /// The lower end of Student's interval at 95 %, at least 0. Of a single seed the interval is from the count of right answers.
+    /// The lower end of Student's interval at 95 %, at least 0. Of a single seed the interval is
+    /// from the count of right answers.
     pub low: f64,
     /// The upper end, at most 100.
     pub high: f64,

@@ -13,7 +13,8 @@ pub enum Error {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's own reason. The message holds it: as `source` it would be printed again with the chain.
+        /// The system's own reason. The message holds it: as `source` it would be printed again
+        /// with the chain.
         cause: io::Error,
     },
     /// A file that should hold a record does not.

@@ -87,9 +87,9 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// Breaks words into lines of at most `width` characters. The first line is taken to begin after `first` of them;
-/// the others are indented by `indent` spaces. A word that is wider than a line is broken, and what a terminal would obey is
-/// replaced.
+/// Breaks words into lines of at most `width` characters. The first line is taken to begin after
+/// `first` of them; the others are indented by `indent` spaces. A word that is wider than a line is
+/// broken, and what a terminal would obey is replaced.
 #[must_use]
 pub fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
     let mut lines = String::new();

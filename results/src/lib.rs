@@ -1,9 +1,10 @@
 //! Records of runs, and the tables made from them.
 //!
-//! One run leaves one [`Record`]: what was run, on what, with which outcome. A [`store`] is a folder
-//! of them. [`tables`] sorts records into a grid of models by tasks, folds the seeds of each cell, and sets
-//! [`published`] figures and trivial baselines beside them where they may stand there. The [`table::Table`] that
-//! comes out is rendered by [`Format`]: text, Markdown, CSV, JSON, LaTeX. [`splice`] keeps tables in prose fresh.
+//! One run leaves one [`Record`]: what was run, on what, with which outcome. A [`store`] is a
+//! folder of them. [`tables`] sorts records into a grid of models by tasks, folds the seeds of each
+//! cell, and sets [`published`] figures and trivial baselines beside them where they may stand
+//! there. The [`table::Table`] that comes out is rendered by [`Format`]: text, Markdown, CSV, JSON,
+//! LaTeX. [`splice`] keeps tables in prose fresh.
 //!
 //! Nothing here trains, reads a tensor or prints: the functions take records and return values.
 

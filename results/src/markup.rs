@@ -1,7 +1,8 @@
-//! Strings within other languages: HTML and XML, CSV, and the terminal. A string may come from a record that a stranger made.
+//! Strings within other languages: HTML and XML, CSV, and the terminal. A string may come from a
+//! record that a stranger made.
 
-/// Returns whether a terminal would obey the character: control characters but line feeds and tabs, and signs that turn the
-/// direction of writing.
+/// Returns whether a terminal would obey the character: control characters but line feeds and tabs,
+/// and signs that turn the direction of writing.
 pub(crate) fn is_obeyed(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -10,7 +11,8 @@ pub(crate) fn is_obeyed(c: char) -> bool {
     }
 }
 
-/// Returns the text with U+FFFD in the place of what a terminal would obey, and of what XML 1.0 cannot hold.
+/// Returns the text with U+FFFD in the place of what a terminal would obey, and of what XML 1.0
+/// cannot hold.
 pub(crate) fn visible(text: &str) -> String {
     let is_bad = |c: char| is_obeyed(c) || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_bad, "\u{fffd}")
@@ -31,8 +33,8 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Returns text for a field of a CSV file: a quote stands before what a spreadsheet would take for a formula, and before
-/// another quote, so that [`unguarded`] gives the text back.
+/// Returns text for a field of a CSV file: a quote stands before what a spreadsheet would take for
+/// a formula, and before another quote, so that [`unguarded`] gives the text back.
 pub(crate) fn guarded(text: &str) -> String {
     match is_guardable(text) {
         true => format!("'{text}"),

@@ -112,8 +112,8 @@ pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
     norms.collect()
 }
 
-/// Returns the reason why a log is not the whole log of a scored run, if it is not: steps missing at the
-/// end or twice, or a loss that cannot be.
+/// Returns the reason why a log is not the whole log of a scored run, if it is not: steps missing
+/// at the end or twice, or a loss that cannot be.
 pub(crate) fn incomplete(lines: &[Line], record: &Record) -> Option<String> {
     let scores = record.scores.as_ref()?;
     if record.outcome != Outcome::Scored {

@@ -1,9 +1,9 @@
 //! Records sorted into a grid: what was learned across, what learned it down.
 //!
-//! Runs meet in a cell only if they differ in nothing but the seed. A column is one data set, a row is one model
-//! with every dimension that its scores may depend on. Dimensions that are the same in the whole table are
-//! said once; the others become columns of their own, so that no mean goes over them unseen. Charts and best values are
-//! grouped by it too.
+//! Runs meet in a cell only if they differ in nothing but the seed. A column is one data set, a row
+//! is one model with every dimension that its scores may depend on. Dimensions that are the same in
+//! the whole table are said once; the others become columns of their own, so that no mean goes over
+//! them unseen. Charts and best values are grouped by it too.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,7 +17,8 @@ pub(crate) struct Dimension {
     pub(crate) name: &'static str,
     /// Its value for a record; empty for the default.
     pub(crate) of: fn(&Record) -> String,
-    /// Whether it is known only once a run got far enough; a run that did not joins the row it would have been in.
+    /// Whether it is known only once a run got far enough; a run that did not joins the row it
+    /// would have been in.
     pub(crate) observed: bool,
     /// Whether it is a list of words: those that all rows have are said once.
     pub(crate) list: bool,
@@ -119,7 +120,8 @@ pub(crate) struct Pivot<'a> {
     pub(crate) origins: Vec<String>,
     /// Per column: the same for machines, in names and values.
     pub(crate) facts: Vec<Vec<(&'static str, String)>>,
-    /// Per column: registry name of its task; empty for a stand-in or altered data, which is not the task.
+    /// Per column: registry name of its task; empty for a stand-in or altered data, which is not
+    /// the task.
     pub(crate) tasks: Vec<String>,
     /// The rows.
     pub(crate) rows: Vec<PivotRow<'a>>,
@@ -384,7 +386,8 @@ fn without(list: &str, words: &[&str]) -> String {
     kept.collect::<Vec<_>>().join(" ")
 }
 
-/// Puts a run into its place. Returns how many runs had to make way: 1 if its seed was there already.
+/// Puts a run into its place. Returns how many runs had to make way: 1 if its seed was there
+/// already.
 fn enter<'a>(grid: &mut Grid<'a>, record: &'a Record, setting: Vec<String>) -> usize {
     let model = record.model.name.as_str();
     let row = grid.entry((model_rank(model), model, setting)).or_default();

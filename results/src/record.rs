@@ -1,9 +1,9 @@
 //! One run, complete with its provenance: what `record.json` holds.
 //!
 //! The form in memory is the form on disk. Fields are written in the order they are declared in; a
-//! field that an older file lacks takes its default, a field of a newer file that is unknown here is
-//! passed over. So a new column needs a default and nothing else. What makes a file a record at all
-//! (`schema`, `id`, `outcome`, `task`, `model`) must be there.
+//! field that an older file lacks takes its default, a field of a newer file that is unknown here
+//! is passed over. So a new column needs a default and nothing else. What makes a file a record at
+//! all (`schema`, `id`, `outcome`, `task`, `model`) must be there.
 //!
 //! Accuracies are fractions from 0 to 1, times are seconds, sizes are bytes.
 
@@ -29,7 +29,8 @@ pub use self::pretraining::Pretraining;
 pub use self::provenance::{Host, Provenance, Revision, Versions};
 pub use self::setting::{Model, OwnModel, Recipe, Rows, Task};
 
-/// The version written into new records. It grows when the meaning of a field changes, not when one is added.
+/// The version written into new records. It grows when the meaning of a field changes, not when one
+/// is added.
 pub const SCHEMA: u32 = 1;
 
 /// Everything that one run leaves for the tables.

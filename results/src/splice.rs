@@ -10,7 +10,8 @@ use std::path::Path;
 
 use crate::{Error, Result, atomic};
 
-/// Replaces what stands between `<!-- lra:NAME -->` and `<!-- /lra:NAME -->`. The markers stay, each on its own line.
+/// Replaces what stands between `<!-- lra:NAME -->` and `<!-- /lra:NAME -->`. The markers stay,
+/// each on its own line.
 ///
 /// # Errors
 /// [`Error::Marker`]: a marker is missing, stands twice, or the closing one comes first.

@@ -59,14 +59,14 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
 }
 
 /// Returns an interval for the median of what the values are drawn from, at a level such as 0.95 or
-/// above: between two of the values, whatever their distribution and however far out some of them
-/// lie. Too few values have none; at 0.95 six are needed.
+/// above: between two of the values, regardless of their distribution and however far out some of
+/// them lie. Too few values have none; at 0.95 six are needed.
 pub fn median_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
-    // The interval without the `left_out` least and largest values misses the median if no more than that many of the values
-    // fall on one side of it, each with probability a half.
+    // The interval without the `left_out` least and largest values misses the median if no more
+    // than that many of the values fall on one side of it, each with probability a half.
     let (mut term, mut tail) = (0.5f64.powi(count as i32), 0.0);
     let mut found = None;
     for left_out in 0..count / 2 {
@@ -110,7 +110,8 @@ fn t_within(t: f64, freedom: u32) -> f64 {
     let angle = (t / f64::from(freedom).sqrt()).atan();
     let (sine, cosine) = angle.sin_cos();
     let odd = freedom % 2 == 1;
-    // Odd: cos + 2/3 cos^3 + (2·4)/(3·5) cos^5 + ... to cos^(n-2). Even: 1 + 1/2 cos^2 + ... to cos^(n-2).
+    // Odd: cos + 2/3 cos^3 + (2·4)/(3·5) cos^5 + ... to cos^(n-2). Even: 1 + 1/2 cos^2 + ... to
+    // cos^(n-2).
     let mut term = if odd { cosine } else { 1.0 };
     let mut power = u32::from(odd);
     let mut series = 0.0;
@@ -178,7 +179,8 @@ mod tests {
         near(high, 38.0 + 4.30265 * 2.0 / 3f64.sqrt(), 1e-4);
     }
 
-    /// Ranks as printed in tables of the sign test: of 6 values all, of 10 the second from either end, of 20 the sixth.
+    /// Ranks as printed in tables of the sign test: of 6 values all, of 10 the second from either
+    /// end, of 20 the sixth.
     #[test]
     fn intervals_of_the_median() {
         let ranks = |count: i32| {

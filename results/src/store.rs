@@ -1,7 +1,7 @@
 //! A store of records: a folder of run folders, each with its `record.json`.
 //!
-//! Run folders may be grouped in folders, up to [`DEPTH`] levels. A file that is not a whole record is
-//! named and skipped; whether that is an error is the caller's to say.
+//! Run folders may be grouped in folders, up to [`DEPTH`] levels. A file that is not a whole record
+//! is named and skipped; whether that is an error is the caller's to say.
 
 pub mod record_file;
 
@@ -29,11 +29,13 @@ pub struct Loaded {
     pub records: Vec<Record>,
     /// Per record: the folder of its run.
     pub folders: Vec<PathBuf>,
-    /// Files that should have held one, each with the reason why it does not, in the order of their paths.
+    /// Files that should have held one, each with the reason why it does not, in the order of their
+    /// paths.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// Writes a record, replacing what was there: a reader sees the old record or the new one, never a part.
+/// Writes a record, replacing what was there: a reader sees the old record or the new one, never a
+/// part.
 ///
 /// # Errors
 /// The folder is missing, read-only or full.
@@ -46,8 +48,8 @@ pub fn write(path: &Path, record: &Record) -> Result<()> {
 /// Reads one record. A score that is not finite makes it a diverged one.
 ///
 /// # Errors
-/// The file cannot be read; it holds no record, and the message says at which line it stops being one; or the record is a
-/// newer program's, whose fields may mean something else.
+/// The file cannot be read; it holds no record, and the message says at which line it stops being
+/// one; or the record is a newer program's, whose fields may mean something else.
 pub fn read(path: &Path) -> Result<Record> {
     let text = disk::read(path).map_err(Error::io("read", path))?;
     let read: serde_json::Result<Record> = serde_json::from_slice(&text);
@@ -138,8 +140,8 @@ pub fn load(folder: &Path) -> Result<Loaded> {
     })
 }
 
-/// Finds the record files below a folder, at most `depth` levels down, in the order of their paths. A run's folder is not
-/// searched further.
+/// Finds the record files below a folder, at most `depth` levels down, in the order of their paths.
+/// A run's folder is not searched further.
 fn gather(
     entries: fs::ReadDir,
     depth: usize,
@@ -210,7 +212,8 @@ fn sort_out(
                     folders.push(file.parent().unwrap_or(file).to_owned());
                 }
             }
-            // A run folder may vanish while the store is being read; then there was nothing to read.
+            // A run folder may vanish while the store is being read; then there was nothing to
+            // read.
             Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {}
             Err(newer @ Error::Newer { .. }) => return Err(newer),
             // The disk fails, or this user may not: that says nothing of what the file holds.

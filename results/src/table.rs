@@ -11,7 +11,8 @@ pub struct Table {
     pub name: String,
     /// The line above it.
     pub title: String,
-    /// Unit of its numbers for machines, empty if they have none in common. The title may name a larger one.
+    /// Unit of its numbers for machines, empty if they have none in common. The title may name a
+    /// larger one.
     pub unit: String,
     /// The columns, from the left.
     pub columns: Vec<Column>,
@@ -28,7 +29,8 @@ pub struct Column {
     pub name: String,
     /// Side that its cells keep to.
     pub align: Align,
-    /// Whether it says what a row is, so that it is repeated wherever a table is broken to fit a page.
+    /// Whether it says what a row is, so that it is repeated wherever a table is broken to fit a
+    /// page.
     pub key: bool,
     /// Unit of its numbers for machines, where it is not the table's.
     pub unit: Option<&'static str>,
@@ -100,7 +102,8 @@ pub struct Row {
     /// Facts about it beside its cells, for machines: the settings that people read once below the
     /// table.
     pub facts: Vec<(&'static str, String)>,
-    /// Rows that have the same here compete for the best value of a column. A row that has nothing does not compete.
+    /// Rows that have the same here compete for the best value of a column. A row that has nothing
+    /// does not compete.
     pub contest: Option<String>,
 }
 
@@ -186,8 +189,8 @@ pub(crate) fn or_null(text: &str) -> Value {
 }
 
 impl Table {
-    /// Marks the best value called `field` of each column among the rows of each contest, where at least two of them have a
-    /// cell. One with a word of what went wrong is never the best.
+    /// Marks the best value called `field` of each column among the rows of each contest, where at
+    /// least two of them have a cell. One with a word of what went wrong is never the best.
     pub(crate) fn with_best(mut self, field: &str, best: Best) -> Table {
         let better = |a: f64, b: f64| match best {
             Best::Highest => a > b,

@@ -12,7 +12,8 @@ pub struct Verdict {
     pub error: f64,
     /// The accuracy is at most `majority + error`: no better than the majority class.
     pub fail: bool,
-    /// It lies within `error` of the majority class: the model still answers as if it had not looked.
+    /// It lies within `error` of the majority class: the model still answers as if it had not
+    /// looked.
     pub plateau: bool,
 }
 
@@ -21,8 +22,9 @@ impl Verdict {
     pub const RULE: &str = "FAIL: no better than the majority class; the mean test accuracy is at most that of the \
                             majority class plus one standard error, sqrt(p (1 - p) / test rows).";
 
-    /// Judges an accuracy (a fraction) by the task of a record. Where no majority baseline was recorded, the share
-    /// of one class in all stands in for it; where the classes are unknown too, there is no verdict.
+    /// Judges an accuracy (a fraction) by the task of a record. Where no majority baseline was
+    /// recorded, the share of one class in all stands in for it; where the classes are unknown too,
+    /// there is no verdict.
     pub fn of(accuracy: f64, record: &Record) -> Option<Verdict> {
         let classes = record.task.classes;
         let chance = (classes > 0).then(|| 1.0 / classes as f64);

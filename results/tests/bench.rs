@@ -68,7 +68,7 @@ fn the_four_questions_are_answered() {
         text.lines().filter(found).count()
     };
     for words in [
-        // Ratios are those within a round, whatever the machine's speed.
+        // Ratios are those within a round, regardless of the machine's speed.
         &["transformer", "measured", "7.50 (1.00×)"][..],
         &["linformer", "measured", "3.75 (0.50×)", "1.88 (2.00×)"],
         &["transformer (materialised)", "no memory"],
@@ -79,7 +79,8 @@ fn the_four_questions_are_answered() {
         &["printed in GB of 1,000,000,000 bytes"],
         &["* linformer at 3072 in tay2021: 3K and 4K print the same figure."],
         &["transformer (materialised) at 3072: no memory: 1.00 GiB more"],
-        // Time crosses halfway on logarithmic scales; memory is lower everywhere; one length in common is no crossing.
+        // Time crosses halfway on logarithmic scales; memory is lower everywhere; one length in
+        // common is no crossing.
         &["linformer", "1774", "below 1024", "none up to 1024"],
         // 1.024 GFLOP, 7.5 times a second, of 100 GFLOP/s.
         &["transformer", "1024", "157,122", "1.02", "7.68", "8 %"],
@@ -107,8 +108,8 @@ fn published_memory_is_in_bytes_as_ours_is() {
     }
 }
 
-/// Ten rounds in which this build takes `factor` times as long as the base, on a machine that is up to three times as slow
-/// from one round to the next, and in one round slow for the base alone.
+/// Ten rounds in which this build takes `factor` times as long as the base, on a machine that is up
+/// to three times as slow from one round to the next, and in one round slow for the base alone.
 fn held_against_base(factor: f64) -> Bench {
     let seconds = [0.1, 0.3, 0.12, 0.2, 0.1, 0.15, 0.3, 0.11, 0.1, 0.2];
     let wobble = [1.0, 1.02, 0.97, 1.05, 0.99, 0.95, 1.03, 1.01, 0.98, 1.04];

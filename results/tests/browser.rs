@@ -1,7 +1,9 @@
-//! The page in a real browser: how it looks at three widths, light, dark and on paper, and what its script does.
+//! The page in a real browser: how it looks at three widths, light, dark and on paper, and what its
+//! script does.
 //!
-//! `make screenshots` runs these tests, and `make screenshots RENEW=1` renews the pictures in `tests/screenshots/`. They are kept small,
-//! and compared coarsely: a browser's next version draws letters otherwise.
+//! `make screenshots` runs these tests, and `make screenshots RENEW=1` renews the pictures in
+//! `tests/screenshots/`. They are kept small, and compared coarsely: a browser's next version draws
+//! letters otherwise.
 
 #![allow(clippy::unwrap_used)]
 
@@ -37,7 +39,7 @@ const LOOKS: [Look; 7] = [
         name: "print",
         width: 720,
         height: 4000,
-        // Paper is white, whatever the screen is.
+        // Paper is white, regardless of the screen is.
         dark: true,
         print: true,
     },
@@ -199,7 +201,8 @@ fn shrunk(picture: &Pixmap, width: u32) -> Pixmap {
     small
 }
 
-/// Share of the dots that differ by more than a fifth of all brightness, each the mean of its neighbourhood.
+/// Share of the dots that differ by more than a fifth of all brightness, each the mean of its
+/// neighbourhood.
 fn different(a: &Pixmap, b: &Pixmap) -> f64 {
     let brightness = |picture: &Pixmap, x: u32, y: u32| -> [f64; 3] {
         let mut sum = [0.0; 3];

@@ -13,7 +13,8 @@ use lra_results::metrics::{self, Line};
 use lra_results::record::{Outcome, Record};
 use lra_results::{Format, store};
 
-/// Writes runs as `lra run` leaves them: a folder each, with a log whose losses hang on `loss`, with norms of gradients of 1.
+/// Writes runs as `lra run` leaves them: a folder each, with a log whose losses hang on `loss`,
+/// with norms of gradients of 1.
 fn write(folder: &Path, records: &[Record], loss: f64) {
     write_logs(folder, records, loss, 1.0);
 }

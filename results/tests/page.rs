@@ -40,8 +40,8 @@ fn a_page_is_whole_and_asks_nothing_of_a_network() {
     }
 }
 
-/// Numbers keep to the right, the best of a column is bold, what went wrong is a badge, and a column that says the same of every
-/// row is a sentence.
+/// Numbers keep to the right, the best of a column is bold, what went wrong is a badge, and a
+/// column that says the same of every row is a sentence.
 #[test]
 fn a_table_says_what_matters() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +75,8 @@ fn a_table_says_what_matters() {
     }
 }
 
-/// Two models with two seeds each, and all four runs again with one thing changed: no mean goes over both, in no chart.
+/// Two models with two seeds each, and all four runs again with one thing changed: no mean goes
+/// over both, in no chart.
 #[test]
 fn what_tables_keep_apart_has_charts_of_its_own() {
     type Alter = fn(&mut Record);

@@ -11,7 +11,8 @@ use common::run;
 use lra_results::record::{Outcome, Record};
 use lra_results::store::{self, record_file};
 
-/// Records in which every kind of field appears: absent sections, text that looks like something else, lists, odd numbers.
+/// Records in which every kind of field appears: absent sections, text that looks like something
+/// else, lists, odd numbers.
 fn various() -> Vec<Record> {
     let mut odd = run("linear", 1, 0.1 + 0.2);
     odd.id = "123".to_owned();
@@ -45,7 +46,8 @@ fn records_come_back_as_they_were() {
     record_file::write(&file, &various()).unwrap();
     let loaded = store::load(&file).unwrap();
     assert_eq!(by_id(loaded.records), by_id(various()));
-    // In the order of the tables whatever the order before, so that two files of the same records are equal.
+    // In the order of the tables regardless of the order before, so that two files of the same
+    // records are equal.
     let text = fs::read_to_string(&file).unwrap();
     let mut turned = various();
     turned.reverse();

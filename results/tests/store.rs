@@ -9,7 +9,8 @@ use lra_results::record::{Outcome, Record, SCHEMA};
 use lra_results::store;
 use serde_json::Value;
 
-/// A complete record of schema 1 as first released. Never edit it: it stands for files on users' disks.
+/// A complete record of schema 1 as first released. Never edit it: it stands for files on users'
+/// disks.
 const VERSION_1: &str = include_str!("records/version-1.json");
 
 fn version_1() -> Record {

@@ -175,8 +175,8 @@ fn the_default_variant_is_one_row_however_records_write_it() {
     assert_eq!(measured.count(), 1);
 }
 
-/// Data that contradicts its published facts is another column, said to be so, and beside it nothing published stands: no
-/// figure, no difference, no average.
+/// Data that contradicts its published facts is another column, said to be so, and beside it
+/// nothing published stands: no figure, no difference, no average.
 #[test]
 fn altered_data_stands_beside_nothing_published() {
     let altered = |seed, accuracy| {
@@ -267,7 +267,8 @@ fn sizes_of_runs_that_got_nowhere_stay_in_their_row() {
     "#);
 }
 
-/// The published figure must be beside the run of the full protocol only; every difference makes a row or a column.
+/// The published figure must be beside the run of the full protocol only; every difference makes a
+/// row or a column.
 #[test]
 fn what_differs_is_named_and_never_averaged() {
     let mut changed = run("performer", 0, 0.35);
@@ -754,7 +755,8 @@ fn characters_that_mean_something_are_escaped() {
     "#);
 }
 
-/// All models with published figures, seven tasks, seeds, endings, long settings: the worst that a terminal is given.
+/// All models with published figures, seven tasks, seeds, endings, long settings: the worst that a
+/// terminal is given.
 #[test]
 fn text_fits_a_hundred_columns() {
     let mut records = Vec::new();
@@ -865,7 +867,8 @@ fn the_best_of_a_column_is_marked() {
     let failed = [run("bag", 0, 0.17), run("linear", 0, 0.16)];
     assert!(best(&accuracy(&failed)).is_empty());
 
-    // Each recipe has a best of its own, and so have precisions and protocols: they were asked other questions.
+    // Each recipe has a best of its own, and so have precisions and protocols: they were asked
+    // other questions.
     let alter: [fn(&mut Record); 3] = [
         |record| record.recipe.name = "nystromformer".into(),
         |record| record.provenance.precision = "bf16".into(),

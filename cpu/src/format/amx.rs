@@ -89,7 +89,8 @@ unsafe fn load_configuration() {
     };
     configuration.row_bytes[..TILES].fill(ROW as u16);
     configuration.rows[..TILES].fill(SIDE as u8);
-    // SAFETY: the configuration is whole and valid, and no tile is in use between calls of this module.
+    // SAFETY: the configuration is whole and valid, and no tile is in use between calls of this
+    // module.
     unsafe {
         asm!("ldtilecfg [{0}]", in(reg) &raw const configuration, options(nostack, readonly));
     }
@@ -178,8 +179,8 @@ pub unsafe fn multiply_tiles<const PARTS: usize>(
     }
 }
 
-/// The six products of numbers in three parts: left, right and how far on each part lies, in bytes. From one to the next only one side
-/// changes.
+/// The six products of numbers in three parts: left, right and how far on each part lies, in bytes.
+/// From one to the next only one side changes.
 macro_rules! products_of_parts {
     ($both:ident, $left:ident, $right:ident) => {
         concat!(

@@ -61,7 +61,8 @@ pub fn pack<const PARTS: usize, const RIGHT: bool>(
     assert!(words(PARTS, sides, terms) <= to.len(), "room for tiles");
     assert!(strides.0 == 1 || strides.1 == 1, "neither rows nor columns");
     let (x, to) = (x.as_ptr(), to.as_mut_ptr());
-    // SAFETY: tiles are only made where there is AMX, and so AVX-512; the assertions bound both operands.
+    // SAFETY: tiles are only made where there is AMX, and so AVX-512; the assertions bound both
+    // operands.
     unsafe { pack_tiles::<PARTS, RIGHT>(x, strides, (sides, terms), to) }
 }
 
@@ -115,9 +116,11 @@ unsafe fn pack_tiles<const PARTS: usize, const RIGHT: bool>(
 /// Lines of memory: how many there are, and the numbers in each.
 type Half = (*const f32, usize, usize);
 
-// No closure, and so no method that takes one, in what follows: not all of them would be compiled for these instructions.
+// No closure, and so no method that takes one, in what follows: not all of them would be compiled
+// for these instructions.
 
-/// Writes the tiles of both halves' terms, whose lines in memory are `line` apart and become columns if they are `turned`.
+/// Writes the tiles of both halves' terms, whose lines in memory are `line` apart and become
+/// columns if they are `turned`.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn write<const PARTS: usize>(

@@ -53,8 +53,8 @@ pub unsafe fn rows(x: &mut [f32], width: usize) {
     );
     let count = x.len() / width;
     let data = x.as_mut_ptr();
-    // SAFETY: rows 2 p and 2 p + 1 lie within x where they are read, row p is at or before them, and of it only
-    // columns that have been read are written.
+    // SAFETY: rows 2 p and 2 p + 1 lie within x where they are read, row p is at or before them,
+    // and of it only columns that have been read are written.
     unsafe {
         if width == LANES / 2 {
             let from = _mm512_loadu_si512(INTERLEAVED_HALVES.as_ptr().cast());
@@ -90,14 +90,14 @@ pub unsafe fn rows(x: &mut [f32], width: usize) {
 /// Pairs neighbours in a row of `count` numbers. An odd last one is paired with zero.
 ///
 /// # Safety
-/// The processor must have AVX512-BF16; `row` must be valid for `count` numbers, and `to`, which may be `row` or lie
-/// apart from it, for half as many.
+/// The processor must have AVX512-BF16; `row` must be valid for `count` numbers, and `to`, which
+/// may be `row` or lie apart from it, for half as many.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn terms(row: *const f32, to: *mut f32, count: usize) {
     for done in (0..count).step_by(2 * LANES) {
         let left = count - done;
-        // SAFETY: only numbers that are left are read, and half as many pairs written, which lie before numbers that have
-        // not been read.
+        // SAFETY: only numbers that are left are read, and half as many pairs written, which lie
+        // before numbers that have not been read.
         unsafe {
             let pairs = of_neighbours(row.add(done), left);
             _mm512_mask_storeu_epi32(to.add(done / 2).cast(), mask(left.div_ceil(2)), pairs);
@@ -213,7 +213,8 @@ pub(super) fn mask(count: usize) -> u16 {
 /// Multiplies a block of M rows by N registers over k pairs of terms, with the sums in registers.
 ///
 /// # Safety
-/// The processor must have AVX512-BF16; `a`, `b` and `out` must be valid for those rows, registers and k.
+/// The processor must have AVX512-BF16; `a`, `b` and `out` must be valid for those rows, registers
+/// and k.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn block<const M: usize, const N: usize, const ADD: bool>(
     (a, (row, column)): (*const f32, (usize, usize)),

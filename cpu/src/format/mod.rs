@@ -200,7 +200,8 @@ impl Format {
             #[cfg(target_arch = "x86_64")]
             Format::Bf16Vnni => {
                 for row in x.chunks_exact_mut(width) {
-                    // SAFETY: there are pairs only where there are these instructions; a row lies where it goes.
+                    // SAFETY: there are pairs only where there are these instructions; a row lies
+                    // where it goes.
                     unsafe { bf16_vnni::terms(row.as_ptr(), row.as_mut_ptr(), width) };
                 }
             }
@@ -226,7 +227,8 @@ impl Format {
         let to = &mut to[..self.len(x.len())];
         match self {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: there are pairs only where there are these instructions, and there is room for them.
+            // SAFETY: there are pairs only where there are these instructions, and there is room
+            // for them.
             Format::Bf16Vnni => unsafe { bf16_vnni::terms(x.as_ptr(), to.as_mut_ptr(), x.len()) },
             _ => {
                 to.copy_from_slice(x);
@@ -265,7 +267,8 @@ impl Format {
                 let room = rows.div_ceil(2) * columns.next_multiple_of(N);
                 assert!(room <= to.len(), "room for pairs");
                 let (sizes, to) = ((rows, columns), to.as_mut_ptr());
-                // SAFETY: there are pairs only where there are these instructions; the assertions bound both operands.
+                // SAFETY: there are pairs only where there are these instructions; the assertions
+                // bound both operands.
                 unsafe {
                     match column {
                         1 => bf16_vnni::pack_rows::<N>((x.as_ptr(), row), sizes, to),

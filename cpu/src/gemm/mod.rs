@@ -182,7 +182,7 @@ fn run(
     });
 }
 
-/// Returns the format for a `b` (k, n), whatever the number of rows of `a`.
+/// Returns the format for a `b` (k, n), regardless of the number of rows of `a`.
 fn format_for(isa: Isa, (k, n): (usize, usize)) -> Format {
     isa.format().for_width(k.min(n), SPLIT_WIDTH)
 }

@@ -164,7 +164,8 @@ impl Products<'_> {
         let right = &self.right[words(PARTS, first, k)..][..words(PARTS, columns, k)];
         let left = &self.left[..words(PARTS, m, k)];
         let sizes = (m.div_ceil(SIDE), columns.div_ceil(SIDE), k);
-        // SAFETY: operands are as large as their shapes, sums by this function's contract, and tiles are only multiplied where AMX is.
+        // SAFETY: operands are as large as their shapes, sums by this function's contract, and
+        // tiles are only multiplied where AMX is.
         unsafe { amx::multiply_tiles::<PARTS>(left.as_ptr(), right.as_ptr(), from, to, sizes) }
     }
 }

@@ -135,7 +135,8 @@ pub fn product<S: Lanes, const ADD: bool>(
     #[cfg(target_arch = "x86_64")]
     if format == Format::Bf16Vnni {
         let (b, out) = ((b.as_ptr(), b_row), (out.as_mut_ptr(), out_row));
-        // SAFETY: there are pairs only where there are these instructions, and the assertions bound the last ones.
+        // SAFETY: there are pairs only where there are these instructions, and the assertions bound
+        // the last ones.
         return unsafe { product_of_pairs::<ADD>(a, b, out, (m, n, k)) };
     }
     let _ = format;
@@ -145,9 +146,9 @@ pub fn product<S: Lanes, const ADD: bool>(
     while j < n {
         let pair = n - j >= 2 * lanes;
         for i in (0..m).step_by(PANEL) {
-            // SAFETY: the assertions bound the last element of each operand, and rows i..i + PANEL and
-            // columns j..j + lanes (2 lanes for a pair) lie within m and n, whose padding holds whole
-            // registers. `out` is borrowed mutably and so apart from the others.
+            // SAFETY: the assertions bound the last element of each operand, and rows i..i + PANEL
+            // and columns j..j + lanes (2 lanes for a pair) lie within m and n, whose padding holds
+            // whole registers. `out` is borrowed mutably and so apart from the others.
             unsafe {
                 let strides = (a.row, a.column);
                 let a = a_data.add(i / PANEL * a.step);
@@ -240,7 +241,8 @@ fn product_of_tiles<const PARTS: usize>(
     if whole > 0 {
         let to = sums(start, out_row);
         let sizes = (whole / SIDE, n / SIDE, k);
-        // SAFETY: the assertions bound the operands, the one in `product` the result; there are tiles only where AMX is.
+        // SAFETY: the assertions bound the operands, the one in `product` the result; there are
+        // tiles only where AMX is.
         unsafe { multiply_tiles::<PARTS>(a, b, from(to), to, sizes) };
     }
     if whole == m {

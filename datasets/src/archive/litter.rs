@@ -1,7 +1,7 @@
 //! Names of files that operating systems and editors leave in folders and archives: they are not
 //! data.
 
-/// Reserved names of files and folders, whatever their content, in lower case.
+/// Reserved names of files and folders, regardless of their content, in lower case.
 const NAMES: [&str; 9] = [
     "__macosx",
     "thumbs.db",

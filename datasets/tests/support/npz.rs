@@ -14,8 +14,8 @@ pub struct Array {
 }
 
 impl Array {
-    /// Returns the values as `f64`, whatever their stored type; exact for every type that NumPy
-    /// files here have.
+    /// Returns the values as `f64`, regardless of their stored type; exact for every type that
+    /// NumPy files here have.
     pub fn values(&self) -> Vec<f64> {
         macro_rules! decode {
             ($t:ty) => {

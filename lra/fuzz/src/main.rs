@@ -1,6 +1,7 @@
 //! Runs libFuzzer on the reader that the variable `READER` names: `make fuzz READER=baseline`.
 //!
-//! The flags in the Makefile are those of `cargo fuzz` without a sanitizer, so that a stable compiler does.
+//! The flags in the Makefile are those of `cargo fuzz` without a sanitizer, so that a stable
+//! compiler does.
 
 #![no_main]
 

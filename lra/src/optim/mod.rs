@@ -313,7 +313,7 @@ mod tests {
             adamw.update(gradients(&[-1.0]), 0.1, 1).unwrap();
             adamw.slots[0].parameter.to_vec1::<f64>().unwrap()[0]
         };
-        // The first update moves by the learning rate, whatever the gradient's size.
+        // The first update moves by the learning rate, regardless of the gradient's size.
         assert!((update(|_| ()) - 1.1).abs() < 1e-6);
         assert!((update(|slot| slot.rate_factor = 0.1) - 1.01).abs() < 1e-6);
         let clamped = update(|slot| {

@@ -17,7 +17,8 @@ pub(crate) trait CustomOp<const N: usize, T: WithDType = f32>:
     const NAME: &'static str;
     /// Data that the backward pass needs besides operands and output.
     type Saved: Send + 'static;
-    /// Whether the backward pass reads the operands. If not they are not kept, and it is given their shapes alone.
+    /// Whether the backward pass reads the operands. If not they are not kept, and it is given
+    /// their shapes alone.
     const READS_OPERANDS: bool = true;
     /// Whether the backward pass reads the output. If not, the output is not kept, and the pass
     /// gets an empty slice.
@@ -124,8 +125,8 @@ where
     )
 }
 
-/// Computes gradients, each with the index of its operand unless it is not wanted, from the output and
-/// its gradient.
+/// Computes gradients, each with the index of its operand unless it is not wanted, from the output
+/// and its gradient.
 type Backward<T> =
     Box<dyn FnOnce(&Tensor, &Tensor) -> Result<Vec<(Option<usize>, Gradient<T>)>> + Send>;
 

@@ -1,8 +1,8 @@
 //! Links an operation to any number of operands, and takes their gradients.
 //!
-//! A value of zero passes through one no-op node, a `Link`, with each operand. The backward pass of the
-//! operation computes all gradients at once. Those of a [`graph_output`](super::graph_output()) are added
-//! to its accumulator at once, the others wait until candle asks their link.
+//! A value of zero passes through one no-op node, a `Link`, with each operand. The backward pass of
+//! the operation computes all gradients at once. Those of a [`graph_output`](super::graph_output())
+//! are added to its accumulator at once, the others wait until candle asks their link.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,9 +1,9 @@
 //! Makes outputs whose gradients are summed outside candle's graph.
 //!
-//! An output is two nodes of candle's graph: a [`GradNode`] of value zero that depends on the operands, and an
-//! [`Output`] made of it. An operation of this crate that reads the output depends on its `GradNode` and adds
-//! its gradient to the [`GradAccumulator`]. Any other reader sees a tensor like any other, and its gradient
-//! gets there through [`Output`].
+//! An output is two nodes of candle's graph: a [`GradNode`] of value zero that depends on the
+//! operands, and an [`Output`] made of it. An operation of this crate that reads the output depends
+//! on its `GradNode` and adds its gradient to the [`GradAccumulator`]. Any other reader sees a
+//! tensor like any other, and its gradient gets there through [`Output`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -20,8 +20,8 @@ use super::storage::floats;
 /// Adds the gradients of the operands, given the output and its gradient.
 pub(crate) type Backward = Box<dyn FnOnce(&Tensor, &Tensor, &GradInputs) -> Result<()> + Send>;
 
-/// Returns `output` as a tensor whose gradient `backward` passes on to `inputs`. Unless `reads_output`,
-/// `backward` gets an empty tensor in place of the output.
+/// Returns `output` as a tensor whose gradient `backward` passes on to `inputs`. Unless
+/// `reads_output`, `backward` gets an empty tensor in place of the output.
 ///
 /// # Errors
 /// If a tensor operation fails.

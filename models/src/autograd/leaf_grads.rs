@@ -1,8 +1,8 @@
 //! Collects gradients of variables outside candle's graph.
 //!
-//! `Tensor::backward` makes a tensor of zeros for every gradient and adds to it, which costs more than the
-//! optimiser for large weights. While [`backward`] runs, links give gradients of variables to
-//! [`accumulate_leaf`] instead of returning them.
+//! `Tensor::backward` makes a tensor of zeros for every gradient and adds to it, which costs more
+//! than the optimiser for large weights. While [`backward`] runs, links give gradients of variables
+//! to [`accumulate_leaf`] instead of returning them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,7 +15,8 @@ thread_local! {
     static LEAF_GRADS: RefCell<Option<HashMap<TensorId, Tensor>>> = const { RefCell::new(None) };
 }
 
-/// Returns the gradients of `loss`, as `loss.backward()` does, with those of variables summed outside candle's graph.
+/// Returns the gradients of `loss`, as `loss.backward()` does, with those of variables summed
+/// outside candle's graph.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -34,7 +35,8 @@ pub fn backward(loss: &Tensor) -> Result<GradStore> {
     Ok(gradients)
 }
 
-/// Takes the gradient of `operand` if that is a variable and a [`backward`] runs; otherwise returns it.
+/// Takes the gradient of `operand` if that is a variable and a [`backward`] runs; otherwise returns
+/// it.
 pub(super) fn accumulate_leaf(operand: &Tensor, gradient: Tensor) -> Result<Option<Tensor>> {
     LEAF_GRADS.with_borrow_mut(|grads| {
         let Some(grads) = grads.as_mut().filter(|_| operand.is_variable()) else {

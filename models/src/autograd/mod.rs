@@ -1,12 +1,12 @@
-//! Connects operations on slices to candle's graph, with any number of operands and gradients that are
-//! summed in place.
+//! Connects operations on slices to candle's graph, with any number of operands and gradients that
+//! are summed in place.
 //!
 //! An operation implements [`CustomOp`] on slices and is run by [`apply`], which makes operands
 //! contiguous, refuses those of another type or device, keeps what the backward pass needs, and
 //! passes gradients on.
 //!
-//! candle's own custom operations take at most three operands, and its backward pass makes a tensor of
-//! zeros for every gradient and adds to it: three passes over memory where none is needed. So an
+//! candle's own custom operations take at most three operands, and its backward pass makes a tensor
+//! of zeros for every gradient and adds to it: three passes over memory where none is needed. So an
 //! operation is three kinds of nodes in candle's graph:
 //!
 //! ```text
@@ -20,9 +20,9 @@
 //!             Link: returns the gradient that waits, to candle or, of a variable, to `LEAF_GRADS`
 //! ```
 //!
-//! A link and a `GradNode` carry the value zero: they only order candle's walk. candle reaches a `GradNode`
-//! after every reader of its output, so the whole gradient has arrived. What the backward pass needs is
-//! freed as soon as it has run.
+//! A link and a `GradNode` carry the value zero: they only order candle's walk. candle reaches a
+//! `GradNode` after every reader of its output, so the whole gradient has arrived. What the
+//! backward pass needs is freed as soon as it has run.
 
 mod custom_op;
 mod grad_inputs;

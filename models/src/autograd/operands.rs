@@ -15,7 +15,8 @@ pub(crate) enum Input<'a> {
     Absent,
     /// A whole tensor.
     Whole(&'a Tensor),
-    /// One of `of` operands that lie side by side in the last dimension of a tensor: follows those before it.
+    /// One of `of` operands that lie side by side in the last dimension of a tensor: follows those
+    /// before it.
     Part {
         tensor: &'a Tensor,
         part: usize,
@@ -135,7 +136,8 @@ pub(super) fn views<'a, T: WithDType, const N: usize>(
     })
 }
 
-/// An operand's elements: row i, of as many elements as the last dimension has, begins at `start + i * row`.
+/// An operand's elements: row i, of as many elements as the last dimension has, begins at `start +
+/// i * row`.
 #[derive(Clone)]
 pub(crate) struct View<'a, T = f32> {
     /// All elements, of a whole tensor and no others.

@@ -1,13 +1,14 @@
-//! Reversible residual blocks. Gomez et al., 2017, "The Reversible Residual Network", arXiv:1707.04585; in Transformers since
-//! the Reformer (arXiv:2001.04451).
+//! Reversible residual blocks. Gomez et al., 2017, "The Reversible Residual Network",
+//! arXiv:1707.04585; in Transformers since the Reformer (arXiv:2001.04451).
 //!
 //! ```text
 //! a <- a + drop(mix(norm(b)));   b <- b + drop(feed(norm(a)))        at first a = b = x, at the end (a + b) / 2
 //! ```
 //!
-//! Every step can be undone, b = b' - drop(feed(norm(a))) and so on, so the backward pass recomputes what it needs from the
-//! last streams alone: memory does not grow with the number of blocks, at the price of a second forward pass.
-//! Recomputed values differ from the first ones by rounding.
+//! Every step can be undone, b = b' - drop(feed(norm(a))) and so on, so the backward pass
+//! recomputes what it needs from the last streams alone: memory does not grow with the number of
+//! blocks, at the price of a second forward pass. Recomputed values differ from the first ones by
+//! rounding.
 
 use std::sync::Arc;
 

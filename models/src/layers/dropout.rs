@@ -12,7 +12,8 @@ use crate::{
     rng::{Stream, StreamKey},
 };
 
-/// Zeroes each element with probability `rate` in training and scales the others by `1 / (1 - rate)`.
+/// Zeroes each element with probability `rate` in training and scales the others by `1 / (1 -
+/// rate)`.
 pub struct Dropout {
     rate: f64,
     key: StreamKey,

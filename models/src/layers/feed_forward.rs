@@ -14,7 +14,8 @@ use crate::{
     params::xavier_uniform,
 };
 
-/// Dense (D -> mlp_dim) -> activation, times a gate if there is one -> dropout -> Dense (mlp_dim -> D).
+/// Dense (D -> mlp_dim) -> activation, times a gate if there is one -> dropout -> Dense (mlp_dim ->
+/// D).
 pub struct FeedForward {
     inner: Linear,
     gate: Option<Linear>,

@@ -93,7 +93,8 @@ struct GatedMlp {
 enum Along {
     Full(Linear),
     Toeplitz {
-        /// w (2N - 1): weights of the position itself and of 1, 2, .. N - 1 positions before it, then of 1, 2, .. ahead.
+        /// w (2N - 1): weights of the position itself and of 1, 2, .. N - 1 positions before it,
+        /// then of 1, 2, .. ahead.
         weight: Tensor,
         /// (N).
         bias: Tensor,

@@ -260,7 +260,8 @@ mod tests {
         });
     }
 
-    /// A layer as wide as that of the smallest published model, 768: 24 of them and an embedding of 50,280 ids are its 130 million.
+    /// A layer as wide as that of the smallest published model, 768: 24 of them and an embedding of
+    /// 50,280 ids are its 130 million.
     #[test]
     fn weights_are_as_many_as_in_the_published_model() {
         let parameters = Parameters::meta(&Device::Cpu, DType::F32);

@@ -364,7 +364,8 @@ mod tests {
     #[test]
     fn outputs_and_gradients_approach_softmax_attention_as_features_grow() {
         let (few, many) = (errors(16), errors(1024));
-        // Errors fall as one over the root of the features: 64 times as many, an eighth of the error.
+        // Errors fall as one over the root of the features: 64 times as many, an eighth of the
+        // error.
         for (few, many) in [(few.0, many.0), (few.1, many.1)] {
             assert!((5.0..13.0).contains(&(few / many)), "{few} {many}");
         }

@@ -136,7 +136,8 @@ impl Rfa {
         Ok(y.permute((1, 2, 0, 3))?.contiguous()?)
     }
 
-    /// Numerators and, in the last column, denominators: (H, B, L, E + 1) of queries, keys (H, B, L, F) and values (H, B, L, E + 1).
+    /// Numerators and, in the last column, denominators: (H, B, L, E + 1) of queries, keys (H, B,
+    /// L, F) and values (H, B, L, E + 1).
     fn sums(&self, [q, k, v]: [&Tensor; 3], x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let real = match pass.mask() {
             Some(mask) => mask.valid().unsqueeze(0)?, // (1, B, L)

@@ -5,8 +5,8 @@
 //! θ ← (1 - decay) θ - step · m / (√v · correction + ε)
 //! ```
 //!
-//! with decoupled decay (arXiv 1711.05101). s scales the gradient, for clipping; the bias corrections of
-//! update t enter as step = rate / (1 - β1ᵗ) and correction = 1 / √(1 - β2ᵗ).
+//! with decoupled decay (arXiv 1711.05101). s scales the gradient, for clipping; the bias
+//! corrections of update t enter as step = rate / (1 - β1ᵗ) and correction = 1 / √(1 - β2ᵗ).
 
 use std::cell::Cell;
 
@@ -130,7 +130,8 @@ pub fn sum_of_squares(x: &Tensor) -> Result<f64> {
     Ok(partials.iter().sum())
 }
 
-/// The sum of squares of a chunk: of elements as many places apart as there are sums, and then of these.
+/// The sum of squares of a chunk: of elements as many places apart as there are sums, and then of
+/// these.
 struct Squares<'a>(&'a [f32]);
 
 impl Kernel for Squares<'_> {

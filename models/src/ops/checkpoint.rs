@@ -75,7 +75,8 @@ pub fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
 
 /// Computes gradients from the part of a stretch that is kept: its output.
 pub trait Checkpointed: Send + Sync + 'static {
-    /// Whether gradients are computed from the output; if not it is not kept, and an empty tensor is given in its place.
+    /// Whether gradients are computed from the output; if not it is not kept, and an empty tensor
+    /// is given in its place.
     const READS_OUTPUT: bool;
 
     /// Returns the gradient of the input, from output `y` and its gradient `dy`. Gradients of

@@ -1,7 +1,7 @@
 //! Complex numbers as two real tensors, candle having no complex type.
 //!
-//! A gradient is that of the real part plus i times that of the imaginary part, as in PyTorch; so the gradient of a
-//! factor in z = a b is dz b̄.
+//! A gradient is that of the real part plus i times that of the imaginary part, as in PyTorch; so
+//! the gradient of a factor in z = a b is dz b̄.
 
 use candle_core::{D, Tensor};
 

@@ -14,7 +14,8 @@ pub(crate) struct HammingKMeans<'a> {
 }
 
 impl HammingKMeans<'_> {
-    /// Writes the cluster of each hash to `clusters`, beginning with these centroids, of which there is one at least.
+    /// Writes the cluster of each hash to `clusters`, beginning with these centroids, of which
+    /// there is one at least.
     pub(crate) fn run(self, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
         #[cfg(target_arch = "x86_64")]
         {

@@ -1,4 +1,5 @@
-//! A sequence as `stride` interleaved ones: position i goes to sequence i mod stride, place i / stride.
+//! A sequence as `stride` interleaved ones: position i goes to sequence i mod stride, place i /
+//! stride.
 //!
 //! Attention over strided or dilated positions is then attention over neighbours.
 

@@ -1,4 +1,5 @@
-//! Test support: a kernel against its composed twin, on every instruction set and number of threads.
+//! Test support: a kernel against its composed twin, on every instruction set and number of
+//! threads.
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use lra_cpu::isa::Isa;
@@ -79,8 +80,9 @@ pub(super) fn without_padding(y: &Tensor, mask: Option<&Tensor>) -> Result<Tenso
     y.broadcast_mul(&rows.to_dtype(y.dtype())?)
 }
 
-/// Asserts that `fused` agrees with `composed` (run in f64): as [`agree_in_f32`] does, and to some hundredths where factors
-/// are rounded to bfloat16, with the same numbers however they are rounded and multiplied, but by AMX.
+/// Asserts that `fused` agrees with `composed` (run in f64): as [`agree_in_f32`] does, and to some
+/// hundredths where factors are rounded to bfloat16, with the same numbers however they are rounded
+/// and multiplied, but by AMX.
 pub(crate) fn agree(
     what: &str,
     inputs: &[Tensor],
@@ -108,8 +110,9 @@ pub(crate) fn agree(
     agree_in_f32(what, inputs, fused, composed);
 }
 
-/// Asserts that `fused` agrees with `composed` (run in f64): outputs to 1e-5 and gradients to 1e-4 of the
-/// largest entry, on every instruction set; and bit for bit with itself on one, two and three threads.
+/// Asserts that `fused` agrees with `composed` (run in f64): outputs to 1e-5 and gradients to 1e-4
+/// of the largest entry, on every instruction set; and bit for bit with itself on one, two and
+/// three threads.
 pub(super) fn agree_in_f32(
     what: &str,
     inputs: &[Tensor],

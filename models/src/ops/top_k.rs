@@ -1,4 +1,5 @@
-//! The k largest or smallest elements along the last axis, ties in order of their index on every device.
+//! The k largest or smallest elements along the last axis, ties in order of their index on every
+//! device.
 
 use candle_core::{D, DType, Tensor, WithDType};
 use rayon::prelude::*;
@@ -18,15 +19,16 @@ pub enum Order {
 /// Returns the `k` first elements of x (..., N) in this order: values (..., k), and their indices
 /// (..., k) as u32.
 ///
-/// Equal elements come in order of their index, where candle's own sort leaves their order open, and NaN counts as larger
-/// than every number, as in PyTorch. The choice is made on the host, so that it is the same everywhere; a tensor on
-/// another device is copied to it. Values are part of the graph (their gradient goes to the elements chosen), the
-/// choice itself is not.
+/// Equal elements come in order of their index, where candle's own sort leaves their order open,
+/// and NaN counts as larger than every number, as in PyTorch. The choice is made on the host, so
+/// that it is the same everywhere; a tensor on another device is copied to it. Values are part of
+/// the graph (their gradient goes to the elements chosen), the choice itself is not.
 ///
 /// O(N + k log k) time for each row.
 ///
 /// # Errors
-/// If k is 0 or larger than N, if N does not fit a u32, or for a type without exact order here (i64).
+/// If k is 0 or larger than N, if N does not fit a u32, or for a type without exact order here
+/// (i64).
 pub fn top_k(x: &Tensor, k: usize, order: Order) -> Result<(Tensor, Tensor)> {
     let width = x.dim(D::Minus1)?;
     check(

@@ -23,7 +23,8 @@ pub enum NormPlace {
 pub enum Residual {
     /// One stream; the backward pass uses the activations kept by the forward pass.
     Plain,
-    /// Two streams whose steps can be undone; the backward pass recomputes everything. Pre-norm only.
+    /// Two streams whose steps can be undone; the backward pass recomputes everything. Pre-norm
+    /// only.
     Reversible,
     /// A GRU's gate in place of each sum (GTrXL).
     Gru,
@@ -104,7 +105,8 @@ pub enum ChannelKind {
 pub enum Gate {
     /// No gate.
     None,
-    /// Another linear layer of the input: with `block.activation` = gelu GEGLU, silu SwiGLU, sigmoid GLU, identity Bilinear.
+    /// Another linear layer of the input: with `block.activation` = gelu GEGLU, silu SwiGLU,
+    /// sigmoid GLU, identity Bilinear.
     Glu,
 }
 
@@ -172,7 +174,8 @@ pub struct BlockOptions {
     /// Whether there is a norm after the last block, where blocks are pre-norm.
     #[serde(default = "neutral::last_norm")]
     pub last_norm: bool,
-    /// The share of a batch's statistics in the running ones, for norm = batch and batch_masked (PyTorch's `momentum`).
+    /// The share of a batch's statistics in the running ones, for norm = batch and batch_masked
+    /// (PyTorch's `momentum`).
     #[serde(default = "neutral::norm_momentum")]
     pub norm_momentum: f64,
     /// Way in which its sums are carried on.
@@ -192,7 +195,8 @@ pub struct BlockOptions {
     /// block of all if there are fewer. The others have one network.
     #[serde(default = "neutral::expert_period")]
     pub expert_period: usize,
-    /// Tokens that an expert takes in training, as a multiple of its even share of a sequence; 0 for any number.
+    /// Tokens that an expert takes in training, as a multiple of its even share of a sequence; 0
+    /// for any number.
     #[serde(default = "neutral::expert_capacity")]
     pub expert_capacity: f64,
     /// Sub-keys of each half of a query, for ffn = product_keys: the memory has as many values as

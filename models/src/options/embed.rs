@@ -52,7 +52,8 @@ pub struct EmbedOptions {
     /// Meaning of a token id.
     #[serde(default = "neutral::input")]
     pub input: Input,
-    /// Subtracted from the number, for input = scalar: an id is first divided by the largest one, so that white is 1.
+    /// Subtracted from the number, for input = scalar: an id is first divided by the largest one,
+    /// so that white is 1.
     #[serde(default = "neutral::half")]
     pub mean: f64,
     /// Divisor of the difference.

@@ -42,7 +42,8 @@ pub enum Features {
 pub enum Layers {
     /// Hidden states of the last block.
     Last,
-    /// A softmax-weighted sum of the embedding and of every block's output (transparent attention, arXiv:1808.07561).
+    /// A softmax-weighted sum of the embedding and of every block's output (transparent attention,
+    /// arXiv:1808.07561).
     Mix,
 }
 
@@ -55,7 +56,8 @@ pub struct HeadOptions {
     /// Selection of the hidden states that are pooled.
     #[serde(default = "last_layer")]
     pub layers: Layers,
-    /// Width of the head's hidden layer (two towers: a second one of half the width follows). 0: a single linear layer.
+    /// Width of the head's hidden layer (two towers: a second one of half the width follows). 0: a
+    /// single linear layer.
     pub hidden: usize,
     /// Combination of two towers' vectors; without effect for one tower.
     pub features: Features,

@@ -26,7 +26,8 @@ pub struct Options {
     pub block: BlockOptions,
     /// The way from hidden states to logits.
     pub head: HeadOptions,
-    /// The mixer's own options, with every key present: overlay changes on [`crate::Model::defaults`].
+    /// The mixer's own options, with every key present: overlay changes on
+    /// [`crate::Model::defaults`].
     pub model: Value,
 }
 
@@ -158,7 +159,8 @@ pub fn to_json(options: &impl Serialize) -> Value {
     serde_json::to_value(options).unwrap_or(Value::Null)
 }
 
-/// Replaces values of `base` by those of `over`, object by object. Unknown keys are kept, for deserialization to refuse.
+/// Replaces values of `base` by those of `over`, object by object. Unknown keys are kept, for
+/// deserialization to refuse.
 pub(crate) fn overlay(base: &mut Value, over: &Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {

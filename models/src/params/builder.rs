@@ -6,8 +6,8 @@ use candle_nn::Init;
 use super::{Attributes, Buffer, Commit, Parameters, Role, init};
 use crate::{Result, rng::Stream};
 
-/// A place in the tree of parameters, as candle's `VarBuilder` is one; beside initial values it takes [`Attributes`], and
-/// it creates [`Buffer`]s.
+/// A place in the tree of parameters, as candle's `VarBuilder` is one; beside initial values it
+/// takes [`Attributes`], and it creates [`Buffer`]s.
 #[derive(Clone)]
 pub struct VarBuilder {
     parameters: Parameters,

@@ -1,6 +1,7 @@
-//! Initial values. Of candle's initialisers, `Const`, `Uniform` and `Randn` mean what they say. `Kaiming` with `Normal` means LeCun's
-//! truncated normal (gain² / fan variance, cut at two standard deviations, widened so that the variance is
-//! right after the cut), and with `Uniform` the uniform distribution of the same variance.
+//! Initial values. Of candle's initialisers, `Const`, `Uniform` and `Randn` mean what they say.
+//! `Kaiming` with `Normal` means LeCun's truncated normal (gain² / fan variance, cut at two
+//! standard deviations, widened so that the variance is right after the cut), and with `Uniform`
+//! the uniform distribution of the same variance.
 
 use candle_core::Shape;
 use candle_nn::{
@@ -57,7 +58,8 @@ pub fn xavier_uniform_with_gain(fan_in: usize, fan_out: usize, gain: f64) -> Ini
     }
 }
 
-/// LeCun normal: variance `1 / fan_in`, cut at two standard deviations. For weights of shape (out, in).
+/// LeCun normal: variance `1 / fan_in`, cut at two standard deviations. For weights of shape (out,
+/// in).
 pub const LECUN_NORMAL: Init = Init::Kaiming {
     dist: NormalOrUniform::Normal,
     fan: FanInOut::FanIn,

@@ -168,7 +168,8 @@ impl Case {
     /// Runs the case: one row per tensor. `optimizer` is only asked for by training cases.
     ///
     /// # Errors
-    /// [`Error::Case`] if a tensor that every case has is missing; otherwise if options are refused or a tensor operation fails.
+    /// [`Error::Case`] if a tensor that every case has is missing; otherwise if options are refused
+    /// or a tensor operation fails.
     pub fn run(&self, optimizer: &MakeOptimizer<'_>) -> Result<Vec<Row>> {
         let (mut rows, inputs): (_, &[&str]) =
             match self.metadata.get("kind").map_or("mixer", String::as_str) {

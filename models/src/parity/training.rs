@@ -1,4 +1,5 @@
-//! Cases of a whole classifier: embedding, blocks, pooling, head, and some updates of its parameters.
+//! Cases of a whole classifier: embedding, blocks, pooling, head, and some updates of its
+//! parameters.
 
 use candle_core::{DType, Tensor, backprop::GradStore};
 use serde::Deserialize;

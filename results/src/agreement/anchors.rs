@@ -1,6 +1,8 @@
-//! The anchors: models with published figures of all five tasks, parted into a half for tuning and a sealed one.
+//! The anchors: models with published figures of all five tasks, parted into a half for tuning and
+//! a sealed one.
 //!
-//! `anchors.csv` lists them. A half is the last bit of the SHA-256 of the name: odd is for tuning, even is sealed.
+//! `anchors.csv` lists them. A half is the last bit of the SHA-256 of the name: odd is for tuning,
+//! even is sealed.
 
 use std::sync::LazyLock;
 
@@ -12,7 +14,8 @@ use crate::published::{self, ACCURACY, TASKS, rows};
 /// Number of [`TASKS`] in an average: Path-X is left out.
 pub const AVERAGED: usize = 5;
 
-/// Published averages from here on, in percent, make a model one of the strong cluster. None lies between 70 and 75.
+/// Published averages from here on, in percent, make a model one of the strong cluster. None lies
+/// between 70 and 75.
 const STRONG: f64 = 72.5;
 
 /// A model with published figures.

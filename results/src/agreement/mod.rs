@@ -71,7 +71,8 @@ pub struct Figures {
     /// Number of pairs at least [`APART`] points apart in print that are in the same order, and
     /// number of all such pairs.
     pub pairs: (usize, usize),
-    /// The correlation of scores by half of the seeds with scores by the other half, stepped up to all seeds.
+    /// The correlation of scores by half of the seeds with scores by the other half, stepped up to
+    /// all seeds.
     pub reliability: Option<f64>,
 }
 

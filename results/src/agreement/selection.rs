@@ -20,10 +20,12 @@ pub struct Selection {
 
 /// Picks the records to compare.
 ///
-/// A run whose model has the family that `block.family=...` asks for by itself is one with that change, too.
+/// A run whose model has the family that `block.family=...` asks for by itself is one with that
+/// change, too.
 ///
 /// # Errors
-/// [`Error::Selection`] if several recipes or sets of changes are there and none is asked for, or what is asked for is not there.
+/// [`Error::Selection`] if several recipes or sets of changes are there and none is asked for, or
+/// what is asked for is not there.
 pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Record>> {
     let recipes: BTreeSet<&str> = records.iter().map(|it| it.recipe.name.as_str()).collect();
     let recipe = match &asked.recipe {

@@ -1,5 +1,6 @@
-//! Compares two builds of the program: both measure every cell in turn, round by round. What slows the machine for a while
-//! slows both, so their ratio shows changes that are noise between separate runs.
+//! Compares two builds of the program: both measure every cell in turn, round by round. What slows
+//! the machine for a while slows both, so their ratio shows changes that are noise between separate
+//! runs.
 
 use serde_json::json;
 

@@ -1,7 +1,9 @@
-//! The efficiency benchmark: what one cell of it leaves on file, and the tables made from the cells.
+//! The efficiency benchmark: what one cell of it leaves on file, and the tables made from the
+//! cells.
 //!
-//! A session of `lra bench` is one file of JSON lines, a [`Bench`] per line, each complete with its provenance. As with
-//! [`Record`](crate::Record), a field that an older file lacks takes its default.
+//! A session of `lra bench` is one file of JSON lines, a [`Bench`] per line, each complete with its
+//! provenance. As with [`Record`](crate::Record), a field that an older file lacks takes its
+//! default.
 
 mod break_even;
 mod cells;
@@ -26,7 +28,8 @@ pub use tables::tables;
 /// The model that ratios refer to.
 pub const REFERENCE: &str = "transformer";
 
-/// The version written into new lines. It grows when the meaning of a field changes, not when one is added.
+/// The version written into new lines. It grows when the meaning of a field changes, not when one
+/// is added.
 pub const SCHEMA: u32 = 1;
 
 /// One cell: a model at a length, measured over several rounds, each in a process of its own.
@@ -61,7 +64,8 @@ pub struct Bench {
     /// Floating point operations of one step by formula; a multiply-add counts as two.
     #[serde(default)]
     pub flops_per_step: u64,
-    /// The most floating point operations per second that matrix products reached on this machine in this session.
+    /// The most floating point operations per second that matrix products reached on this machine
+    /// in this session.
     #[serde(default)]
     pub matmul_flops_per_second: Option<f64>,
     /// Trained parameters.
@@ -188,7 +192,8 @@ fn speed_ratios(mine: &[Round], theirs: &[Round]) -> Vec<f64> {
     ratios.collect()
 }
 
-/// Writes the cells of a session, replacing what was there: a reader sees the old file or the new one, never a part.
+/// Writes the cells of a session, replacing what was there: a reader sees the old file or the new
+/// one, never a part.
 ///
 /// # Errors
 /// The folder is missing, read-only or full.

@@ -1,5 +1,5 @@
-//! The efficiency tables: speed and memory over length beside the published ones; and what they all need, the cells sorted
-//! into a grid.
+//! The efficiency tables: speed and memory over length beside the published ones; and what they all
+//! need, the cells sorted into a grid.
 
 use serde_json::json;
 

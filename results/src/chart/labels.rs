@@ -58,8 +58,9 @@ fn choices(disc: &Named, size: f64) -> [Text; 4] {
     })
 }
 
-/// Heights near the wanted ones, in their order, such that each is at least `apart` below the one before and all lie between
-/// `top` and `bottom` as far as there is room. The wanted ones go downwards.
+/// Heights near the wanted ones, in their order, such that each is at least `apart` below the one
+/// before and all lie between `top` and `bottom` as far as there is room. The wanted ones go
+/// downwards.
 pub(super) fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut heights: Vec<f64> = Vec::new();
     for height in wanted {

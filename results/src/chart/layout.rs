@@ -1,4 +1,5 @@
-//! Finds a place for everything in a chart. Margins are as wide as the labels in them, so that nothing is cut off.
+//! Finds a place for everything in a chart. Margins are as wide as the labels in them, so that
+//! nothing is cut off.
 
 use super::plot::Plot;
 use super::scene::{Anchor, Element, Point, Scene, Shape, Text};

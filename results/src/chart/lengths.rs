@@ -1,4 +1,5 @@
-//! Costs over length, on logarithmic axes: a straight line of slope 1 is linear cost, of slope 2 quadratic.
+//! Costs over length, on logarithmic axes: a straight line of slope 1 is linear cost, of slope 2
+//! quadratic.
 
 use super::names::Ranks;
 use super::{Axis, Chart, Form, Scale, Series};

@@ -1,7 +1,8 @@
 //! Charts of measurements, as SVG for pages and as SVG and PNG files.
 //!
-//! A [`Chart`] is data: what it shows and how its axes run. `layout` makes a drawing of it, with every text and sign at its
-//! place (`plot` has what lies between the axes), and `svg` and `png` write the drawing down.
+//! A [`Chart`] is data: what it shows and how its axes run. `layout` makes a drawing of it, with
+//! every text and sign at its place (`plot` has what lies between the axes), and `svg` and `png`
+//! write the drawing down.
 
 mod figures;
 mod font;
@@ -82,7 +83,8 @@ pub struct Series {
     pub rank: usize,
     /// The points, in the order of a line through them.
     pub points: Vec<(f64, f64)>,
-    /// Places to the right with the lowest and the highest value there, from the left: the reach of several seeds.
+    /// Places to the right with the lowest and the highest value there, from the left: the reach of
+    /// several seeds.
     pub band: Vec<(f64, f64, f64)>,
     /// Form in which the points are drawn.
     pub form: Form,

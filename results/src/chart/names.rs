@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::published::{model_rank, models};
 
-/// The names of the series of one chart: the model, and what makes it another than its default unless it is so of all in the
-/// chart.
+/// The names of the series of one chart: the model, and what makes it another than its default
+/// unless it is so of all in the chart.
 pub(super) struct Names {
     /// Words that the names leave out because all series of the chart share them.
     pub(super) shared: Vec<String>,
@@ -47,8 +47,8 @@ fn without(name: &[String], words: &[String]) -> String {
     kept.join(" ")
 }
 
-/// The ranks of series: published models have their place in the order of the tables, whatever else is shown; other
-/// names come after them.
+/// The ranks of series: published models have their place in the order of the tables, whatever else
+/// is shown; other names come after them.
 pub(super) struct Ranks(BTreeMap<String, usize>);
 
 impl Ranks {

@@ -1,4 +1,5 @@
-//! The part of a chart between its axes: the grid, what is measured in it, and what it is compared with.
+//! The part of a chart between its axes: the grid, what is measured in it, and what it is compared
+//! with.
 
 use super::font;
 use super::labels::{self, Named};

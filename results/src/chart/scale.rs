@@ -7,7 +7,8 @@ use crate::format::{grouped, short};
 pub enum Scale {
     /// Equal distances for equal differences; ticks at 1, 2 or 5 times a power of ten.
     Linear,
-    /// Equal distances for equal ratios; ticks at 1, 2 and 5 times powers of ten. Only positive values have a place.
+    /// Equal distances for equal ratios; ticks at 1, 2 and 5 times powers of ten. Only positive
+    /// values have a place.
     Log,
     /// Equal distances for equal ratios, as in `Log`, with ticks at powers of two, written in units
     /// of 1024: lengths.
@@ -116,7 +117,8 @@ fn steps(low: f64, high: f64) -> impl Iterator<Item = Vec<Tick>> {
         let step = f64::from(digit) * 10f64.powi(power);
         let decimals = usize::try_from(-power).unwrap_or(0);
         let multiples = (low / step).ceil() as i64..=(high / step).floor() as i64;
-        // A hundred are too many for any chart; values that are large beside their reach have no end of them.
+        // A hundred are too many for any chart; values that are large beside their reach have no
+        // end of them.
         let ticks = multiples.take(200).map(|multiple| {
             let value = multiple as f64 * step;
             Tick {

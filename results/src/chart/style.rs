@@ -107,7 +107,8 @@ pub(crate) fn css() -> String {
 
 /// The sign of a series: a convex or concave outline about its middle, and whether it is filled.
 pub(super) struct Sign {
-    /// Its corners, about as far from the middle as a disc of radius 1 reaches. None: the disc itself.
+    /// Its corners, about as far from the middle as a disc of radius 1 reaches. None: the disc
+    /// itself.
     pub(super) corners: &'static [(f64, f64)],
     /// Whether it is filled with its colour rather than with paper.
     pub(super) filled: bool,
@@ -192,7 +193,8 @@ mod tests {
         assert!((contrast([0x77; 3], [255; 3]) - 4.48).abs() < 0.01);
     }
 
-    /// The guidelines ask for 4.5 of text and 3 of what else must be seen. The names of series are never in their colour.
+    /// The guidelines ask for 4.5 of text and 3 of what else must be seen. The names of series are
+    /// never in their colour.
     #[test]
     fn everything_can_be_seen_on_both_papers() {
         for colour in colours() {

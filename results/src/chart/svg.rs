@@ -1,4 +1,5 @@
-//! A drawing as SVG. Colours are classes that follow light and dark, and, for readers without style sheets, attributes too.
+//! A drawing as SVG. Colours are classes that follow light and dark, and, for readers without style
+//! sheets, attributes too.
 
 use std::fmt::Write;
 

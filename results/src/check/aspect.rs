@@ -99,8 +99,8 @@ impl Finding {
     }
 }
 
-/// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]; `cells` are those that they are
-/// among, which hold the reference models for speed.
+/// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]; `cells` are those
+/// that they are among, which hold the reference models for speed.
 pub(super) fn findings(
     before: &Row,
     row: &Row,
@@ -133,8 +133,8 @@ fn known(digest: &str) -> Option<&str> {
     (!digest.is_empty()).then_some(digest)
 }
 
-/// Returns whether two cells must agree bit for bit: whatever the threads, but only on a CPU and on
-/// the same instructions.
+/// Returns whether two cells must agree bit for bit: regardless of the threads, but only on a CPU
+/// and on the same instructions.
 fn exact(before: &Row, row: &Row) -> bool {
     let instructions = known(&before.instructions);
     row.key.device == "cpu" && instructions.is_some_and(|known| known == row.instructions)
@@ -223,7 +223,8 @@ fn gradient(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
 /// The digest over all figures of a kind in a log, and one figure that sums them up.
 type Trace = (Option<String>, Option<f64>);
 
-/// Compares digests where runs are `exact`; elsewhere rounding differs, and the one figure may move by `share`.
+/// Compares digests where runs are `exact`; elsewhere rounding differs, and the one figure may move
+/// by `share`.
 fn same_trace(
     before: Trace,
     now: Trace,
@@ -294,7 +295,8 @@ fn speed(
         return Finding::Unjudged(format!("no {} beside it", thresholds.reference));
     };
     let noise = (was.error.powi(2) + is.error.powi(2)).sqrt();
-    // In logarithms, as errors of timings multiply; slower is worse, so the sign is turned for the grading.
+    // In logarithms, as errors of timings multiply; slower is worse, so the sign is turned for the
+    // grading.
     let slowdown = (was.value / is.value).ln();
     let threshold = -(1.0 - thresholds.speed).ln() + 3.0 * noise;
     let change = is.value / was.value - 1.0;

@@ -50,7 +50,8 @@ pub struct Row {
     pub data: String,
     /// Name of the processor that ran it.
     pub processor: String,
-    /// The vector instructions it ran on, which decide how sums are rounded; empty where they are not known.
+    /// The vector instructions it ran on, which decide how sums are rounded; empty where they are
+    /// not known.
     pub instructions: String,
     /// Threads it was allowed.
     pub threads: usize,
@@ -93,7 +94,8 @@ pub struct Row {
 
 impl Baseline {
     /// Folds the records of a folder into cells. Of runs with the same seed the latest counts. A
-    /// cell that has a figure that cannot be, or one of whose logs is damaged, says so in [`Row::damaged`].
+    /// cell that has a figure that cannot be, or one of whose logs is damaged, says so in
+    /// [`Row::damaged`].
     pub fn of(loaded: &Loaded) -> Baseline {
         let mut cells: BTreeMap<(usize, usize, Key), BTreeMap<u64, usize>> = BTreeMap::new();
         for (index, record) in loaded.records.iter().enumerate() {
@@ -172,7 +174,8 @@ impl Row {
         let speed_error = mean(&records, |record| {
             let timed = record.speed.as_ref()?.timed_steps;
             let rate = record.speed.as_ref()?.steps_per_second;
-            // Eight tenths of a normal distribution lie within 2.56 standard deviations; the median's error is 1.25 of the mean's.
+            // Eight tenths of a normal distribution lie within 2.56 standard deviations; the
+            // median's error is 1.25 of the mean's.
             let deviation = (rate.p90 - rate.p10) / 2.56;
             Some(1.25 * deviation / rate.median / (timed.max(1) as f64).sqrt())
         });

@@ -109,7 +109,8 @@ const COLUMNS: [&str; 29] = [
 /// are not judged.
 const REQUIRED: usize = 23;
 
-/// A row as the file has it: a key and its values side by side, in the order of [`COLUMNS`], words [`guarded`].
+/// A row as the file has it: a key and its values side by side, in the order of [`COLUMNS`], words
+/// [`guarded`].
 type Flat = (
     Key,
     (String, String, usize, String, String, usize),

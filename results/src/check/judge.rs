@@ -9,7 +9,8 @@ use crate::format::grouped;
 /// From which difference on a cell counts as worse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Level of the one-sided test on accuracies, such as 0.99: the share of unchanged cells that pass it.
+    /// Level of the one-sided test on accuracies, such as 0.99: the share of unchanged cells that
+    /// pass it.
     pub level: f64,
     /// Share by which the last loss may move where the trace cannot be exact, such as 0.01.
     pub loss: f64,
@@ -17,7 +18,8 @@ pub struct Thresholds {
     pub gradient: f64,
     /// Share by which peak memory may grow, such as 0.01.
     pub memory: f64,
-    /// Share of its speed relative to the reference that a cell may lose beyond the noise, such as 0.25.
+    /// Share of its speed relative to the reference that a cell may lose beyond the noise, such as
+    /// 0.25.
     pub speed: f64,
     /// Registry name of the model that speeds are divided by.
     pub reference: String,

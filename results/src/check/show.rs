@@ -11,7 +11,8 @@ use crate::table::{Cell, Column, Row, Table};
 /// A part of a key.
 type Part = fn(&Key) -> &str;
 
-/// Parts of a key besides task and model; each is a column only if cells of the same task and model differ in it.
+/// Parts of a key besides task and model; each is a column only if cells of the same task and model
+/// differ in it.
 const DIMENSIONS: [(&str, Part); 7] = [
     ("source", |key| &key.source),
     ("protocol", |key| &key.protocol),

@@ -1,7 +1,8 @@
-//! Results as one HTML file that opens offline: tables that sort, charts, and where every number comes from.
+//! Results as one HTML file that opens offline: tables that sort, charts, and where every number
+//! comes from.
 //!
-//! Style and script are written into the page; it asks nothing of a network. Without its script it shows everything; the
-//! script sorts, filters, and hides series of charts.
+//! Style and script are written into the page; it asks nothing of a network. Without its script it
+//! shows everything; the script sorts, filters, and hides series of charts.
 
 mod figure;
 mod provenance;

@@ -27,8 +27,9 @@ pub enum Comparison {
     Absent,
 }
 
-/// Compares what a record was run on with what a source printed: the same task at the published parameters,
-/// real, complete and unaltered data, and a published recipe that nothing was changed in.
+/// Compares what a record was run on with what a source printed: the same task at the published
+/// parameters, real, complete and unaltered data, and a published recipe that nothing was changed
+/// in.
 pub fn compare(record: &Record, source: &Source) -> Comparison {
     let task = task_name(&record.task.name);
     let Some(figure) = source.cell(&record.model.name, &task, ACCURACY) else {
@@ -36,7 +37,8 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     };
     let mut reasons = Vec::new();
     let set = record.recipe.decisive_overrides();
-    // A published recipe trains the task at its source's own length, unless something was set otherwise.
+    // A published recipe trains the task at its source's own length, unless something was set
+    // otherwise.
     let as_published = record.recipe.published && set.is_empty();
     let other_label = task_name(&record.task.label) != task;
     if other_label && !as_published {
@@ -80,7 +82,8 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     if record.task.protocol != "tay2021" {
         caveats.push(format!("protocol {}", record.task.protocol));
     }
-    // A variant named after the source (author and year, with which its key begins) computes what the source computed.
+    // A variant named after the source (author and year, with which its key begins) computes what
+    // the source computed.
     let variant = record.model.departure();
     if let Some(variant) = variant.filter(|variant| !source.key.starts_with(variant)) {
         caveats.push(format!("variant {variant}"));

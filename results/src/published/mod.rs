@@ -1,9 +1,10 @@
 //! Figures printed in papers, to be set beside ours and never averaged with them.
 //!
-//! `published.csv` holds one number per row with the document it was read in, how far that document can be
-//! trusted, and what is known to be wrong with the number. Its column `entry` says which of
-//! our models a row is of: none where we have no such model, or where the source copies another one's figure beside its own.
-//! `published_sources.csv` has a line per source: its short name, and our recipes that follow its protocol, with spaces between.
+//! `published.csv` holds one number per row with the document it was read in, how far that document
+//! can be trusted, and what is known to be wrong with the number. Its column `entry` says which of
+//! our models a row is of: none where we have no such model, or where the source copies another
+//! one's figure beside its own. `published_sources.csv` has a line per source: its short name, and
+//! our recipes that follow its protocol, with spaces between.
 
 mod compare;
 mod labels;
@@ -158,7 +159,8 @@ pub struct Source {
 impl Source {
     /// Returns the figure for one of our models (registry name) on a task, if this source has it.
     ///
-    /// Where a source prints two versions of a number, it is the first: the paper's before its README's.
+    /// Where a source prints two versions of a number, it is the first: the paper's before its
+    /// README's.
     pub fn cell(&self, model: &str, task: &str, metric: &str) -> Option<&'static Figure> {
         let mut figures = self.figures.iter().copied();
         figures

@@ -10,7 +10,8 @@ const WRITING: &[&str] = &[
     "train.log_every",
     "train.speed_warmup",
 ];
-/// Settings of how the same function is computed, with all their values that do so: sums in another order.
+/// Settings of how the same function is computed, with all their values that do so: sums in another
+/// order.
 const COMPUTING: &[(&str, &[&str])] = &[
     ("model.attention", &["fused", "materialised"]),
     ("model.compute", &["auto", "scan", "fft"]),

@@ -45,8 +45,8 @@ pub struct Scores {
     /// `weighted_loss` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior_loss: Option<f64>,
-    /// The share of `prior_loss` that predictions save, from 0 to 1: the mean over all evaluations on the validation split and
-    /// the final score on the test split.
+    /// The share of `prior_loss` that predictions save, from 0 to 1: the mean over all evaluations
+    /// on the validation split and the final score on the test split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits_gained: Option<f64>,
 }
@@ -110,7 +110,8 @@ pub struct Spread {
     pub p90: f64,
 }
 
-/// Speed of training steps: transfer, forward, backward and update, after warm-up, device synchronised at both ends.
+/// Speed of training steps: transfer, forward, backward and update, after warm-up, device
+/// synchronised at both ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Speed {
@@ -122,10 +123,11 @@ pub struct Speed {
     /// Tokens per second at the median, padding included.
     #[serde(deserialize_with = "number")]
     pub tokens_per_second: f64,
-    /// Floating point operations of one step by formula, padding included; a multiply-add counts as two.
+    /// Floating point operations of one step by formula, padding included; a multiply-add counts as
+    /// two.
     pub flops_per_step: u64,
-    /// `flops_per_step` times the median steps per second. Kernels pass over padding, so on padded data this can be more than
-    /// the device can do.
+    /// `flops_per_step` times the median steps per second. Kernels pass over padding, so on padded
+    /// data this can be more than the device can do.
     #[serde(deserialize_with = "number")]
     pub achieved_flops_per_second: f64,
     /// Steps that were timed.

@@ -19,7 +19,8 @@ pub struct Provenance {
     pub device: String,
     /// CPU threads that the process was allowed.
     pub threads: usize,
-    /// Runs of the same sweep that shared the machine at a time; 1 for a run by itself. Absent where it is not known.
+    /// Runs of the same sweep that shared the machine at a time; 1 for a run by itself. Absent
+    /// where it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<usize>,
     /// The machine.
@@ -40,8 +41,9 @@ pub struct Provenance {
 pub struct Host {
     /// Name of the processor.
     pub cpu: String,
-    /// The vector instructions that kernels ran on, such as `AVX-512 and AMX`, `AVX2` or `portable (aarch64)`. They decide how sums are
-    /// rounded: only runs on the same ones agree bit for bit. Empty where it is not known.
+    /// The vector instructions that kernels ran on, such as `AVX-512 and AMX`, `AVX2` or `portable
+    /// (aarch64)`. They decide how sums are rounded: only runs on the same ones agree bit for bit.
+    /// Empty where it is not known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instructions: String,
     /// Logical cores.

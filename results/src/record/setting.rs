@@ -90,7 +90,8 @@ pub struct Model {
     /// Breach of the benchmark's rules by the model, in words: its scores stand beside no others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against_rules: Option<String>,
-    /// The family whose block the recipe gave it; absent where the recipe gives all models the same.
+    /// The family whose block the recipe gave it; absent where the recipe gives all models the
+    /// same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
     /// Origin of a user's own model; absent for a model of the registry, whose source is the
@@ -155,7 +156,8 @@ pub struct Recipe {
     pub name: String,
     /// The paper or configuration file that it follows.
     pub source: String,
-    /// Whether it is a published protocol in full, so that its scores may stand beside published ones.
+    /// Whether it is a published protocol in full, so that its scores may stand beside published
+    /// ones.
     pub published: bool,
     /// Changes made by the command line, such as `train.steps=200`.
     pub overrides: Vec<String>,

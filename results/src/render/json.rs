@@ -1,5 +1,5 @@
-//! One JSON document: an array of tables. A cell is an object of its values, a string, or null; what people read in headers or
-//! below the table stands in `columns` and in each row's `about`.
+//! One JSON document: an array of tables. A cell is an object of its values, a string, or null;
+//! what people read in headers or below the table stands in `columns` and in each row's `about`.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -12,8 +12,8 @@ pub(super) fn render(tables: &[Table]) -> String {
     document(&tables).unwrap_or_default() + "\n"
 }
 
-/// Returns a value as a JSON document whose strings hold no character that a terminal would obey: those that JSON itself leaves
-/// as they are, such as U+009B, are spelt out.
+/// Returns a value as a JSON document whose strings hold no character that a terminal would obey:
+/// those that JSON itself leaves as they are, such as U+009B, are spelt out.
 ///
 /// # Errors
 /// The value has a key that is no string, or its own serialization fails.

@@ -1,5 +1,6 @@
-//! LaTeX with the packages `adjustbox` and `booktabs`: a float with caption, tabular and notes. The tabular is centred, and made smaller
-//! if it is wider than the text; the best of each column is bold.
+//! LaTeX with the packages `adjustbox` and `booktabs`: a float with caption, tabular and notes. The
+//! tabular is centred, and made smaller if it is wider than the text; the best of each column is
+//! bold.
 
 use crate::markup::visible;
 use crate::table::{Align, Table};

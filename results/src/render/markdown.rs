@@ -1,4 +1,5 @@
-//! Markdown: a bold title, a table with aligned source, the notes as a list; and the escaping of any string.
+//! Markdown: a bold title, a table with aligned source, the notes as a list; and the escaping of
+//! any string.
 
 use tabled::grid::util::string::get_text_width;
 
@@ -61,8 +62,9 @@ pub(super) fn render(table: &Table) -> String {
     text
 }
 
-/// Returns text that stays on its line and in its cell, with every character literal. HTML would pass through, and where a
-/// renderer knows no backslash before a bracket, it still would: brackets and what could begin an entity are written as entities.
+/// Returns text that stays on its line and in its cell, with every character literal. HTML would
+/// pass through, and where a renderer knows no backslash before a bracket, it still would: brackets
+/// and what could begin an entity are written as entities.
 #[must_use]
 pub fn literal(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -89,7 +91,8 @@ pub fn literal(text: &str) -> String {
     escaped
 }
 
-/// Returns text as a span of code on one line: nothing within it is markup, and no backtick ends it early.
+/// Returns text as a span of code on one line: nothing within it is markup, and no backtick ends it
+/// early.
 #[must_use]
 pub fn code(text: &str) -> String {
     let text = visible(text).replace(['\n', '\t'], " ");

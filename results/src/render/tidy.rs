@@ -1,5 +1,6 @@
-//! Tables as rows of named values, for machines: a row per cell where columns are of one kind, such as tasks or lengths, else a
-//! row per row. What people read once, in a header or below the table, stands in every row.
+//! Tables as rows of named values, for machines: a row per cell where columns are of one kind, such
+//! as tasks or lengths, else a row per row. What people read once, in a header or below the table,
+//! stands in every row.
 
 use serde_json::{Map, Value};
 
@@ -15,8 +16,8 @@ pub(super) struct TidyRow {
 }
 
 impl Table {
-    /// Returns one object per row, with a name for each value that it holds. A name is that of the value, or of its column
-    /// where several columns have values of that name.
+    /// Returns one object per row, with a name for each value that it holds. A name is that of the
+    /// value, or of its column where several columns have values of that name.
     pub fn objects(&self) -> Vec<Map<String, Value>> {
         let rows = rows(self).into_iter();
         rows.map(|row| row.about.into_iter().chain(row.found).collect())
@@ -112,7 +113,8 @@ impl Names {
     }
 }
 
-/// Names of the values behind a column's cells, in the order of their appearance. None: the column is words.
+/// Names of the values behind a column's cells, in the order of their appearance. None: the column
+/// is words.
 fn fields(table: &Table, column: usize) -> Vec<&'static str> {
     let mut names = Vec::new();
     let cells = table.rows.iter().filter_map(|row| row.cells.get(column));

@@ -1,8 +1,9 @@
 //! Many records in one file: a CSV table with a row for each record and a column for each field.
 //!
-//! A column is named by the path of its field in `record.json`, with dots between: `scores.test_accuracy`. A cell is the
-//! field's JSON, and text stands without quotation marks unless it would read as something else. An empty cell is an absent
-//! field. So the file holds all that records do, fields that are added later included, and every column can be read by any
+//! A column is named by the path of its field in `record.json`, with dots between:
+//! `scores.test_accuracy`. A cell is the field's JSON, and text stands without quotation marks
+//! unless it would read as something else. An empty cell is an absent field. So the file holds all
+//! that records do, fields that are added later included, and every column can be read by any
 //! program that reads CSV.
 
 use std::collections::BTreeMap;
@@ -163,7 +164,8 @@ pub fn write(path: &Path, records: &[Record]) -> Result<()> {
     atomic::write(path, &bytes.map_err(Error::io("write", path))?)
 }
 
-/// Lists the fields below a value by their paths. An empty text is left out: it is what an absent one reads as.
+/// Lists the fields below a value by their paths. An empty text is left out: it is what an absent
+/// one reads as.
 fn flatten(path: &str, value: &Value, cells: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -185,8 +187,9 @@ fn flatten(path: &str, value: &Value, cells: &mut Vec<(String, String)>) {
 
 /// Returns the records of several folders and files of records as one set, each cell once.
 ///
-/// Runs of the same settings are of the same cell. One that ended for good stands for one that failed; unfinished ones are left
-/// out. Two that ended for good must agree in data, ending and scores: times and machines may differ.
+/// Runs of the same settings are of the same cell. One that ended for good stands for one that
+/// failed; unfinished ones are left out. Two that ended for good must agree in data, ending and
+/// scores: times and machines may differ.
 ///
 /// # Errors
 /// [`Error::Conflict`] if they do not; whatever keeps a folder or a file from being read.

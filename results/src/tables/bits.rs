@@ -1,4 +1,5 @@
-//! The table of bits gained: models by tasks, each cell the mean over its seeds, with the seeds that learned anything.
+//! The table of bits gained: models by tasks, each cell the mean over its seeds, with the seeds
+//! that learned anything.
 
 use serde_json::json;
 
@@ -13,7 +14,8 @@ use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
 /// Anchors that an agreement is stated of, at least.
 const FEWEST: usize = 3;
 
-/// Makes the table. Published figures are of another quantity, and stand nowhere in it; models without any bits on file neither.
+/// Makes the table. Published figures are of another quantity, and stand nowhere in it; models
+/// without any bits on file neither.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let shown = |row: &&PivotRow| row.cells.iter().flatten().any(|run| has_bits(run));

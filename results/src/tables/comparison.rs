@@ -87,7 +87,8 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                 ..Cell::default()
             }));
             cells.push(match figure.value {
-                // A score on other data has nothing to do with the task: not even the figure is shown.
+                // A score on other data has nothing to do with the task: not even the figure is
+                // shown.
                 _ if !run.task.genuine() => Cell::default(),
                 Some(value) => Cell::with(figure.text(), "mean", value),
                 None => Cell::text(figure.text()),
@@ -163,7 +164,8 @@ enum Verdict {
 }
 
 impl Verdict {
-    /// Judges a score by a figure in percent. Only what was trained by the source's own recipe is judged.
+    /// Judges a score by a figure in percent. Only what was trained by the source's own recipe is
+    /// judged.
     fn of(ours: Option<&Score>, theirs: Option<f64>, margin: f64, footing: Footing) -> Verdict {
         match (footing, ours, theirs) {
             (Footing::Apart, _, _) => Verdict::Not("not comparable"),

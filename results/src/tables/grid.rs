@@ -47,7 +47,7 @@ struct Scale {
     /// The quantity of a record times this is what people read.
     factor: f64,
     decimals: fn(f64) -> usize,
-    /// Unit for machines, the same whatever the size of the numbers.
+    /// Unit for machines, the same regardless of the size of the numbers.
     exact_unit: &'static str,
     /// The quantity of a record times this is what machines read.
     exact_factor: f64,
@@ -55,8 +55,8 @@ struct Scale {
 
 /// Makes a table of models by tasks; each cell is the mean over the seeds on file.
 ///
-/// Runs that differ in anything but the seed never share a cell. Published figures of
-/// `against` are set below the accuracies they may be compared with; a note says why others are not.
+/// Runs that differ in anything but the seed never share a cell. Published figures of `against` are
+/// set below the accuracies they may be compared with; a note says why others are not.
 pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Source>) -> Table {
     let pivot = match quantity {
         Quantity::Accuracy => Pivot::new(records, &[TRAINING]),

@@ -73,8 +73,8 @@ pub static TABLES: &[TableKind] = &[
 impl TableKind {
     /// Makes the table.
     ///
-    /// Runs that differ in anything but the seed never share a cell. Published figures of `against` are set beside the
-    /// accuracies they may be compared with; a note says why others are not.
+    /// Runs that differ in anything but the seed never share a cell. Published figures of `against`
+    /// are set beside the accuracies they may be compared with; a note says why others are not.
     pub fn make(&self, records: &[Record], against: Option<&Source>) -> Table {
         (self.make)(records, against)
     }

@@ -60,7 +60,8 @@ impl Pictures {
         self.found.len()
     }
 
-    /// Returns the pictures in the order of their places, whatever order they were read in.
+    /// Returns the pictures in the order of their places, regardless of the order they were read
+    /// in.
     pub(super) fn sorted(&mut self) -> &[Picture] {
         self.found.sort_by_key(|picture| picture.place);
         &self.found
@@ -102,8 +103,8 @@ impl Pictures {
         places.all(|(place, picture)| picture.place == place)
     }
 
-    /// Numbers the pictures in the order of their hashes, which is the same whatever order they
-    /// were read in.
+    /// Numbers the pictures in the order of their hashes, which is the same regardless of the order
+    /// they were read in.
     pub(super) fn number(&mut self) {
         self.found
             .sort_by_cached_key(|picture| (picture.hash(), picture.label));

@@ -98,7 +98,7 @@ impl Options {
         self.train + self.val + self.test
     }
 
-    /// Returns `None` for the published parameters, whatever the seed and the labels; else the
+    /// Returns `None` for the published parameters, regardless of the seed and the labels; else the
     /// maximum length, with a star where that is the published one.
     pub(super) fn departure(&self) -> Option<String> {
         let published = Options {

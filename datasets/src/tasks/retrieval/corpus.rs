@@ -138,8 +138,8 @@ impl Corpus {
         self.papers.len()
     }
 
-    /// Makes the pairs: a function of papers, citations, protocol and seed, whatever the order of
-    /// lines.
+    /// Makes the pairs: a function of papers, citations, protocol and seed, regardless of the order
+    /// of lines.
     pub(super) fn pairs(&self, protocol: Protocol, seed: u64) -> Pairs<'_> {
         let ids: Vec<&[u8]> = self.papers.keys().map(Vec::as_slice).collect();
         let texts: Vec<&[u8]> = self.papers.values().map(Vec::as_slice).collect();

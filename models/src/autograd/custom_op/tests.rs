@@ -7,7 +7,8 @@ use crate::autograd::GradientRows;
 use crate::autograd::graph_output::is_in_use;
 use crate::ops::testing::{Sampler, agree};
 
-/// The product of all operands that are there, element by element; keeps it twice, as if it were needed.
+/// The product of all operands that are there, element by element; keeps it twice, as if it were
+/// needed.
 struct Product;
 
 impl Product {
@@ -138,7 +139,8 @@ fn operands_are_made_contiguous_and_other_types_refused() {
     assert!(message.contains("f32"), "{message}");
 }
 
-/// An output read by kernels, once side by side, and by candle's operations, whose gradients all arrive.
+/// An output read by kernels, once side by side, and by candle's operations, whose gradients all
+/// arrive.
 #[test]
 fn gradients_meet_wherever_they_come_from() {
     let mut sampler = Sampler::new(5);

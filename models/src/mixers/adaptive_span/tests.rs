@@ -66,8 +66,8 @@ fn spans_beyond_the_sequence_are_softmax_attention() {
     assert!(apart.output < 1e-7 && apart.gradient < 1e-7, "{apart:?}");
 }
 
-/// Values that name their keys: with equal scores a query's output is the share of each key, m over its sum. With a steep ramp m is 0 or 1,
-/// a sliding window. In f32 by kernels.
+/// Values that name their keys: with equal scores a query's output is the share of each key, m over
+/// its sum. With a steep ramp m is 0 or 1, a sliding window. In f32 by kernels.
 #[test]
 fn keys_weigh_what_their_distance_leaves() {
     for (ramp, spans, length) in [

@@ -153,7 +153,8 @@ impl BigBird {
             None => ones(length)?,
         };
         let real = real.pad_with_zeros(1, 0, self.max_length - length)?;
-        // The mask's padding value was given as a number; as a boolean it means true: score 0, value 0.
+        // The mask's padding value was given as a number; as a boolean it means true: score 0,
+        // value 0.
         let real = Tensor::cat(&[&real, &ones(full - self.max_length)?], 1)?;
         let options = AttentionOptions {
             mask: Some(real),
@@ -288,7 +289,8 @@ impl Pattern {
         if !self.tay2021 {
             return true;
         }
-        // The last block of the pool. The 2021 code has slices of a list per row, with the last two rows and those at the pool's end cut short.
+        // The last block of the pool. The 2021 code has slices of a list per row, with the last two
+        // rows and those at the pool's end cut short.
         let last = (POOL_2021.min(self.blocks * self.size) / self.size).saturating_sub(1);
         match block {
             _ if block + 3 == self.blocks => other <= last.saturating_sub(4),

@@ -97,7 +97,8 @@ fn random_blocks_are_others_and_depend_on_seed_head_and_row_only() {
     assert_eq!(pattern.rows(4, &elsewhere, StreamKey::new("blocks")), drawn);
     assert_ne!(rows(&pattern, 4, 2), drawn);
     assert_ne!(drawn[5], drawn[32 + 5]);
-    // Each of the 27 others of row 15 is as likely as any: 3 of 27 in 2,000 draws, three standard errors being 42.
+    // Each of the 27 others of row 15 is as likely as any: 3 of 27 in 2,000 draws, three standard
+    // errors being 42.
     let mut counts = [0; 32];
     for row in (0..500).flat_map(|seed| rows(&pattern, 4, seed).into_iter().skip(15).step_by(32)) {
         row[5..].iter().for_each(|&other| counts[other] += 1);

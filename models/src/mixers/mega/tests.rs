@@ -124,8 +124,9 @@ fn gradients_agree_with_differences() {
     }
 }
 
-/// Published: ListOps .58, Text .93, Retrieval 1.4, Image 2.8, Pathfinder 1.4 and Path-X .25 million with embedding and head, which are counted
-/// here by their published shapes: ids by D (D and D for a pixel), D to v with biases, v to classes without. In chunks of 128.
+/// Published: ListOps .58, Text .93, Retrieval 1.4, Image 2.8, Pathfinder 1.4 and Path-X .25
+/// million with embedding and head, which are counted here by their published shapes: ids by D (D
+/// and D for a pixel), D to v with biases, v to classes without. In chunks of 128.
 #[test]
 fn weights_are_as_many_as_in_the_published_configurations() {
     for (layers, dim, values, shared, tokens, classes, norm_place, wanted) in [

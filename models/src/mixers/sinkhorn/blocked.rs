@@ -178,7 +178,8 @@ impl Blocked {
         let share = mixed(&real)?.broadcast_div(&taken)?; // (B, H, rows, S)
         let visible = share.ge(SMALLEST)?.to_dtype(share.dtype())?;
         let share = share.maximum(SMALLEST)?;
-        // A sorted key is the mean of real keys. The logarithm of its share is a factor on its weight.
+        // A sorted key is the mean of real keys. The logarithm of its share is a factor on its
+        // weight.
         let bias = (share.log()? + visible.affine(PADDED, -PADDED)?)?;
         let placed = |x: &Tensor| -> Result<Tensor> {
             swap_axes(&x.reshape((batch, heads, rows * self.block, 1))?)

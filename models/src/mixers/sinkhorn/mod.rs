@@ -138,7 +138,8 @@ impl Sinkhorn {
         };
         let blocks = at.max_length.div_ceil(block);
         let vb = at.vb.pp("sorting");
-        // Xavier-uniform for the mean of a block; for its sum the order would be sharp, and hard to change, from the start.
+        // Xavier-uniform for the mean of a block; for its sum the order would be sharp, and hard to
+        // change, from the start.
         let bound = (6.0 / (2 * width + blocks) as f64).sqrt() / block as f64;
         let init = Init::Uniform {
             lo: -bound,

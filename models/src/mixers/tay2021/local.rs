@@ -174,7 +174,8 @@ mod tests {
     #[test]
     fn groups_are_strided_and_masked_by_other_positions() {
         let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.0);
-        // Lengths that leave a rest, that get a whole block more, and that are shorter than the longest.
+        // Lengths that leave a rest, that get a whole block more, and that are shorter than the
+        // longest.
         for (length, longest, real_tokens) in [(10, 10, 10), (10, 10, 7), (12, 12, 9), (7, 13, 5)] {
             let qkv = ["q", "k", "v"].map(|path| normal(path, &[1, 1, length, 3]));
             let real: Vec<f64> = (0..length)

@@ -16,7 +16,8 @@ const CHUNK: usize = 16 * 1024;
 /// The activations that have a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Activation {
-    /// x Φ(x) with the tanh approximation of Φ: x sigmoid(2 sqrt(2/π) (x + 0.044715 x³)) (arXiv 1606.08415).
+    /// x Φ(x) with the tanh approximation of Φ: x sigmoid(2 sqrt(2/π) (x + 0.044715 x³)) (arXiv
+    /// 1606.08415).
     GeluTanh,
     /// x Φ(x) with Φ the normal distribution.
     GeluErf,
@@ -25,7 +26,8 @@ pub enum Activation {
         /// Added to every output.
         floor: f32,
     },
-    /// elu(x) + 1: x + 1 for x > 0, else e^x. The feature map of linear attention (arXiv 2006.16236).
+    /// elu(x) + 1: x + 1 for x > 0, else e^x. The feature map of linear attention (arXiv
+    /// 2006.16236).
     EluPlusOne,
     /// x / (1 + e^-x).
     Silu,

@@ -133,7 +133,8 @@ pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
 /// Returns `elu(x) + 1` of every element: `x + 1` above zero, `exp(x)` below. It is positive
 /// everywhere.
 ///
-/// Composed as `max(x, 0) + exp(min(x, 0))`: each part runs in parallel, which candle's `elu` does not.
+/// Composed as `max(x, 0) + exp(min(x, 0))`: each part runs in parallel, which candle's `elu` does
+/// not.
 ///
 /// # Errors
 /// If a tensor operation fails.

@@ -1,4 +1,5 @@
-//! A sum of two tensors of one shape. Both have the gradient of the sum, which is not copied for them.
+//! A sum of two tensors of one shape. Both have the gradient of the sum, which is not copied for
+//! them.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::unspecified;

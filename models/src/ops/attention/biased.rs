@@ -10,7 +10,8 @@ use crate::{
 };
 
 /// Returns self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H E), with
-/// `factor`, a single number, times S (H, N, N), N at least L, among its scores; (B, L, H E). There are neither block masks nor scores by distance.
+/// `factor`, a single number, times S (H, N, N), N at least L, among its scores; (B, L, H E). There
+/// are neither block masks nor scores by distance.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -73,7 +73,8 @@ impl BlockLists {
     /// Returns a sliding window: query i sees keys i - `before` to i + `after`.
     #[must_use]
     pub fn window(length: usize, before: usize, after: usize) -> Self {
-        // Blocks as long as the longer side reach one neighbour each way and compute the fewest hidden pairs per copied key.
+        // Blocks as long as the longer side reach one neighbour each way and compute the fewest
+        // hidden pairs per copied key.
         let size = before.max(after).clamp(1, length);
         let reach = |side: usize| side.div_ceil(size);
         Self::around(length, size, (reach(before), reach(after)), |i, j| {

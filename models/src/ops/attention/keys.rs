@@ -20,7 +20,8 @@ use crate::{
     },
 };
 
-/// Keys of a group's blocks: those that all blocks of a block mask see, or those that each sees beside them.
+/// Keys of a group's blocks: those that all blocks of a block mask see, or those that each sees
+/// beside them.
 pub(super) struct Keys<'a> {
     /// Tiles of each of the P' block masks and each of its blocks.
     tiles: Vec<Vec<Vec<TileView<'a>>>>,
@@ -234,8 +235,8 @@ impl<'a> Keys<'a> {
         Ok(Some(bias.to_device(like.device())?.to_dtype(like.dtype())?))
     }
 
-    /// Factors of the weights, P' heads of each of G or, with one block mask for all, B H heads: (.., M, Q, K). They are the numbers that
-    /// the kernel draws for the same pairs.
+    /// Factors of the weights, P' heads of each of G or, with one block mask for all, B H heads:
+    /// (.., M, Q, K). They are the numbers that the kernel draws for the same pairs.
     fn factors(
         &self,
         group: &Group,

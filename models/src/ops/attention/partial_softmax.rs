@@ -1,7 +1,9 @@
-//! Softmax in parts: each part weighs some of a query's keys, and merging them gives one softmax over all.
+//! Softmax in parts: each part weighs some of a query's keys, and merging them gives one softmax
+//! over all.
 //!     y_i = Σ_p c_ip n_ip / Σ_p c_ip s_ip,  n_ip = Σ_{j in p} exp(z_ij - m_ip) v_j,  s_ip = Σ_{j in p} exp(z_ij - m_ip),  c_ip = exp(m_ip - max_p m_ip)
-//! z scores, m_ip their maximum in part p. A sparse pattern is a union of parts that are each dense in some arrangement of
-//! the sequence (blocks, strides, a few global keys). Parts must not share keys: a key in two of them counts twice.
+//! z scores, m_ip their maximum in part p. A sparse pattern is a union of parts that are each dense
+//! in some arrangement of the sequence (blocks, strides, a few global keys). Parts must not share
+//! keys: a key in two of them counts twice.
 
 use candle_core::{D, Tensor};
 
@@ -18,7 +20,8 @@ pub struct PartialSoftmax {
     weighted: Tensor,
     /// s, (.., Q, 1).
     sum: Tensor,
-    /// m, (.., Q, 1), a constant: it cancels. Below `-PADDED / 2` for a query that sees no key of this part.
+    /// m, (.., Q, 1), a constant: it cancels. Below `-PADDED / 2` for a query that sees no key of
+    /// this part.
     max: Tensor,
 }
 
@@ -117,8 +120,9 @@ impl PartialSoftmax {
     }
 }
 
-/// Dropout of attention weights. However the weights are arranged, an example keeps its own numbers, so
-/// `examples` is the batch size, which the weights' first dimension must be a multiple of.
+/// Dropout of attention weights. However the weights are arranged, an example keeps its own
+/// numbers, so `examples` is the batch size, which the weights' first dimension must be a multiple
+/// of.
 #[derive(Clone, Copy)]
 pub struct WeightDropout {
     /// Stream and rate in [0, 1).
@@ -163,7 +167,8 @@ pub fn attend(
     dropout: WeightDropout,
 ) -> Result<PartialSoftmax> {
     let scale = (q.dim(D::Minus1)? as f64).powf(-0.5);
-    // candle multiplies by a transposed right side only if its leading dimensions are few, so they become one.
+    // candle multiplies by a transposed right side only if its leading dimensions are few, so they
+    // become one.
     let flat = |x: &Tensor| x.flatten_to(x.rank() - 3);
     let with_last = |x: Tensor, last: usize| {
         let mut dims = q.dims().to_vec();
@@ -268,7 +273,8 @@ mod tests {
         assert_eq!(run(0..4, 0)[2 * 18..], run(2..4, 0));
         let values: Vec<f64> = (0..50).flat_map(|step| run(0..4, step)).collect();
         let mean = values.iter().sum::<f64>() / values.len() as f64;
-        // 3,600 sums of about 9 weights, each with a relative deviation of 1/√3: a standard error of about 0.004.
+        // 3,600 sums of about 9 weights, each with a relative deviation of 1/√3: a standard error
+        // of about 0.004.
         assert!((mean - 1.0).abs() < 0.02, "{mean}");
     }
 }

@@ -7,7 +7,8 @@ use crate::ops::attention::{BlockLists, BlockMask, BlockMasks, QueryRange, Query
 /// Most positions on a side of a tile.
 const SIDE: usize = 64;
 
-/// The positions that the indexes of [`BlockLists`] stand for: every `step`-th of a sequence, from `first` on.
+/// The positions that the indexes of [`BlockLists`] stand for: every `step`-th of a sequence, from
+/// `first` on.
 #[derive(Clone, Copy)]
 pub struct StridedPositions {
     /// Position of index 0.
@@ -59,7 +60,8 @@ impl StridedPositions {
     }
 }
 
-/// A tile of a pair of blocks: numbers of the pieces that the block of queries and the listed block are cut in.
+/// A tile of a pair of blocks: numbers of the pieces that the block of queries and the listed block
+/// are cut in.
 type Pair = (usize, usize, usize);
 
 impl BlockLists {

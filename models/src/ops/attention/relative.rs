@@ -1,4 +1,5 @@
-//! Scores by distance, by tensor operations: a number for every pair of query and key that is computed at all.
+//! Scores by distance, by tensor operations: a number for every pair of query and key that is
+//! computed at all.
 
 use candle_core::{Device, Tensor};
 

@@ -29,8 +29,9 @@ fn real(length: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Checks outputs and gradients of attention under `block_masks`, by tensor operations in f64 and by the kernel, against softmax
-/// attention of query i of a head on the real keys j for which `sees(head, i, j)`, with and without mask.
+/// Checks outputs and gradients of attention under `block_masks`, by tensor operations in f64 and
+/// by the kernel, against softmax attention of query i of a head on the real keys j for which
+/// `sees(head, i, j)`, with and without mask.
 pub(crate) fn block_masks_meet_dense(
     name: &str,
     length: usize,
@@ -59,8 +60,9 @@ pub(crate) fn block_masks_meet_dense(
     }
 }
 
-/// Checks outputs and gradients of `attend` (queries, keys and values (B, H, L, 3)) against softmax attention of query i
-/// of a head on the real keys j for which `sees(head, i, j)`, with and without mask.
+/// Checks outputs and gradients of `attend` (queries, keys and values (B, H, L, 3)) against softmax
+/// attention of query i of a head on the real keys j for which `sees(head, i, j)`, with and without
+/// mask.
 pub(crate) fn meets_dense(
     name: &str,
     length: usize,

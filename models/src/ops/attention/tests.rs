@@ -78,7 +78,8 @@ pub(super) fn block_masks(length: usize, batch: usize) -> Vec<(&'static str, Blo
 fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
     let batch = 3;
     let rng = RngKey::new(3, 1, 0).per_example(StreamKey::new("drop"));
-    // Values as wide as keys, narrower and wider; the last are wide enough for tiles of parts of numbers.
+    // Values as wide as keys, narrower and wider; the last are wide enough for tiles of parts of
+    // numbers.
     let sizes = [
         (7, 5, 5),
         (70, 5, 5),
@@ -135,7 +136,8 @@ fn gradients_agree_with_differences() {
     }
 }
 
-/// Columns of all keys are like columns of each, but take no gradient: by the kernels, by tensor operations, and with weights kept.
+/// Columns of all keys are like columns of each, but take no gradient: by the kernels, by tensor
+/// operations, and with weights kept.
 #[test]
 fn columns_of_all_keys_are_columns_of_each() {
     let (batch, width, more, value_width) = (2, 5, 18, 3);

@@ -92,7 +92,8 @@ fn chosen(real: Option<&Tensor>, rows: usize) -> Result<Option<Vec<f32>>> {
     Ok(Some(read(NAME, &real.contiguous()?)?.to_vec()))
 }
 
-/// Rows of one block to the number of those that count, their mean and the sum of squares around it.
+/// Rows of one block to the number of those that count, their mean and the sum of squares around
+/// it.
 struct Moments<'a> {
     x: &'a [f32],
     real: Option<&'a [f32]>,

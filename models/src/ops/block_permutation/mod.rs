@@ -1,5 +1,5 @@
-//! Blocks of positions as weighted sums of blocks: y_bush = Σ_w P_bhuw x_bwsh for block u of example b, place s within the
-//! block and head h. With P a permutation the blocks change places.
+//! Blocks of positions as weighted sums of blocks: y_bush = Σ_w P_bhuw x_bwsh for block u of
+//! example b, place s within the block and head h. With P a permutation the blocks change places.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Attention of channels to channels, for each example and head: cosines of columns, and channels mixed by weights.
+//! Attention of channels to channels, for each example and head: cosines of columns, and channels
+//! mixed by weights.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]

@@ -1,6 +1,8 @@
-//! Channels times one number each, y = λ ⊙ x, or y = r + λ ⊙ x; λ has a number for each channel, or one for all.
+//! Channels times one number each, y = λ ⊙ x, or y = r + λ ⊙ x; λ has a number for each channel, or
+//! one for all.
 //!
-//! dx = λ ⊙ dy and dλ = Σ dy ⊙ x over all rows: over those of a block first, then over blocks in order.
+//! dx = λ ⊙ dy and dλ = Σ dy ⊙ x over all rows: over those of a block first, then over blocks in
+//! order.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{split_mut, sum_partials, unspecified};

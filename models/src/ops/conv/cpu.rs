@@ -1,7 +1,8 @@
-//! Depthwise convolution along a sequence, every channel by a kernel of its own: y_td = b_d + Σ_j w_dj x_{t+j-left, d},
-//! zeros around x.
+//! Depthwise convolution along a sequence, every channel by a kernel of its own: y_td = b_d + Σ_j
+//! w_dj x_{t+j-left, d}, zeros around x.
 //!
-//! dx is the convolution of dy with the kernels turned around, dw_dj = Σ_t dy_td x_{t+j-left, d}, db_d = Σ_t dy_td.
+//! dx is the convolution of dy with the kernels turned around, dw_dj = Σ_t dy_td x_{t+j-left, d},
+//! db_d = Σ_t dy_td.
 
 use std::ops::Range;
 

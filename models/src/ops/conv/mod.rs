@@ -1,6 +1,8 @@
-//! Convolutions along a sequence. (candle's `conv1d` has a wrong gradient of its weight for more than one example.)
+//! Convolutions along a sequence. (candle's `conv1d` has a wrong gradient of its weight for more
+//! than one example.)
 //!
-//! As everywhere in neural networks these are cross-correlations: w_j meets the position j - left away.
+//! As everywhere in neural networks these are cross-correlations: w_j meets the position j - left
+//! away.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -15,7 +17,8 @@ use crate::ops::supports;
 /// Zeros around a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
-    /// ⌊(W - 1) / 2⌋ before it and the rest of W - 1 behind it: ⌈L / stride⌉ outputs, as PyTorch's `same`.
+    /// ⌊(W - 1) / 2⌋ before it and the rest of W - 1 behind it: ⌈L / stride⌉ outputs, as PyTorch's
+    /// `same`.
     Same,
     /// W - 1 before it: an output sees its own position and those before.
     Causal,
@@ -59,7 +62,8 @@ impl Taps {
     fn taps(&self, x: &Tensor) -> Result<Vec<Tensor>> {
         let (batch, length, width) = x.dims3()?;
         let x = x.pad_with_zeros(1, self.left, self.right)?;
-        // Whole strides, the last of which may lack positions that no tap meets, or have some too many.
+        // Whole strides, the last of which may lack positions that no tap meets, or have some too
+        // many.
         let strides = self.outputs + (self.width - 1) / self.stride;
         let (rows, padded) = (strides * self.stride, self.left + length + self.right);
         let x = match rows.checked_sub(padded) {

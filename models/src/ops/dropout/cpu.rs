@@ -1,8 +1,9 @@
 //! Dropout whose mask is drawn from its counter again in the backward pass, instead of being kept.
 //!
-//! [`dropout`] is y = m x, [`add_dropped`] is y = r + m x in one pass, for residual connections; m is 0 with
-//! probability `rate` and 1 / (1 - rate) otherwise. The first dimension is the batch, or [`DropoutOptions::offsets`] say where its
-//! examples begin: element i of an example takes word i of that example's row of the stream, exactly as [`Stream::mask`] does.
+//! [`dropout`] is y = m x, [`add_dropped`] is y = r + m x in one pass, for residual connections; m
+//! is 0 with probability `rate` and 1 / (1 - rate) otherwise. The first dimension is the batch, or
+//! [`DropoutOptions::offsets`] say where its examples begin: element i of an example takes word i
+//! of that example's row of the stream, exactly as [`Stream::mask`] does.
 
 use std::sync::Arc;
 
@@ -15,7 +16,8 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 use crate::rng::{Stream, mask_constants};
 
 const NAME: &str = "dropout";
-/// Elements per parallel task, and words drawn at a time; multiples of the group at which a row can be entered.
+/// Elements per parallel task, and words drawn at a time; multiples of the group at which a row can
+/// be entered.
 const SEGMENT: usize = 16 * 1024;
 const WORDS: usize = 1024;
 
@@ -33,7 +35,8 @@ pub struct DropoutOptions {
     pub offsets: Option<Arc<[usize]>>,
 }
 
-/// Zeroes elements of x (B, ...) with probability `rate`, in [0, 1), and scales the others by 1 / (1 - rate).
+/// Zeroes elements of x (B, ...) with probability `rate`, in [0, 1), and scales the others by 1 /
+/// (1 - rate).
 pub fn dropout(x: &Tensor, options: DropoutOptions) -> Result<Tensor> {
     apply(RowDropout::new(options, x)?, [None, Some(x)])
 }

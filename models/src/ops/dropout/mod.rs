@@ -19,7 +19,8 @@ pub struct DropoutMask<'a> {
     pub stream: Stream,
     /// The probability, in [0, 1).
     pub rate: f64,
-    /// Whether the positions of an example share one mask, x being (B, L, D) (Gal and Ghahramani, 2015, arXiv:1512.05287).
+    /// Whether the positions of an example share one mask, x being (B, L, D) (Gal and Ghahramani,
+    /// 2015, arXiv:1512.05287).
     pub tied: bool,
     /// Packing of the examples, if x is (1, T, D). Each example drops the elements that it drops in
     /// the padded batch.

@@ -1,7 +1,8 @@
-//! Token ids to vectors in one pass: y[b, l] = table[id[b, l]] + positions[l], after an optional first slot.
+//! Token ids to vectors in one pass: y[b, l] = table[id[b, l]] + positions[l], after an optional
+//! first slot.
 //!
-//! The gradient of the table is summed by columns: each task owns a few columns of the whole table and walks
-//! all tokens in order, so neither atomics nor partial sums are needed.
+//! The gradient of the table is summed by columns: each task owns a few columns of the whole table
+//! and walks all tokens in order, so neither atomics nor partial sums are needed.
 
 use candle_core::{DType, Result, Shape, Tensor, bail};
 use lra_cpu::buffers::unspecified;
@@ -15,8 +16,9 @@ const COLUMNS: usize = 16;
 /// Rows of the output per task.
 const ROWS: usize = 256;
 
-/// Embeds ids (B, L) of type u32, each below V, with `table` (V, D); yields (B, S, D), S = L slots, or L + 1 where
-/// every sequence begins with `first` (1, D). Row s of `positions` (at least S, D) is added to slot s.
+/// Embeds ids (B, L) of type u32, each below V, with `table` (V, D); yields (B, S, D), S = L slots,
+/// or L + 1 where every sequence begins with `first` (1, D). Row s of `positions` (at least S, D)
+/// is added to slot s.
 pub fn embed(
     ids: &Tensor,
     table: &Tensor,

@@ -21,8 +21,8 @@ pub use self::cpu::Lags;
 /// Returns the spectrum (B, n/2 + 1, D) of real sequences x (B, L, D): X_k = Σ_t x_t e^{-2πikt/n}
 /// for k = 0 ... n/2.
 ///
-/// A sequence is cut to n positions or followed by zeros, as in NumPy's `rfft(x, n, axis=1)`; bins beyond n/2 are
-/// conjugates of these.
+/// A sequence is cut to n positions or followed by zeros, as in NumPy's `rfft(x, n, axis=1)`; bins
+/// beyond n/2 are conjugates of these.
 ///
 /// # Errors
 /// If x has not three axes, or n is 0.
@@ -39,7 +39,8 @@ pub fn rfft(x: &Tensor, n: usize) -> Result<Complex> {
 /// Returns real sequences (B, n, D) of their spectra (B, n/2 + 1, D), as NumPy's `irfft(x, n,
 /// axis=1)`: the inverse of [`rfft`].
 ///
-/// The imaginary part of the first bin, and for an even n of the last, is left out; it has no gradient.
+/// The imaginary part of the first bin, and for an even n of the last, is left out; it has no
+/// gradient.
 ///
 /// # Errors
 /// If the spectra have not n/2 + 1 bins, or n is 0.
@@ -83,8 +84,8 @@ pub fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
 /// Returns the real part of the two-dimensional transform: y = s Re(DFT_L(DFT_D(x))) (B, L, D) of x
 /// (B, L, D) and `scale` s.
 ///
-/// How FNet mixes tokens (arXiv 2105.03824): NumPy's `s * fft2(x).real`. Values grow by s √(L D). O(B L D log(L D)) time,
-/// and its own backward pass.
+/// How FNet mixes tokens (arXiv 2105.03824): NumPy's `s * fft2(x).real`. Values grow by s √(L D).
+/// O(B L D log(L D)) time, and its own backward pass.
 ///
 /// # Errors
 /// If x has not three axes.
@@ -143,7 +144,8 @@ mod composed {
 
     pub(super) fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
         let ((_, length, width), taps) = (x.dims3()?, kernel.dim(1)?);
-        // Taps of one turn: those that look back, zeros, those that look ahead with the nearest last.
+        // Taps of one turn: those that look back, zeros, those that look ahead with the nearest
+        // last.
         let (n, turn) = match lags {
             Lags::Circular => (length, kernel.pad_with_zeros(1, 0, length - taps)?),
             Lags::Causal => {

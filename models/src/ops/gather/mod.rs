@@ -59,8 +59,9 @@ pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Res
 /// Returns sums of the rows of x (..., M, E) with the same segment: `y[..., c, :] = Σ x[..., m, :]`
 /// over `segments[..., m] = c`.
 ///
-/// `segments` is (..., M), u32, and y is (..., `count`, E), zeros for a segment without rows. Rows with the segment
-/// [`IGNORE_INDEX`] are left out. JAX's `segment_sum`, for each sequence on its own. Summed in order of m; O(M E) time.
+/// `segments` is (..., M), u32, and y is (..., `count`, E), zeros for a segment without rows. Rows
+/// with the segment [`IGNORE_INDEX`] are left out. JAX's `segment_sum`, for each sequence on its
+/// own. Summed in order of m; O(M E) time.
 ///
 /// # Errors
 /// If shapes do not fit, or a segment is neither below `count` nor [`IGNORE_INDEX`].

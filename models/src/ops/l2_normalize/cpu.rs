@@ -1,4 +1,5 @@
-//! Vectors of length 1: y = x / √(|x|² + tiny) over the last `width` numbers of each group, as LSH attention wants its keys.
+//! Vectors of length 1: y = x / √(|x|² + tiny) over the last `width` numbers of each group, as LSH
+//! attention wants its keys.
 //!
 //! The gradient is dx = (dy - (y·dy) y) / √(|x|² + tiny); the length is computed again.
 

@@ -27,7 +27,8 @@ pub fn project_length(x: &Tensor, matrix: &Tensor, heads: usize) -> Result<Tenso
         format!("x {x:?} and matrix {matrix:?} do not fit {heads} heads")
     })?;
     let matrix = matrix.narrow(1, 0, length)?.t()?.contiguous()?; // (1 or H, K, L)
-    // The batch is moved beside the width: one product, and no copy of the matrix's gradient per example.
+    // The batch is moved beside the width: one product, and no copy of the matrix's gradient per
+    // example.
     let width = row / copies;
     let x = x
         .reshape((batch, length, copies, width))?

@@ -1,9 +1,10 @@
 //! Affine map y = x Wᵀ + b of the last dimension, with its own weight gradient.
 //!
-//! x is (..., K), W is (N, K) as in PyTorch, b is (N). W is packed once, and the rows of x are split into
-//! chunks, each multiplied by it on one thread. The weight gradient dW = dyᵀ x, a product of a very
-//! wide and a very tall matrix, is split by rows as well (one partial sum per chunk) where W is
-//! small, and by rows of W where partial sums of that size would cost more than they save.
+//! x is (..., K), W is (N, K) as in PyTorch, b is (N). W is packed once, and the rows of x are
+//! split into chunks, each multiplied by it on one thread. The weight gradient dW = dyᵀ x, a
+//! product of a very wide and a very tall matrix, is split by rows as well (one partial sum per
+//! chunk) where W is small, and by rows of W where partial sums of that size would cost more than
+//! they save.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{chunk_rows, split_mut, sum_partials, task_rows, unspecified};

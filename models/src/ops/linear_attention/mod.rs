@@ -46,7 +46,8 @@ pub fn attend(
     let [q, k] = features(&map, q, k, mask)?;
     let (q, k, v) = (heads(&q)?, heads(&k)?, heads(v)?);
     let (batch, heads, length, _) = v.dims4()?;
-    // Sums over positions are products with a row of ones, which is much faster than candle's reductions.
+    // Sums over positions are products with a row of ones, which is much faster than candle's
+    // reductions.
     let (v, ones) = match mask {
         Some(mask) => {
             let real = mask.valid();
@@ -114,7 +115,8 @@ fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Re
             let project = |x: &Tensor| linear(x, &directions, None);
             let (q_projected, mut k_projected) = (project(q)?, project(k)?);
             let mut k = k.clone();
-            // Shifts are constants (they cancel but for ε), so no gradient has to pass through the maxima.
+            // Shifts are constants (they cancel but for ε), so no gradient has to pass through the
+            // maxima.
             let q_shift = q_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
             let k_largest = k_projected.detach().max_keepdim(D::Minus1)?; // (B, L, H, 1)
             let k_shift = match mask {

@@ -3,7 +3,8 @@ use candle_core::{DType, Device, Var};
 use super::*;
 use crate::testing::{check_gradient, normal};
 
-/// The shift shows where ε is large: with the largest w·k, though negative, as in the authors' code.
+/// The shift shows where ε is large: with the largest w·k, though negative, as in the authors'
+/// code.
 #[test]
 fn keys_are_shifted_by_the_largest_projection_of_real_keys() {
     let directions = [[0.5, 1.0], [2.0, 0.25], [1.0, 1.0f64]];

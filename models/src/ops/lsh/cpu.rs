@@ -1,5 +1,6 @@
-//! Locality-sensitive hashing by rotations: the bucket of x in a round is argmax `[x R ; -x R]` (Andoni et al., 2015,
-//! arXiv 1509.02897). Projections exist only for 64 positions at a time. There is no gradient.
+//! Locality-sensitive hashing by rotations: the bucket of x in a round is argmax `[x R ; -x R]`
+//! (Andoni et al., 2015, arXiv 1509.02897). Projections exist only for 64 positions at a time.
+//! There is no gradient.
 
 use candle_core::{Result, Tensor, bail};
 use lra_cpu::gemm::{Matrix, multiply};

@@ -1,5 +1,5 @@
-//! Locality-sensitive hashing by random rotations: the bucket of x in a round is argmax `[x R ; -x R]` (Andoni et al., 2015,
-//! arXiv:1509.02897). Near vectors are likely to fall into one bucket.
+//! Locality-sensitive hashing by random rotations: the bucket of x in a round is argmax `[x R ; -x
+//! R]` (Andoni et al., 2015, arXiv:1509.02897). Near vectors are likely to fall into one bucket.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]

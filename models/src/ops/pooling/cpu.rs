@@ -1,4 +1,5 @@
-//! Weighted sum over positions: y_b = Σ_l w_bl x_bl, for mean and sum pooling with padding left out.
+//! Weighted sum over positions: y_b = Σ_l w_bl x_bl, for mean and sum pooling with padding left
+//! out.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{split_mut, sum_partials, unspecified};

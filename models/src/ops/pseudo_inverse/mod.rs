@@ -1,4 +1,5 @@
-//! Approximate pseudo-inverses by products alone. Razavi et al., 2014, as in Nyströmformer, arXiv:2102.03902.
+//! Approximate pseudo-inverses by products alone. Razavi et al., 2014, as in Nyströmformer,
+//! arXiv:2102.03902.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]

@@ -17,7 +17,8 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 use crate::ops::rotary::cpu::{Direction, Turn, turn};
 
 const NAME: &str = "relative_queries";
-/// Chunks of rows of the backward pass, and so partial sums of every gradient of a parameter; rows of one, at least.
+/// Chunks of rows of the backward pass, and so partial sums of every gradient of a parameter; rows
+/// of one, at least.
 const PARTIALS: usize = 8;
 const LEAST_ROWS: usize = 256;
 /// Rows that the backward pass takes together.

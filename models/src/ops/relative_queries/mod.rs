@@ -1,4 +1,5 @@
-//! Queries that score keys by contents and by distance: Transformer-XL's, Dai et al., 2019, arXiv:1901.02860.
+//! Queries that score keys by contents and by distance: Transformer-XL's, Dai et al., 2019,
+//! arXiv:1901.02860.
 //!     y_l = [q_l + u ; R_l P (q_l + w)]
 //! for each head, R_l the rotation of neighbouring columns 2c and 2c + 1 by l·10000^{-2 c / C}.
 

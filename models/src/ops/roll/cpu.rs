@@ -1,5 +1,5 @@
-//! Tracks of channels rolled along rings of positions, added to a residual: `y_tc = r_tc + x_sc`, s so many places after t in its ring
-//! as c's track says. dr = dy, and dx is dy rolled back.
+//! Tracks of channels rolled along rings of positions, added to a residual: `y_tc = r_tc + x_sc`, s
+//! so many places after t in its ring as c's track says. dr = dy, and dx is dy rolled back.
 
 use std::sync::Arc;
 

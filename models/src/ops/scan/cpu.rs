@@ -1,9 +1,11 @@
-//! The linear recurrence h_t = a_t h_{t-1} + x_t along a sequence, element by element, for real and complex numbers.
+//! The linear recurrence h_t = a_t h_{t-1} + x_t along a sequence, element by element, for real and
+//! complex numbers.
 //!
-//! x and h are (B, L, W); a is (B, L, W), or (W) where it does not change along the sequence. Of complex numbers, the
-//! real parts are the first W/2 columns and the imaginary parts the rest. One pass per direction: with the gradient
-//! g_t = dh_t + ā_{t+1} g_{t+1} of h_t as a whole, dx_t = g_t and da_t = g_t h̄_{t-1}. The bar is the complex conjugate;
-//! gradients are those of the real plus i times those of the imaginary part.
+//! x and h are (B, L, W); a is (B, L, W), or (W) where it does not change along the sequence. Of
+//! complex numbers, the real parts are the first W/2 columns and the imaginary parts the rest. One
+//! pass per direction: with the gradient g_t = dh_t + ā_{t+1} g_{t+1} of h_t as a whole, dx_t = g_t
+//! and da_t = g_t h̄_{t-1}. The bar is the complex conjugate; gradients are those of the real plus
+//! i times those of the imaginary part.
 
 use std::ops::Range;
 use std::sync::Arc;

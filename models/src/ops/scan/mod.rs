@@ -18,7 +18,8 @@ use crate::{Packing, Result};
 /// The numbers that [`scan`] runs on, and its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions {
-    /// Elements are complex: of the last axis, the first half are real parts and the second half imaginary parts.
+    /// Elements are complex: of the last axis, the first half are real parts and the second half
+    /// imaginary parts.
     pub complex: bool,
     /// True for a scan from the last position to the first: h_t = a_t h_{t+1} + x_t.
     pub reverse: bool,
@@ -27,11 +28,12 @@ pub struct ScanOptions {
 /// Returns all states h (B, L, W) of h_t = a_t h_{t-1} + x_t from h_0 = 0, for x (B, L, W) and a
 /// (W) or (B, L, W).
 ///
-/// A (B, L, W) is a coefficient per token, (W) one that all share. Complex elements lie in W as [`ScanOptions`] says,
-/// so that one product with a matrix makes x, and another one reads h: y = Re(C h) = h \[Re C | -Im C\]ᵀ.
+/// A (B, L, W) is a coefficient per token, (W) one that all share. Complex elements lie in W as
+/// [`ScanOptions`] says, so that one product with a matrix makes x, and another one reads h: y =
+/// Re(C h) = h \[Re C | -Im C\]ᵀ.
 ///
-/// O(B L W) time in one pass on the CPU, h being all that is kept; elsewhere in ⌈log₂ L⌉ passes of doubling reach,
-/// which keep a tensor of that size each.
+/// O(B L W) time in one pass on the CPU, h being all that is kept; elsewhere in ⌈log₂ L⌉ passes of
+/// doubling reach, which keep a tensor of that size each.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -1,10 +1,13 @@
-//! A diagonal state space whose steps and projections are each position's own, every channel with N real states:
-//! h_tn = e^(δ_t a_n) h_(t-1)n + δ_t b_tn x_t, y_t = Σ_n c_tn h_tn + skip x_t (Mamba, arXiv 2312.00752).
+//! A diagonal state space whose steps and projections are each position's own, every channel with N
+//! real states: h_tn = e^(δ_t a_n) h_(t-1)n + δ_t b_tn x_t, y_t = Σ_n c_tn h_tn + skip x_t (Mamba,
+//! arXiv 2312.00752).
 //!
-//! x, δ and y are (B, L, D), b and c (B, L, N), which all channels share, a (N, D). A sequence is walked row by row, N states of a group of channels
-//! in registers. States at the start of each tile of [`TILE`] rows are kept for the backward pass, which computes those within a tile again.
-//! With g_t = c_t dy_t + e^(δ_(t+1) a) g_(t+1) the gradient of h_t as a whole and w_t = g_t h_(t-1) e^(δ_t a): dx_t = δ_t Σ_n g b + skip dy,
-//! dδ_t = x_t Σ_n g b + Σ_n w a, da = Σ_t δ_t w, db_t = Σ_d g δ x, dc_t = Σ_d h dy.
+//! x, δ and y are (B, L, D), b and c (B, L, N), which all channels share, a (N, D). A sequence is
+//! walked row by row, N states of a group of channels in registers. States at the start of each
+//! tile of [`TILE`] rows are kept for the backward pass, which computes those within a tile again.
+//! With g_t = c_t dy_t + e^(δ_(t+1) a) g_(t+1) the gradient of h_t as a whole and w_t = g_t h_(t-1)
+//! e^(δ_t a): dx_t = δ_t Σ_n g b + skip dy, dδ_t = x_t Σ_n g b + Σ_n w a, da = Σ_t δ_t w, db_t =
+//! Σ_d g δ x, dc_t = Σ_d h dy.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{Shared, split_mut, sum_partials, unspecified};

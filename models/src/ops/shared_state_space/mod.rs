@@ -1,4 +1,5 @@
-//! Diagonal state spaces whose states all channels share: S5 (arXiv 2208.04933) and linear recurrent units (arXiv 2303.06349).
+//! Diagonal state spaces whose states all channels share: S5 (arXiv 2208.04933) and linear
+//! recurrent units (arXiv 2303.06349).
 //!     h_t = λ ⊙ h_{t-1} + B x_t,  y_t = Re(C h_t) + d ⊙ x_t
 
 pub(in crate::ops) mod cpu;
@@ -17,7 +18,8 @@ pub struct SharedStates<'a> {
     pub lambda: &'a Complex,
     /// B (P, D).
     pub b: &'a Complex,
-    /// C (D, P); (D, 2 P) with both directions, the second half reading states that run from the end of the sequence.
+    /// C (D, P); (D, 2 P) with both directions, the second half reading states that run from the
+    /// end of the sequence.
     pub c: &'a Complex,
     /// d (D).
     pub d: &'a Tensor,
@@ -26,8 +28,8 @@ pub struct SharedStates<'a> {
 /// Returns y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t,
 /// y_t = Re(C h_t) + d x_t.
 ///
-/// With both directions a position sees itself both ways. Sequences may be packed, x being (1, T, D). Two products with matrices and a
-/// [`super::scan()`]: O(B L P D) time, O(B L P) memory.
+/// With both directions a position sees itself both ways. Sequences may be packed, x being (1, T,
+/// D). Two products with matrices and a [`super::scan()`]: O(B L P D) time, O(B L P) memory.
 ///
 /// # Errors
 /// If shapes do not fit.

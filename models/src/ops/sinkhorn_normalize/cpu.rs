@@ -1,8 +1,10 @@
-//! Sinkhorn's normalisation in the log domain: rows and columns of e^x are divided by their sums in transpose, which takes a
-//! matrix towards a doubly stochastic one (Sinkhorn, 1964; in attention arXiv 2002.11296).
+//! Sinkhorn's normalisation in the log domain: rows and columns of e^x are divided by their sums in
+//! transpose, which takes a matrix towards a doubly stochastic one (Sinkhorn, 1964; in attention
+//! arXiv 2002.11296).
 //!
-//! A step takes from every entry the logarithm of its row's or column's sum; its gradient takes from every entry of d its
-//! share e^x of the sum of d over that row or column. The states between steps are computed again in the backward pass.
+//! A step takes from every entry the logarithm of its row's or column's sum; its gradient takes
+//! from every entry of d its share e^x of the sum of d over that row or column. The states between
+//! steps are computed again in the backward pass.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::unspecified;

@@ -1,6 +1,8 @@
-//! Sinkhorn normalisation: exp(scores) with rows and columns divided by their sums in turn, nearly a doubly stochastic matrix.
+//! Sinkhorn normalisation: exp(scores) with rows and columns divided by their sums in turn, nearly
+//! a doubly stochastic matrix.
 //!
-//! Sinkhorn, 1964, Ann. Math. Statist. 35; in the log domain, as in Mena et al., 2018, arXiv:1802.08665.
+//! Sinkhorn, 1964, Ann. Math. Statist. 35; in the log domain, as in Mena et al., 2018,
+//! arXiv:1802.08665.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -15,7 +17,8 @@ use crate::{Result, mask::PADDED};
 /// Returns matrices (B, H, N, N) whose rows and columns sum to about 1, from scores (B, H, N, N),
 /// after `iterations` divisions of rows and then columns.
 ///
-/// Only rows and columns that are not zero in `in_use` (B, N) take part; all other entries come out as zeros.
+/// Only rows and columns that are not zero in `in_use` (B, N) take part; all other entries come out
+/// as zeros.
 ///
 /// # Errors
 /// If shapes do not fit.

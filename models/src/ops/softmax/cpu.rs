@@ -1,7 +1,8 @@
-//! Softmax over the last dimension, y_k = exp(x_k - m) / Σ_j exp(x_j - m) with m the largest x_j, over the keys that are not hidden.
+//! Softmax over the last dimension, y_k = exp(x_k - m) / Σ_j exp(x_j - m) with m the largest x_j,
+//! over the keys that are not hidden.
 //!
-//! Only y is kept for the backward pass: dx_k = y_k (dy_k - Σ_j dy_j y_j). Rows are cut in chunks that depend on the shape
-//! alone.
+//! Only y is kept for the backward pass: dx_k = y_k (dy_k - Σ_j dy_j y_j). Rows are cut in chunks
+//! that depend on the shape alone.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{chunk_rows, unspecified};

@@ -1,5 +1,6 @@
-//! Diagonal state spaces with states of each channel's own, in one pass along the sequence: S4D (arXiv 2206.11893),
-//! DSS (arXiv 2203.14343), and with real modes Mega's exponential moving average (arXiv 2209.10655).
+//! Diagonal state spaces with states of each channel's own, in one pass along the sequence: S4D
+//! (arXiv 2206.11893), DSS (arXiv 2203.14343), and with real modes Mega's exponential moving
+//! average (arXiv 2209.10655).
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -22,8 +23,8 @@ pub enum Modes {
         /// Weight of the state in the output.
         c: Tensor,
     },
-    /// Complex coefficients, of which the real part is read out. For a mode that stands for a conjugate pair, c
-    /// contains the factor 2.
+    /// Complex coefficients, of which the real part is read out. For a mode that stands for a
+    /// conjugate pair, c contains the factor 2.
     Complex {
         /// Factor of the state.
         a: Complex,
@@ -37,19 +38,22 @@ pub enum Modes {
 pub struct StateSpaceOptions {
     /// True for a walk from the last position to the first.
     pub reverse: bool,
-    /// y_t reads the state before x_t is added, as the second direction of S4 does; a position does not see itself.
+    /// y_t reads the state before x_t is added, as the second direction of S4 does; a position does
+    /// not see itself.
     pub exclusive: bool,
 }
 
 /// Returns y (B, L, D) of x (B, L, D): `h_t = a h_{t-1} + x_t`, `y_t = Re Σ_n c_n h_t + skip x_t`,
 /// for each channel on its own.
 ///
-/// The convolution of x with the kernel K_l = Re Σ_n c_n a_nˡ, never written down; applied to a unit impulse (1, L, D) it
-/// is that kernel. `skip` is (D). For two directions see [`state_space_sum`].
+/// The convolution of x with the kernel K_l = Re Σ_n c_n a_nˡ, never written down; applied to a
+/// unit impulse (1, L, D) it is that kernel. `skip` is (D). For two directions see
+/// [`state_space_sum`].
 ///
-/// On the CPU O(B L D N) time in one pass with states in registers; for its backward pass it keeps N/64 complex states
-/// a token and channel. Beyond a dozen complex modes, [`super::fft_conv`] with the impulse response is faster.
-/// Elsewhere it is a [`super::scan()`] over D N columns, with O(B L D N log L) memory.
+/// On the CPU O(B L D N) time in one pass with states in registers; for its backward pass it keeps
+/// N/64 complex states a token and channel. Beyond a dozen complex modes, [`super::fft_conv`] with
+/// the impulse response is faster. Elsewhere it is a [`super::scan()`] over D N columns, with O(B L
+/// D N log L) memory.
 ///
 /// # Errors
 /// If shapes do not fit.

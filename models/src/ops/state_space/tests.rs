@@ -40,7 +40,8 @@ fn shapes(x: [usize; 3], modes: usize, complex: bool, skip: bool) -> Vec<Vec<usi
     shapes
 }
 
-/// Arithmetic with numbers below 2⁻¹²⁶ is slow, and thousands of rows of padding would make states of them.
+/// Arithmetic with numbers below 2⁻¹²⁶ is slow, and thousands of rows of padding would make states
+/// of them.
 #[test]
 fn states_that_have_faded_are_zero() {
     let length = 4000;

@@ -1,4 +1,5 @@
-//! Axes 1 and 2 of a tensor swapped, as a copy: channels before positions, heads before positions, and back.
+//! Axes 1 and 2 of a tensor swapped, as a copy: channels before positions, heads before positions,
+//! and back.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::unspecified;
@@ -7,7 +8,8 @@ use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
-/// Columns of a task, and rows that are copied together, so that lines of the cache are read and written whole.
+/// Columns of a task, and rows that are copied together, so that lines of the cache are read and
+/// written whole.
 const COLUMNS: usize = 64;
 const ROWS: usize = 16;
 

@@ -99,7 +99,7 @@ fn plain(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(allowed)
 }
 
-/// Returns the part of a line that a message quotes, whatever the line's length.
+/// Returns the part of a line that a message quotes, regardless of the line's length.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{:?}...", &text[..end]),

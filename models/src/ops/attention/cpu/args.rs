@@ -221,7 +221,8 @@ impl<'a> AttentionArgs<'a> {
     ) -> f64 {
         let heads = self.batch * self.heads;
         let key_blocks = self.keys_len.div_ceil(SIDE);
-        // The gradient of a bias is summed over examples: one task has the same keys of all of them.
+        // The gradient of a bias is summed over examples: one task has the same keys of all of
+        // them.
         let apart = if bias.is_some() { self.heads } else { heads };
         let parts = match self.undivided() {
             true => 1,
@@ -296,8 +297,8 @@ impl<'a> AttentionArgs<'a> {
                 let partials = &partials[index * (parts - 1) * partial..][..(parts - 1) * partial];
                 for partial in partials.chunks_exact(partial) {
                     for (i, partial) in partial.chunks_exact(self.widths.queries).enumerate() {
-                        // SAFETY: this task alone has its head's columns of its example's rows, and the
-                        // tasks above are done.
+                        // SAFETY: this task alone has its head's columns of its example's rows, and
+                        // the tasks above are done.
                         let row = unsafe {
                             let start = target.start + i * target.stride;
                             target.buffer.slice(start, self.widths.queries)

@@ -20,7 +20,8 @@ use super::key_mask::KeyBlock;
 use super::packed_kv::{KeyTile, PackedKv};
 use super::relative::{Places, TableGradients};
 
-/// Floats of one operand of the keys that are worked on together, so that they stay in the second-level cache.
+/// Floats of one operand of the keys that are worked on together, so that they stay in the
+/// second-level cache.
 const GROUP_FLOATS: usize = 32 * 1024;
 
 /// All queries of one head against some of its keys.
@@ -179,7 +180,8 @@ impl BackwardTask<'_> {
             tiles.step(s, (queries, count), tile, add, drawn, dqueries);
             if let Some(gradients) = self.tables {
                 let task = (self.head, self.part);
-                // SAFETY: a task alone has its part of its head, and all of it where rows have gradients.
+                // SAFETY: a task alone has its part of its head, and all of it where rows have
+                // gradients.
                 unsafe { gradients.add(tables, &places, task, &tiles.gradients) }
             }
             return 0.0;
@@ -282,7 +284,8 @@ impl Queries {
         }
     }
 
-    /// Takes `count` queries and the gradients of their outputs, and of each its sum of weights and its delta.
+    /// Takes `count` queries and the gradients of their outputs, and of each its sum of weights and
+    /// its delta.
     pub(super) fn load(
         &mut self,
         [queries, doutput]: [impl Source + Copy; 2],

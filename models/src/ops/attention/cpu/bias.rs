@@ -1,6 +1,8 @@
-//! A learned bias of the scores, factor · S with S (H, N, N) shared by all examples; N may exceed the length.
+//! A learned bias of the scores, factor · S with S (H, N, N) shared by all examples; N may exceed
+//! the length.
 //!
-//! Gradients dS = factor Σ_b dscores and dfactor = Σ dscores S: only the gradient itself has the size of S.
+//! Gradients dS = factor Σ_b dscores and dfactor = Σ dscores S: only the gradient itself has the
+//! size of S.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::Shared;
@@ -47,7 +49,8 @@ impl Bias<'_> {
         (head * self.length + query) * self.length + key
     }
 
-    /// Copies the numbers of `count` queries and `keys` keys from `first` on to a tile (keys, queries).
+    /// Copies the numbers of `count` queries and `keys` keys from `first` on to a tile (keys,
+    /// queries).
     pub(super) fn load(
         self,
         head: usize,
@@ -87,7 +90,8 @@ pub(super) struct BiasGradient<'a> {
 }
 
 impl BiasGradient<'_> {
-    /// Adds the gradients of a tile of scores (keys, queries), and returns their share of the factor's gradient.
+    /// Adds the gradients of a tile of scores (keys, queries), and returns their share of the
+    /// factor's gradient.
     ///
     /// # Safety
     /// No other task may touch the columns of these keys.

@@ -1,5 +1,5 @@
-//! Scores of a tile to weights after dropout, P M with P = exp2(S - sum), and gradients of those to gradients of scores,
-//! dS = P (M D - δ). Rows are keys, columns queries.
+//! Scores of a tile to weights after dropout, P M with P = exp2(S - sum), and gradients of those to
+//! gradients of scores, dS = P (M D - δ). Rows are keys, columns queries.
 
 #[cfg(target_arch = "x86_64")]
 use lra_cpu::format::amx_packing::{self, Parts, TERMS, TILE};
@@ -149,7 +149,8 @@ impl Tiles {
                             gradients[key * REGISTERS + first..][..GROUPS].copy_from_slice(ds);
                         }
                     }
-                    // A line of a tile of an operand, whose sides are keys or queries, and terms the others.
+                    // A line of a tile of an operand, whose sides are keys or queries, and terms
+                    // the others.
                     let of_key = |half: usize| {
                         let group = key_tile * GROUPS + half;
                         group * query_step + query_tile * PARTS * TILE + line * amx_packing::SIDE
@@ -159,7 +160,8 @@ impl Tiles {
                             + key_tile * PARTS * TILE
                             + line * amx_packing::SIDE
                     };
-                    // SAFETY: there is AMX where factors are tiles, and so AVX-512; operands have room for all keys and queries of a tile.
+                    // SAFETY: there is AMX where factors are tiles, and so AVX-512; operands have
+                    // room for all keys and queries of a tile.
                     unsafe {
                         for (half, [near, far]) in p.into_iter().enumerate() {
                             let near = Parts::<PARTS>::of::<S>(near);

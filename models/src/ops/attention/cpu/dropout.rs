@@ -15,10 +15,11 @@ const BLOCKS: usize = 16;
 const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// Dropout of attention weights: which are dropped is a function of (stream, example, head, query, key).
+/// Dropout of attention weights: which are dropped is a function of (stream, example, head, query,
+/// key).
 ///
-/// The weights of an example are numbered (head, query, key) with the keys of a query padded to a multiple
-/// of 64, so number `(head * queries + query) * padded keys + key`.
+/// The weights of an example are numbered (head, query, key) with the keys of a query padded to a
+/// multiple of 64, so number `(head * queries + query) * padded keys + key`.
 #[derive(Clone, Debug)]
 pub struct AttentionDropout {
     /// The Philox key of the stream.
@@ -32,7 +33,8 @@ pub struct AttentionDropout {
 }
 
 impl AttentionDropout {
-    /// Drops each weight of `batch` examples with probability `rate`, in [0, 1), drawn from `stream`.
+    /// Drops each weight of `batch` examples with probability `rate`, in [0, 1), drawn from
+    /// `stream`.
     #[must_use]
     pub fn new(stream: &Stream, batch: usize, rate: f64) -> Self {
         let (threshold, keep) = mask_constants(rate);
@@ -111,8 +113,8 @@ pub(super) fn row_length(keys: usize) -> usize {
 
 /// Writes the factors of a tile (keys, queries): zero or `keep`.
 ///
-/// One register holds the same key of as many queries, so each computes the blocks of its own row of weights;
-/// the four words of a block belong to four keys, sixteen apart.
+/// One register holds the same key of as many queries, so each computes the blocks of its own row
+/// of weights; the four words of a block belong to four keys, sixteen apart.
 #[inline(always)]
 pub(super) fn kept_factors<S: Lanes>(s: S, tile: Tile, out: &mut [f32; SIDE * SIDE]) {
     let Tile {

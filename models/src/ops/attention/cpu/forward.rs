@@ -99,7 +99,8 @@ impl Kernel for ForwardTask<'_> {
             }
             for (i, (top, sum, row)) in weighted.rows(count).enumerate() {
                 let (inverse, log) = finalize(top, sum);
-                // SAFETY: this task alone writes its head's columns of its queries' rows, and their sums.
+                // SAFETY: this task alone writes its head's columns of its queries' rows, and their
+                // sums.
                 let (output, logs) = unsafe {
                     let start = args.output_start(head, first + i);
                     (

@@ -43,14 +43,16 @@ use crate::autograd::read;
 use crate::autograd::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 
 const NAME: &str = "attention";
-/// Columns of a head from which on f32 is cut into parts, and under block masks, whose tiles are smaller.
+/// Columns of a head from which on f32 is cut into parts, and under block masks, whose tiles are
+/// smaller.
 const SPLIT_WIDTH: usize = 32;
 const MASKED_SPLIT_WIDTH: usize = 64;
 
 /// Options of attention besides queries, keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
-    /// Number of heads H; head h owns columns h E to (h + 1) E of keys, and of queries and values as many as they have for a head.
+    /// Number of heads H; head h owns columns h E to (h + 1) E of keys, and of queries and values
+    /// as many as they have for a head.
     pub heads: usize,
     /// Factor on the scores; 1 / sqrt (E + P) if absent.
     pub scale: Option<f64>,
@@ -62,8 +64,8 @@ pub struct AttentionOptions {
     pub block_masks: Option<BlockMasks>,
     /// Tables that are added to the scores by distance.
     pub relative: Option<RelativeScores>,
-    /// (Lk, P), columns that the keys of every head and example have after their own, so that queries have E + P. They
-    /// take no gradient.
+    /// (Lk, P), columns that the keys of every head and example have after their own, so that
+    /// queries have E + P. They take no gradient.
     pub key_columns: Option<Tensor>,
     /// Computes padded queries as all others. If false, those of a sequence on itself may get
     /// zeros, which costs less.
@@ -152,7 +154,8 @@ fn attend(op: Attention, [q, k, v]: [Input; 3], options: &AttentionOptions) -> R
     apply(op, [q, k, v, of_heads, of_queries, of_keys])
 }
 
-/// The operands are queries, keys, values and the three tables of scores by distance, which may be absent.
+/// The operands are queries, keys, values and the three tables of scores by distance, which may be
+/// absent.
 struct Attention {
     heads: usize,
     scale: f32,

@@ -1,4 +1,5 @@
-//! Blocks of keys and values as the backward pass multiplies them, with the sums of their gradients.
+//! Blocks of keys and values as the backward pass multiplies them, with the sums of their
+//! gradients.
 
 use std::ops::Range;
 
@@ -8,7 +9,8 @@ use lra_cpu::tile::{Lhs, Operand, PackedTiles, Source, pack_rows, padded};
 
 use super::args::{AttentionArgs, Keys, Widths};
 
-/// Places for blocks of keys and values in the layouts that the products want, and for the sums of their gradients.
+/// Places for blocks of keys and values in the layouts that the products want, and for the sums of
+/// their gradients.
 pub(super) struct PackedKv {
     widths: Widths,
     /// Keys of a slot.

@@ -70,7 +70,8 @@ fn thirds(x: &Tensor) -> Result<[Tensor; 3]> {
     ])
 }
 
-/// Zeros and ones: a real prefix for each example, then some keys struck out at random; the last example may have none.
+/// Zeros and ones: a real prefix for each example, then some keys struck out at random; the last
+/// example may have none.
 fn mask(sampler: &mut Sampler, batch: usize, length: usize, empty: bool) -> Tensor {
     let mut data = Vec::new();
     for b in 0..batch {

@@ -1,7 +1,7 @@
 //! Sums of values weighted by softmax over blocks of keys, with a running maximum.
 //!
-//! Weights live only as tiles of 64 keys by 64 queries. Queries are the columns, so that maximum, sum and
-//! exponential run down whole registers and no register is ever summed across its lanes.
+//! Weights live only as tiles of 64 keys by 64 queries. Queries are the columns, so that maximum,
+//! sum and exponential run down whole registers and no register is ever summed across its lanes.
 
 use lra_cpu::format::Format;
 #[cfg(target_arch = "x86_64")]
@@ -268,7 +268,8 @@ impl Running {
                         };
                     }
                     let [near, far] = weights;
-                    // SAFETY: there is AMX where factors are tiles, and so AVX-512; the operand has a tile for each part of these terms.
+                    // SAFETY: there is AMX where factors are tiles, and so AVX-512; the operand has
+                    // a tile for each part of these terms.
                     unsafe {
                         let near = Parts::<PARTS>::of::<S>(near);
                         near.store_beside(Parts::of::<S>(far), tile.add(line * LINES));
@@ -282,7 +283,8 @@ impl Running {
         }
     }
 
-    /// Takes the weighted values that were summed before, whose columns are queries, down to the new maximum.
+    /// Takes the weighted values that were summed before, whose columns are queries, down to the
+    /// new maximum.
     #[inline(always)]
     fn rescale(&self, columns: usize, sums: &mut [f32]) {
         let rescale = &self.rescale[..columns];

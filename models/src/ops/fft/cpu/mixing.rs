@@ -1,7 +1,9 @@
-//! The real part of the two-dimensional transform over length and width, by which FNet mixes tokens (arXiv 2105.03824):
-//! y = s Re(DFT_L(DFT_D(x))). The transform is symmetric, so its backward pass is itself.
+//! The real part of the two-dimensional transform over length and width, by which FNet mixes tokens
+//! (arXiv 2105.03824): y = s Re(DFT_L(DFT_D(x))). The transform is symmetric, so its backward pass
+//! is itself.
 //!
-//! Rows are real, so half of their spectra is enough: with Z the two-dimensional transform, Re Z_{l,d} = Re Z_{-l,-d}.
+//! Rows are real, so half of their spectra is enough: with Z the two-dimensional transform, Re
+//! Z_{l,d} = Re Z_{-l,-d}.
 
 use candle_core::{Result, Shape, Tensor};
 use lra_cpu::buffers::Shared;

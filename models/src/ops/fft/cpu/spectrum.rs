@@ -31,7 +31,8 @@ pub(crate) fn sequence(re: &Tensor, im: &Tensor, n: usize) -> Result<Tensor> {
     apply(op, [re, im])
 }
 
-/// x (B, L, D) to (2, B, n/2 + 1, D): `inner` times the spectrum, and `ends` times where it is real.
+/// x (B, L, D) to (2, B, n/2 + 1, D): `inner` times the spectrum, and `ends` times where it is
+/// real.
 #[derive(Clone, Copy)]
 struct Analysis {
     n: usize,
@@ -39,8 +40,9 @@ struct Analysis {
     ends: f64,
 }
 
-/// Spectra (B, n/2 + 1, D) to (B, rows, D): Σ_k weight_k Re(X_k e^{2πikt/n}) over a whole transpose, as if the missing half
-/// of the spectrum mirrored the other; weights `inner`, and `ends` where the spectrum is real. Zeros beyond n rows.
+/// Spectra (B, n/2 + 1, D) to (B, rows, D): Σ_k weight_k Re(X_k e^{2πikt/n}) over a whole
+/// transpose, as if the missing half of the spectrum mirrored the other; weights `inner`, and
+/// `ends` where the spectrum is real. Zeros beyond n rows.
 ///
 /// [`Analysis`] transposed, but for weights: of its inner bins, each occurs twice here.
 #[derive(Clone, Copy)]

@@ -144,5 +144,6 @@ impl Columns {
     }
 }
 
-/// Room between the runs of numbers of two columns, so that columns of a power of two do not share places of the cache.
+/// Room between the runs of numbers of two columns, so that columns of a power of two do not share
+/// places of the cache.
 pub(super) const APART: usize = 16;

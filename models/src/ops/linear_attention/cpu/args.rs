@@ -44,7 +44,8 @@ impl LinearAttentionArgs<'_> {
         self.batch * self.op.heads
     }
 
-    /// Parts of every head for `length` positions, part by part of each head in turn; and parts per head.
+    /// Parts of every head for `length` positions, part by part of each head in turn; and parts per
+    /// head.
     fn parts(&self, length: usize) -> (Vec<Part>, usize) {
         let blocks = length.div_ceil(SIDE);
         let count = TASKS
@@ -259,8 +260,8 @@ impl LinearAttentionArgs<'_> {
             stride,
         } = target;
         let start = start + part.example * length * stride + part.head * width;
-        // SAFETY: parts have different heads or different positions, each part asks for its own positions
-        // only, and is done with a row when it asks for the next.
+        // SAFETY: parts have different heads or different positions, each part asks for its own
+        // positions only, and is done with a row when it asks for the next.
         move |position| unsafe { buffer.slice(start + position * stride, width) }
     }
 }

@@ -13,11 +13,13 @@ use crate::ops::activation::cpu::UnaryFunction;
 
 /// A map to features, as the loops over positions want it.
 pub(super) trait Features: Copy + Sync {
-    /// Writes the features of positions `first..first + count` to the rows of `block`; zeros where a position does not count.
+    /// Writes the features of positions `first..first + count` to the rows of `block`; zeros where
+    /// a position does not count.
     fn fill<S: Lanes>(self, s: S, x: Positions, first: usize, count: usize, block: &mut Block);
 
-    /// Writes the gradients of `count` positions from `first` on (`place`), from those of their features, `gradients` (padded rows, which
-    /// it may change), and the features in `block`; zeros where a position does not count.
+    /// Writes the gradients of `count` positions from `first` on (`place`), from those of their
+    /// features, `gradients` (padded rows, which it may change), and the features in `block`; zeros
+    /// where a position does not count.
     fn backward<'a, S: Lanes>(
         self,
         s: S,
@@ -90,8 +92,8 @@ impl<C: UnaryFunction> Features for Elementwise<C> {
     }
 }
 
-/// FAVOR+ features φ_r(x) = exp(w_r·x - |x|² / (2 √E) - shift) + ε for directions w (M, E), which already carry the factor
-/// E^-¼ (Choromanski et al., 2020, arXiv 2009.14794).
+/// FAVOR+ features φ_r(x) = exp(w_r·x - |x|² / (2 √E) - shift) + ε for directions w (M, E), which
+/// already carry the factor E^-¼ (Choromanski et al., 2020, arXiv 2009.14794).
 pub(super) struct Directions {
     /// w, (M, padded E), as a right operand.
     rows: PackedTiles,
@@ -321,7 +323,8 @@ impl Features for Favor<'_> {
             .take(count)
             .enumerate()
         {
-            // Times the exponential, which is the feature without ε: the gradient of the exponent. The padding has none.
+            // Times the exponential, which is the feature without ε: the gradient of the exponent.
+            // The padding has none.
             row[features..].fill(0.0);
             let (row, _) = S::as_mut_simd_f32s(row);
             let (block, _) = S::as_simd_f32s(block.row(i));

@@ -1,8 +1,8 @@
-//! Attention whose weights are products of features, in time linear in the length:
-//! y_i = φ(q_i) S / (φ(q_i)·z + guard) with S = Σ_j φ(k_j) v_jᵀ and z = Σ_j φ(k_j) per head (arXiv 2006.16236).
+//! Attention whose weights are products of features, in time linear in the length: y_i = φ(q_i) S /
+//! (φ(q_i)·z + guard) with S = Σ_j φ(k_j) v_jᵀ and z = Σ_j φ(k_j) per head (arXiv 2006.16236).
 //!
-//! Features exist only for 64 positions at a time. Of the forward pass, S and z are kept. Positions are split
-//! into parts by shape alone, and the sums of the parts are added in order.
+//! Features exist only for 64 positions at a time. Of the forward pass, S and z are kept. Positions
+//! are split into parts by shape alone, and the sums of the parts are added in order.
 
 mod args;
 mod blocks;
@@ -36,8 +36,8 @@ pub enum FeatureMap {
         /// Added to every feature.
         floor: f32,
     },
-    /// exp(w_r·x - |x|² / (2 √E) - shift) + epsilon: FAVOR+ (arXiv 2009.14794). The shift is the largest w_r·x of a query, and of
-    /// all real keys of an example and head, but at least 0.
+    /// exp(w_r·x - |x|² / (2 √E) - shift) + epsilon: FAVOR+ (arXiv 2009.14794). The shift is the
+    /// largest w_r·x of a query, and of all real keys of an example and head, but at least 0.
     Favor {
         /// w (M, E), times E^-¼; without gradient.
         directions: Tensor,
@@ -49,8 +49,8 @@ pub enum FeatureMap {
 /// Options of kernel attention besides queries, keys and values.
 #[derive(Clone, Debug)]
 pub struct LinearAttentionOptions {
-    /// Number of heads H; head h owns columns h M to (h + 1) M of queries and keys (or as many as the map takes), h E to (h + 1) E
-    /// of values.
+    /// Number of heads H; head h owns columns h M to (h + 1) M of queries and keys (or as many as
+    /// the map takes), h E to (h + 1) E of values.
     pub heads: usize,
     /// Feature map of queries and keys.
     pub map: FeatureMap,

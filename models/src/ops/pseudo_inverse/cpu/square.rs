@@ -2,7 +2,8 @@
 
 use lra_cpu::simd::Lanes;
 
-/// Rows of a product that are computed together; sides are padded to a multiple of it, which is one of registers too.
+/// Rows of a product that are computed together; sides are padded to a multiple of it, which is one
+/// of registers too.
 const PANEL: usize = 8;
 
 /// A square matrix, its rows and columns padded with zeros.

@@ -48,7 +48,8 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                     };
                     dx[step] = match task.index {
                         0 => s.mul_f32s(skip, dy[step]),
-                        // SAFETY: the channels of an example belong to one task, whose first walk has written them.
+                        // SAFETY: the channels of an example belong to one task, whose first walk
+                        // has written them.
                         _ => s.load(unsafe { self.dx.slice(at, count) }),
                     };
                     dskip = s.fma(dy[step], x[step], dskip);
@@ -97,7 +98,8 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
     }
 }
 
-/// Rows of a tile, and the states of one mode before each of them and behind the last; the first is given.
+/// Rows of a tile, and the states of one mode before each of them and behind the last; the first is
+/// given.
 struct Tile<'a, S: Lanes> {
     x: &'a [S::f32s],
     dy: &'a [S::f32s],

@@ -41,7 +41,8 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                     };
                     y[step] = match task.index {
                         0 => s.mul_f32s(skip, x[step]),
-                        // SAFETY: the channels of an example belong to one task, whose first walk has written them.
+                        // SAFETY: the channels of an example belong to one task, whose first walk
+                        // has written them.
                         _ => s.load(unsafe { self.y.slice(at, count) }),
                     };
                 }

@@ -1,12 +1,14 @@
-//! A diagonal state space, every channel with states of its own that stay in registers:
-//! h_t = a h_{t-1} + x_t for each of N modes, y_t = Re Σ_n c_n h_t + skip x_t (S4D, arXiv 2206.11893; Mega's moving
-//! average, arXiv 2209.10655). `exclusive` reads h_{t-1} instead of h_t. Several walks over the same x, with modes of their own and
-//! forward or backward, add up: y_t = skip x_t + Σ over walks.
+//! A diagonal state space, every channel with states of its own that stay in registers: h_t = a
+//! h_{t-1} + x_t for each of N modes, y_t = Re Σ_n c_n h_t + skip x_t (S4D, arXiv 2206.11893;
+//! Mega's moving average, arXiv 2209.10655). `exclusive` reads h_{t-1} instead of h_t. Several
+//! walks over the same x, with modes of their own and forward or backward, add up: y_t = skip x_t +
+//! Σ over walks.
 //!
-//! A sequence is walked in tiles of [`TILE`] rows, all modes of a group of channels within a tile before the next tile.
-//! The states at the start of each tile are kept for the backward pass, which computes those within a tile again.
-//! With r_t the gradient of h_t as a whole: r_t = ā r_{t+1} + c̄ dy_t, dx_t = Re r_t + skip dy_t, da = Σ r_t h̄_{t-1}
-//! and dc = Σ dy_t h̄_t; gradients are those of the real plus i times those of the imaginary part.
+//! A sequence is walked in tiles of [`TILE`] rows, all modes of a group of channels within a tile
+//! before the next tile. The states at the start of each tile are kept for the backward pass, which
+//! computes those within a tile again. With r_t the gradient of h_t as a whole: r_t = ā r_{t+1} +
+//! c̄ dy_t, dx_t = Re r_t + skip dy_t, da = Σ r_t h̄_{t-1} and dc = Σ dy_t h̄_t; gradients are
+//! those of the real plus i times those of the imaginary part.
 
 mod backward;
 mod forward;

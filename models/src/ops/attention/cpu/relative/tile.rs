@@ -176,10 +176,12 @@ impl Tables<'_> {
 }
 
 impl TableGradients<'_> {
-    /// Adds the gradients of a tile of scores (keys, queries); `part` of the head's work is at hand.
+    /// Adds the gradients of a tile of scores (keys, queries); `part` of the head's work is at
+    /// hand.
     ///
     /// # Safety
-    /// No other task may have this part of this head; nor these queries or keys of this head, if their rows have gradients.
+    /// No other task may have this part of this head; nor these queries or keys of this head, if
+    /// their rows have gradients.
     #[inline(always)]
     pub(in super::super) unsafe fn add(
         &self,

@@ -1,4 +1,5 @@
-//! The backward pass over a block mask: weights recomputed tile by tile, blocks of queries in order.
+//! The backward pass over a block mask: weights recomputed tile by tile, blocks of queries in
+//! order.
 
 use std::ops::Range;
 
@@ -87,7 +88,8 @@ impl Kernel for BackwardTask<'_> {
                 };
                 tiles.step(s, (&queries, count), keys, alter, drawn, &mut dqueries);
                 if let (Some((tables, places)), Some(gradients)) = (&places, self.tables) {
-                    // SAFETY: a task alone has its part of its head, and all of it where rows have gradients.
+                    // SAFETY: a task alone has its part of its head, and all of it where rows have
+                    // gradients.
                     unsafe {
                         gradients.add(tables, places, (head, self.part), &tiles.gradients);
                     }
@@ -105,7 +107,8 @@ impl Kernel for BackwardTask<'_> {
     }
 }
 
-/// Blocks of keys and values of one head, packed when they are needed and not held, with the sums of their gradients.
+/// Blocks of keys and values of one head, packed when they are needed and not held, with the sums
+/// of their gradients.
 struct Keys<'a> {
     args: &'a AttentionArgs<'a>,
     block_mask: &'a BlockMask,
@@ -159,7 +162,8 @@ impl<'a> Keys<'a> {
         (bits != 0).then(|| self.packed_kv.tile(slot, (count, bits)))
     }
 
-    /// Adds the gradients in a slot to those of the positions that its keys stand for, and starts new sums.
+    /// Adds the gradients in a slot to those of the positions that its keys stand for, and starts
+    /// new sums.
     ///
     /// # Safety
     /// No other task may touch the rows of the targets.

@@ -54,8 +54,8 @@ impl QueryRange {
 
 /// One head's pattern: blocks of queries, blocks of keys, and the pairs of them that are computed.
 ///
-/// A pair of query and key that occurs in two tiles counts twice, as if the key were there twice. Queries without a tile
-/// get zeros.
+/// A pair of query and key that occurs in two tiles counts twice, as if the key were there twice.
+/// Queries without a tile get zeros.
 #[derive(Clone, Debug)]
 pub struct BlockMask {
     /// Positions of all blocks, one after the other.

@@ -1,4 +1,5 @@
-//! The forward pass over a block mask: as the dense one, with packed blocks of keys looked up by number.
+//! The forward pass over a block mask: as the dense one, with packed blocks of keys looked up by
+//! number.
 
 use std::ops::Range;
 
@@ -107,7 +108,8 @@ impl ForwardTask<'_> {
     fn write(&self, query: usize, top: f32, sum: f32, row: &[f32]) {
         let (args, head) = (self.args, self.head);
         let (inverse, log) = finalize(top, sum);
-        // SAFETY: this task alone writes its head's columns of the rows of its queries, and their sums.
+        // SAFETY: this task alone writes its head's columns of the rows of its queries, and their
+        // sums.
         let (output, logs) = unsafe {
             (
                 self.output

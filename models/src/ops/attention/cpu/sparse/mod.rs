@@ -30,7 +30,8 @@ use super::relative::TableGradients;
 /// Blocks of queries below which a part of a head is not worth its own sums.
 const LEAST_BLOCKS: usize = 8;
 
-/// The block masks of all heads of a batch: one for all, one for each head, or one for each head of each example.
+/// The block masks of all heads of a batch: one for all, one for each head, or one for each head of
+/// each example.
 #[derive(Clone, Debug)]
 pub struct BlockMasks(Arc<[BlockMask]>);
 
@@ -80,7 +81,8 @@ impl BlockMasks {
             .unwrap_or(0)
     }
 
-    /// Refuses block masks for other numbers of heads, or for longer sequences, and dropout of more weights than it has numbers for.
+    /// Refuses block masks for other numbers of heads, or for longer sequences, and dropout of more
+    /// weights than it has numbers for.
     pub(crate) fn check(
         &self,
         (batch, heads): (usize, usize),
@@ -242,7 +244,8 @@ impl AttentionArgs<'_> {
     ) {
         let isa = Isa::current();
         let tasks = self.tasks(block_masks);
-        // Gradients of keys and values from every part of a head but the first, of the keys that it sees: (keys, E) and (keys, Ev) each.
+        // Gradients of keys and values from every part of a head but the first, of the keys that it
+        // sees: (keys, E) and (keys, Ev) each.
         let mut numbers = 0;
         let partials: Vec<Option<Partial>> = tasks
             .iter()
