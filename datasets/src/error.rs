@@ -161,6 +161,8 @@ pub enum Class {
     Data,
     /// The system failed: full disk, no permission.
     System,
+    /// The system has no memory or no address space left.
+    Memory,
     /// The user asked to stop.
     Interrupted,
 }
@@ -179,6 +181,7 @@ impl Error {
             | Error::Unusable { .. }
             | Error::OtherFiles { .. }
             | Error::Corrupt { .. } => Class::Data,
+            Error::Io { cause, .. } if cause.kind() == io::ErrorKind::OutOfMemory => Class::Memory,
             Error::Io { .. } | Error::Builder { .. } => Class::System,
             Error::Interrupted => Class::Interrupted,
         }
@@ -227,5 +230,25 @@ fn hint(cause: &io::Error) -> &'static str {
             "\n  choose a folder you may write to with --data or LRA_DATA"
         }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_no_damage_of_the_file() {
+        let cause = io::Error::from(io::ErrorKind::OutOfMemory);
+        let error = io("map", Path::new("train.safetensors"))(cause);
+        assert_eq!(error.class(), Class::Memory);
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot map train.safetensors: ") && text.contains("ulimit -v"),
+            "{text}"
+        );
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = io("read", Path::new("x"))(denied);
+        assert_eq!(error.class(), Class::System);
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn strike(_: Operation) -> io::Result<()> {
 /// Fails, after half of `bytes` were written, if the plan lists this write.
 #[cfg(not(debug_assertions))]
 pub(crate) fn strike_write(_: &File, _bytes: &[u8]) -> io::Result<()> {
-    Ok(())
+    strike(Operation::Write)
 }
 
 /// Records that a file was flushed.

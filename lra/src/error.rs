@@ -135,6 +135,7 @@ impl From<datasets::Error> for Error {
             datasets::Class::Usage => Class::Usage,
             // For a command that asked for data, a folder that cannot be written is a data problem.
             datasets::Class::Data | datasets::Class::System => Class::Data,
+            datasets::Class::Memory => Class::Run,
             datasets::Class::Interrupted => Class::Interrupted,
         };
         Error {
