@@ -10,9 +10,10 @@ use candle_core::{DType, Device, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lra_models::Result;
 use lra_models::ops::{
-    Complex, IGNORE_INDEX, Lags, Modes, Order, Padding, Rings, ScanOptions, StateSpaceOptions,
-    Track, add_rolled, conv1d, depthwise_conv1d, fft_conv, fft2_real, irfft, rfft, scan,
-    segment_mean, selective_scan, state_space, take, top_k,
+    Complex, GatedLinearAttentionOptions, IGNORE_INDEX, Lags, Modes, Order, Padding, Rings,
+    ScanOptions, StateSpaceOptions, Track, add_rolled, conv1d, depthwise_conv1d, fft_conv,
+    fft2_real, gated_linear_attention, irfft, rfft, scan, segment_mean, selective_scan,
+    state_space, take, top_k,
 };
 use lra_models::rng::{RngKey, StreamKey};
 
@@ -120,6 +121,31 @@ fn selective_scans(criterion: &mut Criterion) {
     });
 }
 
+fn gated_linear_attentions(criterion: &mut Criterion) {
+    let rows = |width: usize| vec![4, 1024, 128 / width, width];
+    for (name, width, decays, delta) in [
+        ("gated linear attention, decays of tokens", 32, 3, false),
+        ("gated linear attention, decays of channels", 32, 4, false),
+        ("gated linear attention, narrow heads", 4, 4, false),
+        ("gated linear attention, delta rule", 32, 3, true),
+    ] {
+        let (x, tokens) = (rows(width), &rows(width)[..3]);
+        let shapes: [&[usize]; 5] = [&x, &x, &x, &x[..decays], tokens];
+        case(criterion, name, &shapes, false, |x| {
+            let decay = x[3].sqr()?.neg()?;
+            let rate = x[4].sqr()?.neg()?.exp()?;
+            let options = GatedLinearAttentionOptions {
+                log_decay: Some(&decay),
+                delta: delta.then_some(&rate),
+                ..Default::default()
+            };
+            // Keys short enough for the delta rule to contract.
+            let keys = (&x[1] * 0.3)?;
+            gated_linear_attention(&x[0], &keys, &x[2], &options)
+        });
+    }
+}
+
 fn rolls(criterion: &mut Criterion) {
     let (batch, length, width) = (16, 1024, 88);
     let track = |index: usize| Track {
@@ -207,6 +233,7 @@ criterion_group!(
     state_spaces,
     scans,
     selective_scans,
+    gated_linear_attentions,
     rolls,
     convolutions,
     transforms,
