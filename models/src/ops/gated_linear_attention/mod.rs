@@ -152,6 +152,14 @@ pub fn flops(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
     2 * (length * heads * (2 * keys * values + CHUNK * (keys + values))) as u64
 }
 
+/// Returns the floating-point operations that the delta rule adds to [`flops`].
+#[must_use]
+pub fn flops_of_delta(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
+    // Six products of a chunk's pairs make the inverse.
+    let pairs = CHUNK * (keys + values + 6 * CHUNK);
+    2 * (length * heads * (keys * values + pairs)) as u64
+}
+
 fn check_shapes(
     q: &Tensor,
     k: &Tensor,

@@ -168,11 +168,13 @@ fn the_kernel_meets_its_composed_form() {
     let mut sampler = Sampler::new(151);
     for case in cases() {
         // Both directions walk alike: the longest sequence once.
-        let most = if case.reverse { 3 } else { 4 };
+        let most = if case.reverse { 5 } else { 6 };
         let all = [
             [1, 1, 1, 1, 1],
             [2, 17, 3, 5, 18],
             [1, 70, 2, 16, 8],
+            [2, 37, 5, 3, 2],
+            [1, 33, 19, 4, 4],
             [1, 133, 1, 33, 16],
         ];
         for sizes in &all[..most] {

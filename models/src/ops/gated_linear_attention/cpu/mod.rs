@@ -10,10 +10,12 @@
 //!
 //! The state at the start of every [`SEGMENT`]th row is kept. The backward pass walks segments from
 //! the last to the first, forms the states within each again, and carries the gradient of the state.
-//! Products are of f32 whatever the number format: a state is a sum over a whole sequence.
+//! Products are of f32 whatever the number format: a state is a sum over a whole sequence. Heads of
+//! a few numbers, which would fill no product, are walked side by side ([`narrow`]).
 
 mod backward;
 mod chunk;
+mod narrow;
 mod pairs;
 mod walk;
 
@@ -27,6 +29,7 @@ use rayon::prelude::*;
 
 use self::backward::Backward;
 use self::chunk::{Forward, Operands};
+use self::narrow::{LANES, NarrowBackward, NarrowForward, TILE};
 use self::walk::Walk;
 use super::CHUNK;
 use crate::autograd::{BackwardPass, CustomOp, Gradient, Input, View, apply};
@@ -122,7 +125,8 @@ impl Sizes {
 }
 
 impl GatedLinearAttention {
-    /// Returns the walks of all sequences and heads, and how many states they keep.
+    /// Returns the walks of all sequences and heads, those of narrow heads being [`LANES`] in one,
+    /// and how many states they keep.
     fn walks(&self, sizes: Sizes, [batch, length]: [usize; 2]) -> Result<(Vec<Walk>, usize)> {
         let sequences: Vec<(usize, usize)> = match &self.offsets {
             Some(offsets) => {
@@ -137,9 +141,13 @@ impl GatedLinearAttention {
                 .map(|example| (example * length, length))
                 .collect(),
         };
+        let (abreast, period) = match sizes.are_narrow() {
+            true => (LANES, TILE),
+            false => (1, SEGMENT),
+        };
         let (mut walks, mut kept) = (Vec::new(), 0);
         for (start, rows) in sequences {
-            for head in 0..sizes.heads {
+            for head in (0..sizes.heads).step_by(abreast) {
                 walks.push(Walk {
                     start,
                     rows,
@@ -149,7 +157,7 @@ impl GatedLinearAttention {
                     head,
                     kept,
                 });
-                kept += rows.div_ceil(SEGMENT);
+                kept += rows.div_ceil(period);
             }
         }
         Ok((walks, kept))
@@ -158,7 +166,7 @@ impl GatedLinearAttention {
 
 impl CustomOp<5> for GatedLinearAttention {
     const NAME: &'static str = NAME;
-    /// The states (padded K, padded V) of every walk before each segment.
+    /// The states of every walk before each segment, (padded K, padded V), or tile, (K, V, LANES).
     type Saved = Vec<f32>;
 
     fn forward(&self, operands: [View; 5], keeps: bool) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
@@ -167,18 +175,32 @@ impl CustomOp<5> for GatedLinearAttention {
         let operands_of = Operands::new(&operands);
         let isa = Isa::current();
         let mut y = unspecified(operands[2].data.len());
-        let mut states = unspecified(if keeps { kept * sizes.state() } else { 0 });
+        let state = match sizes.are_narrow() {
+            true => sizes.narrow_state(),
+            false => sizes.state(),
+        };
+        let mut states = unspecified(if keeps { kept * state } else { 0 });
         let (out, kept) = (Shared::new(&mut y), Shared::new(&mut states));
-        walks.into_par_iter().for_each(|walk| {
-            isa.run(Forward {
-                isa,
-                sizes,
-                walk,
-                operands: operands_of,
-                y: &out,
-                states: keeps.then_some(&kept),
+        let (y_out, states_out) = (&out, keeps.then_some(&kept));
+        walks
+            .into_par_iter()
+            .for_each(|walk| match sizes.are_narrow() {
+                true => isa.run(NarrowForward {
+                    sizes,
+                    walk,
+                    operands: operands_of,
+                    y: y_out,
+                    states: states_out,
+                }),
+                false => isa.run(Forward {
+                    isa,
+                    sizes,
+                    walk,
+                    operands: operands_of,
+                    y: y_out,
+                    states: states_out,
+                }),
             });
-        });
         let [_, _, v, ..] = operands;
         Ok((y, v.shape, states))
     }
@@ -193,17 +215,29 @@ impl CustomOp<5> for GatedLinearAttention {
         let isa = Isa::current();
         let mut gradients = operands.each_ref().map(|view| unspecified(view.data.len()));
         let shared = gradients.each_mut().map(|gradient| Shared::new(gradient));
-        walks.into_par_iter().for_each(|walk| {
-            isa.run(Backward {
-                isa,
-                sizes,
-                walk,
-                operands: Operands::new(&operands),
-                dy: pass.dy,
-                states: &pass.saved,
-                gradients: &shared,
+        let operands_of = Operands::new(&operands);
+        let (dy, states, gradients_out) = (pass.dy, &pass.saved[..], &shared);
+        walks
+            .into_par_iter()
+            .for_each(|walk| match sizes.are_narrow() {
+                true => isa.run(NarrowBackward {
+                    sizes,
+                    walk,
+                    operands: operands_of,
+                    dy,
+                    states,
+                    gradients: gradients_out,
+                }),
+                false => isa.run(Backward {
+                    isa,
+                    sizes,
+                    walk,
+                    operands: operands_of,
+                    dy,
+                    states,
+                    gradients: gradients_out,
+                }),
             });
-        });
         let mut gradients = gradients.into_iter();
         Ok(operands.map(|view| {
             let gradient = gradients.next();

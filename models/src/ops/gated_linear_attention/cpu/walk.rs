@@ -22,7 +22,7 @@ pub(super) struct Walk {
 impl Walk {
     /// Returns the place of step `t` among rows of all heads.
     #[inline(always)]
-    fn place(&self, t: usize) -> usize {
+    pub(super) fn place(&self, t: usize) -> usize {
         let row = if self.reverse { self.rows - 1 - t } else { t };
         (self.start + row) * self.heads + self.head
     }
