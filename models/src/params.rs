@@ -22,7 +22,10 @@ use candle_core::{DType, Device, Shape, Tensor, Var};
 pub use self::{
     buffer::{Buffer, Commit, Updates},
     builder::VarBuilder,
-    init::{LECUN_NORMAL, xavier_uniform, xavier_uniform_with_gain},
+    init::{
+        LECUN_NORMAL, fan_in_uniform, inverse_softplus_of_steps, xavier_uniform,
+        xavier_uniform_with_gain,
+    },
 };
 use crate::{Error, Result};
 

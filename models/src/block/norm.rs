@@ -24,6 +24,7 @@ use super::{batch_norm::BatchNorm, power_norm::PowerNorm};
 use crate::{
     Pass, Result, VarBuilder,
     layers::LayerNorm,
+    ops::rms_norm,
     options::{BlockOptions, NormKind, ScaleNorm},
 };
 
@@ -113,11 +114,7 @@ impl Norm {
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         Ok(match self {
             Self::Layer(norm) => norm.forward(x)?,
-            Self::Rms { gain, epsilon } => {
-                let square = x.sqr()?.mean_keepdim(D::Minus1)?;
-                let root = square.affine(1.0, *epsilon)?.sqrt()?;
-                x.broadcast_div(&root)?.broadcast_mul(gain)?
-            }
+            Self::Rms { gain, epsilon } => rms_norm(x, gain, *epsilon)?,
             Self::Scale { gain, epsilon } => {
                 let square = x.sqr()?.sum_keepdim(D::Minus1)?;
                 let root = square.affine(1.0, epsilon * epsilon)?.sqrt()?;

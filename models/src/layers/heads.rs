@@ -12,6 +12,15 @@ use crate::{
     params::{xavier_uniform, xavier_uniform_with_gain},
 };
 
+/// Returns (B, L, H E) as (B, L, H, E).
+///
+/// # Errors
+/// If the last dimension is no multiple of H.
+pub fn by_head(x: &Tensor, heads: usize) -> Result<Tensor> {
+    let (batch, length, row) = x.dims3()?;
+    Ok(x.reshape((batch, length, heads, row / heads))?)
+}
+
 /// The four projections of multi-head attention, without biases, Xavier-uniform (the queries' times
 /// [`ScoreMods::query_gain`]), and the modifications of its scores.
 pub struct Projections {
@@ -74,10 +83,8 @@ impl Projections {
         Ok([self.by_head(&q)?, self.by_head(&k)?, self.by_head(&v)?])
     }
 
-    /// Returns (B, L, H E) as (B, L, H, E).
     fn by_head(&self, x: &Tensor) -> Result<Tensor> {
-        let (batch, length, row) = x.dims3()?;
-        Ok(x.reshape((batch, length, self.heads, row / self.heads))?)
+        by_head(x, self.heads)
     }
 
     /// Maps (B, L, D) to queries, keys and values, each (B, L, H E), as attention takes them: every

@@ -8,8 +8,6 @@
 //! α = ln 1 .. ln N and skip = 1 at first, without weight decay; b_δ is softplus⁻¹ of numbers between 0.001 and 0.1, even in their logarithm; W_δ uniform up to
 //! R^-½, all else as PyTorch's layers begin. Only conv and δ have a bias. Padding has u = 0 before conv and δ = 0, which leaves states as they were.
 
-use std::f64::consts::LN_10;
-
 use candle_core::Tensor;
 use candle_nn::Init;
 use serde::{Deserialize, Serialize};
@@ -18,16 +16,16 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder,
-    layers::Linear,
+    layers::{Linear, ShortConv},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{
-        self, Padding,
+        self,
         activation::{silu, softplus},
         columns,
     },
     options::{Range, WIDEST, to_json},
-    params::Attributes,
+    params::{Attributes, fan_in_uniform, inverse_softplus_of_steps},
     rng::Stream,
 };
 
@@ -84,8 +82,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 struct Mamba {
     /// W_in.
     inner: Linear,
-    /// The convolution's weight (D', W) and bias (D').
-    conv: [Tensor; 2],
+    conv: ShortConv,
     /// W_x.
     selection: Linear,
     /// W_δ and b_δ.
@@ -103,14 +100,6 @@ struct Mamba {
     state: usize,
 }
 
-/// Returns uniform between -`bound` and `bound`.
-fn even(bound: f64) -> Init {
-    Init::Uniform {
-        lo: -bound,
-        up: bound,
-    }
-}
-
 impl Mamba {
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&at.vb, at.block.dim);
@@ -119,17 +108,10 @@ impl Mamba {
             0 => dim.div_ceil(16),
             rank => rank,
         };
-        let root = |count: usize| (count as f64).powf(-0.5);
         let linear = |name, inputs: usize, outputs| {
-            Linear::new(&vb.pp(name), inputs, outputs, even(root(inputs)), None)
+            Linear::new(&vb.pp(name), inputs, outputs, fan_in_uniform(inputs), None)
         };
-        let conv = vb.pp("conv");
-        // Steps from 10^-3 to 10^-1, as softplus of these biases.
-        let biases = |stream: &Stream| {
-            let steps = stream.uniform(1, width).into_iter();
-            let steps = steps.map(|share| ((2.0 * share - 3.0) * LN_10).exp());
-            steps.map(|step| step.exp_m1().ln()).collect()
-        };
+        let biases = |stream: &Stream| inverse_softplus_of_steps(stream, width);
         let step = vb.pp("step");
         step.get_with_values(width, "bias", Attributes::NO_DECAY, biases)?;
         let logarithms = |_: &Stream| {
@@ -138,12 +120,15 @@ impl Mamba {
         };
         Ok(Self {
             inner: linear("inner", dim, 2 * width)?,
-            conv: [
-                conv.get_with_hints((width, options.taps), "weight", even(root(options.taps)))?,
-                conv.get_with_hints(width, "bias", even(root(options.taps)))?,
-            ],
+            conv: ShortConv::new(&vb.pp("conv"), width, options.taps, true)?,
             selection: linear("selection", width, rank + 2 * state)?,
-            step: Linear::new(&step, rank, width, even(root(rank)), Some(Init::Const(0.0)))?,
+            step: Linear::new(
+                &step,
+                rank,
+                width,
+                fan_in_uniform(rank),
+                Some(Init::Const(0.0)),
+            )?,
             a_log: vb.get_with_values((width, state), "a_log", Attributes::NO_DECAY, logarithms)?,
             skip: vb.get_with_hints(width, "skip", Init::Const(1.0))?,
             outer: linear("outer", width, dim)?,
@@ -159,10 +144,7 @@ impl Mixer for Mamba {
         let both = self.inner.forward(x)?;
         let half = |start| columns(&both, start, self.width);
         let (u, z) = (half(0)?, half(self.width)?);
-        let [weight, bias] = &self.conv;
-        let u = zero_padding(&u, pass.mask())?;
-        let u = ops::depthwise_conv1d(&u, weight, Some(bias), Padding::Causal, 1)?;
-        let u = silu(&u)?;
+        let u = self.conv.forward(&u, pass)?;
         let selection = self.selection.forward(&u)?;
         let part = |start, width| columns(&selection, start, width);
         let projections = part(self.rank, 2 * self.state)?;

@@ -3,6 +3,8 @@
 //! standard deviations, widened so that the variance is right after the cut), and with `Uniform`
 //! the uniform distribution of the same variance.
 
+use std::f64::consts::LN_10;
+
 use candle_core::Shape;
 use candle_nn::{
     Init,
@@ -39,6 +41,26 @@ pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f6
             }
         }
     }
+}
+
+/// Returns the uniform initialiser within `fan_in`^-½, that of PyTorch's linear layers and
+/// convolutions.
+#[must_use]
+pub fn fan_in_uniform(fan_in: usize) -> Init {
+    let bound = (fan_in as f64).powf(-0.5);
+    Init::Uniform {
+        lo: -bound,
+        up: bound,
+    }
+}
+
+/// Returns `count` numbers whose softplus is between 0.001 and 0.1, even in the logarithm: biases
+/// of the steps of selective state spaces (Mamba, arXiv:2312.00752).
+#[must_use]
+pub fn inverse_softplus_of_steps(stream: &Stream, count: usize) -> Vec<f64> {
+    let steps = stream.uniform(1, count).into_iter();
+    let steps = steps.map(|share| ((2.0 * share - 3.0) * LN_10).exp());
+    steps.map(|step| step.exp_m1().ln()).collect()
 }
 
 /// Returns the Xavier (Glorot) uniform initialiser: variance `2 / (fan_in + fan_out)`.
