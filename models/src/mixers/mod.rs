@@ -14,18 +14,23 @@ mod collaborative;
 mod compressed;
 mod compressive;
 mod cosformer;
+mod deltanet;
 mod fnet;
 mod funnel;
+mod gated_deltanet;
 mod gau;
+mod gla;
 mod gmlp;
 mod h_transformer_1d;
 mod hard_coded;
+mod hgrn2;
 mod hierarchical;
 mod image;
 mod informer;
 mod lazyformer;
 mod linear;
 mod linformer;
+mod lion;
 mod lite;
 mod local;
 mod long_conv;
@@ -34,7 +39,9 @@ mod longformer;
 mod lru;
 mod luna;
 mod mamba;
+mod mamba2;
 mod mega;
+mod min_gru;
 mod mlp_mixer;
 mod mra;
 mod nystromformer;
@@ -42,6 +49,7 @@ mod performer;
 mod presets;
 mod realformer;
 mod reformer;
+mod retnet;
 mod rfa;
 mod routing;
 mod rtf;
@@ -122,6 +130,14 @@ pub static MODELS: &[&Model] = &[
     &skyformer::MODEL,
     &tnn::MODEL,
     &mamba::MODEL,
+    &mamba2::MODEL,
+    &retnet::MODEL,
+    &gla::MODEL,
+    &hgrn2::MODEL,
+    &lion::MODEL,
+    &deltanet::MODEL,
+    &gated_deltanet::MODEL,
+    &min_gru::MODEL,
     &s4d::MODEL,
     &s5::MODEL,
     &lru::MODEL,

@@ -200,11 +200,13 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     same(&["h_transformer_1d"], &["htransformer", "h1d"]),
     same(&["tnn"], &["toeplitz", "toeplitz-neural-network", "tno"]),
     same(&["mamba"], &["s6", "selective-ssm", "mamba-1"]),
-    near(
-        &["mamba"],
-        &["mamba-2", "ssd"],
-        "Mamba-2 is another model, which is not here",
-    ),
+    same(&["mamba2"], &["ssd"]),
+    same(&["retnet"], &["retention", "multi-scale-retention"]),
+    same(&["gla"], &["gated-linear-attention"]),
+    same(&["hgrn2"], &["hgru2"]),
+    same(&["lion"], &["lion-s", "lion-d", "lion-lit"]),
+    same(&["deltanet"], &["delta-rule"]),
+    same(&["gated_deltanet"], &["gdn", "gated-delta-rule"]),
     same(
         &["s4d"],
         &[

@@ -1,0 +1,157 @@
+//! Gated linear attention. Yang et al., 2023, "Gated Linear Attention Transformers with Hardware-Efficient Training", arXiv:2312.06635.
+//!     S_t = diag(a_t) S_(t-1) + k_t v_tᵀ,  y_t = S_tᵀ q_t K^-½,  out = W_o (RMSNorm(y) ⊙ SiLU(x W_g)),  a = σ(x W₁ W₂ + b)^(1/τ)
+//! B batch, L length, D width, H heads of width E; q, k, a (B, L, H, K) with K = E / 2, rounded up, v, y (B, L, H, V) with V = E, S (H, K, V); W₁ (D, R),
+//! W₂ (R, H K); x, out (B, L, D), W_g (D, H V), W_o (H V, D). τ = `temper`: a state begins to forget at 1 - a near 0.04 rather than at a half.
+//! All is causal: a position sees those before it. Time O(L·K·V) per head, in chunks; memory O(L·E). Values have the width `block.qkv_dim`.
+//! Padding has k = 0 and a = 1. Options: `rank` R (16), `temper` τ (16; the paper's equation has the same).
+//! K, V, R, τ, the shared gain of the heads' norms, the gate and the SwiGLU behind it are those of flash-linear-attention@bc3b101 fla/layers/gla.py and
+//! fla/models/gla/configuration_gla.py, with 4 heads. Weights begin uniform within inputs^-½, and b is 0. Its authors have not run this benchmark.
+
+use candle_core::Tensor;
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{GatedHeadSizes, GatedHeads, Linear, by_head},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        GatedLinearAttentionOptions,
+        activation::softplus,
+        gated_linear_attention::{self, gated_linear_attention},
+    },
+    options::{Range, WIDEST, to_json},
+    params::fan_in_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "gla",
+    title: "GLA",
+    paper: "Gated Linear Attention Transformers with Hardware-Efficient Training",
+    year: 2023,
+    arxiv: "2312.06635",
+    time: Cost::Linear("O(L·E²)"),
+    memory: Cost::Linear("O(L·E)"),
+    reference: Reference::Equations,
+    family: crate::Family::Gated,
+    settings: r#"{
+        "embed": {"positions": "none"},
+        "block": {"gate": "glu", "activation": "silu", "norm": "rms"}
+    }"#,
+    variants: &[Variant::paper(build, include_str!("gla.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[
+        Range::int("rank", 1, WIDEST),
+        Range::positive("temper", 1e6),
+    ],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    rank: usize,
+    temper: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            rank: 16,
+            temper: 16.0,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Gla::new(at, &options)?)))
+}
+
+struct Gla {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    /// W₁, and W₂ with b.
+    decay: [Linear; 2],
+    output: GatedHeads,
+    temper: f64,
+    heads: usize,
+    /// K.
+    keys: usize,
+    /// V.
+    values: usize,
+}
+
+impl Gla {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&at.vb, at.block);
+        let (heads, values) = (block.heads, block.head_dim());
+        let keys = values.div_ceil(2);
+        let linear = |name: &str, inputs: usize, outputs: usize, bias| {
+            Linear::new(&vb.pp(name), inputs, outputs, fan_in_uniform(inputs), bias)
+        };
+        let zeros = Some(Init::Const(0.0));
+        let sizes = GatedHeadSizes {
+            dim: block.dim,
+            heads,
+            values,
+        };
+        Ok(Self {
+            query: linear("query", block.dim, heads * keys, None)?,
+            key: linear("key", block.dim, heads * keys, None)?,
+            value: linear("value", block.dim, heads * values, None)?,
+            decay: [
+                linear("decay.inner", block.dim, options.rank, None)?,
+                linear("decay.outer", options.rank, heads * keys, zeros)?,
+            ],
+            output: GatedHeads::new(vb, sizes, block.norm_epsilon, true)?,
+            temper: options.temper,
+            heads,
+            keys,
+            values,
+        })
+    }
+}
+
+impl Mixer for Gla {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let scale = (self.keys as f64).powf(-0.5);
+        let q = self.query.forward(x)?.affine(scale, 0.0)?;
+        let k = zero_padding(&self.key.forward(x)?, pass.mask())?;
+        let v = self.value.forward(x)?;
+        let [inner, outer] = &self.decay;
+        // ln σ(z) = -softplus(-z).
+        let logits = outer.forward(&inner.forward(x)?)?;
+        let log_decay = softplus(&logits.neg()?)?.affine(-1.0 / self.temper, 0.0)?;
+        let log_decay = zero_padding(&log_decay, pass.mask())?;
+        let [q, k, v, log_decay] = [q, k, v, log_decay].map(|x| by_head(&x, self.heads));
+        let log_decay = log_decay?;
+        let options = GatedLinearAttentionOptions {
+            log_decay: Some(&log_decay),
+            packing: pass.packing(),
+            ..Default::default()
+        };
+        let y = gated_linear_attention(&q?, &k?, &v?, &options)?;
+        self.output.forward(&y, x)
+    }
+
+    fn supports_varlen(&self) -> bool {
+        true
+    }
+
+    fn is_causal(&self) -> bool {
+        true
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let [inner, outer] = &self.decay;
+        let linears = [&self.query, &self.key, &self.value, inner, outer];
+        let linears: u64 = linears.map(|linear| linear.flops(length)).iter().sum();
+        let attention = gated_linear_attention::flops(length, self.heads, self.keys, self.values);
+        linears + attention + self.output.flops(length)
+    }
+}

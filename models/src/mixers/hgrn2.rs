@@ -1,0 +1,233 @@
+//! HGRN2. Qin et al., 2024, "HGRN2: Gated Linear RNNs with State Expansion", arXiv:2404.07904.
+//!     [v | q | f] = x W + b,  a = γ + (1 - γ) σ(f),  S_t = diag(a_t) S_(t-1) + (1 - a_t) SiLU(v_t)ᵀ,  y_t = S_tᵀ σ(q_t),  out = W_o LayerNorm(y) + b_o
+//! B batch, L length, D width in H heads of e = `head_width` channels; v, q, f, a, y (B, L, H, e), S (H, e, e), γ (D) the layer's lower bound of decays.
+//! γ of layer l is the sum of softmax(Γ) over layers 1 .. l, for Γ (layers, D) that all layers share, zeros at first: 0 in the first layer, near 1 in the
+//! last. `direction = both` (the default, and the published form here) adds the outputs of a second walk from the end, with the same weights: a
+//! position counts itself twice. `forward` is causal. Time O(L·e·D), in chunks; memory O(L·D). Padding has a = 1, and so 1 - a = 0.
+//! Options: `head_width` (0: 8, or the largest power of two below it that divides D). Read in Doraemonzzz/hgru2-pytorch@caf92f0
+//! hgru2_pytorch/modules/bihgru2_1d.py: activations, biases, the norm over all heads at once, no scale of queries; its `expand_ratio` is e. The lower
+//! bounds are those of flash-linear-attention@bc3b101 fla/models/hgrn2/modeling_hgrn2.py. The block's SwiGLU is (SiLU(x W₁) ⊙ x W₂) W₃.
+//! Published on this benchmark with operators over two dimensions for images, which the rules forbid and which are not here. Weights and biases begin
+//! uniform within inputs^-½.
+
+use candle_core::{D, Tensor};
+use candle_nn::Init;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    error::require,
+    layers::{Direction, LayerNorm, Linear, by_head},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        GatedLinearAttentionOptions,
+        activation::{sigmoid, silu, softplus},
+        columns,
+        gated_linear_attention::{self, gated_linear_attention},
+        softmax,
+    },
+    options::{Range, WIDEST, to_json},
+    params::{Attributes, fan_in_uniform},
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "hgrn2",
+    title: "HGRN2",
+    paper: "HGRN2: Gated Linear RNNs with State Expansion",
+    year: 2024,
+    arxiv: "2404.07904",
+    time: Cost::Linear("O(L·e)"),
+    memory: Cost::Linear("O(L)"),
+    reference: Reference::Equations,
+    family: crate::Family::Gated,
+    settings: r#"{"block": {"gate": "glu", "activation": "silu"}}"#,
+    variants: &[Variant::paper(build, include_str!("hgrn2.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::int("head_width", 0, WIDEST)],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// e.
+    head_width: usize,
+    direction: Direction,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            head_width: 0,
+            direction: Direction::Both,
+        }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(Hgrn2::new(at, &options)?)))
+}
+
+struct Hgrn2 {
+    inner: Linear,
+    /// Γ (layers, D), and the number of this layer; none in the first, whose bound is 0.
+    bound: Option<(Tensor, usize)>,
+    norm: LayerNorm,
+    outer: Linear,
+    direction: Direction,
+    width: usize,
+    heads: usize,
+}
+
+impl Hgrn2 {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, width) = (&at.vb, at.block.dim);
+        let head = match options.head_width {
+            0 => 1 << width.trailing_zeros().min(3),
+            head => head,
+        };
+        require(
+            width.is_multiple_of(head),
+            "model.head_width",
+            head,
+            format!("a divisor of block.dim = {width}"),
+        )?;
+        let init = fan_in_uniform(width);
+        let linear = |name, outputs| Linear::new(&vb.pp(name), width, outputs, init, Some(init));
+        let bound = || {
+            let bounds = at.shared.pp("bias");
+            let shape = (at.block.layers, width);
+            let (start, attributes) = (Init::Const(0.0), Attributes::NO_DECAY);
+            bounds.get_with_attributes(shape, "bound", start, attributes)
+        };
+        let bound = (at.layer > 0).then(bound).transpose()?;
+        Ok(Self {
+            inner: linear("inner", 3 * width)?,
+            bound: bound.map(|bound| (bound, at.layer)),
+            norm: LayerNorm::new(&vb.pp("norm"), width, 1e-5)?,
+            outer: linear("outer", width)?,
+            direction: options.direction,
+            width,
+            heads: width / head,
+        })
+    }
+
+    /// Returns 1 - a and ln a (B, L, D) of gates f (B, L, D): 1 - a = (1 - γ) σ(-f).
+    fn gates(&self, gates: &Tensor) -> Result<[Tensor; 2]> {
+        let gates = gates.neg()?;
+        let open = sigmoid(&gates)?;
+        let Some((bound, layer)) = &self.bound else {
+            // The logarithm of a number that may be 0 in f32.
+            return Ok([open, softplus(&gates)?.neg()?]);
+        };
+        let shares = softmax::masked(&bound.t()?.contiguous()?, None)?; // (D, layers)
+        let below = shares.narrow(1, 1, *layer)?.sum(D::Minus1)?;
+        let open = open.broadcast_mul(&below.affine(-1.0, 1.0)?)?;
+        let log_decay = open.affine(-1.0, 1.0)?.log()?;
+        Ok([open, log_decay])
+    }
+}
+
+impl Mixer for Hgrn2 {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let all = self.inner.forward(x)?;
+        let part = |index: usize| columns(&all, index * self.width, self.width);
+        let (v, q) = (silu(&part(0)?)?, sigmoid(&part(1)?)?);
+        let gates = self.gates(&part(2)?)?;
+        let [k, log_decay] = gates.map(|gate| zero_padding(&gate, pass.mask()));
+        let (k, log_decay) = (k?, log_decay?);
+        let [q, k, v, log_decay] = [q, k, v, log_decay].map(|x| by_head(&x, self.heads));
+        let (q, k, v, log_decay) = (q?, k?, v?, log_decay?);
+        let walk = |reverse| {
+            let options = GatedLinearAttentionOptions {
+                log_decay: Some(&log_decay),
+                reverse,
+                packing: pass.packing(),
+                ..Default::default()
+            };
+            gated_linear_attention(&q, &k, &v, &options)
+        };
+        let y = match self.direction {
+            Direction::Forward => walk(false)?,
+            Direction::Both => (walk(false)? + walk(true)?)?,
+        };
+        self.outer.forward(&self.norm.forward(&y.flatten_from(2)?)?)
+    }
+
+    fn supports_varlen(&self) -> bool {
+        true
+    }
+
+    fn is_causal(&self) -> bool {
+        self.direction == Direction::Forward
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let head = self.width / self.heads;
+        let walk = gated_linear_attention::flops(length, self.heads, head, head);
+        let linears = self.inner.flops(length) + self.outer.flops(length);
+        linears + self.direction.count() as u64 * walk
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        RngKey,
+        options::BlockOptions,
+        testing::{close, normal, parameters},
+    };
+
+    #[test]
+    fn decays_of_later_layers_have_a_bound_that_grows() {
+        let parameters = parameters();
+        let block = BlockOptions {
+            dim: 4,
+            layers: 3,
+            ..BlockOptions::default()
+        };
+        let gates = normal("gates", &[2, 5, 4]);
+        let open = sigmoid(&gates.neg().unwrap()).unwrap();
+        for (layer, bound) in [0.0, 1.0 / 3.0, 2.0 / 3.0].into_iter().enumerate() {
+            let shared = parameters.builder();
+            let at = LayerContext {
+                layer,
+                ..LayerContext::new(shared.pp(layer), &block, 9)
+            };
+            let at = LayerContext { shared, ..at };
+            let mixer = Hgrn2::new(&at, &Options::default()).unwrap();
+            let wanted = (&open * (1.0 - bound)).unwrap();
+            let [forgets, log_decay] = mixer.gates(&gates).unwrap();
+            close(&forgets, &wanted, 1e-12, "bound");
+            let decay = (1.0 - &wanted).unwrap().log().unwrap();
+            close(&log_decay, &decay, 1e-10, "logarithm");
+        }
+        let paths = parameters.paths();
+        assert_eq!(paths.iter().filter(|path| *path == "bias.bound").count(), 1);
+    }
+
+    #[test]
+    fn both_directions_are_the_sum_of_two_walks_with_the_same_weights() {
+        let parameters = parameters();
+        let block = BlockOptions {
+            dim: 4,
+            ..BlockOptions::default()
+        };
+        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let both = Hgrn2::new(&at, &Options::default()).unwrap();
+        let x = normal("x", &[1, 7, 4]);
+        let pass = Pass::new(false, RngKey::new(1, 0, 0));
+        let flip = |x: &Tensor| {
+            let rows: Vec<Tensor> = (0..7).rev().map(|t| x.narrow(1, t, 1).unwrap()).collect();
+            Tensor::cat(&rows, 1).unwrap()
+        };
+        let y = both.forward(&x, &pass).unwrap();
+        let turned = both.forward(&flip(&x), &pass).unwrap();
+        close(&flip(&turned), &y, 1e-12, "symmetric");
+    }
+}

@@ -1,0 +1,138 @@
+//! RetNet. Sun et al., 2023, "Retentive Network: A Successor to Transformer for Large Language Models", arXiv:2307.08621.
+//!     S_t = γ_h S_(t-1) + k_t v_tᵀ,  y_t = S_tᵀ q_t E^-½,  out = W_o (RMSNorm(y) ⊙ SiLU(x W_g)),  γ_h = 1 - 2^(-5-h)
+//! B batch, L length, D width, H heads h = 0 .. H - 1; q, k (B, L, H, E), rotated by their position, v, y (B, L, H, V) with V = `expand` E, S (H, E, V);
+//! x, out (B, L, D), W_g (D, H V), W_o (H V, D). The decays γ are not trained. All is causal: a position sees those before it.
+//! Time O(L·E·V) per head, in chunks; memory O(L·E). Queries and keys have the width `block.qkv_dim`. Padding has k = 0 and decays nothing.
+//! The norm of each head is RMSNorm with a gain that all heads share, as in flash-linear-attention@bc3b101 fla/layers/multiscale_retention.py, of which
+//! `expand` = 2, the scale E^-½, the gate and the SwiGLU behind it are, too (its configuration has 8 heads); the paper has GroupNorm. Neighbouring columns
+//! are rotated, there those E/2 apart: the same function for weights with their rows in another order. Weights begin uniform within inputs^-½, without
+//! biases. Its authors have not run this benchmark.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Encoder, Mixer, Pass, Result,
+    context::{LayerContext, ModelContext},
+    encoder,
+    layers::{GatedHeadSizes, GatedHeads, Linear, by_head, head_decays},
+    mask::zero_padding,
+    model::{Cost, Model, Reference, Variant},
+    ops::{
+        GatedLinearAttentionOptions,
+        gated_linear_attention::{self, gated_linear_attention},
+        rotary,
+    },
+    options::{Range, to_json},
+    params::fan_in_uniform,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "retnet",
+    title: "RetNet",
+    paper: "Retentive Network: A Successor to Transformer for Large Language Models",
+    year: 2023,
+    arxiv: "2307.08621",
+    time: Cost::Linear("O(L·E²)"),
+    memory: Cost::Linear("O(L·E)"),
+    reference: Reference::Equations,
+    family: crate::Family::Gated,
+    settings: r#"{
+        "embed": {"positions": "none"},
+        "block": {"gate": "glu", "activation": "silu", "norm": "rms"}
+    }"#,
+    variants: &[Variant::paper(build, include_str!("retnet.rs"))],
+    options: || to_json(&Options::default()),
+    ranges: &[Range::int("expand", 1, 64)],
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    expand: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { expand: 2 }
+    }
+}
+
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: Options = context.options()?;
+    encoder::blocks(context, |at| Ok(Box::new(RetNet::new(at, &options)?)))
+}
+
+struct RetNet {
+    query: Linear,
+    key: Linear,
+    value: Linear,
+    output: GatedHeads,
+    /// ln γ (H).
+    log_decay: Tensor,
+    heads: usize,
+    /// E.
+    keys: usize,
+    /// V.
+    values: usize,
+}
+
+impl RetNet {
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&at.vb, at.block);
+        let (heads, keys) = (block.heads, block.head_dim());
+        let values = options.expand * keys;
+        let linear = |name, outputs| {
+            let init = fan_in_uniform(block.dim);
+            Linear::new(&vb.pp(name), block.dim, outputs, init, None)
+        };
+        let sizes = GatedHeadSizes {
+            dim: block.dim,
+            heads,
+            values,
+        };
+        // Heads beyond the 48th remember as long as f64 can tell.
+        let decay = |head: usize| (-(-5.0 - head.min(47) as f64).exp2()).ln_1p();
+        let decays = Tensor::from_iter((0..heads).map(decay), vb.device())?;
+        Ok(Self {
+            query: linear("query", heads * keys)?,
+            key: linear("key", heads * keys)?,
+            value: linear("value", heads * values)?,
+            output: GatedHeads::new(vb, sizes, block.norm_epsilon, true)?,
+            log_decay: decays.to_dtype(vb.dtype())?,
+            heads,
+            keys,
+            values,
+        })
+    }
+}
+
+impl Mixer for RetNet {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let rotated = |x: &Tensor| rotary(x, 0, self.heads * self.keys, self.keys);
+        let scale = (self.keys as f64).powf(-0.5);
+        let q = rotated(&self.query.forward(x)?.affine(scale, 0.0)?)?;
+        let k = zero_padding(&rotated(&self.key.forward(x)?)?, pass.mask())?;
+        let v = self.value.forward(x)?;
+        let log_decay = head_decays(&self.log_decay, pass.mask())?;
+        let options = GatedLinearAttentionOptions {
+            log_decay: Some(&log_decay),
+            ..Default::default()
+        };
+        let [q, k, v] = [q, k, v].map(|x| by_head(&x, self.heads));
+        let y = gated_linear_attention(&q?, &k?, &v?, &options)?;
+        self.output.forward(&y, x)
+    }
+
+    fn is_causal(&self) -> bool {
+        true
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let linears = [&self.query, &self.key, &self.value];
+        let linears: u64 = linears.map(|linear| linear.flops(length)).iter().sum();
+        let attention = gated_linear_attention::flops(length, self.heads, self.keys, self.values);
+        linears + attention + self.output.flops(length)
+    }
+}
