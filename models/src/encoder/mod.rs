@@ -5,6 +5,7 @@
 //! pre-norm; or it keeps two streams of pre-norm steps that can be undone
 //! ([`Residual::Reversible`]).
 
+mod both_ways;
 mod reversible;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use candle_core::Tensor;
 use candle_nn::Init;
 
+pub use self::both_ways::{Ways, blocks_both_ways};
 use crate::{
     LayerContext, Mask, Mixer, ModelContext, Pass, Result,
     block::{Block, norm::Norm},

@@ -4,7 +4,8 @@
 //! B batch, L length, D width, H heads of width E; q, k, v, y (B, L, H, E), β (B, L, H), S (H, E, E); x, out (B, L, D); conv a causal convolution of each
 //! channel, W = `taps`, without a bias; unit divides a head's vector by its length. A key takes the share β of what the state holds for it away first.
 //! All is causal: a position sees those before it. Time O(L·E²) per head, in chunks whose writes are solved for at once; memory O(L·E).
-//! Options: `taps` (4); `negative` doubles β, so that the state may turn its sign along a key (Grazzi et al., 2024, arXiv:2411.12537).
+//! Options: `taps` (4); `negative` doubles β, so that the state may turn its sign along a key (Grazzi et al., 2024, arXiv:2411.12537);
+//! `direction` (forward; sum, two: back as well, with the same weights or others).
 //! Read in flash-linear-attention@bc3b101 fla/layers/delta_net.py, which adds 1e-6 to squared lengths, here 1e-24; the norm of each head has one gain for
 //! all of them, and a SwiGLU follows, with 4 heads. Weights begin uniform within inputs^-½. Padding has k = 0. Its authors have not run this benchmark.
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
-    encoder,
+    encoder::{Ways, blocks_both_ways},
     layers::{GatedHeadSizes, GatedHeads, Linear, ShortConv, by_head},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
@@ -53,6 +54,7 @@ pub const MODEL: Model = Model {
 struct Options {
     taps: usize,
     negative: bool,
+    direction: Ways,
 }
 
 impl Default for Options {
@@ -60,13 +62,16 @@ impl Default for Options {
         Self {
             taps: 4,
             negative: false,
+            direction: Ways::Forward,
         }
     }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(DeltaNet::new(at, &options)?)))
+    blocks_both_ways(context, options.direction, |at| {
+        Ok(Box::new(DeltaNet::new(at, &options)?))
+    })
 }
 
 struct DeltaNet {

@@ -4,7 +4,8 @@
 //! B batch, L length, D width, H heads of width E; q, k (B, L, H, K) with K = ¾ E, rounded up, v, y (B, L, H, V) with V = `expand` K, a, β (B, L, H), α, b
 //! (H), S (H, K, V); x, out (B, L, D), W_g (D, H V), W_o (H V, D); conv a causal convolution of each channel, W = `taps`, without a bias.
 //! All is causal: a position sees those before it. Time O(L·K·V) per head, in chunks whose writes are solved for at once; memory O(L·E).
-//! Options: `expand` (2), `taps` (4); `negative` doubles β (Grazzi et al., 2024, arXiv:2411.12537). Padding has k = 0 and a = 1.
+//! Options: `expand` (2), `taps` (4); `negative` doubles β (Grazzi et al., 2024, arXiv:2411.12537); `direction` (forward; sum, two:
+//! back as well, with the same weights or others). Padding has k = 0 and a = 1.
 //! Read in flash-linear-attention@bc3b101 fla/layers/gated_deltanet.py: e^α ~ U(0, 16), b softplus⁻¹ of numbers between 0.001 and 0.1, even in their logarithm,
 //! neither of which decays; 1e-6 is added to squared lengths there, here 1e-24; the gain of the heads' norms is one for all. A SwiGLU follows. All other weights
 //! begin uniform within inputs^-½. Its authors have not run this benchmark.
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
-    encoder,
+    encoder::{Ways, blocks_both_ways},
     layers::{GatedHeadSizes, GatedHeads, Linear, ShortConv, by_head},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
@@ -56,6 +57,7 @@ struct Options {
     expand: usize,
     taps: usize,
     negative: bool,
+    direction: Ways,
 }
 
 impl Default for Options {
@@ -64,13 +66,14 @@ impl Default for Options {
             expand: 2,
             taps: 4,
             negative: false,
+            direction: Ways::Forward,
         }
     }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    encoder::blocks(context, |at| {
+    blocks_both_ways(context, options.direction, |at| {
         Ok(Box::new(GatedDeltaNet::new(at, &options)?))
     })
 }

@@ -3,7 +3,8 @@
 //! B batch, L length, D width, H heads of width E; q, k, a (B, L, H, K) with K = E / 2, rounded up, v, y (B, L, H, V) with V = E, S (H, K, V); W₁ (D, R),
 //! W₂ (R, H K); x, out (B, L, D), W_g (D, H V), W_o (H V, D). τ = `temper`: a state begins to forget at 1 - a near 0.04 rather than at a half.
 //! All is causal: a position sees those before it. Time O(L·K·V) per head, in chunks; memory O(L·E). Values have the width `block.qkv_dim`.
-//! Padding has k = 0 and a = 1. Options: `rank` R (16), `temper` τ (16; the paper's equation has the same).
+//! Padding has k = 0 and a = 1. Options: `rank` R (16), `temper` τ (16; the paper's equation has the same),
+//! `direction` (forward; sum, two: back as well, with the same weights or others).
 //! K, V, R, τ, the shared gain of the heads' norms, the gate and the SwiGLU behind it are those of flash-linear-attention@bc3b101 fla/layers/gla.py and
 //! fla/models/gla/configuration_gla.py, with 4 heads. Weights begin uniform within inputs^-½, and b is 0. Its authors have not run this benchmark.
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
-    encoder,
+    encoder::{Ways, blocks_both_ways},
     layers::{GatedHeadSizes, GatedHeads, Linear, by_head},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
@@ -55,6 +56,7 @@ pub const MODEL: Model = Model {
 struct Options {
     rank: usize,
     temper: f64,
+    direction: Ways,
 }
 
 impl Default for Options {
@@ -62,13 +64,16 @@ impl Default for Options {
         Self {
             rank: 16,
             temper: 16.0,
+            direction: Ways::Forward,
         }
     }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Gla::new(at, &options)?)))
+    blocks_both_ways(context, options.direction, |at| {
+        Ok(Box::new(Gla::new(at, &options)?))
+    })
 }
 
 struct Gla {

@@ -4,7 +4,8 @@
 //! B batch, L length, D width, D' = `expand` D, N states, R rank of the steps δ; x (B, L, D), u, z, δ (B, L, D'), b, c (B, L, N), r (B, L, R), α (D', N),
 //! skip (D'), conv a causal convolution of each channel, W taps. All is causal: a position sees those before it.
 //! Time O(L·D'·(D + N)), memory O(L·D'). No feed-forward (`block.ffn` = none): this is all there is. Real states that depend on the input do poorly on
-//! this benchmark, as others ran it: a control. Options: `state` N, `expand`, `taps` W, `rank` R (0: D / 16, rounded up).
+//! this benchmark, as others ran it: a control. Options: `state` N, `expand`, `taps` W, `rank` R (0: D / 16, rounded up),
+//! `direction` (forward; sum, two: back as well, with the same weights or others).
 //! α = ln 1 .. ln N and skip = 1 at first, without weight decay; b_δ is softplus⁻¹ of numbers between 0.001 and 0.1, even in their logarithm; W_δ uniform up to
 //! R^-½, all else as PyTorch's layers begin. Only conv and δ have a bias. Padding has u = 0 before conv and δ = 0, which leaves states as they were.
 
@@ -15,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
-    encoder,
+    encoder::{Ways, blocks_both_ways},
     layers::{Linear, ShortConv},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
@@ -61,6 +62,7 @@ struct Options {
     expand: usize,
     taps: usize,
     rank: usize,
+    direction: Ways,
 }
 
 impl Default for Options {
@@ -70,13 +72,16 @@ impl Default for Options {
             expand: 2,
             taps: 4,
             rank: 0,
+            direction: Ways::Forward,
         }
     }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Mamba::new(at, &options)?)))
+    blocks_both_ways(context, options.direction, |at| {
+        Ok(Box::new(Mamba::new(at, &options)?))
+    })
 }
 
 struct Mamba {
@@ -194,6 +199,7 @@ mod tests {
         expand: 2,
         taps: 2,
         rank: 1,
+        direction: Ways::Forward,
     };
 
     #[test]

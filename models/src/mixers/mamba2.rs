@@ -4,7 +4,8 @@
 //! B batch, L length, D width, D' = `expand` D in H heads of P = `head_width` channels, N = `state`; x, out (B, L, D), z, u, y (B, L, D'), b, c (B, L, N),
 //! which all heads share, s, δ, a (B, L, H), S (H, N, P), β, α, skip (H); conv a causal convolution of each channel, W = `taps`, with a bias.
 //! All is causal: a position sees those before it. Time O(L·N·P) per head, in chunks; memory O(L·D'). No feed-forward (`block.ffn` = none).
-//! Options: `state` (64), `expand` (2), `taps` (4), `head_width` (0: 64, or the largest divisor of D' that divides 64). Read in state-spaces/mamba@e9594ce
+//! Options: `state` (64), `expand` (2), `taps` (4), `head_width` (0: 64, or the largest divisor of D' that divides 64),
+//! `direction` (forward; sum, two: back as well, with the same weights or others). Read in state-spaces/mamba@e9594ce
 //! mamba_ssm/modules/mamba2.py: the gate is before the norm; e^α ~ U(1, 16), skip = 1 and β softplus⁻¹ of numbers between 0.001 and 0.1, even in their
 //! logarithm, none of which decays; one group of b and c; N is 128 there. All else begins as PyTorch's layers. Padding has u = b = c = 0 before conv
 //! and δ = 0, which leaves states as they were.
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
-    encoder,
+    encoder::{Ways, blocks_both_ways},
     error::require,
     layers::{Linear, ShortConv, by_head},
     mask::zero_padding,
@@ -65,6 +66,7 @@ struct Options {
     expand: usize,
     taps: usize,
     head_width: usize,
+    direction: Ways,
 }
 
 impl Default for Options {
@@ -74,13 +76,16 @@ impl Default for Options {
             expand: 2,
             taps: 4,
             head_width: 0,
+            direction: Ways::Forward,
         }
     }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Mamba2::new(at, &options)?)))
+    blocks_both_ways(context, options.direction, |at| {
+        Ok(Box::new(Mamba2::new(at, &options)?))
+    })
 }
 
 struct Mamba2 {

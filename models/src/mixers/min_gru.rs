@@ -3,7 +3,8 @@
 //! B batch, L length, D width, D' inner width; x, out (B, L, D), z, u, h (B, L, D'). States are positive and averages of what came before, so that a scan over
 //! the length computes them. All is causal: a position sees those before it. Time and memory O(L·D'). Padding has z = 0, which leaves states as they were.
 //! Options: `width` D' (0: 3/2 D, rounded up); `memory` τ (0): b begins so that states average over 1 to τ positions, even in the logarithm; 0 for b = 0, an
-//! average over two, which is what the published code begins with, and there without b.
+//! average over two, which is what the published code begins with, and there without b; `direction` (forward; sum, two: back as well, with the same
+//! weights or others).
 //! g is that of the paper's appendix on stability. The inner width is that of the package minGRU-pytorch; the convolution that it has before the layer is not
 //! here. Weights begin uniform within inputs^-½. Its authors have not run this benchmark.
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
-    encoder,
+    encoder::{Ways, blocks_both_ways},
     layers::Linear,
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
@@ -55,11 +56,14 @@ struct Options {
     width: usize,
     /// τ.
     memory: f64,
+    direction: Ways,
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(MinGru::new(at, &options)?)))
+    blocks_both_ways(context, options.direction, |at| {
+        Ok(Box::new(MinGru::new(at, &options)?))
+    })
 }
 
 struct MinGru {
@@ -154,7 +158,10 @@ mod tests {
         for (memory, range) in [(0.0, 1.9..2.1), (1000.0, 1.0..1001.0)] {
             let parameters = parameters();
             let at = LayerContext::new(parameters.builder(), &block, 9);
-            let options = Options { width: 0, memory };
+            let options = Options {
+                memory,
+                ..Options::default()
+            };
             let mixer = MinGru::new(&at, &options).unwrap();
             let bias = mixer.gate.operands().1.unwrap();
             let times = sigmoid(bias).unwrap().recip().unwrap();

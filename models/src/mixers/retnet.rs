@@ -3,6 +3,7 @@
 //! B batch, L length, D width, H heads h = 0 .. H - 1; q, k (B, L, H, E), rotated by their position, v, y (B, L, H, V) with V = `expand` E, S (H, E, V);
 //! x, out (B, L, D), W_g (D, H V), W_o (H V, D). The decays γ are not trained. All is causal: a position sees those before it.
 //! Time O(L·E·V) per head, in chunks; memory O(L·E). Queries and keys have the width `block.qkv_dim`. Padding has k = 0 and decays nothing.
+//! Option: `direction` (forward; sum, two: back as well, with the same weights or others).
 //! The norm of each head is RMSNorm with a gain that all heads share, as in flash-linear-attention@bc3b101 fla/layers/multiscale_retention.py, of which
 //! `expand` = 2, the scale E^-½, the gate and the SwiGLU behind it are, too (its configuration has 8 heads); the paper has GroupNorm. Neighbouring columns
 //! are rotated, there those E/2 apart: the same function for weights with their rows in another order. Weights begin uniform within inputs^-½, without
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
-    encoder,
+    encoder::{Ways, blocks_both_ways},
     layers::{GatedHeadSizes, GatedHeads, Linear, by_head, head_decays},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
@@ -51,17 +52,23 @@ pub const MODEL: Model = Model {
 #[serde(deny_unknown_fields)]
 struct Options {
     expand: usize,
+    direction: Ways,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { expand: 2 }
+        Self {
+            expand: 2,
+            direction: Ways::Forward,
+        }
     }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(RetNet::new(at, &options)?)))
+    blocks_both_ways(context, options.direction, |at| {
+        Ok(Box::new(RetNet::new(at, &options)?))
+    })
 }
 
 struct RetNet {

@@ -15,7 +15,7 @@ mod tests;
 use candle_core::{D, Device, Tensor};
 
 use super::scan::shift;
-use super::{check, exact_matmul, matmul};
+use super::{check, exact_matmul, flip, matmul};
 use crate::ops::supports;
 use crate::{Packing, Result};
 
@@ -181,13 +181,6 @@ fn check_shapes(
             "queries {q:?}, keys {k:?}, values {v:?}, decays {log_decay:?} and rates {delta:?} do not fit"
         )
     })
-}
-
-/// Returns x with its positions in the opposite order.
-fn flip(x: &Tensor) -> Result<Tensor> {
-    let length = u32::try_from(x.dim(1)?).map_err(candle_core::Error::wrap)?;
-    let places = Tensor::from_iter((0..length).rev(), x.device())?;
-    Ok(x.contiguous()?.index_select(&places, 1)?)
 }
 
 /// Computes attention in the direction, and at the positions, that the options say.

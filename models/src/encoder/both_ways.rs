@@ -1,0 +1,167 @@
+//! A causal mixer in both directions.
+//!
+//! | `direction` | y | source |
+//! |---|---|---|
+//! | `forward` | f(x) | |
+//! | `sum` | f(x) + flip(f(flip(x))), with the same weights | HGRN, arXiv:2311.04823 |
+//! | `two` | f(x) + flip(g(flip(x))), g with weights of its own | ELMo, arXiv:1802.05365, summed |
+//!
+//! A position counts itself twice. Padding is flipped, too: it comes first then, which a mixer that
+//! leaves states as they were at padding does not notice.
+
+use candle_core::Tensor;
+use serde::{Deserialize, Serialize};
+
+use super::{Encoder, blocks};
+use crate::{LayerContext, Mask, Mixer, ModelContext, Pass, Result, loss::Loss, ops::flip};
+
+/// The option `direction` of the models around which there is a second direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ways {
+    /// From the first position to the last.
+    #[default]
+    Forward,
+    /// And back, with the same weights.
+    Sum,
+    /// And back, with weights of its own, `back` at the mixer's place.
+    Two,
+}
+
+/// Returns a stack of residual blocks around the mixers that `mixer` makes, in the directions that
+/// `ways` says.
+///
+/// # Errors
+/// Errors of [`blocks`].
+pub fn blocks_both_ways(
+    context: &ModelContext,
+    ways: Ways,
+    mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
+) -> Result<Box<dyn Encoder>> {
+    blocks(context, |at| {
+        let ahead = mixer(at)?;
+        let back = match ways {
+            Ways::Forward => return Ok(ahead),
+            Ways::Sum => None,
+            Ways::Two => Some(mixer(&LayerContext {
+                vb: at.vb.pp("back"),
+                shared: at.shared.clone(),
+                ..*at
+            })?),
+        };
+        Ok(Box::new(BothWays { ahead, back }))
+    })
+}
+
+struct BothWays {
+    ahead: Box<dyn Mixer>,
+    /// The mixer from the end, if it is another.
+    back: Option<Box<dyn Mixer>>,
+}
+
+impl BothWays {
+    fn back(&self) -> &dyn Mixer {
+        self.back.as_deref().unwrap_or(&*self.ahead)
+    }
+}
+
+impl Mixer for BothWays {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let ahead = self.ahead.forward(x, pass)?;
+        let flipped = |mask: &Mask| -> Result<Mask> {
+            let turned = Mask::new(&flip(mask.valid())?)?;
+            Ok(if mask.is_counted() {
+                turned.counted()
+            } else {
+                turned
+            })
+        };
+        let mask = pass.mask().map(flipped).transpose()?;
+        let pass = pass.with_mask(mask.as_ref());
+        let back = flip(&self.back().forward(&flip(x)?, &pass)?)?;
+        Ok((ahead + back)?)
+    }
+
+    fn rule_violation(&self) -> Option<&'static str> {
+        self.ahead.rule_violation()
+    }
+
+    fn stops_gradients(&self) -> Option<&'static str> {
+        self.ahead.stops_gradients()
+    }
+
+    fn losses(&self) -> &'static [Loss] {
+        self.ahead.losses()
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        self.ahead.flops(length) + self.back().flops(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+    use crate::{
+        Classifier, Options, Parameters, RngKey, Tokens, mixers, model::Model, testing::shape,
+    };
+
+    fn classifier(model: &Model, direction: &str, parameters: &Parameters) -> Classifier {
+        let mut options = Options::of(model);
+        (options.block.dim, options.block.qkv_dim) = (8, 8);
+        options.model["direction"] = direction.into();
+        Classifier::new(model, &shape(1), &options, parameters).unwrap()
+    }
+
+    /// Padding behind a sequence, which comes first where it is flipped, changes no logit.
+    #[test]
+    fn padding_that_comes_first_changes_nothing() {
+        for name in [
+            "mamba",
+            "mamba2",
+            "retnet",
+            "gla",
+            "deltanet",
+            "gated_deltanet",
+            "min_gru",
+        ] {
+            let model = mixers::find(name).unwrap();
+            for direction in ["sum", "two"] {
+                let parameters = Parameters::new(3, &Device::Cpu, DType::F64);
+                let classifier = classifier(model, direction, &parameters);
+                let logits = |ids: &[u32], real: &[f32]| {
+                    let row = (1, ids.len());
+                    let ids = Tensor::from_slice(ids, row, &Device::Cpu).unwrap();
+                    let mask = Tensor::from_slice(real, row, &Device::Cpu).unwrap();
+                    let tokens = Tokens {
+                        ids,
+                        mask: Some(mask),
+                    };
+                    let inputs = crate::Inputs {
+                        towers: vec![tokens],
+                    };
+                    let pass = Pass::new(false, RngKey::new(1, 0, 0));
+                    classifier.forward(&inputs, &pass).unwrap()
+                };
+                let alone = logits(&[1, 2, 3, 4], &[1.0; 4]);
+                let padded = logits(&[1, 2, 3, 4, 0, 0], &[1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+                crate::testing::close(&padded, &alone, 1e-12, &format!("{name}, {direction}"));
+            }
+        }
+    }
+
+    #[test]
+    fn weights_are_shared_or_twice_as_many() {
+        let model = mixers::find("gla").unwrap();
+        let count = |direction| {
+            let parameters = Parameters::meta(&Device::Cpu, DType::F32);
+            classifier(model, direction, &parameters);
+            let paths = parameters.paths();
+            paths.iter().filter(|path| path.contains(".mixer.")).count()
+        };
+        assert_eq!(count("forward"), count("sum"));
+        assert_eq!(2 * count("forward"), count("two"));
+    }
+}
