@@ -136,7 +136,7 @@ fn every_field_of_a_model_of_ones_own_is_documented() {
         ..OwnModel::default()
     };
     let written = serde_json::to_value(own).unwrap();
-    let documented = first_column(&section("A model of one's own in a record"));
+    let documented = first_column(&section("Your own model in a record"));
     let names = written.as_object().unwrap().keys().cloned();
     assert_eq!(names.collect::<BTreeSet<String>>(), documented);
     let older: OwnModel = serde_json::from_str(r#"{"source": "1f", "program": "p"}"#).unwrap();
