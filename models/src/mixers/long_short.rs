@@ -4,8 +4,9 @@
 //! B batch, H heads, L length, D width, E width of a head, r summaries, w window; x (B, L, D), W_P (D, H r), P (B, H, L, r), q, K, V (B, L, H, E), K̄, V̄ (B, r, H, E).
 //! Time O(L·(r + w)·E) per head, memory O(L·(r + w)). Options: `rank` r (0: no summaries), `window` w: a block of w queries sees itself and
 //! max(w/2, 1) positions on either side; 0: each query sees itself.
-//! Both norms are LayerNorms over all heads at once, each the same for keys and values. Padded tokens are in no summary and no window.
-//! Dropout on the weights. Projections have no biases, and a CLS token is a token like any other (in the published code it enters in the last layer alone).
+//! Both norms are LayerNorms over all heads together, each shared by keys and values. Padded tokens
+//! are in no summary and no window. Dropout on the weights. Projections have no biases. A CLS token
+//! is treated as any other token (in the published code it enters in the last layer only).
 
 use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
