@@ -1,7 +1,8 @@
 //! Mega-chunk. Ma et al., 2022, "Mega: Moving Average Equipped Gated Attention", arXiv:2209.10655.
 //!     A = softmax(Q Kᵀ / √s + w_(j-i)) within chunks of C positions; all else as in Mega, whose moving average crosses chunks
 //! Time O(L·C·(s + v)) and O(L·D·h) for the average, memory O(L·(D + v)). L length, D width, s width of queries and keys, v of values, h modes.
-//! Options: those of Mega with `chunk` C = 128. The last chunk of a sequence has what is left, and padding is no key.
+//! Options: those of Mega with `chunk` C = 128. The last chunk of a sequence may be shorter, and
+//! padding is never a key.
 //! Equations and code: `models/src/mixers/mega/mod.rs`.
 
 use crate::{
