@@ -27,18 +27,19 @@ impl DataPlace {
     }
 }
 
-/// Which data of a task.
+/// Selection of the data of a task.
 #[derive(Debug, Args)]
 pub struct DataChoice {
     /// Task (see `lra list tasks`), as `task` or `task:source`
     pub task: TaskChoice,
-    /// Where the data comes from, unless the task says it [default: official with --from, otherwise the task's own]
+    /// Source of the data, unless given with the task [default: official with --from, otherwise the
+    /// task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Split rules: clean or tay2021
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
-    /// Take the data settings of a recipe
+    /// Use the data settings of a recipe
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,
     /// Change a data setting, such as data.max_length=256
@@ -53,7 +54,7 @@ pub struct DataChoice {
 
 #[derive(Debug, Subcommand)]
 pub enum DataVerb {
-    /// What data there is of every task, and the command for what is not there
+    /// List the stored data of every task, and the commands for missing data
     List {
         #[command(flatten)]
         place: DataPlace,
@@ -61,14 +62,14 @@ pub enum DataVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Download the published files of a task; an interrupted download goes on where it broke
+    /// Download the published files of a task; an interrupted download continues where it stopped
     Fetch {
         /// Task (see `lra list tasks`)
         task: String,
-        /// Take this file or address instead of the published ones
+        /// Use this file or address instead of the published ones
         #[arg(long, value_name = "FILE|URL", conflicts_with = "mirror")]
         from: Option<String>,
-        /// Take the published files from this folder of a mirror [default: $LRA_MIRROR]
+        /// Download the published files from this folder of a mirror [default: $LRA_MIRROR]
         #[arg(long, value_name = "URL")]
         mirror: Option<String>,
         #[command(flatten)]
@@ -81,22 +82,22 @@ pub enum DataVerb {
         /// Read raw files from this file or folder
         #[arg(long, value_name = "PATH")]
         from: Option<PathBuf>,
-        /// Build again even if it is there
+        /// Build again even if the data exists
         #[arg(long)]
         force: bool,
-        /// Take incomplete files of image (the same as --set data.allow_partial=true); the data is marked as partial. Other tasks
-        /// take them without it
+        /// Accept incomplete files of image (the same as --set data.allow_partial=true); the data
+        /// is marked as partial. Other tasks accept them without this option
         #[arg(long)]
         allow_partial: bool,
     },
-    /// Prove the data of a task: checksums, counts, labels, and what is known of the published files
+    /// Verify the data of a task: checksums, counts, labels, and known facts of the published files
     Verify {
         #[command(flatten)]
         choice: DataChoice,
-        /// Prove these raw files instead of the stored data
+        /// Verify these raw files instead of the stored data
         #[arg(long, value_name = "PATH")]
         from: Option<PathBuf>,
-        /// Take incomplete files of image (the same as --set data.allow_partial=true)
+        /// Accept incomplete files of image (the same as --set data.allow_partial=true)
         #[arg(long)]
         allow_partial: bool,
     },
@@ -104,13 +105,13 @@ pub enum DataVerb {
     Show {
         #[command(flatten)]
         choice: DataChoice,
-        /// Which example
+        /// Row of the example
         #[arg(long, default_value_t = 0)]
         row: usize,
-        /// Of which split: train, val or test
+        /// Split: train, val or test
         #[arg(long, default_value_t = SplitName::Train)]
         split: SplitName,
-        /// For tasks of pixels: write a contact sheet of the examples from --row on to this file
+        /// For image tasks: write a contact sheet of the examples from --row on to this file
         #[arg(long, value_name = "FILE")]
         png: Option<PathBuf>,
     },

@@ -19,7 +19,7 @@ pub fn seed(text: &str) -> Result<u64, String> {
     seed.ok_or_else(|| format!("'{text}' is not a seed from 0 to {LARGEST_SEED}"))
 }
 
-/// Seeds in the order in which they are run; at least one, none twice.
+/// Seeds in the order of their runs; at least one, without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(pub Vec<u64>);
 
@@ -52,7 +52,7 @@ pub fn seeds(text: &str) -> Result<Seeds, String> {
     }
 }
 
-/// Devices that runs are shared out over; at least one.
+/// Devices that runs are distributed over; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Devices(pub Vec<String>);
 
@@ -79,7 +79,7 @@ pub fn table() -> impl TypedValueParser<Value = &'static TableKind> {
     PossibleValuesParser::new(names).try_map(|name| tables::find(&name))
 }
 
-/// Parses a number of worker threads; 0 stands for all cores.
+/// Parses a number of worker threads; 0 means all cores.
 pub fn threads(text: &str) -> Result<usize, String> {
     let most = most_threads();
     let threads = text.parse().ok().filter(|threads| *threads <= most);
