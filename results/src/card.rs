@@ -1,4 +1,4 @@
-//! Score cards of the small protocol: what a model reached on each task, and its place in the
+//! Score cards of the small protocol: the scores of a model on each task, and its rank in the
 //! table.
 
 use std::collections::BTreeSet;
@@ -16,10 +16,10 @@ use crate::{Format, Result};
 /// Name of the recipe.
 pub const RECIPE: &str = "mini";
 
-/// The table that the program brings: runs by the recipe, as `lra merge` writes them.
+/// The table included in the program: runs by the recipe, as written by `lra merge`.
 const COMMITTED: &[u8] = include_bytes!("../mini/records.csv");
 
-/// Returns the runs of the table that the program brings.
+/// Returns the runs of the included table.
 ///
 /// # Errors
 /// A row of it is not a record, which a test excludes.
@@ -33,13 +33,14 @@ pub const SAME_BLOCK: &str = "block.family=xformer";
 
 /// Results of one model.
 pub struct Card<'a> {
-    /// The model as it was named, options included.
+    /// The model as given by the user, options included.
     pub model: String,
     /// Its runs, in the order of the tasks.
     pub own: Vec<&'a Record>,
-    /// Its runs in the block of X-formers; empty where that is its own block, or was not asked for.
+    /// Its runs in the block of X-formers; empty if that is its own block, or if they were not
+    /// requested.
     pub same_block: Vec<&'a Record>,
-    /// Its place in the table, if there is a table of these data.
+    /// Its rank in the table, if the table has this data.
     pub standing: Option<Standing>,
     /// Tasks that were left out, each with the reason and the remedy.
     pub left_out: Vec<(String, String)>,
@@ -227,8 +228,8 @@ impl Card<'_> {
     }
 }
 
-/// Returns whether a run ended within 2 % of the loss of the label shares. Records without that
-/// loss do not tell.
+/// Returns whether a run ended within 2 % of the loss of the class shares; false for records
+/// without that loss.
 fn has_not_trained(record: &Record) -> bool {
     record.scores.as_ref().and_then(Scores::trained) == Some(false)
 }

@@ -1,6 +1,6 @@
-//! Whether a mean over seeds is a printed figure again: a test of equivalence. A wide interval
-//! proves nothing, so what is asked is not whether the interval holds the figure, but whether all
-//! of it lies close to the figure.
+//! Test of equivalence of a mean over seeds and a published figure. A wide interval proves nothing.
+//! So the test is not whether the interval contains the figure, but whether the whole interval is
+//! close to it.
 
 use crate::published::{Figure, Source};
 use crate::record::{Outcome, Record};
@@ -8,18 +8,18 @@ use crate::stats::{Sample, binomial_error};
 
 /// The level of the intervals.
 pub(crate) const LEVEL: f64 = 0.95;
-/// Standard errors on either side of a single score that make an interval of [`LEVEL`].
+/// Number of standard errors on either side of a single score for an interval of [`LEVEL`].
 const REACH: f64 = 1.96;
-/// Points by which two accuracies in percent may differ and still be the same result.
+/// Largest difference of two accuracies, in percentage points, that counts as the same result.
 pub const MARGIN: f64 = 2.0;
 
-/// A mean accuracy over seeds in percent, and how sure it is.
+/// A mean accuracy over seeds in percent, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     /// The mean.
     pub mean: f64,
-    /// The lower end of Student's interval at 95 %, at least 0. Of a single seed the interval is
-    /// from the count of right answers.
+    /// The lower end of Student's interval at 95 %, at least 0. For a single seed it is the
+    /// binomial interval of the accuracy.
     pub low: f64,
     /// The upper end, at most 100.
     pub high: f64,
@@ -28,7 +28,7 @@ pub struct Score {
 }
 
 impl Score {
-    /// Folds the runs of one cell, a seed each. Returns none where no run was scored.
+    /// Combines the runs of one cell, one per seed. Returns `None` if no run was scored.
     pub fn of(runs: &[&Record]) -> Option<Score> {
         let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
         let values: Vec<f64> = scored
@@ -49,8 +49,8 @@ impl Score {
     }
 }
 
-/// Returns the margin around a figure of a source in points: [`MARGIN`], or the source's own spread
-/// over its seeds where it prints a larger one.
+/// Returns the margin around a published figure in points: [`MARGIN`], or the spread over seeds
+/// given by the source if that is larger.
 pub fn margin(source: &Source, figure: &Figure) -> f64 {
     let spread = source.spread(figure).unwrap_or(0.0);
     spread.max(MARGIN)
@@ -63,19 +63,19 @@ pub enum Equivalence {
     Reproduced,
     /// The whole interval lies outside.
     Differs,
-    /// A part of the interval lies within and a part outside; so many points are between its ends.
+    /// A part of the interval is within the margin and a part outside.
     CannotTell {
         /// Width of the interval in points.
         width: f64,
     },
-    /// One seed says nothing of others.
+    /// There is only one seed, which says nothing about others.
     OneSeed,
 }
 
 impl Equivalence {
     /// Judges a mean by a figure in percent and the margin around it in points.
     pub fn of(ours: &Score, figure: f64, margin: f64) -> Equivalence {
-        // Ends that floating point puts a hair beyond the margin lie on it.
+        // Tolerates rounding errors at the ends of the margin.
         let (low, high) = (figure - margin - 1e-9, figure + margin + 1e-9);
         if ours.seeds < 2 {
             Equivalence::OneSeed
@@ -99,11 +99,11 @@ impl Equivalence {
         }
     }
 
-    /// Returns the verdict for people, with the reason where there is none.
+    /// Returns the verdict in words, with the reason if there is none.
     pub fn words(self) -> String {
         match self {
             Equivalence::Reproduced | Equivalence::Differs => self.word().to_owned(),
-            // A single point would read as a width of 0 or 1 where decimals matter.
+            // A width below this would read as 0 or 1, where decimals matter.
             Equivalence::CannotTell { width } if width < 9.95 => {
                 format!("{} (interval {width:.1} points wide)", self.word())
             }

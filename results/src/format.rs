@@ -1,4 +1,4 @@
-//! Numbers and lines for people.
+//! Formatting of numbers and lines for people.
 
 use crate::markup::visible;
 
@@ -40,19 +40,19 @@ pub(crate) fn scaled(value: f64) -> (String, &'static str) {
     (short(value / size), prefix)
 }
 
-/// A unit for sizes of memory.
+/// A unit of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ByteUnit {
-    /// Its sign.
+    /// Its symbol.
     pub(crate) name: &'static str,
-    /// Bytes in it.
+    /// Its size in bytes.
     pub(crate) bytes: f64,
     /// Decimals to show.
     pub(crate) decimals: usize,
 }
 
 impl ByteUnit {
-    /// Returns the unit in which the largest of the sizes reads well.
+    /// Returns the unit that suits the largest of the sizes.
     pub(crate) fn of(largest: f64) -> ByteUnit {
         let (name, bytes, decimals) = match largest {
             size if size >= 1024f64.powi(3) => ("GiB", 1024f64.powi(3), 2),
@@ -87,9 +87,9 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
-/// Breaks words into lines of at most `width` characters. The first line is taken to begin after
-/// `first` of them; the others are indented by `indent` spaces. A word that is wider than a line is
-/// broken, and what a terminal would obey is replaced.
+/// Breaks words into lines of at most `width` characters. The first line starts after `first`
+/// characters; the others are indented by `indent` spaces. A word that is wider than a line is
+/// broken, and control characters are replaced.
 #[must_use]
 pub fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
     let mut lines = String::new();

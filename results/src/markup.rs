@@ -1,8 +1,8 @@
-//! Strings within other languages: HTML and XML, CSV, and the terminal. A string may come from a
-//! record that a stranger made.
+//! Escaping of strings for HTML and XML, CSV, and the terminal. A string may come from an untrusted
+//! record.
 
-/// Returns whether a terminal would obey the character: control characters but line feeds and tabs,
-/// and signs that turn the direction of writing.
+/// Returns whether the character controls a terminal: control characters except line feeds and
+/// tabs, and characters that change the direction of writing.
 pub(crate) fn is_obeyed(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
@@ -11,8 +11,8 @@ pub(crate) fn is_obeyed(c: char) -> bool {
     }
 }
 
-/// Returns the text with U+FFFD in the place of what a terminal would obey, and of what XML 1.0
-/// cannot hold.
+/// Returns the text with U+FFFD in place of characters that control a terminal or that XML 1.0 does
+/// not allow.
 pub(crate) fn visible(text: &str) -> String {
     let is_bad = |c: char| is_obeyed(c) || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_bad, "\u{fffd}")
@@ -33,8 +33,8 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Returns text for a field of a CSV file: a quote stands before what a spreadsheet would take for
-/// a formula, and before another quote, so that [`unguarded`] gives the text back.
+/// Returns text for a field of a CSV file. Text that a spreadsheet would read as a formula, or that
+/// starts with a quote, is prefixed with a quote, so that [`unguarded`] restores it.
 pub(crate) fn guarded(text: &str) -> String {
     match is_guardable(text) {
         true => format!("'{text}"),
@@ -42,7 +42,7 @@ pub(crate) fn guarded(text: &str) -> String {
     }
 }
 
-/// Returns the text that [`guarded`] was given.
+/// Returns the text passed to [`guarded`].
 pub(crate) fn unguarded(field: &str) -> &str {
     match field.strip_prefix('\'') {
         Some(text) if is_guardable(text) => text,
@@ -83,7 +83,7 @@ mod tests {
         for plain in ["", "a=1", "1-2", "block.layers=2 train.steps=4"] {
             assert_eq!((guarded(plain).as_str(), unguarded(plain)), (plain, plain));
         }
-        // Files of before the guard.
+        // Files from before the guard.
         assert_eq!(unguarded("'s"), "'s");
     }
 }

@@ -1,4 +1,4 @@
-//! The statistics of small samples: seeds, timings, counts of right answers.
+//! Statistics of small samples: seeds, timings, accuracies.
 
 /// Count, mean and spread of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -7,12 +7,12 @@ pub struct Sample {
     pub count: usize,
     /// Their mean.
     pub mean: f64,
-    /// Their sample standard deviation (divided by n - 1); a single value has none.
+    /// Their sample standard deviation (divided by n - 1); `None` for a single value.
     pub deviation: Option<f64>,
 }
 
 impl Sample {
-    /// Describes the values; returns none if there are none, which have no mean.
+    /// Describes the values; returns `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Sample> {
         let count = values.len();
         if count == 0 {
@@ -28,7 +28,7 @@ impl Sample {
         })
     }
 
-    /// Returns Student's interval for the mean at a level such as 0.95; a single value has none.
+    /// Returns Student's interval for the mean at a level such as 0.95; `None` for a single value.
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         let deviation = self.deviation?;
         let freedom = self.count as u32 - 1;
@@ -37,7 +37,7 @@ impl Sample {
     }
 }
 
-/// Returns the standard error of a share `p` counted over `rows` independent answers.
+/// Returns the standard error of a fraction `p` counted over `rows` independent answers.
 pub fn binomial_error(p: f64, rows: usize) -> f64 {
     if rows == 0 {
         return 0.0;
@@ -45,9 +45,8 @@ pub fn binomial_error(p: f64, rows: usize) -> f64 {
     (p * (1.0 - p)).max(0.0).sqrt() / (rows as f64).sqrt()
 }
 
-/// Returns the value below which a share `q` of the values lies, interpolated between neighbours
-/// (the definition that NumPy and R use unless told otherwise). The values need no order; none have
-/// no quantile.
+/// Returns the quantile `q` of the values, interpolated between neighbours (the default definition
+/// of NumPy and R). The values need not be sorted. Returns `None` if there are none.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -58,9 +57,9 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * place.fract())
 }
 
-/// Returns an interval for the median of what the values are drawn from, at a level such as 0.95 or
-/// above: between two of the values, regardless of their distribution and however far out some of
-/// them lie. Too few values have none; at 0.95 six are needed.
+/// Returns an interval for the median of the distribution of the values, at a level such as 0.95 or
+/// above. It lies between two of the values, for any distribution and any outliers. Returns `None`
+/// for too few values; at 0.95 six are required.
 pub fn median_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! One run on one screen: what `lra run` ends with.
+//! The summary of one run on one screen, printed at the end of `lra run`.
 
 use crate::format::{bytes, grouped, percent, scaled, short, wrap};
 use crate::pivot::brief;
@@ -7,14 +7,14 @@ use crate::record::{Batching, Outcome, Pretraining, Record, first_line};
 use crate::render::width;
 use crate::verdict::Verdict;
 
-/// Columns before the text of a line: two to set it in, ten for its name, a gap.
+/// Columns before the text of a line: two for the indent, ten for the name, and a gap.
 const INDENT: usize = 14;
-/// Columns for the number that the text explains.
+/// Columns for the number before its explanation.
 const NUMBER: usize = 18;
 
 /// Returns the three table cells of a run, its score among the trivial baselines, the published
-/// figure with a word on whether it may be compared, and where it all comes from. At most [`width`]
-/// columns wide, no colour.
+/// figure with a note on the comparison, and the provenance. At most [`width`] columns wide,
+/// without colour.
 pub fn summary(record: &Record, against: Option<&Source>) -> String {
     let mut text = wrap(&title(record), width(), 0, 2);
     text += "\n\n";
@@ -221,7 +221,7 @@ fn published(record: &Record, source: &Source) -> String {
         }
     };
     let number = match figure.value {
-        // Not even on the same screen: a score on other data has nothing to do with the task.
+        // A score on other data has nothing to do with the task, so the figure is not shown.
         _ if !record.task.genuine() => "-".to_owned(),
         Some(_) => format!("{} %", figure.text()),
         None => figure.text(),
@@ -254,7 +254,7 @@ fn scale(record: &Record) -> Option<String> {
 
     let gaps = marks.len().saturating_sub(1);
     let labels: usize = marks.iter().map(|(_, label)| label.chars().count()).sum();
-    // Two to set it in; each gap has a blank at either end and at least one dash.
+    // Two columns for the indent; each gap has a space at either end and at least one dash.
     let dashes = width().saturating_sub(2 + labels + 3 * gaps);
     let reach = marks.last()?.0 - marks.first()?.0;
     let mut text = String::new();

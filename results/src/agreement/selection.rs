@@ -8,24 +8,23 @@ use crate::{Error, Result};
 /// The assignment that gives every model the block of one family.
 const FAMILY: &str = "block.family";
 
-/// The records that a user asks for.
+/// The selection requested by the user.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// The recipe; needed where there are several.
+    /// The recipe; required if there are several.
     pub recipe: Option<String>,
     /// Changes made by the command line of the runs, each as `key=value`. If empty: runs without
     /// changes, or, if there are none, the one set of changes there is.
     pub set: Vec<String>,
 }
 
-/// Picks the records to compare.
+/// Selects the records to compare.
 ///
-/// A run whose model has the family that `block.family=...` asks for by itself is one with that
-/// change, too.
+/// A run also counts as one with `block.family=...` if that is the family of its model anyway.
 ///
 /// # Errors
-/// [`Error::Selection`] if several recipes or sets of changes are there and none is asked for, or
-/// what is asked for is not there.
+/// [`Error::Selection`] if there are several recipes or sets of changes and none is requested, or
+/// if the requested one does not exist.
 pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Record>> {
     let recipes: BTreeSet<&str> = records.iter().map(|it| it.recipe.name.as_str()).collect();
     let recipe = match &asked.recipe {

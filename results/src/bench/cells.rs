@@ -1,4 +1,4 @@
-//! Every cell of a benchmark in full: what it reaches, and what it costs.
+//! Tables of every cell of a benchmark: speed and cost.
 
 use serde_json::json;
 
@@ -8,8 +8,8 @@ use crate::format::{ByteUnit, grouped, scaled, short};
 use crate::table::{Cell, Column, Row, Table};
 
 impl Grid<'_> {
-    /// Returns the table of the length from which each model beats softmax attention: the reference
-    /// and its other forms.
+    /// Returns the table of the length from which each model beats softmax attention, in the form
+    /// of the reference and in other forms.
     pub(super) fn break_even(&self) -> Table {
         let softmax = self.models.iter().copied();
         let softmax: Vec<&Bench> = softmax.filter(|model| model.model == REFERENCE).collect();
@@ -132,7 +132,7 @@ impl Grid<'_> {
         table
     }
 
-    /// Returns a table with a row per cell; one without figures has its outcome instead.
+    /// Returns a table with a row per cell. A cell without figures shows its outcome instead.
     fn in_full(
         &self,
         name: &str,

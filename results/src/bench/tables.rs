@@ -1,5 +1,5 @@
-//! The efficiency tables: speed and memory over length beside the published ones; and what they all
-//! need, the cells sorted into a grid.
+//! The efficiency tables, speed and memory over length beside the published ones, and the grid of
+//! cells they are made from.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::format::{ByteUnit, decimals, grouped};
 use crate::published::{Figure, Source, model_rank};
 use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
 
-/// A quantity of a cell over its length, with how the published table calls it.
+/// A quantity of a cell over its length, with its name in the published table.
 struct Quantity {
     name: &'static str,
     title: String,
@@ -31,7 +31,7 @@ struct Quantity {
 const GIGABYTE: f64 = 1e9;
 
 impl Quantity {
-    /// Returns a published figure in the unit for machines, with its text: as it was printed where
+    /// Returns a published figure in the unit for machines, with its text, which is as printed if
     /// no conversion was needed.
     fn printed(&self, figure: f64) -> (f64, String) {
         let exact = figure * self.published_unit.1;
@@ -125,8 +125,7 @@ impl<'a> Grid<'a> {
         self.cells.iter().find(wanted)
     }
 
-    /// Returns the table of models by lengths, with the published figures below each model that has
-    /// any.
+    /// Returns the table of models by lengths. Published figures, if any, are below each model.
     fn over_length(&self, quantity: &Quantity, against: Option<&Source>) -> Table {
         let mut columns = vec![Column::key("model"), Column::key("from")];
         columns.extend(self.lengths.iter().map(|length| {
@@ -266,7 +265,7 @@ impl<'a> Grid<'a> {
         notes
     }
 
-    /// Returns notes on why cells have no number.
+    /// Returns notes on the reasons why cells have no number.
     fn endings(&self) -> Vec<String> {
         let cells = self.cells.iter();
         let failed = cells.filter(|cell| cell.outcome != Outcome::Measured);

@@ -5,8 +5,8 @@ use super::names::Ranks;
 use super::{Axis, Chart, Form, Scale, Series};
 use crate::bench::Bench;
 
-/// Returns charts of time and memory of a training step over length, one each; slopes are fitted
-/// and stand beside the names.
+/// Returns charts of time and of memory of a training step over length. The fitted slopes are part
+/// of the names.
 pub fn lengths(cells: &[Bench]) -> Vec<Chart> {
     let seconds = |cell: &Bench| Some(1.0 / cell.steps_per_second()?.median);
     let mebibytes = |cell: &Bench| Some(cell.peak_bytes()? as f64 / f64::from(1 << 20));

@@ -21,7 +21,7 @@ pub enum Aspect {
 }
 
 impl Aspect {
-    /// All of them, in the order they are shown in.
+    /// All aspects, in the order of display.
     pub const ALL: [Aspect; 5] = [
         Aspect::Accuracy,
         Aspect::Loss,
@@ -52,7 +52,7 @@ impl Aspect {
         }
     }
 
-    /// Returns the figure of a cell that sums the aspect up.
+    /// Returns the figure of a cell that summarises the aspect.
     pub fn figure(self, row: &Row) -> Option<f64> {
         match self {
             Aspect::Accuracy => row.accuracy.map(|accuracy| 100.0 * accuracy),
@@ -69,11 +69,11 @@ impl Aspect {
 pub enum Finding {
     /// Within the thresholds.
     Same(String),
-    /// Better beyond them: no failure, but the baseline is out of date.
+    /// Better beyond the thresholds: no failure, but the baseline is out of date.
     Better(String),
-    /// Worse beyond them.
+    /// Worse beyond the thresholds.
     Worse(String),
-    /// Not to be judged, and why not.
+    /// Cannot be judged, with the reason.
     Unjudged(String),
 }
 
@@ -99,8 +99,8 @@ impl Finding {
     }
 }
 
-/// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]; `cells` are those
-/// that they are among, which hold the reference models for speed.
+/// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]. `cells` are the
+/// two sets that the rows belong to; they hold the reference models for speed.
 pub(super) fn findings(
     before: &Row,
     row: &Row,
@@ -117,8 +117,8 @@ pub(super) fn findings(
     Aspect::ALL.map(compare).into()
 }
 
-/// Returns both figures, or the finding where one is missing: a figure that the baseline has is
-/// part of what must be shown.
+/// Returns both figures, or the finding if one is missing. A figure that the baseline has must be
+/// present.
 fn both<T>(before: Option<T>, now: Option<T>) -> Result<(T, T), Finding> {
     match (before, now) {
         (Some(was), Some(is)) => Ok((was, is)),
@@ -133,16 +133,16 @@ fn known(digest: &str) -> Option<&str> {
     (!digest.is_empty()).then_some(digest)
 }
 
-/// Returns whether two cells must agree bit for bit: regardless of the threads, but only on a CPU
-/// and on the same instructions.
+/// Returns whether two cells must agree bit for bit: on a CPU with the same instruction set, with
+/// any number of threads.
 fn exact(before: &Row, row: &Row) -> bool {
     let instructions = known(&before.instructions);
     row.key.device == "cpu" && instructions.is_some_and(|known| known == row.instructions)
 }
 
-/// Applies Welch's test over the seeds; for a single seed the error of counting right answers
-/// stands in for the seeds' spread. Where the change is too uncertain for "the same" to mean
-/// anything, nothing is judged.
+/// Applies Welch's test over the seeds. For a single seed the binomial error of the accuracy
+/// replaces the spread over seeds. If the change is too uncertain for "the same" to mean anything,
+/// nothing is judged.
 fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let (was, is) = match both(before.accuracy, row.accuracy) {
         Ok(pair) => pair,
@@ -162,7 +162,7 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     } else {
         1
     };
-    // Not a number where nothing changed and nothing is uncertain.
+    // NaN if nothing changed and nothing is uncertain.
     let share = t_below((is - was) / variance.sqrt(), freedom);
     let reach = 100.0 * t_quantile(0.5 + LEVEL / 2.0, freedom) * variance.sqrt();
     if share < 1.0 - thresholds.level {
@@ -176,7 +176,7 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     }
 }
 
-/// Stands before the uncertainty of a change that is too large for a verdict.
+/// Prefix of an uncertainty that is too large for a verdict.
 pub(super) const UNCERTAIN: &str = "±";
 
 /// The uncertainty of a mean accuracy.
@@ -192,7 +192,7 @@ impl Uncertainty {
         let seeds = row.seeds.split_whitespace().count().max(1) as f64;
         let counting = binomial_error(accuracy, row.test_rows).powi(2) / seeds;
         match row.accuracy_deviation {
-            // Seeds that happen to agree do not make the count of right answers exact.
+            // Seeds that happen to agree do not make the accuracy exact.
             Some(deviation) if deviation * deviation / seeds > counting => Uncertainty {
                 variance: deviation * deviation / seeds,
                 freedom: seeds - 1.0,
@@ -220,11 +220,11 @@ fn gradient(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     same_trace(trace(before), trace(row), exact, thresholds.gradient, words)
 }
 
-/// The digest over all figures of a kind in a log, and one figure that sums them up.
+/// The digest over all figures of a kind in a log, and one figure that summarises them.
 type Trace = (Option<String>, Option<f64>);
 
-/// Compares digests where runs are `exact`; elsewhere rounding differs, and the one figure may move
-/// by `share`.
+/// Compares digests if runs are `exact`. Otherwise rounding differs, and the one figure may change
+/// by the fraction `share`.
 fn same_trace(
     before: Trace,
     now: Trace,
@@ -253,7 +253,7 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     if before.memory_method != row.memory_method {
         return Finding::Unjudged("another method".to_owned());
     }
-    // Products of matrices pack into blocks that are cut to the caches, on each thread.
+    // Matrix products pack blocks on each thread, whose sizes depend on the caches.
     if before.processor != row.processor {
         return Finding::Unjudged("another processor".to_owned());
     }
@@ -268,7 +268,7 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     )
 }
 
-/// Says that so many runs shared the machine.
+/// Words for the number of simultaneous runs.
 pub(super) const AT_A_TIME: &str = "at a time";
 
 fn speed(
@@ -295,8 +295,8 @@ fn speed(
         return Finding::Unjudged(format!("no {} beside it", thresholds.reference));
     };
     let noise = (was.error.powi(2) + is.error.powi(2)).sqrt();
-    // In logarithms, as errors of timings multiply; slower is worse, so the sign is turned for the
-    // grading.
+    // In logarithms, since errors of timings multiply. Slower is worse, so the sign is reversed for
+    // the grading.
     let slowdown = (was.value / is.value).ln();
     let threshold = -(1.0 - thresholds.speed).ln() + 3.0 * noise;
     let change = is.value / was.value - 1.0;

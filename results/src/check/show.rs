@@ -1,4 +1,4 @@
-//! The table of a check, fit for a terminal and for a pull request.
+//! The table of a check, for terminals and pull requests.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ use crate::table::{Cell, Column, Row, Table};
 /// A part of a key.
 type Part = fn(&Key) -> &str;
 
-/// Parts of a key besides task and model; each is a column only if cells of the same task and model
+/// Parts of a key besides task and model. Each is a column only if cells of the same task and model
 /// differ in it.
 const DIMENSIONS: [(&str, Part); 7] = [
     ("source", |key| &key.source),
@@ -23,13 +23,13 @@ const DIMENSIONS: [(&str, Part); 7] = [
     ("device", |key| &key.device),
 ];
 
-/// Returns the table: what failed comes first.
+/// Returns the table, with failures first.
 pub fn table(check: &Check) -> Table {
     let mut cells: Vec<_> = check.cells.iter().collect();
     cells.sort_by_key(|cell| !cell.state.fails());
     let first = cells.first().map(|cell| &cell.key);
     let varies = |of: Part| {
-        // If every task has one source, the task's name says enough.
+        // If every task has one source, its name is sufficient.
         cells
             .iter()
             .any(|cell| first.is_some_and(|first| of(first) != of(&cell.key)))
@@ -154,8 +154,7 @@ pub fn table(check: &Check) -> Table {
     }
 }
 
-/// Returns the cell of an aspect: the finding for people, and for machines with it the figures that
-/// it is about.
+/// Returns the cell of an aspect: the finding in words, and for machines also its figures.
 fn mark((baseline, now): (Option<f64>, Option<f64>), finding: Option<&Finding>) -> Cell {
     let text = finding.map_or_else(String::new, |finding| match finding {
         Finding::Same(words) => words.clone(),

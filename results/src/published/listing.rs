@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Figure, Source, TASKS, Trust, distinct, sources};
 use crate::table::{Cell, Column, Row, Table, or_null};
 
-/// Returns the sources as a table: key, short name, year, how many figures, for what.
+/// Returns the sources as a table: key, short name, year, number of figures, tasks.
 pub fn listing() -> Table {
     let columns = vec![
         Column::key("name"),

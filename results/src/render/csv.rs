@@ -1,5 +1,5 @@
-//! Comma-separated values: one table of everything, a row per cell, with a column that names the
-//! table that it is of. Units stand in the names of columns; notes are left to the other forms.
+//! Comma-separated values: one table with a row per cell, and a column that names the table of the
+//! row. Column names include units. Notes are left out.
 
 use csv::Writer;
 use serde_json::Value;

@@ -1,5 +1,6 @@
-//! One JSON document: an array of tables. A cell is an object of its values, a string, or null;
-//! what people read in headers or below the table stands in `columns` and in each row's `about`.
+//! One JSON document: an array of tables. A cell is an object of its values, a string, or null.
+//! Facts that a printed table states in headers or notes are in `columns` and in each row's
+//! `about`.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -12,8 +13,8 @@ pub(super) fn render(tables: &[Table]) -> String {
     document(&tables).unwrap_or_default() + "\n"
 }
 
-/// Returns a value as a JSON document whose strings hold no character that a terminal would obey:
-/// those that JSON itself leaves as they are, such as U+009B, are spelt out.
+/// Returns a value as a JSON document whose strings hold no characters that control a terminal.
+/// Those that JSON does not escape by itself, such as U+009B, are escaped too.
 ///
 /// # Errors
 /// The value has a key that is no string, or its own serialization fails.
@@ -59,7 +60,7 @@ fn table(table: &Table) -> Value {
     })
 }
 
-/// Returns the facts about a column's cells, and their unit where it is not the table's.
+/// Returns the facts about a column's cells, and their unit if it differs from the table's.
 fn about(column: &Column) -> Option<Value> {
     let unit = column
         .unit

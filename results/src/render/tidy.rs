@@ -1,6 +1,6 @@
-//! Tables as rows of named values, for machines: a row per cell where columns are of one kind, such
-//! as tasks or lengths, else a row per row. What people read once, in a header or below the table,
-//! stands in every row.
+//! Tables as rows of named values, for machines: a row per cell if columns are of one kind, such as
+//! tasks or lengths, else a row per row. Facts that a printed table states once, in a header or a
+//! note, are repeated in every row.
 
 use serde_json::{Map, Value};
 
@@ -11,13 +11,13 @@ use crate::table::{Cell, Table, or_null};
 pub(super) struct TidyRow {
     /// The facts that identify the row.
     pub(super) about: Map<String, Value>,
-    /// The values found.
+    /// The measured values.
     pub(super) found: Map<String, Value>,
 }
 
 impl Table {
-    /// Returns one object per row, with a name for each value that it holds. A name is that of the
-    /// value, or of its column where several columns have values of that name.
+    /// Returns one object per row, with a name for each value. It is the name of the value, or that
+    /// of its column if several columns have values of that name.
     pub fn objects(&self) -> Vec<Map<String, Value>> {
         let rows = rows(self).into_iter();
         rows.map(|row| row.about.into_iter().chain(row.found).collect())
@@ -101,7 +101,7 @@ impl Names {
         Names(all.collect())
     }
 
-    /// Enters the values of a cell under their names.
+    /// Inserts the values of a cell under their names.
     fn enter(&self, column: usize, cell: &Cell, into: &mut Map<String, Value>) {
         for (field, name) in &self.0[column] {
             let value = match *field {
@@ -113,8 +113,8 @@ impl Names {
     }
 }
 
-/// Names of the values behind a column's cells, in the order of their appearance. None: the column
-/// is words.
+/// Returns the names of the values of a column's cells, in the order of their appearance; empty for
+/// a column of words.
 fn fields(table: &Table, column: usize) -> Vec<&'static str> {
     let mut names = Vec::new();
     let cells = table.rows.iter().filter_map(|row| row.cells.get(column));
@@ -126,7 +126,7 @@ fn fields(table: &Table, column: usize) -> Vec<&'static str> {
     names
 }
 
-/// The values that are in the unit of their column.
+/// Names of values in the unit of their column.
 const IN_UNIT: [&str; 9] = [
     "mean",
     "deviation",

@@ -1,10 +1,9 @@
 //! Many records in one file: a CSV table with a row for each record and a column for each field.
 //!
-//! A column is named by the path of its field in `record.json`, with dots between:
-//! `scores.test_accuracy`. A cell is the field's JSON, and text stands without quotation marks
-//! unless it would read as something else. An empty cell is an absent field. So the file holds all
-//! that records do, fields that are added later included, and every column can be read by any
-//! program that reads CSV.
+//! A column is named by the path of its field in `record.json`, joined by dots:
+//! `scores.test_accuracy`. A cell is the field's JSON. Text has no quotation marks unless it would
+//! read as another value. An empty cell is an absent field. So the file holds complete records,
+//! including fields that are added later, and any program that reads CSV can read every column.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,26 +21,25 @@ const ENDING: &str = "csv";
 /// Separator of the names in the path of a field.
 const DOT: char = '.';
 
-/// Returns whether a path names a file of records and no folder.
+/// Returns whether a path names a file of records instead of a folder.
 #[must_use]
 pub fn is_named_so(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == ENDING) && !path.is_dir()
 }
 
-/// Reads the records of a file, each with the line it stands on.
+/// Reads the records of a file, each with its line number.
 ///
 /// # Errors
-/// The file cannot be read, or a line of it holds no record; or the record is a newer program's.
+/// The file cannot be read, or one of its lines holds no record or that of a newer program.
 pub fn read(path: &Path) -> Result<Vec<(u64, Record)>> {
     let bytes = disk::read(path).map_err(Error::io("read", path))?;
     parse(path, &bytes)
 }
 
-/// Reads the records of a file with these bytes, each with the line it stands on. Errors name
-/// `path`.
+/// Reads the records of a file with these bytes, each with its line number. Errors name `path`.
 ///
 /// # Errors
-/// A line holds no record; or the record is a newer program's.
+/// A line holds no record or that of a newer program.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
     let bad = |line: u64, reason: String| Error::NotARow {
         path: path.to_owned(),
@@ -89,7 +87,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
     Ok(records)
 }
 
-/// Puts a value at a path of names, making the objects on the way.
+/// Inserts a value at a path of names, creating the objects on the way.
 fn insert(fields: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), String> {
     let (name, rest) = match path.split_once(DOT) {
         Some((name, rest)) => (name, Some(rest)),
@@ -110,7 +108,7 @@ fn insert(fields: &mut Map<String, Value>, path: &str, value: Value) -> Result<(
     }
 }
 
-/// Writes records into a file, in the order of the tables, replacing what was there.
+/// Writes records to a file, in the order of the tables, replacing an existing one.
 ///
 /// # Errors
 /// The folder is missing, read-only or full.
@@ -137,7 +135,7 @@ pub fn write(path: &Path, records: &[Record]) -> Result<()> {
         })?;
         let mut cells = Vec::new();
         flatten("", &value, &mut cells);
-        // A new column goes behind the one that precedes it in this record.
+        // A new column goes after the one that precedes it in this record.
         let mut place = 0;
         for (column, _) in &cells {
             place = match columns.iter().position(|known| known == column) {
@@ -164,8 +162,8 @@ pub fn write(path: &Path, records: &[Record]) -> Result<()> {
     atomic::write(path, &bytes.map_err(Error::io("write", path))?)
 }
 
-/// Lists the fields below a value by their paths. An empty text is left out: it is what an absent
-/// one reads as.
+/// Lists the fields below a value by their paths. Empty text is left out, since an absent field
+/// reads as empty.
 fn flatten(path: &str, value: &Value, cells: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -187,12 +185,12 @@ fn flatten(path: &str, value: &Value, cells: &mut Vec<(String, String)>) {
 
 /// Returns the records of several folders and files of records as one set, each cell once.
 ///
-/// Runs of the same settings are of the same cell. One that ended for good stands for one that
-/// failed; unfinished ones are left out. Two that ended for good must agree in data, ending and
-/// scores: times and machines may differ.
+/// Runs with the same settings belong to the same cell. A run with a final outcome replaces a
+/// failed one, and unfinished runs are left out. Two runs with final outcomes must agree in data,
+/// outcome and scores; times and machines may differ.
 ///
 /// # Errors
-/// [`Error::Conflict`] if they do not; whatever keeps a folder or a file from being read.
+/// [`Error::Conflict`] if they do not; or a folder or a file cannot be read.
 pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
     let mut merged = Merged::default();
     let mut places: BTreeMap<String, (usize, String)> = BTreeMap::new();
@@ -236,15 +234,15 @@ pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
 pub struct Merged {
     /// One record for each cell.
     pub records: Vec<Record>,
-    /// Runs of cells that were there already.
+    /// Number of runs of cells that existed already.
     pub repeats: usize,
-    /// Runs that have not ended.
+    /// Number of runs without a final outcome.
     pub unfinished: usize,
     /// Files that hold no record, with the reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// Returns the records of a folder or a file, each with its place in words.
+/// Returns the records of a folder or a file, each with its location in words.
 fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<(String, Record)>> {
     if is_named_so(source) {
         let records = read(source)?.into_iter();
@@ -262,7 +260,7 @@ fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<
     Ok(places.zip(loaded.records).collect())
 }
 
-/// Returns the first field in which two runs of one cell differ that must not.
+/// Returns the first field in which two runs of one cell must agree but differ.
 fn difference(one: &Record, other: &Record) -> Option<&'static str> {
     if one.task.data_digest != other.task.data_digest {
         Some("task.data_digest")

@@ -25,7 +25,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             let mut places = (0..pivot.tasks.len()).filter(|column| pivot.tasks[*column] == task);
             match (places.next(), places.next()) {
                 (Some(column), None) => score(&row.cells[column]),
-                // If a task has two data sets, neither is the task's.
+                // If a task has two data sets, neither counts as the task.
                 _ => Score::Absent,
             }
         };
@@ -95,7 +95,7 @@ fn averages(score: impl Fn(&str) -> Score) -> Option<Vec<Cell>> {
     })
 }
 
-/// Returns the mean over the seeds in percent; a failure where all seeds failed, or learned no more
+/// Returns the mean over the seeds in percent; a failure if all seeds failed, or learned no more
 /// than the majority class.
 fn score(runs: &[&Record]) -> Score {
     let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
@@ -119,8 +119,8 @@ fn score(runs: &[&Record]) -> Score {
     }
 }
 
-/// Returns whether a score at chance is printed as a failure and not as a number: so it is for
-/// Path-X, and only there.
+/// Returns whether a score at chance is printed as a failure instead of a number, which is done
+/// only for Path-X.
 fn is_path_x(runs: &[&Record]) -> bool {
     runs.iter()
         .any(|run| crate::published::is_path_x(&run.task.name))

@@ -1,5 +1,5 @@
-//! The table of bits gained: models by tasks, each cell the mean over its seeds, with the seeds
-//! that learned anything.
+//! The table of bits gained: models by tasks, each cell the mean over its seeds, with the number of
+//! seeds that learned anything.
 
 use serde_json::json;
 
@@ -11,11 +11,11 @@ use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
 
-/// Anchors that an agreement is stated of, at least.
+/// Least number of anchors for an agreement.
 const FEWEST: usize = 3;
 
-/// Makes the table. Published figures are of another quantity, and stand nowhere in it; models
-/// without any bits on file neither.
+/// Makes the table. It leaves out published figures, which are of another quantity, and models
+/// without any bits.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let shown = |row: &&PivotRow| row.cells.iter().flatten().any(|run| has_bits(run));
@@ -66,7 +66,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     table.with_best("mean", Best::Highest)
 }
 
-/// Returns the mean over the seeds, and how many of them learned anything.
+/// Returns the mean over the seeds, and the number of seeds that learned anything.
 fn cell(runs: &[&Record]) -> Cell {
     let reached = |run: &&Record| Some((100.0 * Measure::Bits.reached(run)?, trained(run)));
     let reached: Vec<(f64, bool)> = runs.iter().filter_map(reached).collect();
@@ -108,14 +108,14 @@ fn has_bits(run: &Record) -> bool {
     scores.is_some_and(|scores| scores.bits_gained.is_some())
 }
 
-/// Returns whether a run ended well below the loss of the label shares.
+/// Returns whether a run ended well below the loss of the class shares.
 fn trained(run: &Record) -> bool {
     let scores = run.scores.as_ref();
     scores.and_then(|scores| scores.trained()) == Some(true)
 }
 
-/// Returns the agreement of the runs with published tables, where they are all of one protocol and
-/// enough anchors are among them.
+/// Returns the agreement of the runs with published tables, if they share one protocol and include
+/// enough anchors.
 fn agreement(records: &[Record]) -> Option<String> {
     let chosen = select(records, &Selection::default()).ok()?;
     let agreement = Agreement::of(&chosen, Some(Measure::Bits), None);

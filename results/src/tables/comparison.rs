@@ -11,7 +11,7 @@ use crate::published::{Comparison, Source, compare};
 use crate::record::Record;
 use crate::table::{Cell, Column, Row, Table};
 
-/// Returns one row per cell that the source has a figure for.
+/// Returns one row per cell with a figure in the source.
 pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let mut columns = vec![Column::key("task"), Column::key("model")];
@@ -87,7 +87,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                 ..Cell::default()
             }));
             cells.push(match figure.value {
-                // A score on other data has nothing to do with the task: not even the figure is
+                // A score on other data has nothing to do with the task, so the figure is not
                 // shown.
                 _ if !run.task.genuine() => Cell::default(),
                 Some(value) => Cell::with(figure.text(), "mean", value),
@@ -157,15 +157,14 @@ const OTHER_RECIPE: &str = "other recipe";
 
 /// The verdict on a cell.
 enum Verdict {
-    /// Reason why it cannot be compared with the figure, in words.
+    /// It cannot be compared with the figure; the reason in words.
     Not(&'static str),
-    /// It can.
+    /// The result of the comparison.
     Judged(Equivalence),
 }
 
 impl Verdict {
-    /// Judges a score by a figure in percent. Only what was trained by the source's own recipe is
-    /// judged.
+    /// Judges a score by a figure in percent. Only runs with the source's own recipe are judged.
     fn of(ours: Option<&Score>, theirs: Option<f64>, margin: f64, footing: Footing) -> Verdict {
         match (footing, ours, theirs) {
             (Footing::Apart, _, _) => Verdict::Not("not comparable"),

@@ -10,11 +10,11 @@ use crate::record::{Dense, Record};
 use crate::stats::Sample;
 use crate::table::{Cell, Column, MEASURED, Row, Table};
 
-/// Names of the rows that are no group.
+/// Names of the rows that are not groups.
 const WHOLE: &str = "whole sequences";
 const ALL: &str = "all positions";
 
-/// Makes the table. Runs without such labels stand nowhere in it.
+/// Makes the table, without runs that have no such labels.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let labelled: Vec<Record> = records
         .iter()
@@ -71,8 +71,8 @@ fn dense(run: &Record) -> Option<&Dense> {
     scores.test_dense.as_ref().filter(|dense| dense.is_finite())
 }
 
-/// Returns the mean over the seeds of the accuracy on labels of this name, with that of the
-/// majority.
+/// Returns the mean over the seeds of the accuracy on labels of this name, with the majority
+/// accuracy.
 fn cell(runs: &[&Record], name: &str) -> Cell {
     let group = |run: &Record| -> Option<(f64, Option<f64>)> {
         let dense = dense(run)?;

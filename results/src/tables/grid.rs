@@ -44,19 +44,19 @@ impl Quantity {
 struct Scale {
     /// Unit for people.
     unit: &'static str,
-    /// The quantity of a record times this is what people read.
+    /// Factor from the unit of records to the unit for people.
     factor: f64,
     decimals: fn(f64) -> usize,
     /// Unit for machines, the same regardless of the size of the numbers.
     exact_unit: &'static str,
-    /// The quantity of a record times this is what machines read.
+    /// Factor from the unit of records to the unit for machines.
     exact_factor: f64,
 }
 
 /// Makes a table of models by tasks; each cell is the mean over the seeds on file.
 ///
 /// Runs that differ in anything but the seed never share a cell. Published figures of `against` are
-/// set below the accuracies they may be compared with; a note says why others are not.
+/// below the accuracies they may be compared with. A note gives the reason why others are not.
 pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Source>) -> Table {
     let pivot = match quantity {
         Quantity::Accuracy => Pivot::new(records, &[TRAINING]),
@@ -127,24 +127,24 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
     table.with_best("mean", best)
 }
 
-/// Makes the rows, and remembers what the notes must explain.
+/// Makes the rows, and collects facts for the notes.
 struct Maker<'a> {
     quantity: Quantity,
     scale: Scale,
     pivot: &'a Pivot<'a>,
-    /// The number of seeds where it is the same in every cell.
+    /// The number of seeds, if it is the same in every cell.
     seeds: Option<usize>,
     /// A cell was printed as FAIL.
     failed: bool,
-    /// Why runs ended early.
+    /// Reasons why runs ended early.
     endings: Vec<String>,
     /// Notes on the published figures that are shown.
     caveats: Vec<String>,
-    /// Why others are not.
+    /// Figures that are not shown.
     withheld: Vec<Withheld<'a>>,
 }
 
-/// Published figures that are there but may not stand beside ours.
+/// Published figures that may not be compared with ours.
 struct Withheld<'a> {
     reason: String,
     models: Vec<&'a str>,
@@ -190,7 +190,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Returns mean, spread and count of the scored runs, and a word for each that was not.
+    /// Returns mean, spread and count of the scored runs, and a word for each other run.
     fn cell(&mut self, runs: &[&Record]) -> Cell {
         let values: Vec<f64> = scored(self.quantity, runs);
         let mut words: Vec<String> = Vec::new();
@@ -249,12 +249,12 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Returns a value in the unit for machines, without the digits that floating point adds to it.
+    /// Returns a value in the unit for machines, without spurious digits of floating point.
     fn number(&self, value: f64) -> f64 {
         (self.scale.exact_factor * value * 1e9).round() / 1e9
     }
 
-    /// Returns the published figures below a row, if any of them may stand there.
+    /// Returns the published figures below a row, if any of them may be compared.
     fn published(&mut self, row: &PivotRow<'a>, source: &Source) -> Option<Row> {
         let mut cells = vec![Cell::text(row.model), Cell::text(source.alias)];
         cells.extend(row.varying.iter().map(|_| Cell::default()));
@@ -291,7 +291,7 @@ impl<'a> Maker<'a> {
         any.then(|| Row::new(cells))
     }
 
-    /// Remembers why a published figure is not shown.
+    /// Notes the reason why a published figure is not shown.
     fn withhold(&mut self, reason: String, model: &'a str, column: &'a str) {
         let known = self
             .withheld
