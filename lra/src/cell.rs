@@ -31,14 +31,14 @@ use crate::{banner, checkpoint, device, panics};
 /// Treatment of a run folder that already holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
-    /// Shows a run that has ended, well or not; refuses to touch an unfinished one.
+    /// Shows a run that has ended, with any outcome; refuses to touch an unfinished one.
     Keep,
-    /// Resumes a run that is unfinished or failed, and reports it if there is none; shows a run
-    /// whose record is final.
+    /// Resumes an unfinished or failed run, and reports if there is none; shows a run with a final
+    /// record.
     Resume,
-    /// Does what `Resume` does, for callers that do not know whether a run was begun.
+    /// Like `Resume`, for callers that do not know whether a run was started.
     Continue,
-    /// Starts over, regardless of the folder holds.
+    /// Starts over, regardless of the contents of the folder.
     Replace,
 }
 
@@ -46,18 +46,18 @@ pub enum IfExists {
 pub struct RunContext<'a> {
     /// Data directory.
     pub data: &'a Path,
-    /// Folder that run folders are created in.
+    /// Folder to create run folders in.
     pub out: &'a Path,
     /// Device that holds the tensors.
     pub device: &'a Device,
     /// Treatment of a run folder that already holds a run.
     pub if_exists: IfExists,
-    /// True if a run with other data, another program or another machine counts as the one asked
-    /// for.
+    /// True if a run with other data, another program or another machine is accepted as the
+    /// requested one.
     pub accept_changes: bool,
-    /// True to write event files for TensorBoard too.
+    /// True to also write event files for TensorBoard.
     pub tensorboard: bool,
-    /// Most live heap bytes; the default is 95 % of what the system allows.
+    /// Limit on live heap bytes; the default is 95 % of the memory that the system allows.
     pub memory_limit: Option<usize>,
     /// Reporter of progress on standard error.
     pub reporter: &'a Reporter,
@@ -155,7 +155,7 @@ enum Start {
     OnFile(Box<Record>, Vec<String>),
     /// The run resumes from the state that an earlier one left.
     Resume(Before),
-    /// The run starts from nothing.
+    /// The run starts from random weights.
     Anew,
 }
 
@@ -163,7 +163,7 @@ enum Start {
 struct Before {
     /// The record as far as it is known; `None` if it is lost.
     record: Option<Box<Record>>,
-    /// Changes since the run began that were accepted, in words.
+    /// Accepted changes since the start of the run, in words.
     accepted: Vec<String>,
 }
 
@@ -206,7 +206,7 @@ fn start(
     }
 }
 
-/// Decides how to resume a run that was begun.
+/// Decides how to resume a run that was started.
 fn go_on(
     resolved: &Resolved,
     context: &RunContext<'_>,
@@ -292,15 +292,15 @@ struct Trained {
     ending: Ending,
     /// Floating point operations of a forward pass of one example.
     flops: u64,
-    /// Loss of a predictor that knows the label shares alone.
+    /// Loss of a predictor that only knows the class shares.
     prior_loss: Option<f64>,
     /// Scores of trivial predictors on labels at positions, by group.
     dense_baselines: Vec<DenseBaseline>,
 }
 
 impl Attempt<'_> {
-    /// Opens the data, builds the model, trains and scores it. Facts that become known on the way
-    /// are added to the draft.
+    /// Opens the data, builds the model, trains and scores it. Facts that become known are added to
+    /// the draft.
     fn train(&mut self, resumes: bool, before: Option<&Record>) -> Result<Trained> {
         let (resolved, shape) = (self.resolved, self.shape);
         let splits = self.open_data()?;
@@ -324,7 +324,7 @@ impl Attempt<'_> {
         }
         self.folder.save_draft(&self.draft)?;
         if resumes && !self.draft.provenance.accepted_changes.is_empty() {
-            // From here on the draft describes what the run is made with, whenever it ends.
+            // From here on the draft describes the inputs of the run, whenever it ends.
             self.folder.remove_record()?;
         }
         let flops = blank.flops(1, shape.max_length);
@@ -374,7 +374,7 @@ impl Attempt<'_> {
         Ok(Arc::new(splits))
     }
 
-    /// Pretrains if the settings ask for it. Returns an ending if the run ends with it.
+    /// Pretrains if the settings request it. Returns an ending if the run ends with it.
     fn pretrain(
         &self,
         splits: &Arc<Splits>,

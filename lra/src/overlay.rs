@@ -1,5 +1,5 @@
-//! Merging settings into defaults. The defaults hold every key that exists, so an unknown key, or a
-//! value of another kind, is an error that names the nearest known key.
+//! Merging of settings into defaults. The defaults hold every key, so an unknown key, or a value of
+//! another kind, is an error that names the nearest known key.
 
 use serde_json::{Map, Value};
 
@@ -40,8 +40,7 @@ fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<
         }
         (slot, value) if same_kind(slot, value) || is_size(slot, value, path) => {
             *slot = match (slot.is_f64(), value.as_f64()) {
-                // 0, 0.0 and -0.0 are one setting, and runs are named by the text of their
-                // settings.
+                // 0, 0.0 and -0.0 are the same setting, and the text of the settings names a run.
                 (true, Some(number)) => Value::from(number + 0.0),
                 _ => value.clone(),
             };
@@ -151,7 +150,7 @@ fn paths(settings: &Value, path: &str, found: &mut Vec<String>) {
 
 fn same_kind(slot: &Value, value: &Value) -> bool {
     match (slot, value) {
-        // An integer may stand for a real number, not the other way round.
+        // An integer is accepted for a real number, but not the other way round.
         (Value::Number(slot), Value::Number(value)) => slot.is_f64() || !value.is_f64(),
         (Value::Bool(_), Value::Bool(_))
         | (Value::String(_), Value::String(_))

@@ -62,21 +62,22 @@ pub struct Body {
     pub about: String,
     /// The paper, configuration or measurement that the numbers follow.
     pub source: String,
-    /// True if it trains a task as published, so that its scores may stand beside published ones.
-    /// Only a built-in recipe can be.
+    /// True if it trains a task as published, so that its scores may be compared with published
+    /// ones. Only for built-in recipes.
     #[serde(default)]
     pub published: bool,
     /// For a reduced recipe, the one that trains the full task.
     #[serde(default)]
     pub full: Option<String>,
-    /// Models that it was made for; empty for all. It trains any other model too, but no such
-    /// result is published.
+    /// Models that it was made for; empty for all. It also trains other models, but such results do
+    /// not count as published.
     #[serde(default)]
     pub made_for: Vec<String>,
     /// Measured duration of training, if it was measured.
     #[serde(default)]
     pub measured: Option<Measured>,
-    /// Trained parameters that every model's width is solved for; if absent, tasks give the width.
+    /// Number of trained parameters for which every model's width is solved; if absent, tasks set
+    /// the width.
     #[serde(default)]
     pub parameters: Option<usize>,
     /// Settings per task.
@@ -94,7 +95,7 @@ pub struct Body {
     /// Learning rates found by that search, which replace those of the settings.
     #[serde(default)]
     pub rates: Vec<Rate>,
-    /// Differences between following the recipe and what its source did.
+    /// Differences between runs of the recipe and those of its source.
     #[serde(default)]
     pub departures: Vec<Departure>,
 }
@@ -105,7 +106,7 @@ pub struct Body {
 pub struct Probe {
     /// Learning rates to try.
     pub learning_rates: Vec<f64>,
-    /// Share of the steps, and of the warm-up, that each rate is tried for.
+    /// Fraction of the steps, and of the warm-up, for which each rate is tried.
     pub share: f64,
 }
 
@@ -113,11 +114,11 @@ pub struct Probe {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// Task that it was found on.
+    /// Task of the search.
     pub task: String,
-    /// Model that it was found for.
+    /// Model of the search.
     pub model: String,
-    /// Family in whose block it was found.
+    /// Family of the block in the search.
     pub family: String,
     /// The learning rate.
     pub learning_rate: f64,
@@ -175,8 +176,8 @@ impl Recipe {
         Recipe::parse((*name).to_owned(), text)
     }
 
-    /// Loads a recipe from a file. Whatever the file says about itself, it is not published: its
-    /// scores stand beside no published ones.
+    /// Loads a recipe from a file. A recipe file never counts as published, so its scores are not
+    /// compared with published ones.
     fn of_file(path: &Path) -> Result<Self> {
         let reading = || format!("reading the recipe {}", path.display());
         let text = disk::read_to_string(path).during(Class::Usage, reading())?;
@@ -232,8 +233,8 @@ impl Recipe {
             .collect()
     }
 
-    /// Returns the family whose block the model is to have: the `asked` one, else its own; `None`
-    /// if the recipe has no families.
+    /// Returns the family whose block the model gets: the one `asked` for, else its own; `None` if
+    /// the recipe has no families.
     ///
     /// # Errors
     /// There is no such family, or the recipe has none.

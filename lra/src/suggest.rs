@@ -16,7 +16,7 @@ use results::published;
 use self::aliases::{Alias, COMMANDS, MODELS, RECIPES, SETTINGS, TASKS};
 use crate::error::{Error, Result};
 
-/// Most names that are suggested for an unknown one.
+/// Largest number of suggestions for an unknown name.
 const MOST_GUESSES: usize = 3;
 
 /// Finds the entry called `name`; the error suggests the name that was probably meant.
@@ -145,7 +145,7 @@ struct Guess {
 }
 
 impl Guess {
-    /// Returns the names here for what public code calls `name`, as far as they are among `known`.
+    /// Returns the names here for the name `name` of public code, as far as they are among `known`.
     fn of_alias(name: &str, aliases: &'static [Alias], known: &[&str]) -> Option<Guess> {
         let spelt = known.iter().find(|known| fold(known) == fold(name));
         if let Some(known) = spelt {
@@ -170,7 +170,7 @@ impl Guess {
         (!names.is_empty()).then_some(Guess { names, note })
     }
 
-    /// Adds names that are not there yet, as long as there is room.
+    /// Adds new names up to the limit.
     fn add(&mut self, names: &[&str]) {
         for name in names {
             if self.names.len() < MOST_GUESSES && self.names.iter().all(|known| known != name) {
@@ -258,9 +258,9 @@ fn nearest(name: &str, known: &[&str]) -> Vec<String> {
     near.into_iter().map(|(_, name)| name.to_owned()).collect()
 }
 
-/// Returns the similarity of two names, from 0 to 1, if one can be a misspelling of the other: at
-/// most one letter in three is replaced, left out, added or swapped with the next, and most begin
-/// alike.
+/// Returns the similarity of two names, from 0 to 1, if `name` can be a misspelling of `known`: at
+/// most one letter in three is replaced, left out, added or swapped with the next and the names are
+/// similar, or `name` is the beginning of `known`.
 fn similar(name: &str, known: &str) -> Option<f64> {
     const LEAST: f64 = 0.85;
     let (name, known) = (fold(name), fold(known));

@@ -8,8 +8,7 @@ use candle_core::Device;
 use results::record::{Phases, Spread};
 use serde::{Deserialize, Serialize};
 
-/// Measures the phases of one step. The time of a step that belongs to no phase is the harness's
-/// own.
+/// Measures the phases of one step. Time outside the phases is the overhead of the harness.
 pub struct StepClock<'a> {
     device: &'a Device,
     began: Instant,
@@ -78,12 +77,12 @@ pub struct StepTime {
     pub phases: Phases,
 }
 
-/// One line of `timings.jsonl`: the steps since the line before.
+/// One line of `timings.jsonl`: the steps since the previous line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
     /// Updates made.
     pub step: usize,
-    /// Seconds since the line before, evaluation and checkpoints included.
+    /// Seconds since the previous line, evaluation and checkpoints included.
     pub wall: f64,
     /// Seconds of warm-up steps.
     pub warmup: Vec<f64>,
@@ -153,8 +152,8 @@ impl Timings {
         })
     }
 
-    /// Returns the share of the time of the timed steps that was spent neither in transfer nor in
-    /// forward, backward or optimizer.
+    /// Returns the fraction of the time of the timed steps that was spent neither in transfer nor
+    /// in forward, backward or optimizer.
     pub fn overhead_share(&self) -> f64 {
         let total: f64 = self.steps.iter().sum();
         let Phases {

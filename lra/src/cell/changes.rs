@@ -1,8 +1,8 @@
-//! Comparison of what a run was made with and what it would be made with here: data, program,
-//! custom model, instruction set.
+//! Comparison of the inputs of a run with those it would have here: data, program, custom model,
+//! instruction set.
 //!
-//! The settings are in the digest that names a run. Everything else that decides its bits is in its
-//! record, and is compared at every start.
+//! The settings are part of the digest that names a run. All other inputs that affect its bits are
+//! in its record, and are compared at every start.
 
 use std::path::Path;
 
@@ -39,9 +39,9 @@ pub fn of_data(record: &Record, stored: &str) -> Option<String> {
     })
 }
 
-/// Returns the differences in words between what made `record` and what this process would make it
-/// with, except for the data. `device` is the device of the run, as [`crate::device::describe`]
-/// names it; `None` if it is not known.
+/// Returns the differences in words between the program, model, device and instruction set of
+/// `record` and those of this process. `device` is the device of the run, as named by
+/// [`crate::device::describe`]; `None` if it is unknown.
 pub fn of_program(
     record: &Record,
     resolved: &Resolved,

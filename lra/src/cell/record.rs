@@ -1,4 +1,4 @@
-//! The record of a run: drafted before it begins, filled in as things become known, written at its
+//! The record of a run: drafted before the start, completed as facts become known, written at the
 //! end.
 
 use candle_core::Device;
@@ -232,8 +232,8 @@ fn speed(
     speed.filter(record::Speed::is_finite)
 }
 
-/// Writes the record of a failed run: the record has the first line of the error, and a file beside
-/// it has the full error.
+/// Writes the record of a failed run, with the first line of the error, and a file next to it with
+/// the full error.
 pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Record> {
     let (message, full) = (error.to_string(), panics::in_full(&error));
     let reason = message.lines().next().unwrap_or_default().to_owned();
@@ -246,7 +246,7 @@ pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Re
         provenance: now(draft.provenance),
         ..draft
     };
-    // The disk may be the cause of the failure: then the error itself is all there is to show.
+    // The disk may be the cause of the failure; then only the error itself can be shown.
     write(folder, &record).map_err(|_| error)?;
     if full.lines().count() > 1 {
         folder.keep_error(Some(&full))?;

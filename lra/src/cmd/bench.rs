@@ -18,7 +18,7 @@ use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::{device, host, limits, provenance, runtime};
 
-/// Effort of a session where the command line leaves it open.
+/// Defaults of the effort of a session.
 struct Effort {
     rounds: usize,
     per_round: Duration,

@@ -11,8 +11,8 @@ use crate::error::{Class, Classify, Result};
 use crate::panics::{self, Panic};
 use crate::{child, cmd, suggest};
 
-/// Environment variable that makes libraries keep the backtrace of an error, in which the model's
-/// own line is found.
+/// Environment variable that makes libraries keep the backtrace of an error, which contains the
+/// line of the model.
 const TRACES: &str = "RUST_LIB_BACKTRACE";
 
 /// Runs the command: exit code 1 if a check fails.

@@ -113,8 +113,8 @@ fn norm(model: &Model) -> String {
     format!("Norm, unless the recipe has another:{lines}")
 }
 
-/// Returns the descriptions of the variants of a model, each after whether padding is masked;
-/// identical descriptions appear once.
+/// Returns the descriptions of the variants of a model, each with a note on the masking of padding.
+/// Identical descriptions appear once.
 fn about(model: &Model) -> String {
     let mut texts: Vec<(Vec<String>, String)> = Vec::new();
     for variant in model.variants {
@@ -131,8 +131,8 @@ fn about(model: &Model) -> String {
     texts.into_iter().map(text).collect()
 }
 
-/// Returns the losses that a model can have beside the cross-entropy, by the settings that hold
-/// their weights; empty if there are none.
+/// Returns the auxiliary losses of a model, by the settings of their weights; empty if there are
+/// none.
 fn losses(model: &Model) -> String {
     let of_variants = model.variants.iter().flat_map(|variant| variant.losses);
     let lines: BTreeSet<String> = of_variants
@@ -218,7 +218,7 @@ fn tasks() -> Table {
     listing("tasks", "Tasks", &columns, rows.collect())
 }
 
-/// Returns one line per model, with its size at a recipe.
+/// Returns one line per model, with its size under a recipe.
 fn models(recipe: &str, task: &str) -> Result<Table> {
     let mut rows = Vec::new();
     let mut label = String::new();

@@ -1,4 +1,4 @@
-//! `lra mini`: a model on the small protocol, and its place in the table of all models.
+//! `lra mini`: a model on the small protocol, and its rank in the table of all models.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -84,8 +84,8 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
 /// A task that is left out, and the reason.
 type LeftOut = (String, String);
 
-/// Returns the tasks of the recipe whose data are here or can be generated, and those that are left
-/// out.
+/// Returns the tasks of the recipe whose data is stored or can be generated, and those that are
+/// left out.
 fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, Vec<LeftOut>)> {
     let recipe = Recipe::load(RECIPE)?;
     let store = Store::new(&arguments.place.path());
@@ -213,8 +213,8 @@ impl<'a> Runs<'a> {
         Ok(probe::best(&cells, &records))
     }
 
-    /// Runs a model in the block of X-formers, unless that is its own. A model that cannot take it
-    /// is left out, with the reason.
+    /// Runs a model in the block of X-formers, unless that is its own. A model that does not
+    /// support it is left out, with the reason.
     fn same_block(
         &mut self,
         model: &ModelChoice,

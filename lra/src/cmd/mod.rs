@@ -1,4 +1,4 @@
-//! One file per verb.
+//! The commands, one file each.
 
 pub mod agree;
 pub mod bench;
@@ -25,7 +25,7 @@ use crate::error::{Class, Classify, Error, Result};
 pub use crate::output::{print, print_json};
 use crate::stderr;
 
-/// Returns the setting that `--allow-partial` stands for.
+/// Returns the setting of `--allow-partial`.
 ///
 /// # Errors
 /// The task has no such setting; the message names the tasks that have.

@@ -8,7 +8,7 @@ use crate::cli::NewVerb;
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 
-/// The example, and the parts of it that are the model's name.
+/// The example, and the words in it that are the model's name.
 const EXAMPLE: &str = include_str!("../../examples/own_model.rs");
 const NAME: &str = "neighbours";
 /// The build script.
@@ -59,8 +59,8 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a folder of these files, whole or not at all: they are written to a temporary folder
-/// beside it, which is then renamed.
+/// Creates a folder with these files, completely or not at all: they are written to a temporary
+/// folder next to it, which is then renamed.
 fn write(folder: &Path, files: &[(&str, String)]) -> Result<()> {
     let parent = match folder.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -113,8 +113,8 @@ const KEYWORDS: &str = "abstract as async await become box break const continue 
 /// Crates that every program has, and folders that cargo makes.
 const RESERVED: &str = "alloc build core deps examples incremental proc_macro std test";
 
-/// Returns what already has the name of a new model: the language, a crate, or a word of the
-/// example in one of the forms that the name takes there.
+/// Returns the existing owner of the name of a new model: the language, a crate, or a word of the
+/// example in one of the forms of the name.
 fn taken(name: &str) -> Option<&'static str> {
     if KEYWORDS.split_whitespace().any(|word| word == name) {
         return Some("a keyword of Rust");

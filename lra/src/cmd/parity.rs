@@ -55,8 +55,8 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
     })
 }
 
-/// Returns the case files: of a whole folder (`lra parity cases/*`), not the scripts beside them,
-/// which a line names.
+/// Returns the case files. Of a whole folder (`lra parity cases/*`), it skips the scripts and names
+/// them in a line.
 fn cases(files: &[PathBuf]) -> Vec<&Path> {
     let is_case = |file: &&PathBuf| file.extension().is_some_and(|it| it == "safetensors");
     let (cases, others): (Vec<_>, Vec<_>) = files.iter().partition(is_case);

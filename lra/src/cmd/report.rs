@@ -61,8 +61,8 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replaces the tables that a file has markers for. If it has none, the error names the missing
-/// marker.
+/// Replaces the tables between the markers of a file. If it has no markers, the error names the
+/// missing one.
 fn splice_into(
     file: &Path,
     arguments: &ReportArgs,
@@ -111,7 +111,7 @@ fn bench_tables(bench: &[Bench], against: &str) -> Result<Vec<Table>> {
     Ok(results::bench::tables(bench, Some(source)))
 }
 
-/// Returns all charts that the records and a benchmark make.
+/// Returns all charts of the records and a benchmark.
 fn charts(loaded: &Loaded, bench: &[Bench]) -> Vec<Chart> {
     let mut charts = chart::bubbles(&loaded.records);
     charts.extend(chart::curves(loaded));
@@ -132,7 +132,7 @@ fn draw(charts: &[Chart], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the wanted tables, beside the published figures of `against`.
+/// Makes the requested tables, with the published figures of `against`.
 pub fn make(
     wanted: impl Fn(&TableKind) -> bool,
     records: &[Record],

@@ -1,7 +1,8 @@
 //! NVIDIA GPUs through candle's CUDA backend.
 //!
-//! One stream of our own: candle's default one is per thread, with no order between threads. Freed
-//! memory stays in the device's pool instead of going back to the driver at every synchronisation.
+//! All work uses one stream, since candle's default stream is per thread, with no order between
+//! threads. Freed memory stays in the device's pool instead of returning to the driver at every
+//! synchronisation.
 
 use candle_core::cuda_backend::cudarc::driver::{CudaContext, result, sys};
 use candle_core::{CudaDevice, Device};
@@ -73,8 +74,7 @@ pub(super) fn driver() -> String {
 
 pub(super) fn reset_peak(device: &Device) {
     if let Ok(cuda) = device.as_cuda_device() {
-        // If the pool cannot be reset, its mark stays where it was; the peak is then an upper
-        // bound.
+        // If the pool cannot be reset, its high-water mark stays; the peak is then an upper bound.
         let _ = device.synchronize();
         let _ = set(cuda, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0);
     }

@@ -1,4 +1,4 @@
-//! Devices that hold tensors, and the memory that tensors take there.
+//! Devices that hold tensors, and the memory of tensors on them.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -25,9 +25,9 @@ pub struct Found {
     pub driver: String,
 }
 
-/// Most memory that a run held.
+/// Peak memory of a run.
 pub struct Peak {
-    /// Peak in bytes, as the tables show it.
+    /// Peak in bytes, as shown in tables.
     pub bytes: u64,
     /// Bytes held before the run, which do not count.
     pub base_bytes: u64,
@@ -57,7 +57,7 @@ fn open(ordinal: usize) -> Result<Device> {
     cuda::open(ordinal).map_err(|error| Error::usage(format!("device cuda:{ordinal}: {error}")))
 }
 
-/// Sets the precision of the device's matrix products to the one that a run asks for.
+/// Sets the precision of the device's matrix products to that of a run.
 pub fn set_precision(device: &Device, precision: Precision) -> Result<()> {
     if device.is_cpu() && precision == Precision::Tf32 {
         return Err(Error::usage(format!(
@@ -152,7 +152,8 @@ mod tests {
             let error = select(wrong).unwrap_err().to_string();
             assert!(error.contains(wrong) && error.contains("auto"), "{error}");
         }
-        // No machine has so many GPUs: an error on every build, and `auto` never is one.
+        // No machine has so many GPUs, so this is an error in every build. `auto` is never an
+        // error.
         let error = select("cuda:4096").unwrap_err().to_string();
         assert!(error.starts_with("device cuda:4096: "), "{error}");
         assert!(select("auto").is_ok());

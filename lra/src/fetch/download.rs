@@ -48,7 +48,7 @@ impl Download<'_> {
             self.complete(&mut part)?;
             if let Some(got) = datasets::unlike_archive(&part.path)? {
                 part.restart()?;
-                // As below: an earlier attempt may have left something else.
+                // As below, an earlier attempt may have left another file.
                 if resumed {
                     continue;
                 }
@@ -85,7 +85,7 @@ impl Download<'_> {
         }
     }
 
-    /// Connects until the whole file is there.
+    /// Connects until the file is complete.
     fn complete(&self, part: &mut Part) -> Result<()> {
         let mut failed = 0;
         loop {
@@ -130,7 +130,7 @@ impl Download<'_> {
         }
         let mut response = match request.call() {
             Ok(response) => response,
-            // Errors that another attempt would meet again.
+            // Errors that would recur in another attempt.
             Err(
                 error @ (ureq::Error::BadUri(_)
                 | ureq::Error::TooManyRedirects

@@ -1,5 +1,5 @@
-//! A published cell that can be trained here: the printed figure, and the task, the model and the
-//! recipe that are compared with it.
+//! A published cell that can be trained here: the published figure, with the task, the model and
+//! the recipe to compare with it.
 
 use datasets::{Protocol, TASKS};
 use results::published::{self, ACCURACY, Figure, Source};
@@ -9,12 +9,12 @@ use crate::estimate::{Workload, planned_rows};
 use crate::recipe::Recipe;
 use crate::spec::{Resolved, RunRequest};
 
-/// A printed accuracy, and the recipe of ours that follows its source.
+/// A published accuracy, and our recipe that follows its source.
 #[derive(Clone, Debug)]
 pub struct PublishedCell {
     /// Source that printed it.
     pub source: &'static Source,
-    /// The printed figure; its task and its entry are named as in this program.
+    /// The published figure; its task and its entry have the names of this program.
     pub figure: &'static Figure,
     /// The recipe.
     pub recipe: &'static str,

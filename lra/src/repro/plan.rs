@@ -1,4 +1,4 @@
-//! Requirements of reproducing a published cell, and what is known of it beforehand.
+//! Plan of reproducing a published cell: requirements, known differences and cost.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::spec::Resolved;
 use crate::sweep::estimator::Estimate;
 use crate::timing::human_duration;
 
-/// Plan of a reproduction, with what is known of it.
+/// Plan of a reproduction.
 pub struct Plan {
     /// The cell.
     pub cell: PublishedCell,
@@ -30,7 +30,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns every known difference between what is printed and what is run here.
+    /// Returns every known difference between the published run and the run here.
     pub fn differences(&self) -> Vec<String> {
         let mut all = self.resolved.departures();
         let variant = self.resolved.variant.name;

@@ -40,7 +40,7 @@ impl RunFolder {
         files.any(|file| file.exists())
     }
 
-    /// Returns whether a run with this record, if it has one, can resume: false if nothing was
+    /// Returns whether a run with this record, if it has one, can resume; false if nothing was
     /// saved, so that it starts again.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl PhaseFiles {
         [&self.metrics, &self.timings, &self.checkpoint, &self.best].into_iter()
     }
 
-    /// Returns whether the log of times says that a checkpoint was written.
+    /// Returns whether the log of times shows that a checkpoint was written.
     fn was_saved(&self) -> Result<bool> {
         if !self.timings.exists() {
             return Ok(false);

@@ -21,7 +21,7 @@ use crate::milestone::Milestone;
 use crate::recipe::Recipe;
 use crate::{overlay, suggest};
 
-/// A run as the command line asks for it, before it is resolved.
+/// A run as requested by the command line, before it is resolved.
 #[derive(Clone, Debug)]
 pub struct RunRequest<'a> {
     /// Task name.
@@ -54,14 +54,14 @@ pub struct Resolved {
     pub recipe: Recipe,
     /// Assignments over the recipe's settings.
     pub overrides: Vec<String>,
-    /// The `overrides` that set what the recipe sets anyway.
+    /// The `overrides` that repeat a value of the recipe.
     pub repeated: Vec<String>,
     /// Violation of the benchmark's rules by the model with these settings, in words.
     pub against_rules: Option<&'static str>,
     /// Family whose block the model has, if the recipe has settings for families.
     pub family: Option<Family>,
-    /// Reason why the model does not have the number of parameters that the recipe solves its width
-    /// for; `None` if it has.
+    /// Reason why the model does not have the number of parameters for which the recipe solves its
+    /// width; `None` if it has.
     pub width: Option<String>,
 }
 
@@ -92,9 +92,9 @@ impl RunRequest<'_> {
         let layers = recipe.layers(self.task, self.model, family)?;
         let origin = format!("recipe {}", recipe.name);
         overlay::merge(&mut settings, &layers.common, &origin)?;
-        // A model's defining settings override a recipe's settings for all models or a family, and
-        // are overridden by those for this model. A family that is not the model's own overrides
-        // even those: the model is tried in its block.
+        // A model's defining settings override a recipe's settings for all models or a family. The
+        // recipe's settings for this model override them. A family that is not the model's own
+        // overrides even those, since the model is tried in its block.
         let own = model.settings().class(Class::Usage)?;
         let own = [(own, format!("model {}", self.model))];
         let of_family = layers.family.into_iter().map(|it| (it, origin.clone()));
@@ -122,8 +122,8 @@ impl RunRequest<'_> {
             settings["train"]["schedule_steps"] = json!(0);
         }
         let mut repeated = overlay::repeated(self.assignments, &by_recipe, &settings)?;
-        // The recipe's own number of steps, under another plan of the schedule, is not what the
-        // recipe sets.
+        // The recipe's own number of steps with another planned length of the schedule does not
+        // repeat the recipe.
         let planned = |settings: &Value| settings["train"]["schedule_steps"].clone();
         if planned(&by_recipe) != planned(&settings) {
             repeated.retain(|it| !it.starts_with("train.steps"));
@@ -271,8 +271,8 @@ impl Section<'_> {
     }
 }
 
-/// Most numbers of one kind, weights or the activations of one layer: 4 TiB. Larger sizes are not
-/// meant for any machine, and sums of products of sizes would leave the range of integers.
+/// Limit on the numbers of one kind, weights or activations of one layer: 4 TiB. Larger sizes suit
+/// no machine, and sums of products of sizes would overflow.
 const MOST_NUMBERS: u64 = 1 << 40;
 
 /// Reason why the scores of a pretrained model are not comparable with others.
@@ -315,8 +315,8 @@ impl From<&Spec> for models::Options {
 }
 
 impl Resolved {
-    /// Returns the classifier without weights, from which size and cost are known, and its
-    /// weightless parameters.
+    /// Returns the classifier without weights, which gives size and cost, and its weightless
+    /// parameters.
     pub fn blank(&self) -> Result<(Classifier, Parameters)> {
         let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
         let (block, head) = (&self.spec.block, &self.spec.head);
@@ -413,7 +413,7 @@ impl Resolved {
         recipe.into_iter().chain(self.width.clone()).collect()
     }
 
-    /// Returns the way in which the batches of updates pass through the model.
+    /// Returns the split of batches into forward passes.
     pub fn batching(&self) -> Batching {
         let train = &self.spec.train;
         Batching {
@@ -465,7 +465,7 @@ impl Resolved {
         }
     }
 
-    /// Returns the settings of the model and of everything around it.
+    /// Returns the settings of the model and its surroundings.
     pub fn model_options(&self) -> models::Options {
         models::Options::from(&self.spec)
     }

@@ -1,9 +1,9 @@
-//! Names in public code bases and papers for what has another name here.
+//! Names in public code bases and papers that differ from the names here.
 //!
 //! Tasks, models and settings are named as in the configurations of
 //! google-research/long-range-arena, state-spaces/s4, mlpen/Nystromformer, facebookresearch/mega,
 //! lindermanlab/S5 and HazyResearch/safari, in `lra_release`, and in fairseq, Hugging Face and
-//! PyTorch. Case, dashes, underscores and blanks are ignored in comparisons.
+//! PyTorch. Case, dashes, underscores and spaces are ignored in comparisons.
 
 mod commands;
 mod models;

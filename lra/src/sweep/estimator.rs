@@ -135,8 +135,8 @@ impl<'a> Estimator<'a> {
         self.time(steps, TIME_LIMIT)
     }
 
-    /// Measures steps in a process of their own within `limit`. Returns the reason if they cannot
-    /// be measured.
+    /// Measures steps in a separate process within `limit`. Returns the reason if they cannot be
+    /// measured.
     pub fn time(&self, steps: Steps, limit: Duration) -> Result<Result<Measured, String>> {
         let wanted = Request {
             device: self.options.device.clone(),

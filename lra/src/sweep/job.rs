@@ -21,7 +21,7 @@ use crate::sweep::plan::Cell;
 /// Name of a cell's log within its run folder.
 pub const LOG: &str = "log.txt";
 
-/// Options that every run of a sweep is started with.
+/// Options of every run of a sweep.
 pub struct JobOptions {
     /// Data directory.
     pub data: PathBuf,
@@ -29,15 +29,16 @@ pub struct JobOptions {
     pub data_option: Option<PathBuf>,
     /// Folder of run folders.
     pub out: PathBuf,
-    /// Device that estimates are measured on, as `--device` takes it.
+    /// Device for measuring estimates, in the form of `--device`.
     pub device: String,
     /// Threads of each process.
     pub threads: usize,
-    /// Processes at a time.
+    /// Number of simultaneous processes.
     pub jobs: usize,
-    /// Most live heap bytes of each process.
+    /// Limit on live heap bytes of each process.
     pub memory_limit: Option<usize>,
-    /// True if runs with other data, another program or another machine count as those asked for.
+    /// True if runs with other data, another program or another machine are accepted as the
+    /// requested ones.
     pub accept_changes: bool,
 }
 
@@ -131,7 +132,7 @@ impl Job {
         self.child.elapsed()
     }
 
-    /// Asks the run to save its state and end.
+    /// Requests the run to save its state and end.
     pub fn interrupt(&mut self) {
         self.child.close_stdin();
     }

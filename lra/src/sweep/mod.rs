@@ -1,4 +1,4 @@
-//! The matrix of tasks, models, seeds and recipes, each cell an `lra run` of its own.
+//! Sweeps: the matrix of tasks, models, seeds and recipes, with a separate `lra run` for each cell.
 //!
 //! ```text
 //! plan              the cells, in an order that depends on the command line alone; shards of it

@@ -13,7 +13,7 @@ use crate::model_choice::ModelChoice;
 use crate::spec::{Resolved, RunRequest};
 use crate::task_choice::TaskChoice;
 
-/// The product of tasks, models, recipes and seeds that the command line names.
+/// The product of the tasks, models, recipes and seeds given on the command line.
 pub struct Matrix {
     /// Tasks, each with a source or its default one.
     pub tasks: Vec<TaskChoice>,
@@ -79,8 +79,8 @@ impl Cell {
         format!("{} {}, seed {}", self.column(), self.model, cell.seed)
     }
 
-    /// Returns the differences, in words, between a record of this cell and what would be made here
-    /// with the data in the folder `data`.
+    /// Returns the differences, in words, between a record of this cell and a run here with the
+    /// data in the folder `data`.
     pub fn changes(&self, record: &Record, data: &Path) -> Result<Vec<String>> {
         let mut found = changes::of_program(record, &self.resolved, None)?;
         match changes::stored_digest(&self.resolved, data) {
@@ -90,7 +90,7 @@ impl Cell {
         Ok(found)
     }
 
-    /// Returns task and source, for the head of a column.
+    /// Returns task and source, for the header of a column.
     pub fn column(&self) -> String {
         match self.resolved.spec.cell.source {
             Source::Synthetic => format!("{}:synthetic", self.label),
@@ -159,7 +159,7 @@ pub fn part(cells: Vec<Cell>, shard: Shard) -> Vec<Cell> {
         .collect()
 }
 
-/// Returns the records on file of runs that have ended, well or not, by the digest of their
+/// Returns the stored records of runs that have ended, with any outcome, by the digest of their
 /// settings.
 pub fn on_file(records: Vec<Record>) -> HashMap<String, Record> {
     let finished = records

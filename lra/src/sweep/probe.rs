@@ -1,5 +1,5 @@
 //! `lra sweep --probe`: short runs at each of a recipe's learning rates, and the rate with the
-//! least validation loss.
+//! lowest validation loss.
 
 use std::collections::HashMap;
 
@@ -80,8 +80,8 @@ struct Probed<'a> {
 }
 
 impl Probed<'_> {
-    /// Returns the learning rate with the least mean loss, the smaller one of equals, with that
-    /// loss.
+    /// Returns the learning rate with the lowest mean loss, and that loss. Of equal losses, the
+    /// smaller rate counts.
     fn best(&self) -> Option<(f64, f64)> {
         let means = self
             .rates

@@ -84,7 +84,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Reports that jobs are being asked to stop.
+    /// Reports that jobs are being stopped.
     pub fn stopping(&mut self, jobs: usize) {
         self.say(&format!(
             "stopping, once running cells have saved their state: {jobs}"
@@ -161,7 +161,7 @@ impl ProgressDisplay {
     }
 }
 
-/// Returns the character for a state.
+/// Returns the symbol of a state.
 fn sign(state: &State) -> char {
     match state {
         State::Scored { fresh: true, .. } => '✓',
@@ -175,10 +175,10 @@ fn sign(state: &State) -> char {
     }
 }
 
-/// Legend of the signs.
+/// Legend of the symbols.
 pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
 
-/// Returns the states as a table: models by tasks, a sign per seed.
+/// Returns the states as a table: models by tasks, a symbol per seed.
 pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {
     let several = cells.iter().any(|cell| cell.recipe != cells[0].recipe);
     let column = |cell: &Cell| match several {

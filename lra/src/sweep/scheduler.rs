@@ -1,5 +1,5 @@
-//! Scheduler of the runs of a sweep: starts as many at a time as there are jobs, reaps them, and
-//! stops them on request.
+//! Scheduler of the runs of a sweep: starts up to `jobs` at a time, reaps them, and stops them on
+//! request.
 
 use std::collections::{HashMap, VecDeque};
 use std::thread;
@@ -28,19 +28,19 @@ pub enum State {
     Scored {
         /// Accuracy on the test split.
         accuracy: Option<f64>,
-        /// False if the record was on file before.
+        /// False if the record was stored before.
         fresh: bool,
     },
     /// Not scored, with the reason.
     Failed(String),
-    /// On file, but different from what would be made here; the differences.
+    /// Stored, but different from a run here; the differences.
     Changed(String),
     /// Stopped; it can be resumed.
     Interrupted,
 }
 
 impl State {
-    /// Returns the state of a cell with this record on file; `None` if the run can be resumed.
+    /// Returns the state of a cell with this stored record; `None` if the run can be resumed.
     fn of(record: Record, fresh: bool) -> Option<State> {
         match Ended::of(record) {
             Ended::Scored(record) => Some(State::Scored {
@@ -67,15 +67,15 @@ pub struct Scheduler<'a> {
     pub cells: &'a [Cell],
     /// Options of every run.
     pub options: &'a JobOptions,
-    /// Runs at a time.
+    /// Number of simultaneous runs.
     pub jobs: usize,
     /// Devices of the runs, at least one.
     pub devices: &'a [String],
-    /// True if failures on file are resumed from their last checkpoints.
+    /// True if failed runs are resumed from their last checkpoints.
     pub retry: bool,
-    /// True if cells that would be made differently now are run again.
+    /// True if cells whose inputs have changed are run again.
     pub redo_changed: bool,
-    /// Flag that asks the sweep to stop.
+    /// Flag that requests a stop of the sweep.
     pub stop: &'a Stop,
     /// Display of progress on standard error.
     pub display: &'a mut ProgressDisplay,
@@ -87,7 +87,7 @@ const POLL_PERIOD: Duration = Duration::from_millis(50);
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
 impl Scheduler<'_> {
-    /// Runs every cell that is not on file. Returns the final state of each.
+    /// Runs every cell that is not stored. Returns the final state of each.
     pub fn run(&mut self, on_file: HashMap<String, Record>) -> Result<Vec<State>> {
         let mut states: Vec<State> = Vec::new();
         for cell in self.cells {
@@ -231,7 +231,7 @@ impl Scheduler<'_> {
 enum Standing {
     /// The cell is over.
     Over(State),
-    /// The run is resumed, or starts over if `force` says so.
+    /// The run is resumed, or starts over with `force`.
     ToRun { force: bool },
 }
 

@@ -1,4 +1,4 @@
-//! `lra data list`: the stored data of every task, and the commands that make what is missing.
+//! `lra data list`: the stored data of every task, and the commands that make missing data.
 
 use std::process::ExitCode;
 
@@ -87,7 +87,7 @@ fn line(manifest: &Manifest, entry: &Entry, width: usize) -> String {
     )
 }
 
-/// Returns the remarks that a reader of a line must not miss.
+/// Returns the important remarks of a line.
 fn marks(manifest: &Manifest) -> String {
     let marks = [
         (manifest.partial, "  partial"),

@@ -121,7 +121,8 @@ fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
     }))
 }
 
-/// Returns the printed accuracies that are not offered, of the source that is asked for, or of all.
+/// Returns the published accuracies that are not offered, of the requested source or of all
+/// sources.
 fn left_out(arguments: &ReproArgs) -> Result<Vec<Unoffered>> {
     match source(arguments)? {
         Some(source) => unoffered::of(source),
@@ -129,7 +130,7 @@ fn left_out(arguments: &ReproArgs) -> Result<Vec<Unoffered>> {
     }
 }
 
-/// Prints every printed accuracy that is not offered, with the reason.
+/// Prints every published accuracy that is not offered, with the reason.
 pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
     let left = left_out(arguments)?;
     let rows = left.iter().map(|it| {

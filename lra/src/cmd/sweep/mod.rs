@@ -131,8 +131,8 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
     })
 }
 
-/// Returns the finished runs in the sweep's folder and in the files it was given; if both have a
-/// cell, the folder's counts.
+/// Returns the finished runs in the sweep's folder and in the given files. If both have a cell,
+/// that of the folder counts.
 fn known(
     arguments: &SweepArgs,
     options: &JobOptions,
@@ -157,7 +157,7 @@ pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<Stri
     Ok(plan::on_file(loaded.records))
 }
 
-/// Returns the states of the cells, and where to read more.
+/// Returns the states of the cells, and pointers to more information.
 fn outcome(cells: &[Cell], states: &[State], options: &JobOptions) -> String {
     let mut lines = grid(cells, states);
     lines.extend([String::new(), LEGEND.to_owned()]);

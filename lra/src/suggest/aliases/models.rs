@@ -1,4 +1,4 @@
-//! Models, as public code bases and papers call them.
+//! Names of models in public code bases and papers.
 
 use super::{Alias, near, same};
 

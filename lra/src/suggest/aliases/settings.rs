@@ -1,8 +1,8 @@
-//! Settings, as public configurations call them.
+//! Names of settings in public configurations.
 
 use super::{Alias, near, same};
 
-/// Settings, by the last part of their name. A target that begins with dashes is a flag.
+/// Settings, by the last part of their name. A target that starts with dashes is a flag.
 pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     same(
         &["train.learning_rate", "pretrain.learning_rate"],

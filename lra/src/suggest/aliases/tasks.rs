@@ -1,4 +1,4 @@
-//! Tasks, as public code bases call them.
+//! Names of tasks in public code bases.
 
 use super::{Alias, near, same};
 
