@@ -2,10 +2,10 @@
 //! archive.
 //!
 //! Nothing is ever unpacked to disk: an archive is read once from front to back, and the members
-//! that a task needs go straight to its reader. So no member can land outside of a folder. A member
-//! whose name would lead outside is refused all the same, because such an archive is not what it
-//! claims to be. The cost of reading an archive is bounded: extended headers by [`LONGEST_NAME`],
-//! members by their reader ([`Member::bytes`]), the whole archive by [`packing::MOST_GROWTH`].
+//! that a task needs go directly to its reader. So no member can be written outside a folder. A
+//! member whose name would lead outside is still refused, because such an archive is suspicious.
+//! The cost of reading an archive is bounded: extended headers by [`LONGEST_NAME`], members by
+//! their reader ([`Member::bytes`]), the whole archive by [`packing::MOST_GROWTH`].
 
 mod contents;
 pub(crate) mod folder;
@@ -43,7 +43,7 @@ pub(crate) enum Raw {
     Archive(PathBuf),
     /// A parquet file.
     Parquet(PathBuf),
-    /// One file, packed by gzip or zstd, that is no archive.
+    /// One file, packed by gzip or zstd, that is not an archive.
     Packed(PathBuf),
     /// Any other file.
     File(PathBuf),
@@ -182,7 +182,7 @@ impl Raw {
     }
 }
 
-/// Function that takes a member and decides whether reading goes on.
+/// Function that takes a member and decides whether to continue reading.
 type Visit<'a> = dyn FnMut(Member<'_>) -> Result<ControlFlow<()>> + 'a;
 
 /// One file of a folder or archive.
@@ -227,8 +227,8 @@ impl Member<'_> {
     }
 }
 
-/// Returns the error for a failed read: for a packed file it mostly means damage, which no retry
-/// mends.
+/// Returns the error for a failed read. For a packed file it usually means damage, which no retry
+/// repairs.
 pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |error| {
         use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};

@@ -135,14 +135,15 @@ pub enum Error {
         action: &'static str,
         /// File or folder.
         path: PathBuf,
-        /// Reason given by the system. The message holds it: as a source it would be printed again
-        /// with the chain.
+        /// Reason given by the system. It is part of the message; as a source it would be printed
+        /// twice.
         cause: io::Error,
     },
-    /// The user asked to stop: see [`Progress::stopped`](crate::Progress::stopped).
+    /// The user requested a stop: see [`Progress::stopped`](crate::Progress::stopped).
     #[error("interrupted before the data were built; the same command goes on")]
     Interrupted,
-    /// A task's builder broke the task's own description: a bug in this program, not in the data.
+    /// A task's builder violated the task's own description: a bug in this program, not in the
+    /// data.
     #[error("the builder of {task} broke its own description: {problem}")]
     Builder {
         /// Name of the task.
@@ -157,13 +158,13 @@ pub enum Error {
 pub enum Class {
     /// The request is wrong: an option, a source, an impossible combination.
     Usage,
-    /// Data is missing, damaged or not what it should be.
+    /// Data is missing, damaged or differs from what is expected.
     Data,
     /// The system failed: full disk, no permission.
     System,
     /// The system has no memory or no address space left.
     Memory,
-    /// The user asked to stop.
+    /// The user requested a stop.
     Interrupted,
 }
 
@@ -197,8 +198,8 @@ pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     }
 }
 
-/// Returns text with its control characters escaped: text from files may hold some, and a terminal
-/// would obey them. Characters that change the direction of writing are escaped too.
+/// Returns text with its control characters escaped, since text from files may contain some, which
+/// would control a terminal. Characters that change the direction of writing are escaped too.
 pub fn plain(text: &str) -> String {
     let mut spelt = String::with_capacity(text.len());
     for symbol in text.chars() {

@@ -6,9 +6,9 @@
 //! processes. [`Summary`] and [`Verification`] describe and check a stored entry.
 //!
 //! Guarantees of a task: the same options give the same bytes on every machine and with any number
-//! of threads; byte `s` of a row stands for model id `s + first_id`; rows are not padded here. This
-//! crate has no tensors, no network and no printing: progress goes through [`Progress`], text comes
-//! back as `String`.
+//! of threads; byte `s` of a row means model id `s + first_id`; rows are not padded here. This
+//! crate has no tensors, no network and no printing: progress goes through [`Progress`], and text
+//! is returned as `String`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod archive;

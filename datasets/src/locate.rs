@@ -55,7 +55,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Returns whether a file is one of them, as it is or once unpacked.
+    /// Returns whether a file is one of them, either directly or once unpacked.
     fn takes(&self, name: &str) -> bool {
         (self.fits)(name) || unpacked_name(name).is_some_and(self.fits)
     }
@@ -152,7 +152,7 @@ fn parquet_in(folder: &Path, files: &[PathBuf]) -> Result<Option<Form>> {
     for files in [&train, &test] {
         in_one_folder(folder, files)?;
     }
-    // Beside them, only files without labels are known to belong to no split.
+    // Of the other files, only those without labels are known to belong to no split.
     let folders = [&train, &test].map(|files| files.first().and_then(|file| file.parent()));
     let stray = files.iter().find(|path| {
         let name = relative(path).to_ascii_lowercase();

@@ -90,11 +90,11 @@ pub(crate) struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// Returns an array of this content, whose values lie in C order or, with `by_columns`, in
+    /// Returns an array of this content, whose values are in C order or, with `by_columns`, in
     /// Fortran order.
     ///
     /// # Errors
-    /// The content has another size than the shape says.
+    /// The size of the content does not match the shape.
     pub(crate) fn new(
         shape: Vec<usize>,
         dtype: Dtype,

@@ -62,7 +62,7 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
         }
     }
     T::deserialize(options).map_err(|error| {
-        // The reader does not name the key at fault: it is the one whose value makes the defaults
+        // The reader does not name the wrong key. It is the one whose value makes the defaults
         // unreadable. A number can do so only by its size.
         let spoils = |key: &&String| {
             let mut alone = defaults.clone();
@@ -79,7 +79,7 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
     })
 }
 
-/// Checks that an option lies in a range.
+/// Checks that an option is in a range.
 ///
 /// # Errors
 /// [`Error::Option`] naming key, value and range.

@@ -14,7 +14,7 @@ use crate::{Dense, DenseLabels, Manifest, SplitName};
 /// Splits of a stored entry.
 #[derive(Debug)]
 pub struct Splits {
-    /// Training split, on which a model is fitted.
+    /// Training split, which models are fitted on.
     pub train: Split,
     /// Validation split, by which the checkpoint is chosen.
     pub val: Split,
@@ -35,7 +35,7 @@ impl Splits {
     }
 }
 
-/// Tokens and labels of one split, memory-mapped. It takes next to no heap, and is shared between
+/// Tokens and labels of one split, memory-mapped. It takes almost no heap, and is shared between
 /// processes.
 #[derive(Debug)]
 pub struct Split {
@@ -73,7 +73,7 @@ impl Split {
     /// `s + first_id`.
     ///
     /// # Panics
-    /// When `tower` or `row` does not exist, like indexing a slice.
+    /// If `tower` or `row` does not exist, like indexing a slice.
     pub fn tokens(&self, tower: usize, row: usize) -> &[u8] {
         let tower = &self.towers[tower];
         &self.map[tower.tokens.clone()][self.range(tower, row)]
@@ -88,7 +88,7 @@ impl Split {
     /// Returns the labels at the positions of one example; `None` where the data has none.
     ///
     /// # Panics
-    /// When `row` does not exist, like indexing a slice.
+    /// If `row` does not exist, like indexing a slice.
     pub fn dense(&self, row: usize) -> Option<DenseLabels<'_>> {
         let all = self.all_dense()?;
         let range = self.range(&self.towers[0], row);
@@ -110,7 +110,7 @@ impl Split {
     /// Returns the label of one example.
     ///
     /// # Panics
-    /// When `row` does not exist, like indexing a slice.
+    /// If `row` does not exist, like indexing a slice.
     pub fn label(&self, row: usize) -> u8 {
         self.labels()[row]
     }
@@ -123,7 +123,7 @@ impl Split {
     /// Maps a file.
     ///
     /// # Errors
-    /// The system refuses it, for want of address space among others, which says nothing of the
+    /// The system refuses it, for example for lack of address space, which says nothing about the
     /// file.
     pub(crate) fn map(path: &Path) -> crate::Result<Mmap> {
         let file = files::open(path)?;

@@ -21,7 +21,7 @@ use crate::{
 pub struct Verification {
     /// The entry's folder.
     pub folder: PathBuf,
-    /// Checks in the order they were made; after a file that does not open, the later ones are left
+    /// Checks in the order they were made. After a file that does not open, the later ones are left
     /// out.
     pub checks: Vec<Check>,
 }
@@ -71,10 +71,9 @@ impl Store {
         Ok(self.verify_folder(task, &folder, progress))
     }
 
-    /// Reads published files as in a build, without keeping the result, and checks the checksums of
-    /// files that have one, counts, labels, and every other fact that is known of the published
-    /// data; and whether the stored entry of this key, if there is one, was built from the same
-    /// data.
+    /// Reads published files as in a build, without keeping the result. Checks the checksums of
+    /// files that have one, counts, labels, and every other known fact of the published data, and
+    /// whether the stored entry of this key, if there is one, was built from the same data.
     ///
     /// # Errors
     /// The files are missing, the options are impossible, or the data directory is not writable.
@@ -105,7 +104,7 @@ impl Store {
         })
     }
 
-    /// Checks whether the stored entry of this key equals the data that the raw files give.
+    /// Checks whether the stored entry of this key equals the data from the raw files.
     fn check_stored(&self, task: &dyn Task, key: &Key, fresh: &Manifest) -> Option<Check> {
         let folder = self.folder(task, key);
         let stored = entry::read_manifest(&folder, entry::REMOVE).ok()?;
@@ -274,7 +273,7 @@ fn check_dense(labels: DenseLabels<'_>, manifest: &Manifest, split: SplitName) -
     Check::new(format!("{split}: labels at positions"), ok, balance(&found))
 }
 
-/// Returns the counts of labels, and the share of the largest.
+/// Returns the counts of labels, and the fraction of the largest.
 fn balance(labels: &[u64]) -> String {
     let largest = labels.iter().max().copied().unwrap_or_default();
     let share = 100.0 * largest as f64 / labels.iter().sum::<u64>().max(1) as f64;

@@ -8,10 +8,10 @@ const KEPT: usize = 256;
 /// Maximum number of names that are shown.
 const SHOWN: usize = 8;
 
-/// Names in a folder or archive, as far as a message has room for them.
+/// Names in a folder or archive, as many as fit into a message.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    /// First two parts of each file's name; a trailing slash marks a name that goes on.
+    /// First two parts of each file's name; a trailing slash marks a longer name.
     names: BTreeSet<String>,
     /// Number of files.
     files: usize,
@@ -55,7 +55,7 @@ impl Contents {
     }
 }
 
-/// Returns the first parts of a name, with a slash behind them where the name goes on.
+/// Returns the first parts of a name, with a trailing slash if the name is longer.
 fn beginning(name: &str, parts: usize) -> String {
     let end = name.match_indices('/').nth(parts - 1);
     end.map_or(name, |(place, _)| &name[..=place]).to_owned()

@@ -1,6 +1,6 @@
-//! Folders and files that a build needs beside its entry: its lock, its working folder, and the
-//! folders of data that is only built to be compared. All names are hidden; the leftovers of a
-//! killed process are recognized by a lock that is free.
+//! Folders and files that a build needs in addition to its entry: its lock, its working folder, and
+//! the folders of data that is only built to be compared. All names are hidden. The leftovers of a
+//! killed process are recognized by a free lock.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -14,7 +14,7 @@ use crate::error::{Result, io};
 use crate::files;
 use crate::{BuildCheckpoint, Progress};
 
-/// Name prefixes of files and folders beside an entry: its lock, the entry while it is built, the
+/// Name prefixes of files and folders next to an entry: its lock, the entry while it is built, the
 /// entry that is replaced.
 const LOCK: &str = ".lock-";
 pub(super) const BUILDING: &str = ".building-";
@@ -106,8 +106,8 @@ pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
     Ok(file)
 }
 
-/// Polls for a lock until it is free or the user asks to stop: a blocking call could not be
-/// interrupted.
+/// Polls for a lock until it is free or the user requests a stop, since a blocking call could not
+/// be interrupted.
 fn wait(file: &File, path: &Path, progress: &dyn Progress) -> Result<()> {
     loop {
         progress.check()?;
@@ -128,7 +128,7 @@ pub(super) fn checkpoint_of(folder: &Path) -> BuildCheckpoint {
     BuildCheckpoint::new(beside(folder, ".parts-"))
 }
 
-/// Returns the path beside `folder` whose name has `prefix` before it.
+/// Returns the path next to `folder` with `prefix` before the name.
 pub(super) fn beside(folder: &Path, prefix: &str) -> PathBuf {
     let mut name = OsString::from(prefix);
     name.push(folder.file_name().unwrap_or_default());

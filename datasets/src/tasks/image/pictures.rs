@@ -18,7 +18,7 @@ use crate::parquet::{self, Columns};
 /// Maximum size of a picture's PNG file; unpacked it has 3 KiB.
 const LARGEST_PNG: u64 = 1 << 16;
 
-/// Three channels of a picture, one behind the other: red, green, blue.
+/// Three channels of a picture, one after the other: red, green, blue.
 pub(super) type Channels = [u8; 3 * PIXELS];
 
 /// Pictures of one published split.
@@ -124,7 +124,7 @@ pub(super) enum Placed {
         /// Number at the beginning of the file's name.
         place: Option<usize>,
     },
-    /// Another file, with the reason why it is no picture.
+    /// Another file, with the reason why it is not a picture.
     Stray(String),
 }
 

@@ -28,8 +28,8 @@ pub(super) fn known() -> Vec<Known> {
 /// Name of the fact about train where its order is unknown.
 const UNORDERED: &str = "train: labels";
 
-/// Minimum share of different pictures in a split without a known order: the published ones hardly
-/// repeat, so a smaller share is no accident.
+/// Minimum fraction of different pictures in a split without a known order. The published ones
+/// hardly repeat, so a smaller fraction is not accidental.
 const LEAST_DISTINCT: f64 = 0.9;
 
 /// Pictures that were found.
@@ -191,8 +191,8 @@ fn fits(name: &str) -> bool {
         || is_other_batch(name)
 }
 
-/// Returns whether a file is named like a batch that was not published, or like one in a form that
-/// is not read (`.mat`).
+/// Returns whether a file is named like an unpublished batch, or like one in a format that is not
+/// read (`.mat`).
 fn is_other_batch(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     file.starts_with("data_batch") || file.starts_with("test_batch")

@@ -23,7 +23,7 @@ use crate::locate::{Form, Wanted, locate, stand_in};
 use crate::source_checks::UNPROVED;
 use crate::{PerSplit, Progress, SplitName, SplitWriter, remote};
 
-/// Number of bytes of lines that are read before they are parsed in parallel.
+/// Number of bytes of lines that are read and then parsed in parallel.
 const BATCH: usize = 1 << 23;
 
 /// Reads the three files into `writer`.

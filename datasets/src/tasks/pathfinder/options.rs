@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::options::{parse, refused, within};
 use crate::{About, Shape, SplitName};
 
-/// Published set that a task stands for, and whether other sets can be chosen.
+/// Published set of a task, and whether other sets can be chosen.
 #[derive(Clone, Copy)]
 pub(super) struct Set {
     pub(super) size: Size,
@@ -32,7 +32,7 @@ pub(super) struct Options {
     pub(super) dense: bool,
 }
 
-/// Options as they stand in JSON. The size and the difficulty of Path-X are fixed: it has no
+/// Options in the form of their JSON. The size and the difficulty of Path-X are fixed: it has no
 /// options for them.
 #[derive(Serialize, Deserialize)]
 struct Raw {

@@ -1,5 +1,5 @@
-//! Labelled reviews as published, all in memory (65 MB): their order and their splits need all of
-//! them.
+//! Labelled reviews as published, all in memory (65 MB), since their order and their splits depend
+//! on all of them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -52,7 +52,7 @@ pub(super) enum Placed<'a> {
         /// Name of the file.
         file: &'a str,
     },
-    /// Another file where reviews are expected, with the reason why it is none.
+    /// Another file where reviews are expected, with the reason why it is not a review.
     Stray(&'static str),
 }
 

@@ -1,8 +1,8 @@
 //! Reading of a set from an archive in one pass and without unpacking it.
 //!
 //! Only images and metadata of the wanted set are read. Images are copied, still packed, to an
-//! unnamed file beside the store, because the archive's order is not the metadata's order and
-//! memory would not hold them all.
+//! unnamed file next to the store, because the archive's order is not the metadata's order and they
+//! would not fit into memory.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};

@@ -2,8 +2,8 @@
 //! `metadata/<batch>.npy`, in a folder or in the archive as downloaded.
 //!
 //! Rows are in the order of batches and lines, whether they are read from a folder or an archive.
-//! Images that are listed but missing or empty (the release has one) are left out and counted: with
-//! them the data is partial.
+//! Images that are listed but missing or empty (the release has one) are left out and counted, and
+//! the data is then partial.
 
 mod archive;
 mod metadata;
@@ -144,8 +144,8 @@ fn assign(listed: &[Listed], protocol: Protocol) -> Vec<SplitName> {
     splits
 }
 
-/// Returns the innermost of several copies of a set, each with the path of its folder: they can lie
-/// at several depths of the release, and the inner one is good.
+/// Returns the innermost of several copies of a set, each with the path of its folder. The release
+/// has them at several depths, and the inner one is good.
 ///
 /// # Errors
 /// A description with the paths of two copies at the same depth: either may be meant.
@@ -166,8 +166,8 @@ fn innermost<T>(mut copies: Vec<(String, T)>) -> Result<Option<(String, T)>, Str
     }
 }
 
-/// Returns the configuration of property tests: at least `least` cases, and more where
-/// `PROPTEST_CASES` asks for them.
+/// Returns the configuration of property tests: at least `least` cases, or more if `PROPTEST_CASES`
+/// is larger.
 #[cfg(test)]
 fn cases(least: u32) -> proptest::prelude::ProptestConfig {
     let config = proptest::prelude::ProptestConfig::default();
