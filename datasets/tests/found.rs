@@ -2,16 +2,14 @@
 //! the same for every task and container.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod raw;
-
 use std::fs;
 use std::path::Path;
 
+use crate::raw::{self, Built, Files, build};
 use image::ImageEncoder;
 use lra_datasets::tasks::pathfinder::{PATHFINDER, PATHX};
 use lra_datasets::tasks::{Image, ListOps, Retrieval, Text};
 use lra_datasets::{Class, Key, Protocol, Source, Store, Task};
-use raw::{Built, Files, build};
 use serde_json::json;
 
 /// Returns every task with published files, and a few of them as they are named in its folder.

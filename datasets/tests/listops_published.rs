@@ -5,13 +5,12 @@
 use std::fs;
 use std::path::Path;
 
+use crate::shared;
 use lra_datasets::tasks::ListOps;
 use lra_datasets::tasks::listops::{TOKENS, evaluate, evaluate_text, tokenizer};
 use lra_datasets::{Class, Key, Result, Source, SplitName, Splits, Store, Task};
 use proptest::prelude::*;
 use serde_json::json;
-
-mod shared;
 
 const GOOD: &str = "Source\tTarget\n[MAX 2 3 ]\t3\n";
 

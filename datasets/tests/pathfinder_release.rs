@@ -1,12 +1,11 @@
 //! Reading of published images: folders, archives, and their errors.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support;
 use image::ImageEncoder;
 use lra_datasets::tasks::pathfinder::PATHFINDER;
 use lra_datasets::{Error, Key, Protocol, Result, Source, SplitName, Splits, Store, Task};

@@ -1,14 +1,12 @@
 //! Pairs of the retrieval task: published files, and pairs made from a corpus.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod raw;
-mod shared;
-
 use std::collections::HashSet;
 
+use crate::raw::{self, Built, Files, build};
+use crate::shared;
 use lra_datasets::tasks::Retrieval;
 use lra_datasets::{Class, Key, Protocol, Source, SplitName, Splits, Store, Task};
-use raw::{Built, Files, build};
 use serde_json::json;
 
 fn key(protocol: Protocol) -> Key {

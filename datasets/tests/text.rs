@@ -1,15 +1,13 @@
 //! Reviews of the text task, in all of their forms.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod raw;
-mod shared;
-
 use std::collections::HashSet;
 use std::path::Path;
 
+use crate::raw::{self, Files, build};
+use crate::shared;
 use lra_datasets::tasks::Text;
 use lra_datasets::{Class, Key, Protocol, Source, SplitName, Store, Task};
-use raw::{Files, build};
 use serde_json::json;
 
 /// Returns reviews in the published layout, with everything around them that is to be skipped.

@@ -1,12 +1,10 @@
 //! `lra data`, as a user types it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::time::Duration;
 
-use common::Place;
+use crate::common::{self, Place};
 use serde_json::Value;
 
 /// Writes twelve reviews in the published layout.

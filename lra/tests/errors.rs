@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Place, TINY, stored};
+use crate::common::{self, Place, TINY, stored};
 
 #[test]
 fn unknown_names_are_answered_with_the_nearest() {

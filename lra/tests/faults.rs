@@ -8,14 +8,12 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 #![cfg(unix)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use common::{Place, assert_same, err};
+use crate::common::{Place, assert_same, err};
 use serde_json::Value;
 
 /// Schedules of each kind that are tried unless `LRA_SCHEDULES` is set.

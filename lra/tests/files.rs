@@ -4,14 +4,12 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Place, TINY, err, stored};
+use crate::common::{Place, TINY, err, stored};
 
 /// Moves a file out of its folder and leaves a link to it. Returns its new path.
 fn linked(place: &Place, file: &Path) -> PathBuf {

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 
 #[test]

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Place, TINY, err, stored};
+use crate::common::{Place, TINY, err, stored};
 use serde_json::{Value, json};
 
 const RUN: &str = "run --task toy --model bag --recipe smoke --steps 8 --quiet";

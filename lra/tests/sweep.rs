@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use common::{Place, child_of, err, kill, saved, start, until};
+use crate::common::{Place, child_of, err, kill, saved, start, until};
 use serde_json::Value;
 
 const TINY: &str = "sweep --tasks toy --models bag,linear --recipe smoke --steps 4 --set data.train=64 \

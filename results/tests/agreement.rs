@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::anchors::{cell, records};
+use crate::common::anchors::{cell, records};
 use lra_results::agreement::{
     Agreement, Cluster, Half, Measure, Selection, Standing, anchors, select,
 };

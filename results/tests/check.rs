@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::Path;
 
+use crate::common;
 use lra_results::check::{
     Aspect, Baseline, Check, Finding, Judged, Row, State, Thresholds, judge, junit, table,
 };

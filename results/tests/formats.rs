@@ -3,10 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 
+use crate::common;
 use lra_results::agreement::Agreement;
 use lra_results::check::{Baseline, Thresholds, judge, table};
 use lra_results::record::{OwnModel, Revision};

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{on, run, small};
+use crate::common::{on, run, small};
 use lra_results::published::{self, Comparison, Missing, Trust, compare};
 use lra_results::record::{Batching, Record};
 

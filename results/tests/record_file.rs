@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::run;
+use crate::common::run;
 use lra_results::record::{Outcome, Record};
 use lra_results::store::{self, record_file};
 

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{dozen, ended, on, run, small};
+use crate::common::{dozen, ended, on, run, small};
 use lra_results::{Outcome, Record, published, record::Pretraining, summary::summary, width};
 
 fn view(record: &Record) -> String {

@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{baseline, dozen, ended, on, run, small};
+use crate::common::{baseline, dozen, ended, on, run, small};
 use lra_results::equivalence;
 use lra_results::published::{self, Source};
 use lra_results::record::{Dense, DenseGroup};
