@@ -2,8 +2,8 @@
 //! power fails, the files left are whole, the error is reported, and resuming leads to the same
 //! bits.
 //!
-//! A schedule is a number. `LRA_SCHEDULE=17 cargo test --locked --workspace --test faults -- runs`
-//! repeats one, `LRA_SCHEDULES=5000` tries that many of each kind.
+//! A schedule is a number. `LRA_SCHEDULE=17 cargo test --locked --workspace --test all --
+//! faults::runs` repeats one, `LRA_SCHEDULES=5000` tries that many of each kind.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 #![cfg(unix)]
