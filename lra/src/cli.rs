@@ -46,12 +46,12 @@ pub enum Verb {
     Sweep(sweep::SweepArgs),
     /// Measure speed and memory of training steps over length, model by model
     Bench(bench::BenchArgs),
-    /// Make, prove, list and look at data
-    #[command(subcommand)]
+    /// Make, fetch, verify, list and look at data
+    #[command(subcommand, after_help = data::EXAMPLES)]
     Data(DataVerb),
-    /// Tables of accuracy, speed and memory from the records of finished runs
+    /// Make tables of accuracy, speed and memory from the records of finished runs
     Report(ReportArgs),
-    /// Train a published cell as its source did, and hold it against the printed figure
+    /// Train a published cell as its source did, and compare it with the printed figure
     Repro(repro::ReproArgs),
     /// Measure how far runs rank models as published tables do
     Agree(agree::AgreeArgs),
@@ -59,32 +59,43 @@ pub enum Verb {
     Mini(mini::MiniArgs),
     /// Put the records of folders and files into one CSV file, each cell once
     Merge(agree::MergeArgs),
-    /// Hold the runs of a folder against a baseline; exit code 1 if any cell got worse
+    /// Compare the runs of a folder with a baseline; the exit code is 1 if any cell got worse
     Check(CheckArgs),
-    /// What there is: tasks, models, recipes, published results, devices
+    /// List tasks, models, recipes, published results, devices and axes
     List(ListArgs),
-    /// Hold a model to what every model promises: gradients, padding, rows, lengths, costs,
+    /// Test what every model promises on one model: gradients, padding, rows, lengths, costs,
     /// causality, determinism
     CheckModel(CheckModelArgs),
-    /// Start something of one's own
-    #[command(subcommand)]
+    /// Start a program with a model of your own
+    #[command(subcommand, after_help = NEW_MODEL_EXAMPLES)]
     New(NewVerb),
-    /// Completions for a shell, to standard output: `lra completions bash > ~/.local/share/bash-completion/completions/lra`
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Manual pages, a file for each command: `lra man ~/.local/share/man/man1`
+    /// Write manual pages, a file for each command
+    #[command(after_help = MAN_EXAMPLES)]
     Man {
         /// Folder that they are written to
         folder: PathBuf,
     },
-    /// Hold mixers to other people's implementations, by case files
+    /// Compare mixers with other people's implementations, by case files
     Parity(ParityArgs),
     /// Answer a request for a measurement, as JSON from standard input to standard output; started by other commands
     #[command(hide = true)]
     Measure,
 }
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  lra completions bash > ~/.local/share/bash-completion/completions/lra
+  lra completions zsh > ~/.zfunc/_lra";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  lra man ~/.local/share/man/man1    read by `man lra` and `man lra-run`";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -130,7 +141,7 @@ pub struct RunArgs {
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
-    /// Where the data comes from, unless the task says it: generated, official or synthetic [default: the task's own]
+    /// Where the data comes from, unless --task names the source: generated, official or synthetic [default: the task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Take incomplete files of image (the same as --set data.allow_partial=true); the record says so
@@ -199,7 +210,7 @@ pub struct ReportArgs {
     /// Folder of run folders, or a file of records (see `lra merge`)
     #[arg(default_value = "runs")]
     pub dir: PathBuf,
-    /// Which table [default: accuracy, speed and memory]
+    /// Table to make [default: accuracy, speed and memory]
     #[arg(long, value_name = "NAME", value_parser = parse::table())]
     pub table: Option<&'static TableKind>,
     /// Published results to set beside ours (see `lra list published`)
@@ -281,14 +292,14 @@ Examples:
   lra list tasks
   lra list models --recipe tay2021 --task text     sizes as in the 2021 configuration
   lra list models reformer                         paper, equation, cost, options
-  lra list published tay2021                       its figures, where they were read, what is wrong with them
+  lra list published tay2021                       figures of one source, where they were read, what is wrong with them
   lra list published --json | jq .";
 
 #[derive(Debug, Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub struct ListArgs {
-    /// Which registry
-    #[arg(value_enum)]
+    /// What to list
+    #[arg(value_enum, ignore_case = true)]
     pub what: Registry,
     /// Print all there is to one entry: the documentation, or the figures of a published source (the same as --long NAME)
     #[arg(conflicts_with = "long")]
@@ -299,7 +310,7 @@ pub struct ListArgs {
     /// Count the models' parameters at this recipe [default: laptop]
     #[arg(long)]
     pub recipe: Option<String>,
-    /// ... and for this task [default: listops]
+    /// Count the models' parameters for this task [default: listops]
     #[arg(long)]
     pub task: Option<String>,
     /// Print JSON
@@ -333,12 +344,12 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub enum NewVerb {
-    /// A crate with a model of one's own: a program that is lra with one model more
+    /// Make a crate with a model of your own: a program that is lra with one model more
     #[command(after_help = NEW_MODEL_EXAMPLES)]
     Model {
-        /// Its name: lower-case letters, digits and underscores
+        /// Name of the model and its crate: lower-case letters, digits and underscores
         name: String,
-        /// Folder that is made [default: the name]
+        /// Folder to make [default: the name]
         #[arg(long, value_name = "DIR")]
         path: Option<PathBuf>,
         /// Folder of lra's own crate, `lra` within its sources [default: where this program was built]
@@ -347,7 +358,13 @@ pub enum NewVerb {
     },
 }
 
+const PARITY_EXAMPLES: &str = "\
+Examples:
+  lra parity models/tests/parity/xcit-1.safetensors
+  lra parity models/tests/parity/xcit-1.safetensors --json";
+
 #[derive(Debug, Args)]
+#[command(after_help = PARITY_EXAMPLES)]
 pub struct ParityArgs {
     /// Case files (see models/tests/parity)
     #[arg(required = true, value_name = "FILE")]
@@ -371,10 +388,59 @@ pub enum Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::RunRequest;
     use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Returns the words of the examples in a help text, without what a shell does with them and
+    /// without the remark behind two blanks.
+    fn examples(help: &str) -> Vec<Vec<String>> {
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+        let commands = lines.filter(|line| line.starts_with("lra "));
+        let words = commands.map(|line| {
+            let ends = ["  ", " | ", " > ", " && "];
+            let ends = ends.iter().filter_map(|end| line.find(end));
+            let line = &line[..ends.min().unwrap_or(line.len())];
+            line.split(' ').map(str::to_owned).collect()
+        });
+        words.collect()
+    }
+
+    /// Checks the help of a command and of all below it.
+    fn check_examples(command: &clap::Command, name: &str) {
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_else(|| panic!("lra{name} has no examples"));
+        let examples = examples(&help);
+        assert!(!examples.is_empty(), "lra{name}: {help}");
+        for words in examples {
+            let told = words.join(" ");
+            let cli = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{told}: {error}"));
+            if let Verb::Run(run) = cli.verb {
+                let request = RunRequest {
+                    task: &run.task.name,
+                    model: &run.model,
+                    recipe: &run.recipe,
+                    source: run.task.source,
+                    protocol: run.protocol,
+                    seed: run.seed,
+                    assignments: &run.assignments,
+                };
+                if let Err(error) = request.resolve() {
+                    panic!("{told}: {error}");
+                }
+            }
+        }
+        for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+            check_examples(below, &format!("{name} {}", below.get_name()));
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_that_can_be_typed() {
+        check_examples(&Cli::command(), "");
     }
 }

@@ -26,10 +26,10 @@ pub struct AgreeArgs {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// Anchors to compare: those that a protocol may be tuned on, or those sealed until it is frozen [default: all]
-    #[arg(long, value_name = "HALF")]
+    #[arg(long, value_name = "HALF", ignore_case = true)]
     pub half: Option<HalfChoice>,
     /// What runs are ranked by [default: bits gained where every record has them, else accuracy]
-    #[arg(long, value_name = "MEASURE")]
+    #[arg(long, value_name = "MEASURE", ignore_case = true)]
     pub by: Option<MeasureChoice>,
     /// How to write the table: text, markdown, csv, json or latex
     #[arg(long, default_value_t = Format::Text)]
@@ -45,9 +45,9 @@ pub struct AgreeArgs {
 /// A half of the anchors.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum HalfChoice {
-    /// The last bit of the name's SHA-256 is 1
+    /// Anchors whose name has a SHA-256 that ends with the bit 1
     Tuning,
-    /// It is 0
+    /// Anchors whose name has one that ends with the bit 0
     Sealed,
 }
 
