@@ -21,8 +21,9 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
             ));
         }
         now.write(&arguments.baseline).class(Class::Data)?;
-        let (cells, file) = (now.rows.len(), arguments.baseline.display());
-        stderr::line(&format!("{cells} cells written to {file}"));
+        let cells = results::counted(now.rows.len() as u64, "cell");
+        let file = arguments.baseline.display();
+        stderr::line(&format!("{cells} written to {file}"));
         return Ok(ExitCode::SUCCESS);
     }
     let baseline = Baseline::read(&arguments.baseline).class(Class::Data)?;

@@ -56,11 +56,7 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
         stderr::line(&format!("warning: {path} left out: {reason}"));
     }
     if strict && !loaded.skipped.is_empty() {
-        let count = loaded.skipped.len();
-        return Err(Error::new(
-            Class::Data,
-            format!("{count} damaged or foreign records (see the warnings)"),
-        ));
+        return Err(damaged(loaded.skipped.len()));
     }
     if loaded.records.is_empty() {
         let place = folder.display();
@@ -70,4 +66,10 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
         ));
     }
     Ok(loaded)
+}
+
+/// Returns the error for files that hold no record, of which warnings have told.
+pub fn damaged(count: usize) -> Error {
+    let records = results::counted(count as u64, "damaged or foreign record");
+    Error::new(Class::Data, format!("{records} (see the warnings)"))
 }

@@ -41,8 +41,8 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
             let page = Page {
                 title: "Long Range Arena".to_owned(),
                 made: format!(
-                    "{} runs, lra {}, {}",
-                    loaded.records.len(),
+                    "{}, lra {}, {}",
+                    results::counted(loaded.records.len() as u64, "run"),
                     env!("CARGO_PKG_VERSION"),
                     host::now()
                 ),

@@ -74,7 +74,11 @@ pub fn list() -> (Vec<Found>, Option<String>) {
     let processor = host::describe("cpu");
     let mut found = vec![Found {
         name: "cpu".to_owned(),
-        title: format!("{}, {} cores", processor.cpu, processor.cores),
+        title: format!(
+            "{}, {}",
+            processor.cpu,
+            results::counted(processor.cores as u64, "core")
+        ),
         memory_bytes: processor.memory_bytes,
         driver: String::new(),
     }];

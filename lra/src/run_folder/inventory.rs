@@ -24,7 +24,7 @@ impl fmt::Display for Missing {
         write!(
             f,
             "the run cannot go on: {} {verb} missing; put back what was removed, or start over with --force",
-            files.join(" and ")
+            results::listed(&files)
         )
     }
 }

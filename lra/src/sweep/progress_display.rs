@@ -133,7 +133,8 @@ impl ProgressDisplay {
     fn footer(&self, states: &[State], running: usize) -> String {
         let over = states.iter().filter(|state| state.is_over()).count();
         let elapsed = human_duration(self.began.elapsed());
-        let mut line = format!("{over} of {} cells, {elapsed}", states.len());
+        let all = results::counted(states.len() as u64, "cell");
+        let mut line = format!("{over} of {all}, {elapsed}");
         let (cells, took) = self.finished;
         if cells > 0 && running > 0 {
             let left = (states.len() - over) as u32;

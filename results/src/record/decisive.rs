@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Recipe;
+use crate::format::counted;
 
 /// Settings of when something is written or timed. They change no weight.
 const WRITING: &[&str] = &[
@@ -39,7 +40,8 @@ impl Batching {
     pub fn split_statistics(&self) -> Option<String> {
         let Batching { batch, forward, .. } = self;
         (self.batch_norm && forward < batch).then(|| {
-            format!("BatchNorm's statistics are over {forward} examples instead of {batch}")
+            let forward = counted(*forward, "example");
+            format!("BatchNorm's statistics are over {forward} instead of {batch}")
         })
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use datasets::{Picture, Source, Split, SplitName, Splits, Store, Summary, Task};
+use results::counted;
 use serde_json::json;
 
 use crate::cli::data::{DataChoice, DataPlace, DataVerb};
@@ -90,8 +91,9 @@ fn fetch_files(
         };
         let path = file.path.display();
         cmd::print(&format!(
-            "{path}: {} bytes, {}, {proof}",
-            file.bytes, file.sha256
+            "{path}: {}, {}, {proof}",
+            counted(file.bytes, "byte"),
+            file.sha256
         ))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -217,9 +219,9 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     let rows = splits.get(split);
     if row >= rows.len() {
         return Err(Error::usage(format!(
-            "--row {row}: {} has {} rows, counted from 0",
+            "--row {row}: {} has {}, counted from 0",
             split.name(),
-            rows.len()
+            counted(rows.len() as u64, "row")
         )));
     }
     if let Some(file) = png {
