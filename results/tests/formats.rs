@@ -75,7 +75,8 @@ fn every_column_of_csv_is_documented_and_every_documented_one_of_these_tables_is
 fn every_field_of_json_is_documented() {
     let text = Format::Json.render(&tables());
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let documented = section("JSON of tables");
+    // The tables of benchmarks have the names of CSV.
+    let documented = section("JSON of tables") + &section("CSV of tables");
     let is_documented = |name: &str| documented.contains(&format!("`{name}`"));
     for table in read.as_array().unwrap() {
         for name in table.as_object().unwrap().keys() {
