@@ -1,11 +1,10 @@
 //! The lines that a run prints before it starts: its id, data, model and training.
 
 use datasets::Shape;
-use results::Record;
 use results::record::Batching;
+use results::{Record, counted};
 
 use crate::spec::{PretrainKind, Resolved};
-use crate::words::counted;
 
 /// Returns the lines; `flops` are those of one example's forward pass.
 pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> Vec<String> {
@@ -17,29 +16,29 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     let mut lines = vec![
         format!("run        {}", draft.id),
         format!(
-            "data       {} ({}, {}{partial}{altered}): {} / {} / {} examples of up to {}",
+            "data       {} ({}, {}{partial}{altered}): {} / {} / {} of up to {}",
             task.label,
             task.source,
             task.protocol,
             rows.train,
             rows.val,
-            rows.test,
-            counted(shape.max_length, "token")
+            results::counted(rows.test as u64, "example"),
+            results::counted(shape.max_length as u64, "token")
         ),
         format!(
             "model      {} ({}): {}, {}, d {}, {}, {:.2} GFLOP forward per example",
             draft.model.name,
             draft.model.variant,
-            counted(draft.model.parameters, "parameter"),
-            counted(block.layers, "block"),
+            results::counted(draft.model.parameters, "parameter"),
+            results::counted(block.layers as u64, "block"),
             block.dim,
-            counted(block.heads, "head"),
+            results::counted(block.heads as u64, "head"),
             flops as f64 / 1e9
         ),
         format!(
             "training   {} of {}, recipe {}{}, seed {}, {} with {}",
-            counted(train.steps, "update"),
-            counted(train.batch, "example"),
+            results::counted(train.steps as u64, "update"),
+            results::counted(train.batch as u64, "example"),
             draft.recipe.name,
             if draft.recipe.overrides.is_empty() {
                 ""
@@ -48,7 +47,7 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             },
             draft.seed,
             draft.provenance.device,
-            counted(draft.provenance.threads, "thread")
+            results::counted(draft.provenance.threads as u64, "thread")
         ),
     ];
     let pretrain = &spec.pretrain;
@@ -58,8 +57,8 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
         PretrainKind::Next => Some("the next token".to_owned()),
     };
     lines.extend(what.map(|what| {
-        let steps = counted(pretrain.steps, "update");
-        let batch = counted(pretrain.batch, "example");
+        let steps = results::counted(pretrain.steps as u64, "update");
+        let batch = results::counted(pretrain.batch as u64, "example");
         format!("before     pretraining by {steps} of {batch}: {what}")
     }));
     let split = draft.recipe.batching.as_ref();

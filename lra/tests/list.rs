@@ -157,6 +157,57 @@ fn every_field_of_a_listing_is_documented() {
     }
 }
 
+/// Checks that no text of a value is empty. Settings are what they are.
+fn no_text_is_empty(place: &str, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            let settings = ["settings", "options", "default"];
+            for (name, field) in fields {
+                if !settings.contains(&name.as_str()) {
+                    no_text_is_empty(&format!("{place}.{name}"), field);
+                }
+            }
+        }
+        Value::Array(all) => all.iter().for_each(|one| no_text_is_empty(place, one)),
+        Value::String(text) => assert!(!text.is_empty(), "{place} is an empty text"),
+        _ => {}
+    }
+}
+
+/// Every listing, and every entry of the registries, has null where nothing is known.
+#[test]
+fn what_is_not_known_is_null() {
+    let place = Place::new();
+    let mut lists = vec![
+        "list tasks".to_owned(),
+        "list models".to_owned(),
+        "list recipes".to_owned(),
+        "list axes".to_owned(),
+        "list devices".to_owned(),
+        "list published".to_owned(),
+        "repro --unoffered".to_owned(),
+        "data list".to_owned(),
+    ];
+    let own = ["bag", "transformer", "mega"];
+    lists.extend(own.map(|name| format!("list models {name}")));
+    let tasks = datasets::TASKS.iter().map(|task| task.about().name);
+    lists.extend(tasks.map(|name| format!("list tasks {name}")));
+    lists.extend(["s5", "tay2021"].map(|name| format!("list published {name}")));
+    for words in lists {
+        no_text_is_empty(&words, &read(&place, &format!("{words} --json")));
+    }
+    let bag = read(&place, "list models bag --json");
+    assert_eq!(bag["arxiv"], Value::Null);
+    let models = read(&place, "list models --json");
+    let models = models.as_array().unwrap();
+    let of = |name: &str| models.iter().find(|it| it["name"] == name).unwrap();
+    assert_eq!(of("bag")["arxiv"], Value::Null);
+    assert_eq!(of("transformer")["arxiv"], "1706.03762");
+    let devices = read(&place, "list devices --json");
+    assert_eq!(devices[0]["driver"], Value::Null);
+    assert!(devices[0]["memory_bytes"].is_u64(), "{devices}");
+}
+
 #[test]
 fn no_figure_of_a_source_is_lost_to_machines() {
     let place = Place::new();

@@ -4,13 +4,11 @@
 
 use crate::published::{Figure, Source};
 use crate::record::{Outcome, Record};
-use crate::stats::{Sample, binomial_error};
+use crate::stats::{Sample, Uncertainty};
 
 /// The level of the intervals.
 pub(crate) const LEVEL: f64 = 0.95;
-/// Number of standard errors on either side of a single score for an interval of [`LEVEL`].
-const REACH: f64 = 1.96;
-/// Largest difference of two accuracies, in percentage points, that counts as the same result.
+/// Points by which two accuracies in percent may differ and still be the same result.
 pub const MARGIN: f64 = 2.0;
 
 /// A mean accuracy over seeds in percent, with its interval.
@@ -18,11 +16,11 @@ pub const MARGIN: f64 = 2.0;
 pub struct Score {
     /// The mean.
     pub mean: f64,
-    /// The lower end of Student's interval at 95 %, at least 0. For a single seed it is the
-    /// binomial interval of the accuracy.
-    pub low: f64,
-    /// The upper end, at most 100.
-    pub high: f64,
+    /// The sample standard deviation; a single seed has none.
+    pub deviation: Option<f64>,
+    /// The interval for the mean at [`LEVEL`], within 0 to 100, by [`Uncertainty`]; absent where
+    /// nothing is known of the spread.
+    pub interval: Option<(f64, f64)>,
     /// Number of seeds that were scored.
     pub seeds: usize,
 }
@@ -31,20 +29,20 @@ impl Score {
     /// Combines the runs of one cell, one per seed. Returns `None` if no run was scored.
     pub fn of(runs: &[&Record]) -> Option<Score> {
         let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
-        let values: Vec<f64> = scored
-            .filter_map(|run| run.test_accuracy())
-            .map(|accuracy| 100.0 * accuracy)
-            .collect();
-        let sample = Sample::of(&values)?;
-        let (low, high) = sample.interval(LEVEL).unwrap_or_else(|| {
-            let error = 100.0 * binomial_error(sample.mean / 100.0, runs[0].task.rows.test);
-            (sample.mean - REACH * error, sample.mean + REACH * error)
-        });
+        let scored = scored.filter_map(|run| run.test_accuracy());
+        let values: Vec<f64> = scored.filter(|accuracy| accuracy.is_finite()).collect();
+        let fractions = Sample::of(&values)?;
+        let uncertainty = Uncertainty::of(&fractions, runs[0].task.rows.test);
+        let percent: Vec<f64> = values.iter().map(|accuracy| 100.0 * accuracy).collect();
+        let percent = Sample::of(&percent)?;
         Some(Score {
-            mean: sample.mean,
-            low: low.max(0.0),
-            high: high.min(100.0),
-            seeds: sample.count,
+            mean: percent.mean,
+            deviation: percent.deviation,
+            interval: uncertainty.map(|it| {
+                let (low, high) = it.interval(fractions.mean, LEVEL);
+                (100.0 * low, 100.0 * high)
+            }),
+            seeds: percent.count,
         })
     }
 }
@@ -70,6 +68,8 @@ pub enum Equivalence {
     },
     /// There is only one seed, which says nothing about others.
     OneSeed,
+    /// The seeds have equal scores on an unknown number of rows: nothing is known of their spread.
+    NoSpread,
 }
 
 impl Equivalence {
@@ -77,16 +77,14 @@ impl Equivalence {
     pub fn of(ours: &Score, figure: f64, margin: f64) -> Equivalence {
         // Tolerates rounding errors at the ends of the margin.
         let (low, high) = (figure - margin - 1e-9, figure + margin + 1e-9);
-        if ours.seeds < 2 {
-            Equivalence::OneSeed
-        } else if low <= ours.low && ours.high <= high {
-            Equivalence::Reproduced
-        } else if ours.high < low || ours.low > high {
-            Equivalence::Differs
-        } else {
-            Equivalence::CannotTell {
-                width: ours.high - ours.low,
-            }
+        match ours.interval {
+            _ if ours.seeds < 2 => Equivalence::OneSeed,
+            None => Equivalence::NoSpread,
+            Some((least, most)) if low <= least && most <= high => Equivalence::Reproduced,
+            Some((least, most)) if most < low || least > high => Equivalence::Differs,
+            Some((least, most)) => Equivalence::CannotTell {
+                width: most - least,
+            },
         }
     }
 
@@ -95,7 +93,9 @@ impl Equivalence {
         match self {
             Equivalence::Reproduced => "reproduced",
             Equivalence::Differs => "differs",
-            Equivalence::CannotTell { .. } | Equivalence::OneSeed => "cannot tell",
+            Equivalence::CannotTell { .. } | Equivalence::OneSeed | Equivalence::NoSpread => {
+                "cannot tell"
+            }
         }
     }
 
@@ -111,6 +111,7 @@ impl Equivalence {
                 format!("{} (interval {width:.0} points wide)", self.word())
             }
             Equivalence::OneSeed => format!("{} (one seed)", self.word()),
+            Equivalence::NoSpread => format!("{} (equal scores)", self.word()),
         }
     }
 }

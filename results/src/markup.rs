@@ -11,8 +11,21 @@ pub(crate) fn is_obeyed(c: char) -> bool {
     }
 }
 
-/// Returns the text with U+FFFD in place of characters that control a terminal or that XML 1.0 does
-/// not allow.
+/// Returns a JSON document with every character that a terminal would obey spelt out, such as
+/// U+009B, which JSON itself leaves as it is. Its strings stay the same.
+pub(crate) fn spelt(json: &str) -> String {
+    let mut spelt = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_obeyed(c) {
+            true => spelt += &format!("\\u{:04x}", u32::from(c)),
+            false => spelt.push(c),
+        }
+    }
+    spelt
+}
+
+/// Returns the text with U+FFFD in the place of what a terminal would obey, and of what XML 1.0
+/// cannot hold.
 pub(crate) fn visible(text: &str) -> String {
     let is_bad = |c: char| is_obeyed(c) || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_bad, "\u{fffd}")

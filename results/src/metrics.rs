@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::format::counted;
 use crate::record::{Dense, Outcome, Record, number, numbers};
 use crate::{Error, Result};
 
@@ -132,8 +133,10 @@ pub(crate) fn incomplete(lines: &[Line], record: &Record) -> Option<String> {
         last = *step;
     }
     let steps = scores.steps as usize;
-    (last > 0 && last < steps)
-        .then(|| format!("the log ends at step {last}, although the record has {steps} steps"))
+    (last > 0 && last < steps).then(|| {
+        let steps = counted(scores.steps, "step");
+        format!("the log ends at step {last}, although the record has {steps}")
+    })
 }
 
 /// Returns a digest over the bits of numbers.

@@ -8,8 +8,11 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use serde_json::Value;
+
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
+use crate::table::{Fact, or_null};
 
 /// A setting that distinguishes rows of the same model.
 pub(crate) struct Dimension {
@@ -25,6 +28,18 @@ pub(crate) struct Dimension {
     /// True if runs that differ in it do not compete: they share neither a chart nor a best value.
     pub(crate) apart: bool,
 }
+
+impl Dimension {
+    /// Returns a value of it for machines: null for the default, a number where it counts something.
+    fn fact(&self, value: &str) -> Fact {
+        let count = (self.name == THREADS).then(|| value.parse::<u64>().ok());
+        let value = count.flatten().map_or_else(|| or_null(value), Value::from);
+        (self.name, value)
+    }
+}
+
+/// The dimension that is a number.
+const THREADS: &str = "threads";
 
 /// Dimensions that accuracies depend on.
 pub(crate) const TRAINING: &[Dimension] = &[
@@ -92,11 +107,15 @@ pub(crate) const MACHINE: &[Dimension] = &[
         of: |record| record.provenance.host.cpu.clone(),
     },
     Dimension {
-        name: "threads",
+        name: THREADS,
         observed: false,
         list: false,
         apart: true,
-        of: |record| record.provenance.threads.to_string(),
+        // 0 stands for what an older record does not say.
+        of: |record| match record.provenance.threads {
+            0 => String::new(),
+            threads => threads.to_string(),
+        },
     },
 ];
 
@@ -118,10 +137,10 @@ pub(crate) struct Pivot<'a> {
     pub(crate) columns: Vec<String>,
     /// Per column: origin of its data.
     pub(crate) origins: Vec<String>,
-    /// Per column: its origin for machines, as names and values.
-    pub(crate) facts: Vec<Vec<(&'static str, String)>>,
-    /// Per column: registry name of its task; empty for synthetic or altered data, which is not the
-    /// task.
+    /// Per column: the same for machines, in names and values.
+    pub(crate) facts: Vec<Vec<Fact>>,
+    /// Per column: registry name of its task; empty for a stand-in or altered data, which is not
+    /// the task.
     pub(crate) tasks: Vec<String>,
     /// The rows.
     pub(crate) rows: Vec<PivotRow<'a>>,
@@ -143,7 +162,9 @@ pub(crate) struct PivotRow<'a> {
     pub(crate) varying: Vec<String>,
     /// Values of all its dimensions, by name.
     pub(crate) setting: Vec<(&'static str, String)>,
-    /// Dimensions that separate it from rows it does not compete with.
+    /// The same for machines.
+    pub(crate) facts: Vec<Fact>,
+    /// Dimensions that separate it from rows that are no rivals.
     pub(crate) apart: Vec<(&'static str, String)>,
     /// Per column: its runs, one per seed, in the order of the seeds.
     pub(crate) cells: Vec<Vec<&'a Record>>,
@@ -220,17 +241,20 @@ impl<'a> Data<'a> {
 }
 
 impl Data<'_> {
-    /// Returns its facts for machines; the label always includes the source.
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    /// Returns its facts, for machines: the label never without its source.
+    fn facts(&self) -> Vec<Fact> {
         let mut marks = vec![self.source];
         marks.extend(self.partial.then_some("partial"));
         marks.extend((!self.altered.is_empty()).then_some("altered"));
         marks.retain(|mark| !mark.is_empty());
         vec![
-            ("task", format!("{} ({})", self.label, marks.join(", "))),
-            ("source", self.source.to_owned()),
-            ("protocol", self.protocol.to_owned()),
-            ("data", self.digest.to_owned()),
+            (
+                "task",
+                format!("{} ({})", self.label, marks.join(", ")).into(),
+            ),
+            ("source", or_null(self.source)),
+            ("protocol", or_null(self.protocol)),
+            ("data", or_null(self.digest)),
         ]
     }
 
@@ -325,6 +349,11 @@ impl<'a> Pivot<'a> {
                     .iter()
                     .map(|dimension| dimension.name)
                     .zip(setting.iter().cloned())
+                    .collect(),
+                facts: dimensions
+                    .iter()
+                    .zip(setting)
+                    .map(|(dimension, value)| dimension.fact(value))
                     .collect(),
                 apart: dimensions
                     .iter()

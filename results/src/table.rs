@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 /// A table with its title and footnotes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// Its name for machines: `accuracy`.
     pub name: String,
@@ -20,6 +20,25 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Sentences below it.
     pub notes: Vec<String>,
+    /// Names of its values for machines, whatever its rows hold; empty if rows and columns tell.
+    pub schema: Schema,
+}
+
+/// The names of all values that a table has for machines: the same whatever is in the table, and
+/// where it has no rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schema {
+    /// The facts that identify a row.
+    pub about: &'static [&'static str],
+    /// The values found.
+    pub found: &'static [&'static str],
+}
+
+impl Schema {
+    /// Returns whether a table leaves its names to rows and columns.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.about.is_empty() && self.found.is_empty()
+    }
 }
 
 /// A column.
@@ -34,11 +53,17 @@ pub struct Column {
     /// Unit of its numbers for machines, if it differs from the table's.
     pub unit: Option<&'static str>,
     /// Facts that hold for all its cells, such as the task with its data: names and values, for
-    /// machines. In machine formats the cells of a column with facts become separate rows.
-    pub facts: Vec<(&'static str, String)>,
+    /// machines. The cells of a column that has any could as well stand in rows of their own.
+    pub facts: Vec<Fact>,
+    /// Names of the values that its cells hold for machines, where they are the same whatever the
+    /// cells hold; empty for a column of words.
+    pub fields: &'static [&'static str],
 }
 
-/// Alignment of a column's cells.
+/// A name and a value for machines.
+pub type Fact = (&'static str, Value);
+
+/// Side that a column's cells keep to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
     /// Words.
@@ -72,6 +97,7 @@ impl Column {
             key: false,
             unit: None,
             facts: Vec::new(),
+            fields: &[],
         }
     }
 
@@ -86,8 +112,14 @@ impl Column {
 
     /// Returns the column with facts about its cells.
     #[must_use]
-    pub fn about(self, facts: Vec<(&'static str, String)>) -> Column {
+    pub fn about(self, facts: Vec<Fact>) -> Column {
         Column { facts, ..self }
+    }
+
+    /// Returns the column with the names of the values that its cells hold.
+    #[must_use]
+    pub fn holding(self, fields: &'static [&'static str]) -> Column {
+        Column { fields, ..self }
     }
 }
 
@@ -98,11 +130,11 @@ pub struct Row {
     pub rule: bool,
     /// One cell per column.
     pub cells: Vec<Cell>,
-    /// Facts about it for machines, in addition to its cells: settings that a printed table states
-    /// once below.
-    pub facts: Vec<(&'static str, String)>,
-    /// Rows with the same value compete for the best value of a column. A row without one does not
-    /// compete.
+    /// Facts about it beside its cells, for machines: the settings that people read once below the
+    /// table.
+    pub facts: Vec<Fact>,
+    /// Rows that have the same here compete for the best value of a column. A row that has nothing
+    /// does not compete.
     pub contest: Option<String>,
 }
 
@@ -179,12 +211,18 @@ impl Cell {
     }
 }
 
-/// Returns a word for machines: null if it is empty.
-pub(crate) fn or_null(text: &str) -> Value {
+/// Returns a word for machines: null where it is empty.
+#[must_use]
+pub fn or_null(text: &str) -> Value {
     match text.is_empty() {
         true => Value::Null,
         false => Value::from(text),
     }
+}
+
+/// Returns a value for machines: null for an empty text.
+pub(crate) fn known(value: &Value) -> Value {
+    value.as_str().map_or_else(|| value.clone(), or_null)
 }
 
 impl Table {

@@ -233,7 +233,7 @@ fn a_log_cut_between_lines_is_told_and_no_baseline() {
     let changes: [(Change, &str); 3] = [
         (
             |lines| lines[..2].join("\n"),
-            "the log ends at step 3333, although the record has 5000 steps",
+            "the log ends at step 3333, although the record has 5,000 steps",
         ),
         (
             |lines| [lines, lines].concat().join("\n"),
@@ -549,6 +549,29 @@ fn formulas_in_a_baseline_are_text_and_come_back() {
             assert!(!field.contains('\u{1b}'), "{field:?}");
         }
     }
+}
+
+/// Two figures that differ look different, however little they differ; where the last ones are
+/// equal, the words say that others are not.
+#[test]
+fn what_differs_looks_different() {
+    let words = |before: f64, now: f64| {
+        let (mut was, mut is) = (cells(&matrix(), 2.5), cells(&matrix(), 2.5));
+        was.rows.truncate(1);
+        is.rows.truncate(1);
+        (was.rows[0].loss, is.rows[0].loss) = (Some(before), Some(now));
+        is.rows[0].trace = "another".to_owned();
+        let found = judge(&was, &is, &Thresholds::default());
+        assert!(!found.passed());
+        found.cells[0].findings[1].words().to_owned()
+    };
+    assert_eq!(words(1.402_089, 1.402_100), "1.402089 → 1.402100");
+    assert_eq!(words(1.402_089, 1.402_089_01), "1.40208900 → 1.40208901");
+    let next = f64::from_bits(1.402_089f64.to_bits() + 1);
+    let last_bit = words(1.402_089, next);
+    let (was, is) = last_bit.split_once(" → ").unwrap();
+    assert_ne!(was, is);
+    assert_eq!(words(1.402_089, 1.402_089), "others on the way");
 }
 
 /// Runs that share a machine are slower: their speeds are held against those of as many at a time.

@@ -57,6 +57,57 @@ fn records_come_back_as_they_were() {
     );
 }
 
+/// A spreadsheet opens a file of records, and a terminal prints it: what a stranger wrote into a
+/// record is neither a formula nor obeyed, and comes back as it was.
+#[test]
+fn formulas_and_control_characters_are_text_and_come_back() {
+    let evil = [
+        "=cmd|' /C calc'!A0",
+        "+1+1",
+        "-1+1",
+        "-1",
+        "@SUM(A1)",
+        "\t=1",
+        " =1",
+        "'",
+        "'=1",
+        "'s",
+        "\"quoted\"",
+        "\u{1b}[2J",
+        "=\u{1b}[2J",
+        "a\u{9b}31m\u{202e}\r",
+        "two\nlines",
+        "＝1",
+    ];
+    let records: Vec<Record> = evil
+        .iter()
+        .zip(0..)
+        .map(|(text, seed)| {
+            let mut record = run("linear", seed, 0.5);
+            record.provenance.command = (*text).to_owned();
+            record.provenance.host.cpu = (*text).to_owned();
+            record.recipe.overrides = vec![(*text).to_owned()];
+            record.task.altered = vec![(*text).to_owned()];
+            record
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("records.csv");
+    record_file::write(&file, &records).unwrap();
+    let loaded = store::load(&file).unwrap();
+    assert_eq!(by_id(loaded.records), by_id(records));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
+    assert!(!text.contains('\u{202e}'));
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    for row in reader.records().map(Result::unwrap) {
+        for cell in row.iter().filter(|cell| cell.parse::<f64>().is_err()) {
+            let first = cell.trim_start().chars().next();
+            assert!(!first.is_some_and(|c| "=+-@＝".contains(c)), "{cell:?}");
+        }
+    }
+}
+
 #[test]
 fn a_damaged_row_is_named_by_its_line() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,7 +8,6 @@ use crate::cli::CheckArgs;
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 use crate::stderr;
-use crate::words::counted;
 
 /// Runs the command.
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
@@ -22,8 +21,9 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
             ));
         }
         now.write(&arguments.baseline).class(Class::Data)?;
-        let (cells, file) = (now.rows.len(), arguments.baseline.display());
-        stderr::line(&format!("{} written to {file}", counted(cells, "cell")));
+        let cells = results::counted(now.rows.len() as u64, "cell");
+        let file = arguments.baseline.display();
+        stderr::line(&format!("{cells} written to {file}"));
         return Ok(ExitCode::SUCCESS);
     }
     let baseline = Baseline::read(&arguments.baseline).class(Class::Data)?;

@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode};
 
 use models::Model;
 use models::conformance::{self, Check, Outcome};
+use results::counted;
 use serde_json::{Value, json};
 
 use crate::cli::CheckModelArgs;
@@ -36,9 +37,10 @@ pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
     } else {
         let (name, all) = (model.name, found.len());
         cmd::print(&match all - kept {
-            0 => format!("{name}: {all} of {all} promises kept"),
+            0 => format!("{name}: {all} of {} kept", counted(all as u64, "promise")),
             rest => format!(
-                "{name}: {kept} of {all} promises kept, {broken} broken, {} not tried because of these",
+                "{name}: {kept} of {} kept, {broken} broken, {} not tried because of these",
+                counted(all as u64, "promise"),
                 rest - broken
             ),
         })?;

@@ -248,7 +248,12 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         let variants: Vec<Value> = variants
             .map(|it| json!({"name": it.name, "masks_padding": it.masks_padding}))
             .collect();
-        let paper = format!("{} (arXiv:{})", model.paper, model.arxiv);
+        let paper = match model.arxiv {
+            "" => model.paper.to_owned(),
+            number => format!("{} (arXiv:{number})", model.paper),
+        };
+        let mut arxiv = Cell::with(model.arxiv, "arxiv", model.arxiv);
+        arxiv.fields.push(("paper", paper.into()));
         let mut name = Cell::with(model.name, "name", model.name);
         name.fields.extend([
             ("reference", model.reference.name().into()),
@@ -257,7 +262,7 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         rows.push(Row::new(vec![
             name,
             Cell::with(model.year.to_string(), "year", model.year),
-            Cell::with(model.arxiv, "paper", paper),
+            arxiv,
             Cell::with(model.time.to_string(), "time", model.time.to_string()),
             Cell::with(model.memory.to_string(), "memory", model.memory.to_string()),
             Cell::with(masked, "masks_padding", masks),
@@ -362,7 +367,7 @@ fn listing(name: &str, title: &str, columns: &[&str], rows: Vec<Row>) -> Table {
             })
             .collect(),
         rows,
-        notes: Vec::new(),
+        ..Table::default()
     }
 }
 

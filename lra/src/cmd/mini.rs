@@ -58,11 +58,11 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
         }
         cards.push((model.to_string(), own, same_block, left_out));
     }
+    let table = card::rivals(&table, &arguments.assignments);
     let cards: Vec<Card> = cards
         .iter()
         .map(|(model, own, same_block, left_out)| {
             let own: Vec<&Record> = own.iter().collect();
-            let table: Vec<&Record> = table.iter().collect();
             let name = own.first().map_or("", |record| record.model.name.as_str());
             Card {
                 model: model.clone(),

@@ -24,7 +24,6 @@ use results::store::Loaded;
 use crate::error::{Class, Classify, Error, Result};
 pub use crate::output::{print, print_json};
 use crate::stderr;
-use crate::words::{counted, listed};
 
 /// Returns the setting of `--allow-partial`.
 ///
@@ -40,7 +39,7 @@ pub fn allow_partial(task: &str) -> Result<&'static str> {
     if is_known && !having.contains(&task) {
         return Err(Error::usage(format!(
             "--allow-partial: the flag is for {}; {task} takes incomplete files without it and marks the data as partial",
-            listed(having)
+            results::listed(having)
         )));
     }
     Ok("data.allow_partial=true")
@@ -57,14 +56,7 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
         stderr::line(&format!("warning: {path} left out: {reason}"));
     }
     if strict && !loaded.skipped.is_empty() {
-        let count = loaded.skipped.len();
-        return Err(Error::new(
-            Class::Data,
-            format!(
-                "{} left out (see the warnings)",
-                counted(count, "damaged or foreign record")
-            ),
-        ));
+        return Err(damaged(loaded.skipped.len()));
     }
     if loaded.records.is_empty() {
         let place = folder.display();
@@ -74,4 +66,10 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
         ));
     }
     Ok(loaded)
+}
+
+/// Returns the error for files that hold no record, of which warnings have told.
+pub fn damaged(count: usize) -> Error {
+    let records = results::counted(count as u64, "damaged or foreign record");
+    Error::new(Class::Data, format!("{records} (see the warnings)"))
 }

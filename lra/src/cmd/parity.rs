@@ -41,7 +41,7 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
             Column::text("verdict"),
         ],
         rows,
-        notes: Vec::new(),
+        ..Table::default()
     };
     if arguments.json {
         cmd::print_json(&cmd::list::objects(&table))?;

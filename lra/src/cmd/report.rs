@@ -13,7 +13,6 @@ use results::{Format, Record, splice};
 
 use crate::cli::ReportArgs;
 use crate::error::{Class, Classify, Result};
-use crate::words::counted;
 use crate::{cmd, host, suggest};
 
 /// Runs the command.
@@ -43,7 +42,7 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
                 title: "Long Range Arena".to_owned(),
                 made: format!(
                     "{}, lra {}, {}",
-                    counted(loaded.records.len(), "run"),
+                    results::counted(loaded.records.len() as u64, "run"),
                     env!("CARGO_PKG_VERSION"),
                     host::now()
                 ),

@@ -9,7 +9,6 @@ use candle_core::{CudaDevice, Device};
 use sys::CUmemPool_attribute as Attribute;
 
 use super::{Found, Peak};
-use crate::words::counted;
 
 /// Opens the GPU with this number.
 pub(super) fn open(ordinal: usize) -> anyhow::Result<Device> {
@@ -17,7 +16,7 @@ pub(super) fn open(ordinal: usize) -> anyhow::Result<Device> {
     anyhow::ensure!(
         ordinal < count,
         "this machine has {}, counted from 0",
-        counted(count, "GPU")
+        results::counted(count as u64, "GPU")
     );
     let device = Device::new_cuda_with_stream(ordinal)?;
     let cuda = device.as_cuda_device()?;

@@ -10,7 +10,6 @@ use candle_core::Device;
 
 use crate::error::{Error, Result};
 use crate::spec::Precision;
-use crate::words::counted;
 use crate::{host, memory};
 
 /// A device that runs can use.
@@ -75,7 +74,11 @@ pub fn list() -> (Vec<Found>, Option<String>) {
     let processor = host::describe("cpu");
     let mut found = vec![Found {
         name: "cpu".to_owned(),
-        title: format!("{}, {}", processor.cpu, counted(processor.cores, "core")),
+        title: format!(
+            "{}, {}",
+            processor.cpu,
+            results::counted(processor.cores as u64, "core")
+        ),
         memory_bytes: processor.memory_bytes,
         driver: String::new(),
     }];

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use datasets::Store;
+use results::table::or_null;
 use results::{width, wrap};
 use serde_json::{Value, json};
 
@@ -168,9 +169,9 @@ impl Plan {
             "task": figure.task,
             "model": figure.entry,
             "published": figure.value,
-            "read_in": figure.source,
+            "read_in": or_null(&figure.source),
             "trust": figure.trust.words(),
-            "defect": figure.defect,
+            "defect": or_null(&figure.defect),
             "recipe": recipe,
             "protocol": self.resolved.spec.cell.protocol,
             "seeds": self.seeds.0,

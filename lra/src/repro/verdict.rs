@@ -6,7 +6,6 @@ use results::{Format, Outcome, Record, markdown, tables};
 use crate::error::{Class, Classify, Result};
 use crate::repro::cell::PublishedCell;
 use crate::repro::plan::Plan;
-use crate::words::counted;
 
 /// A plan and the records of its runs.
 pub struct Verdict<'a> {
@@ -62,7 +61,7 @@ impl Verdict<'_> {
                 )),
                 markdown::literal(&made.device),
                 markdown::literal(&made.host.cpu),
-                counted(made.threads, "thread")
+                results::counted(made.threads as u64, "thread")
             );
         }
         text

@@ -8,7 +8,6 @@ use results::{Outcome, Record};
 use super::{DRAFT, PhaseFiles, RunFolder, SPEC};
 use crate::error::{Class, Classify, Error, Result};
 use crate::timing::Timings;
-use crate::words::listed;
 
 /// Error about missing files that a run needs to resume.
 #[derive(Debug)]
@@ -16,7 +15,7 @@ pub struct Missing(pub Vec<PathBuf>);
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files = listed(self.0.iter().map(|path| path.display()));
+        let files = results::listed(self.0.iter().map(|path| path.display()));
         let verb = if self.0.len() == 1 { "is" } else { "are" };
         write!(
             f,

@@ -331,8 +331,10 @@ impl Resolved {
         if sizes.iter().map(|&size| size as u128).product::<u128>() > MOST_NUMBERS.into() {
             let [examples, length, widest] = sizes;
             return Err(Error::usage(format!(
-                "the model is too large: {examples} examples in a forward pass, of {length} tokens of width {widest}, are more than \
-                 2^40 numbers per layer (train.batch, train.micro_batch, block.dim, block.mlp_dim)"
+                "the model is too large: {} in a forward pass, of {} of width {widest}, are more than \
+                 2^40 numbers per layer (train.batch, train.micro_batch, block.dim, block.mlp_dim)",
+                results::counted(examples as u64, "example"),
+                results::counted(length as u64, "token")
             )));
         }
         let parameters = Parameters::meta(&Device::Cpu, DType::F32);

@@ -188,6 +188,7 @@ pub fn report(cells: &[Cell], records: &HashMap<String, Record>) -> (Table, Stri
         notes: vec![
             "Validation losses at the end of each short run, means over the seeds.".to_owned(),
         ],
+        ..Table::default()
     };
     (table, lines.join("\n"))
 }

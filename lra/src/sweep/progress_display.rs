@@ -9,7 +9,6 @@ use crate::sweep::job::Job;
 use crate::sweep::plan::{Cell, Refused};
 use crate::sweep::scheduler::State;
 use crate::timing::human_duration;
-use crate::words::counted;
 use crate::{colour, stderr};
 
 /// Shows the progress of a sweep.
@@ -89,7 +88,7 @@ impl ProgressDisplay {
     pub fn stopping(&mut self, jobs: usize) {
         self.say(&format!(
             "stopping: waiting for {} to save state",
-            counted(jobs, "running cell")
+            results::counted(jobs, "running cell")
         ));
     }
 
@@ -135,7 +134,8 @@ impl ProgressDisplay {
     fn footer(&self, states: &[State], running: usize) -> String {
         let over = states.iter().filter(|state| state.is_over()).count();
         let elapsed = human_duration(self.began.elapsed());
-        let mut line = format!("{over} of {} cells, {elapsed}", states.len());
+        let all = results::counted(states.len() as u64, "cell");
+        let mut line = format!("{over} of {all}, {elapsed}");
         let (cells, took) = self.finished;
         if cells > 0 && running > 0 {
             let left = (states.len() - over) as u32;

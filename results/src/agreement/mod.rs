@@ -24,8 +24,9 @@ mod statistics;
 
 use self::scores::Reached;
 use self::statistics::{auc, spearman, spearman_brown, told_apart};
+use crate::format::counted;
 use crate::record::Record;
-use crate::table::{Cell, Column, Row, Table};
+use crate::table::{Cell, Column, Row, Schema, Table};
 
 pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
@@ -128,14 +129,14 @@ impl Agreement {
             format!(" ({low:.2} to {high:.2})")
         });
         format!(
-            "Agreement with the published averages over {} anchors, by {}: rho {}{interval}, AUC of the two clusters {}, \
-             {} of {} pairs {APART} points apart in print told apart; {}.",
-            self.models.len(),
+            "Agreement with the published averages over {}, by {}: rho {}{interval}, AUC of the two clusters {}, \
+             {} of {} {APART} points apart in print told apart; {}.",
+            counted(self.models.len() as u64, "anchor"),
             self.measure.words(),
             number(all.rho),
             number(all.auc),
             all.pairs.0,
-            all.pairs.1,
+            counted(all.pairs.1 as u64, "pair"),
             self.date(),
         )
     }
@@ -179,16 +180,29 @@ impl Agreement {
             unit: String::new(),
             columns: vec![
                 Column::key("tasks"),
-                Column::value("rho"),
-                Column::value("low"),
-                Column::value("high"),
-                Column::value("same task"),
-                Column::value("AUC"),
-                Column::value("pairs told"),
-                Column::value("split half"),
+                Column::value("rho").holding(&["rho"]),
+                Column::value("low").holding(&["low"]),
+                Column::value("high").holding(&["high"]),
+                Column::value("same task").holding(&["same_task"]),
+                Column::value("AUC").holding(&["auc"]),
+                Column::value("pairs told").holding(&["told", "pairs"]),
+                Column::value("split half").holding(&["reliability"]),
             ],
             rows: self.rows.iter().map(row).collect(),
             notes: self.notes(),
+            schema: Schema {
+                about: &["tasks"],
+                found: &[
+                    "rho",
+                    "low",
+                    "high",
+                    "same_task",
+                    "auc",
+                    "told",
+                    "pairs",
+                    "reliability",
+                ],
+            },
         }
     }
 
@@ -200,8 +214,8 @@ impl Agreement {
         let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
         let mut notes = vec![
             format!(
-                "{} anchors ({} tuning, {} sealed) ranked by {}, {}: {}.",
-                self.models.len(),
+                "{} ({} tuning, {} sealed) ranked by {}, {}: {}.",
+                counted(self.models.len() as u64, "anchor"),
                 count(Half::Tuning),
                 count(Half::Sealed),
                 self.measure.words(),

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::tables::times;
 use super::{Bench, Outcome, speed_ratios};
-use crate::format::short;
+use crate::format::{counted, short};
 use crate::stats::{median_interval, quantile};
-use crate::table::{Cell, Column, Row, Table};
+use crate::table::{Cell, Column, Row, Schema, Table};
 
 /// The level of the intervals.
 const LEVEL: f64 = 0.95;
@@ -117,20 +117,20 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
 
     let columns = [
         Column::key("model"),
-        Column::key("length"),
-        Column::value("base, steps/s"),
-        Column::value("steps/s"),
-        Column::value("times"),
-        Column::value("interval"),
-        Column::value("memory"),
+        Column::key("length").holding(&["length"]),
+        Column::value("base, steps/s").holding(&["value"]),
+        Column::value("steps/s").holding(&["value"]),
+        Column::value("times").holding(&["value"]),
+        Column::value("interval").holding(&["low", "high"]),
+        Column::value("memory").holding(&["value"]),
         Column::text("verdict"),
     ];
     let rows = judged.iter().map(|(cell, verdict)| row(cell, *verdict));
     let rounds = judged.iter().map(|(cell, _)| cell.rounds.len()).max();
     let mut notes = vec![format!(
-        "times: speed over that of {program}, the median of the ratios within {} rounds in which the two take turns, with its \
+        "times: speed over that of {program}, the median of the ratios within {} in which the two take turns, with its \
          {:.0} % interval by ranks; memory: peak over peak.",
-        rounds.unwrap_or(0),
+        counted(rounds.unwrap_or(0) as u64, "round"),
         100.0 * LEVEL
     )];
     notes.push(format!(
@@ -160,6 +160,18 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
             columns: columns.into(),
             rows: rows.collect(),
             notes,
+            schema: Schema {
+                about: &["model", "length"],
+                found: &[
+                    "base_steps_per_second",
+                    "steps_per_second",
+                    "times",
+                    "low",
+                    "high",
+                    "memory",
+                    "verdict",
+                ],
+            },
         },
     })
 }

@@ -3,6 +3,7 @@
 
 use super::Baseline;
 use super::names::{Names, Ranks};
+use crate::format::counted;
 use crate::pivot::{Dimension, Pivot, PivotRow};
 use crate::record::Record;
 
@@ -83,7 +84,9 @@ impl<'a> Group<'a> {
             differing: differing
                 .into_iter()
                 .map(|(name, value)| match name {
-                    "threads" => format!("{value} threads"),
+                    "threads" => value
+                        .parse()
+                        .map_or(value, |threads| counted(threads, "thread")),
                     _ => value,
                 })
                 .collect(),

@@ -4,6 +4,7 @@
 use super::names::Ranks;
 use super::{Axis, Chart, Form, Scale, Series};
 use crate::bench::Bench;
+use crate::format::counted;
 
 /// Returns charts of time and of memory of a training step over length. The fitted slopes are part
 /// of the names.
@@ -57,8 +58,10 @@ fn chart(
     }
     let machine = cells.first().map(|cell| {
         format!(
-            "{}, {} threads, batch {}.",
-            cell.provenance.host.cpu, cell.provenance.threads, cell.batch
+            "{}, {}, batch {}.",
+            cell.provenance.host.cpu,
+            counted(cell.provenance.threads as u64, "thread"),
+            cell.batch
         )
     });
     Chart {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::aspect::{self, Aspect, Finding};
 use super::baseline::{Baseline, Key, Row};
-use crate::format::grouped;
+use crate::format::{counted, grouped};
 
 /// Differences from which a cell counts as worse.
 #[derive(Clone, Debug, PartialEq)]
@@ -231,7 +231,7 @@ fn other_size(before: &Row, row: &Row) -> Option<String> {
     let was = before.parameters?;
     let is = row.parameters.unwrap_or(0);
     (is != was).then(|| {
-        let (is, was) = (grouped(is), grouped(was));
-        format!("has {is} parameters, the baseline {was}")
+        let (is, was) = (counted(is, "parameter"), grouped(was));
+        format!("has {is}, the baseline {was}")
     })
 }

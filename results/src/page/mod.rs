@@ -9,6 +9,7 @@ mod provenance;
 mod table;
 
 use crate::chart::{Chart, style};
+use crate::format::counted;
 use crate::markup::escaped;
 use crate::record::Record;
 use crate::table::Table;
@@ -82,7 +83,8 @@ impl Page<'_> {
         text.extend(shown.map(provenance::html));
         let left = self.records.len().saturating_sub(MOST_RUNS);
         if left > 0 {
-            text += &format!("<p>{left} more runs are not written out here.</p>\n");
+            let left = counted(left as u64, "more run");
+            text += &format!("<p>Not written out here: {left}.</p>\n");
         }
         text + "</section>\n"
     }

@@ -36,6 +36,7 @@ pub fn listing() -> Table {
         columns,
         rows,
         notes: vec!["Name or key can be given to --against.".to_owned()],
+        ..Table::default()
     }
 }
 
@@ -115,6 +116,7 @@ pub fn figures_of(source: &Source) -> Table {
         columns,
         rows,
         notes,
+        ..Table::default()
     }
 }
 
@@ -133,7 +135,7 @@ impl Figure {
             "missing": self.value.is_none().then(|| self.text()),
             "trust": self.trust.words(),
             "defect": or_null(&self.defect),
-            "read_in": self.source,
+            "read_in": or_null(&self.source),
             "notes": or_null(&self.notes),
         })
     }

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Recipe;
+use crate::format::counted;
 
 /// Settings of the times of writing and timing. They change no weight.
 const WRITING: &[&str] = &[
@@ -40,7 +41,8 @@ impl Batching {
     pub fn split_statistics(&self) -> Option<String> {
         let Batching { batch, forward, .. } = self;
         (self.batch_norm && forward < batch).then(|| {
-            format!("BatchNorm's statistics are over {forward} examples instead of {batch}")
+            let forward = counted(*forward, "example");
+            format!("BatchNorm's statistics are over {forward} instead of {batch}")
         })
     }
 }

@@ -1,9 +1,11 @@
 //! Many records in one file: a CSV table with a row for each record and a column for each field.
 //!
-//! A column is named by the path of its field in `record.json`, joined by dots:
-//! `scores.test_accuracy`. A cell is the field's JSON. Text has no quotation marks unless it would
-//! read as another value. An empty cell is an absent field. So the file holds complete records,
-//! including fields that are added later, and any program that reads CSV can read every column.
+//! A column is named by the path of its field in `record.json`, with dots between:
+//! `scores.test_accuracy`. A cell is the field's JSON, and text stands without quotation marks
+//! unless it would read as something else or holds a character that a terminal would obey. A `'`
+//! stands before text that a spreadsheet would take for a formula. An empty cell is an absent field. So the file holds all
+//! that records do, fields that are added later included, and every column can be read by any
+//! program that reads CSV.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,6 +13,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::Schema;
+use crate::markup::{guarded, spelt, unguarded};
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record, SCHEMA};
 use crate::{Error, Result, atomic};
@@ -73,7 +76,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
             .zip(&row)
             .filter(|(_, cell)| !cell.is_empty())
         {
-            let value = serde_json::from_str(cell).unwrap_or_else(|_| Value::from(cell));
+            let value = serde_json::from_str(cell).unwrap_or_else(|_| unguarded(cell).into());
             insert(&mut fields, column, value).map_err(|reason| bad(line, reason))?;
         }
         let fields = Value::Object(fields);
@@ -176,11 +179,15 @@ fn flatten(path: &str, value: &Value, cells: &mut Vec<(String, String)>) {
             }
         }
         Value::String(text) if text.is_empty() => {}
-        Value::String(text) if serde_json::from_str::<Value>(text).is_err() => {
-            cells.push((path.to_owned(), text.clone()));
-        }
-        _ => cells.push((path.to_owned(), value.to_string())),
+        Value::String(text) if is_plain(text) => cells.push((path.to_owned(), guarded(text))),
+        _ => cells.push((path.to_owned(), spelt(&value.to_string()))),
     }
+}
+
+/// Returns whether a text can stand without quotation marks: it reads as no other JSON, and has
+/// nothing that a terminal would obey.
+fn is_plain(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_err() && spelt(text) == text
 }
 
 /// Returns the records of several folders and files of records as one set, each cell once.

@@ -3,13 +3,13 @@
 
 use serde_json::json;
 
-use super::capped;
+use super::{about, capped};
 use crate::agreement::{Agreement, Measure, Selection, select};
 use crate::pivot::{Pivot, PivotRow, TRAINING};
 use crate::published::Source;
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
-use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
+use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 
 /// Least number of anchors for an agreement.
 const FEWEST: usize = 3;
@@ -21,7 +21,18 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let shown = |row: &&PivotRow| row.cells.iter().flatten().any(|run| has_bits(run));
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
-    columns.extend(pivot.columns.iter().map(Column::value));
+    let values = pivot.columns.iter().zip(&pivot.facts);
+    columns.extend(values.map(|(name, facts)| {
+        let fields = &[
+            "mean",
+            "deviation",
+            "seeds",
+            "trained",
+            "trained_mean",
+            "status",
+        ];
+        Column::value(name).about(facts.clone()).holding(fields)
+    }));
     let mut endings = Vec::new();
     let mut rows = Vec::new();
     for row in pivot.rows.iter().filter(shown) {
@@ -29,6 +40,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         cells.extend(row.varying.iter().map(Cell::text));
         cells.extend(row.cells.iter().map(|runs| cell(runs)));
         rows.push(Row {
+            facts: row.facts.clone(),
             contest: Some(row.contest()),
             ..Row::new(cells)
         });
@@ -58,10 +70,21 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let table = Table {
         name: "bits".to_owned(),
         title: "Bits gained, 0 to 100".to_owned(),
-        unit: String::new(),
+        unit: "%".to_owned(),
         columns,
         rows,
         notes,
+        schema: Schema {
+            about: about!(),
+            found: &[
+                "mean_percent",
+                "deviation_percent",
+                "seeds",
+                "trained",
+                "trained_mean_percent",
+                "status",
+            ],
+        },
     };
     table.with_best("mean", Best::Highest)
 }
@@ -74,10 +97,11 @@ fn cell(runs: &[&Record]) -> Cell {
     let of_trained = reached.iter().filter(|(_, trained)| *trained);
     let of_trained: Vec<f64> = of_trained.map(|(value, _)| *value).collect();
     let Some(sample) = Sample::of(&all) else {
-        return Cell::text(runs.first().map_or("", |run| match run.outcome {
-            Outcome::Scored => "",
-            ref other => other.word(),
-        }));
+        let ended = runs.iter().find(|run| run.outcome != Outcome::Scored);
+        return ended.map_or_else(Cell::default, |run| {
+            let word = run.outcome.word();
+            Cell::with(word, "status", word)
+        });
     };
     let mut text = format!("{:.1}", sample.mean);
     if let Some(deviation) = sample.deviation {
@@ -98,6 +122,7 @@ fn cell(runs: &[&Record]) -> Cell {
             ("seeds", json!(all.len())),
             ("trained", json!(of_trained.len())),
             ("trained_mean", json!(best)),
+            ("status", json!(null)),
         ],
         ..Cell::default()
     }

@@ -96,7 +96,19 @@ pub fn find(name: &str) -> Result<&'static TableKind> {
     })
 }
 
-/// Adds sentences up to a limit.
+/// Names of the facts that a row of a table by task and model has for machines: those of the model
+/// and its setting, those in between that a table has of its own, and those of the data.
+macro_rules! about {
+    ($($own:literal),*) => {
+        &[
+            "model", "from", "variant", "recipe", "set", "precision", "device", $($own,)* "task", "source",
+            "protocol", "data",
+        ]
+    };
+}
+use about;
+
+/// Adds sentences, but not so many that they go unread.
 fn capped(notes: &mut Vec<String>, mut more: Vec<String>) {
     const MOST: usize = 8;
     let left = more.len().saturating_sub(MOST);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use datasets::{Picture, Source, Split, SplitName, Splits, Store, Summary, Task};
+use results::counted;
 use serde_json::json;
 
 use crate::cli::data::{DataChoice, DataPlace, DataVerb};
@@ -16,7 +17,6 @@ use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::signals::Stop;
 use crate::task_choice::TaskChoice;
-use crate::words::counted;
 use crate::{fetch, overlay, runtime, suggest};
 
 /// Runs the command.
@@ -91,8 +91,9 @@ fn fetch_files(
         };
         let path = file.path.display();
         cmd::print(&format!(
-            "{path}: {} bytes, {}, {proof}",
-            file.bytes, file.sha256
+            "{path}: {}, {}, {proof}",
+            results::counted(file.bytes, "byte"),
+            file.sha256
         ))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -221,7 +222,7 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
         return Err(Error::usage(format!(
             "--row {row}: {} has {}, counted from 0",
             split.name(),
-            counted(rows.len(), "row")
+            results::counted(rows.len() as u64, "row")
         )));
     }
     if let Some(file) = png {

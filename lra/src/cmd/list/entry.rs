@@ -1,6 +1,8 @@
 //! One entry of a registry for machines: its full documentation in named values.
 
 use models::{Model, Variant};
+use results::published;
+use results::table::or_null;
 use serde_json::{Value, json};
 
 use crate::cli::Registry;
@@ -22,7 +24,7 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
                 "name": about.name,
                 "title": about.title,
                 "summary": about.summary,
-                "paper": about.paper,
+                "paper": or_null(about.paper),
                 "towers": about.towers,
                 "classes": about.classes,
                 "vocabulary": about.vocabulary,
@@ -73,8 +75,8 @@ fn model(model: &Model) -> Value {
     json!({
         "name": model.name,
         "title": model.title,
-        "paper": model.paper,
-        "arxiv": model.arxiv,
+        "paper": or_null(model.paper),
+        "arxiv": or_null(model.arxiv),
         "year": model.year,
         "time": model.time.to_string(),
         "memory": model.memory.to_string(),
@@ -92,7 +94,7 @@ fn variant(variant: &Variant) -> Value {
     json!({
         "name": variant.name,
         "masks_padding": variant.masks_padding,
-        "documentation": variant.documentation().trim(),
+        "documentation": or_null(variant.documentation().trim()),
         "losses": losses,
     })
 }

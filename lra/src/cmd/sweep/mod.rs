@@ -392,10 +392,10 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
     let all: Duration = times.sum();
     let unknown = to_do().filter(|line| line.estimate.is_err()).count();
     let mut note = format!(
-        "{} of {} cells to run, about {} with {jobs} at a time on cores of their own; runs that share \
+        "{} of {} to run, about {} with {jobs} at a time on cores of their own; runs that share \
          cores take longer",
         to_do().count(),
-        lines.len(),
+        results::counted(lines.len() as u64, "cell"),
         human_duration(all / jobs as u32)
     );
     if unknown > 0 {
@@ -417,5 +417,6 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
         ],
         rows: lines.iter().map(Line::row).collect(),
         notes: vec![format!("{note}.")],
+        ..Table::default()
     }
 }
