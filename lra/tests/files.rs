@@ -228,8 +228,7 @@ fn folders_and_pipes_in_a_runs_folder_are_damaged_data() {
     for words in ["report", "check --baseline base.csv"] {
         place.fails(3, words);
     }
-    fs::remove_file(folder.join("record.json")).unwrap();
-    place.ok(&format!("{run} --resume"));
+    place.ok(&format!("{sweep} --retry-failed"));
 }
 
 #[test]

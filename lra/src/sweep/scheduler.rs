@@ -179,7 +179,10 @@ impl Scheduler<'_> {
             Ok(Some(record)) => self.standing(cell, record)?,
             Ok(None) => Standing::ToRun { force: false },
             Err(_) if self.retry => Standing::ToRun { force: true },
-            Err(error) => Standing::Over(State::Failed(error.class, error.to_string())),
+            Err(error) => {
+                let reason = format!("{error}, in a sweep with --retry-failed");
+                Standing::Over(State::Failed(error.class, reason))
+            }
         };
         match standing {
             Standing::Over(state) => Ok(Start::OnFile(state)),
