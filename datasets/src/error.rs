@@ -233,7 +233,7 @@ pub fn plain(text: &str) -> String {
 }
 
 /// Returns a path as [`plain`] text.
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     plain(&path.to_string_lossy())
 }
 

@@ -67,7 +67,7 @@ pub use progress::Progress;
 pub use remote::Remote;
 pub use split::{Split, Splits};
 pub use split_writer::SplitWriter;
-pub use store::{Entry, Store};
+pub use store::{Entry, OtherRawFiles, RawFiles, Store};
 pub use summary::{SplitSummary, Summary};
 pub use task::{Request, Task};
 pub use tasks::TASKS;

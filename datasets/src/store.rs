@@ -17,10 +17,12 @@ use crate::options::has_source;
 use crate::origin::Origin;
 use crate::{Key, Progress, Source, Splits, Task, source_checks};
 
+pub use self::raw_files::{OtherRawFiles, RawFiles};
 use self::scratch::{checkpoint_of, clear_leftovers, hidden, lock, parent};
 
 mod build;
 pub(crate) mod entry;
+mod raw_files;
 mod scratch;
 mod source_files;
 

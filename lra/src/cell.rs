@@ -16,12 +16,14 @@ use models::Parameters;
 use results::Record;
 
 use crate::batch::Layout;
+use crate::cell::changes::StoredData;
 use crate::checkpoint::State;
+use crate::damaged::Damaged;
 use crate::error::{Class, Error, Result};
 use crate::estimate::{FullTask, Workload};
 use crate::memory_limit::OomGuard;
 use crate::progress::Reporter;
-use crate::run_folder::{Damaged, Found, Missing, RunFolder};
+use crate::run_folder::{Found, Missing, RunFolder};
 use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::step::Learner;
@@ -71,8 +73,9 @@ pub struct Finished {
     pub record: Record,
     /// False if the record was on file before.
     pub fresh: bool,
-    /// Differences in words between a record on file and one that would be made now.
-    pub changes: Vec<String>,
+    /// Remarks on a record on file: its differences to one that would be made now, and what was not
+    /// compared.
+    pub remarks: Vec<String>,
 }
 
 /// Returns the id of a run, which is also the name of its folder.
@@ -106,11 +109,11 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     let mut draft = record::draft(resolved, context, &shape)?;
     let mut resumes = false;
     let before = match start(resolved, context, &folder, &draft)? {
-        Start::OnFile(record, changes) => {
+        Start::OnFile(record, remarks) => {
             return Ok(Finished {
                 record: *record,
                 fresh: false,
-                changes,
+                remarks,
             });
         }
         Start::Resume(before) => {
@@ -118,7 +121,12 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
             draft.provenance.accepted_changes = before.accepted;
             before.record
         }
-        Start::Anew => None,
+        Start::Anew => {
+            if let Some(other) = changes::other_raw_files(resolved, context.data) {
+                context.reporter.note(&other);
+            }
+            None
+        }
     };
     let mut attempt = Attempt {
         resolved,
@@ -145,13 +153,13 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     Ok(Finished {
         record,
         fresh: true,
-        changes: Vec::new(),
+        remarks: Vec::new(),
     })
 }
 
 /// Starting point of a run.
 enum Start {
-    /// The run does not start: its record is on file, with the differences to one made now.
+    /// The run does not start: its record is on file, with remarks as in [`Finished`].
     OnFile(Box<Record>, Vec<String>),
     /// The run resumes from the state that an earlier one left.
     Resume(Before),
@@ -185,10 +193,10 @@ fn start(
         }
         (Found::Nothing, _) => Ok(Start::Anew),
         (Found::Finished(record), _) => {
-            let device = Some(draft.provenance.device.as_str());
+            let device = std::slice::from_ref(&draft.provenance.device);
             let mut changes = changes::of_program(&record, resolved, device)?;
-            let stored = changes::stored_digest(resolved, context.data)?;
-            changes.extend(stored.and_then(|stored| changes::of_data(&record, &stored)));
+            let stored = StoredData::find(resolved, context.data)?;
+            changes.extend(stored.changes(&record));
             if !changes.is_empty() && !context.accept_changes {
                 return Err(Error::usage(format!(
                     "{place} holds a finished run, and its score would not be that of a run here: {}; run it again with --force, \
@@ -196,6 +204,7 @@ fn start(
                     changes.join("; ")
                 )));
             }
+            changes.extend(stored.not_compared(&record).map(str::to_owned));
             Ok(Start::OnFile(record, changes))
         }
         (Found::Failed(record), IfExists::Keep) => Ok(Start::OnFile(record, Vec::new())),
@@ -223,14 +232,16 @@ fn go_on(
         ));
         return Ok(Start::Anew);
     }
-    let device = Some(draft.provenance.device.as_str());
-    let changes = match &before {
+    let device = std::slice::from_ref(&draft.provenance.device);
+    let mut changes = match &before {
         Some(record) => changes::of_program(record, resolved, device)?,
         None => vec![format!(
             "the data and the program that it began with are not known, since {} is missing",
             folder.draft().display()
         )],
     };
+    // Their digest is compared once they are open: they may have to be built first.
+    changes.extend(changes::other_raw_files(resolved, context.data));
     if !changes.is_empty() && !context.accept_changes {
         return Err(cannot_go_on(folder, &changes));
     }

@@ -18,9 +18,9 @@ use results::record::{number, numbers};
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
+use crate::damaged::Damaged;
 use crate::digest::sha256;
 use crate::optim::Updater;
-use crate::run_folder::Damaged;
 
 /// State that the training loop needs to resume as if it had never stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -287,7 +287,7 @@ impl<'a> Sealed<'a> {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(damaged("it is gone".to_owned()).into());
             }
-            other => other.with_context(|| format!("reading {}", path.display()))?,
+            other => other.map_err(|error| Damaged::or_io(path, "reading", error))?,
         };
         let (_, metadata) =
             SafeTensors::read_metadata(&bytes).map_err(|error| damaged(error.to_string()))?;

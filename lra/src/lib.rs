@@ -25,6 +25,7 @@ mod child;
 mod cli;
 mod cmd;
 mod colour;
+mod damaged;
 mod device;
 mod digest;
 mod error;
@@ -105,7 +106,12 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Ok(cli) => cli,
         Err(said) => return answer(&said),
     };
-    let outcome = match cli.verb {
+    let outcome = match &cli.verb {
+        // They check what they need themselves, which is more.
+        Verb::Run(_) | Verb::Data(_) | Verb::Measure => Ok(()),
+        _ => runtime::check_room(),
+    };
+    let outcome = outcome.and_then(|()| match cli.verb {
         Verb::Run(arguments) => cmd::run::run(&arguments),
         Verb::Sweep(arguments) => cmd::sweep::run(&arguments),
         Verb::Bench(arguments) => cmd::bench::run(&arguments),
@@ -123,7 +129,7 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Verb::Man { folder } => cmd::shell::man(&folder),
         Verb::New(verb) => cmd::new::run(&verb),
         Verb::Parity(arguments) => cmd::parity::run(&arguments),
-    };
+    });
     outcome.unwrap_or_else(|error| {
         stderr::line(&format!("error: {error}"));
         error.class.into()

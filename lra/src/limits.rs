@@ -76,8 +76,9 @@ pub struct Needs {
 /// process, or the control group would kill it, both without a record.
 ///
 /// # Errors
-/// A limit leaves less; the message names the limit and the remedy.
-pub fn check(needs: Needs) -> Result<()> {
+/// A limit leaves less; the message names the limit and the remedy, `less` being another one than
+/// to raise it.
+pub fn check(needs: Needs, less: &str) -> Result<()> {
     let now = in_use().unwrap_or(Needs {
         addresses: 0,
         resident: 0,
@@ -88,7 +89,7 @@ pub fn check(needs: Needs) -> Result<()> {
         if limit < least {
             return Err(Error::usage(format!(
                 "the limit of {limit} KiB on addresses (ulimit -v, ulimit -d) is too low: the program needs \
-                 {least} KiB before a run begins; raise it, or give fewer --threads"
+                 {least} KiB before it begins its work; raise it{less}"
             )));
         }
     }
@@ -97,7 +98,7 @@ pub fn check(needs: Needs) -> Result<()> {
         if limit < least {
             return Err(Error::usage(format!(
                 "the control group's limit of {limit} KiB of memory is too low: the program needs {least} KiB \
-                 before a run begins; raise it, or give fewer --threads"
+                 before it begins its work; raise it{less}"
             )));
         }
     }

@@ -17,7 +17,6 @@
 
 mod inventory;
 
-use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +26,7 @@ use results::{Outcome, Record};
 use serde::Serialize;
 
 pub use self::inventory::Missing;
+use crate::damaged::Damaged;
 use crate::error::{Class, Classify, Error, Result};
 use crate::spec::Spec;
 use crate::tensorboard;
@@ -50,24 +50,6 @@ pub enum Found {
     /// A run whose record is final: it would end in the same way again.
     Finished(Box<Record>),
 }
-
-/// Error about a file that a run cannot resume from.
-#[derive(Debug)]
-pub struct Damaged {
-    /// The file.
-    pub path: PathBuf,
-    /// Description of the damage.
-    pub problem: String,
-}
-
-impl fmt::Display for Damaged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, problem) = (self.path.display(), &self.problem);
-        write!(f, "{file} is damaged: {problem}; start over with --force")
-    }
-}
-
-impl std::error::Error for Damaged {}
 
 impl RunFolder {
     /// Creates or opens the folder `<out>/<id>`, takes its lock, and removes the half-written files
@@ -217,10 +199,10 @@ impl RunFolder {
         };
         let on_file: Spec = match disk::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => Err(damaged(error.to_string())).class(Class::Usage)?,
+            Err(error) => Err(Damaged::or_io(&path, "reading", error)).class(Class::Data)?,
             Ok(text) => toml::from_str(&text)
                 .map_err(|error| damaged(error.message().to_owned()))
-                .class(Class::Usage)?,
+                .class(Class::Data)?,
         };
         let differences = on_file.differences(spec);
         if differences.is_empty() {
@@ -359,7 +341,7 @@ impl Log {
         let context = || format!("opening {}", path.display());
         let mut options = File::options();
         let file = disk::own(&path, options.create(true).append(true).read(true));
-        let file = file.with_context(context)?;
+        let file = file.map_err(|error| Damaged::or_io(&path, "opening", error))?;
         let length = file.metadata().with_context(context)?.len();
         if length < bytes {
             let problem = "it is shorter than its checkpoint says".to_owned();

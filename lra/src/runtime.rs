@@ -9,10 +9,35 @@ use crate::error::{Error, Result};
 use crate::limits::{self, Needs};
 use crate::shell;
 
-/// Applies the settings. It must be the first call in `main`; `threads` as in [`threads`].
-pub fn set_up(threads: usize) -> Result<()> {
-    let threads = self::threads(threads);
-    limits::check(needs(threads as u64))?;
+/// Checks that limits leave room for the threads of a verb that has no settings of its own to
+/// apply: without room, the thread that starts them panics or waits forever.
+///
+/// # Errors
+/// A limit leaves less room.
+pub fn check_room() -> Result<()> {
+    limits::check(
+        Needs {
+            addresses: cores() as u64 * OTHER_STACK + OTHER_HEAP,
+            resident: 0,
+        },
+        "",
+    )
+}
+
+/// Stack of a thread that is no worker.
+const OTHER_STACK: u64 = 2 << 20;
+/// Heap of a verb that trains nothing.
+const OTHER_HEAP: u64 = 8 << 20;
+
+/// Applies the settings. It must be the first call of a verb; `threads` as in [`threads`], `None`
+/// for a verb without `--threads`.
+pub fn set_up(threads: Option<usize>) -> Result<()> {
+    let less = match threads {
+        Some(_) => ", or give fewer --threads",
+        None => ", or set RAYON_NUM_THREADS to fewer threads",
+    };
+    let threads = self::threads(threads.unwrap_or(0));
+    limits::check(needs(threads as u64), less)?;
     keep_freed_pages();
     // candle keeps a second pool for element-wise operations. It must have the same size, and must
     // not spin between operations while the first pool needs the cores.
@@ -44,7 +69,6 @@ const STACK: usize = 8 << 20;
 fn needs(threads: u64) -> Needs {
     const MIB: u64 = 1 << 20;
     const BUFFERS: u64 = 4 * MIB;
-    const OTHER_STACK: u64 = 2 * MIB;
     const OTHER_THREADS: u64 = 4;
     const HEAP: u64 = 16 * MIB;
     let stacks = threads * (STACK as u64 + OTHER_STACK) + OTHER_THREADS * OTHER_STACK;

@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use candle_core::Device;
 use results::record::{Phases, Spread};
 use serde::{Deserialize, Serialize};
 
-/// Measures the phases of one step. Time outside the phases is the overhead of the harness.
+use crate::damaged::Damaged;
+
+/// Measures the phases of one step. The time of a step that belongs to no phase is the harness's
+/// own.
 pub struct StepClock<'a> {
     device: &'a Device,
     began: Instant,
@@ -118,13 +120,18 @@ impl Timings {
     }
 
     /// Reads a whole log and returns its totals.
+    ///
+    /// # Errors
+    /// [`Damaged`], or the file cannot be read.
     pub fn read(path: &Path) -> anyhow::Result<Timings> {
         let text =
-            disk::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            disk::read_to_string(path).map_err(|error| Damaged::or_io(path, "reading", error))?;
         let mut sum = Timings::default();
         for (index, line) in text.lines().enumerate() {
-            let line: Timings = serde_json::from_str(line)
-                .with_context(|| format!("{}:{}", path.display(), index + 1))?;
+            let line: Timings = serde_json::from_str(line).map_err(|error| Damaged {
+                path: path.to_owned(),
+                problem: format!("line {}: {error}", index + 1),
+            })?;
             sum.step = line.step;
             sum.wall += line.wall;
             sum.warmup.extend(line.warmup);

@@ -12,6 +12,7 @@ mod dense;
 mod finite;
 mod measured;
 mod outcome;
+mod possible;
 mod pretraining;
 mod provenance;
 mod setting;

@@ -32,6 +32,16 @@ pub struct Loaded {
     /// Files that should have held a record, each with the reason why it does not, in the order of
     /// their paths.
     pub skipped: Vec<(PathBuf, String)>,
+    /// Number of skipped files that hold copies of records that are there.
+    pub copies: usize,
+}
+
+impl Loaded {
+    /// Returns the number of skipped files that hold no whole record.
+    #[must_use]
+    pub fn damaged(&self) -> usize {
+        self.skipped.len() - self.copies
+    }
 }
 
 /// Writes a record to a file, replacing it as a whole: a reader sees the old record or the new one.
@@ -47,8 +57,9 @@ pub fn write(path: &Path, record: &Record) -> Result<()> {
 /// Reads one record. With a non-finite score it becomes a diverged one.
 ///
 /// # Errors
-/// The file cannot be read; it holds no record, and the message gives the line of the fault; or the
-/// record is that of a newer program, whose fields may have other meanings.
+/// The file cannot be read; it holds no record, and the message says at which line it stops being
+/// one, or which field holds a figure that cannot be; or the record is a newer program's, whose
+/// fields may mean something else.
 pub fn read(path: &Path) -> Result<Record> {
     let text = disk::read(path).map_err(Error::io("read", path))?;
     let read: serde_json::Result<Record> = serde_json::from_slice(&text);
@@ -60,7 +71,14 @@ pub fn read(path: &Path) -> Result<Record> {
         Err(_) => serde_json::from_slice(&text).map_err(not_a_record(path))?,
     };
     schema.check(SCHEMA, path)?;
-    read.map(Record::settled).map_err(not_a_record(path))
+    let record = read.map(Record::settled).map_err(not_a_record(path))?;
+    match record.check() {
+        Ok(()) => Ok(record),
+        Err(reason) => Err(Error::NotARecord {
+            path: path.to_owned(),
+            reason,
+        }),
+    }
 }
 
 /// The schema version of a file, regardless of its other content.
@@ -110,7 +128,7 @@ pub fn load(folder: &Path) -> Result<Loaded> {
             // There is no run folder, which would hold its log.
             folders: vec![folder.to_owned(); records.len()],
             records,
-            skipped: Vec::new(),
+            ..Loaded::default()
         });
     }
     let mut skipped = Vec::new();
@@ -192,6 +210,7 @@ fn sort_out(
     read: impl Iterator<Item = Result<Record>>,
     mut skipped: Vec<(PathBuf, String)>,
 ) -> Result<Loaded> {
+    let mut copies = 0;
     let mut records: Vec<Record> = Vec::with_capacity(files.len());
     let mut folders = Vec::with_capacity(files.len());
     let mut by_id: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
@@ -203,6 +222,7 @@ fn sort_out(
                 if let Some((_, original)) = copy {
                     let reason = format!("copy of {}", files[*original].display());
                     skipped.push((files[index].clone(), reason));
+                    copies += 1;
                 } else {
                     known.push((records.len(), index));
                     records.push(record);
@@ -236,5 +256,6 @@ fn sort_out(
         records,
         folders,
         skipped,
+        copies,
     })
 }

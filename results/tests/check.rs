@@ -499,23 +499,41 @@ fn what_people_and_servers_read() {
     insta::assert_snapshot!(junit(&found));
 }
 
-/// A record with an impossible figure fails its cell, and becomes no baseline.
+/// A record with an impossible figure is left out, and its cell fails.
 #[test]
-fn records_with_figures_that_cannot_be_are_refused() {
-    let records = with(|run| run.scores.as_mut().unwrap().test_accuracy = Some(3.0));
-    let now = cells(&records, 2.5);
-    let found = check(&now);
-    let failed = found.cells.iter().filter(|cell| cell.state.fails());
-    let failed: Vec<&Judged> = failed.collect();
-    assert_eq!(failed.len(), 1);
-    assert_eq!(failed[0].key.model, "performer");
-    let said = failed[0].remark.as_ref().unwrap();
-    assert!(
-        said.contains("listops-performer-0/record.json: accuracy is 3"),
-        "{said}"
-    );
-    let damaged = now.rows.iter().filter(|row| row.damaged.is_some());
-    assert_eq!(damaged.count(), 1);
+fn records_with_figures_that_cannot_be_fail_their_cell_alone() {
+    for seeds in [0..3, 1..2] {
+        let records = with(|run| {
+            if seeds.contains(&run.seed) {
+                run.scores.as_mut().unwrap().test_accuracy = Some(3.0);
+            }
+        });
+        let found = check(&cells(&records, 2.5));
+        let failed = found.cells.iter().filter(|cell| cell.state.fails());
+        let failed: Vec<&Judged> = failed.collect();
+        assert_eq!(failed.len(), 1);
+        assert_eq!(failed[0].key.model, "performer");
+    }
+}
+
+/// A word that says how runs ended is never empty.
+#[test]
+fn a_baseline_without_an_ending_or_test_rows_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.csv");
+    cells(&matrix(), 2.5).write(&path).unwrap();
+    let whole = std::fs::read_to_string(&path).unwrap();
+    for (from, to, field) in [
+        (",scored,", ",,", "outcome is empty"),
+        (",2000,", ",0,", "test_rows is 0"),
+    ] {
+        std::fs::write(&path, whole.replace(from, to)).unwrap();
+        let refused = Baseline::read(&path).unwrap_err().to_string();
+        assert!(
+            refused.contains("line 2") && refused.contains(field),
+            "{refused}"
+        );
+    }
 }
 
 /// A spreadsheet opens a baseline, and a later check reads it.

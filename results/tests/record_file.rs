@@ -136,6 +136,57 @@ fn a_damaged_row_is_named_by_its_line() {
     assert!(record_file::read(&file).is_err());
 }
 
+#[test]
+fn a_damaged_cell_is_named_by_its_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("records.csv");
+    record_file::write(&file, &[run("linear", 0, 0.5)]).unwrap();
+    let whole = fs::read_to_string(&file).unwrap();
+    let columns: Vec<&str> = whole.lines().next().unwrap().split(',').collect();
+    let row = whole.lines().nth(1).unwrap();
+    for (column, value) in [
+        ("scores.test_accuracy", "abc"),
+        ("scores.test_accuracy", "1.5"),
+        ("scores.test_loss", "-1"),
+        ("scores.steps", "-3"),
+        ("seed", "x"),
+        ("id", "[]"),
+        ("outcome.status", "7"),
+        ("threads", "many"),
+        ("host.cores", "2.5"),
+        ("schema", "first"),
+    ] {
+        let at = columns.iter().position(|it| *it == column).unwrap();
+        let cells = csv::Reader::from_reader(whole.as_bytes()).into_records();
+        let cells = cells.map(Result::unwrap).next().unwrap();
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(&columns).unwrap();
+        let changed = cells.iter().enumerate();
+        let changed = changed.map(|(place, cell)| if place == at { value } else { cell });
+        writer.write_record(changed).unwrap();
+        fs::write(&file, writer.into_inner().unwrap()).unwrap();
+        let message = record_file::read(&file).unwrap_err().to_string();
+        assert!(
+            message.contains("records.csv, line 2") && message.contains(column),
+            "{column}: {message}"
+        );
+    }
+    let mut cut = whole.lines().next().unwrap().as_bytes().to_vec();
+    cut.extend(b"\n1,\xff");
+    cut.extend(
+        row.split_once(',')
+            .unwrap()
+            .1
+            .split_once(',')
+            .map(|(_, it)| format!(",{it}"))
+            .unwrap()
+            .bytes(),
+    );
+    fs::write(&file, cut).unwrap();
+    let message = record_file::read(&file).unwrap_err().to_string();
+    assert!(message.contains("column id: "), "{message}");
+}
+
 /// Returns a file for each of several sets of records.
 fn files(folder: &std::path::Path, sets: &[Vec<Record>]) -> Vec<PathBuf> {
     let names = sets.iter().enumerate().map(|(index, records)| {

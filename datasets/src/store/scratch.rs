@@ -56,8 +56,18 @@ pub(super) fn clear_leftovers(store: &Path) {
             .iter()
             .find_map(|prefix| name.strip_prefix(prefix));
         let Some(entry) = entry else { continue };
-        let lock = files::create(&store.join(format!("{LOCK}{entry}")));
-        if lock.is_ok_and(|lock| disk::try_lock_strictly(&lock).is_ok()) {
+        // A builder has its lock before it has a folder: without a lock no process is at work, and
+        // none is created here, which nothing would remove.
+        let lock = disk::own(
+            &store.join(format!("{LOCK}{entry}")),
+            File::options().write(true),
+        );
+        // The lock is held until the leftover is removed.
+        let is_free = match &lock {
+            Ok(lock) => disk::try_lock_strictly(lock).is_ok(),
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        if is_free {
             // A leftover only costs space.
             let _ = disk::remove(&store.join(&*name));
         }

@@ -103,7 +103,7 @@ pub(super) fn complete(
     device: &Device,
 ) -> Result<Record> {
     let Trained { state, ending, .. } = trained;
-    let read = |files: &PhaseFiles| Timings::read(&files.timings).class(Class::Run);
+    let read = |files: &PhaseFiles| Timings::read(&files.timings).class(Class::Data);
     let training = folder.training();
     // A run may have ended before training began.
     let timings = match training.timings.exists() {
@@ -135,7 +135,10 @@ pub(super) fn complete(
             scores.val_dense = val.dense.clone();
             let dense = test.dense.clone();
             scores.test_dense = dense.map(|it| beside_majority(it, &trained.dense_baselines));
-            let log = results::metrics::read(folder.path()).class(Class::Run)?;
+            let log = results::metrics::read(folder.path());
+            let log = log.map_err(|error| {
+                Error::new(Class::Data, format!("{error}; start over with --force"))
+            })?;
             scores.bits_gained = trained
                 .prior_loss
                 .and_then(|prior| bits::gained(prior, &log, test.deciding_loss()));

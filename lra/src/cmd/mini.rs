@@ -18,11 +18,12 @@ use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::signals::Stop;
+use crate::sweep::comparison::Comparer;
 use crate::sweep::job::JobOptions;
 use crate::sweep::plan::{self, Cell, Matrix};
-use crate::sweep::probe;
 use crate::sweep::progress_display::ProgressDisplay;
 use crate::sweep::scheduler::{Scheduler, State};
+use crate::sweep::{comparison, probe, scheduler};
 use crate::task_choice::TaskChoice;
 use crate::{limits, runtime};
 
@@ -79,10 +80,7 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
         let tables: Vec<_> = cards.iter().map(Card::table).collect();
         cmd::print(&Format::Text.render(&tables))?;
     }
-    Ok(match runs.failed {
-        true => Class::Run.into(),
-        false => ExitCode::SUCCESS,
-    })
+    Ok(scheduler::worst(&runs.states).map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
 /// A task that is left out, and the reason.
@@ -131,7 +129,9 @@ struct Runs<'a> {
     stop: &'a Stop,
     reporter: &'a Reporter,
     options: JobOptions,
-    failed: bool,
+    comparer: Comparer,
+    /// States of all cells so far.
+    states: Vec<State>,
 }
 
 /// Learning rates by task.
@@ -156,7 +156,11 @@ impl<'a> Runs<'a> {
                 memory_limit: memory,
                 accept_changes: false,
             },
-            failed: false,
+            comparer: Comparer::new(
+                arguments.place.path(),
+                std::slice::from_ref(&arguments.device),
+            ),
+            states: Vec::new(),
         })
     }
 
@@ -252,6 +256,7 @@ impl<'a> Runs<'a> {
             return Ok(Vec::new());
         }
         let on_file = cmd::sweep::on_file(&self.options, self.reporter)?;
+        self.comparer.tell_other_raw_files(cells, self.reporter);
         let devices = [self.options.device.clone()];
         let mut display = ProgressDisplay::new(self.arguments.quiet);
         let mut scheduler = Scheduler {
@@ -259,20 +264,27 @@ impl<'a> Runs<'a> {
             options: &self.options,
             jobs: self.options.jobs,
             devices: &devices,
+            comparer: &self.comparer,
             retry: true,
             redo_changed: false,
             stop: self.stop,
             display: &mut display,
         };
         let states = scheduler.run(on_file)?;
-        self.failed |= states
-            .iter()
-            .any(|state| !matches!(state, State::Scored { .. }));
         for (cell, state) in cells.iter().zip(&states) {
-            if let State::Failed(reason) | State::Changed(reason) = state {
+            if let State::Failed(_, reason) | State::Changed(reason) = state {
                 self.reporter.error(&format!("{}: {reason}", cell.title()));
             }
         }
+        let pairs = cells.iter().zip(&states);
+        let not_compared = pairs.filter_map(|(cell, state)| match state {
+            State::Scored { not_compared, .. } => Some((cell, not_compared.as_deref()?)),
+            _ => None,
+        });
+        for line in comparison::not_compared(not_compared) {
+            self.reporter.note(&line);
+        }
+        self.states.extend(states);
         let mut on_file = cmd::sweep::on_file(&self.options, self.reporter)?;
         Ok(cells
             .iter()

@@ -44,7 +44,7 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    runtime::set_up(arguments.machine.threads)?;
+    runtime::set_up(Some(arguments.machine.threads))?;
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let data = arguments.place.path();
     let reproduction = Reproduction {

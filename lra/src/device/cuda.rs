@@ -62,6 +62,17 @@ pub(super) fn describe(device: &Device) -> String {
         .to_owned()
 }
 
+/// Returns the description of the GPU with this number.
+pub(super) fn named(ordinal: usize) -> anyhow::Result<String> {
+    let count = count()?;
+    anyhow::ensure!(
+        ordinal < count,
+        "there are {count} GPUs here, counted from 0"
+    );
+    let name = CudaContext::new(ordinal)?.name()?;
+    Ok(format!("cuda:{ordinal} {name}").trim_end().to_owned())
+}
+
 /// Returns the newest CUDA version that the driver supports, such as `CUDA 13.0`.
 pub(super) fn driver() -> String {
     let mut version = 0;

@@ -99,6 +99,19 @@ pub fn describe(device: &Device) -> String {
     }
 }
 
+/// Returns the name in records of the device that [`select`] would return for `name`, without
+/// opening it; `None` if it is not here.
+pub fn named(name: &str) -> Option<String> {
+    let cpu = || "cpu".to_owned();
+    match name.split_once(':') {
+        None if name == "cpu" => Some(cpu()),
+        None if name == "auto" => cuda::named(0).ok().or_else(|| Some(cpu())),
+        None if name == "cuda" => cuda::named(0).ok(),
+        Some(("cuda", ordinal)) => cuda::named(ordinal.parse().ok()?).ok(),
+        _ => None,
+    }
+}
+
 /// Returns the version of the device's driver, empty on CPU.
 pub fn driver(device: &Device) -> String {
     match device {
@@ -161,6 +174,10 @@ mod tests {
         let error = select("cuda:4096").unwrap_err().to_string();
         assert!(error.starts_with("device cuda:4096: "), "{error}");
         assert!(select("auto").is_ok());
+        let auto = describe(&select("auto").unwrap());
+        assert_eq!(named("auto"), Some(auto));
+        assert_eq!(named("cpu").as_deref(), Some("cpu"));
+        assert_eq!((named("gpu"), named("cuda:4096")), (None, None));
         let (found, _) = list();
         assert_eq!(found[0].name, "cpu");
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use results::{Outcome, Record};
 
 use super::{DRAFT, PhaseFiles, RunFolder, SPEC};
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Classify, Result};
 use crate::timing::Timings;
 
 /// Error about missing files that a run needs to resume.
@@ -98,10 +98,7 @@ impl PhaseFiles {
         if !self.timings.exists() {
             return Ok(false);
         }
-        let timings = Timings::read(&self.timings).map_err(|error| {
-            Error::new(Class::Data, format!("{error:#}; start over with --force"))
-        })?;
-        Ok(timings.saved)
+        Ok(Timings::read(&self.timings).class(Class::Data)?.saved)
     }
 }
 

@@ -66,8 +66,9 @@ pub struct Job {
 pub enum Ended {
     /// The test split was scored.
     Scored(Box<Record>),
-    /// The run failed, by its record or because the process ended without one; the reason.
-    Failed(String),
+    /// The run failed, by its record or because the process ended without one: the class and the
+    /// reason. The class is [`Class::Data`] if its data or its files are damaged or missing.
+    Failed(Class, String),
     /// The run stopped and can be resumed.
     Interrupted,
 }
@@ -78,7 +79,7 @@ impl Ended {
         match &record.outcome {
             Outcome::Scored => Ended::Scored(Box::new(record)),
             Outcome::Interrupted { .. } => Ended::Interrupted,
-            other => Ended::Failed(other.to_string()),
+            other => Ended::Failed(Class::Run, other.to_string()),
         }
     }
 }
@@ -200,10 +201,15 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
     match (status.code(), record) {
         (Some(code), _) if code == interrupted => Ended::Interrupted,
         (_, Some(record)) => Ended::of(record),
-        (None, None) => Ended::Failed(status.to_string()),
-        (Some(_), None) => {
+        (None, None) => Ended::Failed(Class::Run, status.to_string()),
+        (Some(code), None) => {
+            let class = match code == i32::from(Class::Data.code()) {
+                true => Class::Data,
+                false => Class::Run,
+            };
             let last = last_line(&folder.join(LOG));
-            Ended::Failed(format!("{status}: {}", last.trim_start_matches("error: ")))
+            let last = last.trim_start_matches("error: ");
+            Ended::Failed(class, format!("{status}: {last}"))
         }
     }
 }

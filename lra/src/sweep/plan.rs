@@ -1,13 +1,12 @@
 //! The cells of a sweep: tasks by models by recipes by seeds, each with its frozen settings.
 
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::str::FromStr;
 
 use datasets::{Protocol, Source};
 use results::{Outcome, Record};
 
-use crate::cell::{self, changes};
+use crate::cell;
 use crate::error::{Class, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::spec::{Resolved, RunRequest};
@@ -79,18 +78,7 @@ impl Cell {
         format!("{} {}, seed {}", self.column(), self.model, cell.seed)
     }
 
-    /// Returns the differences, in words, between a record of this cell and a run here with the
-    /// data in the folder `data`.
-    pub fn changes(&self, record: &Record, data: &Path) -> Result<Vec<String>> {
-        let mut found = changes::of_program(record, &self.resolved, None)?;
-        match changes::stored_digest(&self.resolved, data) {
-            Ok(stored) => found.extend(stored.and_then(|stored| changes::of_data(record, &stored))),
-            Err(error) => found.push(format!("its data cannot be compared: {error}")),
-        }
-        Ok(found)
-    }
-
-    /// Returns task and source, for the header of a column.
+    /// Returns task and source, for the head of a column.
     pub fn column(&self) -> String {
         match self.resolved.spec.cell.source {
             Source::Synthetic => format!("{}:synthetic", self.label),

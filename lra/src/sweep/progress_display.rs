@@ -73,7 +73,7 @@ impl ProgressDisplay {
                 });
                 self.say(&format!("{place} {title}{accuracy}{time}"));
             }
-            State::Failed(reason) => self.alert(&format!("{place} {title}: {reason}")),
+            State::Failed(_, reason) => self.alert(&format!("{place} {title}: {reason}")),
             State::Changed(reason) => {
                 self.say(&format!(
                     "{place} {title}: on file, but changed since: {reason}"
@@ -168,7 +168,7 @@ fn sign(state: &State) -> char {
     match state {
         State::Scored { fresh: true, .. } => '✓',
         State::Scored { fresh: false, .. } => '=',
-        State::Failed(_) => '✗',
+        State::Failed(..) => '✗',
         State::Changed(_) => '≠',
         State::Interrupted => '‖',
         State::Running => '▸',

@@ -261,6 +261,14 @@ impl Row {
                 return Err(format!("{name} is {value}, which is not {expected}"));
             }
         }
+        if self.outcome.trim().is_empty() {
+            return Err(
+                "outcome is empty: it says how the runs ended, such as `scored`".to_owned(),
+            );
+        }
+        if self.accuracy.is_some() && self.test_rows == 0 {
+            return Err("test_rows is 0, although there is an accuracy".to_owned());
+        }
         let mut seeds = BTreeSet::new();
         for seed in self.seeds.split_whitespace() {
             let number: u64 = seed

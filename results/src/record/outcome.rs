@@ -70,13 +70,18 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
-        match self {
-            Outcome::Scored | Outcome::Unknown => Ok(()),
-            Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => {
-                write!(f, ": {}", first_line(reason))
+        let reason = match self {
+            Outcome::Scored | Outcome::Unknown => "",
+            Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => first_line(reason),
+            Outcome::Diverged { step, reason } => {
+                write!(f, " at step {step}")?;
+                reason
             }
-            Outcome::Diverged { step, reason } => write!(f, " at step {step}: {reason}"),
-            Outcome::Interrupted { step } => write!(f, " at step {step}"),
+            Outcome::Interrupted { step } => return write!(f, " at step {step}"),
+        };
+        match reason {
+            "" => Ok(()),
+            reason => write!(f, ": {reason}"),
         }
     }
 }

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Schema;
@@ -33,7 +34,8 @@ pub fn is_named_so(path: &Path) -> bool {
 /// Reads the records of a file, each with its line number.
 ///
 /// # Errors
-/// The file cannot be read, or one of its lines holds no record or that of a newer program.
+/// The file cannot be read; a line of it holds no record, or one with a figure that cannot be; or
+/// the record is a newer program's. The message has the line and the column.
 pub fn read(path: &Path) -> Result<Vec<(u64, Record)>> {
     let bytes = disk::read(path).map_err(Error::io("read", path))?;
     parse(path, &bytes)
@@ -42,19 +44,27 @@ pub fn read(path: &Path) -> Result<Vec<(u64, Record)>> {
 /// Reads the records of a file with these bytes, each with its line number. Errors name `path`.
 ///
 /// # Errors
-/// A line holds no record or that of a newer program.
+/// Those of [`read`], but for reading the file.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
     let bad = |line: u64, reason: String| Error::NotARow {
         path: path.to_owned(),
         line,
         reason,
     };
-    let of_csv = |error: csv::Error| {
+    let of_csv = |error: csv::Error, columns: &csv::StringRecord| {
         let line = error.position().map_or(1, csv::Position::line);
-        bad(line, error.to_string())
+        let column = match error.kind() {
+            csv::ErrorKind::Utf8 { err, .. } => columns.get(err.field()),
+            _ => None,
+        };
+        let column = column.map_or_else(String::new, |name| format!("column {name}: "));
+        bad(line, format!("{column}{error}"))
     };
     let mut reader = csv::Reader::from_reader(bytes);
-    let columns = reader.headers().map_err(of_csv)?.clone();
+    let columns = match reader.headers() {
+        Ok(columns) => columns.clone(),
+        Err(error) => return Err(of_csv(error, &csv::StringRecord::new())),
+    };
     if columns
         .iter()
         .collect::<std::collections::BTreeSet<_>>()
@@ -68,7 +78,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
     }
     let mut records = Vec::new();
     for row in reader.into_records() {
-        let row = row.map_err(of_csv)?;
+        let row = row.map_err(|error| of_csv(error, &columns))?;
         let line = row.position().map_or(1, csv::Position::line);
         let mut fields = Map::new();
         for (column, cell) in columns
@@ -80,17 +90,69 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
             insert(&mut fields, column, value).map_err(|reason| bad(line, reason))?;
         }
         let fields = Value::Object(fields);
-        let schema: Schema = serde::Deserialize::deserialize(&fields)
-            .map_err(|error: serde_json::Error| bad(line, error.to_string()))?;
+        let schema: Schema = read_fields(&fields).map_err(|reason| bad(line, reason))?;
         schema.check(SCHEMA, path)?;
-        let record =
-            serde_json::from_value(fields).map_err(|error| bad(line, error.to_string()))?;
+        let record: Record = read_fields(&fields).map_err(|reason| bad(line, reason))?;
+        let record = record.settled();
+        record.check().map_err(|reason| bad(line, reason))?;
         records.push((line, record));
     }
     Ok(records)
 }
 
-/// Inserts a value at a path of names, creating the objects on the way.
+/// Reads a value from the fields of a row.
+///
+/// # Errors
+/// A field is missing or of another kind; the message names its column.
+fn read_fields<T: DeserializeOwned>(fields: &Value) -> Result<T, String> {
+    T::deserialize(fields).map_err(|error| {
+        let reason = error.to_string();
+        match culprit::<T>(fields, &reason) {
+            Some(column) => format!("column {column}: {reason}"),
+            None => reason,
+        }
+    })
+}
+
+/// Returns the column that is at fault if reading fails for `reason`: the one without which reading
+/// succeeds, else the first without which it fails for another reason. `None` if there is none, as
+/// where a column is missing, which the reason names.
+fn culprit<T: DeserializeOwned>(fields: &Value, reason: &str) -> Option<String> {
+    if reason.starts_with("missing field") {
+        return None;
+    }
+    let mut cells = Vec::new();
+    flatten("", fields, &mut cells);
+    let mut other = None;
+    for (column, _) in cells {
+        let mut rest = fields.clone();
+        remove(&mut rest, &column);
+        match T::deserialize(&rest) {
+            Ok(_) => return Some(column),
+            Err(error) if error.to_string() != reason => other = other.or(Some(column)),
+            Err(_) => {}
+        }
+    }
+    other
+}
+
+/// Removes the value at a path of names.
+fn remove(fields: &mut Value, path: &str) {
+    match path.split_once(DOT) {
+        Some((name, rest)) => {
+            if let Some(inner) = fields.get_mut(name) {
+                remove(inner, rest);
+            }
+        }
+        None => {
+            if let Value::Object(fields) = fields {
+                fields.remove(path);
+            }
+        }
+    }
+}
+
+/// Puts a value at a path of names, making the objects on the way.
 fn insert(fields: &mut Map<String, Value>, path: &str, value: Value) -> Result<(), String> {
     let (name, rest) = match path.split_once(DOT) {
         Some((name, rest)) => (name, Some(rest)),

@@ -17,11 +17,11 @@ use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::signals::Stop;
 use crate::task_choice::TaskChoice;
-use crate::{fetch, overlay, runtime, suggest};
+use crate::{fetch, overlay, runtime, stderr, suggest};
 
 /// Runs the command.
 pub fn run(verb: &DataVerb) -> Result<ExitCode> {
-    runtime::set_up(0)?;
+    runtime::set_up(None)?;
     match verb {
         DataVerb::List { place, json } => list::run(place, *json),
         DataVerb::Fetch {
@@ -114,7 +114,24 @@ fn make(chosen: &Chosen, from: Option<&Path>, force: bool, json: bool) -> Result
     } else {
         cmd::print(&format!("{}\n{}", folder.display(), overview(&splits)))?;
     }
+    tell_other_raw_files(task, &chosen.store)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names the stored data of a task that were made from other raw files than those that are raw now.
+fn tell_other_raw_files(task: &dyn Task, store: &Store) -> Result<()> {
+    let Some(now) = store.raw_files(task) else {
+        return Ok(());
+    };
+    let entries = store.list()?.into_iter();
+    let keys = entries.filter_map(|entry| {
+        let manifest = entry.manifest.ok()?;
+        (manifest.task == task.about().name).then(|| manifest.key())
+    });
+    for other in keys.filter_map(|key| store.other_raw_files(task, &key, &now)) {
+        stderr::line(&format!("warning: {other}"));
+    }
+    Ok(())
 }
 
 fn verify(chosen: &Chosen, from: Option<&Path>, json: bool) -> Result<ExitCode> {

@@ -17,13 +17,13 @@ use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
+use crate::sweep::comparison::Comparer;
 use crate::sweep::estimator::{Estimate, Estimator};
 use crate::sweep::job::{JobOptions, LOG};
 use crate::sweep::plan::{self, Cell, Matrix, Planned, Refused};
 use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
 use crate::sweep::scheduler::{Scheduler, State};
-use crate::sweep::search;
-use crate::sweep::{best, probe};
+use crate::sweep::{best, comparison, probe, scheduler, search};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
 use crate::{limits, runtime};
@@ -50,6 +50,8 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     for cell in &refused {
         reporter.error(&format!("{}: {}", cell.title(), cell.reason));
     }
+    let comparer = Comparer::new(options.data.clone(), &devices);
+    comparer.tell_other_raw_files(&cells, &reporter);
     if let Some(BatchSystem::Slurm) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         cmd::print(&script::script(arguments, &cells, &mut estimator)?)?;
@@ -61,6 +63,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
             arguments,
             (&cells, &refused),
             &on_file,
+            &comparer,
             &mut estimator,
             &reporter,
             &stop,
@@ -72,6 +75,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         options: &options,
         jobs,
         devices: &devices,
+        comparer: &comparer,
         retry: arguments.retry_failed,
         redo_changed: arguments.redo_changed,
         stop: &stop,
@@ -170,7 +174,7 @@ fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobO
     let told = refused.iter();
     lines.extend(told.map(|it| format!("failed: {}: {}", it.title(), it.reason)));
     for (cell, state) in cells.iter().zip(states) {
-        if let State::Failed(reason) = state {
+        if let State::Failed(_, reason) = state {
             let log = options.folder(cell).join(LOG);
             lines.push(format!("failed: {}: {reason}", cell.title()));
             lines.push(format!("        {}", log.display()));
@@ -190,6 +194,13 @@ fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobO
                 .to_owned(),
         );
     }
+    let pairs = cells.iter().zip(states);
+    lines.extend(comparison::not_compared(pairs.filter_map(
+        |(cell, state)| match state {
+            State::Scored { not_compared, .. } => Some((cell, not_compared.as_deref()?)),
+            _ => None,
+        },
+    )));
     if states
         .iter()
         .any(|state| matches!(state, State::Scored { .. }))
@@ -205,16 +216,9 @@ fn exit_code(states: &[State], refused: &[Refused], stopped: bool) -> ExitCode {
     if stopped {
         return Class::Interrupted.into();
     }
-    let scored = |state: &&State| matches!(state, State::Scored { .. });
-    let changed = |state: &&State| matches!(state, State::Changed(_));
-    match (
-        states.iter().filter(scored).count(),
-        states.iter().filter(changed).count(),
-    ) {
-        (scored, _) if scored == states.len() && refused.is_empty() => ExitCode::SUCCESS,
-        (scored, changed) if scored + changed == states.len() => Class::Usage.into(),
-        _ => Class::Run.into(),
-    }
+    let of_refused = (!refused.is_empty()).then_some(Class::Usage);
+    let worst = scheduler::worst(states).or(of_refused);
+    worst.map_or(ExitCode::SUCCESS, ExitCode::from)
 }
 
 /// Returns a cell that cannot be built as JSON: it has failed, and has neither an id nor a folder.
@@ -241,14 +245,20 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
         State::Scored {
             accuracy,
             fresh: true,
+            ..
         } => ("scored", json!(accuracy)),
         State::Scored {
             accuracy,
             fresh: false,
+            ..
         } => ("on file", json!(accuracy)),
-        State::Failed(reason) => ("failed", json!(reason)),
+        State::Failed(_, reason) => ("failed", json!(reason)),
         State::Changed(changes) => ("changed", json!(changes)),
         State::Interrupted => ("interrupted", Value::Null),
+    };
+    let not_compared = match state {
+        State::Scored { not_compared, .. } => not_compared.as_deref(),
+        _ => None,
     };
     json!({
         "id": cell.id,
@@ -259,6 +269,7 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
         "seed": settings.seed,
         "state": word,
         "detail": detail,
+        "not_compared": not_compared,
         "folder": options.folder(cell),
     })
 }
@@ -268,6 +279,7 @@ fn dry_run(
     arguments: &SweepArgs,
     (cells, refused): (&[Cell], &[Refused]),
     on_file: &HashMap<String, Record>,
+    comparer: &Comparer,
     estimator: &mut Estimator<'_>,
     reporter: &Reporter,
     stop: &Stop,
@@ -278,12 +290,9 @@ fn dry_run(
         reporter.at(index as u64, &cell.title());
         let begun = arguments.out.join(&cell.id).join("spec.toml").exists();
         let known = on_file.get(&cell.digest);
-        let changed = match known {
-            Some(record) if !arguments.accept_changes => {
-                !cell.changes(record, &arguments.place.path())?.is_empty()
-            }
-            _ => false,
-        };
+        let compared = known.map(|record| comparer.compare(cell, record));
+        let compared = compared.transpose()?.unwrap_or_default();
+        let changed = !arguments.accept_changes && !compared.changes.is_empty();
         let state = match known {
             Some(_) if changed && arguments.redo_changed => "again",
             Some(record) if changed && record.outcome.is_final() => "changed",
@@ -292,9 +301,11 @@ fn dry_run(
             None if begun => "resume",
             None => "run",
         };
+        let not_compared = compared.not_compared.filter(|_| state == "on file");
         lines.push(Line {
             cell,
             state,
+            not_compared,
             estimate: estimator.estimate(cell)?,
         });
         if stop.requested() {
@@ -337,6 +348,8 @@ fn refused_row(cell: &Refused) -> Row {
 struct Line<'a> {
     cell: &'a Cell,
     state: &'static str,
+    /// Reason why the data of a record on file were not compared.
+    not_compared: Option<String>,
     estimate: Result<Estimate, String>,
 }
 
@@ -352,6 +365,7 @@ impl Line<'_> {
             "recipe": settings.recipe,
             "seed": settings.seed,
             "state": self.state,
+            "not_compared": self.not_compared,
             "seconds": estimate.ok().map(|it| it.time.as_secs_f64()),
             "peak_bytes": estimate.ok().map(|it| it.peak_bytes),
             "basis": estimate.map_or_else(Clone::clone, |it| it.basis.clone()),
@@ -401,6 +415,10 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
     if unknown > 0 {
         note += &format!("; {unknown} of them not counted, since nothing is known");
     }
+    let reasons = lines.iter();
+    let reasons = reasons.filter_map(|line| Some((line.cell, line.not_compared.as_deref()?)));
+    let reasons = comparison::not_compared(reasons).into_iter();
+    let notes = std::iter::once(note).chain(reasons);
     Table {
         name: "plan".to_owned(),
         title: "Plan".to_owned(),
@@ -416,7 +434,7 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
             Column::text("known from"),
         ],
         rows: lines.iter().map(Line::row).collect(),
-        notes: vec![format!("{note}.")],
+        notes: notes.map(|note| format!("{note}.")).collect(),
         ..Table::default()
     }
 }
