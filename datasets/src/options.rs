@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use crate::words::{known_values, of_json};
 use crate::{About, Source};
 
 /// Reads `options` into a task's struct. As JSON, `defaults` has every key, with a value of the
@@ -73,8 +74,15 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
             Some(key) if given[key].is_number() => {
                 bad(key, given[key].to_string(), format!("at most {}", u32::MAX))
             }
-            Some(key) => bad(key, given[key].to_string(), error.to_string()),
-            None => bad("options", options.to_string(), error.to_string()),
+            Some(key) => {
+                let message = error.to_string();
+                let allowed = match known_values(&message) {
+                    known if known.is_empty() => of_json(&error),
+                    known => known.join(", "),
+                };
+                bad(key, given[key].to_string(), allowed)
+            }
+            None => bad("options", options.to_string(), of_json(&error)),
         }
     })
 }

@@ -103,7 +103,10 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
     sections.dedup();
     let listing = match guess.names.is_empty() {
         false => String::new(),
-        true if own.is_empty() => format!("sections: {}", sections.join(", ")),
+        // A section without settings is no setting of its own.
+        true if own.is_empty() || section.is_empty() => {
+            format!("sections: {}", sections.join(", "))
+        }
         true => format!("{section} has: {}", own.join(", ")),
     };
     guess.message("setting", path, &listing)

@@ -204,6 +204,9 @@ fn settings_of_public_configurations_lead_to_those_here() {
         "{none}"
     );
     assert!(!told("linear", "d_state").contains("model.state"));
+    // A model without settings: its section has no name of its own to be listed under.
+    let none = unknown_setting("zzzzzz", &["model", "train.steps"]);
+    assert!(none.contains("sections: model, train"), "{none}");
 }
 
 #[test]

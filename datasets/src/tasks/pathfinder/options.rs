@@ -7,6 +7,7 @@ use super::dense;
 use super::parameters::{Difficulty, Parameters, Pixels, Size};
 use crate::error::Result;
 use crate::options::{parse, refused, within};
+use crate::words::quoted;
 use crate::{About, Shape, SplitName};
 
 /// Published set of a task, and whether other sets can be chosen.
@@ -88,7 +89,7 @@ impl Set {
         let side = raw.size.unwrap_or(self.size.side() as u64);
         let difficulty = raw.difficulty.as_deref().unwrap_or(self.difficulty.name());
         let dashes = [raw.min_dashes, raw.max_dashes].map(Option::unwrap_or_default);
-        let unknown = |key, name: &str, allowed| refused(about, key, format!("`{name}`"), allowed);
+        let unknown = |key, name: &str, allowed| refused(about, key, quoted(name), allowed);
         Ok(Options {
             seed: raw.seed,
             rows: [raw.train, raw.val, raw.test],
