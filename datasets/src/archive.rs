@@ -25,6 +25,7 @@ use self::packing::Packing;
 use crate::Progress;
 use crate::error::{Error, Result, io as io_error};
 use crate::files;
+use crate::words::counted;
 
 pub(crate) use self::contents::Contents;
 pub(crate) use self::identify::kind_of;
@@ -92,10 +93,11 @@ impl Raw {
         }
     }
 
-    /// Passes every file whose name `wanted` accepts (relative to the folder or archive, with
-    /// forward slashes) to `visit`: from a folder in the order of names, from an archive in its own
+    /// Passes the name of every file (relative to the folder or archive, with forward slashes) to
+    /// `see`, and every file whose name `wanted` accepts to `visit`: from a folder in the order of names, from an archive in its own
     /// order. A file that is packed by itself (`.gz`, `.zst`) is offered and passed as the file
-    /// that it unpacks to. Progress counts bytes on disk.
+    /// that it unpacks to. Files that operating systems leave are passed over. Progress counts
+    /// bytes on disk.
     ///
     /// Returns the contents found.
     ///
@@ -105,11 +107,12 @@ impl Raw {
         &self,
         doing: &str,
         progress: &dyn Progress,
+        see: &dyn Fn(&str),
         wanted: &dyn Fn(&str) -> bool,
         visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
     ) -> Result<Contents> {
         let mut visit = |member: Member<'_>| visit(member).map(ControlFlow::Continue);
-        self.each(doing, progress, wanted, &mut visit)
+        self.each(doing, progress, see, wanted, &mut visit)
     }
 
     /// Returns whether there is a file that `wanted` accepts.
@@ -122,10 +125,16 @@ impl Raw {
         wanted: &dyn Fn(&str) -> bool,
     ) -> Result<bool> {
         let mut found = false;
-        self.each("looking into archives", progress, wanted, &mut |_| {
-            found = true;
-            Ok(ControlFlow::Break(()))
-        })?;
+        self.each(
+            "looking into archives",
+            progress,
+            &|_| {},
+            wanted,
+            &mut |_| {
+                found = true;
+                Ok(ControlFlow::Break(()))
+            },
+        )?;
         Ok(found)
     }
 
@@ -133,6 +142,7 @@ impl Raw {
         &self,
         doing: &str,
         progress: &dyn Progress,
+        see: &dyn Fn(&str),
         wanted: &dyn Fn(&str) -> bool,
         visit: &mut Visit<'_>,
     ) -> Result<Contents> {
@@ -141,6 +151,7 @@ impl Raw {
             if is_litter(name) {
                 return false;
             }
+            see(name);
             let taken = wanted(name) || unpacked_name(name).is_some_and(wanted);
             contents.borrow_mut().add(name, taken);
             taken
@@ -213,7 +224,7 @@ impl Member<'_> {
         }
         if let Some(size) = self.size.filter(|size| (count as u64) < *size) {
             buffer.truncate(start);
-            return Err(self.wrong(format!("ends after {count} of {size} bytes")));
+            return Err(self.wrong(format!("ends after {count} of {}", counted(size, "byte"))));
         }
         Ok(count)
     }

@@ -49,6 +49,7 @@ mod task;
 pub mod tasks;
 mod verified_files;
 mod verify;
+mod words;
 
 pub use archive::unlike_archive;
 pub use baseline::{Baseline, DenseBaseline, MAJORITY, bag_of_tokens, first_token, majority};
@@ -72,3 +73,4 @@ pub use summary::{SplitSummary, Summary};
 pub use task::{Request, Task};
 pub use tasks::TASKS;
 pub use verify::Verification;
+pub use words::of_deserializer;

@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use crate::words::counted;
+
 /// First bytes of a `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -107,8 +109,8 @@ impl<'a> Array<'a> {
         let bytes = count.and_then(|count| count.checked_mul(dtype.width));
         if bytes != Some(content.len()) || shape.iter().any(|axis| *axis > MOST) {
             return Err(format!(
-                "an array of the shape {shape:?} with {} bytes",
-                content.len()
+                "an array of the shape {shape:?} with {}",
+                counted(content.len(), "byte")
             ));
         }
         let content = match by_columns {

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use crate::words::{known_values, of_json};
 use crate::{About, Source};
 
 /// Reads `options` into a task's struct. As JSON, `defaults` has every key, with a value of the
@@ -73,22 +74,16 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
             Some(key) if given[key].is_number() => {
                 bad(key, given[key].to_string(), format!("at most {}", u32::MAX))
             }
-            Some(key) => match (given[key].as_str(), words(&error.to_string())) {
-                (Some(value), Some(known)) => none_of(about, key, value, &known),
-                _ => bad(key, given[key].to_string(), error.to_string()),
-            },
-            None => bad("options", options.to_string(), error.to_string()),
+            Some(key) => {
+                let message = error.to_string();
+                match (given[key].as_str(), known_values(&message)) {
+                    (Some(value), known) if !known.is_empty() => none_of(about, key, value, &known),
+                    _ => bad(key, given[key].to_string(), of_json(&error)),
+                }
+            }
+            None => bad("options", options.to_string(), of_json(&error)),
         }
     })
-}
-
-/// Returns the words that the reader expected, from its message for an unknown one, "unknown
-/// variant `a`, expected one of `b`, `c`"; `None` for any other message.
-fn words(message: &str) -> Option<Vec<&str>> {
-    let (_, expected) = message
-        .strip_prefix("unknown variant ")?
-        .rsplit_once("expected ")?;
-    Some(expected.split('`').skip(1).step_by(2).collect())
 }
 
 /// Checks that an option lies in a range.

@@ -9,6 +9,7 @@ use safetensors::{Dtype, SafeTensors};
 use crate::error::io;
 use crate::files;
 use crate::split_writer::{DENSE_COLUMNS, column_names};
+use crate::words::counted;
 use crate::{Dense, DenseLabels, Manifest, SplitName};
 
 /// Splits of a stored entry.
@@ -206,7 +207,9 @@ fn check_dense(
         if range.len() != tokens {
             let found = range.len();
             return Err(format!(
-                "column `{name}` has {found} bytes for {tokens} tokens"
+                "column `{name}` has {} for {}",
+                counted(found, "byte"),
+                counted(tokens, "token")
             ));
         }
     }
@@ -223,7 +226,11 @@ fn check_offsets(bytes: &[u8], rows: usize, tokens: usize) -> Result<(), String>
     let offsets: &[u64] = bytemuck::try_cast_slice(bytes)
         .map_err(|_| "its offsets are not aligned to 8 bytes".to_owned())?;
     if offsets.len() != rows + 1 {
-        return Err(format!("{} offsets for {rows} rows", offsets.len()));
+        return Err(format!(
+            "{} for {}",
+            counted(offsets.len(), "offset"),
+            counted(rows, "row")
+        ));
     }
     let mut last = 0;
     for (row, offset) in offsets

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::words::counted;
 use crate::{Baseline, DenseBaseline, Lengths, Manifest, SplitName, Splits, Task};
 
 /// Length of the longest bar of a histogram, in characters.
@@ -121,7 +122,8 @@ impl Summary {
         let test = self.splits.last().map_or(1, |split| split.rows.max(1));
         writeln!(
             text,
-            "\naccuracy without a model, fitted on train, measured on {test} rows of test"
+            "\naccuracy without a model, fitted on train, measured on {} of test",
+            counted(test, "row")
         )?;
         for Baseline { name, accuracy } in &self.baselines {
             // The standard error of a share: the sampling error of the test split.

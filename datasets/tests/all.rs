@@ -9,6 +9,7 @@ mod support;
 
 mod altered;
 mod archives;
+mod beside;
 mod dense;
 mod every_task;
 mod found;

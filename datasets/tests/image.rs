@@ -350,7 +350,7 @@ fn what_is_wrong_with_a_file_is_said() {
         (
             "twice",
             |files| files.push(("elsewhere/data_batch_1.bin".into(), record(0))),
-            "a second file of these pictures",
+            "elsewhere/data_batch_1.bin: a second place of batches",
         ),
     ];
     for (name, harm, problem) in table {

@@ -140,7 +140,7 @@ fn repeats_are_reported_not_refused() {
     .unwrap();
     assert_eq!(
         splits.manifest.notes.last().unwrap(),
-        "1 rows repeated within a split, 1 in more than one split"
+        "1 row repeated within a split, 1 in more than one split"
     );
 }
 
@@ -175,7 +175,7 @@ fn refusals_name_file_and_line() {
             1,
             "has no column Target",
         ),
-        ("empty file", "", 1, "has no column Source"),
+        ("empty file", "", 1, "the file is empty"),
         (
             "label too large",
             "Source\tTarget\n[MAX 2 3 ]\t10\n",

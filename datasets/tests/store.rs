@@ -135,7 +135,7 @@ fn damage_is_found_when_opening() {
             "other manifest",
             |folder| fs::write(folder.join("manifest.json"), "{}").unwrap(),
             "manifest.json",
-            "missing field",
+            "`task` is missing",
         ),
         (
             "changed options",

@@ -309,7 +309,7 @@ fn what_is_wrong_with_a_file_is_said() {
         (
             "twice",
             |files| files.push(("elsewhere/train/neg/1_3.txt".into(), b"again".to_vec())),
-            "train/neg/1_3.txt is there twice",
+            "elsewhere/train/neg/1_3.txt: a second place of reviews, beside `aclImdb`",
         ),
         (
             "one class",

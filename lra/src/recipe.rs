@@ -192,7 +192,15 @@ impl Recipe {
     }
 
     fn parse(name: String, text: &str) -> Result<Self> {
-        let body: Body = toml::from_str(text).during(Class::Usage, format!("recipe {name}"))?;
+        let body: Body = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| {
+                let before = text.get(..span.start).unwrap_or(text);
+                format!(", line {}", before.matches('\n').count() + 1)
+            });
+            let line = line.unwrap_or_default();
+            let words = datasets::of_deserializer(error.message(), "a table");
+            Error::usage(format!("recipe {name}{line}: {words}"))
+        })?;
         let recipe = Recipe { name, body };
         let of_tasks = recipe.body.tasks.values();
         let of_tasks = of_tasks.filter_map(|settings| settings[PER_FAMILY].as_object());
@@ -501,6 +509,18 @@ mod tests {
         assert_ne!(s4d.train.learning_rate, 0.25);
         for (text, words) in [
             ("[families.filters]\n[tasks.toy]\n", "filters"),
+            (
+                "probe = 3\n[tasks.toy]\n",
+                ", line 3: integer `3` instead of a table",
+            ),
+            (
+                "[tasks.toy]\n[[departures]]\nwhat = ''\nprotocol = 'dirty'\n",
+                ", line 6: `dirty` is none of `clean` and `tay2021`",
+            ),
+            (
+                "[tasks.toy]\n[prob]\nx = 1\n",
+                "`prob` is unknown here; known are `about`",
+            ),
             ("[tasks.toy.families.gates]\n", "gates"),
             (
                 "[probe]\nlearning_rates = []\nshare = 0.5\n[tasks.toy]\n",

@@ -35,6 +35,11 @@ impl Contents {
         self.names.iter().any(ends)
     }
 
+    /// Returns whether there are no files.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files == 0
+    }
+
     /// Returns the names in words: `a/, notes.txt and 3 more`.
     pub(crate) fn text(&self) -> String {
         if self.files == 0 {

@@ -133,13 +133,19 @@ const PICTURES: [&str; 10] = [
     ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".npy",
 ];
 
+/// Returns whether a file is named like a picture.
+pub(super) fn is_picture(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    PICTURES.iter().any(|end| lower.ends_with(end))
+}
+
 /// Classifies a file `.../{train,test}/<class>/<name>.png`, with the class by name or number, or a
 /// stray file in its place.
 pub(super) fn placed(name: &str) -> Option<Placed> {
     let mut parts = name.rsplit('/');
     let (file, class, split) = (parts.next()?, parts.next()?, parts.next()?);
     let lower = file.to_ascii_lowercase();
-    let is_picture = PICTURES.iter().any(|end| lower.ends_with(end));
+    let is_picture = is_picture(file);
     let of_test = match split.to_ascii_lowercase().as_str() {
         "train" => Some(false),
         "test" => Some(true),
