@@ -31,6 +31,23 @@ pub fn committed() -> Result<Vec<Record>> {
 /// Setting that gives every model the block of X-formers.
 pub const SAME_BLOCK: &str = "block.family=xformer";
 
+/// Setting that runs may differ in and still be ranked: every model has a rate of its own.
+const RATE: &str = "train.learning_rate=";
+
+/// Returns the runs of `table` that a model may be ranked among: those by the recipe with the
+/// `changes` of the command line, each `key=value`, and no others. Learning rates do not count.
+#[must_use]
+pub fn peers<'a>(table: &'a [Record], changes: &[String]) -> Vec<&'a Record> {
+    let without_rates = |changes: &[String]| -> BTreeSet<String> {
+        let others = changes.iter().filter(|it| !it.starts_with(RATE));
+        others.cloned().collect()
+    };
+    let wanted = without_rates(changes);
+    let is_peer =
+        |it: &&Record| it.recipe.name == RECIPE && without_rates(&it.recipe.overrides) == wanted;
+    table.iter().filter(is_peer).collect()
+}
+
 /// Results of one model.
 pub struct Card<'a> {
     /// The model as it was named, options included.
@@ -86,7 +103,7 @@ impl Card<'_> {
             Column::value("rank"),
         ];
         if with_block {
-            columns.push(Column::value("X-formers' block"));
+            columns.extend(["X-formers' block", "block adds"].map(Column::value));
         }
         columns.extend(["seconds", "MiB", "GFLOP a step"].map(Column::value));
         let rows = self
@@ -138,10 +155,16 @@ impl Card<'_> {
             },
         ];
         if with_block {
-            let bits = mean(&task.same_block, |record| {
+            let without = mean(&task.same_block, |record| {
                 Measure::Bits.reached(record).map(|it| 100.0 * it)
             });
-            cells.push(number(bits, 1, "bits_gained_in_the_block_of_xformers"));
+            let added = bits
+                .zip(without)
+                .map(|(own, without)| own.mean - without.mean);
+            cells.push(number(without, 1, "bits_gained_in_the_block_of_xformers"));
+            cells.push(added.map_or_else(Cell::default, |added| {
+                Cell::with(format!("{added:+.1}"), "bits_gained_by_the_block", added)
+            }));
         }
         let seconds = mean(&task.own, |record| {
             record.speed.as_ref().map(|it| it.wall_seconds)
@@ -179,7 +202,11 @@ impl Card<'_> {
             if seeds.len() == 1 { "" } else { "s" }
         )];
         if with_block {
-            notes.push(format!("X-formers' block: bits gained with --set {SAME_BLOCK}, that is, what the mixer reaches without its authors' block."));
+            notes.push(format!("X-formers' block: bits gained with --set {SAME_BLOCK}, that is, what the mixer reaches without its authors' block; block adds: what that block alone contributes."));
+        }
+        let of_xformers = |record: &&Record| record.model.family.as_deref() == Some("xformer");
+        if !with_block && !self.own.is_empty() && self.own.iter().all(of_xformers) {
+            notes.push("The block is that of X-formers: no other block adds anything.".to_owned());
         }
         let untrained: Vec<String> = self
             .own

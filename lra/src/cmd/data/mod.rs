@@ -164,6 +164,7 @@ impl Chosen {
         let mut settings = json!({ "data": task.defaults() });
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;
+            recipe.check_source(&name, source)?;
             let data = recipe.data(&name)?;
             overlay::merge(&mut settings, &data, &format!("recipe {}", recipe.name))?;
         }
