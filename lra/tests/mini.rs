@@ -64,8 +64,10 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
 #[test]
 fn a_whole_card_is_planned_and_says_what_the_block_adds() {
     let place = Place::new();
-    let words = format!("mini s4d --seeds 0 --set train.batch=2 {TINY}");
-    let output = place.lra(&words);
+    let output = place.lra(
+        "mini s4d --seeds 0 --set train.steps=2 --set train.warmup=1 --set train.batch=2 --set train.eval_every=2 \
+         --set train.eval_examples=4 --set data.train=8 --set data.val=4 --set data.test=4",
+    );
     let told = common::err(&output);
     assert!(output.status.success(), "{told}");
     // Data that are not there are told before anything runs, with a remedy.
