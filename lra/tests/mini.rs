@@ -54,7 +54,7 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
     let other = place.ok(&format!("{other} --quiet"));
     assert!(other.contains("linear: no rank"), "{other}");
     assert!(
-        text.contains("retrieval@256-anagrams (synthetic)") && text.contains("lra data fetch text"),
+        text.contains("retrieval@256-anagrams") && text.contains("lra data fetch text"),
         "{text}"
     );
     place.fails(2, "mini");
@@ -91,6 +91,7 @@ fn a_whole_card_is_planned_and_says_what_the_block_adds() {
     assert!(told.contains(" left"), "{told}");
     let card = String::from_utf8(output.stdout).unwrap();
     assert!(card.contains("block adds"), "{card}");
+    assert!(!told.contains("stand-in"), "{told}");
     assert!(
         card.lines().all(|line| line.chars().count() <= 100),
         "{card}"

@@ -129,10 +129,19 @@ fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, 
         }
         match store.open_or_build(resolved.task, &resolved.spec.data_key(), None, reporter) {
             Ok(_) => tasks.push(task),
-            Err(error) => left_out.push((name.clone(), error.to_string())),
+            Err(error) => left_out.push((name.clone(), without_stand_in(error).to_string())),
         }
     }
     Ok((tasks, left_out))
+}
+
+/// Returns an error without the advice to take a stand-in, which is another task than that of the
+/// protocol.
+fn without_stand_in(mut error: datasets::Error) -> datasets::Error {
+    if let datasets::Error::Missing { stand_in, .. } = &mut error {
+        *stand_in = None;
+    }
+    error
 }
 
 /// Runs of the protocol, and the records of them that are on file.
