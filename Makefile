@@ -86,8 +86,8 @@ LRA ?= cargo run --quiet --release --locked -p lra --
 MATRIX := target/regression
 
 # Settings that make runs of the small protocol, at their full width, a matter of seconds.
-TINY := $(addprefix --set ,train.steps=6 train.batch=4 train.warmup=2 train.eval_every=3 train.eval_examples=40 \
-	train.log_every=1 train.speed_warmup=2 data.train=200 data.val=50 data.test=50)
+TINY := $(addprefix --set ,train.steps=4 train.batch=2 train.warmup=2 train.eval_every=2 train.eval_examples=16 \
+	train.log_every=1 train.speed_warmup=1 data.train=64 data.val=16 data.test=16)
 
 .PHONY: matrix
 matrix:

@@ -8,8 +8,8 @@ use common::Place;
 use serde_json::Value;
 
 /// Assignments that make every generated task tiny.
-const TINY: &str = "--set train.steps=2 --set train.warmup=1 --set train.eval_every=1 --set train.eval_examples=20 \
-                    --set data.train=64 --set data.val=20 --set data.test=20";
+const TINY: &str = "--set train.steps=2 --set train.warmup=1 --set train.batch=2 --set train.eval_every=1 \
+                    --set train.eval_examples=4 --set data.train=8 --set data.val=4 --set data.test=4";
 
 #[test]
 fn a_card_ranks_a_model_among_those_of_a_table() {
@@ -64,10 +64,7 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
 #[test]
 fn a_whole_card_is_planned_and_says_what_the_block_adds() {
     let place = Place::new();
-    let output = place.lra(
-        "mini s4d --seeds 0 --set train.steps=2 --set train.warmup=1 --set train.batch=2 --set train.eval_every=2 \
-         --set train.eval_examples=4 --set data.train=8 --set data.val=4 --set data.test=4",
-    );
+    let output = place.lra(&format!("mini s4d --seeds 0 {TINY}"));
     let told = common::err(&output);
     assert!(output.status.success(), "{told}");
     // Data that are not there are told before anything runs, with a remedy.
