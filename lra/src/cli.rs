@@ -17,6 +17,7 @@ use results::Format;
 use results::tables::TableKind;
 
 use self::data::{DataPlace, DataVerb};
+use crate::recipe;
 use crate::task_choice::TaskChoice;
 
 /// The Long Range Arena: train efficient Transformers on long sequences, fairly and repeatably.
@@ -117,7 +118,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub model: String,
     /// Recipe (see `lra list recipes`), or the path of a .toml file
-    #[arg(long, default_value = "laptop")]
+    #[arg(long, default_value = recipe::DEFAULT)]
     pub recipe: String,
     /// Seed of initialisation, batch order and random draws
     #[arg(long, default_value_t = 0, value_parser = parse::seed, conflicts_with = "seeds")]
@@ -314,7 +315,7 @@ pub struct ListArgs {
     /// Print one entry in full
     #[arg(long, value_name = "NAME")]
     pub long: Option<String>,
-    /// Count the models' parameters with this recipe [default: laptop]
+    /// Count the models' parameters with this recipe [default: mini]
     #[arg(long)]
     pub recipe: Option<String>,
     /// Count the models' parameters for this task [default: listops]

@@ -58,6 +58,6 @@ mod tests {
         assert_eq!((first.step, first.accuracy), (15_630, 0.8));
         assert!(first.verdict(0.81).contains(": reached, 81.0 % here"));
         assert!(first.verdict(0.5).contains("NOT REACHED"));
-        assert!(Milestone::of("laptop", "text", 25_000, 16).is_empty());
+        assert!(Milestone::of("mini", "text", 25_000, 16).is_empty());
     }
 }

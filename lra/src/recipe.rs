@@ -3,10 +3,10 @@
 #[cfg(test)]
 mod sources;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use datasets::Protocol;
+use datasets::{Protocol, Source};
 use models::{Family, Model};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,11 +15,13 @@ use crate::digest::sha256;
 use crate::error::{Class, Classify, Error, Result};
 use crate::suggest;
 
-/// Built-in recipes: name and text. The first one is the default.
+/// Recipe of runs, sweeps and listings that name none.
+pub const DEFAULT: &str = results::card::RECIPE;
+
+/// Built-in recipes: name and text.
 pub static RECIPES: &[(&str, &str)] = &[
-    ("laptop", include_str!("../recipes/laptop.toml")),
+    (DEFAULT, include_str!("../recipes/mini.toml")),
     ("smoke", include_str!("../recipes/smoke.toml")),
-    ("mini", include_str!("../recipes/mini.toml")),
     (
         "nystromformer",
         include_str!("../recipes/nystromformer.toml"),
@@ -151,10 +153,14 @@ pub struct Departure {
     pub protocol: Option<Protocol>,
 }
 
+/// Beginning of the names of recipes that were read from files.
+const FILE: &str = "file:";
 /// Key under a task's settings that holds overlays per model.
 const PER_MODEL: &str = "models";
 /// Key under a task's settings that holds overlays per family of blocks.
 const PER_FAMILY: &str = "families";
+/// Key under a task's settings that names the one source that they are for.
+const SOURCE: &str = "source";
 
 /// Settings of a recipe for a task and a model; later layers override earlier ones.
 pub struct Layers {
@@ -185,7 +191,7 @@ impl Recipe {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let stem = stem.replace(|c| !plain(c), "_");
         let digest = sha256(text.as_bytes());
-        let mut recipe = Recipe::parse(format!("file:{stem}@{}", &digest[..8]), &text)
+        let mut recipe = Recipe::parse(format!("{FILE}{stem}@{}", &digest[..8]), &text)
             .map_err(|error| error.during(path.display()))?;
         recipe.body.published = false;
         Ok(recipe)
@@ -207,6 +213,9 @@ impl Recipe {
         let families = recipe.body.families.keys();
         for family in families.chain(of_tasks.flat_map(Map::keys)) {
             recipe.known_family(family)?;
+        }
+        for task in recipe.body.tasks.keys() {
+            recipe.source(task)?;
         }
         if let Some(probe) = &recipe.body.probe {
             let rates = probe.learning_rates.iter();
@@ -275,6 +284,7 @@ impl Recipe {
             let overlays = common.remove(key);
             overlays.and_then(|overlays| overlays.get(name).cloned())
         };
+        own(SOURCE, "");
         let per_model = own(PER_MODEL, model);
         let name = family.map_or("", Family::name);
         let per_family = own(PER_FAMILY, name);
@@ -300,6 +310,39 @@ impl Recipe {
         Ok(data.map_or_else(|| json!({}), |data| json!({ "data": data })))
     }
 
+    /// Returns the one source that the settings for a task are for; `None` if they are for any.
+    ///
+    /// # Errors
+    /// The recipe has no settings for the task, or names a source that does not exist.
+    pub fn source(&self, task: &str) -> Result<Option<Source>> {
+        let Some(named) = self.settings(task)?.get(SOURCE) else {
+            return Ok(None);
+        };
+        let source = named.as_str().map(str::parse::<Source>);
+        match source {
+            Some(Ok(source)) => Ok(Some(source)),
+            _ => Err(Error::usage(format!(
+                "recipe {}: tasks.{task}.source = {named} is no source of data",
+                self.name
+            ))),
+        }
+    }
+
+    /// Checks that the settings for a task are for data from `source`.
+    ///
+    /// # Errors
+    /// They are for another source; the message names it, and the recipes for this one.
+    pub fn check_source(&self, task: &str, source: Source) -> Result<()> {
+        match self.source(task)? {
+            Some(only) if only != source => Err(Error::usage(format!(
+                "recipe {} has settings for {task} from the source {only} alone: --task {task}:{only}{}",
+                self.name,
+                elsewhere(task, source)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn settings(&self, task: &str) -> Result<&Map<String, Value>> {
         self.body
             .tasks
@@ -307,13 +350,51 @@ impl Recipe {
             .and_then(Value::as_object)
             .ok_or_else(|| {
                 let known: Vec<&str> = self.body.tasks.keys().map(String::as_str).collect();
+                let tasks = datasets::TASKS.iter().map(|it| it.about());
+                let about = tasks.into_iter().find(|about| about.name == task);
+                let others = about.map(|about| elsewhere(task, about.sources[0]));
                 Error::usage(format!(
-                    "recipe {} has no settings for task {task} (it has: {})",
+                    "recipe {} has no settings for task {task} (it has: {}){}",
                     self.name,
-                    known.join(", ")
+                    known.join(", "),
+                    others.unwrap_or_default()
                 ))
             })
     }
+}
+
+/// Returns the end of a message that names the built-in recipes with settings for data of a task
+/// from `source`; empty if there is none.
+fn elsewhere(task: &str, source: Source) -> String {
+    let has = |name: &&str| {
+        let recipe = Recipe::load(name).ok();
+        let settings = recipe.and_then(|recipe| recipe.body.tasks.get(task).cloned());
+        settings.is_some_and(|settings| {
+            let only = &settings[SOURCE];
+            only.is_null() || *only == json!(source)
+        })
+    };
+    let names = RECIPES.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = names.filter(has).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; recipes that have (--recipe): {}", names.join(", ")),
+    }
+}
+
+/// Returns the lines that tell of recipes among `names`, those of records, which this program does
+/// not have. Recipes that were read from files are no part of it and are left out.
+pub fn absent<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let known = |name: &str| RECIPES.iter().any(|(known, _)| *known == name);
+    let absent: BTreeSet<&str> = names
+        .filter(|name| !known(name) && !name.starts_with(FILE))
+        .collect();
+    let line = |name: &str| {
+        let remark = suggest::remark("recipe", name);
+        let remark = remark.map_or(String::new(), |remark| format!(": {remark}"));
+        format!("note: runs by recipe {name}, which this program does not have{remark}")
+    };
+    absent.into_iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -374,12 +455,49 @@ mod tests {
             task,
             model,
             recipe,
-            source: None,
+            source: Recipe::load(recipe).unwrap().source(task).unwrap(),
             protocol: Protocol::Clean,
             seed: 0,
             assignments: &[],
         };
         request.resolve().unwrap()
+    }
+
+    #[test]
+    fn a_task_or_a_source_without_settings_is_told_the_recipes_that_have_it() {
+        let refused = |task: &str, source| {
+            let request = RunRequest {
+                task,
+                model: "bag",
+                recipe: DEFAULT,
+                source,
+                protocol: Protocol::Clean,
+                seed: 0,
+                assignments: &[],
+            };
+            request.resolve().err().unwrap().to_string()
+        };
+        let told = refused("pathx", None);
+        for name in ["listops", "--recipe", "smoke", "s4", "tay2021"] {
+            assert!(told.contains(name), "{told}");
+        }
+        assert!(!told.contains("nystromformer"), "{told}");
+        let told = refused("toy", None);
+        assert!(told.ends_with("(--recipe): smoke"), "{told}");
+        let told = refused("retrieval", None);
+        assert!(told.contains("--task retrieval:synthetic"), "{told}");
+        assert!(told.contains("s4") && !told.contains("mini,"), "{told}");
+    }
+
+    #[test]
+    fn records_tell_which_recipes_are_no_longer_here() {
+        let told = absent(["laptop", "mini", "file:own@1a2b3c4d", "laptop", "else"].into_iter());
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("recipe else"), "{told:?}");
+        assert!(
+            told[1].contains("laptop") && told[1].contains("mini"),
+            "{told:?}"
+        );
     }
 
     /// Returns every built-in recipe with every task that it has settings for and every model.
@@ -482,7 +600,7 @@ mod tests {
         assert_eq!(luna.spec.block.dim, 48);
         for (recipe, setting, words) in [
             ("mini", "block.family=filters", "xformer, filter"),
-            ("laptop", "block.family=filter", "mini"),
+            ("smoke", "block.family=filter", "mini"),
         ] {
             let error = request(recipe, "s4d", &[setting]).err().unwrap();
             assert!(error.to_string().contains(words), "{error}");
@@ -522,6 +640,7 @@ mod tests {
                 "`prob` is unknown here; known are `about`",
             ),
             ("[tasks.toy.families.gates]\n", "gates"),
+            ("[tasks.toy]\nsource = 'nowhere'\n", "nowhere"),
             (
                 "[probe]\nlearning_rates = []\nshare = 0.5\n[tasks.toy]\n",
                 "probe",
@@ -577,11 +696,7 @@ mod tests {
                 .departures()
                 .is_empty()
         );
-        assert!(
-            resolved("laptop", "listops", "local")
-                .departures()
-                .is_empty()
-        );
+        assert!(resolved("mini", "listops", "local").departures().is_empty());
     }
 
     /// The loaders of these sources descend from S4's: `]` is a token, parentheses are not, and an

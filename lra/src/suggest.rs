@@ -46,14 +46,7 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
         _ => None,
     };
     let guess = told.unwrap_or_else(|| {
-        let aliases = match kind {
-            "task" => TASKS,
-            "model" => MODELS,
-            "recipe" => RECIPES,
-            "published source" => SOURCES,
-            _ => &[],
-        };
-        let alias = Guess::of_alias(name, aliases, &known);
+        let alias = Guess::of_alias(name, of_kind(kind), &known);
         let alias = alias.or_else(|| Guess::of_source(kind, name));
         alias.unwrap_or_else(|| Guess {
             names: nearest(name, &known),
@@ -84,6 +77,23 @@ pub fn flag(word: &str) -> Option<(&'static [&'static str], &'static str)> {
     aliases_of(word, SETTINGS)
         .next()
         .map(|alias| (alias.to, alias.note))
+}
+
+/// Returns the remark on a name that is not in use here, if there is one.
+pub fn remark(kind: &str, name: &str) -> Option<&'static str> {
+    let alias = aliases_of(name, of_kind(kind)).next()?;
+    (!alias.note.is_empty()).then_some(alias.note)
+}
+
+/// Returns the other names of the entries of a registry.
+fn of_kind(kind: &str) -> &'static [Alias] {
+    match kind {
+        "task" => TASKS,
+        "model" => MODELS,
+        "recipe" => RECIPES,
+        "published source" => SOURCES,
+        _ => &[],
+    }
 }
 
 /// Returns the command here that another program calls `word`, and a remark.

@@ -22,8 +22,8 @@ fn unknown_names_are_answered_with_the_nearest() {
             "did you mean 'performer'?",
         ),
         (
-            "run --task listops --model performer --recipe laptpo",
-            "did you mean 'laptop'?",
+            "run --task listops --model performer --recipe mnii",
+            "did you mean 'mini'?",
         ),
         (
             "run --task listops --model performer --set train.stesp=3",
@@ -36,6 +36,22 @@ fn unknown_names_are_answered_with_the_nearest() {
         (
             "run --task listops --model performer --set data.max_lenght=99",
             "did you mean 'data.max_length'?",
+        ),
+        (
+            "run --task listops --model performer --recipe laptop",
+            "did you mean 'mini'? (mini replaced laptop",
+        ),
+        (
+            "run --task pathx --model s4d",
+            "recipes that have (--recipe): smoke, s4",
+        ),
+        (
+            "run --task retrieval --model s4d",
+            "--task retrieval:synthetic; recipes that have",
+        ),
+        (
+            "data show retrieval --recipe mini",
+            "--task retrieval:synthetic; recipes that have",
         ),
         ("data make lisops", "did you mean 'listops'?"),
         ("data fetch imdb", "did you mean 'text'?"),
@@ -445,7 +461,10 @@ fn an_error_names_the_place_and_the_reason_once() {
             "check --update --baseline missing/baseline.json",
             "make that folder first",
         ),
-        ("run --task toy --model bag --data file/missing", "missing"),
+        (
+            "run --task toy --model bag --recipe smoke --data file/missing",
+            "missing",
+        ),
     ] {
         let message = place.fails(3, words);
         assert!(message.contains(told), "{message}");

@@ -269,7 +269,7 @@ fn wrong_words_are_found_before_anything_runs() {
         ("sweep --tasks toy:nowhere", "unknown source"),
         ("sweep --tasks toy --shard 3/2", "not a shard"),
         (
-            "sweep --tasks toy --set train.stpes=1",
+            "sweep --tasks toy --recipe smoke --set train.stpes=1",
             "did you mean 'train.steps'?",
         ),
     ] {

@@ -104,8 +104,7 @@ impl Card<'_> {
             Column::value("rank").holding(&["rank"]),
         ];
         if with_block {
-            let fields = &["bits_gained_in_the_block_of_xformers"];
-            columns.push(Column::value("X-formers' block").holding(fields));
+            columns.extend(["X-formers' block", "block adds"].map(Column::value));
         }
         columns.extend([
             Column::value("seconds").holding(&["seconds"]),
@@ -162,10 +161,16 @@ impl Card<'_> {
             },
         ];
         if with_block {
-            let bits = mean(&task.same_block, |record| {
+            let without = mean(&task.same_block, |record| {
                 Measure::Bits.reached(record).map(|it| 100.0 * it)
             });
-            cells.push(number(bits, 1, "bits_gained_in_the_block_of_xformers"));
+            let added = bits
+                .zip(without)
+                .map(|(own, without)| own.mean - without.mean);
+            cells.push(number(without, 1, "bits_gained_in_the_block_of_xformers"));
+            cells.push(added.map_or_else(Cell::default, |added| {
+                Cell::with(format!("{added:+.1}"), "bits_gained_by_the_block", added)
+            }));
         }
         let seconds = mean(&task.own, |record| {
             record.speed.as_ref().map(|it| it.wall_seconds)
@@ -202,7 +207,11 @@ impl Card<'_> {
             counted(seeds.len() as u64, "seed")
         )];
         if with_block {
-            notes.push(format!("X-formers' block: bits gained with --set {SAME_BLOCK}, that is, what the mixer reaches without its authors' block."));
+            notes.push(format!("X-formers' block: bits gained with --set {SAME_BLOCK}, that is, what the mixer reaches without its authors' block; block adds: what that block alone contributes."));
+        }
+        let of_xformers = |record: &&Record| record.model.family.as_deref() == Some("xformer");
+        if !with_block && !self.own.is_empty() && self.own.iter().all(of_xformers) {
+            notes.push("The block is that of X-formers: no other block adds anything.".to_owned());
         }
         let untrained: Vec<String> = self
             .own

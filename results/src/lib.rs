@@ -21,6 +21,7 @@ pub mod equivalence;
 mod error;
 mod format;
 mod markup;
+pub mod meaning;
 pub mod metrics;
 pub mod page;
 mod pivot;

@@ -1,6 +1,7 @@
 //! The summary of one run on one screen, printed at the end of `lra run`.
 
 use crate::format::{bytes, counted, grouped, percent, scaled, short, wrap};
+use crate::meaning::Meaning;
 use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Batching, Outcome, Pretraining, Record, first_line};
@@ -13,9 +14,9 @@ const INDENT: usize = 14;
 const NUMBER: usize = 18;
 
 /// Returns the three table cells of a run, its score among the trivial baselines, the published
-/// figure with a note on the comparison, and the provenance. At most [`width`] columns wide,
-/// without colour.
-pub fn summary(record: &Record, against: Option<&Source>) -> String {
+/// figure with a word on whether it may be compared, and where it all comes from. The score stands
+/// beside those of `table` on the same data, too. At most [`width`] columns wide, no colour.
+pub fn summary(record: &Record, against: Option<&Source>, table: &[Record]) -> String {
     let mut text = wrap(&title(record), width(), 0, 2);
     text += "\n\n";
     if record.outcome != Outcome::Scored {
@@ -25,6 +26,9 @@ pub fn summary(record: &Record, against: Option<&Source>) -> String {
         text += &pretrained(pretraining);
     }
     text += &accuracy(record);
+    if let Some(Meaning { points, words }) = Meaning::of(record, table) {
+        text += &line("meaning", &format!("{points:+.2} points"), &words);
+    }
     text += &dense(record);
     text += &speed(record);
     text += &memory(record);

@@ -14,6 +14,7 @@ mod formats;
 mod page;
 mod published;
 mod record_file;
+mod schemas;
 mod store;
 mod summary;
 mod tables;

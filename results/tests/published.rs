@@ -164,10 +164,7 @@ fn only_the_published_task_and_protocol_may_be_compared() {
     );
     assert_eq!(
         reasons(|record| *record = small(record.clone())),
-        [
-            "listops@256 is not listops",
-            "recipe laptop is not published"
-        ]
+        ["listops@256 is not listops", "recipe mini is not published"]
     );
 }
 

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{anchors, baseline, dozen, ended, on, run, small};
+use crate::common::{anchors, baseline, dozen, ended, on, run, small};
 use lra_results::agreement::Agreement;
 use lra_results::bench::{self, Base, Bench, Round};
 use lra_results::check::{Baseline, Thresholds, judge, table};

@@ -344,7 +344,7 @@ fn what_differs_is_named_and_never_averaged() {
 
     model          from      variant  recipe   set  listops@256  text (synthetic)
     -----------------------------------------------------------------------------
-    performer      measured  -        laptop   -          39.00                 -
+    performer      measured  -        mini     -          39.00                 -
     performer      measured  -        tay2021  -              -        40.00 FAIL
     -----------------------------------------------------------------------------
     majority       trivial   -        -        -          17.05             50.00
@@ -359,8 +359,8 @@ fn what_differs_is_named_and_never_averaged() {
       listops (tay2021): generated, protocol tay2021, data 9b1de5ee2f5b.
       listops@256: generated, protocol clean, data 9b1de5ee2f5b.
       text (synthetic): synthetic, protocol tay2021, data text-synthet.
-      performer on listops@256: not comparable with tay2021: listops@256 is not listops, recipe laptop
-        is not published.
+      performer on listops@256: not comparable with tay2021: listops@256 is not listops, recipe mini is
+        not published.
       performer on text (synthetic): not comparable with tay2021: synthetic data.
       performer on listops (tay2021): not comparable with tay2021: set train.steps=200
         model.features=64.

@@ -7,6 +7,7 @@ use datasets::{Protocol, Source};
 
 use super::data::DataPlace;
 use super::parse::{self, Devices, Seeds};
+use crate::recipe;
 use crate::sweep::plan::Shard;
 use crate::sweep::search::Dimension;
 use crate::task_choice::TaskChoice;
@@ -56,7 +57,7 @@ pub struct SweepArgs {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "laptop",
+        default_value = recipe::DEFAULT,
         value_name = "LIST"
     )]
     pub recipe: Vec<String>,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{ListArgs, Registry};
 use crate::error::{Error, Result};
-use crate::recipe::{RECIPES, Recipe};
+use crate::recipe::{DEFAULT, RECIPES, Recipe};
 use crate::spec::RunRequest;
 use crate::suggest;
 use crate::{cmd, device};
@@ -40,7 +40,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
     }
     let table = match arguments.what {
         Registry::Tasks => tasks(),
-        Registry::Models => models(sizes.0.unwrap_or("laptop"), sizes.1.unwrap_or("listops"))?,
+        Registry::Models => models(sizes.0.unwrap_or(DEFAULT), sizes.1.unwrap_or("listops"))?,
         Registry::Recipes => recipes()?,
         Registry::Published => published::listing(),
         Registry::Devices => devices(),

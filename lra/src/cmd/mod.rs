@@ -23,7 +23,7 @@ use results::store::Loaded;
 
 use crate::error::{Class, Classify, Error, Result};
 pub use crate::output::{print, print_json};
-use crate::stderr;
+use crate::{recipe, stderr};
 
 /// Returns the setting of `--allow-partial`.
 ///
@@ -54,6 +54,10 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
     for (path, reason) in &loaded.skipped {
         let path = path.display();
         stderr::line(&format!("warning: {path} left out: {reason}"));
+    }
+    let recipes = loaded.records.iter().map(|it| it.recipe.name.as_str());
+    for line in recipe::absent(recipes) {
+        stderr::line(&line);
     }
     if strict && !loaded.skipped.is_empty() {
         return Err(damaged(loaded.skipped.len()));

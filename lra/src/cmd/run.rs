@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use results::summary::summary;
-use results::{Format, Outcome, Record, published};
+use results::{Format, Outcome, Record, card, published};
 
 use crate::cell::{self, Finished, IfExists, RunContext};
 use crate::cli::RunArgs;
@@ -65,6 +65,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         None => vec![arguments.seed],
     };
     let several = arguments.seeds.is_some();
+    let table = card::committed().class(Class::Data)?;
     let request = RunRequest {
         task: &task.name,
         model: model.model,
@@ -79,7 +80,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         false => {
             let folder = arguments.out.join(&record.id);
             let next = format!("lra report {}", arguments.out.display());
-            let text = summary(record, published::source(PUBLISHED).ok());
+            let text = summary(record, published::source(PUBLISHED).ok(), &table);
             cmd::print(&format!(
                 "{text}  folder      {}\n  tables      {next}\n",
                 folder.display()

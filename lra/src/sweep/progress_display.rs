@@ -9,6 +9,7 @@ use crate::error::Class;
 use crate::sweep::job::Job;
 use crate::sweep::plan::{Cell, Refused};
 use crate::sweep::scheduler::State;
+use crate::sweep::time_left::TimeLeft;
 use crate::timing::human_duration;
 use crate::{colour, stderr};
 
@@ -19,8 +20,9 @@ pub struct ProgressDisplay {
     drawn: Option<Instant>,
     began: Instant,
     announced: Vec<usize>,
-    /// Number of cells that ran in this sweep, and their total time.
-    finished: (u32, Duration),
+    /// Runs at a time.
+    jobs: usize,
+    time_left: TimeLeft,
 }
 
 /// Time between two drawings.
@@ -39,13 +41,20 @@ impl ProgressDisplay {
             drawn: None,
             began: Instant::now(),
             announced: Vec::new(),
-            finished: (0, Duration::ZERO),
+            jobs: 1,
+            time_left: TimeLeft::default(),
         }
     }
 
-    /// Reports that the sweep begins.
-    pub fn begin(&mut self, cells: &[Cell], states: &[State]) {
+    /// Returns this display with planned times of the cells.
+    pub fn with_plan(self, time_left: TimeLeft) -> ProgressDisplay {
+        ProgressDisplay { time_left, ..self }
+    }
+
+    /// Reports that the sweep begins, with so many runs at a time.
+    pub fn begin(&mut self, cells: &[Cell], states: &[State], jobs: usize) {
         self.began = Instant::now();
+        self.jobs = jobs;
         let over = states.iter().filter(|state| state.is_over()).count();
         self.say(&format!("cells: {}, on file: {over}", cells.len()));
     }
@@ -61,11 +70,14 @@ impl ProgressDisplay {
         let over = states.iter().filter(|state| state.is_over()).count();
         let place = format!("[{over}/{}]", cells.len());
         let title = cells[index].title();
-        let time = took.map_or(" elsewhere".to_owned(), |took| {
+        let mut time = took.map_or(" elsewhere".to_owned(), |took| {
             format!(" in {}", human_duration(took))
         });
         if let Some(took) = took {
-            self.finished = (self.finished.0 + 1, self.finished.1 + took);
+            self.time_left.ended(index, took);
+            if states[index].is_over() {
+                time += &self.left(states, Duration::ZERO);
+            }
         }
         match &states[index] {
             State::Scored { accuracy, .. } => {
@@ -120,7 +132,7 @@ impl ProgressDisplay {
                 job.progress()
             ));
         }
-        lines.push(self.footer(states, running.len()));
+        lines.push(self.footer(states, running.iter().map(Job::elapsed).sum()));
         bar.set_message(colour::on(&std::io::stderr(), &lines.join("\n")).into_owned());
         bar.tick();
     }
@@ -132,18 +144,25 @@ impl ProgressDisplay {
         }
     }
 
-    fn footer(&self, states: &[State], running: usize) -> String {
+    fn footer(&self, states: &[State], running: Duration) -> String {
         let over = states.iter().filter(|state| state.is_over()).count();
         let elapsed = human_duration(self.began.elapsed());
+        let left = self.left(states, running);
         let all = results::counted(states.len() as u64, "cell");
-        let mut line = format!("{over} of {all}, {elapsed}");
-        let (cells, took) = self.finished;
-        if cells > 0 && running > 0 {
-            let left = (states.len() - over) as u32;
-            let left = took / cells * left / running as u32;
-            line += &format!(", about {} left", human_duration(left));
-        }
-        line
+        format!("{over} of {all}, {elapsed}{left}")
+    }
+
+    /// Returns the time left in words, behind a comma; empty if it is not known or nothing is left.
+    /// `running` is the time that the cells at work have run for, all together.
+    fn left(&self, states: &[State], running: Duration) -> String {
+        let left: Vec<usize> = (0..states.len())
+            .filter(|index| !states[*index].is_over())
+            .collect();
+        let time = self.time_left.estimate(&left, running, self.jobs);
+        let time = time.filter(|time| !left.is_empty() || !time.is_zero());
+        time.map_or(String::new(), |time| {
+            format!(", about {} left", human_duration(time))
+        })
     }
 
     fn say(&self, line: &str) {

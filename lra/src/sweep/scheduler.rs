@@ -118,7 +118,7 @@ impl Scheduler<'_> {
                 None => State::Pending,
             });
         }
-        self.display.begin(self.cells, &states);
+        self.display.begin(self.cells, &states, self.jobs);
         let mut queue: VecDeque<usize> = (0..states.len())
             .filter(|index| states[*index] == State::Pending)
             .collect();

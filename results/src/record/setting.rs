@@ -151,7 +151,7 @@ impl Model {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recipe {
-    /// Name, such as `laptop`.
+    /// Name, such as `mini`.
     pub name: String,
     /// The paper or configuration file that it follows.
     pub source: String,

@@ -182,7 +182,8 @@ impl Chosen {
         let mut settings = json!({ "data": task.defaults() });
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;
-            let data = recipe.data(task.about().name)?;
+            recipe.check_source(&name, source)?;
+            let data = recipe.data(&name)?;
             overlay::merge(&mut settings, &data, &format!("recipe {}", recipe.name))?;
         }
         for assignment in choice.assignments.iter().map(String::as_str).chain(extra) {
