@@ -25,11 +25,15 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+// Derived code names this crate as others do.
+extern crate self as lra_models;
+
 mod autograd;
 pub mod auxiliary;
 pub mod axes;
 mod backbone;
 pub mod block;
+mod choice;
 pub mod classifier;
 pub mod conformance;
 pub mod context;

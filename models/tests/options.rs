@@ -5,7 +5,7 @@
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
     Classifier, Error, Inputs, MODELS, Options, Parameters, Pass, RngKey, Shape, Tokens, mixers,
-    options::{BlockOptions, EmbedOptions, HeadOptions, NormPlace, Residual},
+    options::{BlockOptions, EmbedOptions, HeadOptions, NormPlace, OptionSet, Residual},
 };
 use serde_json::{Value, json};
 
@@ -179,6 +179,24 @@ fn inputs_that_do_not_fit_are_refused_with_a_reason() {
     };
     assert!(refusal(10, 10).contains("10 tokens, the model takes 1 to 9"));
     assert!(refusal(5, 4).contains("mask of shape [1, 4]"));
+}
+
+/// Files of settings that were saved before an option existed lack it.
+#[test]
+fn an_option_that_saved_settings_lack_has_its_default() {
+    let saved = json!({"layers": 3, "norm_place": "post"});
+    let read: BlockOptions = serde_json::from_value(saved).unwrap();
+    let wanted = BlockOptions {
+        layers: 3,
+        norm_place: NormPlace::Post,
+        ..BlockOptions::default()
+    };
+    assert_eq!(read, wanted);
+    let read: EmbedOptions = serde_json::from_value(json!({})).unwrap();
+    assert_eq!(read, EmbedOptions::default());
+    let read: HeadOptions = serde_json::from_value(json!({})).unwrap();
+    assert_eq!(read, HeadOptions::default());
+    assert!(serde_json::from_value::<HeadOptions>(json!({"heads": 2})).is_err());
 }
 
 #[test]

@@ -11,6 +11,7 @@
 
 use candle_core::{DType, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -30,7 +31,7 @@ use crate::{
         },
         swap_axes,
     },
-    options::{Range, Residual, to_json},
+    options::{OptionSet, Residual, to_json},
     params::{Attributes, Projection, xavier_uniform},
 };
 
@@ -51,10 +52,7 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"norm_place": "post", "activation": "relu"}}"#,
     variants: &[Variant::paper(build, include_str!("adaptive_span.rs")).with_losses(&[SPAN])],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::positive("ramp", 65_537.0),
-        Range::probability("start"),
-    ],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,24 +63,17 @@ enum Kind {
     Fixed,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Kind::Adaptive)]
     span: Kind,
     /// R.
+    #[option(default = 32.0, range = positive(65_537.0))]
     ramp: f64,
     /// ẑ at first.
+    #[option(range = probability)]
     start: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            span: Kind::Adaptive,
-            ramp: 32.0,
-            start: 0.0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -5,13 +5,16 @@
 //! Time O(1), memory O(1). Padding cannot leak, as nothing moves.
 
 use candle_core::Tensor;
-use serde_json::{Map, Value};
+
+use lra_derive::Options;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Encoder, Mixer, Pass, Result,
     context::ModelContext,
     encoder,
     model::{Cost, Model, Reference, Variant},
+    options::{OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -27,11 +30,11 @@ pub const MODEL: Model = Model {
     family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("bag.rs"))],
-    options: || Value::Object(Map::new()),
-    ranges: &[],
+    options: || to_json(&Options::default()),
+    ranges: Options::RANGES,
 };
 
-#[derive(serde::Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {}
 

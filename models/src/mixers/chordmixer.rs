@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
     layers::{Dropout, FeedForward, FusedSublayer},
     model::{Cost, Model, Reference, Variant},
     ops::{self, Rings, Track},
-    options::{BlockOptions, ChannelKind, NormKind, NormPlace, Range, WIDEST, to_json},
+    options::{BlockOptions, ChannelKind, NormKind, NormPlace, OptionSet, WIDEST, to_json},
     params::xavier_uniform,
 };
 
@@ -59,28 +60,18 @@ pub const MODEL: Model = Model {
         },
     ],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("layers", 0, 1000),
-        Range::int("track", 0, WIDEST),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, 1000))]
     layers: usize,
+    #[option(range = int(0, WIDEST))]
     track: usize,
+    #[option(default = NormKind::Layer)]
     norm_after: NormKind,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            layers: 0,
-            track: 0,
-            norm_after: NormKind::Layer,
-        }
-    }
 }
 
 /// Shifts are powers of two, up to 2^62.

@@ -7,6 +7,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     layers::{Dropout, Linear},
     model::{Cost, Model, Reference, Variant},
     ops::{attention::weigh, matmul, swap_axes},
-    options::{Range, WIDEST, to_json},
+    options::{OptionSet, WIDEST, to_json},
     params::xavier_uniform,
 };
 
@@ -34,13 +35,14 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("collaborative.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("shared", 0, WIDEST)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// K.
+    #[option(range = int(0, WIDEST))]
     shared: usize,
 }
 

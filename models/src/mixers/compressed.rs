@@ -9,6 +9,7 @@
 //! The key and value of no token that the package adds are `block.memory = 1`; an encoder needs none. Not here: biases, the causal form.
 
 use candle_core::{D, Tensor};
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
         attention::{AttentionOptions, BlockLists, partial_softmax},
         conv1d, matmul,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
     params::{xavier_uniform, xavier_uniform_with_gain},
 };
 
@@ -41,10 +42,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("compressed.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("factor", 1, LONGEST),
-        Range::int("local", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,22 +53,15 @@ enum Convolve {
     Input,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 3, range = int(1, LONGEST))]
     factor: usize,
+    #[option(default = Convolve::Heads)]
     convolve: Convolve,
+    #[option(range = int(0, LONGEST))]
     local: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            factor: 3,
-            convolve: Convolve::Heads,
-            local: 0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

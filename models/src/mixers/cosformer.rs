@@ -12,6 +12,7 @@
 use std::f64::consts::FRAC_PI_2;
 
 use candle_core::{DType, Tensor};
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
         activation::relu,
         linear_attention::{self, FeatureMap},
     },
-    options::to_json,
+    options::{OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -41,7 +42,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("cosformer.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,18 +53,11 @@ enum Horizon {
     Real,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Horizon::Longest)]
     horizon: Horizon,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            horizon: Horizon::Longest,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

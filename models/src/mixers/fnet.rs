@@ -7,6 +7,7 @@
 //! s = 1/√(N·D), which the paper does not need. `scale` sets s itself (0: as said).
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops,
-    options::{NormPlace, Range, to_json},
+    options::{NormPlace, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -33,13 +34,14 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("fnet.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::not_negative("scale")],
+    ranges: Options::RANGES,
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// s; 0 for 1 in post-norm and 1/√(N·D) in pre-norm blocks.
+    #[option(range = not_negative)]
     scale: f64,
 }
 

@@ -11,6 +11,7 @@
 //! cuts it off.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     error::require,
     layers::{Dropout, Projections},
     model::{Cost, Model, Reference, Variant},
-    options::{Range, Residual, to_json},
+    options::{OptionSet, Residual, to_json},
 };
 
 /// The registry's entry.
@@ -38,20 +39,15 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("funnel.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("stages", 1, 1000)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// Number of lengths, each half of the one before.
+    #[option(default = 3, range = int(1, 1000))]
     stages: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { stages: 3 }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

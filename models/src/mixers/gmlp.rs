@@ -9,6 +9,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
         attention::{self, AttentionOptions},
         columns, swap_axes,
     },
-    options::{Range, WIDEST, to_json},
+    options::{OptionSet, WIDEST, to_json},
     params::{LECUN_NORMAL, xavier_uniform},
 };
 
@@ -42,10 +43,7 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"ffn": "none"}}"#,
     variants: &[Variant::paper(build, include_str!("gmlp.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("hidden", 0, WIDEST),
-        Range::int("attention", 0, WIDEST),
-    ],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,22 +53,15 @@ enum Spatial {
     Toeplitz,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, WIDEST))]
     hidden: usize,
+    #[option(default = Spatial::Full)]
     spatial: Spatial,
+    #[option(range = int(0, WIDEST))]
     attention: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            hidden: 0,
-            spatial: Spatial::Full,
-            attention: 0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -11,6 +11,7 @@
 //! On the benchmark others ran it with 2 layers, D 64, 2 heads, feed-forward 128.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
         WeightDropout,
         partial_softmax::{self, PartialSoftmax, by_head},
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -42,20 +43,15 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("h_transformer_1d.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("block", 2, LONGEST)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// m.
+    #[option(default = 16, range = int(2, LONGEST))]
     block: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { block: 16 }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

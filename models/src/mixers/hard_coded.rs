@@ -6,6 +6,7 @@
 //! Padded positions have v = 0. No dropout on weights, which are no choice of the model's; no biases.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
     layers::Linear,
     model::{Cost, Model, Reference, Variant},
     ops::{Padding, depthwise_conv1d},
-    options::{Range, to_json},
+    options::{OptionSet, to_json},
     params::xavier_uniform,
 };
 
@@ -33,28 +34,18 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("hard_coded.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("offset", 0, 1000),
-        Range::positive("deviation", 1000.0),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// Distance to the positions that heads look at, to the left or to the right.
+    #[option(default = 1, range = int(0, 1000))]
     offset: usize,
     /// s, in positions.
+    #[option(default = 1.0, range = positive(1000.0))]
     deviation: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            offset: 1,
-            deviation: 1.0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

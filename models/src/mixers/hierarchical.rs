@@ -11,6 +11,7 @@
 //! the segment. A CLS token is the first one of the first segment, whose vector `head.pooling = cls` and `first` read.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     layers::{Linear, Pool, embedding::sinusoid},
     mixers::{self, MODELS, transformer},
     model::{Cost, Model, Reference, Variant},
-    options::{BlockOptions, ChannelKind, LONGEST, Pooling, Range, to_json},
+    options::{BlockOptions, ChannelKind, LONGEST, OptionSet, Pooling, to_json},
     params::xavier_uniform,
 };
 
@@ -38,11 +39,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("hierarchical.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("segment", 0, LONGEST),
-        Range::int("lower", 0, 1000),
-        Range::int("upper", 0, 1000),
-    ],
+    ranges: Options::RANGES,
 };
 
 /// Reduction of a segment to a vector.
@@ -54,27 +51,20 @@ enum Aggregate {
     Attention,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// S.
+    #[option(range = int(0, LONGEST))]
     segment: usize,
+    #[option(range = int(0, 1000))]
     lower: usize,
+    #[option(range = int(0, 1000))]
     upper: usize,
+    #[option(default = transformer::MODEL.name.to_owned())]
     mixer: String,
+    #[option(default = Aggregate::Mean)]
     aggregate: Aggregate,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            segment: 0,
-            lower: 0,
-            upper: 0,
-            mixer: transformer::MODEL.name.to_owned(),
-            aggregate: Aggregate::Mean,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

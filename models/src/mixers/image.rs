@@ -12,6 +12,7 @@
 use std::ops::Range;
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
     layers::{Dropout, Projections, Supports},
     model::{Cost, Model, Reference, Variant},
     ops::attention::{BlockMask, BlockMasks, partial_softmax},
-    options::{self, LONGEST, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -39,15 +40,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("image.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        options::Range::int("block", 1, LONGEST),
-        options::Range::int("memory", 0, LONGEST),
-        options::Range::int("block_height", 1, LONGEST),
-        options::Range::int("block_width", 1, LONGEST),
-        options::Range::int("memory_height", 0, LONGEST),
-        options::Range::int("memory_width", 0, LONGEST),
-        options::Range::int("width", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,32 +51,25 @@ enum Shape {
     Plane,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Shape::Line)]
     shape: Shape,
+    #[option(default = 128, range = int(1, LONGEST))]
     block: usize,
+    #[option(default = 64, range = int(0, LONGEST))]
     memory: usize,
+    #[option(default = 8, range = int(1, LONGEST))]
     block_height: usize,
+    #[option(default = 8, range = int(1, LONGEST))]
     block_width: usize,
+    #[option(default = 4, range = int(0, LONGEST))]
     memory_height: usize,
+    #[option(default = 4, range = int(0, LONGEST))]
     memory_width: usize,
+    #[option(range = int(0, LONGEST))]
     width: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            shape: Shape::Line,
-            block: 128,
-            memory: 64,
-            block_height: 8,
-            block_width: 8,
-            memory_height: 4,
-            memory_width: 4,
-            width: 0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -9,6 +9,7 @@
 //! form, and the convolutions that shorten the sequence between the paper's encoder layers.
 
 use candle_core::{DType, Device, Tensor};
+use lra_derive::Options;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +26,7 @@ use crate::{
         pooling::weighted_sum,
         take, top_k,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
     rng::StreamKey,
 };
 
@@ -43,7 +44,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("informer.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("factor", 1, LONGEST)],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,20 +54,13 @@ enum MeanOver {
     Keys,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 5, range = int(1, LONGEST))]
     factor: usize,
+    #[option(default = MeanOver::Sample)]
     mean_over: MeanOver,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            factor: 5,
-            mean_over: MeanOver::Sample,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -6,6 +6,7 @@
 //! paper's BERT. No biases. Not with reversible blocks, which keep no weights.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     layers::{Dropout, Linear},
     model::{Cost, Model, Reference, Variant},
     ops::{attention::scores, matmul, softmax, swap_axes},
-    options::{Range, Residual, to_json},
+    options::{OptionSet, Residual, to_json},
     params::xavier_uniform,
 };
 
@@ -34,20 +35,15 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("lazyformer.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("reuse", 1, 1000)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// m.
+    #[option(default = 2, range = int(1, 1000))]
     reuse: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { reuse: 2 }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

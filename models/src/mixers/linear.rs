@@ -6,6 +6,7 @@
 //! no scaling of queries and no biases. Not here: the causal form; the benchmark classifies whole sequences.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::linear_attention::{self, FeatureMap},
-    options::to_json,
+    options::{OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -36,10 +37,10 @@ pub const MODEL: Model = Model {
         tay2021::linear::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[],
+    ranges: Options::RANGES,
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {}
 

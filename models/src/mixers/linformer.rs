@@ -9,6 +9,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
         attention::{self, AttentionOptions},
         project_length,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -42,7 +43,7 @@ pub const MODEL: Model = Model {
         tay2021::linformer::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("rank", 0, LONGEST)],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,20 +55,13 @@ enum Sharing {
     Layerwise,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, LONGEST))]
     rank: usize,
+    #[option(default = Sharing::KeyValue)]
     sharing: Sharing,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            rank: 0,
-            sharing: Sharing::KeyValue,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -10,6 +10,7 @@
 //! and no gate before light convolutions. No projection joins the halves.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
         },
         cat, columns, depthwise_conv1d, softmax, swap_axes,
     },
-    options::{BlockOptions, LONGEST, Range, to_json},
+    options::{BlockOptions, LONGEST, OptionSet, to_json},
     params::xavier_uniform,
     rng::StreamKey,
 };
@@ -46,10 +47,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("lite.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("kernel", 0, LONGEST),
-        Range::int("groups", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,11 +58,13 @@ enum Conv {
     Dynamic,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     conv: Conv,
+    #[option(range = int(0, LONGEST))]
     kernel: usize,
+    #[option(range = int(0, LONGEST))]
     groups: usize,
 }
 

@@ -6,6 +6,7 @@
 //! each other, so that nothing ever leaves one); with `exact` only keys at most n·S positions away, which is a sliding window.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::attention::{BlockLists, BlockMasks, partial_softmax},
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -36,28 +37,18 @@ pub const MODEL: Model = Model {
         tay2021::local::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 0, LONGEST),
-        Range::int("neighbours", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(range = int(0, LONGEST))]
     pub(super) block: usize,
+    #[option(range = int(0, LONGEST))]
     pub(super) neighbours: usize,
+    #[option(default = true)]
     exact: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: 0,
-            neighbours: 0,
-            exact: true,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -7,6 +7,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     layers::{Direction, LongConv},
     model::{Cost, Model, Reference, Variant},
     ops::activation::relu,
-    options::{Range, to_json},
+    options::{OptionSet, to_json},
     params::Attributes,
     rng::StreamKey,
 };
@@ -35,29 +36,19 @@ pub const MODEL: Model = Model {
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
     variants: &[Variant::paper(build, include_str!("long_conv.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::not_negative("squash"),
-        Range::probability("kernel_dropout"),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// λ.
+    #[option(default = 0.001, range = not_negative)]
     squash: f64,
+    #[option(range = probability)]
     kernel_dropout: f64,
+    #[option(default = Direction::Both)]
     direction: Direction,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            squash: 0.001,
-            kernel_dropout: 0.0,
-            direction: Direction::Both,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -8,6 +8,7 @@
 //! Dropout on the weights. Projections have no biases, and a CLS token is a token like any other (in the published code it enters in the last layer alone).
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
         },
         cat, matmul, softmax, swap_axes,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
     params::xavier_uniform,
 };
 
@@ -41,26 +42,16 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("long_short.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("rank", 0, LONGEST),
-        Range::int("window", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 32, range = int(0, LONGEST))]
     rank: usize,
+    #[option(default = 8, range = int(0, LONGEST))]
     window: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            rank: 32,
-            window: 8,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -8,6 +8,7 @@
 //! Pooled by the CLS token, the last layer is read at a global position alone: its q, k and v influence nothing, and their projections in that layer stay as they were drawn.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     ops::attention::{
         AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions, partial_softmax,
     },
-    options::{LONGEST, Range, WIDEST, to_json},
+    options::{LONGEST, OptionSet, WIDEST, to_json},
     params::xavier_uniform_with_gain,
 };
 
@@ -42,32 +43,20 @@ pub const MODEL: Model = Model {
         tay2021::longformer::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("window", 2, 2 * LONGEST),
-        Range::int("dilation", 1, LONGEST),
-        Range::int("dilated_heads", 0, WIDEST),
-        Range::int("global", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(default = 512, range = int(2, 2 * LONGEST))]
     pub(super) window: usize,
+    #[option(default = 1, range = int(1, LONGEST))]
     pub(super) dilation: usize,
+    #[option(range = int(0, WIDEST))]
     pub(super) dilated_heads: usize,
+    #[option(default = 1, range = int(0, LONGEST))]
     global: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            window: 512,
-            dilation: 1,
-            dilated_heads: 0,
-            global: 1,
-        }
-    }
 }
 
 impl Options {

@@ -8,6 +8,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, SharedStates, shared_state_space},
-    options::{Range, to_json},
+    options::{OptionSet, to_json},
     params::Attributes,
 };
 
@@ -37,35 +38,23 @@ pub const MODEL: Model = Model {
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none"}}"#,
     variants: &[Variant::paper(build, include_str!("lru.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 1, 4096),
-        Range::probability("r_min"),
-        Range::positive("r_max", 1.0),
-        Range::positive("max_phase", 7.0),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// P.
+    #[option(default = 64, range = int(1, 4096))]
     state: usize,
+    #[option(default = Direction::Forward)]
     direction: Direction,
+    #[option(range = probability)]
     r_min: f64,
+    #[option(default = 0.99, range = positive(1.0))]
     r_max: f64,
+    #[option(default = std::f64::consts::TAU, range = positive(7.0))]
     max_phase: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 64,
-            direction: Direction::Forward,
-            r_min: 0.0,
-            r_max: 0.99,
-            max_phase: std::f64::consts::TAU,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

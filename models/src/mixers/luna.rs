@@ -12,6 +12,7 @@
 
 use candle_core::{DType, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
     layers::{Dropout, Linear},
     model::{Cost, Model, Reference, Variant},
     ops::attention::{self, AttentionOptions},
-    options::{BlockOptions, LONGEST, NormPlace, Range, Residual, to_json},
+    options::{BlockOptions, LONGEST, NormPlace, OptionSet, Residual, to_json},
     params::xavier_uniform,
 };
 
@@ -41,24 +42,16 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("luna.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("length", 1, LONGEST)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// l.
+    #[option(default = 256, range = int(1, LONGEST))]
     length: usize,
     dynamic: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            length: 256,
-            dynamic: false,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

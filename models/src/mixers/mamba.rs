@@ -12,6 +12,7 @@ use std::f64::consts::LN_10;
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
         activation::{silu, softplus},
         columns,
     },
-    options::{Range, WIDEST, to_json},
+    options::{OptionSet, WIDEST, to_json},
     params::Attributes,
     rng::Stream,
 };
@@ -48,32 +49,20 @@ pub const MODEL: Model = Model {
     }"#,
     variants: &[Variant::paper(build, include_str!("mamba.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 1, 1024),
-        Range::int("expand", 1, 64),
-        Range::int("taps", 1, 1024),
-        Range::int("rank", 0, WIDEST),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 16, range = int(1, 1024))]
     state: usize,
+    #[option(default = 2, range = int(1, 64))]
     expand: usize,
+    #[option(default = 4, range = int(1, 1024))]
     taps: usize,
+    #[option(range = int(0, WIDEST))]
     rank: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 16,
-            expand: 2,
-            taps: 4,
-            rank: 0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -8,6 +8,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{activation::gelu_erf, swap_axes},
-    options::{Range, WIDEST, to_json},
+    options::{OptionSet, WIDEST, to_json},
     params::LECUN_NORMAL,
 };
 
@@ -36,13 +37,14 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("mlp_mixer.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("hidden", 0, WIDEST)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// T; 0 for 256 or N, whichever is less.
+    #[option(range = int(0, WIDEST))]
     hidden: usize,
 }
 

@@ -13,6 +13,7 @@
 //! Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, `block` 32, `blocks_per_row` 8.
 
 use candle_core::{D, DType, Tensor};
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -30,7 +31,7 @@ use crate::{
         },
         cat, matmul, top_k,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -47,12 +48,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("mra.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 1, 64),
-        Range::int("blocks_per_row", 0, LONGEST),
-        Range::int("first", 0, LONGEST),
-        Range::int("diagonal", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
 /// Contribution of pairs of blocks that are not chosen.
@@ -65,27 +61,20 @@ enum Mode {
     Sparse,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// S.
+    #[option(default = 32, range = int(1, 64))]
     block: usize,
+    #[option(default = 8, range = int(0, LONGEST))]
     blocks_per_row: usize,
+    #[option(default = 1, range = int(0, LONGEST))]
     first: usize,
+    #[option(range = int(0, LONGEST))]
     diagonal: usize,
+    #[option(default = Mode::Full)]
     mode: Mode,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: 32,
-            blocks_per_row: 8,
-            first: 1,
-            diagonal: 0,
-            mode: Mode::Full,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

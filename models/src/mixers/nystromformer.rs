@@ -11,6 +11,7 @@
 
 use candle_core::{DType, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -26,7 +27,7 @@ use crate::{
         attention::{self, AttentionOptions},
         exact_matmul, merge_heads, pseudo_inverse, softmax, split_heads,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 mod xiong2021;
@@ -48,29 +49,18 @@ pub const MODEL: Model = Model {
         xiong2021::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("landmarks", 1, LONGEST),
-        Range::int("iterations", 0, 100),
-        Range::int("conv", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 64, range = int(1, LONGEST))]
     landmarks: usize,
+    #[option(default = 6, range = int(0, 100))]
     iterations: usize,
+    #[option(default = 35, range = int(0, LONGEST))]
     conv: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            landmarks: 64,
-            iterations: 6,
-            conv: 35,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -13,6 +13,7 @@ mod trig;
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,7 +25,7 @@ use crate::{
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::linear_attention::{self, EPS, FeatureMap},
-    options::{Range, WIDEST, to_json},
+    options::{OptionSet, WIDEST, to_json},
     rng::StreamKey,
 };
 
@@ -45,11 +46,7 @@ pub const MODEL: Model = Model {
         tay2021::performer::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("features", 0, WIDEST),
-        Range::int("redraw", 0, 1_000_000_000),
-        Range::probability("epsilon"),
-    ],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,24 +62,17 @@ pub(super) enum Kernel {
     Relu,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(range = int(0, WIDEST))]
     pub(super) features: usize,
+    #[option(default = Kernel::Auto)]
     pub(super) kernel: Kernel,
+    #[option(range = int(0, 1_000_000_000))]
     pub(super) redraw: u64,
+    #[option(default = 1e-6, range = probability)]
     pub(super) epsilon: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            features: 0,
-            kernel: Kernel::Auto,
-            redraw: 0,
-            epsilon: 1e-6,
-        }
-    }
 }
 
 impl Options {

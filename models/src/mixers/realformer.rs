@@ -5,7 +5,9 @@
 //! Post-norm, as the paper's BERT. Padded keys are hidden, dropout on the weights, no biases. Not with reversible blocks, which keep no scores.
 
 use candle_core::Tensor;
-use serde_json::{Map, Value};
+
+use lra_derive::Options;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Encoder, Mixer, Pass, Result,
@@ -20,6 +22,7 @@ use crate::{
         swap_axes,
     },
     options::Residual,
+    options::{OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -35,11 +38,11 @@ pub const MODEL: Model = Model {
     family: crate::Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("realformer.rs"))],
-    options: || Value::Object(Map::new()),
-    ranges: &[],
+    options: || to_json(&Options::default()),
+    ranges: Options::RANGES,
 };
 
-#[derive(serde::Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {}
 

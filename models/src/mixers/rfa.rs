@@ -11,6 +11,7 @@
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     layers::{Linear, Projections},
     model::{Cost, Model, Reference, Variant},
     ops::{activation::relu, matmul},
-    options::{Range, WIDEST, to_json},
+    options::{OptionSet, WIDEST, to_json},
     params::xavier_uniform,
     rng::StreamKey,
 };
@@ -41,11 +42,7 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("rfa.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("features", 1, WIDEST),
-        Range::int("redraw", 0, 1_000_000_000),
-        Range::positive("epsilon", 1e3),
-    ],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,26 +59,19 @@ enum Gate {
     Both,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 64, range = int(1, WIDEST))]
     features: usize,
+    #[option(default = 1, range = int(0, 1_000_000_000))]
     redraw: u64,
+    #[option(default = 1e-3, range = positive(1e3))]
     epsilon: f64,
+    #[option(default = Kernel::Gaussian)]
     kernel: Kernel,
+    #[option(default = Gate::None)]
     gate: Gate,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            features: 64,
-            redraw: 1,
-            epsilon: 1e-3,
-            kernel: Kernel::Gaussian,
-            gate: Gate::None,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use candle_core::{DType, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -36,7 +37,7 @@ use crate::{
         cat, columns, l2_normalize, matmul, segment_mean, segment_sum, squared_distance, swap_axes,
         take, top_k,
     },
-    options::{LONGEST, Range, Residual, WIDEST, to_json},
+    options::{LONGEST, OptionSet, Residual, WIDEST, to_json},
     params::Buffer,
 };
 
@@ -57,35 +58,22 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("routing.rs")).with_losses(&[COMMIT])],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("clusters", 0, LONGEST),
-        Range::int("window", 0, LONGEST),
-        Range::int("routed_heads", 0, WIDEST),
-        Range::int("local_window", 0, LONGEST),
-        Range::probability("decay"),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, LONGEST))]
     clusters: usize,
+    #[option(range = int(0, LONGEST))]
     window: usize,
+    #[option(range = int(0, WIDEST))]
     routed_heads: usize,
+    #[option(range = int(0, LONGEST))]
     local_window: usize,
+    #[option(default = 0.999, range = probability)]
     decay: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            clusters: 0,
-            window: 0,
-            routed_heads: 0,
-            local_window: 0,
-            decay: 0.999,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -10,6 +10,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     layers::{Direction, LongConv},
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, irfft, rfft, swap_axes},
-    options::{Range, to_json},
+    options::{OptionSet, to_json},
     params::Attributes,
 };
 
@@ -37,26 +38,18 @@ pub const MODEL: Model = Model {
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
     variants: &[Variant::paper(build, include_str!("rtf.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("state", 1, 1 << 16)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// N.
+    #[option(default = 4, range = int(1, 1 << 16))]
     state: usize,
+    #[option(default = Direction::Both)]
     direction: Direction,
     shared: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 4,
-            direction: Direction::Both,
-            shared: false,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

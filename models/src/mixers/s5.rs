@@ -10,6 +10,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, SharedStates, shared_state_space},
-    options::{Range, to_json},
+    options::{OptionSet, to_json},
     params::Attributes,
 };
 
@@ -40,12 +41,7 @@ pub const MODEL: Model = Model {
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none"}}"#,
     variants: &[Variant::paper(build, include_str!("s5.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 2, 4096),
-        Range::int("blocks", 1, 2048),
-        Range::positive("dt_min", 1e3),
-        Range::positive("dt_max", 1e3),
-    ],
+    ranges: Options::RANGES,
 };
 
 /// Initial values of C.
@@ -64,32 +60,24 @@ enum OutputMatrix {
     ComplexNormal,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 64, range = int(2, 4096))]
     state: usize,
+    #[option(default = 4, range = int(1, 2048))]
     blocks: usize,
+    #[option(default = Direction::Both)]
     direction: Direction,
+    #[option(default = OutputGate::Half)]
     gate: OutputGate,
+    #[option(default = OutputMatrix::LecunNormal)]
     c_init: OutputMatrix,
+    #[option(default = 0.001, range = positive(1e3))]
     dt_min: f64,
+    #[option(default = 0.1, range = positive(1e3))]
     dt_max: f64,
     clip: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 64,
-            blocks: 4,
-            direction: Direction::Both,
-            gate: OutputGate::Half,
-            c_init: OutputMatrix::LecunNormal,
-            dt_min: 0.001,
-            dt_max: 0.1,
-            clip: false,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

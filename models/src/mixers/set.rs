@@ -9,6 +9,7 @@
 //! The paper's pooling by attention, for any model: `head.pooling = attention`.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
     layers::{Dropout, Linear, Mab},
     model::{Cost, Model, Reference, Variant},
     ops::attention::{self, AttentionOptions},
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
     params::xavier_uniform,
 };
 
@@ -36,20 +37,15 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("set.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("points", 1, LONGEST)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// m.
+    #[option(default = 32, range = int(1, LONGEST))]
     points: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { points: 32 }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     layers::{Direction, LongConv},
     model::{Cost, Model, Reference, Variant},
     ops::linear,
-    options::{Range, to_json},
+    options::{OptionSet, to_json},
     params::{Attributes, Buffer, Commit},
 };
 
@@ -39,36 +40,24 @@ pub const MODEL: Model = Model {
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
     variants: &[Variant::paper(build, include_str!("sgconv.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("kernel", 1, 4096),
-        Range::int("first_scale", 0, 20),
-        Range::positive("decay_min", 1e3),
-        Range::positive("decay_max", 1e3),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// κ.
+    #[option(default = 2, range = int(1, 4096))]
     kernel: usize,
     /// i₀.
+    #[option(range = int(0, 20))]
     first_scale: usize,
+    #[option(default = 2.0, range = positive(1e3))]
     decay_min: f64,
+    #[option(default = 2.0, range = positive(1e3))]
     decay_max: f64,
+    #[option(default = Direction::Both)]
     direction: Direction,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            kernel: 2,
-            first_scale: 0,
-            decay_min: 2.0,
-            decay_max: 2.0,
-            direction: Direction::Both,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -11,6 +11,7 @@
 //! Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, 128 landmarks.
 
 use candle_core::{D, DType, Tensor};
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{IGNORE_INDEX, exact_matmul, matmul, merge_heads, pseudo_inverse, split_heads, take},
-    options::{LONGEST, Range, WIDEST, to_json},
+    options::{LONGEST, OptionSet, WIDEST, to_json},
     rng::StreamKey,
 };
 
@@ -39,35 +40,23 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("skyformer.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("landmarks", 2, LONGEST),
-        Range::int("width", 0, WIDEST),
-        Range::int("iterations", 0, 100),
-        Range::positive("ridge", 1e3),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// m.
+    #[option(default = 128, range = int(2, LONGEST))]
     landmarks: usize,
     /// w.
+    #[option(default = 32, range = int(0, WIDEST))]
     width: usize,
+    #[option(default = 6, range = int(0, 100))]
     iterations: usize,
     /// λ.
+    #[option(default = 0.1, range = positive(1e3))]
     ridge: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            landmarks: 128,
-            width: 32,
-            iterations: 6,
-            ridge: 0.1,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -6,7 +6,9 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
-use serde_json::{Map, Value};
+
+use lra_derive::Options;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Encoder, Mixer, Pass, Result,
@@ -15,6 +17,7 @@ use crate::{
     layers::{Dropout, Projections},
     model::{Cost, Model, Reference, Variant},
     ops::{add, attention::scores, matmul, softmax, swap_axes},
+    options::{OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -30,11 +33,11 @@ pub const MODEL: Model = Model {
     family: crate::Family::Xformer,
     settings: "",
     variants: &[Variant::paper(build, include_str!("talking_heads.rs"))],
-    options: || Value::Object(Map::new()),
-    ranges: &[],
+    options: || to_json(&Options::default()),
+    ranges: Options::RANGES,
 };
 
-#[derive(serde::Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {}
 

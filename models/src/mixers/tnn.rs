@@ -13,6 +13,7 @@
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -27,7 +28,7 @@ use crate::{
         self, Lags,
         activation::{self, relu},
     },
-    options::{Activation, Range, WIDEST, to_json},
+    options::{Activation, OptionSet, WIDEST, to_json},
 };
 
 /// The registry's entry.
@@ -44,36 +45,24 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"gate": "glu", "activation": "silu"}}"#,
     variants: &[Variant::paper(build, include_str!("tnn.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("expand", 1, 64),
-        Range::int("rpe_dim", 2, WIDEST),
-        Range::int("rpe_layers", 0, 100),
-        Range::not_negative("gamma"),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// e.
+    #[option(default = 1, range = int(1, 64))]
     expand: usize,
     /// r.
+    #[option(default = 32, range = int(2, WIDEST))]
     rpe_dim: usize,
     /// n.
+    #[option(default = 3, range = int(0, 100))]
     rpe_layers: usize,
     /// γ.
+    #[option(default = 0.99, range = not_negative)]
     gamma: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            expand: 1,
-            rpe_dim: 32,
-            rpe_layers: 3,
-            gamma: 0.99,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -10,6 +10,7 @@
 //! `variant = tay2021`: the same. There a padded query has uniform weights, but what it gets is not read here.
 
 use candle_core::{Device, Tensor};
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     loss::Loss,
     model::{Cost, Model, Reference, Variant},
     ops::attention::{self, AttentionOptions, BlockLists, BlockMasks},
-    options::{Residual, to_json},
+    options::{OptionSet, Residual, to_json},
 };
 
 /// Mean distance that weights reach; its weight is 0, because it is only logged.
@@ -48,7 +49,7 @@ pub const MODEL: Model = Model {
         },
     ],
     options: || to_json(&Options::default()),
-    ranges: &[],
+    ranges: Options::RANGES,
 };
 
 /// The computation, for models that are a Transformer with settings of their own.
@@ -71,7 +72,7 @@ enum Attention {
 /// Positions that causal attention takes at a time.
 const TILE: usize = 64;
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     attention: Attention,

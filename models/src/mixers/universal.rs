@@ -20,6 +20,7 @@
 
 use candle_core::{DType, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -33,7 +34,7 @@ use crate::{
     mixers::transformer,
     model::{Cost, Model, Reference, Variant},
     ops::activation::sigmoid,
-    options::{BlockOptions, Layers, Range, Residual, to_json},
+    options::{BlockOptions, Layers, OptionSet, Residual, to_json},
     params::{Attributes, xavier_uniform},
 };
 
@@ -57,10 +58,7 @@ pub const MODEL: Model = Model {
     }"#,
     variants: &[Variant::paper(build, include_str!("universal.rs")).with_losses(&[PONDER])],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("steps", 0, 1000),
-        Range::positive("threshold", 1.0),
-    ],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,28 +85,20 @@ enum StepEmbedding {
     None,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Halting::None)]
     halting: Halting,
+    #[option(range = int(0, 1000))]
     steps: usize,
+    #[option(default = 0.99, range = positive(1.0))]
     threshold: f64,
+    #[option(default = Accumulate::Mean)]
     accumulate: Accumulate,
     freeze: bool,
+    #[option(default = StepEmbedding::Sinusoid)]
     step_embedding: StepEmbedding,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            halting: Halting::None,
-            steps: 0,
-            threshold: 0.99,
-            accumulate: Accumulate::Mean,
-            freeze: false,
-            step_embedding: StepEmbedding::Sinusoid,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -10,6 +10,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -21,7 +22,7 @@ use crate::{
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{self, Padding, activation::gelu_erf, add, checkpoint::checkpoint, softmax},
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -38,19 +39,14 @@ pub const MODEL: Model = Model {
     settings: r#"{"block": {"residual": "layerscale"}}"#,
     variants: &[Variant::paper(build, include_str!("xcit.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("local", 0, LONGEST)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 3, range = int(0, LONGEST))]
     local: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { local: 3 }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

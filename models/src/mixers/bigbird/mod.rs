@@ -11,6 +11,7 @@
 mod external;
 
 use candle_core::{DType, Tensor};
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
         self, AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions,
         partial_softmax,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
     rng::StreamKey,
 };
 
@@ -46,11 +47,7 @@ pub const MODEL: Model = Model {
         tay2021::bigbird::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 1, LONGEST),
-        Range::int("random", 0, LONGEST),
-        Range::int("global_extra", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
 /// Most queries of a block of attention.
@@ -59,23 +56,16 @@ const SIDE: usize = 64;
 /// Positions from which the 2021 code draws random blocks.
 const POOL_2021: usize = 1024;
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(default = 64, range = int(1, LONGEST))]
     block: usize,
+    #[option(default = 3, range = int(0, LONGEST))]
     random: usize,
     /// g.
+    #[option(range = int(0, LONGEST))]
     global_extra: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: 64,
-            random: 3,
-            global_extra: 0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

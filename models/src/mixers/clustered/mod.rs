@@ -12,6 +12,7 @@
 mod lloyd;
 
 use candle_core::{DType, Device, Tensor};
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use self::lloyd::Lloyd;
@@ -29,7 +30,7 @@ use crate::{
         },
         matmul, segment_mean, softmax, take, top_k,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -46,36 +47,23 @@ pub const MODEL: Model = Model {
     settings: "",
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("clusters", 1, LONGEST),
-        Range::int("bits", 1, 63),
-        Range::int("iterations", 1, 1000),
-        Range::int("topk", 1, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 100, range = int(1, LONGEST))]
     clusters: usize,
+    #[option(default = 63, range = int(1, 63))]
     bits: usize,
+    #[option(default = 10, range = int(1, 1000))]
     iterations: usize,
+    #[option(default = true)]
     hash_bias: bool,
     improved: bool,
+    #[option(default = 32, range = int(1, LONGEST))]
     topk: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            clusters: 100,
-            bits: 63,
-            iterations: 10,
-            hash_bias: true,
-            improved: false,
-            topk: 32,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

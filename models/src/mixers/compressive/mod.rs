@@ -20,6 +20,7 @@ mod most_used;
 use std::ops::Range;
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use self::compression::{Compression, Kind};
@@ -34,7 +35,7 @@ use crate::{
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::take,
-    options::{LONGEST, Range as Allowed, Residual, to_json},
+    options::{LONGEST, OptionSet, Residual, to_json},
 };
 
 /// Loss of attention by the compression.
@@ -54,45 +55,31 @@ pub const MODEL: Model = Model {
     settings: transformer_xl::SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs")).with_losses(&[RECONSTRUCT])],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Allowed::int("segment", 0, LONGEST),
-        Allowed::int("memory", 0, LONGEST),
-        Allowed::int("compressed", 0, LONGEST),
-        Allowed::int("rate", 1, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// S.
+    #[option(range = int(0, LONGEST))]
     segment: usize,
     /// M.
+    #[option(range = int(0, LONGEST))]
     memory: usize,
     /// C.
+    #[option(range = int(0, LONGEST))]
     compressed: usize,
     /// c.
+    #[option(default = 4, range = int(1, LONGEST))]
     rate: usize,
     /// f.
+    #[option(default = Kind::Conv)]
     compression: Kind,
     causal: bool,
+    #[option(default = true)]
     detach: bool,
     untie: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            segment: 0,
-            memory: 0,
-            compressed: 0,
-            rate: 4,
-            compression: Kind::Conv,
-            causal: false,
-            detach: true,
-            untie: false,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

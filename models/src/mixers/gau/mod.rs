@@ -16,6 +16,7 @@ mod tests;
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use super::mega::{SharedAttention, Weighing};
@@ -26,7 +27,7 @@ use crate::{
     layers::{Dropout, Linear},
     model::{Cost, Model, Reference, Variant},
     ops::{activation::silu, columns},
-    options::{LONGEST, Range, WIDEST, to_json},
+    options::{LONGEST, OptionSet, WIDEST, to_json},
 };
 
 /// The registry's entry.
@@ -46,34 +47,22 @@ pub const MODEL: Model = Model {
     }"#,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("hidden", 0, WIDEST),
-        Range::int("shared", 0, WIDEST),
-        Range::int("chunk", 0, LONGEST),
-        Range::probability("hidden_dropout"),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, WIDEST))]
     hidden: usize,
+    #[option(range = int(0, WIDEST))]
     shared: usize,
+    #[option(default = Weighing::Relu2)]
     attention: Weighing,
+    #[option(range = int(0, LONGEST))]
     chunk: usize,
+    #[option(range = probability)]
     hidden_dropout: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            hidden: 0,
-            shared: 0,
-            attention: Weighing::Relu2,
-            chunk: 0,
-            hidden_dropout: 0.0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

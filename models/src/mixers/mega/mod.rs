@@ -23,6 +23,7 @@ mod tests;
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::attention::{SharedAttention, Weighing};
@@ -40,7 +41,7 @@ use crate::{
         activation::{sigmoid, silu},
         add, columns,
     },
-    options::{BlockOptions, ChannelKind, LONGEST, NormPlace, Range, WIDEST, to_json},
+    options::{BlockOptions, ChannelKind, LONGEST, NormPlace, OptionSet, WIDEST, to_json},
 };
 
 /// The registry's entry.
@@ -60,40 +61,26 @@ pub const MODEL: Model = Model {
     }"#,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("shared", 0, WIDEST),
-        Range::int("values", 0, WIDEST),
-        Range::int("modes", 1, 1024),
-        Range::int("taps", 0, LONGEST),
-        Range::int("chunk", 0, LONGEST),
-        Range::probability("hidden_dropout"),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Weighing::Softmax)]
     attention: Weighing,
+    #[option(range = int(0, WIDEST))]
     shared: usize,
+    #[option(range = int(0, WIDEST))]
     values: usize,
+    #[option(default = 16, range = int(1, 1024))]
     modes: usize,
+    #[option(default = 1024, range = int(0, LONGEST))]
     taps: usize,
+    #[option(range = int(0, LONGEST))]
     chunk: usize,
+    #[option(range = probability)]
     hidden_dropout: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            attention: Weighing::Softmax,
-            shared: 0,
-            values: 0,
-            modes: 16,
-            taps: 1024,
-            chunk: 0,
-            hidden_dropout: 0.0,
-        }
-    }
 }
 
 /// Initial values of all weights.

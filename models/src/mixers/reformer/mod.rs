@@ -15,6 +15,7 @@ mod sort;
 use std::sync::{Mutex, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
         attention::{AttentionOptions, partial_softmax},
         l2_normalize, lsh,
     },
-    options::{BlockOptions, LONGEST, Range, to_json},
+    options::{BlockOptions, LONGEST, OptionSet, to_json},
     params::xavier_uniform,
     rng::StreamKey,
 };
@@ -51,25 +52,17 @@ pub const MODEL: Model = Model {
         tay2021::reformer::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("chunk", 1, LONGEST), Range::int("rounds", 1, 64)],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(default = 32, range = int(1, LONGEST))]
     chunk: usize,
+    #[option(default = 2, range = int(1, 64))]
     rounds: usize,
     across_buckets: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            chunk: 32,
-            rounds: 2,
-            across_buckets: false,
-        }
-    }
 }
 
 impl Options {

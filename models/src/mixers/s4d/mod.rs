@@ -19,6 +19,7 @@
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -31,7 +32,7 @@ use crate::{
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{Complex, Modes, StateSpaceOptions, state_space, state_space_sum},
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
     params::Attributes,
 };
 
@@ -49,14 +50,7 @@ pub const MODEL: Model = Model {
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 1, 4096),
-        Range::int("n_ssm", 0, 1 << 20),
-        Range::positive("dt_min", 1e3),
-        Range::positive("dt_max", 1e3),
-        Range::positive("frequency", 1e6),
-        Range::int("taps", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
 /// Initial values of A.
@@ -88,37 +82,30 @@ enum Compute {
     Fft,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// N.
+    #[option(default = 4, range = int(1, 4096))]
     state: usize,
+    #[option(default = Start::Lin)]
     init: Start,
+    #[option(default = Direction::Both)]
     direction: Direction,
+    #[option(default = 1, range = int(0, 1 << 20))]
     n_ssm: usize,
+    #[option(default = 0.001, range = positive(1e3))]
     dt_min: f64,
+    #[option(default = 0.1, range = positive(1e3))]
     dt_max: f64,
     /// Factor of ω at first: 3 and 5 in S4D-FT (Yu et al., 2024).
+    #[option(default = 1.0, range = positive(1e6))]
     frequency: f64,
     /// K; 0 for all.
+    #[option(range = int(0, LONGEST))]
     taps: usize,
+    #[option(default = Compute::Auto)]
     compute: Compute,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 4,
-            init: Start::Lin,
-            direction: Direction::Both,
-            n_ssm: 1,
-            dt_min: 0.001,
-            dt_max: 0.1,
-            frequency: 1.0,
-            taps: 0,
-            compute: Compute::Auto,
-        }
-    }
 }
 
 /// Number of complex modes up to which states are walked: the cost of a walk grows with the number

@@ -14,6 +14,7 @@ mod blocked;
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use self::blocked::Blocked;
@@ -26,7 +27,7 @@ use crate::{
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::{activation::relu, attention::partial_softmax, matmul, sinkhorn_normalize},
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
     rng::StreamKey,
 };
 
@@ -47,34 +48,22 @@ pub const MODEL: Model = Model {
         tay2021::sinkhorn::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 0, LONGEST),
-        Range::int("iterations", 1, 1000),
-        Range::positive("temperature", 1e6),
-        Range::int("sortcut", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(range = int(0, LONGEST))]
     pub(super) block: usize,
+    #[option(default = 7, range = int(1, 1000))]
     iterations: usize,
+    #[option(default = 0.75, range = positive(1e6))]
     temperature: f64,
+    #[option(default = true)]
     noise: bool,
+    #[option(range = int(0, LONGEST))]
     sortcut: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: 0,
-            iterations: 7,
-            temperature: 0.75,
-            noise: true,
-            sortcut: 0,
-        }
-    }
 }
 
 impl Options {

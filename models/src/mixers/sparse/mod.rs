@@ -10,6 +10,7 @@
 pub(super) mod pattern;
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use self::pattern::Pattern;
@@ -22,7 +23,7 @@ use crate::{
     mixers::tay2021,
     model::{Cost, Model, Reference, Variant},
     ops::attention::partial_softmax,
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -42,10 +43,7 @@ pub const MODEL: Model = Model {
         tay2021::sparse::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 0, LONGEST),
-        Range::int("summary", 0, LONGEST),
-    ],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,12 +63,14 @@ pub(super) enum Heads {
     Alternate,
 }
 
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     pub(super) pattern: Kind,
     pub(super) heads: Heads,
+    #[option(range = int(0, LONGEST))]
     block: usize,
+    #[option(range = int(0, LONGEST))]
     summary: usize,
     /// Option of `tay2021` only.
     pub(super) first: bool,

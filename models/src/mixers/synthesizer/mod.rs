@@ -15,6 +15,7 @@ mod scores;
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use self::scores::{Synthesised, Synthetic};
@@ -29,7 +30,7 @@ use crate::{
         attention::{AttentionOptions, attend_biased, partial_softmax::by_head, weigh},
         matmul, softmax,
     },
-    options::{LONGEST, Range, to_json},
+    options::{LONGEST, OptionSet, to_json},
     params::xavier_uniform,
 };
 
@@ -50,7 +51,7 @@ pub const MODEL: Model = Model {
         tay2021::synthesizer::VARIANT,
     ],
     options: || to_json(&Options::default()),
-    ranges: &[Range::int("rank", 0, LONGEST)],
+    ranges: Options::RANGES,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,22 +64,15 @@ enum Scores {
     FactorisedDense,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(default = Scores::Random)]
     scores: Scores,
+    #[option(default = true)]
     pub(super) dot_product: bool,
+    #[option(range = int(0, LONGEST))]
     rank: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            scores: Scores::Random,
-            dot_product: true,
-            rank: 0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -15,6 +15,7 @@ mod cls;
 use std::ops::Range;
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 pub(super) use self::cls::with_cls_last;
@@ -28,7 +29,7 @@ use crate::{
         attention::{self, AttentionOptions, BlockMask, BlockMasks, QueryRange, partial_softmax},
         cat, take,
     },
-    options::{LONGEST, Range as Allowed, to_json},
+    options::{LONGEST, OptionSet, to_json},
 };
 
 /// The registry's entry.
@@ -45,40 +46,26 @@ pub const MODEL: Model = Model {
     settings: SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
     options: || to_json(&Options::default()),
-    ranges: RANGES,
+    ranges: Options::RANGES,
 };
 
 /// Settings of all models with recurrence.
 pub(super) const SETTINGS: &str =
     r#"{"block": {"norm_place": "post"}, "embed": {"positions": "none"}}"#;
 
-pub(super) const RANGES: &[Allowed] = &[
-    Allowed::int("segment", 0, LONGEST),
-    Allowed::int("memory", 0, LONGEST),
-];
-
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     /// S.
+    #[option(range = int(0, LONGEST))]
     pub(super) segment: usize,
     /// M.
+    #[option(range = int(0, LONGEST))]
     pub(super) memory: usize,
     pub(super) causal: bool,
+    #[option(default = true)]
     pub(super) detach: bool,
     pub(super) untie: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            segment: 0,
-            memory: 0,
-            causal: false,
-            detach: true,
-            untie: false,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
