@@ -20,6 +20,10 @@
 //! No generator has a state: initial values depend on (seed, path), and all random numbers of a
 //! forward pass on (seed, step, path, row). See [`rng`] and [`params`].
 //!
+//! # A mixer of one's own
+//! [`prelude`] has the names that it needs, [`MixerModel`] makes a registry entry of it, [`testing`]
+//! and [`conformance`] check it.
+//!
 //! # Outside this crate
 //! This crate has no task names, reads no files and no clock, and prints nothing.
 
@@ -55,6 +59,7 @@ pub mod params;
 pub mod parity;
 pub mod pass;
 mod prediction;
+pub mod prelude;
 pub mod pretraining;
 mod range;
 pub mod reference;
@@ -63,8 +68,7 @@ pub mod rng;
 pub mod size;
 mod source;
 pub mod supports;
-#[cfg(test)]
-mod testing;
+pub mod testing;
 
 pub use auxiliary::Auxiliary;
 pub use axes::{AXES, Axis};
@@ -77,7 +81,7 @@ pub use inputs::{DenseLabels, Inputs, Logits, Shape, Tokens};
 pub use mask::Mask;
 pub use mixer::Mixer;
 pub use mixers::{MODELS, register, registry};
-pub use model::{Cost, Model, Reference, Variant};
+pub use model::{Cost, MixerModel, Model, Reference, Variant};
 pub use ops::packing;
 pub use ops::packing::Packing;
 pub use options::Options;

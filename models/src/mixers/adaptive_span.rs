@@ -9,30 +9,14 @@
 //! Padded keys get weight zero. Post-norm, ReLU. Departures: both ways in time, own position included; S is the longest length; positions are those
 //! of the embedding (the paper adds q_i·p_{i-j} to scores).
 
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear, Projections, Supports},
-    loss::Loss,
-    mask::{PADDED, zero_padding},
-    model::{Cost, Model, Reference, Variant},
+    mask::PADDED,
     ops::{
         activation::sigmoid,
-        attention::{
-            self, BlockLists, BlockMask, BlockMasks, RelativeScores, StridedPositions,
-            partial_softmax,
-        },
-        swap_axes,
+        attention::{BlockLists, BlockMask, RelativeScores, StridedPositions},
     },
-    options::{OptionSet, Residual, to_json},
-    params::{Attributes, Projection, xavier_uniform},
+    params::Projection,
+    prelude::*,
 };
 
 /// The mean of the spans.
@@ -48,11 +32,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(z + R)·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post", "activation": "relu"}}"#,
-    variants: &[Variant::paper(build, include_str!("adaptive_span.rs")).with_losses(&[SPAN])],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[
+        Variant::mixer::<AdaptiveSpan>(include_str!("adaptive_span.rs")).with_losses(&[SPAN]),
+    ],
+    ..Model::mixer::<AdaptiveSpan>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,17 +59,6 @@ struct Options {
     /// ẑ at first.
     #[option(range = probability)]
     start: f64,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        context.block.residual != Residual::Reversible || options.span == Kind::Fixed,
-        "block.residual",
-        "reversible",
-        "plain, because the loss of spans needs every block's state",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(AdaptiveSpan::new(at, &options)?)))
 }
 
 struct AdaptiveSpan {
@@ -111,7 +85,18 @@ enum Spans {
     Fixed(Vec<usize>),
 }
 
-impl AdaptiveSpan {
+impl MixerModel for AdaptiveSpan {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            context.block.residual != Residual::Reversible || options.span == Kind::Fixed,
+            "block.residual",
+            "reversible",
+            "plain, because the loss of spans needs every block's state",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (block, vb) = (at.block, &at.vb);
         let (heads, longest) = (block.heads, at.max_length as f64);
@@ -154,7 +139,9 @@ impl AdaptiveSpan {
             width: block.head_dim(),
         })
     }
+}
 
+impl AdaptiveSpan {
     /// Returns z (H, 1) or (B, H, L, 1).
     fn lengths(&self, x: &Tensor) -> Result<Option<Tensor>> {
         let shares = match &self.spans {

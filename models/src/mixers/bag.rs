@@ -4,18 +4,7 @@
 //! needs no attention. With CLS pooling the CLS slot sees nothing and the model can only guess: pool by mean, sum or max.
 //! Time O(1), memory O(1). Padding cannot leak, as nothing moves.
 
-use candle_core::Tensor;
-
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::ModelContext,
-    encoder,
-    model::{Cost, Model, Reference, Variant},
-    options::{OptionSet, to_json},
-};
+use crate::prelude::*;
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -27,23 +16,20 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(1)"),
     memory: Cost::Linear("O(1)"),
     reference: Reference::None,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("bag.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Bag>(include_str!("bag.rs"))],
+    ..Model::mixer::<Bag>()
 };
 
-#[derive(Options, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Options {}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    encoder::blocks(context, |_| Ok(Box::new(Bag)))
-}
-
 struct Bag;
+
+impl MixerModel for Bag {
+    type Options = NoOptions;
+
+    fn new(_: &LayerContext, _: &NoOptions) -> Result<Self> {
+        Ok(Self)
+    }
+}
 
 impl Mixer for Bag {
     fn forward(&self, x: &Tensor, _pass: &Pass) -> Result<Tensor> {

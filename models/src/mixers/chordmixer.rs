@@ -12,21 +12,13 @@
 
 use std::sync::Arc;
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoded, Encoder, Mask, Pass, Result, VarBuilder,
+    Encoded,
     block::norm::Norm,
-    context::ModelContext,
-    error::require,
-    layers::{Dropout, FeedForward, FusedSublayer},
-    model::{Cost, Model, Reference, Variant},
-    ops::{self, Rings, Track},
-    options::{BlockOptions, ChannelKind, NormKind, NormPlace, OptionSet, WIDEST, to_json},
-    params::xavier_uniform,
+    layers::{FeedForward, FusedSublayer},
+    ops::{Rings, Track},
+    options::{ChannelKind, NormKind, NormPlace},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -39,7 +31,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L·D)"),
     memory: Cost::Linear("O(L·log L)"),
     reference: Reference::Equations,
-    family: crate::Family::Mixer,
+    family: Family::Mixer,
     settings: r#"{
         "embed": {"positions": "none", "dropout": 0.0},
         "block": {"activation": "gelu_erf", "norm_epsilon": 1e-5},
@@ -59,8 +51,7 @@ pub const MODEL: Model = Model {
             )
         },
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Options, Serialize, Deserialize)]

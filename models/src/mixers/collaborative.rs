@@ -5,21 +5,7 @@
 //! Time O(L²·(K + E)) per head, memory O(L²): all weights are held. Fewer parameters than attention where K < H E.
 //! Padded keys are hidden, dropout on the weights, no biases. m begins uniform in [0, 2), as one on average; the authors convert trained heads.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear},
-    model::{Cost, Model, Reference, Variant},
-    ops::{attention::weigh, matmul, swap_axes},
-    options::{OptionSet, WIDEST, to_json},
-    params::xavier_uniform,
-};
+use crate::{ops::attention::weigh, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -31,11 +17,11 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·(K + E))"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("collaborative.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Collaborative>(include_str!(
+        "collaborative.rs"
+    ))],
+    ..Model::mixer::<Collaborative>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -44,15 +30,6 @@ struct Options {
     /// K.
     #[option(range = int(0, WIDEST))]
     shared: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { shared } = context.options()?;
-    let shared = match shared {
-        0 => context.block.qkv_dim,
-        shared => shared,
-    };
-    encoder::blocks(context, |at| Ok(Box::new(Collaborative::new(at, shared)?)))
 }
 
 struct Collaborative {
@@ -70,9 +47,15 @@ struct Collaborative {
     width: usize,
 }
 
-impl Collaborative {
-    fn new(at: &LayerContext, shared: usize) -> Result<Self> {
+impl MixerModel for Collaborative {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, block) = (&at.vb, at.block);
+        let shared = match options.shared {
+            0 => block.qkv_dim,
+            shared => shared,
+        };
         let linear = |name, inputs, outputs| {
             let init = xavier_uniform(inputs, outputs);
             Linear::new(&vb.pp(name), inputs, outputs, init, None)

@@ -8,24 +8,11 @@
 //! Padded positions are zeros in their group, as are those that the last group lacks; a group without a real token is hidden. Dropout on the weights.
 //! The key and value of no token that the package adds are `block.memory = 1`; an encoder needs none. Not here: biases, the causal form.
 
-use candle_core::{D, Tensor};
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear, ScoreMods, Supports},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        Padding,
-        attention::{AttentionOptions, BlockLists, partial_softmax},
-        conv1d, matmul,
-    },
-    options::{LONGEST, OptionSet, to_json},
-    params::{xavier_uniform, xavier_uniform_with_gain},
+    layers::ScoreMods,
+    ops::{Padding, attention::BlockLists, conv1d},
+    params::xavier_uniform_with_gain,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -38,11 +25,9 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²/c·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("compressed.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Compressed>(include_str!("compressed.rs"))],
+    ..Model::mixer::<Compressed>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,11 +47,6 @@ struct Options {
     convolve: Convolve,
     #[option(range = int(0, LONGEST))]
     local: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Compressed::new(at, &options)?)))
 }
 
 struct Compressed {
@@ -97,7 +77,9 @@ struct Compression {
     kernel: Tensor,
 }
 
-impl Compressed {
+impl MixerModel for Compressed {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (block, vb) = (at.block, at.vb.pp("compress"));
         let init = xavier_uniform(block.dim, block.qkv_dim);
@@ -109,7 +91,7 @@ impl Compressed {
             let init = xavier_uniform(options.factor * of_group, of_group);
             let shape = (channels, of_group, options.factor);
             let kernel = vb.get_with_hints(shape, "weight", init)?;
-            Ok::<_, crate::Error>(Compression { kernel })
+            Ok::<_, Error>(Compression { kernel })
         };
         let row = block.qkv_dim;
         let keys = match options.convolve {
@@ -137,8 +119,7 @@ impl Mixer for Compressed {
         let (batch, length, _) = x.dims3()?;
         let mask = pass.mask();
         let q = self.query.forward(x)?; // (B, L, H E)
-        let projected =
-            |x: &Tensor| Ok::<_, crate::Error>((self.key.forward(x)?, self.value.forward(x)?));
+        let projected = |x: &Tensor| Ok::<_, Error>((self.key.forward(x)?, self.value.forward(x)?));
         let mut options = AttentionOptions {
             heads: self.heads,
             mask: mask.map(|mask| mask.valid().clone()),

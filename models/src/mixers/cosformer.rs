@@ -11,21 +11,12 @@
 
 use std::f64::consts::FRAC_PI_2;
 
-use candle_core::{DType, Tensor};
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Projections, Supports},
-    model::{Cost, Model, Reference, Variant},
     ops::{
         activation::relu,
         linear_attention::{self, FeatureMap},
     },
-    options::{OptionSet, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -38,11 +29,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·E²)"),
     memory: Cost::Linear("O(L·E + E²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("cosformer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Cosformer>(include_str!("cosformer.rs"))],
+    ..Model::mixer::<Cosformer>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,11 +49,6 @@ struct Options {
     horizon: Horizon,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { horizon } = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Cosformer::new(at, horizon)?)))
-}
-
 struct Cosformer {
     projections: Projections,
     horizon: Horizon,
@@ -73,17 +57,21 @@ struct Cosformer {
     width: usize,
 }
 
-impl Cosformer {
-    fn new(at: &LayerContext, horizon: Horizon) -> Result<Self> {
+impl MixerModel for Cosformer {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
-            horizon,
+            horizon: options.horizon,
             longest: at.max_length,
             heads: at.block.heads,
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Cosformer {
     /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).
     fn attend(&self, [q, k, v]: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
         let angles = self.angles(q, mask)?;
@@ -165,7 +153,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = LayerContext::new(parameters.builder(), &block, 9);
-        Cosformer::new(&at, horizon).unwrap()
+        Cosformer::new(&at, &Options { horizon }).unwrap()
     }
 
     fn mask() -> Mask {

@@ -6,19 +6,7 @@
 //! pads to N too and mixes padding in. Values grow by √(N·D): with `block.norm_place = post`, as in the paper, s = 1; pre-norm blocks take
 //! s = 1/√(N·D), which the paper does not need. `scale` sets s itself (0: as said).
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops,
-    options::{NormPlace, OptionSet, to_json},
-};
+use crate::{options::NormPlace, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -30,11 +18,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("fnet.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<FNet>(include_str!("fnet.rs"))],
+    ..Model::mixer::<FNet>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -45,11 +31,6 @@ struct Options {
     scale: f64,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { scale } = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(FNet::new(at, scale))))
-}
-
 struct FNet {
     /// N.
     length: usize,
@@ -57,18 +38,23 @@ struct FNet {
     scale: f64,
 }
 
-impl FNet {
-    fn new(at: &LayerContext, scale: f64) -> Self {
+impl MixerModel for FNet {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (length, width) = (at.max_length, at.block.dim);
         let usual = match at.block.norm_place {
             NormPlace::Post => 1.0,
             NormPlace::Pre => ((length * width) as f64).powf(-0.5),
         };
-        Self {
+        Ok(Self {
             length,
             width,
-            scale: if scale == 0.0 { usual } else { scale },
-        }
+            scale: match options.scale {
+                0.0 => usual,
+                scale => scale,
+            },
+        })
     }
 }
 

@@ -10,19 +10,10 @@
 //! has relative ones in every attention; no decoder, which is for predictions per token; an odd last position is a pair of its own, where the paper
 //! cuts it off.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoded, Encoder, Mask, Mixer, Pass, Result,
+    Encoded,
     block::{Block, norm::Norm},
-    context::ModelContext,
-    encoder,
-    error::require,
-    layers::{Dropout, Projections},
-    model::{Cost, Model, Reference, Variant},
-    options::{OptionSet, Residual, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -35,11 +26,10 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("funnel.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Options, Serialize, Deserialize)]

@@ -7,26 +7,11 @@
 //! W starts near 0 and b at 1, so that a layer begins as a feed-forward network. A shorter sequence has the first L rows and columns.
 //! norm(v) is zero at padding; the paper pads to N and mixes padding in. The small attention has no biases, and dropout on its weights.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, LayerNorm, Linear},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        self, Lags,
-        activation::gelu_erf,
-        attention::{self, AttentionOptions},
-        columns, swap_axes,
-    },
-    options::{OptionSet, WIDEST, to_json},
-    params::{LECUN_NORMAL, xavier_uniform},
+    layers::LayerNorm,
+    ops::{Lags, activation::gelu_erf, columns},
+    params::LECUN_NORMAL,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -39,11 +24,10 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Package,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{"block": {"ffn": "none"}}"#,
-    variants: &[Variant::paper(build, include_str!("gmlp.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<GatedMlp>(include_str!("gmlp.rs"))],
+    ..Model::mixer::<GatedMlp>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,11 +46,6 @@ struct Options {
     spatial: Spatial,
     #[option(range = int(0, WIDEST))]
     attention: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(GatedMlp::new(at, &options)?)))
 }
 
 struct GatedMlp {
@@ -92,7 +71,9 @@ enum Along {
     },
 }
 
-impl GatedMlp {
+impl MixerModel for GatedMlp {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let dim = at.block.dim;
         let hidden = match options.hidden {

@@ -10,23 +10,13 @@
 //! The package of this name computes another function, in which a level sees the sibling block alone; the paper's code for the benchmark is not public.
 //! On the benchmark others ran it with 2 layers, D 64, 2 heads, feed-forward 128.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
-    mask::{PADDED, zero_padding},
-    model::{Cost, Model, Reference, Variant},
+    mask::PADDED,
     ops::attention::{
         WeightDropout,
-        partial_softmax::{self, PartialSoftmax, by_head},
+        partial_softmax::{PartialSoftmax, by_head},
     },
-    options::{LONGEST, OptionSet, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -39,11 +29,11 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·m·E)"),
     memory: Cost::Linear("O(L·m)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("h_transformer_1d.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Hierarchy>(include_str!(
+        "h_transformer_1d.rs"
+    ))],
+    ..Model::mixer::<Hierarchy>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -52,17 +42,6 @@ struct Options {
     /// m.
     #[option(default = 16, range = int(2, LONGEST))]
     block: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { block } = context.options()?;
-    require(
-        block.is_multiple_of(2),
-        "model.block",
-        block,
-        "an even number, because halves of blocks are covered by the level below",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Hierarchy::new(at, block)?)))
 }
 
 struct Hierarchy {
@@ -82,8 +61,19 @@ struct Parts {
     count: Tensor,
 }
 
-impl Hierarchy {
-    fn new(at: &LayerContext, block: usize) -> Result<Self> {
+impl MixerModel for Hierarchy {
+    type Options = Options;
+
+    fn check(&Options { block }: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            block.is_multiple_of(2),
+            "model.block",
+            block,
+            "an even number, because halves of blocks are covered by the level below",
+        )
+    }
+
+    fn new(at: &LayerContext, &Options { block }: &Options) -> Result<Self> {
         let rate = at.block.attention_dropout;
         let dropout = |level| Dropout::new(&at.vb.pp(format!("drop.{level}")), rate);
         Ok(Self {
@@ -94,7 +84,9 @@ impl Hierarchy {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Hierarchy {
     /// Maps queries, keys and values (B, L, H E) to (B, L, H, E).
     fn attend(&self, qkv: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let length = qkv[0].dim(1)?;
@@ -266,7 +258,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = LayerContext::new(parameters.builder(), &options, 64);
-        Hierarchy::new(&at, block).unwrap()
+        Hierarchy::new(&at, &Options { block }).unwrap()
     }
 
     fn pass() -> Pass<'static> {

@@ -5,19 +5,9 @@
 //! Time O(L·s·E) per head, memory O(L·E): densities beyond 5 s, less than 2e-6, are left out, so that it is a convolution with fixed weights.
 //! Padded positions have v = 0. No dropout on weights, which are no choice of the model's; no biases.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::Linear,
-    model::{Cost, Model, Reference, Variant},
     ops::{Padding, depthwise_conv1d},
-    options::{OptionSet, to_json},
-    params::xavier_uniform,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -30,11 +20,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·s·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("hard_coded.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<HardCoded>(include_str!("hard_coded.rs"))],
+    ..Model::mixer::<HardCoded>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -48,11 +36,6 @@ struct Options {
     deviation: f64,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(HardCoded::new(at, &options)?)))
-}
-
 struct HardCoded {
     value: Linear,
     output: Linear,
@@ -62,7 +45,9 @@ struct HardCoded {
     dim: usize,
 }
 
-impl HardCoded {
+impl MixerModel for HardCoded {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, block) = (&at.vb, at.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);

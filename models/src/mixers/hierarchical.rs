@@ -10,19 +10,13 @@
 //! A segment without a real token is hidden from the upper blocks. Tokens are marked by their place in the sequence, where the papers have that in
 //! the segment. A CLS token is the first one of the first segment, whose vector `head.pooling = cls` and `first` read.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoded, Encoder, Error, Mask, Pass, Result,
-    context::{Geometry, ModelContext},
-    error::require,
-    layers::{Linear, Pool, embedding::sinusoid},
+    Encoded,
+    context::Geometry,
+    layers::{Pool, embedding::sinusoid},
     mixers::{self, MODELS, transformer},
-    model::{Cost, Model, Reference, Variant},
-    options::{BlockOptions, ChannelKind, LONGEST, OptionSet, Pooling, to_json},
-    params::xavier_uniform,
+    options::{ChannelKind, Pooling},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -35,11 +29,9 @@ pub const MODEL: Model = Model {
     time: Cost::Sqrt("O(L·√L·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[Variant::paper(build, include_str!("hierarchical.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 /// Reduction of a segment to a vector.

@@ -11,20 +11,7 @@
 
 use std::ops::Range;
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{BlockMask, BlockMasks, partial_softmax},
-    options::{LONGEST, OptionSet, to_json},
-};
+use crate::{ops::attention::BlockMask, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -36,11 +23,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·K·E)"),
     memory: Cost::Linear("O(L·K)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[Variant::paper(build, include_str!("image.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +77,7 @@ impl Options {
         }
         let Some([_, columns]) = context.geometry.grid else {
             let allowed = "1d for this task, whose sequences are no images";
-            return Err(crate::Error::Option {
+            return Err(Error::Option {
                 key: "model.shape".to_owned(),
                 value: "2d".to_owned(),
                 allowed: allowed.to_owned(),

@@ -8,26 +8,11 @@
 //! chosen has no gradient. Dropout on the weights of the chosen ones; the authors' code drops none. ⌈ln n⌉ is that of the code. Not here: the causal
 //! form, and the convolutions that shorten the sequence between the paper's encoder layers.
 
-use candle_core::{DType, Device, Tensor};
-use lra_derive::Options;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::{
-    Encoder, Error, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections, Supports},
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        IGNORE_INDEX, Order,
-        attention::{self, partial_softmax},
-        cat,
-        pooling::weighted_sum,
-        take, top_k,
-    },
-    options::{LONGEST, OptionSet, to_json},
-    rng::StreamKey,
+    ops::{IGNORE_INDEX, Order, pooling::weighted_sum, top_k},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -40,11 +25,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L·E)"),
     memory: Cost::Linear("O(L·log L)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("informer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Informer>(include_str!("informer.rs"))],
+    ..Model::mixer::<Informer>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,11 +46,6 @@ struct Options {
     mean_over: MeanOver,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Informer::new(at, options)?)))
-}
-
 struct Informer {
     projections: Projections,
     dropout: Dropout,
@@ -78,8 +56,11 @@ struct Informer {
     width: usize,
 }
 
-impl Informer {
-    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+impl MixerModel for Informer {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let options = *options;
         Ok(Self {
             projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
@@ -89,7 +70,9 @@ impl Informer {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Informer {
     /// Returns u and U of a row with `real` positions.
     fn count(&self, real: usize) -> usize {
         let logarithm = (real.max(1) as f64).ln().ceil() as usize;
@@ -272,7 +255,7 @@ mod tests {
             ..Options::default()
         };
         let at = LayerContext::new(parameters.builder(), &block, 9);
-        Informer::new(&at, options).unwrap()
+        Informer::new(&at, &options).unwrap()
     }
 
     /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).

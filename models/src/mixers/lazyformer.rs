@@ -5,21 +5,7 @@
 //! Padded keys are hidden. Dropout on the weights of the layer that computes them, none where they are reused, as in the paper. Post-norm, as the
 //! paper's BERT. No biases. Not with reversible blocks, which keep no weights.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Error, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear},
-    model::{Cost, Model, Reference, Variant},
-    ops::{attention::scores, matmul, softmax, swap_axes},
-    options::{OptionSet, Residual, to_json},
-    params::xavier_uniform,
-};
+use crate::{ops::attention::scores, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -31,11 +17,10 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
-    variants: &[Variant::paper(build, include_str!("lazyformer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<LazyFormer>(include_str!("lazyformer.rs"))],
+    ..Model::mixer::<LazyFormer>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -44,23 +29,6 @@ struct Options {
     /// m.
     #[option(default = 2, range = int(1, 1000))]
     reuse: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { reuse } = context.options()?;
-    require(
-        context.block.residual != Residual::Reversible,
-        "block.residual",
-        "reversible",
-        "another one, because weights go from block to block and are not recomputed",
-    )?;
-    require(
-        !context.block.share || reuse == 1,
-        "block.share",
-        true,
-        "false, because layers that reuse weights have no queries; or model.reuse = 1",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(LazyFormer::new(at, reuse)?)))
 }
 
 struct LazyFormer {
@@ -73,13 +41,30 @@ struct LazyFormer {
     dim: usize,
 }
 
-impl LazyFormer {
-    fn new(at: &LayerContext, reuse: usize) -> Result<Self> {
+impl MixerModel for LazyFormer {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            context.block.residual != Residual::Reversible,
+            "block.residual",
+            "reversible",
+            "another one, because weights go from block to block and are not recomputed",
+        )?;
+        require(
+            !context.block.share || options.reuse == 1,
+            "block.share",
+            true,
+            "false, because layers that reuse weights have no queries; or model.reuse = 1",
+        )
+    }
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, block) = (&at.vb, at.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let inward = |name| Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None);
         Ok(Self {
-            pair: match at.layer % reuse {
+            pair: match at.layer % options.reuse {
                 0 => Some([inward("query")?, inward("key")?]),
                 _ => None,
             },
@@ -90,7 +75,9 @@ impl LazyFormer {
             dim: block.qkv_dim,
         })
     }
+}
 
+impl LazyFormer {
     /// Returns (B, L, H E) as (B, L, H, E).
     fn split(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, length, width) = x.dims3()?;

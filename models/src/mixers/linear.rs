@@ -5,19 +5,10 @@
 //! Padded keys are left out of both sums. As in the 2021 code, no dropout on weights (there are none),
 //! no scaling of queries and no biases. Not here: the causal form; the benchmark classifies whole sequences.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Projections, Supports},
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
     ops::linear_attention::{self, FeatureMap},
-    options::{OptionSet, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -30,24 +21,13 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·E²)"),
     memory: Cost::Linear("O(L·E + E²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("linear.rs")),
+        Variant::mixer::<Linear>(include_str!("linear.rs")),
         tay2021::linear::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::mixer::<Linear>()
 };
-
-#[derive(Options, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Options {}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Linear::new(at, true)?)))
-}
 
 pub(super) struct Linear {
     projections: Projections,
@@ -56,15 +36,26 @@ pub(super) struct Linear {
     width: usize,
 }
 
-impl Linear {
-    /// Builds the mixer; `masks` says whether padding is left out.
-    pub(super) fn new(at: &LayerContext, masks: bool) -> Result<Self> {
+impl MixerModel for Linear {
+    type Options = NoOptions;
+
+    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
-            masks,
+            masks: true,
             heads: at.block.heads,
             width: at.block.head_dim(),
         })
+    }
+}
+
+impl Linear {
+    /// Returns this mixer with padding summed up like any token.
+    pub(super) fn without_mask(self) -> Self {
+        Self {
+            masks: false,
+            ..self
+        }
     }
 }
 

@@ -7,24 +7,7 @@
 //! Padded keys and values are zeros before the sums, so padding never reaches them; the paper has no padding. Dropout on the weights of the slots.
 //! A and F start as N(0, 1/K), as in the paper's lemma; which position a row belongs to is fixed, so the order of tokens matters.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder::blocks,
-    layers::{Dropout, Projections, Supports},
-    mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{self, AttentionOptions},
-        project_length,
-    },
-    options::{LONGEST, OptionSet, to_json},
-};
+use crate::{encoder::blocks, mixers::tay2021, ops::project_length, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -36,14 +19,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·K·E)"),
     memory: Cost::Linear("O(L·K)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("linformer.rs")),
         tay2021::linformer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,28 +9,13 @@
 //! The paper's experiments are with `dynamic`, a feed-forward network as wide as the block (`block.mlp_dim = D`, which depends on D: not set here), and post-norm. Its code has biases,
 //! and no gate before light convolutions. No projection joins the halves.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear, Projections, Supports},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{
         Padding, activation,
-        attention::{
-            self, AttentionOptions, BlockLists, BlockMasks, RelativeScores, partial_softmax,
-        },
-        cat, columns, depthwise_conv1d, softmax, swap_axes,
+        attention::{BlockLists, RelativeScores},
+        columns, depthwise_conv1d,
     },
-    options::{BlockOptions, LONGEST, OptionSet, to_json},
-    params::xavier_uniform,
-    rng::StreamKey,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -43,11 +28,9 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E + L·w·E)"),
     memory: Cost::Linear("O(L·E + L·w)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("lite.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Lite>(include_str!("lite.rs"))],
+    ..Model::mixer::<Lite>()
 };
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,40 +53,6 @@ struct Options {
 
 /// Taps of a kernel by layer; the last is that of all further layers.
 const KERNELS: [usize; 4] = [3, 7, 15, 31];
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    let block = context.block;
-    require(
-        block.dim.is_multiple_of(2),
-        "block.dim",
-        block.dim,
-        "even, as half of it attends",
-    )?;
-    require(
-        block.qkv_dim.is_multiple_of(2 * block.heads),
-        "block.qkv_dim",
-        block.qkv_dim,
-        format!(
-            "a multiple of twice block.heads = {}, as half of it attends",
-            block.heads
-        ),
-    )?;
-    let (half, groups) = (block.dim / 2, options.groups(block));
-    require(
-        half.is_multiple_of(groups),
-        "model.groups",
-        groups,
-        format!("what divides the {half} channels of the convolution"),
-    )?;
-    require(
-        options.kernel > 0 || !block.share,
-        "model.kernel",
-        0,
-        "at least 1 where block.share = true: all layers then have one kernel",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Lite::new(at, &options)?)))
-}
 
 impl Options {
     fn groups(&self, block: &BlockOptions) -> usize {
@@ -147,7 +96,41 @@ enum Kernel {
     Dynamic(Linear, Dropout),
 }
 
-impl Lite {
+impl MixerModel for Lite {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        let block = context.block;
+        require(
+            block.dim.is_multiple_of(2),
+            "block.dim",
+            block.dim,
+            "even, as half of it attends",
+        )?;
+        require(
+            block.qkv_dim.is_multiple_of(2 * block.heads),
+            "block.qkv_dim",
+            block.qkv_dim,
+            format!(
+                "a multiple of twice block.heads = {}, as half of it attends",
+                block.heads
+            ),
+        )?;
+        let (half, groups) = (block.dim / 2, options.groups(block));
+        require(
+            half.is_multiple_of(groups),
+            "model.groups",
+            groups,
+            format!("what divides the {half} channels of the convolution"),
+        )?;
+        require(
+            options.kernel > 0 || !block.share,
+            "model.kernel",
+            0,
+            "at least 1 where block.share = true: all layers then have one kernel",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let half = block.dim / 2;
@@ -197,7 +180,9 @@ impl Lite {
             heads: block.heads,
         })
     }
+}
 
+impl Lite {
     /// Maps g, (B, L, D/2) to (B, L, D/2).
     fn gated(&self, x: &Tensor) -> Result<Tensor> {
         let both = self.gate.forward(x)?;

@@ -5,20 +5,7 @@
 //! Options: `block` S (0: 64), `neighbours` n: each block also sees n blocks on either side (0: blocks apart from
 //! each other, so that nothing ever leaves one); with `exact` only keys at most n·S positions away, which is a sliding window.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections, Supports},
-    mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{BlockLists, BlockMasks, partial_softmax},
-    options::{LONGEST, OptionSet, to_json},
-};
+use crate::{mixers::tay2021, ops::attention::BlockLists, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -30,14 +17,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·S·E)"),
     memory: Cost::Linear("O(L·S)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("local.rs")),
+        Variant::mixer::<Local>(include_str!("local.rs")),
         tay2021::local::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::mixer::<Local>()
 };
 
 #[derive(Clone, Options, Serialize, Deserialize)]
@@ -49,11 +34,6 @@ pub(super) struct Options {
     pub(super) neighbours: usize,
     #[option(default = true)]
     exact: bool,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Local::new(at, &options)?)))
 }
 
 struct Local {
@@ -71,7 +51,9 @@ struct Contiguous {
     exact: bool,
 }
 
-impl Local {
+impl MixerModel for Local {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,

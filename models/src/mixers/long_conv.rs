@@ -5,21 +5,10 @@
 //! A length beyond N is refused. Padded positions are zeros to the kernels. The block has no feed-forward network; the published one has BatchNorm or LayerNorm, and a
 //! rate of its own for w.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
     layers::{Direction, LongConv},
-    model::{Cost, Model, Reference, Variant},
     ops::activation::relu,
-    options::{OptionSet, to_json},
-    params::Attributes,
-    rng::StreamKey,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -32,11 +21,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
-    variants: &[Variant::paper(build, include_str!("long_conv.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<LongConvMixer>(include_str!(
+        "long_conv.rs"
+    ))],
+    ..Model::mixer::<LongConvMixer>()
 };
 
 #[derive(Clone, Options, Serialize, Deserialize)]
@@ -51,13 +41,6 @@ struct Options {
     direction: Direction,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| {
-        Ok(Box::new(LongConvMixer::new(at, &options)?))
-    })
-}
-
 struct LongConvMixer {
     /// w (H, directions · N).
     kernel: Tensor,
@@ -68,7 +51,9 @@ struct LongConvMixer {
     filter: LongConv,
 }
 
-impl LongConvMixer {
+impl MixerModel for LongConvMixer {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let directions = options.direction.count();
         let small = Init::Randn {
@@ -86,7 +71,9 @@ impl LongConvMixer {
             filter: LongConv::new(at, directions, true)?,
         })
     }
+}
 
+impl LongConvMixer {
     fn taps(&self, pass: &Pass) -> Result<Tensor> {
         // max(w - λ, 0) - max(-w - λ, 0).
         let above = relu(&self.kernel.affine(1.0, -self.squash)?, 0.0)?;

@@ -7,25 +7,10 @@
 //! Both norms are LayerNorms over all heads at once, each the same for keys and values. Padded tokens are in no summary and no window.
 //! Dropout on the weights. Projections have no biases, and a CLS token is a token like any other (in the published code it enters in the last layer alone).
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, LayerNorm, Linear, Projections},
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{
-            self, BlockLists, BlockMask, BlockMasks, StridedPositions,
-            partial_softmax::{self, by_head},
-        },
-        cat, matmul, softmax, swap_axes,
-    },
-    options::{LONGEST, OptionSet, to_json},
-    params::xavier_uniform,
+    layers::LayerNorm,
+    ops::attention::{BlockLists, BlockMask, StridedPositions, partial_softmax::by_head},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -38,11 +23,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(r + w)·E)"),
     memory: Cost::Linear("O(L·(r + w))"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("long_short.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<LongShort>(include_str!("long_short.rs"))],
+    ..Model::mixer::<LongShort>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -52,11 +35,6 @@ struct Options {
     rank: usize,
     #[option(default = 8, range = int(0, LONGEST))]
     window: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(LongShort::new(at, &options)?)))
 }
 
 struct LongShort {
@@ -70,7 +48,9 @@ struct LongShort {
     dim: usize,
 }
 
-impl LongShort {
+impl MixerModel for LongShort {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let norm_vb = at.vb.pp("near_norm");
@@ -87,7 +67,9 @@ impl LongShort {
             dim: block.qkv_dim,
         })
     }
+}
 
+impl LongShort {
     fn rank(&self) -> usize {
         self.summary.as_ref().map_or(0, |summary| summary.rank)
     }
@@ -235,7 +217,7 @@ mod tests {
     fn queries_see_all_summaries_and_their_neighbourhood() {
         for (length, window, rank) in [(13, 4, 3), (13, 1, 0), (9, 0, 2), (70, 66, 65), (5, 3, 1)] {
             let keys = rank + length;
-            let v = Tensor::eye(keys, candle_core::DType::F64, &Device::Cpu).unwrap();
+            let v = Tensor::eye(keys, DType::F64, &Device::Cpu).unwrap();
             let v = v.unsqueeze(0).unwrap();
             let zeros = v.zeros_like().unwrap();
             let options = AttentionOptions {

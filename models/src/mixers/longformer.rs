@@ -7,23 +7,12 @@
 //! layers, here all layers are alike); `global` g, the first g positions: the CLS token where there is one, else the first token. Without global positions their projections do not exist. Not as in the paper: no biases, as in the rest of the benchmark.
 //! Pooled by the CLS token, the last layer is read at a global position alone: its q, k and v influence nothing, and their projections in that layer stay as they were drawn.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear, Projections, ScoreMods, Supports},
+    layers::ScoreMods,
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{
-        AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions, partial_softmax,
-    },
-    options::{LONGEST, OptionSet, WIDEST, to_json},
+    ops::attention::{BlockLists, BlockMask, StridedPositions},
     params::xavier_uniform_with_gain,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -36,14 +25,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·w·E)"),
     memory: Cost::Linear("O(L·w)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("longformer.rs")),
         tay2021::longformer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Options, Serialize, Deserialize)]

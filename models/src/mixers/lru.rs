@@ -6,22 +6,10 @@
 //! Time O(L·P·H), memory O(L·P). `direction = both` has states from the end as well, with a C of their own (H, 2P), as S5. Padded positions are zeros to
 //! the states. The block has no feed-forward network; the published one has BatchNorm and rates of their own for ν, θ, γ and B (`train.groups`).
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
     layers::{Direction, GluOutput, OutputGate, OutputInit},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{Complex, SharedStates, shared_state_space},
-    options::{OptionSet, to_json},
-    params::Attributes,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -34,11 +22,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·P)"),
     memory: Cost::Linear("O(L·P)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none"}}"#,
-    variants: &[Variant::paper(build, include_str!("lru.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<Lru>(include_str!("lru.rs"))],
+    ..Model::mixer::<Lru>()
 };
 
 #[derive(Clone, Options, Serialize, Deserialize)]
@@ -57,17 +44,6 @@ struct Options {
     max_phase: f64,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.r_min < options.r_max && options.r_max < 1.0,
-        "model.r_max",
-        options.r_max,
-        format!("more than model.r_min = {} and less than 1", options.r_min),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Lru::new(at, &options)?)))
-}
-
 struct Lru {
     /// ν (P).
     nu_log: Tensor,
@@ -84,7 +60,18 @@ struct Lru {
     output: GluOutput,
 }
 
-impl Lru {
+impl MixerModel for Lru {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            options.r_min < options.r_max && options.r_max < 1.0,
+            "model.r_max",
+            options.r_max,
+            format!("more than model.r_min = {} and less than 1", options.r_min),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, states) = (&at.vb, at.block.dim, options.state);
         let normal = |variance: f64| Init::Randn {

@@ -10,23 +10,7 @@
 //! Published on the benchmark (layers x D, feed-forward, heads): Text 4x256, 1024, 4; Retrieval 4x128, 512, 4; Image 1x64, 128, 8; Pathfinder 1x128, 4 heads;
 //! ListOps D 512, 2048, 8, layers that share weights.
 
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Error, Mask, Mixer, Pass, Result, VarBuilder,
-    block::norm::Norm,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear},
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{self, AttentionOptions},
-    options::{BlockOptions, LONGEST, NormPlace, OptionSet, Residual, to_json},
-    params::xavier_uniform,
-};
+use crate::{block::norm::Norm, options::NormPlace, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -38,11 +22,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·l·E)"),
     memory: Cost::Linear("O(L·E + l·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
-    variants: &[Variant::paper(build, include_str!("luna.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<Luna>(include_str!("luna.rs"))],
+    ..Model::mixer::<Luna>()
 };
 
 #[derive(Clone, Copy, Options, Serialize, Deserialize)]
@@ -52,17 +35,6 @@ struct Options {
     #[option(default = 256, range = int(1, LONGEST))]
     length: usize,
     dynamic: bool,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options = context.options()?;
-    require(
-        context.block.residual != Residual::Reversible,
-        "block.residual",
-        "reversible",
-        "another one, because p goes from block to block and is not recomputed",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Luna::new(at, options)?)))
 }
 
 struct Luna {
@@ -90,8 +62,20 @@ struct Projected {
     dropout: Dropout,
 }
 
-impl Luna {
-    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+impl MixerModel for Luna {
+    type Options = Options;
+
+    fn check(_: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            context.block.residual != Residual::Reversible,
+            "block.residual",
+            "reversible",
+            "another one, because p goes from block to block and is not recomputed",
+        )
+    }
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let options = *options;
         let (vb, block) = (&at.vb, at.block);
         let (dim, row) = (block.dim, block.qkv_dim);
         let last = at.layer + 1 == block.layers;
@@ -124,7 +108,9 @@ impl Luna {
             dim: row,
         })
     }
+}
 
+impl Luna {
     /// Returns p (B, l, H E).
     fn before(&self, batch: usize, pass: &Pass) -> Result<Tensor> {
         match &self.start {
@@ -262,7 +248,7 @@ mod tests {
     fn mixer(parameters: &Parameters, options: Options) -> Luna {
         let block = block(1, NormPlace::Post);
         let at = LayerContext::new(parameters.builder(), &block, 5);
-        Luna::new(&at, options).unwrap()
+        Luna::new(&at, &options).unwrap()
     }
 
     /// With one packed vector, every position puts all its weight on it, and packing is softmax

@@ -10,25 +10,13 @@
 
 use std::f64::consts::LN_10;
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::Linear,
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{
-        self, Padding,
+        Padding,
         activation::{silu, softplus},
         columns,
     },
-    options::{OptionSet, WIDEST, to_json},
-    params::Attributes,
+    prelude::*,
     rng::Stream,
 };
 
@@ -42,14 +30,13 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·D·N)"),
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Package,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
         "block": {"ffn": "none", "norm": "rms", "norm_epsilon": 1e-5}
     }"#,
-    variants: &[Variant::paper(build, include_str!("mamba.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<Mamba>(include_str!("mamba.rs"))],
+    ..Model::mixer::<Mamba>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -63,11 +50,6 @@ struct Options {
     taps: usize,
     #[option(range = int(0, WIDEST))]
     rank: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Mamba::new(at, &options)?)))
 }
 
 struct Mamba {
@@ -100,7 +82,9 @@ fn even(bound: f64) -> Init {
     }
 }
 
-impl Mamba {
+impl MixerModel for Mamba {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&at.vb, at.block.dim);
         let (width, state) = (options.expand * dim, options.state);

@@ -6,22 +6,7 @@
 //! Padded tokens are zeros before the sum, so that nothing of them is mixed in; the paper has no padding. There are 2·N·T weights per layer: at
 //! thousands of tokens far more than in the other models of that width.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::Linear,
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{activation::gelu_erf, swap_axes},
-    options::{OptionSet, WIDEST, to_json},
-    params::LECUN_NORMAL,
-};
+use crate::{ops::activation::gelu_erf, params::LECUN_NORMAL, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -33,11 +18,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·T)"),
     memory: Cost::Linear("O(L + T)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("mlp_mixer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<MlpMixer>(include_str!("mlp_mixer.rs"))],
+    ..Model::mixer::<MlpMixer>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -46,11 +29,6 @@ struct Options {
     /// T; 0 for 256 or N, whichever is less.
     #[option(range = int(0, WIDEST))]
     hidden: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(MlpMixer::new(at, &options)?)))
 }
 
 struct MlpMixer {
@@ -62,7 +40,9 @@ struct MlpMixer {
     dim: usize,
 }
 
-impl MlpMixer {
+impl MixerModel for MlpMixer {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let hidden = match options.hidden {
             0 => at.max_length.min(256),

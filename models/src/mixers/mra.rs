@@ -12,26 +12,14 @@
 //! not the 4 x 8 patches of that code. No biases in projections.
 //! Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, `block` 32, `blocks_per_row` 8.
 
-use candle_core::{D, DType, Tensor};
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Projections, Supports},
-    mask::{PADDED, zero_padding},
-    model::{Cost, Model, Reference, Variant},
+    mask::PADDED,
     ops::{
         Order,
-        attention::{
-            self, AttentionOptions, BlockMask, BlockMasks,
-            partial_softmax::{self, by_head},
-        },
-        cat, matmul, top_k,
+        attention::{BlockMask, partial_softmax::by_head},
+        top_k,
     },
-    options::{LONGEST, OptionSet, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -44,11 +32,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·r·S·E + L²/S²)"),
     memory: Cost::Mixed("O(L·E + L²/S²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("mra.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Mra>(include_str!("mra.rs"))],
+    ..Model::mixer::<Mra>()
 };
 
 /// Contribution of pairs of blocks that are not chosen.
@@ -77,11 +63,6 @@ struct Options {
     mode: Mode,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Mra::new(at, options)?)))
-}
-
 struct Mra {
     projections: Projections,
     options: Options,
@@ -99,8 +80,11 @@ struct Chosen {
     real: Vec<bool>,
 }
 
-impl Mra {
-    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+impl MixerModel for Mra {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let options = *options;
         let blocks = at.max_length.div_ceil(options.block);
         Ok(Self {
             projections: Projections::new(at)?,
@@ -110,7 +94,9 @@ impl Mra {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Mra {
     /// Maps queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
         let (batch, length, _) = qkv[0].dims3()?;

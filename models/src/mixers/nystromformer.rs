@@ -9,25 +9,9 @@
 //! The first Z is scaled for every sequence and head by itself; the published code takes one number for the whole batch, and says that
 //! this one converges faster. Z is computed in 64-bit arithmetic. Projections have no biases.
 
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Projections, Supports},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        self, IGNORE_INDEX, Padding,
-        attention::{self, AttentionOptions},
-        exact_matmul, merge_heads, pseudo_inverse, softmax, split_heads,
-    },
-    options::{LONGEST, OptionSet, to_json},
+    ops::{IGNORE_INDEX, Padding, exact_matmul, merge_heads, pseudo_inverse, split_heads},
+    prelude::*,
 };
 
 mod xiong2021;
@@ -42,14 +26,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·M·E + M³)"),
     memory: Cost::Linear("O(L·M + M²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("nystromformer.rs")),
         xiong2021::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Options, Serialize, Deserialize)]

@@ -12,21 +12,11 @@ mod trig;
 
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{DType, Device, Tensor};
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result, RngKey,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Projections, Supports},
+    RngKey,
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
     ops::linear_attention::{self, EPS, FeatureMap},
-    options::{OptionSet, WIDEST, to_json},
-    rng::StreamKey,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -39,14 +29,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·M·E)"),
     memory: Cost::Linear("O(L·M + M·E)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("performer.rs")),
+        Variant::mixer::<Performer>(include_str!("performer.rs")),
         tay2021::performer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::mixer::<Performer>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,12 +74,6 @@ impl Options {
     }
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    options.check()?;
-    encoder::blocks(context, |at| Ok(Box::new(Performer::new(at, &options)?)))
-}
-
 struct Performer {
     projections: Projections,
     heads: usize,
@@ -105,7 +87,13 @@ enum Features {
     Relu,
 }
 
-impl Performer {
+impl MixerModel for Performer {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        options.check()
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let width = at.block.head_dim();
         let favor = || {

@@ -4,25 +4,9 @@
 //! Time O(L²·E) per head, memory O(L²) in each layer: scores are the residual stream, so they are all held.
 //! Post-norm, as the paper's BERT. Padded keys are hidden, dropout on the weights, no biases. Not with reversible blocks, which keep no scores.
 
-use candle_core::Tensor;
-
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections},
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        add,
-        attention::{scores, weigh},
-        swap_axes,
-    },
-    options::Residual,
-    options::{OptionSet, to_json},
+    ops::attention::{scores, weigh},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -35,27 +19,11 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
-    variants: &[Variant::paper(build, include_str!("realformer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<RealFormer>(include_str!("realformer.rs"))],
+    ..Model::mixer::<RealFormer>()
 };
-
-#[derive(Options, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Options {}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    require(
-        context.block.residual != Residual::Reversible,
-        "block.residual",
-        "reversible",
-        "another one, because scores go from block to block and are not recomputed",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(RealFormer::new(at)?)))
-}
 
 struct RealFormer {
     projections: Projections,
@@ -63,8 +31,19 @@ struct RealFormer {
     dim: usize,
 }
 
-impl RealFormer {
-    fn new(at: &LayerContext) -> Result<Self> {
+impl MixerModel for RealFormer {
+    type Options = NoOptions;
+
+    fn check(_: &NoOptions, context: &ModelContext) -> Result<()> {
+        require(
+            context.block.residual != Residual::Reversible,
+            "block.residual",
+            "reversible",
+            "another one, because scores go from block to block and are not recomputed",
+        )
+    }
+
+    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),

@@ -9,22 +9,7 @@
 //! others back; each sees its own token. Padded tokens are in no sum and close no gate.
 //! Published code has factors 0.1 in place of 1/√M and then ε = 1, which is larger than most denominators; σ is what temperature there is. No biases but the gate's.
 
-use candle_core::{Device, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result, RngKey,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Linear, Projections},
-    model::{Cost, Model, Reference, Variant},
-    ops::{activation::relu, matmul},
-    options::{OptionSet, WIDEST, to_json},
-    params::xavier_uniform,
-    rng::StreamKey,
-};
+use crate::{RngKey, ops::activation::relu, prelude::*};
 
 mod gate;
 
@@ -38,11 +23,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·M·E)"),
     memory: Cost::Linear("O(L·M + M·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("rfa.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Rfa>(include_str!("rfa.rs"))],
+    ..Model::mixer::<Rfa>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,11 +57,6 @@ struct Options {
     gate: Gate,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Rfa::new(at, &options)?)))
-}
-
 struct Rfa {
     projections: Projections,
     features: Features,
@@ -89,7 +67,9 @@ struct Rfa {
     width: usize,
 }
 
-impl Rfa {
+impl MixerModel for Rfa {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let gate = || {
@@ -106,7 +86,9 @@ impl Rfa {
             width: block.head_dim(),
         })
     }
+}
 
+impl Rfa {
     /// Returns y (B, L, H, E) of queries, keys and values (B, L, H, E); gates read x (B, L, D).
     fn attend(&self, qkv: [Tensor; 3], x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let directions = self.features.directions(pass, x)?;

@@ -14,31 +14,15 @@
 
 use std::sync::Arc;
 
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
-    loss::Loss,
     mask::PADDED,
-    model::{Cost, Model, Reference, Variant},
     ops::{
         IGNORE_INDEX, Order,
-        attention::{
-            self, AttentionDropout, AttentionOptions, BlockLists, partial_softmax,
-            partial_softmax::by_head,
-        },
-        cat, columns, l2_normalize, matmul, segment_mean, segment_sum, squared_distance, swap_axes,
-        take, top_k,
+        attention::{AttentionDropout, BlockLists, partial_softmax::by_head},
+        columns, l2_normalize, segment_mean, segment_sum, squared_distance, top_k,
     },
-    options::{LONGEST, OptionSet, Residual, WIDEST, to_json},
     params::Buffer,
+    prelude::*,
 };
 
 /// Loss by the distance of vectors from their centroids.
@@ -54,11 +38,9 @@ pub const MODEL: Model = Model {
     time: Cost::Sqrt("O(L·√N·E)"),
     memory: Cost::Sqrt("O(L·(√N + E))"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("routing.rs")).with_losses(&[COMMIT])],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Routing>(include_str!("routing.rs")).with_losses(&[COMMIT])],
+    ..Model::mixer::<Routing>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -74,17 +56,6 @@ struct Options {
     local_window: usize,
     #[option(default = 0.999, range = probability)]
     decay: f64,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.routed_heads <= context.block.heads,
-        "model.routed_heads",
-        options.routed_heads,
-        format!("at most block.heads = {}", context.block.heads),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Routing::new(at, &options)?)))
 }
 
 struct Routing {
@@ -108,7 +79,18 @@ struct Clusters {
     commits: bool,
 }
 
-impl Routing {
+impl MixerModel for Routing {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            options.routed_heads <= context.block.heads,
+            "model.routed_heads",
+            options.routed_heads,
+            format!("at most block.heads = {}", context.block.heads),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (block, vb, longest) = (at.block, &at.vb, at.max_length);
         let or = |given, derived| if given == 0 { derived } else { given };
@@ -124,7 +106,9 @@ impl Routing {
             local_window: or(options.local_window, window),
         })
     }
+}
 
+impl Routing {
     /// Returns blocks of neighbours, each of which sees those beside it too.
     fn blocks(&self, length: usize) -> BlockLists {
         BlockLists::around(length, self.local_window.min(length), (1, 1), |_, _| true)

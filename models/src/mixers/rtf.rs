@@ -8,20 +8,10 @@
 //! Time and memory O(L·log L) and O(L), whatever N. Padded positions are zeros to the kernel. The poles are free: as a recurrence it could grow, and k is
 //! the response wrapped around the longest length. The block has no feed-forward network; the published one has BatchNorm and rates of their own for a, b, h₀.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
     layers::{Direction, LongConv},
-    model::{Cost, Model, Reference, Variant},
-    ops::{Complex, irfft, rfft, swap_axes},
-    options::{OptionSet, to_json},
-    params::Attributes,
+    ops::{Complex, irfft, rfft},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -34,11 +24,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
-    variants: &[Variant::paper(build, include_str!("rtf.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<Rtf>(include_str!("rtf.rs"))],
+    ..Model::mixer::<Rtf>()
 };
 
 #[derive(Clone, Options, Serialize, Deserialize)]
@@ -50,11 +39,6 @@ struct Options {
     #[option(default = Direction::Both)]
     direction: Direction,
     shared: bool,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Rtf::new(at, &options)?)))
 }
 
 struct Rtf {
@@ -69,7 +53,9 @@ struct Rtf {
     filter: LongConv,
 }
 
-impl Rtf {
+impl MixerModel for Rtf {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, state) = (&at.vb, at.block.dim, options.state);
         let directions = options.direction.count();
@@ -91,7 +77,9 @@ impl Rtf {
             filter: LongConv::new(at, directions, false)?,
         })
     }
+}
 
+impl Rtf {
     /// Returns (H, directions · length).
     fn kernel(&self) -> Result<Tensor> {
         let ((directions, dim, _), length) = (self.b.dims3()?, self.length);

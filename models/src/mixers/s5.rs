@@ -8,23 +8,11 @@
 //! zeros to the states; the published code lets them in. The block has no feed-forward network; the published one has BatchNorm, no last norm
 //! (`block.last_norm = false`), dropout tied over positions, and rates of their own for Λ, B and δ (`train.groups`).
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
     hippo,
     layers::{Direction, GluOutput, OutputGate, OutputInit},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{Complex, SharedStates, shared_state_space},
-    options::{OptionSet, to_json},
-    params::Attributes,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -37,11 +25,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·P)"),
     memory: Cost::Linear("O(L·P)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none"}}"#,
-    variants: &[Variant::paper(build, include_str!("s5.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<S5>(include_str!("s5.rs"))],
+    ..Model::mixer::<S5>()
 };
 
 /// Initial values of C.
@@ -80,40 +67,6 @@ struct Options {
     clip: bool,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    let Options { state, blocks, .. } = options;
-    require(
-        state.is_multiple_of(2 * blocks),
-        "model.state",
-        state,
-        format!("a multiple of 2 model.blocks = {}", 2 * blocks),
-    )?;
-    require(
-        options.dt_min <= options.dt_max,
-        "model.dt_min",
-        options.dt_min,
-        format!("at most model.dt_max = {}", options.dt_max),
-    )?;
-    require(
-        options.gate != OutputGate::Full,
-        "model.gate",
-        "full",
-        "half or half_linear",
-    )?;
-    require(
-        state / blocks <= hippo::LARGEST,
-        "model.blocks",
-        blocks,
-        format!(
-            "at least {}, a block having at most {} states",
-            state.div_ceil(hippo::LARGEST),
-            hippo::LARGEST
-        ),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(S5::new(at, &options)?)))
-}
-
 struct S5 {
     /// Λ (P).
     lambda: Complex,
@@ -129,7 +82,41 @@ struct S5 {
     clip: bool,
 }
 
-impl S5 {
+impl MixerModel for S5 {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        let Options { state, blocks, .. } = options;
+        require(
+            state.is_multiple_of(2 * blocks),
+            "model.state",
+            state,
+            format!("a multiple of 2 model.blocks = {}", 2 * blocks),
+        )?;
+        require(
+            options.dt_min <= options.dt_max,
+            "model.dt_min",
+            options.dt_min,
+            format!("at most model.dt_max = {}", options.dt_max),
+        )?;
+        require(
+            options.gate != OutputGate::Full,
+            "model.gate",
+            "full",
+            "half or half_linear",
+        )?;
+        require(
+            state / blocks <= hippo::LARGEST,
+            "model.blocks",
+            blocks,
+            format!(
+                "at least {}, a block having at most {} states",
+                state.div_ceil(hippo::LARGEST),
+                hippo::LARGEST
+            ),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&at.vb, at.block.dim);
         let (all, size) = (options.state, options.state / options.blocks);

@@ -8,20 +8,7 @@
 //! query, without LayerNorm, which the paper has and the code leaves off; there the scale is 1/√(H E). Dropout on both kinds of weights is ours.
 //! The paper's pooling by attention, for any model: `head.pooling = attention`.
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear, Mab},
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{self, AttentionOptions},
-    options::{LONGEST, OptionSet, to_json},
-    params::xavier_uniform,
-};
+use crate::{layers::Mab, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -33,11 +20,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·m·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("set.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Set>(include_str!("set.rs"))],
+    ..Model::mixer::<Set>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -46,11 +31,6 @@ struct Options {
     /// m.
     #[option(default = 32, range = int(1, LONGEST))]
     points: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { points } = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Set::new(at, points)?)))
 }
 
 struct Set {
@@ -66,8 +46,11 @@ struct Set {
     width: usize,
 }
 
-impl Set {
-    fn new(at: &LayerContext, points: usize) -> Result<Self> {
+impl MixerModel for Set {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let points = options.points;
         let (dim, width) = (at.block.dim, at.block.qkv_dim);
         let linear = |name, inputs, outputs| {
             let weight = xavier_uniform(inputs, outputs);

@@ -9,21 +9,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use candle_core::{Device, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
     layers::{Direction, LongConv},
-    model::{Cost, Model, Reference, Variant},
     ops::linear,
-    options::{OptionSet, to_json},
-    params::{Attributes, Buffer, Commit},
+    params::{Buffer, Commit},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -36,11 +26,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
-    variants: &[Variant::paper(build, include_str!("sgconv.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<SgConv>(include_str!("sgconv.rs"))],
+    ..Model::mixer::<SgConv>()
 };
 
 #[derive(Clone, Options, Serialize, Deserialize)]
@@ -58,17 +47,6 @@ struct Options {
     decay_max: f64,
     #[option(default = Direction::Both)]
     direction: Direction,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.decay_min <= options.decay_max,
-        "model.decay_min",
-        options.decay_min,
-        format!("at most model.decay_max = {}", options.decay_max),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(SgConv::new(at, &options)?)))
 }
 
 struct SgConv {
@@ -101,7 +79,18 @@ fn stretch(size: usize, taps: usize) -> Vec<f64> {
     rows
 }
 
-impl SgConv {
+impl MixerModel for SgConv {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            options.decay_min <= options.decay_max,
+            "model.decay_min",
+            options.decay_min,
+            format!("at most model.decay_max = {}", options.decay_max),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, length) = (&at.vb, at.block.dim, at.max_length);
         let directions = options.direction.count();
@@ -148,7 +137,9 @@ impl SgConv {
             filter: LongConv::new(at, directions, true)?,
         })
     }
+}
 
+impl SgConv {
     fn scales(&self) -> Result<&[(Tensor, Tensor)]> {
         if let Some(scales) = self.scales.get() {
             return Ok(scales);
@@ -156,7 +147,7 @@ impl SgConv {
         let (like, size) = (self.norm.value(), self.weights[0].dims()[2]);
         let constant = |values: Vec<f64>, shape: (usize, usize)| {
             let tensor = Tensor::from_vec(values, shape, &Device::Cpu)?;
-            Ok::<_, crate::Error>(tensor.to_dtype(like.dtype())?.to_device(like.device())?)
+            Ok::<_, Error>(tensor.to_dtype(like.dtype())?.to_device(like.device())?)
         };
         let count = self.taps.len();
         let scale = |(scale, &taps): (usize, &usize)| {
@@ -173,7 +164,7 @@ impl SgConv {
     /// Returns (H, directions · N).
     fn kernel(&self, pass: &Pass) -> Result<Tensor> {
         let scaled = |(kernel, (stretch, factor)): (&Tensor, &(Tensor, Tensor))| {
-            Ok::<_, crate::Error>(linear(kernel, stretch, None)?.broadcast_mul(factor)?)
+            Ok::<_, Error>(linear(kernel, stretch, None)?.broadcast_mul(factor)?)
         };
         let parts: Vec<Tensor> = self
             .weights

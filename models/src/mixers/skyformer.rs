@@ -10,20 +10,9 @@
 //! whole batch. Z is computed in 64-bit arithmetic. No dropout on the weights, no biases.
 //! Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, 128 landmarks.
 
-use candle_core::{D, DType, Tensor};
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Error, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Projections, Supports},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{IGNORE_INDEX, exact_matmul, matmul, merge_heads, pseudo_inverse, split_heads, take},
-    options::{LONGEST, OptionSet, WIDEST, to_json},
-    rng::StreamKey,
+    ops::{IGNORE_INDEX, exact_matmul, merge_heads, pseudo_inverse, split_heads},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -36,11 +25,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·m·E + m³)"),
     memory: Cost::Linear("O(L·m + m²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("skyformer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Skyformer>(include_str!("skyformer.rs"))],
+    ..Model::mixer::<Skyformer>()
 };
 
 #[derive(Clone, Copy, Options, Serialize, Deserialize)]
@@ -59,11 +46,6 @@ struct Options {
     ridge: f64,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Skyformer::new(at, options)?)))
-}
-
 struct Skyformer {
     projections: Projections,
     /// Stream of the landmarks' draws.
@@ -73,8 +55,11 @@ struct Skyformer {
     width: usize,
 }
 
-impl Skyformer {
-    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+impl MixerModel for Skyformer {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let options = *options;
         Ok(Self {
             projections: Projections::new(at)?,
             stream: StreamKey::new(&at.vb.pp("landmarks").prefix()),
@@ -83,7 +68,9 @@ impl Skyformer {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Skyformer {
     /// Maps queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let (batch, length, _) = q.dims3()?;
@@ -215,7 +202,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = LayerContext::new(parameters.builder(), &block, 5);
-        Skyformer::new(&at, options).unwrap()
+        Skyformer::new(&at, &options).unwrap()
     }
 
     fn mask(rows: &[[f64; 5]]) -> Mask {

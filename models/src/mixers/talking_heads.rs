@@ -4,21 +4,7 @@
 //! P - 1 and R - 1, zero at first, so that the model begins as a Transformer. Time O(L²·(E + H)) per head, memory O(L²): all scores are held.
 //! Padded keys are hidden between the mixings. Dropout on w, as in the paper's code. No biases.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections},
-    model::{Cost, Model, Reference, Variant},
-    ops::{add, attention::scores, matmul, softmax, swap_axes},
-    options::{OptionSet, to_json},
-};
+use crate::{ops::attention::scores, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -30,21 +16,12 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·(E + H))"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("talking_heads.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<TalkingHeads>(include_str!(
+        "talking_heads.rs"
+    ))],
+    ..Model::mixer::<TalkingHeads>()
 };
-
-#[derive(Options, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Options {}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(TalkingHeads::new(at)?)))
-}
 
 struct TalkingHeads {
     projections: Projections,
@@ -57,8 +34,10 @@ struct TalkingHeads {
     width: usize,
 }
 
-impl TalkingHeads {
-    fn new(at: &LayerContext) -> Result<Self> {
+impl MixerModel for TalkingHeads {
+    type Options = NoOptions;
+
+    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
         let heads = at.block.heads;
         let zeros = Init::Const(0.0);
         let mixing = |name| at.vb.get_with_hints((heads, heads), name, zeros);

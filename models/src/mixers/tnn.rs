@@ -11,24 +11,14 @@
 //! 1, 1.5, 16x3, 0.6. Image, Pathfinder and Path-X have an operator over two dimensions there (12x128, 2, 3, 16x0, 0.7; 6x64, 3, 2.5, 16x0, 1 and
 //! 0.999), which the benchmark's rules forbid and which is not here.
 
-use candle_core::{Device, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{LayerNorm, Linear},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
+    layers::LayerNorm,
     ops::{
-        self, Lags,
+        Lags,
         activation::{self, relu},
     },
-    options::{Activation, OptionSet, WIDEST, to_json},
+    options::Activation,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -41,11 +31,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{"block": {"gate": "glu", "activation": "silu"}}"#,
-    variants: &[Variant::paper(build, include_str!("tnn.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<Toeplitz>(include_str!("tnn.rs"))],
+    ..Model::mixer::<Toeplitz>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -65,17 +54,6 @@ struct Options {
     gamma: f64,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.gamma <= 1.0,
-        "model.gamma",
-        options.gamma,
-        "at most 1, because a weight would grow with distance",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Toeplitz::new(at, &options)?)))
-}
-
 /// The gated Toeplitz unit.
 struct Toeplitz {
     /// W_u.
@@ -91,7 +69,18 @@ struct Toeplitz {
     width: usize,
 }
 
-impl Toeplitz {
+impl MixerModel for Toeplitz {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            options.gamma <= 1.0,
+            "model.gamma",
+            options.gamma,
+            "at most 1, because a weight would grow with distance",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&at.vb, at.block.dim);
         let width = options.expand * dim;
@@ -110,7 +99,9 @@ impl Toeplitz {
             width,
         })
     }
+}
 
+impl Toeplitz {
     /// Returns T v for v (B, L, G).
     fn mix(&self, v: &Tensor) -> Result<Tensor> {
         // Lags 0, 1, .. L - 1 back and then 1, .. L - 1 ahead; the convolution needs as many ahead

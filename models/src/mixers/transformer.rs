@@ -9,21 +9,7 @@
 //! Padded keys get weight zero. Dropout on the weights. As in the 2021 code the projections have no biases.
 //! `variant = tay2021`: the same. There a padded query has uniform weights, but what it gets is not read here.
 
-use candle_core::{Device, Tensor};
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
-    loss::Loss,
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{self, AttentionOptions, BlockLists, BlockMasks},
-    options::{OptionSet, Residual, to_json},
-};
+use crate::{ops::attention::BlockLists, prelude::*};
 
 /// Mean distance that weights reach; its weight is 0, because it is only logged.
 const REQUIRED_SPAN: Loss = Loss::new("required_span", 0.0);
@@ -38,8 +24,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     // Both compute the same at all positions that are read.
     variants: &[
         PAPER,
@@ -48,13 +33,12 @@ pub const MODEL: Model = Model {
             ..PAPER
         },
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::mixer::<Transformer>()
 };
 
 /// The computation, for models that are a Transformer with settings of their own.
 pub const PAPER: Variant =
-    Variant::paper(build, include_str!("transformer.rs")).with_losses(&[REQUIRED_SPAN]);
+    Variant::mixer::<Transformer>(include_str!("transformer.rs")).with_losses(&[REQUIRED_SPAN]);
 
 /// Computation of the weights.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,29 +64,6 @@ struct Options {
     span: bool,
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        !options.span || options.attention == Attention::Materialised,
-        "model.span",
-        true,
-        "false, or model.attention = materialised: what is fused has no weights to look at",
-    )?;
-    require(
-        !options.span || context.block.residual != Residual::Reversible,
-        "model.span",
-        true,
-        "false where block.residual = reversible, which forgets them",
-    )?;
-    require(
-        !context.cls || options.attention != Attention::Causal,
-        "model.attention",
-        "causal",
-        "another value with head.pooling = cls, whose token stands at the front and would see nothing",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Transformer::new(at, &options)?)))
-}
-
 /// Builds softmax attention, for models that repeat or shorten the layers around it.
 pub(super) fn mixer(at: &LayerContext) -> Result<Box<dyn Mixer>> {
     Ok(Box::new(Transformer::new(at, &Options::default())?))
@@ -118,7 +79,30 @@ struct Transformer {
     layers: usize,
 }
 
-impl Transformer {
+impl MixerModel for Transformer {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            !options.span || options.attention == Attention::Materialised,
+            "model.span",
+            true,
+            "false, or model.attention = materialised: what is fused has no weights to look at",
+        )?;
+        require(
+            !options.span || context.block.residual != Residual::Reversible,
+            "model.span",
+            true,
+            "false where block.residual = reversible, which forgets them",
+        )?;
+        require(
+            !context.cls || options.attention != Attention::Causal,
+            "model.attention",
+            "causal",
+            "another value with head.pooling = cls, whose token stands at the front and would see nothing",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
@@ -130,7 +114,9 @@ impl Transformer {
             layers: at.block.layers,
         })
     }
+}
 
+impl Transformer {
     /// Returns attention by weights in memory, which may be looked at.
     fn materialised(
         &self,
@@ -282,16 +268,14 @@ mod tests {
             attention_dropout: 0.3,
             ..BlockOptions::default()
         };
-        let at = |vb: crate::VarBuilder| LayerContext::new(vb, &block, 70);
+        let at = |vb: VarBuilder| LayerContext::new(vb, &block, 70);
         let options = Options {
             attention,
             span: false,
         };
         let mixer = Transformer::new(&at(parameters.builder()), &options).unwrap();
         let rng = RngKey::new(1, 2, 3);
-        let x = rng
-            .shared(crate::rng::StreamKey::new("x"))
-            .normal(3, 70 * 64);
+        let x = rng.shared(StreamKey::new("x")).normal(3, 70 * 64);
         let x = Tensor::from_vec(x, (3, 70, 64), &Device::Cpu).unwrap();
         let real: Vec<f32> = (0..210)
             .map(|i| f32::from(u8::from(i % 70 < 70 - i / 70 * 30)))

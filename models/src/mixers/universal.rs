@@ -18,24 +18,14 @@
 //! times √D (`get_layer_timing_signal_learned_1d` in layers/common_attention.py), the same numbers
 //! at first, which Adam moves √D times faster.
 
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoded, Encoder, Pass, Result,
+    Encoded,
     block::{Block, norm::Norm},
-    context::ModelContext,
-    encoder,
-    error::require,
-    layers::{Linear, embedding::sinusoid},
-    loss::Loss,
+    layers::embedding::sinusoid,
     mixers::transformer,
-    model::{Cost, Model, Reference, Variant},
     ops::activation::sigmoid,
-    options::{BlockOptions, Layers, OptionSet, Residual, to_json},
-    params::{Attributes, xavier_uniform},
+    options::Layers,
+    prelude::*,
 };
 
 /// Cost of the steps: their mean number, with remainders.
@@ -51,14 +41,13 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(T·L²·E)"),
     memory: Cost::Linear("O(T·L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{
         "embed": {"every_layer": true},
         "block": {"norm_place": "post", "activation": "relu", "share": true}
     }"#,
     variants: &[Variant::paper(build, include_str!("universal.rs")).with_losses(&[PONDER])],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,21 +8,10 @@
 //! LPI is one-dimensional here (in the paper 3 x 3 pixels, which is knowledge of the image's shape), its batch norm is a LayerNorm, and it is part of this
 //! branch: in post-norm blocks the same sum as the paper's branch of its own, in pre-norm blocks with h in place of the stream. No class-attention layers.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, LayerNorm, Projections},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{self, Padding, activation::gelu_erf, add, checkpoint::checkpoint, softmax},
-    options::{LONGEST, OptionSet, to_json},
+    layers::LayerNorm,
+    ops::{Padding, activation::gelu_erf, checkpoint::checkpoint},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -35,11 +24,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·E²)"),
     memory: Cost::Linear("O(L·E + E²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"residual": "layerscale"}}"#,
-    variants: &[Variant::paper(build, include_str!("xcit.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<Xcit>(include_str!("xcit.rs"))],
+    ..Model::mixer::<Xcit>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -47,17 +35,6 @@ pub const MODEL: Model = Model {
 struct Options {
     #[option(default = 3, range = int(0, LONGEST))]
     local: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.local == 0 || options.local % 2 == 1,
-        "model.local",
-        options.local,
-        "0 or an odd number",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Xcit::new(at, &options)?)))
 }
 
 struct Xcit {
@@ -70,7 +47,18 @@ struct Xcit {
     width: usize,
 }
 
-impl Xcit {
+impl MixerModel for Xcit {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            options.local == 0 || options.local % 2 == 1,
+            "model.local",
+            options.local,
+            "0 or an odd number",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let local = || Local::new(&at.vb.pp("local"), at, options.local);
@@ -84,7 +72,9 @@ impl Xcit {
             width: block.head_dim(),
         })
     }
+}
 
+impl Xcit {
     /// Returns Y of queries, keys and values (B, L, H E), zeros at padding, to the same shape.
     fn attend(&self, qkv: [Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let [q, k, v] = qkv;

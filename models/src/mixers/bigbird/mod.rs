@@ -10,24 +10,12 @@
 
 mod external;
 
-use candle_core::{DType, Tensor};
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result, RngKey,
-    context::{LayerContext, ModelContext},
+    RngKey,
     encoder::blocks,
-    error::require,
-    layers::{Dropout, Projections, Supports},
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{
-        self, AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions,
-        partial_softmax,
-    },
-    options::{LONGEST, OptionSet, to_json},
-    rng::StreamKey,
+    ops::attention::{BlockLists, BlockMask, StridedPositions},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -40,14 +28,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·S·E)"),
     memory: Cost::Linear("O(L·S)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),
         tay2021::bigbird::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 /// Most queries of a block of attention.

@@ -3,13 +3,12 @@
 //! A centroid is as many bits as a hash. Positions go to the nearest centroid, the first of those that are equally near; a bit of a
 //! centroid becomes 1 where more than half of its positions have it. All integers, and on the host, so that the choice is the same everywhere.
 
-use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use crate::{
-    Error, Pass, Result, RngKey,
+    RngKey,
     ops::{HammingKMeans, IGNORE_INDEX, linear},
-    rng::StreamKey,
+    prelude::*,
 };
 
 /// Clustering of vectors by Lloyd's algorithm on hashes.

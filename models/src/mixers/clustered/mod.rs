@@ -11,26 +11,14 @@
 
 mod lloyd;
 
-use candle_core::{DType, Device, Tensor};
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use self::lloyd::Lloyd;
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections, Supports},
-    model::{Cost, Model, Reference, Variant},
     ops::{
         IGNORE_INDEX, Order,
-        attention::{
-            self, AttentionOptions, BlockMask, BlockMasks,
-            partial_softmax::{self, by_head},
-        },
-        matmul, segment_mean, softmax, take, top_k,
+        attention::{BlockMask, partial_softmax::by_head},
+        segment_mean, top_k,
     },
-    options::{LONGEST, OptionSet, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -43,11 +31,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·C·E)"),
     memory: Cost::Linear("O(C·L)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Clustered>(include_str!("mod.rs"))],
+    ..Model::mixer::<Clustered>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -64,11 +50,6 @@ struct Options {
     improved: bool,
     #[option(default = 32, range = int(1, LONGEST))]
     topk: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Clustered::new(at, &options)?)))
 }
 
 struct Clustered {
@@ -93,7 +74,9 @@ struct Operands {
     count: usize,
 }
 
-impl Clustered {
+impl MixerModel for Clustered {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let rate = at.block.attention_dropout;
         Ok(Self {
@@ -113,7 +96,9 @@ impl Clustered {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Clustered {
     /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).
     fn attend(&self, [q, k, v]: [Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let queries = by_head(&q)?;

@@ -19,24 +19,14 @@ mod most_used;
 
 use std::ops::Range;
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use self::compression::{Compression, Kind};
-use super::transformer_xl::{self, Older, Recurrence, TAKES, with_cls_last};
-use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Supports},
-    loss::Loss,
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::take,
-    options::{LONGEST, OptionSet, Residual, to_json},
-};
+use self::compression::Compression;
+use self::compression::Kind;
+use super::transformer_xl;
+use super::transformer_xl::Older;
+use super::transformer_xl::Recurrence;
+use super::transformer_xl::TAKES;
+use super::transformer_xl::with_cls_last;
+use crate::prelude::*;
 
 /// Loss of attention by the compression.
 const RECONSTRUCT: Loss = Loss::new("reconstruct", 1.0);
@@ -51,11 +41,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(S + M + C)·D)"),
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: transformer_xl::SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs")).with_losses(&[RECONSTRUCT])],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Options, Serialize, Deserialize)]

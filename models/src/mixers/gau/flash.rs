@@ -5,20 +5,12 @@
 //! Time O(L·C·(s + e) + L·s·e), memory O(L·C). Options: those of GAU with `chunk` C = 256. Padding adds nothing to K'ᵀ V.
 //! Departures: as of GAU. Equations and code of the unit: `models/src/mixers/gau/mod.rs`.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-
-use super::{Beside, Gated, NARROW, Options, widths};
-use crate::{
-    Encoder, Mask, Pass, Result, VarBuilder,
-    context::ModelContext,
-    encoder,
-    error::require,
-    mask::zero_padding,
-    model::{Cost, Model, Variant},
-    ops::matmul,
-    options::to_json,
-};
+use super::Beside;
+use super::Gated;
+use super::NARROW;
+use super::Options;
+use super::widths;
+use crate::prelude::*;
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -42,7 +34,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     encoder::blocks(context, |at| {
         let (hidden, shared) = widths(at, &options);
         let linear = LinearAttention::new(&at.vb.pp("linear"), shared, hidden)?;
-        Ok(Box::new(Gated::new(at, &options, Some(Box::new(linear)))?))
+        Ok(Box::new(Gated::new(at, &options)?.with(Box::new(linear))))
     })
 }
 

@@ -14,20 +14,10 @@ pub mod flash;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use super::mega::{SharedAttention, Weighing};
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear},
-    model::{Cost, Model, Reference, Variant},
     ops::{activation::silu, columns},
-    options::{LONGEST, OptionSet, WIDEST, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -40,14 +30,13 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
         "block": {"ffn": "none", "norm": "scale", "scale_norm": "rms", "norm_epsilon": 1e-5}
     }"#,
-    variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<Gated>(include_str!("mod.rs"))],
+    ..Model::mixer::<Gated>()
 };
 
 #[derive(Options, Serialize, Deserialize)]
@@ -63,11 +52,6 @@ struct Options {
     chunk: usize,
     #[option(range = probability)]
     hidden_dropout: f64,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Gated::new(at, &options, None)?)))
 }
 
 /// Term beside A V that is gated together with it.
@@ -99,8 +83,10 @@ fn widths(at: &LayerContext, options: &Options) -> (usize, usize) {
     (hidden, or(options.shared, at.block.dim.div_ceil(2)))
 }
 
-impl Gated {
-    fn new(at: &LayerContext, options: &Options, beside: Option<Box<dyn Beside>>) -> Result<Self> {
+impl MixerModel for Gated {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (dim, (hidden, shared)) = (at.block.dim, widths(at, options));
         let linear = |name, inputs, outputs| {
             let (weight, bias) = (NARROW, Some(Init::Const(0.0)));
@@ -116,11 +102,21 @@ impl Gated {
             inner: linear("inner", dim, 2 * hidden + shared)?,
             outer: linear("outer", hidden, dim)?,
             attention: SharedAttention::new(&vb, shared, chunk, options.attention, rate)?,
-            beside,
+            beside: None,
             dropout: Dropout::new(&at.vb.pp("hidden_drop"), options.hidden_dropout),
             hidden,
             shared,
         })
+    }
+}
+
+impl Gated {
+    /// Returns this unit with a term beside A V.
+    fn with(self, beside: Box<dyn Beside>) -> Self {
+        Self {
+            beside: Some(beside),
+            ..self
+        }
     }
 }
 

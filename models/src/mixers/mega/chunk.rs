@@ -4,10 +4,7 @@
 //! Options: those of Mega with `chunk` C = 128. The last chunk of a sequence has what is left, and padding is no key.
 //! Equations and code: `models/src/mixers/mega/mod.rs`.
 
-use crate::{
-    model::{Cost, Model, Reference, Variant},
-    options::to_json,
-};
+use crate::prelude::*;
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -15,7 +12,7 @@ pub const MODEL: Model = Model {
     title: "Mega-chunk",
     time: Cost::Linear("O(L·C·E)"),
     reference: Reference::Shared,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     variants: &[Variant::paper(super::build, include_str!("chunk.rs"))],
     options: || {
         to_json(&super::Options {

@@ -21,27 +21,18 @@ pub mod chunk;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 pub(super) use self::attention::{SharedAttention, Weighing};
 use self::average::MovingAverage;
 use crate::{
-    Encoded, Encoder, Pass, Result, VarBuilder,
+    Encoded,
     block::norm::Norm,
-    context::ModelContext,
-    encoder,
-    error::require,
-    layers::{Dropout, FeedForward, FusedSublayer, Linear},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
+    layers::{FeedForward, FusedSublayer},
     ops::{
         activation::{sigmoid, silu},
-        add, columns,
+        columns,
     },
-    options::{BlockOptions, ChannelKind, LONGEST, NormPlace, OptionSet, WIDEST, to_json},
+    options::{ChannelKind, NormPlace},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -54,14 +45,13 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
         "block": {"norm_place": "post", "activation": "silu", "scale_norm": "rms", "norm_epsilon": 1e-5}
     }"#,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Options, Serialize, Deserialize)]

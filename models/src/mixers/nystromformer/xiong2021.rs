@@ -3,8 +3,9 @@
 //! Padded keys get weight 0 in G, padded values are zeros in the convolution. Sequences are not filled up to P: what would be there is zeros.
 //! With as many landmarks as positions it is softmax attention itself, without the pseudo-inverse.
 
-use super::{Segments, build_with};
-use crate::{Encoder, Result, context::ModelContext, model::Variant};
+use super::Segments;
+use super::build_with;
+use crate::prelude::*;
 
 pub(super) const VARIANT: Variant = Variant {
     name: "xiong2021",

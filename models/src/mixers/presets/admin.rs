@@ -5,10 +5,7 @@
 //! Departure: that first ω is the closed form of the authors' later package, admin-torch, where the paper measures the variances of a first pass.
 //! Equations and code: `models/src/block/residual.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -18,7 +15,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2004.08249",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"residual": "admin", "norm_place": "post"}}"#,
     variants: &[Variant {
         source: include_str!("admin.rs"),

@@ -6,10 +6,7 @@
 //! left to right; here distance counts the same both ways, as its authors advise for encoders.
 //! Equations and code: `models/src/layers/score_mods/distance.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -19,7 +16,7 @@ pub const MODEL: Model = Model {
     year: 2021,
     arxiv: "2108.12409",
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"bias": "alibi"}}"#,
     variants: &[Variant {
         source: include_str!("alibi.rs"),

@@ -8,10 +8,7 @@
 //! The paper has n = 1024 for width 512, twice it; here 64 for the default width 64, to be set with it. Departures: no adaptive span and no
 //! relative positions, which the paper adds; one softmax over tokens and memory as there. Equations and code: `models/src/layers/score_mods/memory.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Cost, Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -22,7 +19,7 @@ pub const MODEL: Model = Model {
     arxiv: "1907.01470",
     time: Cost::Quadratic("O(L·(L + n)·E)"),
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"memory": 64, "ffn": "none"}}"#,
     variants: &[Variant {
         source: include_str!("all_attention.rs"),

@@ -12,13 +12,7 @@
 //! Xavier-uniform, there N(0, 0.02²); LayerNorm's ε is `block.norm_epsilon` = 1e-6, there 1e-7.
 //! Equations and code: `models/src/layers/score_mods/content.rs`.
 
-use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    mixers::transformer,
-    model::{Cost, Model, Reference, Variant},
-    options::{BlockOptions, PairBias},
-};
+use crate::{mixers::transformer, options::PairBias, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -29,7 +23,7 @@ pub const MODEL: Model = Model {
     arxiv: "2006.03654",
     time: Cost::Quadratic("O(L²·E + L·K·E)"),
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"bias": "deberta", "norm_place": "post"}}"#,
     variants: &[
         Variant {

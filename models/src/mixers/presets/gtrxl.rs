@@ -6,10 +6,7 @@
 //! and positions are what `embed.positions` says. Departure: a last norm, as after every pre-norm stack. Equations and code:
 //! `models/src/block/residual.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -19,7 +16,7 @@ pub const MODEL: Model = Model {
     year: 2019,
     arxiv: "1910.06764",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"residual": "gru"}}"#,
     variants: &[Variant {
         source: include_str!("gtrxl.rs"),

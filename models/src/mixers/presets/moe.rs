@@ -9,10 +9,7 @@
 //! Departures: groups are sequences, where GShard's are what one machine holds; in evaluation there is no capacity; the second expert is always
 //! used, where GShard draws. Equations and code: `models/src/block/channel/experts.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -22,7 +19,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2006.16668",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"ffn": "moe", "expert_capacity": 2.5}}"#,
     variants: &[Variant {
         source: include_str!("moe.rs"),

@@ -6,10 +6,7 @@
 //! The paper's has 512² values, of which four heads read 32 each, between two of 16 layers; here 32² and 8, for a width of 64. Departure: LayerNorm
 //! in place of a batch norm on queries. Equations and code: `models/src/block/channel/product_keys.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -19,7 +16,7 @@ pub const MODEL: Model = Model {
     year: 2019,
     arxiv: "1907.05242",
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"ffn": "product_keys"}}"#,
     variants: &[Variant {
         source: include_str!("product_keys.rs"),

@@ -4,10 +4,7 @@
 //! Time O(L²·E) per head, memory O(L·E). The stack begins as the identity: in the first step only α has a gradient, and nothing behind it.
 //! Equations and code: `models/src/block/residual.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -17,7 +14,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2003.04887",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"residual": "rezero", "norm": "none"}}"#,
     variants: &[Variant {
         source: include_str!("rezero.rs"),

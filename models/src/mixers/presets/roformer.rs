@@ -6,10 +6,7 @@
 //! 1e-12. Around a mixer of features (`linear`, `performer`), `block.rotary` rotates before the
 //! features. Equations and code: `models/src/layers/score_mods/rotary.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -19,7 +16,7 @@ pub const MODEL: Model = Model {
     year: 2021,
     arxiv: "2104.09864",
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"rotary": true}}"#,
     variants: &[Variant {
         source: include_str!("roformer.rs"),

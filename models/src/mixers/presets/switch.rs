@@ -8,10 +8,7 @@
 //! Departures: groups are sequences, where the paper's are what one machine holds; in evaluation there is no capacity, where the paper has
 //! c = 2; a dense network's initial values. Equations and code: `models/src/block/channel/experts.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -21,7 +18,7 @@ pub const MODEL: Model = Model {
     year: 2021,
     arxiv: "2101.03961",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"ffn": "switch"}}"#,
     variants: &[Variant {
         source: include_str!("switch.rs"),

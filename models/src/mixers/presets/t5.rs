@@ -9,10 +9,7 @@
 //! weights are uniform within the bounds of the same variance, T5's normal. Equations and code:
 //! `models/src/layers/score_mods/distance.rs`.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -22,7 +19,7 @@ pub const MODEL: Model = Model {
     year: 2019,
     arxiv: "1910.10683",
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"bias": "t5", "norm": "rms", "activation": "relu"}}"#,
     variants: &[Variant {
         source: include_str!("t5.rs"),

@@ -14,25 +14,12 @@ mod sort;
 
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{DType, Device, Tensor};
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result, RngKey, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear, ScoreMods, Supports},
+    RngKey,
+    layers::ScoreMods,
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{AttentionOptions, partial_softmax},
-        l2_normalize, lsh,
-    },
-    options::{BlockOptions, LONGEST, OptionSet, to_json},
-    params::xavier_uniform,
-    rng::StreamKey,
+    ops::{l2_normalize, lsh},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -45,14 +32,12 @@ pub const MODEL: Model = Model {
     time: Cost::Mixed("O(T·L·(S + L/S)·E)"),
     memory: Cost::Linear("O(T·L·S)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("mod.rs")),
+        Variant::mixer::<Reformer>(include_str!("mod.rs")),
         tay2021::reformer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::mixer::<Reformer>()
 };
 
 #[derive(Clone, Options, Serialize, Deserialize)]
@@ -74,12 +59,6 @@ impl Options {
     }
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    options.check()?;
-    encoder::blocks(context, |at| Ok(Box::new(Reformer::new(at, &options)?)))
-}
-
 struct Reformer {
     query: Linear,
     value: Linear,
@@ -92,7 +71,13 @@ struct Reformer {
     heads: usize,
 }
 
-impl Reformer {
+impl MixerModel for Reformer {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        options.check()
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let [query, value] = inward(&at.vb, block, block.qkv_dim)?;

@@ -17,23 +17,11 @@
 //! The block has no feed-forward network: norm, this, dropout, residual (`block.ffn = none`). The published code has BatchNorm (`block.norm = batch`), rates of
 //! their own for a, ω and δ (`train.groups`), and no positions.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
     hippo,
     layers::{Direction, GluOutput, OutputGate, OutputInit, convolve},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{Complex, Modes, StateSpaceOptions, state_space, state_space_sum},
-    options::{LONGEST, OptionSet, to_json},
-    params::Attributes,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -46,11 +34,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
-    variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    variants: &[Variant::mixer::<S4d>(include_str!("mod.rs"))],
+    ..Model::mixer::<S4d>()
 };
 
 /// Initial values of A.
@@ -112,39 +99,6 @@ struct Options {
 /// of modes, the cost of transforms does not.
 const MOST_SCANNED: usize = 12;
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    let (even, dim) = (options.state.is_multiple_of(2), context.block.dim);
-    require(
-        even || options.init == Start::Real,
-        "model.state",
-        options.state,
-        "an even number, since complex modes stand for pairs (init = real takes any)",
-    )?;
-    require(
-        options.dt_min <= options.dt_max,
-        "model.dt_min",
-        options.dt_min,
-        format!("at most model.dt_max = {}", options.dt_max),
-    )?;
-    require(
-        options.n_ssm == 0 || dim.is_multiple_of(options.n_ssm),
-        "model.n_ssm",
-        options.n_ssm,
-        format!("0, or a divisor of block.dim = {dim}"),
-    )?;
-    require(
-        !options.init.is_legs() || options.state <= hippo::LARGEST,
-        "model.state",
-        options.state,
-        format!(
-            "at most {} for model.init = legs and legs_unclipped",
-            hippo::LARGEST
-        ),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(S4d::new(at, &options)?)))
-}
-
 struct S4d {
     /// δ (H).
     log_dt: Tensor,
@@ -161,7 +115,40 @@ struct S4d {
     taps: usize,
 }
 
-impl S4d {
+impl MixerModel for S4d {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        let (even, dim) = (options.state.is_multiple_of(2), context.block.dim);
+        require(
+            even || options.init == Start::Real,
+            "model.state",
+            options.state,
+            "an even number, since complex modes stand for pairs (init = real takes any)",
+        )?;
+        require(
+            options.dt_min <= options.dt_max,
+            "model.dt_min",
+            options.dt_min,
+            format!("at most model.dt_max = {}", options.dt_max),
+        )?;
+        require(
+            options.n_ssm == 0 || dim.is_multiple_of(options.n_ssm),
+            "model.n_ssm",
+            options.n_ssm,
+            format!("0, or a divisor of block.dim = {dim}"),
+        )?;
+        require(
+            !options.init.is_legs() || options.state <= hippo::LARGEST,
+            "model.state",
+            options.state,
+            format!(
+                "at most {} for model.init = legs and legs_unclipped",
+                hippo::LARGEST
+            ),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&at.vb, at.block.dim);
         let real = options.init == Start::Real;
@@ -224,7 +211,9 @@ impl S4d {
             taps: options.taps,
         })
     }
+}
 
+impl S4d {
     /// Returns e^{ΔA} (H, M) and the weights with which each direction reads the states.
     fn modes(&self) -> Result<Vec<Modes>> {
         let dt = self.log_dt.exp()?.unsqueeze(1)?; // (H, 1)
@@ -233,7 +222,7 @@ impl S4d {
         // Channel h has set h mod n_ssm.
         let all = |x: &Tensor| {
             let x = x.unsqueeze(0)?.broadcast_as((dim / sets, sets, modes))?;
-            Ok::<_, crate::Error>(x.reshape((dim, modes))?)
+            Ok::<_, Error>(x.reshape((dim, modes))?)
         };
         let decay = all(&self.log_a_real.exp()?.neg()?)?;
         let directions = 0..self.c.0.dim(0)?;
@@ -281,7 +270,7 @@ impl S4d {
         let impulse = impulse.pad_with_zeros(1, 0, taps - 1)?;
         let kernel = |modes: &Modes| {
             let answer = state_space(&impulse, modes, None, FORWARD)?;
-            Ok::<_, crate::Error>(answer.squeeze(0)?.t()?) // (H, taps)
+            Ok::<_, Error>(answer.squeeze(0)?.t()?) // (H, taps)
         };
         let filters: Vec<Tensor> = modes.iter().map(kernel).collect::<Result<_>>()?;
         let kernel = Tensor::cat(&filters, 1)?;

@@ -12,23 +12,11 @@
 
 mod blocked;
 
-use candle_core::{Device, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
 use self::blocked::Blocked;
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::{activation::relu, attention::partial_softmax, matmul, sinkhorn_normalize},
-    options::{LONGEST, OptionSet, to_json},
-    rng::StreamKey,
+    ops::{activation::relu, sinkhorn_normalize},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -41,14 +29,12 @@ pub const MODEL: Model = Model {
     time: Cost::Mixed("O(L·S·E + L²·E/S)"),
     memory: Cost::Mixed("O(L·S + L²/S²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("mod.rs")),
+        Variant::mixer::<Sinkhorn>(include_str!("mod.rs")),
         tay2021::sinkhorn::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::mixer::<Sinkhorn>()
 };
 
 #[derive(Clone, Options, Serialize, Deserialize)]
@@ -84,12 +70,6 @@ impl Options {
     }
 }
 
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    options.check()?;
-    encoder::blocks(context, |at| Ok(Box::new(Sinkhorn::new(at, &options)?)))
-}
-
 /// Shares of real keys below this count as none.
 const SMALLEST: f64 = 1e-6;
 
@@ -118,7 +98,13 @@ struct Sorting {
     noise: Option<StreamKey>,
 }
 
-impl Sinkhorn {
+impl MixerModel for Sinkhorn {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        options.check()
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (heads, width) = (at.block.heads, at.block.head_dim());
         let block = match options.block {

@@ -13,25 +13,14 @@
 
 mod scores;
 
-use candle_core::{D, Tensor};
-use candle_nn::Init;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
-
-use self::scores::{Synthesised, Synthetic};
+use self::scores::Synthesised;
+use self::scores::Synthetic;
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
     encoder::blocks,
-    layers::{Dropout, Linear, Supports, score_mods::Rotary},
+    layers::score_mods::Rotary,
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{AttentionOptions, attend_biased, partial_softmax::by_head, weigh},
-        matmul, softmax,
-    },
-    options::{LONGEST, OptionSet, to_json},
-    params::xavier_uniform,
+    ops::attention::{attend_biased, partial_softmax::by_head, weigh},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -44,14 +33,12 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),
         tay2021::synthesizer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

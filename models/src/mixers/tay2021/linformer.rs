@@ -2,11 +2,8 @@
 //! projected like any token, as it takes no mask.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
     mixers::linformer::{self, Form},
-    model::Variant,
-    params::xavier_uniform,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

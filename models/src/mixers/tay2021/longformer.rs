@@ -2,12 +2,8 @@
 //! It masks L x L weights, and computes a second such product for global positions that it throws away; neither is done here.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    encoder,
-    error::require,
     mixers::longformer::{Longformer, Options, Pattern},
-    model::Variant,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

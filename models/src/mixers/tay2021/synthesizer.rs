@@ -3,12 +3,8 @@
 //! unless it is set. Without the dot product it takes no mask, so `dot_product=false` is refused here.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    error::require,
     mixers::synthesizer::{self, Form, Options},
-    model::Variant,
-    params::xavier_uniform,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

@@ -14,23 +14,13 @@ mod cls;
 
 use std::ops::Range;
 
-use candle_core::Tensor;
-use lra_derive::Options;
-use serde::{Deserialize, Serialize};
+use crate::{
+    layers::TransformerXl,
+    ops::attention::{BlockMask, QueryRange},
+    prelude::*,
+};
 
 pub(super) use self::cls::with_cls_last;
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections, Supports, TransformerXl},
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{self, AttentionOptions, BlockMask, BlockMasks, QueryRange, partial_softmax},
-        cat, take,
-    },
-    options::{LONGEST, OptionSet, to_json},
-};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -42,11 +32,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(S + M)·D)"),
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: Options::RANGES,
+    ..Model::with_options::<Options>()
 };
 
 /// Settings of all models with recurrence.
