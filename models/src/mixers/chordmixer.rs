@@ -1,14 +1,30 @@
-//! ChordMixer. Khalitov et al., 2022, "ChordMixer: A Scalable Neural Attention Model for Sequences with Different Lengths", arXiv:2206.05852.
+//! ChordMixer. Khalitov et al., 2022, "ChordMixer: A Scalable Neural Attention Model for Sequences
+//! with Different Lengths", arXiv:2206.05852.
 //!     x ← norm'(x + roll(W₂ gelu(W₁ norm(x) + b₁) + b₂))
-//! roll: the channels are cut into tracks. Track 0 stays, track i gives position t what stands at t + 2^(i-1), around the end to the beginning.
-//! With n = ⌈log₂ N⌉ layers and n + 1 tracks, N the longest length, each position has seen all. B batch, L length, D width, F width within;
-//! x (B, L, D), W₁ (F, D), W₂ (D, F). Time O(L·log N·D·F), memory O(L·log N·D): products and a shifted copy, no attention, no positions.
-//! Options: `layers` (0: n, whatever `block.layers` says; the paper's), `track` T, channels of a track (0: D / (n + 1), as even as they come; the
-//! paper's D is (n + 1)·T), the last one with what is left; `norm_after` norm', any of `block.norm`. norm: `block.norm`, F: `block.mlp_dim`, gelu: `block.activation`.
-//! Dropout where it is published: after gelu and on what is rolled. Weights Xavier-uniform, biases 0.
-//! Padding: a row's real positions are its ring, and nothing is rolled out of padding. The published code rolls all L positions of a batch, so that
-//! padding takes part, and pools over it: variant `padded`, which is exactly as then if batches are padded to N, but for the embedding of id 0, which
-//! is not zero here. On texts its norms are LayerNorm and BatchNorm, on images BatchNorm twice.
+//! roll: the channels are cut into tracks. Track 0 stays, track i gives position t what stands at
+//! t + 2^(i-1), around the end to the beginning. With n = ⌈log₂ N⌉ layers and n + 1 tracks, N the
+//! longest length, each position has seen all. B batch, L length, D width, F width within; x (B, L,
+//! D), W₁ (F, D), W₂ (D, F). Time O(L·log N·D·F), memory O(L·log N·D): products and a shifted copy,
+//! no attention, no positions. Dropout where it is published: after gelu and on what is rolled.
+//! Weights Xavier-uniform, biases 0.
+//!
+//! # Options
+//!
+//! `layers` (0: n, whatever `block.layers` says; the paper's), `track` T, channels of a track (0: D
+//! / (n + 1), as even as they come; the paper's D is (n + 1)·T), the last one with what is left;
+//! `norm_after` norm', any of `block.norm`. norm: `block.norm`, F: `block.mlp_dim`, gelu:
+//! `block.activation`.
+//!
+//! # Padding
+//!
+//! A row's real positions are its ring, and nothing is rolled out of padding.
+//!
+//! # Departures
+//!
+//! The published code rolls all L positions of a batch, so that padding takes part, and pools over
+//! it: variant `padded`, which is exactly as then if batches are padded to N, but for the embedding
+//! of id 0, which is not zero here. On texts its norms are LayerNorm and BatchNorm, on images
+//! BatchNorm twice.
 
 use std::sync::Arc;
 

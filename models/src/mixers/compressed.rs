@@ -1,12 +1,26 @@
-//! Memory-compressed attention. Liu et al., 2018, "Generating Wikipedia by Summarizing Long Sequences", arXiv:1801.10198.
+//! Memory-compressed attention. Liu et al., 2018, "Generating Wikipedia by Summarizing Long
+//! Sequences", arXiv:1801.10198.
 //!     y_i = Σ_u a_iu V'_u, a_i = softmax_u(q_i·K'_u / √E),  K'_u = Σ_{t < c} C_t K_{c u + t}, V' likewise with the same C
-//! A convolution with kernel and stride c shortens keys and values before softmax attention. B batch, H heads, L length, E width of a head,
-//! T = L / c groups; q, y (B, H, L, E), K', V' (B, H, T, E), C (H E, E or H E, c). Time O(L²/c·E) per head, memory O(L·E).
-//! Options: `factor` c; `convolve`: `heads`, a kernel for each head, as in the memory-compressed-attention package, `all`, one kernel over all channels, or
-//! `input`, one kernel over x (D, D, c), from which keys and values are then projected, as in tensor2tensor; `local` S: layers 0, 2, .. are attention
-//! within blocks of S instead, as in the paper, where S = 256 (0: no such layers).
-//! Padded positions are zeros in their group, as are those that the last group lacks; a group without a real token is hidden. Dropout on the weights.
-//! The key and value of no token that the package adds are `block.memory = 1`; an encoder needs none. Not here: biases, the causal form.
+//! A convolution with kernel and stride c shortens keys and values before softmax attention. B
+//! batch, H heads, L length, E width of a head, T = L / c groups; q, y (B, H, L, E), K', V' (B, H,
+//! T, E), C (H E, E or H E, c). Time O(L²/c·E) per head, memory O(L·E). Dropout on the weights.
+//!
+//! # Options
+//!
+//! `factor` c; `convolve`: `heads`, a kernel for each head, as in the memory-compressed-attention
+//! package, `all`, one kernel over all channels, or `input`, one kernel over x (D, D, c), from
+//! which keys and values are then projected, as in tensor2tensor; `local` S: layers 0, 2, .. are
+//! attention within blocks of S instead, as in the paper, where S = 256 (0: no such layers).
+//!
+//! # Padding
+//!
+//! Padded positions are zeros in their group, as are those that the last group lacks; a group
+//! without a real token is hidden.
+//!
+//! # Departures
+//!
+//! The key and value of no token that the package adds are `block.memory = 1`; an encoder needs
+//! none. Not here: biases, the causal form.
 
 use crate::{
     layers::ScoreMods,

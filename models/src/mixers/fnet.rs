@@ -1,10 +1,21 @@
 //! FNet. Lee-Thorp et al., 2021, "FNet: Mixing Tokens with Fourier Transforms", arXiv:2105.03824.
 //!     y = s Re(DFT_N(DFT_D(x)))
-//! x, y (B, L, D), DFT_D along the width, DFT_N along the length, neither normalised; N the longest length, to which x is filled up with zeros.
-//! No parameters. Time O(N·D·log(N·D)), memory O(N·D).
-//! Padded tokens are zeros, and the transform has length N whatever the batch, so that neither padding nor neighbours change a result; the paper
-//! pads to N too and mixes padding in. Values grow by √(N·D): with `block.norm_place = post`, as in the paper, s = 1; pre-norm blocks take
-//! s = 1/√(N·D), which the paper does not need. `scale` sets s itself (0: as said).
+//! x, y (B, L, D), DFT_D along the width, DFT_N along the length, neither normalised; N the longest
+//! length, to which x is filled up with zeros. No parameters. Time O(N·D·log(N·D)), memory O(N·D).
+//!
+//! # Options
+//!
+//! Values grow by √(N·D): with `block.norm_place = post`, as in the paper, s = 1; pre-norm blocks
+//! take s = 1/√(N·D), which the paper does not need. `scale` sets s itself (0: as said).
+//!
+//! # Padding
+//!
+//! Padded tokens are zeros, and the transform has length N whatever the batch, so that neither
+//! padding nor neighbours change a result.
+//!
+//! # Departures
+//!
+//! The paper pads to N too and mixes padding in.
 
 use crate::{options::NormPlace, prelude::*};
 

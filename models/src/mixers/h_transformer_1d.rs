@@ -1,14 +1,28 @@
-//! H-Transformer-1D. Zhu & Soricut, 2021, "H-Transformer-1D: Fast One-Dimensional Hierarchical Attention for Sequences", arXiv:2107.11906.
+//! H-Transformer-1D. Zhu & Soricut, 2021, "H-Transformer-1D: Fast One-Dimensional Hierarchical
+//! Attention for Sequences", arXiv:2107.11906.
 //!     y_i = Σ_l Σ_J a_IJ V_J / Σ_l Σ_J a_IJ n_J,  a_IJ = exp(Q_I·K_J / √E), I the part of level l that i is in
 //!     Q_I, K_J means over the tokens of parts of 2^l positions, V_J the sum of their values, n_J their number
-//! B batch, H heads, L length, E width of a head, m block length; Q, K, V (B, H, L/2^l, E) at level l. At level 0 the tokens of a block see those of it and of the
-//! blocks on either side. At level l ≥ 1 parts see those of the blocks of m parts on either side, but the half of one block that is nearer to the other does not
-//! see its counterpart: level l - 1 has covered that. The last level has two blocks. So every pair of tokens is covered exactly once.
-//! Time O(L·m·E) per head, memory O(L·m). Option: `block` m (even; 16 in the paper).
-//! Means, sums and numbers are of real tokens alone, and parts without any are hidden, so that padding counts for nothing; a sequence of at most 2m tokens has
-//! softmax attention. All levels have one common maximum. Dropout on the weights of each level. No biases.
-//! The package of this name computes another function, in which a level sees the sibling block alone; the paper's code for the benchmark is not public.
-//! On the benchmark others ran it with 2 layers, D 64, 2 heads, feed-forward 128.
+//! B batch, H heads, L length, E width of a head, m block length; Q, K, V (B, H, L/2^l, E) at level
+//! l. At level 0 the tokens of a block see those of it and of the blocks on either side. At level l
+//! ≥ 1 parts see those of the blocks of m parts on either side, but the half of one block that is
+//! nearer to the other does not see its counterpart: level l - 1 has covered that. The last level
+//! has two blocks. So every pair of tokens is covered exactly once. Time O(L·m·E) per head, memory
+//! O(L·m). All levels have one common maximum. Dropout on the weights of each level. No biases. On
+//! the benchmark others ran it with 2 layers, D 64, 2 heads, feed-forward 128.
+//!
+//! # Options
+//!
+//! `block` m (even; 16 in the paper).
+//!
+//! # Padding
+//!
+//! Means, sums and numbers are of real tokens alone, and parts without any are hidden, so that
+//! padding counts for nothing; a sequence of at most 2m tokens has softmax attention.
+//!
+//! # Departures
+//!
+//! The package of this name computes another function, in which a level sees the sibling block
+//! alone; the paper's code for the benchmark is not public.
 
 use crate::{
     mask::PADDED,

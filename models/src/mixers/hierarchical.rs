@@ -1,14 +1,28 @@
-//! Hierarchical Transformer. Zhang et al., 2019, "HIBERT", arXiv:1905.06566; with learned queries for a segment's vector Liu & Lapata, 2019,
-//! "Hierarchical Transformers for Multi-Document Summarization", arXiv:1905.13164.
+//! Hierarchical Transformer. Zhang et al., 2019, "HIBERT", arXiv:1905.06566; with learned queries
+//! for a segment's vector Liu & Lapata, 2019, "Hierarchical Transformers for Multi-Document
+//! Summarization", arXiv:1905.13164.
 //!     h_s = lower(x_s),  v_s = aggregate(h_s),  y = upper(v + p)
-//! x_s (B, S, D) segment s of the sequence, B batch, S its length, v, y (B, ⌈L/S⌉, D) a vector for each segment, which are what is pooled;
-//! p sines and cosines of s. The lower blocks are the same for all segments, which do not see each other; the upper ones are softmax attention.
-//! Time O(L·S·E + (L/S)²·E) per head of width E, with S = √L both halves of a line; memory O(L·E). Options: `segment` S (0: ⌈√N⌉, N the longest
-//! length); `lower` blocks (0: half of `block.layers`, rounded up); `upper` blocks (0: as many as are left of `block.layers`); `mixer` of the lower
-//! blocks, any model that has no settings of its own; `aggregate`: `mean` over real positions, `first` position (HIBERT has the last), or
-//! `attention`, W_O MAB(z, h) with one learned vector z (see `head.pooling = attention`).
-//! A segment without a real token is hidden from the upper blocks. Tokens are marked by their place in the sequence, where the papers have that in
-//! the segment. A CLS token is the first one of the first segment, whose vector `head.pooling = cls` and `first` read.
+//! x_s (B, S, D) segment s of the sequence, B batch, S its length, v, y (B, ⌈L/S⌉, D) a vector for
+//! each segment, which are what is pooled; p sines and cosines of s. The lower blocks are the same
+//! for all segments, which do not see each other; the upper ones are softmax attention. Time
+//! O(L·S·E + (L/S)²·E) per head of width E, with S = √L both halves of a line; memory O(L·E). A CLS
+//! token is the first one of the first segment, whose vector `head.pooling = cls` and `first` read.
+//!
+//! # Options
+//!
+//! `segment` S (0: ⌈√N⌉, N the longest length); `lower` blocks (0: half of `block.layers`, rounded
+//! up); `upper` blocks (0: as many as are left of `block.layers`); `mixer` of the lower blocks, any
+//! model that has no settings of its own; `aggregate`: `mean` over real positions, `first` position
+//! (HIBERT has the last), or `attention`, W_O MAB(z, h) with one learned vector z (see
+//! `head.pooling = attention`).
+//!
+//! # Padding
+//!
+//! A segment without a real token is hidden from the upper blocks.
+//!
+//! # Departures
+//!
+//! Tokens are marked by their place in the sequence, where the papers have that in the segment.
 
 use crate::{
     Encoded,

@@ -1,13 +1,28 @@
 //! Image Transformer. Parmar et al., 2018, "Image Transformer", arXiv:1802.05751.
 //!     y_i = Σ_j a_ij v_j over the keys j of the memory of i's block, a_i = softmax(q_i·k_j / √E)
-//! Queries are cut in blocks, and each block sees its memory: itself and what is near it. B batch, H heads, L length, E width of a head,
-//! K keys of a memory; q, k, v (B, H, L, E). Time O(L·K·E) per head, memory O(L·K). Padded keys get weight zero. Dropout on the weights.
+//! Queries are cut in blocks, and each block sees its memory: itself and what is near it. B batch,
+//! H heads, L length, E width of a head, K keys of a memory; q, k, v (B, H, L, E). Time O(L·K·E)
+//! per head, memory O(L·K). Dropout on the weights. The benchmark's rules forbid it, as it tells
+//! the model what is above what: records say so. The CLS token, where there is one, is in no block:
+//! it sees everything and everything sees it. `local` with neighbours and `exact = false` is the 1d
+//! form with whole blocks as memory.
+//!
+//! # Options
+//!
 //! `shape = 1d`: blocks of `block` positions, and `memory` more on either side (K = 128 + 2·64).
-//! `shape = 2d`: blocks of `block_height` x `block_width` pixels, and `memory_height` rows and `memory_width` columns more on either side, as far as the image
-//! goes (K = 16·16). The sequence is an image row by row, as wide as the task says or `width` says (0: as the task says); no text has such a form. The benchmark's
-//! rules forbid it, as it tells the model what is above what: records say so.
-//! The CLS token, where there is one, is in no block: it sees everything and everything sees it. The paper generates images pixel by pixel, so that its memories
-//! reach back only; to both sides is what tensor2tensor's encoders have. `local` with neighbours and `exact = false` is the 1d form with whole blocks as memory.
+//! `shape = 2d`: blocks of `block_height` x `block_width` pixels, and `memory_height` rows and
+//! `memory_width` columns more on either side, as far as the image goes (K = 16·16). The sequence
+//! is an image row by row, as wide as the task says or `width` says (0: as the task says); no text
+//! has such a form.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! The paper generates images pixel by pixel, so that its memories reach back only; to both sides
+//! is what tensor2tensor's encoders have.
 
 use std::ops::Range;
 

@@ -1,9 +1,22 @@
 //! LazyFormer. Ying et al., 2021, "LazyFormer: Self Attention with Lazy Update", arXiv:2102.12702.
 //!     a = softmax(q kᵀ / √E) in the first of every m layers;  yˡ = a vˡ in all of them
-//! q, k, v, y (B, H, L, E), a (B, H, L, L). The others have values and an output projection, and neither queries nor keys. m: `reuse` (2).
-//! Time O(L²·E) per head, half of it for the weights, which only every m-th layer computes; memory O(L²): the weights are handed on.
-//! Padded keys are hidden. Dropout on the weights of the layer that computes them, none where they are reused, as in the paper. Post-norm, as the
-//! paper's BERT. No biases. Not with reversible blocks, which keep no weights.
+//! q, k, v, y (B, H, L, E), a (B, H, L, L). The others have values and an output projection, and
+//! neither queries nor keys. Time O(L²·E) per head, half of it for the weights, which only every
+//! m-th layer computes; memory O(L²): the weights are handed on. Dropout on the weights of the
+//! layer that computes them, none where they are reused, as in the paper. Post-norm, as the paper's
+//! BERT. No biases. Not with reversible blocks, which keep no weights.
+//!
+//! # Options
+//!
+//! m: `reuse` (2).
+//!
+//! # Padding
+//!
+//! Padded keys are hidden.
+//!
+//! # Departures
+//!
+//! None known.
 
 use crate::{ops::attention::scores, prelude::*};
 

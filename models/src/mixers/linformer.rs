@@ -1,11 +1,26 @@
-//! Linformer. Wang et al., 2020, "Linformer: Self-Attention with Linear Complexity", arXiv:2006.04768.
+//! Linformer. Wang et al., 2020, "Linformer: Self-Attention with Linear Complexity",
+//! arXiv:2006.04768.
 //!     y_i = Σ_r softmax_r(q_i·k'_r / √E) v'_r,  k'_r = Σ_j A_jr k_j,  v'_r = Σ_j F_jr v_j
-//! Keys and values are projected along the length, from L positions to K slots, by learned A and F (the paper's E and F, transposed).
-//! B batch, H heads, L length, E width of a head, N largest length; q, k, v (B, L, H, E), A, F (N, K), k', v' (B, K, H, E). A shorter sequence uses the first L rows.
-//! Time O(L·K·E) per head, memory O(L·K). Options: `rank` K (0: 256; at most N), `sharing`: `none` (A and F for each
-//! head), `headwise` (shared by the heads of a layer), `key_value` (also A = F), `layerwise` (one matrix for all layers).
-//! Padded keys and values are zeros before the sums, so padding never reaches them; the paper has no padding. Dropout on the weights of the slots.
-//! A and F start as N(0, 1/K), as in the paper's lemma; which position a row belongs to is fixed, so the order of tokens matters.
+//! Keys and values are projected along the length, from L positions to K slots, by learned A and F
+//! (the paper's E and F, transposed). B batch, H heads, L length, E width of a head, N largest
+//! length; q, k, v (B, L, H, E), A, F (N, K), k', v' (B, K, H, E). A shorter sequence uses the
+//! first L rows. Time O(L·K·E) per head, memory O(L·K). Dropout on the weights of the slots. A and
+//! F start as N(0, 1/K), as in the paper's lemma; which position a row belongs to is fixed, so the
+//! order of tokens matters.
+//!
+//! # Options
+//!
+//! `rank` K (0: 256; at most N), `sharing`: `none` (A and F for each head), `headwise` (shared by
+//! the heads of a layer), `key_value` (also A = F), `layerwise` (one matrix for all layers).
+//!
+//! # Padding
+//!
+//! Padded keys and values are zeros before the sums, so padding never reaches them; the paper has
+//! no padding.
+//!
+//! # Departures
+//!
+//! None known.
 
 use crate::{encoder::blocks, mixers::tay2021, ops::project_length, prelude::*};
 

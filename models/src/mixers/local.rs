@@ -1,9 +1,22 @@
-//! Local attention. Parmar et al., 2018, "Image Transformer", arXiv:1802.05751; the benchmark's simplest baseline.
+//! Local attention. Parmar et al., 2018, "Image Transformer", arXiv:1802.05751; the benchmark's
+//! simplest baseline.
 //!     y_i = Σ_j a_ij v_j over the keys j of i's block, a_i = softmax(q_i·k_j / √E)
-//! B batch, H heads, L length, E width of a head, S block length; q, k, v (B, H, L, E), a (B, H, L / S, S, S).
-//! Time O(L·S·E) per head, memory O(L·S). Padded keys get weight zero; a block of padding gives zeros. Dropout on the weights.
-//! Options: `block` S (0: 64), `neighbours` n: each block also sees n blocks on either side (0: blocks apart from
-//! each other, so that nothing ever leaves one); with `exact` only keys at most n·S positions away, which is a sliding window.
+//! B batch, H heads, L length, E width of a head, S block length; q, k, v (B, H, L, E), a (B, H, L
+//! / S, S, S). Time O(L·S·E) per head, memory O(L·S). Dropout on the weights.
+//!
+//! # Options
+//!
+//! `block` S (0: 64), `neighbours` n: each block also sees n blocks on either side (0: blocks apart
+//! from each other, so that nothing ever leaves one); with `exact` only keys at most n·S positions
+//! away, which is a sliding window.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero; a block of padding gives zeros.
+//!
+//! # Departures
+//!
+//! None known.
 
 use crate::{mixers::tay2021, ops::attention::BlockLists, prelude::*};
 

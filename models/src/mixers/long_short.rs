@@ -1,11 +1,25 @@
-//! Long-Short Transformer. Zhu et al., 2021, "Long-Short Transformer: Efficient Transformers for Language and Vision", arXiv:2107.02192.
+//! Long-Short Transformer. Zhu et al., 2021, "Long-Short Transformer: Efficient Transformers for
+//! Language and Vision", arXiv:2107.02192.
 //!     y_i = Σ_j a_ij v_j over r summaries of the sequence and the keys near i, a_i = one softmax(q_i·k_j / √E) over both
 //!     K̄ = norm_b(Pᵀ K),  V̄ = norm_b(Pᵀ V),  P = softmax over the length of x W_P,  K = norm_a(x W_K),  V = norm_a(x W_V)
-//! B batch, H heads, L length, D width, E width of a head, r summaries, w window; x (B, L, D), W_P (D, H r), P (B, H, L, r), q, K, V (B, L, H, E), K̄, V̄ (B, r, H, E).
-//! Time O(L·(r + w)·E) per head, memory O(L·(r + w)). Options: `rank` r (0: no summaries), `window` w: a block of w queries sees itself and
-//! max(w/2, 1) positions on either side; 0: each query sees itself.
-//! Both norms are LayerNorms over all heads at once, each the same for keys and values. Padded tokens are in no summary and no window.
-//! Dropout on the weights. Projections have no biases, and a CLS token is a token like any other (in the published code it enters in the last layer alone).
+//! B batch, H heads, L length, D width, E width of a head, r summaries, w window; x (B, L, D), W_P
+//! (D, H r), P (B, H, L, r), q, K, V (B, L, H, E), K̄, V̄ (B, r, H, E). Time O(L·(r + w)·E) per
+//! head, memory O(L·(r + w)). Both norms are LayerNorms over all heads at once, each the same for
+//! keys and values. Dropout on the weights.
+//!
+//! # Options
+//!
+//! `rank` r (0: no summaries), `window` w: a block of w queries sees itself and max(w/2, 1)
+//! positions on either side; 0: each query sees itself.
+//!
+//! # Padding
+//!
+//! Padded tokens are in no summary and no window.
+//!
+//! # Departures
+//!
+//! Projections have no biases, and a CLS token is a token like any other (in the published code it
+//! enters in the last layer alone).
 
 use crate::{
     layers::LayerNorm,

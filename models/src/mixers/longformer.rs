@@ -1,11 +1,25 @@
 //! Longformer. Beltagy et al., 2020, "Longformer: The Long-Document Transformer", arXiv:2004.05150.
 //!     y_i = Σ_j a_ij v_j,  a_i = softmax(q_i·k_j / √E) over the keys |i - j| = m·d, m <= w / 2, and over the global keys j < g
 //!     y_i = Σ_j b_ij v'_j, b_i = softmax(q'_i·k'_j / √E) over all j, for the global positions i < g
-//! B batch, H heads, L length, E width of a head; q, k, v and, from projections of their own, q', k', v' (B, H, L, E).
-//! Time O(L·(w + g)·E) per head, memory O(L·(w + g)). Padded keys get weight zero. Dropout on the weights.
-//! Options: `window` w, even; `dilation` d of the first `dilated_heads` heads, the others having d = 1 (0: of every head; the paper dilates two heads of upper
-//! layers, here all layers are alike); `global` g, the first g positions: the CLS token where there is one, else the first token. Without global positions their projections do not exist. Not as in the paper: no biases, as in the rest of the benchmark.
-//! Pooled by the CLS token, the last layer is read at a global position alone: its q, k and v influence nothing, and their projections in that layer stay as they were drawn.
+//! B batch, H heads, L length, E width of a head; q, k, v and, from projections of their own, q',
+//! k', v' (B, H, L, E). Time O(L·(w + g)·E) per head, memory O(L·(w + g)). Dropout on the weights.
+//! Pooled by the CLS token, the last layer is read at a global position alone: its q, k and v
+//! influence nothing, and their projections in that layer stay as they were drawn.
+//!
+//! # Options
+//!
+//! `window` w, even; `dilation` d of the first `dilated_heads` heads, the others having d = 1 (0:
+//! of every head; the paper dilates two heads of upper layers, here all layers are alike); `global`
+//! g, the first g positions: the CLS token where there is one, else the first token. Without global
+//! positions their projections do not exist.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! No biases, as in the rest of the benchmark.
 
 use crate::{
     layers::ScoreMods,

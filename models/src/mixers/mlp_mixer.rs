@@ -1,10 +1,24 @@
-//! MLP-Mixer. Tolstikhin et al., 2021, "MLP-Mixer: An all-MLP Architecture for Vision", arXiv:2105.01601.
+//! MLP-Mixer. Tolstikhin et al., 2021, "MLP-Mixer: An all-MLP Architecture for Vision",
+//! arXiv:2105.01601.
 //!     y = W₂ gelu(W₁ x + b₁) + b₂, along the length: a feed-forward network of positions, the same for every channel
-//! B batch, L length, D width, N longest length, T hidden width; x, y (B, L, D), W₁ (T, N), b₁ (T), W₂ (N, T), b₂ (N).
-//! Time O(L·T·D), memory O((L + T)·D). Option: `hidden` T (0: 256, at most N). A shorter sequence has the first L columns of W₁ and the
-//! first L rows of W₂ and b₂. GELU by the error function. The block's feed-forward is the paper's network of channels.
-//! Padded tokens are zeros before the sum, so that nothing of them is mixed in; the paper has no padding. There are 2·N·T weights per layer: at
-//! thousands of tokens far more than in the other models of that width.
+//! B batch, L length, D width, N longest length, T hidden width; x, y (B, L, D), W₁ (T, N), b₁ (T),
+//! W₂ (N, T), b₂ (N). Time O(L·T·D), memory O((L + T)·D). A shorter sequence has the first L
+//! columns of W₁ and the first L rows of W₂ and b₂. GELU by the error function. The block's
+//! feed-forward is the paper's network of channels. There are 2·N·T weights per layer: at thousands
+//! of tokens far more than in the other models of that width.
+//!
+//! # Options
+//!
+//! `hidden` T (0: 256, at most N).
+//!
+//! # Padding
+//!
+//! Padded tokens are zeros before the sum, so that nothing of them is mixed in; the paper has no
+//! padding.
+//!
+//! # Departures
+//!
+//! None known.
 
 use crate::{ops::activation::gelu_erf, params::LECUN_NORMAL, prelude::*};
 

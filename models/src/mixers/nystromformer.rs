@@ -1,13 +1,27 @@
-//! Nyströmformer. Xiong et al., 2021, "Nyströmformer: A Nyström-Based Algorithm for Approximating Self-Attention", arXiv:2102.03902.
+//! Nyströmformer. Xiong et al., 2021, "Nyströmformer: A Nyström-Based Algorithm for Approximating
+//! Self-Attention", arXiv:2102.03902.
 //!     Y = F Z (G V) + conv(V),  F = softmax(Q K̃ᵀ / √E),  G = softmax(Q̃ Kᵀ / √E),  A = softmax(Q̃ K̃ᵀ / √E),  Z ≈ A⁺
 //!     Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))), from Z = Aᵀ / (largest column sum of A), `iterations` times
-//! Landmarks q̃_s, k̃_s are the means of queries and keys over M segments of the sequence. conv: along the length, one kernel of w taps per head.
-//! B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), Q̃, K̃ (B, H, M, E), F (B, H, L, M), G (B, H, M, L), A, Z (B, H, M, M).
-//! Time O(L·M·E + M³·iterations) per head, memory O(L·M + M²). Options: `landmarks` M, `iterations` (6 do not converge; 25 do), `conv` w (odd; 0: none).
-//! Segments cut the real tokens of each sequence in parts as equal as can be; with fewer tokens than landmarks each token is one, and
-//! rows and columns of A beyond them are those of the identity. Padded keys and values count for nothing. No dropout on the weights.
-//! The first Z is scaled for every sequence and head by itself; the published code takes one number for the whole batch, and says that
-//! this one converges faster. Z is computed in 64-bit arithmetic. Projections have no biases.
+//! Landmarks q̃_s, k̃_s are the means of queries and keys over M segments of the sequence. conv:
+//! along the length, one kernel of w taps per head. B batch, H heads, L length, E width of a head;
+//! Q, K, V, Y (B, H, L, E), Q̃, K̃ (B, H, M, E), F (B, H, L, M), G (B, H, M, L), A, Z (B, H, M, M).
+//! Time O(L·M·E + M³·iterations) per head, memory O(L·M + M²). No dropout on the weights. Z is
+//! computed in 64-bit arithmetic. Projections have no biases.
+//!
+//! # Options
+//!
+//! `landmarks` M, `iterations` (6 do not converge; 25 do), `conv` w (odd; 0: none).
+//!
+//! # Padding
+//!
+//! Segments cut the real tokens of each sequence in parts as equal as can be; with fewer tokens
+//! than landmarks each token is one, and rows and columns of A beyond them are those of the
+//! identity. Padded keys and values count for nothing.
+//!
+//! # Departures
+//!
+//! The first Z is scaled for every sequence and head by itself; the published code takes one number
+//! for the whole batch, and says that this one converges faster.
 
 use crate::{
     ops::{IGNORE_INDEX, Padding, exact_matmul, merge_heads, pseudo_inverse, split_heads},

@@ -1,8 +1,22 @@
-//! RealFormer. He et al., 2020, "RealFormer: Transformer Likes Residual Attention", arXiv:2012.11747.
+//! RealFormer. He et al., 2020, "RealFormer: Transformer Likes Residual Attention",
+//! arXiv:2012.11747.
 //!     zˡ = qˡ kˡᵀ / √E + zˡ⁻¹,  yˡ = softmax(zˡ) vˡ
-//! q, k, v, y (B, H, L, E), z (B, H, L, L) of layer l, z⁰ = 0: scores are carried from block to block before masks and softmax. No further parameters.
-//! Time O(L²·E) per head, memory O(L²) in each layer: scores are the residual stream, so they are all held.
-//! Post-norm, as the paper's BERT. Padded keys are hidden, dropout on the weights, no biases. Not with reversible blocks, which keep no scores.
+//! q, k, v, y (B, H, L, E), z (B, H, L, L) of layer l, z⁰ = 0: scores are carried from block to
+//! block before masks and softmax. No further parameters. Time O(L²·E) per head, memory O(L²) in
+//! each layer: scores are the residual stream, so they are all held. Post-norm, as the paper's
+//! BERT. Dropout on the weights, no biases. Not with reversible blocks, which keep no scores.
+//!
+//! # Options
+//!
+//! None.
+//!
+//! # Padding
+//!
+//! Padded keys are hidden.
+//!
+//! # Departures
+//!
+//! None known.
 
 use crate::{
     ops::attention::{scores, weigh},

@@ -1,12 +1,27 @@
-//! RTF. Parnichkun, Massaroli, Moro, Smith, Hasani, Lechner, An, Ré, Asama, Ermon, Suzuki, Yamashita, Poli, 2024, "State-Free Inference of State-Space
-//! Models: The Transfer Function Approach", arXiv:2405.06147.
+//! RTF. Parnichkun, Massaroli, Moro, Smith, Hasani, Lechner, An, Ré, Asama, Ermon, Suzuki,
+//! Yamashita, Poli, 2024, "State-Free Inference of State-Space Models: The Transfer Function
+//! Approach", arXiv:2405.06147.
 //!     k = irfft(rfft([0, b₁ ... b_N, 0 ...]) / rfft([1, a₁ ... a_N, 0 ...]) + h₀),  y = k * x,   out = v ⊙ σ(g), [v, g] = W f(y) + c
-//! x, y, out (B, L, H), H the width; a, b (H, N), h₀ (H), N = `state`; transforms of the longest length, whatever the batch; W (2H, H).
-//! Two directions have a, b and h₀ each, and the one that looks ahead does not see the position itself (`direction = forward` leaves it out).
-//! `shared = true` has one a for all channels (the code's `num_a = 1`). a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1)
-//! at first: a layer begins as a factor for each channel. (The published b = 0 leaves a without a gradient in the first step.)
-//! Time and memory O(L·log L) and O(L), whatever N. Padded positions are zeros to the kernel. The poles are free: as a recurrence it could grow, and k is
-//! the response wrapped around the longest length. The block has no feed-forward network; the published one has BatchNorm and rates of their own for a, b, h₀.
+//! x, y, out (B, L, H), H the width; a, b (H, N), h₀ (H), N = `state`; transforms of the longest
+//! length, whatever the batch; W (2H, H). a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1) at first: a layer
+//! begins as a factor for each channel. (The published b = 0 leaves a without a gradient in the
+//! first step.) Time and memory O(L·log L) and O(L), whatever N. The poles are free: as a
+//! recurrence it could grow, and k is the response wrapped around the longest length.
+//!
+//! # Options
+//!
+//! Two directions have a, b and h₀ each, and the one that looks ahead does not see the position
+//! itself (`direction = forward` leaves it out). `shared = true` has one a for all channels (the
+//! code's `num_a = 1`). `state` is N.
+//!
+//! # Padding
+//!
+//! Padded positions are zeros to the kernel.
+//!
+//! # Departures
+//!
+//! The block has no feed-forward network; the published one has BatchNorm and rates of their own
+//! for a, b, h₀.
 
 use crate::{
     layers::{Direction, LongConv},

@@ -1,12 +1,26 @@
-//! Set Transformer. Lee et al., 2018, "Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks", arXiv:1810.00825.
+//! Set Transformer. Lee et al., 2018, "Set Transformer: A Framework for Attention-based
+//! Permutation-Invariant Neural Networks", arXiv:1810.00825.
 //!     y = Attention(x, h),  h = MAB(I, x) = O + relu(O W + b),  O = I W_Q + softmax(I W_Q (x W_K)ᵀ / √E) x W_V
-//! The induced set attention block: m learned inducing points I gather from all positions, then every position attends to them. B batch, L length,
-//! H heads, E width of a head; x, y (B, L, D), I (m, D), O, h (B, m, H E), W (H E, H E).
-//! Time O(L·m·E) per head, memory O(L·E + m·E). Option: `points` m (32 in the paper's code).
-//! Padding is hidden from the inducing points; nothing else sees across positions, so the order of tokens is known from their embeddings alone.
-//! The second half's residual and feed-forward network are the block's. As in the authors' code the first half's residual is the projected
-//! query, without LayerNorm, which the paper has and the code leaves off; there the scale is 1/√(H E). Dropout on both kinds of weights is ours.
-//! The paper's pooling by attention, for any model: `head.pooling = attention`.
+//! The induced set attention block: m learned inducing points I gather from all positions, then
+//! every position attends to them. B batch, L length, H heads, E width of a head; x, y (B, L, D), I
+//! (m, D), O, h (B, m, H E), W (H E, H E). Time O(L·m·E) per head, memory O(L·E + m·E). The second
+//! half's residual and feed-forward network are the block's. The paper's pooling by attention, for
+//! any model: `head.pooling = attention`.
+//!
+//! # Options
+//!
+//! `points` m (32 in the paper's code).
+//!
+//! # Padding
+//!
+//! Padding is hidden from the inducing points; nothing else sees across positions, so the order of
+//! tokens is known from their embeddings alone.
+//!
+//! # Departures
+//!
+//! As in the authors' code the first half's residual is the projected query, without LayerNorm,
+//! which the paper has and the code leaves off; there the scale is 1/√(H E). Dropout on both kinds
+//! of weights is ours.
 
 use crate::{layers::Mab, prelude::*};
 

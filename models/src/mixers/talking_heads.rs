@@ -1,8 +1,21 @@
 //! Talking-heads attention. Shazeer et al., 2020, "Talking-Heads Attention", arXiv:2003.02436.
 //!     z = q kᵀ / √E,  w = softmax(P z),  y = (R w) v
-//! q, k, v, y (B, H, L, E), z, w (B, H, L, L); P and R (H, H) mix the heads of scores and of weights: (P z)_h = Σ_g P_hg z_g. Parameters are
-//! P - 1 and R - 1, zero at first, so that the model begins as a Transformer. Time O(L²·(E + H)) per head, memory O(L²): all scores are held.
-//! Padded keys are hidden between the mixings. Dropout on w, as in the paper's code. No biases.
+//! q, k, v, y (B, H, L, E), z, w (B, H, L, L); P and R (H, H) mix the heads of scores and of
+//! weights: (P z)_h = Σ_g P_hg z_g. Parameters are P - 1 and R - 1, zero at first, so that the
+//! model begins as a Transformer. Time O(L²·(E + H)) per head, memory O(L²): all scores are held.
+//! Dropout on w, as in the paper's code. No biases.
+//!
+//! # Options
+//!
+//! None.
+//!
+//! # Padding
+//!
+//! Padded keys are hidden between the mixings.
+//!
+//! # Departures
+//!
+//! None known.
 
 use crate::{ops::attention::scores, prelude::*};
 

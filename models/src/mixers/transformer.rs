@@ -1,13 +1,26 @@
 //! Transformer. Vaswani et al., 2017, "Attention Is All You Need", arXiv:1706.03762.
 //!     y_i = Σ_j a_ij v_j,  a_ij = exp(q_i·k_j / √E) / Σ_j' exp(q_i·k_j' / √E)
-//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), a (B, H, L, L).
-//! Time O(L²·E) per head. `attention`: `fused` works through tiles of a and keeps L numbers for the backward pass, memory O(L·E);
-//! `materialised` keeps every weight, memory O(L²), as published. Same numbers up to rounding, same dropout. `causal`: j up to i only, as in the
-//! paper's decoder, tile by tile; half the time. For models that predict what comes next (`train.aux.next`).
-//! `span`, with `materialised`: the required attention span, the mean of Σ_j a_ij |i - j| over positions i, heads and layers, is logged in training as the
-//! loss `required_span`, whose weight is 0 unless it is asked for. Keys that are of no token are at no distance.
-//! Padded keys get weight zero. Dropout on the weights. As in the 2021 code the projections have no biases.
-//! `variant = tay2021`: the same. There a padded query has uniform weights, but what it gets is not read here.
+//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), a (B, H, L, L). Time
+//! O(L²·E) per head. Dropout on the weights.
+//!
+//! # Options
+//!
+//! `attention`: `fused` works through tiles of a and keeps L numbers for the backward pass, memory
+//! O(L·E); `materialised` keeps every weight, memory O(L²), as published. Same numbers up to
+//! rounding, same dropout. `causal`: j up to i only, as in the paper's decoder, tile by tile; half
+//! the time. For models that predict what comes next (`train.aux.next`). `span`, with
+//! `materialised`: the required attention span, the mean of Σ_j a_ij |i - j| over positions i,
+//! heads and layers, is logged in training as the loss `required_span`, whose weight is 0 unless it
+//! is asked for. Keys that are of no token are at no distance.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! As in the 2021 code the projections have no biases. `variant = tay2021`: the same. There a
+//! padded query has uniform weights, but what it gets is not read here.
 
 use crate::{ops::attention::BlockLists, prelude::*};
 

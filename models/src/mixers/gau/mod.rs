@@ -1,14 +1,28 @@
-//! GAU. Hua et al., 2022, "Transformer Quality in Linear Time", arXiv:2202.10447: the gated attention unit, all of FLASH-Quad.
+//! GAU. Hua et al., 2022, "Transformer Quality in Linear Time", arXiv:2202.10447: the gated
+//! attention unit, all of FLASH-Quad.
 //!     [U | V | z] = SiLU(x W + b),  Q = g₀ ⊙ z + b₀, K = g₁ ⊙ z + b₁,  y = (U ⊙ (A V)) W_o + b_o,  A = max(Q Kᵀ / n + w_(j-i), 0)²
-//! B batch, L length, D width, e width of U and V, s that of z, n the real keys, N longest length; x, y (B, L, D), U, V (B, L, e), z, Q, K (B, L, s),
-//! A (B, L, L), w (2 N - 1), a learned number for each distance. One head, no softmax, and no feed-forward (`block.ffn` = none): this is all there is.
-//! Time O(L²·(s + e)), memory O(L²). Options: `hidden` e (0: `block.mlp_dim`), `shared` s (0: D / 2), `attention` relu2, or `laplace` and `softmax` as in
-//! Mega, `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys of a chunk, `hidden_dropout` on A V.
-//! Weights, g and w N(0, 0.02²), biases 0. Padding is no key. A CLS token, zero at first, has U = 0 for ever where nothing marks positions: pool by
-//! the mean. Departure: the paper marks positions by rotary vectors and w; here, as in the runs on
-//! this benchmark by the authors of Mega, w does, for each layer its own. Published norms there,
-//! with ε = 1e-5: ScaleNorm (g x/√(mean x² + ε),
-//! g = 1 at first, `block.scale_norm = rms`) for texts, BatchNorm for images.
+//! B batch, L length, D width, e width of U and V, s that of z, n the real keys, N longest length;
+//! x, y (B, L, D), U, V (B, L, e), z, Q, K (B, L, s), A (B, L, L), w (2 N - 1), a learned number
+//! for each distance. One head, no softmax, and no feed-forward (`block.ffn` = none): this is all
+//! there is. Time O(L²·(s + e)), memory O(L²). Weights, g and w N(0, 0.02²), biases 0. A CLS token,
+//! zero at first, has U = 0 for ever where nothing marks positions: pool by the mean. Published
+//! norms in the runs on this benchmark by the authors of Mega, with ε = 1e-5: ScaleNorm (g x/√(mean
+//! x² + ε), g = 1 at first, `block.scale_norm = rms`) for texts, BatchNorm for images.
+//!
+//! # Options
+//!
+//! `hidden` e (0: `block.mlp_dim`), `shared` s (0: D / 2), `attention` relu2, or `laplace` and
+//! `softmax` as in Mega, `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys
+//! of a chunk, `hidden_dropout` on A V.
+//!
+//! # Padding
+//!
+//! Padding is no key.
+//!
+//! # Departures
+//!
+//! The paper marks positions by rotary vectors and w; here, as in the runs on this benchmark by the
+//! authors of Mega, w does, for each layer its own.
 
 pub mod flash;
 #[cfg(test)]

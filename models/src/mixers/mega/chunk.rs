@@ -1,8 +1,21 @@
 //! Mega-chunk. Ma et al., 2022, "Mega: Moving Average Equipped Gated Attention", arXiv:2209.10655.
 //!     A = softmax(Q Kᵀ / √s + w_(j-i)) within chunks of C positions; all else as in Mega, whose moving average crosses chunks
-//! Time O(L·C·(s + v)) and O(L·D·h) for the average, memory O(L·(D + v)). L length, D width, s width of queries and keys, v of values, h modes.
-//! Options: those of Mega with `chunk` C = 128. The last chunk of a sequence has what is left, and padding is no key.
-//! Equations and code: `models/src/mixers/mega/mod.rs`.
+//! Time O(L·C·(s + v)) and O(L·D·h) for the average, memory O(L·(D + v)). L length, D width, s
+//! width of queries and keys, v of values, h modes. Equations and code:
+//! `models/src/mixers/mega/mod.rs`.
+//!
+//! # Options
+//!
+//! `chunk` C (128); `attention`, `shared`, `values`, `modes`, `taps` and `hidden_dropout` as of
+//! Mega.
+//!
+//! # Padding
+//!
+//! The last chunk of a sequence has what is left, and padding is no key.
+//!
+//! # Departures
+//!
+//! As of Mega.
 
 use crate::prelude::*;
 

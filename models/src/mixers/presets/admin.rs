@@ -1,9 +1,22 @@
-//! Admin. Liu, Liu, Gao, Chen & Han, 2020, "Understanding the Difficulty of Training Transformers", arXiv:2004.08249.
+//! Admin. Liu, Liu, Gao, Chen & Han, 2020, "Understanding the Difficulty of Training Transformers",
+//! arXiv:2004.08249.
 //!     x ← norm(ω ⊙ x + Attention(x)),  x ← norm(ω ⊙ x + FFN(x))
-//! x (B, L, D), ω (D) per sublayer, √((n + 1)/ln(n + 1) - 1) at first for n sublayers: deep post-norm stacks lean less on any one branch.
-//! Time O(L²·E) per head, memory O(L·E).
-//! Departure: that first ω is the closed form of the authors' later package, admin-torch, where the paper measures the variances of a first pass.
-//! Equations and code: `models/src/block/residual.rs`.
+//! x (B, L, D), ω (D) per sublayer, √((n + 1)/ln(n + 1) - 1) at first for n sublayers: deep
+//! post-norm stacks lean less on any one branch. Time O(L²·E) per head, memory O(L·E). Equations
+//! and code: `models/src/block/residual.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! That first ω is the closed form of the authors' later package, admin-torch, where the paper
+//! measures the variances of a first pass.
 
 use crate::{mixers::transformer, prelude::*};
 

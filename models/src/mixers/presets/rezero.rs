@@ -1,8 +1,21 @@
-//! ReZero. Bachlechner et al., 2020, "ReZero is All You Need: Fast Convergence at Large Depth", arXiv:2003.04887.
+//! ReZero. Bachlechner et al., 2020, "ReZero is All You Need: Fast Convergence at Large Depth",
+//! arXiv:2003.04887.
 //!     x ← x + α Attention(x),  x ← x + α FFN(x),  α = 0 at first
-//! x (B, L, D), α one number per block, for both sublayers. No norms.
-//! Time O(L²·E) per head, memory O(L·E). The stack begins as the identity: in the first step only α has a gradient, and nothing behind it.
-//! Equations and code: `models/src/block/residual.rs`.
+//! x (B, L, D), α one number per block, for both sublayers. No norms. Time O(L²·E) per head, memory
+//! O(L·E). The stack begins as the identity: in the first step only α has a gradient, and nothing
+//! behind it. Equations and code: `models/src/block/residual.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! None known.
 
 use crate::{mixers::transformer, prelude::*};
 

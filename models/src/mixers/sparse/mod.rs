@@ -1,11 +1,24 @@
-//! Sparse Transformer. Child et al., 2019, "Generating Long Sequences with Sparse Transformers", arXiv:1904.10509.
+//! Sparse Transformer. Child et al., 2019, "Generating Long Sequences with Sparse Transformers",
+//! arXiv:1904.10509.
 //!     y_i = Σ_j a_ij v_j over j in A(i), a_i = softmax(q_i·k_j / √E), both ways in time, since sequences are classified whole
 //!     `fixed`: A(i) = i's block of l, and the last c positions of every block; `strided`: |i - j| <= l, and j with l | i - j
-//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E). Time O(L·(l + c·L / l)·E) per head, memory the same without E:
-//! O(L·√L·E) with l = √L. Options: `pattern`, `block` l (0: √(longest length), rounded up to a multiple of 8), `summary` c (0: 8),
-//! `heads`: `merged`, every head sees both sets in one softmax, `split`, the first half sees the first set and the others the second, or `alternate`, layers 0, 2, ..
-//! see the first set and layers 1, 3, .. the second.
-//! Padded keys get weight zero. Dropout on the weights. Not as in the paper: all heads share one c; no recomputation, no causal form.
+//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E). Time O(L·(l + c·L / l)·E)
+//! per head, memory the same without E: O(L·√L·E) with l = √L. Dropout on the weights.
+//!
+//! # Options
+//!
+//! `pattern`, `block` l (0: √(longest length), rounded up to a multiple of 8), `summary` c (0: 8),
+//! `heads`: `merged`, every head sees both sets in one softmax, `split`, the first half sees the
+//! first set and the others the second, or `alternate`, layers 0, 2, .. see the first set and
+//! layers 1, 3, .. the second. `first` is for `variant = tay2021` alone.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! All heads share one c; no recomputation, no causal form.
 
 pub(super) mod pattern;
 

@@ -1,15 +1,29 @@
-//! Synthesizer. Tay et al., 2020, "Synthesizer: Rethinking Self-Attention in Transformer Models", arXiv:2005.00743.
+//! Synthesizer. Tay et al., 2020, "Synthesizer: Rethinking Self-Attention in Transformer Models",
+//! arXiv:2005.00743.
 //!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(S_ij) over the first L of N columns
 //!     random             S = R                          R (H, N, N) learned
 //!     fixed_random       S = R                          R (H, N, N) as it is drawn, not trained
 //!     factorised_random  S = P Qᵀ                       P, Q (H, N, K) learned
 //!     dense              S_i = W relu(U x_i + b) + c    U (H E, D), per head W (E, N), c (N)
 //!     factorised_dense   S_ij = F_i,⌊j/m⌋ G_i,j mod m   F, G as in dense, with ⌈N/m⌉ and m columns, m = ⌈√N⌉
-//! The weights do not come from comparing tokens. B batch, H heads, L length, N largest length, E width of a head; v (B, L, H, E), S (B, H, L, L).
-//! With `dot_product` the scores are the mixture α₁ q_i·k_j/√E + α₂ S_ij with learned α, α₁ + α₂ = 1.
-//! Time O(L²·E) per head, memory O(L²): it is as quadratic as the Transformer, and R alone has H N² parameters.
-//! Options: `scores` (above), `dot_product`, `rank` K of factorised_random (0: 8).
-//! Padded keys get weight zero. Dropout on the weights. Heads have a synthesizer each; the two factors are tiled differently, as equal tilings would make m columns alike.
+//! The weights do not come from comparing tokens. B batch, H heads, L length, N largest length, E
+//! width of a head; v (B, L, H, E), S (B, H, L, L). Time O(L²·E) per head, memory O(L²): it is as
+//! quadratic as the Transformer, and R alone has H N² parameters. Dropout on the weights. Heads
+//! have a synthesizer each; the two factors are tiled differently, as equal tilings would make m
+//! columns alike.
+//!
+//! # Options
+//!
+//! With `dot_product` the scores are the mixture α₁ q_i·k_j/√E + α₂ S_ij with learned α, α₁ +
+//! α₂ = 1. `scores` (above), `dot_product`, `rank` K of factorised_random (0: 8).
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! None known.
 
 mod scores;
 
