@@ -1,12 +1,11 @@
-//! Accuracies that a published run had during training, which reveal early that a run goes
-//! otherwise.
+//! Accuracies of a published run during training, which show early that a run differs.
 
 use results::published;
 
 /// Accuracy of a published run at one point of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Milestone {
-    /// Updates made by then.
+    /// Number of updates until then.
     pub step: usize,
     /// Accuracy as a fraction.
     pub accuracy: f64,

@@ -62,21 +62,22 @@ pub struct Body {
     pub about: String,
     /// The paper, configuration or measurement that the numbers follow.
     pub source: String,
-    /// True if it trains a task as published, so that its scores may stand beside published ones.
-    /// Only a built-in recipe can be.
+    /// True if it trains a task as published, so that its scores may be compared with published
+    /// ones. Only for built-in recipes.
     #[serde(default)]
     pub published: bool,
     /// For a reduced recipe, the one that trains the full task.
     #[serde(default)]
     pub full: Option<String>,
-    /// Models that it was made for; empty for all. It trains any other model too, but no such
-    /// result is published.
+    /// Models that it was made for; empty for all. It also trains other models, but such results do
+    /// not count as published.
     #[serde(default)]
     pub made_for: Vec<String>,
     /// Measured duration of training, if it was measured.
     #[serde(default)]
     pub measured: Option<Measured>,
-    /// Trained parameters that every model's width is solved for; if absent, tasks give the width.
+    /// Number of trained parameters for which every model's width is solved; if absent, tasks set
+    /// the width.
     #[serde(default)]
     pub parameters: Option<usize>,
     /// Settings per task.
@@ -94,7 +95,7 @@ pub struct Body {
     /// Learning rates found by that search, which replace those of the settings.
     #[serde(default)]
     pub rates: Vec<Rate>,
-    /// Differences between following the recipe and what its source did.
+    /// Differences between runs of the recipe and those of its source.
     #[serde(default)]
     pub departures: Vec<Departure>,
 }
@@ -105,7 +106,7 @@ pub struct Body {
 pub struct Probe {
     /// Learning rates to try.
     pub learning_rates: Vec<f64>,
-    /// Share of the steps, and of the warm-up, that each rate is tried for.
+    /// Fraction of the steps, and of the warm-up, for which each rate is tried.
     pub share: f64,
 }
 
@@ -113,11 +114,11 @@ pub struct Probe {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// Task that it was found on.
+    /// Task of the search.
     pub task: String,
-    /// Model that it was found for.
+    /// Model of the search.
     pub model: String,
-    /// Family in whose block it was found.
+    /// Family of the block in the search.
     pub family: String,
     /// The learning rate.
     pub learning_rate: f64,
@@ -175,8 +176,8 @@ impl Recipe {
         Recipe::parse((*name).to_owned(), text)
     }
 
-    /// Loads a recipe from a file. Whatever the file says about itself, it is not published: its
-    /// scores stand beside no published ones.
+    /// Loads a recipe from a file. A recipe file never counts as published, so its scores are not
+    /// compared with published ones.
     fn of_file(path: &Path) -> Result<Self> {
         let reading = || format!("reading the recipe {}", path.display());
         let text = disk::read_to_string(path).during(Class::Usage, reading())?;
@@ -191,7 +192,15 @@ impl Recipe {
     }
 
     fn parse(name: String, text: &str) -> Result<Self> {
-        let body: Body = toml::from_str(text).during(Class::Usage, format!("recipe {name}"))?;
+        let body: Body = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| {
+                let before = text.get(..span.start).unwrap_or(text);
+                format!(", line {}", before.matches('\n').count() + 1)
+            });
+            let line = line.unwrap_or_default();
+            let words = datasets::of_deserializer(error.message(), "a table");
+            Error::usage(format!("recipe {name}{line}: {words}"))
+        })?;
         let recipe = Recipe { name, body };
         let of_tasks = recipe.body.tasks.values();
         let of_tasks = of_tasks.filter_map(|settings| settings[PER_FAMILY].as_object());
@@ -232,8 +241,8 @@ impl Recipe {
             .collect()
     }
 
-    /// Returns the family whose block the model is to have: the `asked` one, else its own; `None`
-    /// if the recipe has no families.
+    /// Returns the family whose block the model gets: the one `asked` for, else its own; `None` if
+    /// the recipe has no families.
     ///
     /// # Errors
     /// There is no such family, or the recipe has none.
@@ -500,6 +509,18 @@ mod tests {
         assert_ne!(s4d.train.learning_rate, 0.25);
         for (text, words) in [
             ("[families.filters]\n[tasks.toy]\n", "filters"),
+            (
+                "probe = 3\n[tasks.toy]\n",
+                ", line 3: integer `3` instead of a table",
+            ),
+            (
+                "[tasks.toy]\n[[departures]]\nwhat = ''\nprotocol = 'dirty'\n",
+                ", line 6: `dirty` is none of `clean` and `tay2021`",
+            ),
+            (
+                "[tasks.toy]\n[prob]\nx = 1\n",
+                "`prob` is unknown here; known are `about`",
+            ),
             ("[tasks.toy.families.gates]\n", "gates"),
             (
                 "[probe]\nlearning_rates = []\nshare = 0.5\n[tasks.toy]\n",

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::process::Command;
 
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 
 fn place() -> Place {

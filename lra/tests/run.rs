@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 
-use common::{Place, TINY};
+use crate::common::{self, Place, TINY};
 use serde_json::Value;
 
 #[test]

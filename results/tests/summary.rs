@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{dozen, ended, on, run, small};
+use crate::common::{dozen, ended, on, run, small};
 use lra_results::{Outcome, Record, published, record::Pretraining, summary::summary, width};
 
 fn view(record: &Record) -> String {
@@ -183,5 +181,19 @@ fn other_endings_and_synthetic_data() {
             "{text}"
         );
         assert!(!text.contains("0: main"), "{text}");
+    }
+}
+
+/// One of a thing is said in the singular.
+#[test]
+fn one_thread_is_no_threads() {
+    let mut record = run("performer", 0, 0.38);
+    record.provenance.threads = 1;
+    record.provenance.host.cores = 1;
+    let scores = record.scores.as_mut().unwrap();
+    (scores.best_step, scores.steps, scores.examples_seen) = (None, 1, 1);
+    let text = summary(&record, None);
+    for words in ["1 thread,", "1 core,", "1 step;", "1 example seen"] {
+        assert!(text.contains(words), "{words}: {text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `lra mini`: a model on the small protocol, and its place in the table of all models.
+//! `lra mini`: a model on the small protocol, and its rank in the table of all models.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -18,11 +18,12 @@ use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::signals::Stop;
+use crate::sweep::comparison::Comparer;
 use crate::sweep::job::JobOptions;
 use crate::sweep::plan::{self, Cell, Matrix};
-use crate::sweep::probe;
 use crate::sweep::progress_display::ProgressDisplay;
 use crate::sweep::scheduler::{Scheduler, State};
+use crate::sweep::{comparison, probe, scheduler};
 use crate::task_choice::TaskChoice;
 use crate::{limits, runtime};
 
@@ -37,6 +38,10 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
     };
     let (tasks, left_out) = tasks(arguments, &reporter)?;
     let mut runs = Runs::new(arguments, &stop, &reporter)?;
+    // A model that cannot be built is told before another one is trained.
+    for model in &models {
+        runs.cells(model, &tasks, &Rates::new())?;
+    }
     let mut cards = Vec::new();
     for model in &models {
         let rates = match arguments.glance {
@@ -54,11 +59,11 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
         }
         cards.push((model.to_string(), own, same_block, left_out));
     }
+    let table = card::rivals(&table, &arguments.assignments);
     let cards: Vec<Card> = cards
         .iter()
         .map(|(model, own, same_block, left_out)| {
             let own: Vec<&Record> = own.iter().collect();
-            let table: Vec<&Record> = table.iter().collect();
             let name = own.first().map_or("", |record| record.model.name.as_str());
             Card {
                 model: model.clone(),
@@ -75,17 +80,14 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
         let tables: Vec<_> = cards.iter().map(Card::table).collect();
         cmd::print(&Format::Text.render(&tables))?;
     }
-    Ok(match runs.failed {
-        true => Class::Run.into(),
-        false => ExitCode::SUCCESS,
-    })
+    Ok(scheduler::worst(&runs.states).map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
 /// A task that is left out, and the reason.
 type LeftOut = (String, String);
 
-/// Returns the tasks of the recipe whose data are here or can be generated, and those that are left
-/// out.
+/// Returns the tasks of the recipe whose data is stored or can be generated, and those that are
+/// left out.
 fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, Vec<LeftOut>)> {
     let recipe = Recipe::load(RECIPE)?;
     let store = Store::new(&arguments.place.path());
@@ -127,7 +129,9 @@ struct Runs<'a> {
     stop: &'a Stop,
     reporter: &'a Reporter,
     options: JobOptions,
-    failed: bool,
+    comparer: Comparer,
+    /// States of all cells so far.
+    states: Vec<State>,
 }
 
 /// Learning rates by task.
@@ -152,7 +156,11 @@ impl<'a> Runs<'a> {
                 memory_limit: memory,
                 accept_changes: false,
             },
-            failed: false,
+            comparer: Comparer::new(
+                arguments.place.path(),
+                std::slice::from_ref(&arguments.device),
+            ),
+            states: Vec::new(),
         })
     }
 
@@ -206,15 +214,15 @@ impl<'a> Runs<'a> {
                 seeds: self.arguments.seeds.0.iter().copied().take(1).collect(),
                 ..self.matrix(model, task, self.arguments.assignments.clone())
             };
-            cells.extend(probe::cells(&matrix)?);
+            cells.extend(probe::cells(&matrix, &[])?.cells);
         }
         let records = self.run(&cells)?;
         let records = plan::on_file(records);
         Ok(probe::best(&cells, &records))
     }
 
-    /// Runs a model in the block of X-formers, unless that is its own. A model that cannot take it
-    /// is left out, with the reason.
+    /// Runs a model in the block of X-formers, unless that is its own. A model that does not
+    /// support it is left out, with the reason.
     fn same_block(
         &mut self,
         model: &ModelChoice,
@@ -248,6 +256,7 @@ impl<'a> Runs<'a> {
             return Ok(Vec::new());
         }
         let on_file = cmd::sweep::on_file(&self.options, self.reporter)?;
+        self.comparer.tell_other_raw_files(cells, self.reporter);
         let devices = [self.options.device.clone()];
         let mut display = ProgressDisplay::new(self.arguments.quiet);
         let mut scheduler = Scheduler {
@@ -255,20 +264,27 @@ impl<'a> Runs<'a> {
             options: &self.options,
             jobs: self.options.jobs,
             devices: &devices,
+            comparer: &self.comparer,
             retry: true,
             redo_changed: false,
             stop: self.stop,
             display: &mut display,
         };
         let states = scheduler.run(on_file)?;
-        self.failed |= states
-            .iter()
-            .any(|state| !matches!(state, State::Scored { .. }));
         for (cell, state) in cells.iter().zip(&states) {
-            if let State::Failed(reason) | State::Changed(reason) = state {
+            if let State::Failed(_, reason) | State::Changed(reason) = state {
                 self.reporter.error(&format!("{}: {reason}", cell.title()));
             }
         }
+        let pairs = cells.iter().zip(&states);
+        let not_compared = pairs.filter_map(|(cell, state)| match state {
+            State::Scored { not_compared, .. } => Some((cell, not_compared.as_deref()?)),
+            _ => None,
+        });
+        for line in comparison::not_compared(not_compared) {
+            self.reporter.note(&line);
+        }
+        self.states.extend(states);
         let mut on_file = cmd::sweep::on_file(&self.options, self.reporter)?;
         Ok(cells
             .iter()

@@ -19,7 +19,7 @@ const PUBLISHED: &str = "tay2021";
 
 /// Runs the command.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
-    runtime::set_up(arguments.machine.threads)?;
+    runtime::set_up(Some(arguments.machine.threads))?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     if arguments.stop_on_eof {
         let listening = stop.on_end_of_input();
@@ -115,7 +115,7 @@ pub fn each_seed(
         let Finished {
             record,
             fresh,
-            changes,
+            remarks,
         } = cell::run(&request.resolve()?, context)?;
         if !fresh {
             let (id, since) = (&record.id, &record.provenance.created);
@@ -125,8 +125,8 @@ pub fn each_seed(
             };
             // Printed even without progress: the reader must know that a figure is an old one.
             reporter.note(&format!("{id} is on file since {since}; {remedy}"));
-            for change in changes {
-                reporter.note(&format!("{id}: {change}"));
+            for remark in remarks {
+                reporter.note(&format!("{id}: {remark}"));
             }
         }
         tell(&record)?;

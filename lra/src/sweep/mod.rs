@@ -1,4 +1,4 @@
-//! The matrix of tasks, models, seeds and recipes, each cell an `lra run` of its own.
+//! Sweeps: the matrix of tasks, models, seeds and recipes, with a separate `lra run` for each cell.
 //!
 //! ```text
 //! plan              the cells, in an order that depends on the command line alone; shards of it
@@ -6,6 +6,7 @@
 //! estimator         a cell's time and memory: from a run with another seed on file, else measured in two small steps
 //! probe             short runs at each of a recipe's learning rates
 //! best              the settings with the best validation accuracy of a search
+//! comparison        records on file compared with what would be made here
 //! cell_lock         one sweep per cell at a time, by lock files
 //! job               the process of a cell, its log and its outcome
 //! scheduler         starts jobs, reaps them, stops them
@@ -15,6 +16,7 @@
 
 pub mod best;
 pub mod cell_lock;
+pub mod comparison;
 pub mod estimator;
 pub mod job;
 pub mod plan;

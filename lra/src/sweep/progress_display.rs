@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::sweep::job::Job;
-use crate::sweep::plan::Cell;
+use crate::sweep::plan::{Cell, Refused};
 use crate::sweep::scheduler::State;
 use crate::timing::human_duration;
 use crate::{colour, stderr};
@@ -73,10 +73,10 @@ impl ProgressDisplay {
                 });
                 self.say(&format!("{place} {title}{accuracy}{time}"));
             }
-            State::Failed(reason) => self.alert(&format!("{place} {title}: {reason}")),
+            State::Failed(_, reason) => self.alert(&format!("{place} {title}: {reason}")),
             State::Changed(reason) => {
                 self.say(&format!(
-                    "{place} {title}: not on file as asked for: {reason}"
+                    "{place} {title}: on file, but changed since: {reason}"
                 ));
             }
             State::Interrupted => self.say(&format!("{place} {title}: interrupted{time}")),
@@ -84,10 +84,11 @@ impl ProgressDisplay {
         }
     }
 
-    /// Reports that jobs are being asked to stop.
+    /// Reports that jobs are being stopped.
     pub fn stopping(&mut self, jobs: usize) {
         self.say(&format!(
-            "stopping, once running cells have saved their state: {jobs}"
+            "stopping: waiting for {} to save state",
+            results::counted(jobs, "running cell")
         ));
     }
 
@@ -107,7 +108,7 @@ impl ProgressDisplay {
             return;
         }
         self.drawn = Some(Instant::now());
-        let mut lines = grid(cells, states);
+        let mut lines = grid(cells, states, &[]);
         lines.push(String::new());
         for job in running {
             let time = human_duration(job.elapsed());
@@ -133,7 +134,8 @@ impl ProgressDisplay {
     fn footer(&self, states: &[State], running: usize) -> String {
         let over = states.iter().filter(|state| state.is_over()).count();
         let elapsed = human_duration(self.began.elapsed());
-        let mut line = format!("{over} of {} cells, {elapsed}", states.len());
+        let all = results::counted(states.len() as u64, "cell");
+        let mut line = format!("{over} of {all}, {elapsed}");
         let (cells, took) = self.finished;
         if cells > 0 && running > 0 {
             let left = (states.len() - over) as u32;
@@ -161,12 +163,12 @@ impl ProgressDisplay {
     }
 }
 
-/// Returns the character for a state.
+/// Returns the symbol of a state.
 fn sign(state: &State) -> char {
     match state {
         State::Scored { fresh: true, .. } => '✓',
         State::Scored { fresh: false, .. } => '=',
-        State::Failed(_) => '✗',
+        State::Failed(..) => '✗',
         State::Changed(_) => '≠',
         State::Interrupted => '‖',
         State::Running => '▸',
@@ -175,30 +177,39 @@ fn sign(state: &State) -> char {
     }
 }
 
-/// Legend of the signs.
+/// Legend of the symbols.
 pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
 
-/// Returns the states as a table: models by tasks, a sign per seed.
-pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {
+/// Returns the states as a table: models by tasks, a sign per seed. What cannot be built has failed.
+pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<String> {
     let several = cells.iter().any(|cell| cell.recipe != cells[0].recipe);
-    let column = |cell: &Cell| match several {
-        true => format!("{} ({})", cell.column(), cell.resolved.spec.cell.recipe),
-        false => cell.column(),
+    let column = |column: String, recipe: &str| match several {
+        true => format!("{column} ({recipe})"),
+        false => column,
     };
+    let run = cells.iter().zip(states).map(|(cell, state)| {
+        let column = column(cell.column(), &cell.resolved.spec.cell.recipe);
+        (column, cell.model.to_string(), sign(state))
+    });
+    let failed = sign(&State::Failed(String::new()));
+    let refused = refused.iter().map(|it| {
+        let column = column(it.column.clone(), &it.recipe);
+        (column, it.model.to_string(), failed)
+    });
+    let entries: Vec<(String, String, char)> = run.chain(refused).collect();
     let (mut columns, mut models) = (Vec::new(), Vec::new());
-    for cell in cells {
-        let (column, model) = (column(cell), cell.model.to_string());
-        if !columns.contains(&column) {
-            columns.push(column);
+    for (column, model, _) in &entries {
+        if !columns.contains(column) {
+            columns.push(column.clone());
         }
-        if !models.contains(&model) {
-            models.push(model);
+        if !models.contains(model) {
+            models.push(model.clone());
         }
     }
     let signs = |model: &str, wanted: &str| -> String {
-        let mine = cells.iter().zip(states);
-        mine.filter(|(cell, _)| cell.model.to_string() == model && column(cell) == wanted)
-            .map(|(_, state)| sign(state))
+        let mine = entries.iter();
+        mine.filter(|(column, of, _)| of == model && column == wanted)
+            .map(|(_, _, sign)| *sign)
             .collect()
     };
     let width = |text: &str| text.chars().count();

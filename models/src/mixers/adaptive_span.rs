@@ -2,17 +2,18 @@
 //! arXiv:1905.07799.
 //!     a_ij = m_z(|i - j|) exp(q_i·k_j / √E) / Σ_j' m_z(|i - j'|) exp(q_i·k_j' / √E),  m_z(x) = min(max((R + z - x) / R, 0), 1)
 //! B batch, H heads, L length, D width, E width of a head, S longest length, R `ramp`, z spans; q,
-//! k (B, H, L, E), a (B, H, L, L). log m is a score by distance, and keys farther than any query of
-//! a head reaches are not computed: time O(L·(z + R)·E) per head, memory O(L·E), with dynamic spans
-//! O(L·(E + z + R)). No L x L tensor. Post-norm, ReLU.
+//! k (B, H, L, E), a (B, H, L, L). Keys beyond the reach of every query of a head are not computed:
+//! time O(L·(z + R)·E) per head, memory O(L·E), with dynamic spans O(L·(E + z + R)). No L x L
+//! tensor. Post-norm, ReLU.
 //!
 //! # Options
 //!
-//! `span`: adaptive, z = S ẑ with a learned ẑ (H), `start` at first and within [0, 1] after each
-//! update; dynamic, z (B, H, L) = S σ(x W + b) of each query, W (D, H), b = -4 at first; fixed,
-//! |i - j| ≤ S^((l H + h) / (n H)) for head h of H in layer l of n, h from 1, so that windows grow
-//! upward (Multi-Scale Transformer, Guo et al., 2020, AAAI), without R. Loss `span`, in training:
-//! the mean of z over heads and real positions. `ramp` is R.
+//! `span`: `adaptive`, z = S ẑ with a learned ẑ (H), which starts at `start` and is clamped to [0,
+//! 1] after each update; `dynamic`, z (B, H, L) = S σ(x W + b) for each query, W (D, H), b = -4 at
+//! first; `fixed`, |i - j| ≤ S^((l H + h) / (n H)) for head h of H in layer l of n, h from 1,
+//! without R, so that windows widen with depth (Multi-Scale Transformer, Guo et al., 2020, AAAI).
+//! Loss `span`, in training: the mean of z over heads and real positions. log m is added to the
+//! scores. `ramp` is R.
 //!
 //! # Padding
 //!
@@ -20,8 +21,8 @@
 //!
 //! # Departures
 //!
-//! Both ways in time, own position included; S is the longest length; positions are those of the
-//! embedding (the paper adds q_i·p_{i-j} to scores).
+//! Attention goes both ways in time and includes the query's own position; S is the longest length;
+//! positions are those of the embedding (the paper adds q_i·p_{i-j} to the scores).
 
 use crate::{
     mask::PADDED,

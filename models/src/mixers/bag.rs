@@ -1,8 +1,8 @@
-//! Bag of tokens: no mixing at all. The floor under every table.
+//! Bag of tokens: no mixing at all. The baseline of every table.
 //!     y_i = x_i
-//! x, y (B, L, D). A position never sees another, only pooling sees them all: what a task can be
-//! solved to by this needs no attention. With CLS pooling the CLS slot sees nothing and the model
-//! can only guess: pool by mean, sum or max. Time O(1), memory O(1).
+//! x, y (B, L, D). No position sees another; only pooling combines them. Accuracy that this model
+//! reaches needs no attention. With CLS pooling the CLS token sees nothing and the model can only
+//! guess: pool by mean, sum or max. Time O(1), memory O(1).
 //!
 //! # Options
 //!

@@ -1,30 +1,30 @@
 //! ChordMixer. Khalitov et al., 2022, "ChordMixer: A Scalable Neural Attention Model for Sequences
 //! with Different Lengths", arXiv:2206.05852.
 //!     x ← norm'(x + roll(W₂ gelu(W₁ norm(x) + b₁) + b₂))
-//! roll: the channels are cut into tracks. Track 0 stays, track i gives position t what stands at
-//! t + 2^(i-1), around the end to the beginning. With n = ⌈log₂ N⌉ layers and n + 1 tracks, N the
-//! longest length, each position has seen all. B batch, L length, D width, F width within; x (B, L,
-//! D), W₁ (F, D), W₂ (D, F). Time O(L·log N·D·F), memory O(L·log N·D): products and a shifted copy,
-//! no attention, no positions. Dropout where it is published: after gelu and on what is rolled.
-//! Weights Xavier-uniform, biases 0.
+//! roll: the channels are split into tracks. Track 0 stays in place. In track i, position t
+//! receives the value at t + 2^(i-1), wrapping around the end. With n = ⌈log₂ N⌉ layers and n + 1
+//! tracks, N the longest length, each position has seen all others. B batch, L length, D width, F
+//! hidden width; x (B, L, D), W₁ (F, D), W₂ (D, F). Time O(L·log N·D·F), memory O(L·log N·D). There
+//! is no attention, and positions are not encoded: only products and a shifted copy. Dropout as
+//! published: after gelu and on the input of roll. Weights are Xavier-uniform, biases 0.
 //!
 //! # Options
 //!
-//! `layers` (0: n, whatever `block.layers` says; the paper's), `track` T, channels of a track (0: D
-//! / (n + 1), as even as they come; the paper's D is (n + 1)·T), the last one with what is left;
-//! `norm_after` norm', any of `block.norm`. norm: `block.norm`, F: `block.mlp_dim`, gelu:
-//! `block.activation`.
+//! `layers` (0: n, the paper's value, regardless of `block.layers`); `track` T, channels of a track
+//! (0: D / (n + 1), as even as possible; in the paper D is (n + 1)·T), the last track takes the
+//! rest; `norm_after` norm', any value of `block.norm`. norm is `block.norm`, F is `block.mlp_dim`,
+//! gelu is `block.activation`.
 //!
 //! # Padding
 //!
-//! A row's real positions are its ring, and nothing is rolled out of padding.
+//! A row is rolled over its real positions only, so no padding enters.
 //!
 //! # Departures
 //!
-//! The published code rolls all L positions of a batch, so that padding takes part, and pools over
-//! it: variant `padded`, which is exactly as then if batches are padded to N, but for the embedding
-//! of id 0, which is not zero here. On texts its norms are LayerNorm and BatchNorm, on images
-//! BatchNorm twice.
+//! The published code rolls all L positions of a batch, padding included, and pools over them:
+//! variant `padded`. It equals the published code if batches are padded to N, except for the
+//! embedding of id 0, which is not zero here. The published norms are LayerNorm and BatchNorm on
+//! texts, BatchNorm twice on images.
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! Collaborative attention. Cordonnier, Loukas & Jaggi, 2020, "Multi-Head Attention: Collaborate
 //! Instead of Concatenate", arXiv:2006.16362.
 //!     z_h = ((x W_Q) diag(m_h) (x W_K)ᵀ + 1 (x b_h)ᵀ) / √(K / H),  y_h = softmax(z_h) v_h
-//! x (B, L, D), W_Q and W_K (D, K) that all heads share, m (H, K) what each makes of them, b (D, H)
-//! a score of each key by itself, v (B, H, L, E), z (B, H, L, L). With K = H E, m the indicator of
-//! a head's own columns and b = 0 it is multi-head attention. Time O(L²·(K + E)) per head, memory
-//! O(L²): all weights are held. Fewer parameters than attention where K < H E. Dropout on the
-//! weights, no biases.
+//! x (B, L, D); W_Q and W_K (D, K), shared by all heads; m (H, K), the weights of the shared
+//! columns in each head; b (D, H), which gives each key a score of its own; v (B, H, L, E), z (B,
+//! H, L, L). With K = H E, m the indicator of a head's own columns and b = 0, this is multi-head
+//! attention. Time O(L²·(K + E)) per head, memory O(L²): all weights are kept. Fewer parameters
+//! than attention if K < H E. Dropout on the weights. No biases.
 //!
 //! # Options
 //!
@@ -17,7 +17,7 @@
 //!
 //! # Departures
 //!
-//! m begins uniform in [0, 2), as one on average; the authors convert trained heads.
+//! m starts uniform in [0, 2), with mean one; the authors convert trained heads.
 
 use crate::{ops::attention::weigh, prelude::*};
 

@@ -9,18 +9,18 @@
 //!
 //! `factor` c; `convolve`: `heads`, a kernel for each head, as in the memory-compressed-attention
 //! package, `all`, one kernel over all channels, or `input`, one kernel over x (D, D, c), from
-//! which keys and values are then projected, as in tensor2tensor; `local` S: layers 0, 2, .. are
+//! which keys and values are then projected, as in tensor2tensor; `local` S: layers 0, 2, .. use
 //! attention within blocks of S instead, as in the paper, where S = 256 (0: no such layers).
 //!
 //! # Padding
 //!
-//! Padded positions are zeros in their group, as are those that the last group lacks; a group
-//! without a real token is hidden.
+//! Padded positions count as zeros in their group, and so do missing positions of the last group. A
+//! group without a real token is hidden.
 //!
 //! # Departures
 //!
-//! The key and value of no token that the package adds are `block.memory = 1`; an encoder needs
-//! none. Not here: biases, the causal form.
+//! The package adds a key and a value that belong to no token; `block.memory = 1` does the same,
+//! and an encoder needs none. Not here: biases, the causal form.
 
 use crate::{
     layers::ScoreMods,

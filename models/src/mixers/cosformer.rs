@@ -1,28 +1,28 @@
 //! cosFormer. Qin et al., 2022, "cosFormer: Rethinking Softmax in Attention", arXiv:2202.08791.
 //!     y_i = Σ_j a_ij v_j / Σ_j a_ij,  a_ij = relu(q_i)·relu(k_j) cos(θ_i - θ_j),  θ_i = π/2 · i/M for i = 1, 2, ..
-//! cos(θ_i - θ_j) is a product of features too, so that with φ(x_i) = [relu(x_i) sin θ_i ;
-//! relu(x_i) cos θ_i] this is linear attention: y_i = φ(q_i) S / φ(q_i)·z, S = Σ_j φ(k_j) v_jᵀ, z =
-//! Σ_j φ(k_j). B batch, H heads, L length, E width of a head; q, k, v, y (B, L, H, E), φ (B, L, H,
-//! 2E), S (B, H, 2E, E), z (B, H, 2E). Time O(L·E²) per head, memory O(L·E + E²). No difference
-//! between tokens exceeds M, so no weight is negative. A query of which no feature is positive gets
-//! zeros. No dropout on weights (there are none), no scaling, and no biases. Published on the
-//! benchmark, 8 heads, feed-forward 2 D wide with gelu (layers x D): ListOps 6x128, Text 5x64,
-//! Retrieval 4x128, Image 6x512, Pathfinder 6x256.
+//! cos(θ_i - θ_j) is itself a product of features. With φ(x_i) = [relu(x_i) sin θ_i ; relu(x_i) cos
+//! θ_i] this is linear attention: y_i = φ(q_i) S / φ(q_i)·z, S = Σ_j φ(k_j) v_jᵀ, z = Σ_j φ(k_j). B
+//! batch, H heads, L length, E width of a head; q, k, v, y (B, L, H, E), φ (B, L, H, 2E), S (B, H,
+//! 2E, E), z (B, H, 2E). Time O(L·E²) per head, memory O(L·E + E²). No distance exceeds M, so no
+//! weight is negative. A query without a positive feature gets zeros. No dropout on weights (there
+//! are none), no scaling, no biases. Published on the benchmark, 8 heads, feed-forward 2 D wide
+//! with gelu (layers x D): ListOps 6x128, Text 5x64, Retrieval 4x128, Image 6x512, Pathfinder
+//! 6x256.
 //!
 //! # Options
 //!
-//! `horizon` M: `longest` length that there is; `padded`, that of the batch, as in the published
-//! code, where a sequence's result depends on what it is batched with; `real`, the number of the
-//! sequence's own tokens.
+//! `horizon` M: `longest`, the longest length of the task; `padded`, the padded length of the
+//! batch, as in the published code, where a sequence's result depends on its batch; `real`, the
+//! number of real tokens of the sequence.
 //!
 //! # Padding
 //!
-//! Padded keys are left out of both sums (the benchmark's code of the authors takes them in).
+//! Padded keys are left out of both sums (the authors' code for the benchmark includes them).
 //!
 //! # Departures
 //!
-//! The authors' code for the benchmark clips a denominator at 1e-6 or 1e-4; here 1e-12 is added to
-//! it.
+//! The authors' code for the benchmark clips the denominator at 1e-6 or 1e-4; here 1e-12 is added
+//! to it.
 
 use std::f64::consts::FRAC_PI_2;
 

@@ -1,21 +1,22 @@
 //! FNet. Lee-Thorp et al., 2021, "FNet: Mixing Tokens with Fourier Transforms", arXiv:2105.03824.
 //!     y = s Re(DFT_N(DFT_D(x)))
-//! x, y (B, L, D), DFT_D along the width, DFT_N along the length, neither normalised; N the longest
-//! length, to which x is filled up with zeros. No parameters. Time O(N·D·log(N·D)), memory O(N·D).
+//! x, y (B, L, D), DFT_D along the width, DFT_N along the length, neither normalised; N is the
+//! longest length, to which x is padded with zeros. No parameters. Time O(N·D·log(N·D)), memory
+//! O(N·D).
 //!
 //! # Options
 //!
 //! Values grow by √(N·D): with `block.norm_place = post`, as in the paper, s = 1; pre-norm blocks
-//! take s = 1/√(N·D), which the paper does not need. `scale` sets s itself (0: as said).
+//! use s = 1/√(N·D), which is not in the paper. `scale` sets s directly (0: these defaults).
 //!
 //! # Padding
 //!
-//! Padded tokens are zeros, and the transform has length N whatever the batch, so that neither
-//! padding nor neighbours change a result.
+//! Padded tokens are zeros, and the transform always has length N, so neither padding nor the rest
+//! of the batch changes a result.
 //!
 //! # Departures
 //!
-//! The paper pads to N too and mixes padding in.
+//! The paper also pads to N, but mixes padding in.
 
 use crate::{options::NormPlace, prelude::*};
 

@@ -1,16 +1,17 @@
 //! gMLP. Liu et al., 2021, "Pay Attention to MLPs", arXiv:2105.08050.
 //!     y = (u ⊙ (W norm(v) + b + a)) W_out,  [u | v] = gelu(x W_in);  W along the length: the spatial gating unit
 //! B batch, L length, D width, N longest length, G width of u and of v; x, y (B, L, D), u, v, a (B,
-//! L, G), W (N, N), b (N), one number per position. Time O(L²·G), memory O(L·G + N²), the latter
-//! for the gradient of W. The block has no feed-forward (`block.ffn` = none): this is all there is.
-//! W starts near 0 and b at 1, so that a layer begins as a feed-forward network. A shorter sequence
-//! has the first L rows and columns. The small attention has no biases, and dropout on its weights.
+//! L, G), W (N, N), b (N), one number per position. Time O(L²·G), memory O(L·G + N²), where N² is
+//! for the gradient of W. The block has no feed-forward network (`block.ffn` = none): the unit
+//! replaces both sublayers. W starts near 0 and b at 1, so a layer starts as a feed-forward
+//! network. A shorter sequence uses the first L rows and columns of W. The small attention has no
+//! biases, and dropout on its weights.
 //!
 //! # Options
 //!
-//! `hidden` G (0: half of block.mlp_dim), `spatial`: `full` W, or `toeplitz` for W_ij = w_(i-j)
-//! with 2N - 1 weights and time O(L·log L·G), `attention` (0: a = 0): the width of a single head of
-//! softmax attention whose output is a (the paper's aMLP has 64).
+//! `hidden` G (0: half of block.mlp_dim); `spatial`: `full` W, or `toeplitz`, W_ij = w_(i-j), with
+//! 2N - 1 weights and time O(L·log L·G); `attention` (0: a = 0): the width of a single head of
+//! softmax attention with output a (64 in the paper's aMLP).
 //!
 //! # Padding
 //!

@@ -3,12 +3,13 @@
 //!     y_i = Σ_l Σ_J a_IJ V_J / Σ_l Σ_J a_IJ n_J,  a_IJ = exp(Q_I·K_J / √E), I the part of level l that i is in
 //!     Q_I, K_J means over the tokens of parts of 2^l positions, V_J the sum of their values, n_J their number
 //! B batch, H heads, L length, E width of a head, m block length; Q, K, V (B, H, L/2^l, E) at level
-//! l. At level 0 the tokens of a block see those of it and of the blocks on either side. At level l
-//! ≥ 1 parts see those of the blocks of m parts on either side, but the half of one block that is
-//! nearer to the other does not see its counterpart: level l - 1 has covered that. The last level
+//! l. At level 0 the tokens of a block see that block and its two neighbours. At level l ≥ 1, a
+//! part sees the parts of the two neighbouring blocks of m parts, except where level l - 1 has
+//! covered the pair already: between the two adjacent halves of neighbouring blocks. The last level
 //! has two blocks. So every pair of tokens is covered exactly once. Time O(L·m·E) per head, memory
-//! O(L·m). All levels have one common maximum. Dropout on the weights of each level. No biases. On
-//! the benchmark others ran it with 2 layers, D 64, 2 heads, feed-forward 128.
+//! O(L·m). A sequence of at most 2m tokens gets softmax attention. All levels share one maximum in
+//! the softmax. Dropout on the weights of each level. No biases. Others ran it on the benchmark
+//! with 2 layers, D 64, 2 heads, feed-forward 128.
 //!
 //! # Options
 //!
@@ -16,13 +17,13 @@
 //!
 //! # Padding
 //!
-//! Means, sums and numbers are of real tokens alone, and parts without any are hidden, so that
-//! padding counts for nothing; a sequence of at most 2m tokens has softmax attention.
+//! Means, sums and counts include real tokens only, and parts without real tokens are hidden, so
+//! padding has no effect.
 //!
 //! # Departures
 //!
-//! The package of this name computes another function, in which a level sees the sibling block
-//! alone; the paper's code for the benchmark is not public.
+//! The package of the same name computes another function, in which a level sees only the sibling
+//! block. The paper's code for the benchmark is not public.
 
 use crate::{
     mask::PADDED,

@@ -2,19 +2,19 @@
 //! for a segment's vector Liu & Lapata, 2019, "Hierarchical Transformers for Multi-Document
 //! Summarization", arXiv:1905.13164.
 //!     h_s = lower(x_s),  v_s = aggregate(h_s),  y = upper(v + p)
-//! x_s (B, S, D) segment s of the sequence, B batch, S its length, v, y (B, ⌈L/S⌉, D) a vector for
-//! each segment, which are what is pooled; p sines and cosines of s. The lower blocks are the same
-//! for all segments, which do not see each other; the upper ones are softmax attention. Time
-//! O(L·S·E + (L/S)²·E) per head of width E, with S = √L both halves of a line; memory O(L·E). A CLS
-//! token is the first one of the first segment, whose vector `head.pooling = cls` and `first` read.
+//! x_s (B, S, D) segment s of the sequence, B batch, S its length; v, y (B, ⌈L/S⌉, D) one vector
+//! per segment; p sines and cosines of s. The head pools y. All segments go through the same lower
+//! blocks and do not see each other. The upper blocks use softmax attention. Time O(L·S·E +
+//! (L/S)²·E) per head of width E; S = √L balances the two terms; memory O(L·E). A CLS token is the
+//! first token of the first segment, whose vector is read by `head.pooling = cls` and `first`.
 //!
 //! # Options
 //!
 //! `segment` S (0: ⌈√N⌉, N the longest length); `lower` blocks (0: half of `block.layers`, rounded
-//! up); `upper` blocks (0: as many as are left of `block.layers`); `mixer` of the lower blocks, any
-//! model that has no settings of its own; `aggregate`: `mean` over real positions, `first` position
-//! (HIBERT has the last), or `attention`, W_O MAB(z, h) with one learned vector z (see
-//! `head.pooling = attention`).
+//! up); `upper` blocks (0: the rest of `block.layers`); `mixer` of the lower blocks, any model
+//! without options of its own; `aggregate`: `mean` over real positions, `first` position (HIBERT
+//! has the last), or `attention`, W_O MAB(z, h) with one learned vector z (see `head.pooling =
+//! attention`).
 //!
 //! # Padding
 //!
@@ -22,7 +22,7 @@
 //!
 //! # Departures
 //!
-//! Tokens are marked by their place in the sequence, where the papers have that in the segment.
+//! Tokens carry their position in the sequence; in the papers they carry that in the segment.
 
 use crate::{
     Encoded,
@@ -86,11 +86,14 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let plain = |model: &&&Model| model.settings.is_empty();
     let model = mixers::find(&options.mixer);
     let model = model.filter(|model| plain(&model)).ok_or_else(|| {
-        let names = MODELS.iter().filter(plain).map(|model| model.name);
-        Error::Option {
+        let names = MODELS
+            .iter()
+            .filter(plain)
+            .map(|model| model.name.to_owned());
+        Error::Word {
             key: "model.mixer".to_owned(),
             value: options.mixer.clone(),
-            allowed: names.collect::<Vec<_>>().join(" or "),
+            known: names.collect(),
         }
     })?;
     let lower = match options.lower {

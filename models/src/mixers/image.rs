@@ -1,19 +1,20 @@
 //! Image Transformer. Parmar et al., 2018, "Image Transformer", arXiv:1802.05751.
 //!     y_i = Σ_j a_ij v_j over the keys j of the memory of i's block, a_i = softmax(q_i·k_j / √E)
-//! Queries are cut in blocks, and each block sees its memory: itself and what is near it. B batch,
-//! H heads, L length, E width of a head, K keys of a memory; q, k, v (B, H, L, E). Time O(L·K·E)
-//! per head, memory O(L·K). Dropout on the weights. The benchmark's rules forbid it, as it tells
-//! the model what is above what: records say so. The CLS token, where there is one, is in no block:
-//! it sees everything and everything sees it. `local` with neighbours and `exact = false` is the 1d
-//! form with whole blocks as memory.
+//! Queries are split into blocks, and each block sees its memory: the block itself and its
+//! neighbourhood. B batch, H heads, L length, E width of a head, K keys of a memory; q, k, v (B, H,
+//! L, E). Time O(L·K·E) per head, memory O(L·K). Dropout on the weights. `width` is its width (0:
+//! the task's); texts have none. The benchmark's rules forbid this shape, since it gives the model
+//! the two-dimensional layout. Records say so. The CLS token, if there is one, is in no block: it
+//! sees every position and every position sees it. `local` with neighbours and `exact = false` is
+//! the 1d form with whole blocks as memory.
 //!
 //! # Options
 //!
-//! `shape = 1d`: blocks of `block` positions, and `memory` more on either side (K = 128 + 2·64).
-//! `shape = 2d`: blocks of `block_height` x `block_width` pixels, and `memory_height` rows and
-//! `memory_width` columns more on either side, as far as the image goes (K = 16·16). The sequence
-//! is an image row by row, as wide as the task says or `width` says (0: as the task says); no text
-//! has such a form.
+//! `shape = 1d`: blocks of `block` positions, with `memory` more on either side (K = 128 + 2·64).
+//! `shape = 2d`: blocks of `block_height` x `block_width` pixels, with `memory_height` more rows
+//! and `memory_width` more columns on either side, cut off at the edges of the image (K = 16·16).
+//! The sequence is an image in row-major order.
+//! `width` is that of the image (0: as the task says).
 //!
 //! # Padding
 //!
@@ -21,8 +22,8 @@
 //!
 //! # Departures
 //!
-//! The paper generates images pixel by pixel, so that its memories reach back only; to both sides
-//! is what tensor2tensor's encoders have.
+//! The paper generates images pixel by pixel, so its memories only reach back; memories on both
+//! sides are those of tensor2tensor's encoders.
 
 use std::ops::Range;
 

@@ -4,24 +4,24 @@
 //!     M_i = max_{j in S_i} q_i·k_j - 1/U Σ_{j in S_i} q_i·k_j,  u = U = min(n, factor ⌈ln n⌉), at least 1
 //! B batch, H heads, L length, n real positions of a row, E width of a head; q, k, v, y (B, H, L,
 //! E), M (B, H, L), S_i U keys drawn with replacement. Time O(L·u·E) per head, memory O(L·(u + E)).
-//! Draws S_i are made per seed, step, layer and position, and shared by heads and examples, as in
-//! the authors' code. Which queries are chosen has no gradient.
+//! S_i is drawn per seed, step, layer and position, and shared by heads and examples, as in the
+//! authors' code. The choice of queries has no gradient.
 //!
 //! # Options
 //!
 //! `factor` (5); `mean_over`: `sample` (M_i as above, the paper's algorithm) or `keys` (1/n in
-//! place of 1/U, which the authors' code computes).
+//! place of 1/U, as in the authors' code).
 //!
 //! # Padding
 //!
-//! n counts real positions alone: padded keys are neither drawn nor attended to nor in the mean,
-//! and padded queries are not among the u.
+//! n counts real positions only: padded keys are neither drawn nor attended to, nor part of the
+//! mean, and padded queries are never among the u.
 //!
 //! # Departures
 //!
-//! Dropout on the weights of the chosen ones; the authors' code drops none. ⌈ln n⌉ is that of the
-//! authors' code. Not here: the causal form, and the convolutions that shorten the sequence between
-//! the paper's encoder layers.
+//! Dropout on the weights of the chosen queries; the authors' code has none. ⌈ln n⌉ follows the
+//! code. Not here: the causal form, and the convolutions that shorten the sequence between the
+//! paper's encoder layers.
 
 use rayon::prelude::*;
 

@@ -1,10 +1,10 @@
 //! LazyFormer. Ying et al., 2021, "LazyFormer: Self Attention with Lazy Update", arXiv:2102.12702.
 //!     a = softmax(q kᵀ / √E) in the first of every m layers;  yˡ = a vˡ in all of them
-//! q, k, v, y (B, H, L, E), a (B, H, L, L). The others have values and an output projection, and
-//! neither queries nor keys. Time O(L²·E) per head, half of it for the weights, which only every
-//! m-th layer computes; memory O(L²): the weights are handed on. Dropout on the weights of the
-//! layer that computes them, none where they are reused, as in the paper. Post-norm, as the paper's
-//! BERT. No biases. Not with reversible blocks, which keep no weights.
+//! q, k, v, y (B, H, L, E), a (B, H, L, L). The other layers have values and an output projection,
+//! but no queries and no keys. Time O(L²·E) per head, half of it for the weights, which only every
+//! m-th layer computes; memory O(L²), since the weights are passed on. Dropout on the weights in
+//! the layer that computes them, none where they are reused, as in the paper. Post-norm, as in the
+//! paper's BERT. No biases. Not with reversible blocks, which keep no weights.
 //!
 //! # Options
 //!

@@ -1,8 +1,8 @@
 //! Linear attention. Katharopoulos et al., 2020, "Transformers are RNNs", arXiv:2006.16236.
 //!     y_i = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j),  φ(x) = elu(x) + 1
 //! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), S (B, H, E, E), z (B, H,
-//! E). Time O(L·E²) per head, memory O(L·E + E²). As in the 2021 code, no dropout on weights (there
-//! are none), no scaling of queries and no biases.
+//! E). Time O(L·E²) per head, memory O(L·E + E²). As in the 2021 code, there is no dropout on
+//! weights (there are none), no scaling of queries and no bias.
 //!
 //! # Options
 //!
@@ -14,7 +14,7 @@
 //!
 //! # Departures
 //!
-//! Not here: the causal form; the benchmark classifies whole sequences.
+//! Not here: the causal form, since the benchmark classifies whole sequences.
 
 use crate::{
     mixers::tay2021,

@@ -5,8 +5,8 @@
 //! (the paper's E and F, transposed). B batch, H heads, L length, E width of a head, N largest
 //! length; q, k, v (B, L, H, E), A, F (N, K), k', v' (B, K, H, E). A shorter sequence uses the
 //! first L rows. Time O(L·K·E) per head, memory O(L·K). Dropout on the weights of the slots. A and
-//! F start as N(0, 1/K), as in the paper's lemma; which position a row belongs to is fixed, so the
-//! order of tokens matters.
+//! F start as N(0, 1/K), as in the paper's lemma. Each row of A and F belongs to a fixed position,
+//! so the order of tokens matters.
 //!
 //! # Options
 //!
@@ -15,8 +15,8 @@
 //!
 //! # Padding
 //!
-//! Padded keys and values are zeros before the sums, so padding never reaches them; the paper has
-//! no padding.
+//! Padded keys and values are zeros before the sums, so padding has no effect; the paper has no
+//! padding.
 //!
 //! # Departures
 //!

@@ -2,26 +2,27 @@
 //! arXiv:2004.11886.
 //!     y = [MultiHeadAttention(x_1) ; W_O conv(g)],  x = [x_1 ; x_2] halves of the channels,  g = u ⊙ σ(u'),  [u ; u'] = W_I x_2
 //!     `light`: conv(g)_i = Σ_t softmax_t(w_h)_t g_{i + t - r},  `dynamic`: conv(g)_i = Σ_t softmax_t(W_h g_i)_t g_{i + t - r}
-//! Half the channels attend over all distances, the other half is convolved with what is near. B
-//! batch, L length, D width; x, y (B, L, D), x_1, x_2, g, u, u' (B, L, D/2), W_I (D, D/2), W_O
+//! Half the channels attend over all distances. The other half is convolved with nearby positions.
+//! B batch, L length, D width; x, y (B, L, D), x_1, x_2, g, u, u' (B, L, D/2), W_I (D, D/2), W_O
 //! (D/2, D/2); kernels of w taps, r = (w - 1) / 2, h the group of a channel, G groups: w_h (w) or
 //! W_h (w, D/2). Time O(L²·E + L·w·E) per head, memory O(L·E + L·w). Dropout on the weights of
-//! attention and, at the same rate, of kernels. No projection joins the halves.
+//! attention and, at the same rate, on kernels. No projection mixes the two halves.
 //!
 //! # Options
 //!
-//! `conv`, `kernel` w (0: 3, 7, 15, then 31, from layer to layer), `groups` G (0: as many as heads,
-//! or the largest part of their number that divides D/2).
+//! `conv`; `kernel` w (0: 3, 7, 15, then 31, by layer); `groups` G (0: the number of heads, or its
+//! largest divisor that divides D/2).
 //!
 //! # Padding
 //!
-//! Padded positions are zeros in the convolution, which its weights count, and hidden keys.
+//! Padded positions enter the convolution as zeros, without renormalising its weights, and are
+//! hidden keys.
 //!
 //! # Departures
 //!
-//! The paper's experiments are with `dynamic`, a feed-forward network as wide as the block
-//! (`block.mlp_dim = D`, which depends on D: not set here), and post-norm. Its code has biases, and
-//! no gate before light convolutions.
+//! The paper's experiments use `dynamic`, a feed-forward network as wide as the block
+//! (`block.mlp_dim = D`, which depends on D and is not set here), and post-norm. Its code has
+//! biases, and no gate before light convolutions.
 
 use crate::{
     ops::{

@@ -6,9 +6,9 @@
 //!
 //! # Options
 //!
-//! `block` S (0: 64), `neighbours` n: each block also sees n blocks on either side (0: blocks apart
-//! from each other, so that nothing ever leaves one); with `exact` only keys at most n·S positions
-//! away, which is a sliding window.
+//! `block` S (0: 64); `neighbours` n: each block also sees n blocks on either side (0: no
+//! information leaves a block); with `exact`, only keys at most n·S positions away, which is a
+//! sliding window.
 //!
 //! # Padding
 //!

@@ -1,22 +1,22 @@
 //! Long convolutions. Fu, Epstein, Nguyen, Thomas, Zhang, Dao, Rudra, Ré, 2023, "Simple
 //! Hardware-Efficient Long Convolutions for Sequence Modeling", arXiv:2302.06646.
 //!     k = sign(w) ⊙ max(|w| - λ, 0),  y_t = Σ_{j≤t} k_{t-j} x_j + Σ_{j>t} k'_{j-t-1} x_j + D x_t,   out = a ⊙ σ(g), [a, g] = W f(y) + b
-//! x, y, out (B, L, H), H the width; w, w' (H, N) for N the longest length are parameters
-//! themselves, N(0, 0.002²) at first; λ = `squash`, D (H), W (2H, H). Time O(L·log L), memory O(L),
-//! and H·N weights for each direction. A length beyond N is refused.
+//! x, y, out (B, L, H), H the width; the kernels w, w' (H, N) are parameters, N(0, 0.002²) at
+//! first, N the longest length; λ = `squash`, D (H), W (2H, H). `direction = forward` has no w'.
+//! Time O(L·log L), memory O(L), and H·N weights for each direction. A length beyond N is refused.
 //!
 //! # Options
 //!
-//! `kernel_dropout` drops taps in training; `direction = forward` has no w'. `squash` is λ.
+//! `kernel_dropout` drops taps in training. `squash` is λ; `direction = forward` has no w'.
 //!
 //! # Padding
 //!
-//! Padded positions are zeros to the kernels.
+//! Padded positions enter the kernels as zeros.
 //!
 //! # Departures
 //!
-//! The block has no feed-forward network; the published one has BatchNorm or LayerNorm, and a rate
-//! of its own for w.
+//! The block has no feed-forward network. The published block has BatchNorm or LayerNorm, and a
+//! separate learning rate for w.
 
 use crate::{
     layers::{Direction, LongConv},

@@ -4,8 +4,9 @@
 //!     K̄ = norm_b(Pᵀ K),  V̄ = norm_b(Pᵀ V),  P = softmax over the length of x W_P,  K = norm_a(x W_K),  V = norm_a(x W_V)
 //! B batch, H heads, L length, D width, E width of a head, r summaries, w window; x (B, L, D), W_P
 //! (D, H r), P (B, H, L, r), q, K, V (B, L, H, E), K̄, V̄ (B, r, H, E). Time O(L·(r + w)·E) per
-//! head, memory O(L·(r + w)). Both norms are LayerNorms over all heads at once, each the same for
-//! keys and values. Dropout on the weights.
+//! head, memory O(L·(r + w)). Both norms are LayerNorms over all heads together, each shared by
+//! keys and values. Dropout on the weights. A CLS token is treated as any other token (in the
+//! published code it enters in the last layer only).
 //!
 //! # Options
 //!
@@ -18,8 +19,7 @@
 //!
 //! # Departures
 //!
-//! Projections have no biases, and a CLS token is a token like any other (in the published code it
-//! enters in the last layer alone).
+//! Projections have no biases.
 
 use crate::{
     layers::LayerNorm,

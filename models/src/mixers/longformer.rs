@@ -3,15 +3,15 @@
 //!     y_i = Σ_j b_ij v'_j, b_i = softmax(q'_i·k'_j / √E) over all j, for the global positions i < g
 //! B batch, H heads, L length, E width of a head; q, k, v and, from projections of their own, q',
 //! k', v' (B, H, L, E). Time O(L·(w + g)·E) per head, memory O(L·(w + g)). Dropout on the weights.
-//! Pooled by the CLS token, the last layer is read at a global position alone: its q, k and v
-//! influence nothing, and their projections in that layer stay as they were drawn.
+//! With CLS pooling, only a global position of the last layer is read: its q, k and v have no
+//! influence, and their projections in that layer keep their initial values.
 //!
 //! # Options
 //!
-//! `window` w, even; `dilation` d of the first `dilated_heads` heads, the others having d = 1 (0:
+//! `window` w, even; `dilation` d of the first `dilated_heads` heads, with d = 1 for the others (0:
 //! of every head; the paper dilates two heads of upper layers, here all layers are alike); `global`
-//! g, the first g positions: the CLS token where there is one, else the first token. Without global
-//! positions their projections do not exist.
+//! g, the first g positions: the CLS token if there is one, else the first token. Without global
+//! positions there are no projections for them.
 //!
 //! # Padding
 //!

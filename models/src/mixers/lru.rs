@@ -1,24 +1,25 @@
 //! LRU. Orvieto et al., 2023, "Resurrecting Recurrent Neural Networks for Long Sequences",
 //! arXiv:2303.06349.
 //!     h_t = λ ⊙ h_{t-1} + e^γ ⊙ (B x_t),  y_t = Re(C h_t) + D x_t,  λ = e^{-e^ν + i e^θ};   out = a ⊙ σ(g), [a, g] = W dropout(f(y)) + b
-//! x, y, out (B, L, H), H the width; P = `state` complex states that all channels share: ν, θ, γ
-//! (P), B (P, H), C (H, P), D (H), W (2H, H). Time O(L·P·H), memory O(L·P).
+//! x, y, out (B, L, H), H the width; P = `state` complex states, shared by all channels: ν, θ, γ
+//! (P), B (P, H), C (H, P), D (H), W (2H, H). B and C are normal; their real and imaginary parts
+//! have variance 1/(2H) and 1/P. Time O(L·P·H), memory O(L·P).
 //!
 //! # Options
 //!
-//! At first |λ|² is uniform between `r_min`² and `r_max`², the phase between 0 and `max_phase`, and
-//! γ = ln √(1 - |λ|²), which keeps states of white noise at the size of their input; B and C are
-//! normal, real and imaginary parts with variance 1/(2H) and 1/P. `direction = both` has states
-//! from the end as well, with a C of their own (H, 2P), as S5. `state` is P.
+//! At first |λ|² is uniform between `r_min`² and `r_max`², the phase is uniform between 0 and
+//! `max_phase`, and γ = ln √(1 - |λ|²), which keeps the states at the size of a white-noise input.
+//! `direction = both` adds states that run from the end, with their own C (H, 2P), as in S5.
+//! `state` is P.
 //!
 //! # Padding
 //!
-//! Padded positions are zeros to the states.
+//! Padded positions enter the states as zeros.
 //!
 //! # Departures
 //!
-//! The block has no feed-forward network; the published one has BatchNorm and rates of their own
-//! for ν, θ, γ and B (`train.groups`).
+//! The block has no feed-forward network. The published block has BatchNorm and separate learning
+//! rates for ν, θ, γ and B (`train.groups`).
 
 use crate::{
     layers::{Direction, GluOutput, OutputGate, OutputInit},

@@ -1,19 +1,20 @@
 //! Luna. Ma et al., 2021, "Luna: Linear Unified Nested Attention", arXiv:2106.01540.
 //!     p' = Attention(p, x),  y = W_O Attention(x, p'),  p ← norm(p + p')
-//! A second sequence p of fixed length l, learned at first, goes through the layers beside x: it
-//! packs x, and x unpacks what it has packed, before p is added. B batch, H heads, L length, D
-//! width, E width of a head; x, y (B, L, D), p, p' (B, l, H E). Both attentions have projections of
-//! their own; the first has no output projection. Time O(L·l·E) per head, memory O(L·E + l·E). p
-//! has its own norm of the block's kind, at the block's place (post-norm in the paper), the block's
-//! dropout on p', and no feed-forward network; what the last layer would make of it nobody reads. p
-//! begins as N(0, 1/(H E)). Dropout on both weights. Not with reversible blocks. Published on the
-//! benchmark (layers x D, feed-forward, heads): Text 4x256, 1024, 4; Retrieval 4x128, 512, 4; Image
-//! 1x64, 128, 8; Pathfinder 1x128, 4 heads; ListOps D 512, 2048, 8, layers that share weights.
+//! A second sequence p of fixed length l, with learned initial values, passes through the layers
+//! beside x. It packs x, then x unpacks the packed sequence p', and p' is added to p. B batch, H
+//! heads, L length, D width, E width of a head; x, y (B, L, D), p, p' (B, l, H E). Each attention
+//! has its own projections; the first has no output projection. Time O(L·l·E) per head, memory
+//! O(L·E + l·E). p has its own norm, of the block's kind and at the block's place (post-norm in the
+//! paper), and the block's dropout on p', but no feed-forward network. The update of p in the last
+//! layer is not computed, since nothing reads it. p starts as N(0, 1/(H E)). Dropout on both kinds
+//! of weights. Not with reversible blocks. Published on the benchmark (layers x D, feed-forward,
+//! heads): Text 4x256, 1024, 4; Retrieval 4x128, 512, 4; Image 1x64, 128, 8; Pathfinder 1x128, 4
+//! heads; ListOps D 512, 2048, 8, layers that share weights.
 //!
 //! # Options
 //!
-//! `length` l (256, also 128 and 16 in the paper); `dynamic`: a sequence with fewer tokens than l
-//! uses as many of p, as in the published code.
+//! `length` l (256, also 128 and 16 in the paper); `dynamic`: a sequence with fewer than l tokens
+//! uses only that many rows of p, as in the published code.
 //!
 //! # Padding
 //!
@@ -21,7 +22,7 @@
 //!
 //! # Departures
 //!
-//! p is H E wide, which the paper's D is; no biases in projections.
+//! p has width H E, in the paper D; projections have no biases.
 
 use crate::{block::norm::Norm, options::NormPlace, prelude::*};
 

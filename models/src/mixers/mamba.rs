@@ -3,13 +3,13 @@
 //!     [u | z] = x W_in,  u ← SiLU(conv(u)),  [r | b | c] = u W_x,  δ = softplus(r W_δ + b_δ),  a = -exp(α)
 //!     h_t = e^(δ_t a) h_(t-1) + δ_t b_t u_t,  y = (c·h + skip ⊙ u) ⊙ SiLU(z) W_out,  each of D' channels with N states of its own
 //! B batch, L length, D width, D' = `expand` D, N states, R rank of the steps δ; x (B, L, D), u, z,
-//! δ (B, L, D'), b, c (B, L, N), r (B, L, R), α (D', N), skip (D'), conv a causal convolution of
-//! each channel, W taps. All is causal: a position sees those before it. Time O(L·D'·(D + N)),
-//! memory O(L·D'). No feed-forward (`block.ffn` = none): this is all there is. Real states that
-//! depend on the input do poorly on this benchmark, as others ran it: a control. α = ln 1 .. ln N
-//! and skip = 1 at first, without weight decay; b_δ is softplus⁻¹ of numbers between 0.001 and 0.1,
-//! even in their logarithm; W_δ uniform up to R^-½, all else as PyTorch's layers begin. Only conv
-//! and δ have a bias.
+//! δ (B, L, D'), b, c (B, L, N), r (B, L, R), α (D', N), skip (D'), conv a depthwise causal
+//! convolution of W taps. Everything is causal: a position sees only earlier ones. Time O(L·D'·(D +
+//! N)), memory O(L·D'). The block has no feed-forward network (`block.ffn` = none): the mixer
+//! replaces both sublayers. Real states that depend on the input do poorly on this benchmark,
+//! according to published runs; this model is a control. At first α = ln 1 .. ln N and skip = 1,
+//! both without weight decay; b_δ is softplus⁻¹ of log-uniform numbers between 0.001 and 0.1; W_δ
+//! is uniform up to R^-½; all others start as PyTorch's layers do. Only conv and δ have a bias.
 //!
 //! # Options
 //!
@@ -17,7 +17,7 @@
 //!
 //! # Padding
 //!
-//! Padding has u = 0 before conv and δ = 0, which leaves states as they were.
+//! At padding, u = 0 before conv and δ = 0, so states pass through unchanged.
 //!
 //! # Departures
 //!

@@ -2,10 +2,10 @@
 //! arXiv:2105.01601.
 //!     y = W₂ gelu(W₁ x + b₁) + b₂, along the length: a feed-forward network of positions, the same for every channel
 //! B batch, L length, D width, N longest length, T hidden width; x, y (B, L, D), W₁ (T, N), b₁ (T),
-//! W₂ (N, T), b₂ (N). Time O(L·T·D), memory O((L + T)·D). A shorter sequence has the first L
-//! columns of W₁ and the first L rows of W₂ and b₂. GELU by the error function. The block's
-//! feed-forward is the paper's network of channels. There are 2·N·T weights per layer: at thousands
-//! of tokens far more than in the other models of that width.
+//! W₂ (N, T), b₂ (N). Time O(L·T·D), memory O((L + T)·D). A shorter sequence uses the first L
+//! columns of W₁ and the first L rows of W₂ and b₂. GELU is the exact one, by the error function.
+//! The block's feed-forward network is the paper's network of channels. Each layer has 2·N·T
+//! weights, which at thousands of tokens is far more than in other models of that width.
 //!
 //! # Options
 //!
@@ -13,8 +13,7 @@
 //!
 //! # Padding
 //!
-//! Padded tokens are zeros before the sum, so that nothing of them is mixed in; the paper has no
-//! padding.
+//! Padded tokens are zeros before the sum, so they have no effect; the paper has no padding.
 //!
 //! # Departures
 //!

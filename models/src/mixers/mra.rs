@@ -3,29 +3,30 @@
 //!     y_i = Σ_j a_ij v_j / Σ_j a_ij,  a_ij = exp(q_i·k_j / √E) in the chosen pairs (I, J) of blocks,  exp(low_IJ) in all others
 //!     low_IJ = q̃_I·k̃_J / √E;  q̃_I, k̃_J, ṽ_J means over the real tokens of a block
 //! B batch, H heads, L length, N longest length, E width of a head, S block length, M = L/S blocks;
-//! q, k, v, y (B, L, H, E), q̃, k̃, ṽ (B, M, H, E), low (B, H, M, M). Chosen are, for each head and
-//! over the whole matrix, the `blocks_per_row` ⌈N/S⌉ pairs of largest low_IJ - max_J low_IJ; those
-//! in the first `first` rows and columns of blocks, and at most `diagonal`/2 blocks from the
-//! diagonal, come before all others. Time O(L·r·S·E + (L/S)²·E) per head, r pairs per row; memory
-//! O(L·E + (L/S)²). Which pairs are chosen has no gradient; low_IJ of the others has. A query that
-//! sees no pair gets zeros. No dropout on the weights, as in the published code. Published on the
-//! benchmark: 2 layers, D 64, 2 heads, feed-forward 128, `block` 32, `blocks_per_row` 8.
+//! q, k, v, y (B, L, H, E), q̃, k̃, ṽ (B, M, H, E), low (B, H, M, M). For each head,
+//! `blocks_per_row` ⌈N/S⌉ pairs are chosen from the whole matrix, those of largest low_IJ - max_J
+//! low_IJ. Pairs in the first `first` rows and columns of blocks, and pairs at most `diagonal`/2
+//! blocks from the diagonal, take precedence. Time O(L·r·S·E + (L/S)²·E) per head, r pairs per row;
+//! memory O(L·E + (L/S)²). The choice of pairs has no gradient; low_IJ of the others has one. Ties
+//! go to the lower index. A query without any pair gets zeros. No dropout on the weights, as in the
+//! published code. Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, `block`
+//! 32, `blocks_per_row` 8.
 //!
 //! # Options
 //!
-//! `block` S (32 in the paper's code), `blocks_per_row` (8), `first` (1), `diagonal` (0; 1 for
-//! Retrieval and Text there), `mode`: `full`, or `sparse`, where what is not chosen counts nothing
-//! (MRA-2-s).
+//! `block` S (32 in the paper's code); `blocks_per_row` (8); `first` (1); `diagonal` (0; in that
+//! code 1 for Retrieval and Text); `mode`: `full`, or `sparse`, where unchosen pairs have weight
+//! zero (MRA-2-s).
 //!
 //! # Padding
 //!
-//! Blocks without a real token are never chosen and count nothing, nor does padding within one;
-//! ties go to the lower index.
+//! Blocks without a real token are never chosen and have weight zero, and so has padding within a
+//! block.
 //!
 //! # Departures
 //!
-//! The row's maximum is over blocks with real tokens; 1e-6 is not added to counts and sums; an
-//! image's blocks are runs of pixels, not the 4 x 8 patches of the published code. No biases in
+//! The maximum of a row is over blocks with real tokens; 1e-6 is not added to counts and sums; the
+//! blocks of an image are runs of pixels, not the 4 x 8 patches of the published code. No biases in
 //! projections.
 
 use crate::{

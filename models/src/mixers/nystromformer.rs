@@ -2,11 +2,11 @@
 //! Self-Attention", arXiv:2102.03902.
 //!     Y = F Z (G V) + conv(V),  F = softmax(Q K̃ᵀ / √E),  G = softmax(Q̃ Kᵀ / √E),  A = softmax(Q̃ K̃ᵀ / √E),  Z ≈ A⁺
 //!     Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))), from Z = Aᵀ / (largest column sum of A), `iterations` times
-//! Landmarks q̃_s, k̃_s are the means of queries and keys over M segments of the sequence. conv:
-//! along the length, one kernel of w taps per head. B batch, H heads, L length, E width of a head;
-//! Q, K, V, Y (B, H, L, E), Q̃, K̃ (B, H, M, E), F (B, H, L, M), G (B, H, M, L), A, Z (B, H, M, M).
-//! Time O(L·M·E + M³·iterations) per head, memory O(L·M + M²). No dropout on the weights. Z is
-//! computed in 64-bit arithmetic. Projections have no biases.
+//! The landmarks q̃_s, k̃_s are the means of queries and keys over M segments of the sequence. conv
+//! runs along the length, with one kernel of w taps per head. B batch, H heads, L length, E width
+//! of a head; Q, K, V, Y (B, H, L, E), Q̃, K̃ (B, H, M, E), F (B, H, L, M), G (B, H, M, L), A, Z
+//! (B, H, M, M). Time O(L·M·E + M³·iterations) per head, memory O(L·M + M²). No dropout on the
+//! weights. Z is computed in 64-bit arithmetic. Projections have no biases.
 //!
 //! # Options
 //!
@@ -14,14 +14,14 @@
 //!
 //! # Padding
 //!
-//! Segments cut the real tokens of each sequence in parts as equal as can be; with fewer tokens
-//! than landmarks each token is one, and rows and columns of A beyond them are those of the
-//! identity. Padded keys and values count for nothing.
+//! The real tokens of each sequence are split into segments of nearly equal size. If there are
+//! fewer tokens than landmarks, each token is a landmark, and the remaining rows and columns of A
+//! are those of the identity. Padded keys and values have no effect.
 //!
 //! # Departures
 //!
-//! The first Z is scaled for every sequence and head by itself; the published code takes one number
-//! for the whole batch, and says that this one converges faster.
+//! The first Z is scaled separately for each sequence and head. The published code uses one number
+//! for the whole batch, and states that separate scaling converges faster.
 
 use crate::{
     ops::{IGNORE_INDEX, Padding, exact_matmul, merge_heads, pseudo_inverse, split_heads},

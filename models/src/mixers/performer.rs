@@ -1,19 +1,20 @@
 //! Performer. Choromanski et al., 2020, "Rethinking Attention with Performers", arXiv:2009.14794.
 //!     y_i = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j),  φ_r(x) = exp(w_r·x' - |x'|²/2),  x' = x / E^¼
-//! FAVOR+: w_r are M Gaussian directions, orthogonal in blocks of E, so that φ(q)·φ(k) / M is
-//! exp(q·k / √E) in the mean: softmax attention without its L x L weights. B batch, H heads, L
-//! length, E width of a head, M features; q, k, v (B, L, H, E), φ (B, L, H, M), S (B, H, M, E).
-//! Time O(L·M·E) per head, memory O(L·M + M·E). Nothing is added to the denominator φ(q_i)·z. As in
-//! the authors' code exp is shifted by the largest w·x' (of the row for queries, of the sequence's
-//! real keys for keys), which cancels but for epsilon. w depends on seed, layer and step, not on
-//! the batch; heads share it.
+//! FAVOR+: w_r are M Gaussian directions, orthogonal in blocks of E, so that the mean of φ(q)·φ(k)
+//! / M is exp(q·k / √E): softmax attention without its L x L weights. B batch, H heads, L length, E
+//! width of a head, M features; q, k, v (B, L, H, E), φ (B, L, H, M), S (B, H, M, E). Time O(L·M·E)
+//! per head, memory O(L·M + M·E). `trig` is unbiased too, but its features have either sign, so
+//! denominators come near 0: 2ε is added where they are within ε of it. Otherwise nothing is added
+//! to the denominator φ(q_i)·z. As in the authors' code, exp is shifted by the largest w·x' (of the
+//! row for queries, of the sequence's real keys for keys), which cancels except for epsilon. w
+//! depends on seed, layer and step, not on the batch; heads share it.
 //!
 //! # Options
 //!
-//! `features` M (0: E·ln E, rounded up to a multiple of 8), `redraw` steps after which w is drawn
-//! anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, `relu` for φ(x) =
-//! max(x, 0) + 0.001 without w, or `auto`: `favor`; `trig`:
-//!     φ(x) = exp(|x'|²/2) [sin w·x' ; cos w·x'], as unbiased, of either sign, so that denominators come near 0: 2ε more where they are within ε of it
+//! `features` M (0: E·ln E, rounded up to a multiple of 8); `redraw`, the steps after which w is
+//! redrawn (0: never); `epsilon`, added to each feature; `kernel`: `favor`, `relu` for φ(x) =
+//! max(x, 0) + 0.001 without w, or `auto`, which is `favor`; `trig`:
+//!     φ(x) = exp(|x'|²/2) [sin w·x' ; cos w·x']
 //!
 //! # Padding
 //!

@@ -1,10 +1,11 @@
 //! RealFormer. He et al., 2020, "RealFormer: Transformer Likes Residual Attention",
 //! arXiv:2012.11747.
 //!     zˡ = qˡ kˡᵀ / √E + zˡ⁻¹,  yˡ = softmax(zˡ) vˡ
-//! q, k, v, y (B, H, L, E), z (B, H, L, L) of layer l, z⁰ = 0: scores are carried from block to
-//! block before masks and softmax. No further parameters. Time O(L²·E) per head, memory O(L²) in
-//! each layer: scores are the residual stream, so they are all held. Post-norm, as the paper's
-//! BERT. Dropout on the weights, no biases. Not with reversible blocks, which keep no scores.
+//! q, k, v, y (B, H, L, E), z (B, H, L, L) of layer l, z⁰ = 0. Scores are passed from block to
+//! block, before masks and softmax. No additional parameters. Time O(L²·E) per head, memory O(L²)
+//! in each layer: the scores form a residual stream, so all of them are kept. Post-norm, as in the
+//! paper's BERT. Dropout on the weights. No biases. Not with reversible blocks, which keep no
+//! scores.
 //!
 //! # Options
 //!

@@ -3,13 +3,13 @@
 //!     φ(x) = [sin(W x) ; cos(W x)] / √M,  W = w ⊙ σ, rows of w from N(0, I): φ(q̂)·φ(k̂) is exp(-|σ ⊙ (q̂ - k̂)|² / 2) in the mean
 //! B batch, H heads, L length, E width of a head, M draws; q, k, v (B, L, H, E), w (H, M, E), σ (H,
 //! E), 1 at first, φ (B, L, H, 2M), S (B, H, 2M, E). Time O(L·M·E) per head, memory O(L·M + M·E).
-//! No biases but the gate's.
+//! Each token sees itself. No biases except that of the gate.
 //!
 //! # Options
 //!
-//! `features` M, `redraw` steps after which w is drawn anew (0: never; the published code picks one
-//! of 500 draws at every step), `epsilon` ε, `kernel`: `gaussian`, or `arccos` for φ(x) = max(W
-//! x, 0) / √M, `gate`: `none`, or `both`:
+//! `features` M; `redraw`, the steps after which w is redrawn (0: never; the published code picks
+//! one of 500 draws at every step); `epsilon` ε; `kernel`: `gaussian`, or `arccos` for φ(x) = max(W
+//! x, 0) / √M; `gate`: `none`, or `both`:
 //!     S_t = g_t S_(t-1) + (1 - g_t) φ(k̂_t) v_tᵀ,  z_t alike,  g_t = sigmoid(w_g·x_t + b_g), one number per head
 //!
 //! # Padding
@@ -18,10 +18,10 @@
 //!
 //! # Departures
 //!
-//! The paper gates sums over the past. Here, where tokens may see both sides, the first half of the
-//! heads runs from the first token to the last and the others back; each sees its own token.
-//! Published code has factors 0.1 in place of 1/√M and then ε = 1, which is larger than most
-//! denominators; σ is what temperature there is.
+//! The paper gates sums over the past. Here tokens may see both sides, so the first half of the
+//! heads runs from the first token to the last, and the other half backwards. The published code
+//! has factors 0.1 in place of 1/√M and then ε = 1, which is larger than most denominators. σ acts
+//! as the temperature.
 
 use crate::{RngKey, ops::activation::relu, prelude::*};
 

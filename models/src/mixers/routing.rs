@@ -3,28 +3,28 @@
 //!     y_i = mean over the clusters c that took query i of Σ_{j in K_c} a_ij v_j,  a_i = softmax_{j in K_c}(q_i·k_j / √E)
 //!     Q_c, K_c: the w queries and the w keys with the largest q̂_i·μ_c and k̂_j·μ_c, two lists;  x̂ = x / |x|
 //! B batch, H heads, L length, N longest length, E width of a head, k clusters, w window; q, k, v
-//! (B, H, L, E), centroids μ (H, k, E) of length 1. A query that no cluster took gets zeros. Half
-//! the heads route; the others see their block of w positions and the blocks beside it. Time
-//! O(L·(k + w)·E) per head, memory O(L·(k + E)): √N for each. Centroids are not trained: once per
-//! training step m ← λ m + (1 - λ) (Σ q̂ + Σ k̂) over the queries and keys to which μ_c = m_c /
-//! |m_c| is nearest; a cluster without any stays where it is. Ties go to the lower position;
-//! choices are made in f32. Dropout on the weights.
+//! (B, H, L, E), centroids μ (H, k, E) of length 1. A query chosen by no cluster gets zeros. Half
+//! the heads route. The others see their block of w positions and its neighbours. Time O(L·(k +
+//! w)·E) per head, memory O(L·(k + E)), where k and w are about √N. Centroids are not trained by
+//! gradients. Once per training step, m ← λ m + (1 - λ) (Σ q̂ + Σ k̂), summed over the queries and
+//! keys whose nearest centroid is μ_c = m_c / |m_c|. A cluster without any stays unchanged. Ties go
+//! to the lower position. Choices are made in f32. Dropout on the weights.
 //!
 //! # Options
 //!
 //! `clusters` k (0: ⌈√N⌉), `window` w (0: ⌈N / k⌉), `routed_heads` (0: half), `local_window` (0:
 //! w), `decay` λ. Loss `commit`, in training: the mean of (x̂ - μ_c(x))² over real queries and
-//! keys, heads and width; there is none in reversible blocks, which keep no states.
+//! keys, heads and width. Reversible blocks keep no states, so they have no such loss.
 //!
 //! # Padding
 //!
-//! Padding is in no list: a row has min(w, its length) members per list.
+//! Padding is in no list: each list has min(w, length of the row) members.
 //!
 //! # Departures
 //!
-//! Both ways in time; vectors have length 1, where the paper has LayerNorm; centroids begin as
-//! random directions; the paper's rotation of queries and keys and its relative positions are left
-//! out.
+//! Attention goes both ways in time; vectors are scaled to length 1, where the paper has LayerNorm;
+//! centroids start as random directions; the paper's rotation of queries and keys and its relative
+//! positions are left out.
 
 use std::sync::Arc;
 

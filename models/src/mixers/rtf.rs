@@ -2,26 +2,26 @@
 //! Yamashita, Poli, 2024, "State-Free Inference of State-Space Models: The Transfer Function
 //! Approach", arXiv:2405.06147.
 //!     k = irfft(rfft([0, b₁ ... b_N, 0 ...]) / rfft([1, a₁ ... a_N, 0 ...]) + h₀),  y = k * x,   out = v ⊙ σ(g), [v, g] = W f(y) + c
-//! x, y, out (B, L, H), H the width; a, b (H, N), h₀ (H), N = `state`; transforms of the longest
-//! length, whatever the batch; W (2H, H). a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1) at first: a layer
-//! begins as a factor for each channel. (The published b = 0 leaves a without a gradient in the
-//! first step.) Time and memory O(L·log L) and O(L), whatever N. The poles are free: as a
-//! recurrence it could grow, and k is the response wrapped around the longest length.
+//! x, y, out (B, L, H), H the width; a, b (H, N), h₀ (H), N = `state`; W (2H, H). The transforms
+//! have the longest length, regardless of the batch. At first a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1),
+//! so a layer starts as a scale for each channel. (With the published b = 0, a has no gradient in
+//! the first step.) Time O(L·log L) and memory O(L), for any N. The poles are unconstrained: the
+//! recurrence may be unstable, and k is its response wrapped around the longest length.
 //!
 //! # Options
 //!
-//! Two directions have a, b and h₀ each, and the one that looks ahead does not see the position
-//! itself (`direction = forward` leaves it out). `shared = true` has one a for all channels (the
-//! code's `num_a = 1`). `state` is N.
+//! Each of the two directions has its own a, b and h₀. The one that looks ahead does not see the
+//! position itself (`direction = forward` leaves it out). With `shared = true` all channels share
+//! one a (the code's `num_a = 1`). `state` is N.
 //!
 //! # Padding
 //!
-//! Padded positions are zeros to the kernel.
+//! Padded positions enter the kernel as zeros.
 //!
 //! # Departures
 //!
-//! The block has no feed-forward network; the published one has BatchNorm and rates of their own
-//! for a, b, h₀.
+//! The block has no feed-forward network. The published block has BatchNorm and separate learning
+//! rates for a, b, h₀.
 
 use crate::{
     layers::{Direction, LongConv},

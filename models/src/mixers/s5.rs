@@ -1,28 +1,28 @@
 //! S5. Smith, Warrington, Linderman, 2022, "Simplified State Space Layers for Sequence Modeling",
 //! arXiv:2208.04933.
 //!     h_t = Λ̄ h_{t-1} + B̄ x_t,  y_t = 2 Re(C [h_t; h'_t]) + D x_t,  Λ̄ = e^{ΔΛ}, B̄ = (Λ̄ - 1)/Λ · B;   z = dropout(f(y)),  out = z ⊙ σ(W z + b)
-//! x, y, out (B, L, H), H the width; P states that all channels share: Λ (P), B (P, H), C (H, 2P)
-//! complex, step Δ = e^δ (P), D (H), W (H, H). Each state stands for itself and its conjugate. Time
+//! x, y, out (B, L, H), H the width; P states, shared by all channels: Λ (P), B (P, H), C (H, 2P)
+//! complex, step Δ = e^δ (P), D (H), W (H, H). Each state represents a pair of conjugates. Time
 //! O(L·P·H), memory O(L·P).
 //!
 //! # Options
 //!
-//! h' runs from the end (`direction = forward` leaves it out); a position sees itself both ways.
-//! `state` is the paper's 2P (P there counts both). At first Λ has the eigenvalues of HiPPO-LegS in
-//! `blocks` blocks, those with negative imaginary part; B = V* B₀ and C = C₀ V in their basis, B₀
-//! and C₀ as `c_init` says (`complex_normal`: C itself), and δ is uniform between the logarithms of
-//! `dt_min` and `dt_max`. `gate = half_linear`: y ⊙ σ(W z + b) (the code's half_glu2). `clip` keeps
-//! Re Λ below -1e-4.
+//! h' runs from the end (`direction = forward` leaves it out). Both directions include the position
+//! itself. `state` is the paper's 2P (its P counts both). At first Λ holds the eigenvalues of
+//! HiPPO-LegS in `blocks` blocks, those with negative imaginary part. B = V* B₀ and C = C₀ V in
+//! their basis, B₀ and C₀ as given by `c_init` (`complex_normal`: C itself). δ is uniform between
+//! the logarithms of `dt_min` and `dt_max`. `gate = half_linear`: y ⊙ σ(W z + b) (the code's
+//! half_glu2). `clip` keeps Re Λ below -1e-4.
 //!
 //! # Padding
 //!
-//! Padded positions are zeros to the states; the published code lets them in.
+//! Padded positions enter the states as zeros; the published code lets them in.
 //!
 //! # Departures
 //!
-//! The block has no feed-forward network; the published one has BatchNorm, no last norm
-//! (`block.last_norm = false`), dropout tied over positions, and rates of their own for Λ, B and δ
-//! (`train.groups`).
+//! The block has no feed-forward network. The published block has BatchNorm, no last norm
+//! (`block.last_norm = false`), dropout tied over positions, and separate learning rates for Λ, B
+//! and δ (`train.groups`).
 
 use crate::{
     hippo,

@@ -1,11 +1,12 @@
 //! Set Transformer. Lee et al., 2018, "Set Transformer: A Framework for Attention-based
 //! Permutation-Invariant Neural Networks", arXiv:1810.00825.
 //!     y = Attention(x, h),  h = MAB(I, x) = O + relu(O W + b),  O = I W_Q + softmax(I W_Q (x W_K)ᵀ / √E) x W_V
-//! The induced set attention block: m learned inducing points I gather from all positions, then
-//! every position attends to them. B batch, L length, H heads, E width of a head; x, y (B, L, D), I
-//! (m, D), O, h (B, m, H E), W (H E, H E). Time O(L·m·E) per head, memory O(L·E + m·E). The second
-//! half's residual and feed-forward network are the block's. The paper's pooling by attention, for
-//! any model: `head.pooling = attention`.
+//! The induced set attention block: m learned inducing points I attend to all positions, then every
+//! position attends to them. B batch, L length, H heads, E width of a head; x, y (B, L, D), I (m,
+//! D), O, h (B, m, H E), W (H E, H E). Time O(L·m·E) per head, memory O(L·E + m·E). No other part
+//! mixes positions, so only the embeddings carry the order of tokens. The block provides the
+//! residual and the feed-forward network of the second half. The paper's pooling by attention works
+//! with any model: `head.pooling = attention`.
 //!
 //! # Options
 //!
@@ -13,14 +14,12 @@
 //!
 //! # Padding
 //!
-//! Padding is hidden from the inducing points; nothing else sees across positions, so the order of
-//! tokens is known from their embeddings alone.
+//! Padding is hidden from the inducing points.
 //!
 //! # Departures
 //!
-//! As in the authors' code the first half's residual is the projected query, without LayerNorm,
-//! which the paper has and the code leaves off; there the scale is 1/√(H E). Dropout on both kinds
-//! of weights is ours.
+//! As in the authors' code, the residual of the first half is the projected query, without the
+//! LayerNorm of the paper; there the scale is 1/√(H E). We add dropout on both kinds of weights.
 
 use crate::{layers::Mab, prelude::*};
 

@@ -1,14 +1,14 @@
 //! SGConv. Li, Cai, Zhang, Chen, Dey, 2022, "What Makes Convolutional Models Great on Long Sequence
 //! Modeling?", arXiv:2210.09298.
 //!     k = [ρ^{S-1} w₀, ρ^{S-2} up(w₁), ... up(w_{S-1})] / Z,  y_t = Σ_{j≤t} k_{t-j} x_j + Σ_{j>t} k'_{j-t-1} x_j + D x_t,   out = a ⊙ σ(g), [a, g] = W f(y) + b
-//! x, y, out (B, L, H), H the width; w_i, w'_i (H, κ) N(0, 1) at first, κ = `kernel`; up(w_i) has
-//! κ·2^{max(0, i-1) + i₀} taps between which it is linear (PyTorch's `interpolate`,
-//! `align_corners = False`), so that early lags are fine and late ones coarse; S scales, as many as
-//! the longest length N takes, cut to N. ρ, from `decay_min` to `decay_max` over the channels,
-//! makes late taps small; Z (H) is the length of a channel's kernel in the first training step, a
-//! constant afterwards. i₀ = `first_scale`; D (H), W (2H, H). Time O(L·log L), memory O(L), H·κ·S
-//! weights for each direction. Z of a run is state that is saved with it; until it is there, scores
-//! are those of the present length.
+//! x, y, out (B, L, H), H the width; w_i, w'_i (H, κ), N(0, 1) at first, κ = `kernel`; up(w_i)
+//! interpolates w_i linearly to κ·2^{max(0, i-1) + i₀} taps (PyTorch's `interpolate`,
+//! `align_corners = False`), so that early lags are fine and late ones coarse; S is the number of
+//! scales needed to cover the longest length N, and k is cut to N. ρ, from `decay_min` to
+//! `decay_max` over the channels, makes late taps small. Z (H) is the norm of a channel's kernel in
+//! the first training step, constant afterwards. i₀ = `first_scale`; D (H), W (2H, H). Time O(L·log
+//! L), memory O(L), H·κ·S weights for each direction. Z is state that is saved with the run. Before
+//! it is set, scoring uses the current norm.
 //!
 //! # Options
 //!
@@ -17,12 +17,12 @@
 //!
 //! # Padding
 //!
-//! Padded positions are zeros to the kernels.
+//! Padded positions enter the kernels as zeros.
 //!
 //! # Departures
 //!
-//! The block has no feed-forward network; the published one has BatchNorm and a rate of its own for
-//! w.
+//! The block has no feed-forward network. The published block has BatchNorm and a separate learning
+//! rate for w.
 
 use std::sync::{Arc, OnceLock};
 

@@ -3,13 +3,13 @@
 //!     Y = κ(Q, P) Z κ(P, K) V,  κ(q, k) = exp(q·k - |q|²/2 - |k|²/2) of queries and keys over w^¼,  Z ≈ (κ(P, P) + λ I)⁻¹
 //!     Z = D A⁺ D,  A = D (κ(P, P) + λ I) D,  D = diag(row sums)^-½,  A⁺ by `iterations` times X ← ¼ X (13 I - A X (15 I - A X (7 I - A X)))
 //! A Nyström approximation of attention with a Gaussian kernel, whose rows are not normalised. P
-//! are m landmarks, the first half drawn from the queries and the others from the keys, with
+//! are m landmarks, the first half drawn from the queries and the rest from the keys, with
 //! replacement. B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), P (B, H, m,
 //! E), A, D, X, Z (B, H, m, m). Time O(L·m·E + m³·iterations) per head, memory O(L·m + m²). X
-//! begins as Aᵀ over the largest column sum of A. Landmarks are drawn anew per seed, step and
-//! layer, and are at the same places for all heads; a sequence of n tokens has them at ⌊n u⌋ for
-//! numbers u in [0, 1). Z is computed in 64-bit arithmetic. No dropout on the weights, no biases.
-//! Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, 128 landmarks.
+//! starts as Aᵀ divided by the largest column sum of A. Landmarks are drawn per seed, step and
+//! layer, at the same places for all heads. A sequence of n tokens has them at ⌊n u⌋ for numbers u
+//! in [0, 1). Z is computed in 64-bit arithmetic. No dropout on the weights, no biases. Published
+//! on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, 128 landmarks.
 //!
 //! # Options
 //!
@@ -18,11 +18,11 @@
 //!
 //! # Padding
 //!
-//! Padded keys count for nothing.
+//! Padded keys have no effect.
 //!
 //! # Departures
 //!
-//! The first X is scaled for every sequence and head by itself, where the published code takes one
+//! The first X is scaled separately for each sequence and head, where the published code uses one
 //! number for the whole batch.
 
 use crate::{

@@ -1,9 +1,9 @@
 //! Talking-heads attention. Shazeer et al., 2020, "Talking-Heads Attention", arXiv:2003.02436.
 //!     z = q kᵀ / √E,  w = softmax(P z),  y = (R w) v
 //! q, k, v, y (B, H, L, E), z, w (B, H, L, L); P and R (H, H) mix the heads of scores and of
-//! weights: (P z)_h = Σ_g P_hg z_g. Parameters are P - 1 and R - 1, zero at first, so that the
-//! model begins as a Transformer. Time O(L²·(E + H)) per head, memory O(L²): all scores are held.
-//! Dropout on w, as in the paper's code. No biases.
+//! weights: (P z)_h = Σ_g P_hg z_g. The parameters are P - 1 and R - 1, zero at first, so the model
+//! starts as a Transformer. Time O(L²·(E + H)) per head, memory O(L²): all scores are kept. Dropout
+//! on w, as in the paper's code. No biases.
 //!
 //! # Options
 //!
@@ -11,7 +11,7 @@
 //!
 //! # Padding
 //!
-//! Padded keys are hidden between the mixings.
+//! Padded keys are hidden between the two mixing steps.
 //!
 //! # Departures
 //!

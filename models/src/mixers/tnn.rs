@@ -4,12 +4,12 @@
 //!     t(δ) = W_out relu(norm(z_n)) + b_out,  z_k = W_k relu(norm(z_(k - 1))) + b_k,  z_0 = w δ + b: a small network of the lag
 //! B batch, L length, D width, G = e D channels, r width of the network, n its hidden layers; x, y
 //! (B, L, D), u, v, t (.., G), T one L x L Toeplitz matrix for each channel, z (2L - 1, r). The
-//! product with T is a convolution, by fast Fourier transforms, and t is computed once for the
-//! whole batch, so that this works at any length. Time O(L·log L·G + L·r·(G + n·r)), memory O(L·G).
-//! The block's feed-forward network is silu(x W₁) ⊙ (x V) through W₂, as in the paper. γ is not
-//! trained. Norms are LayerNorms with `block.norm_epsilon`. W_u, W_v, W_o and their biases begin as
-//! N(0, 0.02²), the network's as U(-1/√inputs, 1/√inputs). No dropout within the unit. Published on
-//! the benchmark (layers x D, e, feed-forward over D, r x n, γ): ListOps 4x128, 1, 1, 32x3, 1; Text
+//! product with T is a convolution, computed by fast Fourier transforms. t is computed once for the
+//! whole batch, at any length. Time O(L·log L·G + L·r·(G + n·r)), memory O(L·G). The block's
+//! feed-forward network is silu(x W₁) ⊙ (x V) through W₂, as in the paper. γ is not trained. Norms
+//! are LayerNorms with `block.norm_epsilon`. W_u, W_v, W_o and their biases start as N(0, 0.02²),
+//! those of the network as U(-1/√inputs, 1/√inputs). No dropout within the unit. Published on the
+//! benchmark (layers x D, e, feed-forward over D, r x n, γ): ListOps 4x128, 1, 1, 32x3, 1; Text
 //! 4x128, 1, 2, 32x3, 0.9; Retrieval 2x64, 1, 1.5, 16x3, 0.6. Image, Pathfinder and Path-X have an
 //! operator over two dimensions there (12x128, 2, 3, 16x0, 0.7; 6x64, 3, 2.5, 16x0, 1 and 0.999),
 //! which the benchmark's rules forbid and which is not here.
@@ -20,11 +20,11 @@
 //!
 //! # Padding
 //!
-//! v is zero at padding, of which the published code takes no notice.
+//! v is zero at padding, which the published code ignores.
 //!
 //! # Departures
 //!
-//! In the published code BatchNorm stands before each half of a block.
+//! The published code has BatchNorm before each half of a block.
 
 use crate::{
     layers::LayerNorm,

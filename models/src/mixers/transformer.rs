@@ -5,13 +5,13 @@
 //!
 //! # Options
 //!
-//! `attention`: `fused` works through tiles of a and keeps L numbers for the backward pass, memory
-//! O(L·E); `materialised` keeps every weight, memory O(L²), as published. Same numbers up to
-//! rounding, same dropout. `causal`: j up to i only, as in the paper's decoder, tile by tile; half
-//! the time. For models that predict what comes next (`train.aux.next`). `span`, with
-//! `materialised`: the required attention span, the mean of Σ_j a_ij |i - j| over positions i,
-//! heads and layers, is logged in training as the loss `required_span`, whose weight is 0 unless it
-//! is asked for. Keys that are of no token are at no distance.
+//! `attention`: `fused` works on tiles of a and stores L numbers for the backward pass, memory
+//! O(L·E); `materialised` stores every weight, memory O(L²), as published. Both give the same
+//! numbers up to rounding, with the same dropout. `causal`: only j up to i, as in the paper's
+//! decoder, tile by tile, in half the time. It is for models that predict the next token
+//! (`train.aux.next`). `span`, with `materialised`: training logs the required attention span, the
+//! mean of Σ_j a_ij |i - j| over positions i, heads and layers, as the loss `required_span`. Its
+//! weight is 0 unless it is set. Keys that belong to no token have distance 0.
 //!
 //! # Padding
 //!
@@ -19,8 +19,8 @@
 //!
 //! # Departures
 //!
-//! As in the 2021 code the projections have no biases. `variant = tay2021`: the same. There a
-//! padded query has uniform weights, but what it gets is not read here.
+//! As in the 2021 code the projections have no biases. `variant = tay2021`: the same. In that code
+//! a padded query has uniform weights, but its output is not read here.
 
 use crate::{ops::attention::BlockLists, prelude::*};
 

@@ -2,9 +2,11 @@
 //!     Y = V Aᵀ,  A = softmax(τ Q̂ᵀ K̂),  columns of Q̂ and K̂ of length 1 over the positions: channels attend to channels, not positions to positions
 //!     y = x' + LPI(norm(h + x')),  LPI = conv(norm(gelu(conv(·)))),  x' the projection of Y, h the mixer's input
 //! B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), A (B, H, E, E), τ one
-//! number per head, 1 at first, that does not decay. Time O(L·E²) per head, memory O(L·E + E²).
-//! Attention alone is blind to the order of tokens. The block scales its branches channel by
-//! channel (`block.residual` = layerscale).
+//! number per head, 1 at first, that does not decay. Time O(L·E²) per head, memory O(L·E + E²). The
+//! attention ignores the order of tokens. The block scales its branches channel by channel
+//! (`block.residual` = layerscale). Its batch norm is a LayerNorm. It belongs to this branch: in
+//! post-norm blocks this gives the same sum as the paper's separate branch, in pre-norm blocks h
+//! takes the place of the stream.
 //!
 //! # Options
 //!
@@ -12,15 +14,13 @@
 //!
 //! # Padding
 //!
-//! Queries, keys and values are zeros at padding before the norms, and so is what the convolutions
-//! read.
+//! Queries, keys and values are zeros at padding before the norms, and so are the inputs of the
+//! convolutions.
 //!
 //! # Departures
 //!
-//! LPI is one-dimensional here (in the paper 3 x 3 pixels, which is knowledge of the image's
-//! shape), its batch norm is a LayerNorm, and it is part of this branch: in post-norm blocks the
-//! same sum as the paper's branch of its own, in pre-norm blocks with h in place of the stream. No
-//! class-attention layers.
+//! LPI is one-dimensional here; in the paper it covers 3 x 3 pixels, which uses the shape of the
+//! image. No class-attention layers.
 
 use crate::{
     layers::LayerNorm,

@@ -2,7 +2,7 @@
 
 use super::{Alias, near, same};
 
-/// Recipes; the names of published sources are beside them in `results`.
+/// Recipes; the names of published sources are in `results`.
 pub(in crate::suggest) const RECIPES: &[Alias] = &[
     same(&["laptop"], &["default", "small", "cpu"]),
     same(&["smoke"], &["test", "tiny", "quick", "debug", "toy"]),

@@ -1,4 +1,5 @@
-//! What a block does to each position by itself (`block.ffn`): mixing of channels, (B, L, D) -> (B, L, D).
+//! Channel mixers: the part of a block that treats each position separately (`block.ffn`),
+//! (B, L, D) -> (B, L, D).
 
 mod conv;
 pub mod experts;

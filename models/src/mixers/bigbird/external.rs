@@ -1,4 +1,5 @@
-//! Learned tokens that go through an encoder before the sequence: BigBird's ETC form, and ETC's global input (Ainslie et al., 2020, arXiv:2004.08483).
+//! Learned tokens that pass through the encoder before the sequence: BigBird's ETC form, and ETC's
+//! global input (Ainslie et al., 2020, arXiv:2004.08483).
 
 use crate::{encoder::Encoded, prelude::*};
 

@@ -3,20 +3,20 @@
 //!     the first and the last (global, which see all themselves), and r random others, drawn per head and block of queries
 //! B batch, H heads, L length, E width of a head, S block length; q, k, v (B, H, L, E). Time
 //! O(L·(5 + r)·S·E) per head, memory O(L·(5 + r)·S). The paper's ITC form: global tokens are tokens
-//! of the sequence. Dropout on the weights. Random blocks depend on seed and layer only. Position 0
-//! (the CLS token where there is one) is in the first block.
+//! of the sequence. Dropout on the weights. Random blocks depend only on seed and layer. Position 0
+//! (the CLS token if there is one) is in the first block.
 //!
 //! # Options
 //!
 //! The paper's ETC form adds `global_extra` g learned tokens (0: none), which pass through all
-//! layers before the sequence and are dropped behind the last: they see everything and everything
-//! sees them, and no block of the sequence is global. `block` is S, `random` is r.
+//! layers before the sequence and are dropped after the last one. They see every position and every
+//! position sees them, and no block of the sequence is global. `block` is S, `random` is r.
 //!
 //! # Padding
 //!
 //! Padded keys get weight zero. Blocks are counted on the longest length, as if every sequence were
-//! padded to it: how far a batch is padded then changes nothing, but a short sequence has no last
-//! block and fewer random ones; so it was in 2021.
+//! padded to it. So the padding of a batch changes nothing, but a short sequence has no last block
+//! and fewer random ones, as in 2021.
 //!
 //! # Departures
 //!

@@ -1,7 +1,8 @@
 //! Clusters of vectors by their hashes: k-means in Hamming space, after Lloyd.
 //!
-//! A centroid is as many bits as a hash. Positions go to the nearest centroid, the first of those that are equally near; a bit of a
-//! centroid becomes 1 where more than half of its positions have it. All integers, and on the host, so that the choice is the same everywhere.
+//! A centroid has as many bits as a hash. Each position joins the nearest centroid, the first one
+//! in case of a tie. A bit of a centroid becomes 1 if more than half of its positions have it. All
+//! arithmetic is on integers and on the host, so the clusters are the same on every machine.
 
 use rayon::prelude::*;
 

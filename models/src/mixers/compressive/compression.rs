@@ -1,4 +1,4 @@
-//! What S rows that fall out of memory become: ⌈S/c⌉ rows.
+//! Compression of the S rows that leave the memory to ⌈S/c⌉ rows.
 
 use super::Parts;
 use crate::{mask::PADDED, ops::activation::relu, prelude::*};

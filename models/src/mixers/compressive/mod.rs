@@ -1,31 +1,31 @@
 //! Compressive Transformer. Rae et al., 2019, "Compressive Transformers for Long-Range Sequence
 //! Modelling", arXiv:1911.05507: Transformer-XL, see there, with a second, coarser memory.
 //!     y_i = attention of position i on [z_τ ; x of the M positions before i's segment τ ; x of segment τ],  z_τ = the last C rows of f(o_1), f(o_2), ..
-//! After each segment of S positions the S that fall out of memory, o (S, D), become f(o) (⌈S/c⌉,
-//! D). B batch, L length, H heads, E width of a head, D width. A row of z is at the distance that
-//! it would have if z were what comes before the memory, one position a row, as in the paper. Time
+//! After each segment of S positions, the S rows that leave the memory, o (S, D), are compressed to
+//! f(o) (⌈S/c⌉, D). B batch, L length, H heads, E width of a head, D width. Rows of z have the
+//! distances they would have if each were one position before the memory, as in the paper. Time
 //! O(L·(S + M + C)·D) per head, memory O(L·(E + D)·(2 + C/S)).
 //!
 //! # Options
 //!
 //! `segment` S, `memory` M, `causal`, `detach` and `untie` as in Transformer-XL; `compressed` C (0:
-//! S), `rate` c, `compression` f: `conv` of width and stride c, `mean` or `max` of c rows,
+//! S); `rate` c; `compression` f: `conv` of width and stride c, `mean` or `max` of c rows,
 //! `most_used`, the ⌈S/c⌉ rows with the largest mean attention from the last segment that had them
 //! in memory, `dilated`: x ← x + relu(conv₃(x)) at distances 1, 2, 4, .. below c, then `conv` (the
-//! paper does not say which stack it has), or `none`, which is Transformer-XL. Loss `reconstruct`,
-//! weight 1, in each layer with weights in f: mean over positions of the squared difference per
-//! channel between attention on o and on f(o), of scores without positions, from the segment that
-//! pushed o out; W_Q, W_K, W_V, x and o are constants there (`stop_gradient` in the paper's
-//! algorithm 2), whatever `detach` says, and z is one elsewhere, so that f learns from this loss
-//! alone (`detach` = false: from both, ours).
+//! paper does not specify its stack), or `none`, which is Transformer-XL. Loss `reconstruct`,
+//! weight 1, in each layer whose f has weights: the mean over positions of the squared difference
+//! per channel between attention on o and attention on f(o), with scores without positions, from
+//! the segment that pushed o out. W_Q, W_K, W_V, x and o are constants in this loss
+//! (`stop_gradient` in the paper's algorithm 2), for any `detach`. Elsewhere z is a constant, so f
+//! learns from this loss only (`detach` = false: from both losses, our addition).
 //!
 //! # Padding
 //!
-//! Padding is zeros to f and counts in no mean; a row of z that is made of nothing else is hidden.
+//! Padding enters f as zeros and is in no mean. A row of z made of padding only is hidden.
 //!
 //! # Departures
 //!
-//! The paper's other loss, a decoder of f(o), was the worse one and is left out.
+//! The paper's other loss, a decoder of f(o), performed worse and is left out.
 
 mod compression;
 mod most_used;

@@ -1,4 +1,4 @@
-//! Which rows of the memory are used most, by attention itself, segment after segment.
+//! Selection of the most used rows of the memory, by attention from segment to segment.
 
 use std::ops::Range;
 

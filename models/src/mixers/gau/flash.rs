@@ -1,9 +1,9 @@
 //! FLASH. Hua et al., 2022, "Transformer Quality in Linear Time", arXiv:2202.10447.
 //!     y = (U ⊙ (A V + Q' (K'ᵀ V) / n)) W_o + b_o,  A within chunks of C positions,  Q' = g₂ ⊙ z + b₂, K' = g₃ ⊙ z + b₃
 //! all else as in the gated attention unit: U, V (B, L, e), z, Q', K' (B, L, s), A (B, L / C, C,
-//! C), n the real positions of a sequence, for A those of a chunk. K'ᵀ V (B, s, e) is the sum over
-//! all positions, those of a position's own chunk among them, as the paper has it where nothing is
-//! causal. Time O(L·C·(s + e) + L·s·e), memory O(L·C). Equations and code of the unit:
+//! C), n the real positions of a sequence, in A those of a chunk. K'ᵀ V (B, s, e) is the sum over
+//! all positions, including the position's own chunk, as in the paper's non-causal form. Time
+//! O(L·C·(s + e) + L·s·e), memory O(L·C). Equations and code of the unit:
 //! `models/src/mixers/gau/mod.rs`.
 //!
 //! # Options
@@ -16,7 +16,7 @@
 //!
 //! # Departures
 //!
-//! As of GAU.
+//! Those of GAU.
 
 use super::Beside;
 use super::Gated;

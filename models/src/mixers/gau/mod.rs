@@ -1,28 +1,29 @@
-//! GAU. Hua et al., 2022, "Transformer Quality in Linear Time", arXiv:2202.10447: the gated
-//! attention unit, all of FLASH-Quad.
+//! GAU, the gated attention unit, which is FLASH-Quad. Hua et al., 2022, "Transformer Quality in
+//! Linear Time", arXiv:2202.10447.
 //!     [U | V | z] = SiLU(x W + b),  Q = g₀ ⊙ z + b₀, K = g₁ ⊙ z + b₁,  y = (U ⊙ (A V)) W_o + b_o,  A = max(Q Kᵀ / n + w_(j-i), 0)²
-//! B batch, L length, D width, e width of U and V, s that of z, n the real keys, N longest length;
-//! x, y (B, L, D), U, V (B, L, e), z, Q, K (B, L, s), A (B, L, L), w (2 N - 1), a learned number
-//! for each distance. One head, no softmax, and no feed-forward (`block.ffn` = none): this is all
-//! there is. Time O(L²·(s + e)), memory O(L²). Weights, g and w N(0, 0.02²), biases 0. A CLS token,
-//! zero at first, has U = 0 for ever where nothing marks positions: pool by the mean. Published
-//! norms in the runs on this benchmark by the authors of Mega, with ε = 1e-5: ScaleNorm (g x/√(mean
-//! x² + ε), g = 1 at first, `block.scale_norm = rms`) for texts, BatchNorm for images.
+//! B batch, L length, D width, e width of U and V, s that of z, n the number of real keys, N
+//! longest length; x, y (B, L, D), U, V (B, L, e), z, Q, K (B, L, s), A (B, L, L), w (2 N - 1), a
+//! learned number for each distance. There is one head and no softmax. The block has no
+//! feed-forward network (`block.ffn` = none): the unit replaces both sublayers. Time O(L²·(s + e)),
+//! memory O(L²). Weights, g and w start as N(0, 0.02²), biases as 0. A CLS token starts at zero and
+//! has U = 0 forever if there is no position encoding: use mean pooling. The norms published for
+//! those runs, with ε = 1e-5, are ScaleNorm (g x/√(mean x² + ε), g = 1 at first,
+//! `block.scale_norm = rms`) for texts and BatchNorm for images.
 //!
 //! # Options
 //!
-//! `hidden` e (0: `block.mlp_dim`), `shared` s (0: D / 2), `attention` relu2, or `laplace` and
-//! `softmax` as in Mega, `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys
-//! of a chunk, `hidden_dropout` on A V.
+//! `hidden` e (0: `block.mlp_dim`); `shared` s (0: D / 2); `attention` relu2, or `laplace` and
+//! `softmax` as in Mega; `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys
+//! of a chunk; `hidden_dropout` on A V.
 //!
 //! # Padding
 //!
-//! Padding is no key.
+//! Padding is never a key.
 //!
 //! # Departures
 //!
-//! The paper marks positions by rotary vectors and w; here, as in the runs on this benchmark by the
-//! authors of Mega, w does, for each layer its own.
+//! The paper encodes positions by rotary vectors and w; here, as in the runs on this benchmark by
+//! the authors of Mega, only w does, and each layer has its own.
 
 pub mod flash;
 #[cfg(test)]

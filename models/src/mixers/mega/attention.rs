@@ -1,4 +1,5 @@
-//! Attention of one head whose queries and keys are one vector, scaled and shifted apart: of Mega and of gated attention units.
+//! Attention of one head whose queries and keys are one vector with separate scales and offsets,
+//! for Mega and gated attention units.
 
 use crate::{
     ops::{

@@ -1,4 +1,4 @@
-//! The exponential moving average of many modes, in both directions.
+//! The exponential moving average with many modes, in both directions.
 
 use crate::{
     ops::{

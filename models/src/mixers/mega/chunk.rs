@@ -11,7 +11,7 @@
 //!
 //! # Padding
 //!
-//! The last chunk of a sequence has what is left, and padding is no key.
+//! The last chunk of a sequence may be shorter, and padding is never a key.
 //!
 //! # Departures
 //!

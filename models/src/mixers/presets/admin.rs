@@ -1,8 +1,8 @@
 //! Admin. Liu, Liu, Gao, Chen & Han, 2020, "Understanding the Difficulty of Training Transformers",
 //! arXiv:2004.08249.
 //!     x ← norm(ω ⊙ x + Attention(x)),  x ← norm(ω ⊙ x + FFN(x))
-//! x (B, L, D), ω (D) per sublayer, √((n + 1)/ln(n + 1) - 1) at first for n sublayers: deep
-//! post-norm stacks lean less on any one branch. Time O(L²·E) per head, memory O(L·E). Equations
+//! x (B, L, D), ω (D) per sublayer, √((n + 1)/ln(n + 1) - 1) at first for n sublayers, so that deep
+//! post-norm stacks depend less on any one branch. Time O(L²·E) per head, memory O(L·E). Equations
 //! and code: `models/src/block/residual.rs`.
 //!
 //! # Options
@@ -15,8 +15,8 @@
 //!
 //! # Departures
 //!
-//! That first ω is the closed form of the authors' later package, admin-torch, where the paper
-//! measures the variances of a first pass.
+//! This initial ω is the closed form of the authors' later package, admin-torch, where the paper
+//! measures variances in a first pass.
 
 use crate::{mixers::transformer, prelude::*};
 

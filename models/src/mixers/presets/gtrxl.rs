@@ -2,8 +2,8 @@
 //! arXiv:1910.06764.
 //!     x ← g(x, Attention(norm(x))),  x ← g(x, FFN(norm(x))),  g the gate of a GRU whose input is relu of the sublayer's output
 //! x (B, L, D); six (D, D) matrices and a bias per gate. The bias keeps the gates nearly closed at
-//! first: the stack begins near the identity. Time O(L²·E) per head, and 12·L·D² per sublayer for
-//! its gate; memory O(L·E). Equations and code: `models/src/block/residual.rs`.
+//! first, so the stack starts near the identity. Time O(L²·E) per head, and 12·L·D² per sublayer
+//! for its gate; memory O(L·E). Equations and code: `models/src/block/residual.rs`.
 //!
 //! # Options
 //!
@@ -15,9 +15,9 @@
 //!
 //! # Departures
 //!
-//! What makes it a Transformer-XL, relative positions and a memory of the segment before, is not
-//! part of it here: one sequence is one segment, and positions are what `embed.positions` says. A
-//! last norm, as after every pre-norm stack.
+//! Relative positions and a memory of the previous segment, which make it a Transformer-XL, are not
+//! part of it here: one sequence is one segment, and positions are set by `embed.positions`. A last
+//! norm, as after every pre-norm stack.
 
 use crate::{mixers::transformer, prelude::*};
 

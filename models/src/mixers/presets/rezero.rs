@@ -2,8 +2,8 @@
 //! arXiv:2003.04887.
 //!     x ← x + α Attention(x),  x ← x + α FFN(x),  α = 0 at first
 //! x (B, L, D), α one number per block, for both sublayers. No norms. Time O(L²·E) per head, memory
-//! O(L·E). The stack begins as the identity: in the first step only α has a gradient, and nothing
-//! behind it. Equations and code: `models/src/block/residual.rs`.
+//! O(L·E). The stack starts as the identity: in the first step only α has a gradient, and no weight
+//! of a sublayer has one. Equations and code: `models/src/block/residual.rs`.
 //!
 //! # Options
 //!

@@ -2,9 +2,10 @@
 //! arXiv:2104.09864.
 //!     y_i = Σ_j softmax_j((R_i q_i)·(R_j k_j) / √E) v_j
 //! q, k, v (B, H, L, E); R_t rotates the columns 2 c and 2 c + 1 by t·10000^(-2 c / E), so that the
-//! product depends on j - i. Nothing is learned, and nothing else marks positions. Time O(L²·E) per
-//! head, memory O(L·E). Around a mixer of features (`linear`, `performer`), `block.rotary` rotates
-//! before the features. Equations and code: `models/src/layers/score_mods/rotary.rs`.
+//! product depends on j - i. Nothing is learned, and there is no other position encoding. Time
+//! O(L²·E) per head, memory O(L·E). Around a mixer of features (`linear`, `performer`),
+//! `block.rotary` rotates before the features. Equations and code:
+//! `models/src/layers/score_mods/rotary.rs`.
 //!
 //! # Options
 //!
@@ -16,7 +17,7 @@
 //!
 //! # Departures
 //!
-//! Pre-norm blocks with a LayerNorm whose ε is 1e-6, where the paper's are BERT's, with 1e-12.
+//! Pre-norm blocks with a LayerNorm of ε 1e-6, where the paper has BERT's blocks with 1e-12.
 
 use crate::{mixers::transformer, prelude::*};
 

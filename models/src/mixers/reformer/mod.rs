@@ -2,16 +2,16 @@
 //! arXiv:2001.04451.
 //!     y_i = Σ_r exp(z_ri - z_i) Σ_{j in P_ri} exp(q_i·k_j / √E - z_ri) v_j,  k_j = q_j / |q_j|,  z_i = ln Σ_r exp(z_ri)
 //! P_ri: positions whose vector falls into the bucket of q_i in round r, h_r(x) = argmax([x R_r ;
-//! -x R_r]), as far as they share the chunk of i or are in the one before, once positions are
-//! sorted by bucket and cut into chunks. A position sees itself only if it sees nothing else. Chunk
-//! 0 of a round looks back to the last chunk of the round before. B batch, H heads, L length, S
-//! chunk, E width of a head, T rounds, N largest length, n = N / S rounded up to even: buckets (1
-//! if N <= S); q, v (B, L, H, E), R_r (E, n / 2). Queries are the keys. Time O(T·L·S·E) per head
-//! and O(T·L·n·E) for hashing, memory O(T·L·S). R is drawn per seed, step and layer and shared by
-//! heads and examples. Pairs that meet in more than one round count once in each, as in trax by
-//! default. Dropout on the weights. The paper's reversible blocks are an option of every model,
+//! -x R_r]), restricted to the chunk of i and the one before it, after positions are sorted by
+//! bucket and split into chunks. A position sees itself only if it sees no other. Chunk 0 of a
+//! round looks back to the last chunk of the previous round. B batch, H heads, L length, S chunk, E
+//! width of a head, T rounds, N largest length, n = N / S rounded up to even: buckets (1 if N <=
+//! S); q, v (B, L, H, E), R_r (E, n / 2). Queries serve as keys. Time O(T·L·S·E) per head and
+//! O(T·L·n·E) for hashing, memory O(T·L·S). R is drawn per seed, step and layer and shared by heads
+//! and examples. Pairs that meet in several rounds count once in each, as in trax by default.
+//! Dropout on the weights. The paper's reversible blocks are an option of every model,
 //! `block.residual = reversible`: memory then does not grow with the number of layers. Recomputed
-//! vectors differ by rounding, so one that lies between two buckets may fall into the other.
+//! vectors differ by rounding, so a vector between two buckets may fall into the other one.
 //!
 //! # Options
 //!
@@ -19,15 +19,13 @@
 //!
 //! # Padding
 //!
-//! Padding is sorted behind everything else, and hidden: it takes no position in the chunks of real
-//! tokens.
+//! Padding is sorted to the end and hidden, so it takes no position in the chunks of real tokens.
 //!
 //! # Departures
 //!
-//! With n = N / S a chunk holds as many positions as a bucket does in the mean, as in the
-//! reformer-pytorch package; in the paper and in trax chunks are twice as long as buckets (n = 2 N
-//! / S). The paper joins the two streams at the end side by side, here they are averaged. Not here:
-//! the causal form.
+//! With n = N / S, a chunk is as long as the average bucket, as in the reformer-pytorch package; in
+//! the paper and in trax chunks are twice as long as buckets (n = 2 N / S). The paper concatenates
+//! the two streams at the end; here they are averaged. Not here: the causal form.
 
 mod sort;
 

@@ -1,4 +1,4 @@
-//! Where positions go when they are sorted by bucket, and what a chunk may see.
+//! The order of positions sorted by bucket, and the positions that a chunk sees.
 
 use std::ops::Range;
 

@@ -2,33 +2,34 @@
 //! Space Models", arXiv:2206.11893.
 //!     K_l = 2 Re Σ_m C_m (e^{ΔA_m} - 1)/A_m · e^{ΔA_m l},  y_t = Σ_{j≤t} K_{t-j} x_j + Σ_{j>t} K'_{j-t-1} x_j + D x_t,  out = a ⊙ σ(g), [a, g] = W f(y) + b
 //! x, y, out (B, L, H), H the width; A = -e^{a} + i·ω, C and C' (H, N/2) complex with m < N/2 (each
-//! mode stands for itself and its conjugate), step Δ (H), D (H), W (2H, H); N = `model.state`. C ~
-//! N(0, 1/2) in each part, times B where there is one. Time O(L·N) by a scan for up to 12 modes,
-//! O(L·log L) by Fourier transforms for more (`compute` = `scan`, `fft`); memory O(L). The block
-//! has no feed-forward network: norm, this, dropout, residual (`block.ffn = none`).
+//! mode represents a pair of conjugates), step Δ (H), D (H), W (2H, H); N = `model.state`. C ~ N(0,
+//! 1/2) in each part, times B if there is one. Time O(L·N) by a scan for up to 12 modes, O(L·log L)
+//! by Fourier transforms for more (`compute` = `scan`, `fft`); memory O(L). The block has no
+//! feed-forward network: norm, this mixer, dropout, residual (`block.ffn = none`).
 //!
 //! # Options
 //!
-//! The second kernel, with a C' of its own, looks ahead and does not see the position itself;
+//! The second kernel, with its own C', looks ahead and does not include the position itself;
 //! `direction = forward` leaves it out. `init`: `lin` a = ln ½, ω = π m; `inv` ω = (N/π)(N/(2m+1) -
-//! 1); `legs` the eigenvalues of HiPPO-LegS, whose B begins in C, its imaginary part clipped to ±2
-//! as by default in state-spaces/s4 since March 2023 (`B_clip` in src/models/hippo/hippo.py and
-//! src/models/sequence/kernels/dplr.py, commit e757cef); `legs_unclipped` the same without the
-//! clip, as in the paper; `real` A = -(n+1), N modes without the factor 2. Δ = e^δ, δ uniform
-//! between the logarithms of `dt_min` and `dt_max`. `n_ssm` sets of A are shared by the channels in
-//! turn (0: one for each). `taps` cuts the kernels to K positions: how far does a task really need
-//! to look? `state` is N; `frequency` is a factor of ω at first, 3 and 5 in S4D-FT (Yu et al.,
-//! 2024); `compute` is `auto`, which goes by the number of modes, `scan` or `fft`.
+//! 1); `legs` the eigenvalues of HiPPO-LegS, whose B is folded into the initial C, with its
+//! imaginary part clipped to ±2 as by default in state-spaces/s4 since March 2023 (`B_clip` in
+//! src/models/hippo/hippo.py and src/models/sequence/kernels/dplr.py, commit e757cef);
+//! `legs_unclipped` the same without the clip, as in the paper; `real` A = -(n+1), N modes without
+//! the factor 2. Δ = e^δ, δ uniform between the logarithms of `dt_min` and `dt_max`. `n_ssm` sets
+//! of A are shared by the channels in turn (0: one for each). `taps` cuts the kernels to K
+//! positions, to test how far a task needs to look. `state` is N; `frequency` is a factor of ω at
+//! first, 3 and 5 in S4D-FT (Yu et al., 2024); `compute` is `auto`, which goes by the number of
+//! modes, `scan` or `fft`.
 //!
 //! # Padding
 //!
-//! Padded positions are zeros to the filter, and so seen by none; their outputs are the filter's
-//! tail, as published, which `block.norm = batch` counts among its statistics, however the filter
-//! is computed.
+//! Padded positions enter the filter as zeros, so no position sees them. Their own outputs are the
+//! tail of the filter, as published. `block.norm = batch` counts these outputs in its statistics,
+//! with either way of computing the filter.
 //!
 //! # Departures
 //!
-//! The published code has BatchNorm (`block.norm = batch`), rates of their own for a, ω and δ
+//! The published code has BatchNorm (`block.norm = batch`), separate learning rates for a, ω and δ
 //! (`train.groups`), and no positions.
 
 use crate::{

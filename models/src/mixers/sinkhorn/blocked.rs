@@ -1,4 +1,4 @@
-//! The paper's variant on heads side by side: no key is copied but into a sorted one.
+//! The paper's variant, with heads side by side. Keys are copied only into sorted keys.
 
 use super::SMALLEST;
 use crate::{

@@ -1,29 +1,29 @@
 //! Sparse Sinkhorn attention. Tay et al., 2020, "Sparse Sinkhorn Attention", arXiv:2002.11296.
 //!     y_i = softmax attention of q_i on block b(i) and on the block that is sorted to its place,
 //!     k̃_us = Σ_w P_uw k_ws,  ṽ_us = Σ_w P_uw v_ws,  P = Sinkhorn((relu([Σ_s q_us ; Σ_s k_us] W) + g) / τ)
-//! Sinkhorn(R): exp(R) with rows and columns divided by their sums in turn, `iterations` times, in
+//! Sinkhorn(R): exp(R), with rows and columns divided by their sums in turn, `iterations` times, in
 //! the log domain: nearly a permutation of the n blocks. B batch, H heads, L length, S block, n =
 //! ⌈L / S⌉ blocks, E width of a head; q, k, v (B, L, H, E), W (H, 2E, n of the largest length), P
 //! (B, H, n, n). Time O(L·S·E + (L/S)²·S·E) per head, memory O(L·S + (L/S)²). Encoder only. A
-//! sorted key is a mixture of positions and has none: what `block.bias` adds by distance is for a
-//! block's own keys. Up to S tokens there is one block and this is softmax attention; W then has no
-//! effect.
+//! sorted key is a mixture of positions and has no position: `block.bias` by distance applies only
+//! to a block's own keys. Up to S tokens there is one block, and this is softmax attention; W then
+//! has no effect.
 //!
 //! # Options
 //!
-//! `block` S (0: √N rounded up to a power of two, N the largest length), `iterations`,
-//! `temperature` τ, `noise` (Gumbel g, in training only), `sortcut` c: 0, or every block sees the
-//! first c sorted blocks and its own, for O(L·c·S).
+//! `block` S (0: √N rounded up to a power of two, N the largest length); `iterations`;
+//! `temperature` τ; `noise` (Gumbel g, only in training); `sortcut` c: 0, or every block sees the
+//! first c sorted blocks and its own, in O(L·c·S).
 //!
 //! # Padding
 //!
 //! Padded keys are left out of sums, blocks and sorting: a block without a real token is not
-//! sorted, and a sorted key counts as much as the share of real keys in it.
+//! sorted, and a sorted key is weighted by its share of real keys.
 //!
 //! # Departures
 //!
-//! The sorting network is the one-layer one of the sinkhorn-transformer package, for each head;
-//! SortCut keeps a block's own keys, as there.
+//! The sorting network has one layer, as in the sinkhorn-transformer package, for each head;
+//! SortCut keeps a block's own keys, as in that package.
 
 mod blocked;
 

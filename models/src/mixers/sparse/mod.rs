@@ -7,10 +7,10 @@
 //!
 //! # Options
 //!
-//! `pattern`, `block` l (0: √(longest length), rounded up to a multiple of 8), `summary` c (0: 8),
-//! `heads`: `merged`, every head sees both sets in one softmax, `split`, the first half sees the
-//! first set and the others the second, or `alternate`, layers 0, 2, .. see the first set and
-//! layers 1, 3, .. the second. `first` is for `variant = tay2021` alone.
+//! `pattern`; `block` l (0: √(longest length), rounded up to a multiple of 8); `summary` c (0: 8);
+//! `heads`: `merged`, every head sees both sets in one softmax, `split`, the first half of the
+//! heads sees the first set and the others the second, or `alternate`, layers 0, 2, .. see the
+//! first set and layers 1, 3, .. the second. `first` is for `variant = tay2021` alone.
 //!
 //! # Padding
 //!

@@ -1,4 +1,4 @@
-//! Which keys a query sees: the near set A and the far one, as block masks for attention.
+//! The keys that a query sees: the near set A and the far set, as block masks for attention.
 
 use super::Heads;
 use super::Kind;

@@ -6,11 +6,11 @@
 //!     factorised_random  S = P Qᵀ                       P, Q (H, N, K) learned
 //!     dense              S_i = W relu(U x_i + b) + c    U (H E, D), per head W (E, N), c (N)
 //!     factorised_dense   S_ij = F_i,⌊j/m⌋ G_i,j mod m   F, G as in dense, with ⌈N/m⌉ and m columns, m = ⌈√N⌉
-//! The weights do not come from comparing tokens. B batch, H heads, L length, N largest length, E
-//! width of a head; v (B, L, H, E), S (B, H, L, L). Time O(L²·E) per head, memory O(L²): it is as
-//! quadratic as the Transformer, and R alone has H N² parameters. Dropout on the weights. Heads
-//! have a synthesizer each; the two factors are tiled differently, as equal tilings would make m
-//! columns alike.
+//! The weights do not depend on comparisons of tokens. B batch, H heads, L length, N largest
+//! length, E width of a head; v (B, L, H, E), S (B, H, L, L). Time O(L²·E) per head, memory O(L²),
+//! as quadratic as the Transformer. R alone has H N² parameters. Dropout on the weights. Each head
+//! has its own synthesizer. The two factors are tiled differently, since equal tilings would make m
+//! columns equal.
 //!
 //! # Options
 //!

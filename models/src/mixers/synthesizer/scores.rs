@@ -1,4 +1,4 @@
-//! The synthesised scores S: from the parameters alone, or from each query alone.
+//! The synthesised scores S, from the parameters only or from each query only.
 
 use std::sync::Arc;
 

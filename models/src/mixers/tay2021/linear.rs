@@ -1,4 +1,5 @@
-//! The 2021 code's linear attention: the authors', with padding summed up like any token, as it takes no mask.
+//! The 2021 code's linear attention: the authors' form, but without a mask, so padding is summed
+//! like any token.
 
 use crate::{mixers::linear::Linear, prelude::*};
 

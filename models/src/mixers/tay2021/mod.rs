@@ -1,5 +1,6 @@
-//! What the benchmark's code of 2021 (google-research/long-range-arena) computes where that is not what a model's paper says: one file per
-//! model, each with its entry for the model's list of variants. Cases made with that code are in `models/tests/parity/tay2021-*`.
+//! The computations of the benchmark's code of 2021 (google-research/long-range-arena) that differ
+//! from a model's paper: one file per model, each with its entry for the model's list of variants.
+//! Test cases made with that code are in `models/tests/parity/tay2021-*`.
 
 pub(super) mod bigbird;
 pub(super) mod linear;

@@ -1,9 +1,11 @@
-//! What the 2021 code ran under the name of FAVOR+ on all tasks but ListOps: features max(x, 0) + 0.001 of the raw vectors (`kernel=relu`, the
-//! default here). On ListOps it ran random features (`kernel=favor`, `features=2`; 0 stands for its default of 256):
+//! The 2021 code's FAVOR+ on all tasks but ListOps: features max(x, 0) + 0.001 of the raw vectors
+//! (`kernel=relu`, the default here). On ListOps it used random features (`kernel=favor`,
+//! `features=2`; 0 stands for its default of 256):
 //!     φ_r(x) = (exp(w_r·x' - |x'|²/2 - max) + ε) / √M,  x' = x / E^¼,  y_i = φ(q_i) S / d_i,  d_i = φ(q_i)·z, and 2ε more where |d_i| <= ε
-//! with the largest w·x' of a query's row, or of all keys of a head, as max; unlike the authors' constant it has a gradient.
-//! It drew w at every call, from the bits of the queries' sum; here w is drawn at every step from the seed, so `redraw` is refused.
-//! Padding is summed up like any token. Symbols as in the paper's form.
+//! where max is the largest w·x' of a query's row, or of all keys of a head; unlike the authors'
+//! constant it has a gradient. That code drew w at every call, from the bits of the queries' sum.
+//! Here w is drawn at every step from the seed, so `redraw` is refused. Padding is summed like any
+//! token. Symbols as in the paper's form.
 
 use crate::{
     mixers::performer::{Favor, Kernel, Options},

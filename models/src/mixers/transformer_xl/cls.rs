@@ -1,4 +1,5 @@
-//! A CLS token in a row that information goes through from front to back: at the front it would see nothing of what follows its segment.
+//! Moves the CLS token for layers in which information only moves forward: at the front it would
+//! see nothing after its segment.
 
 use crate::{Encoded, prelude::*};
 
