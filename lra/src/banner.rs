@@ -1,8 +1,8 @@
 //! The lines that a run prints before it starts: its id, data, model and training.
 
 use datasets::Shape;
+use results::Record;
 use results::record::Batching;
-use results::{Record, counted};
 
 use crate::spec::{PretrainKind, Resolved};
 

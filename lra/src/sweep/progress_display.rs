@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::error::Class;
 use crate::sweep::job::Job;
 use crate::sweep::plan::{Cell, Refused};
 use crate::sweep::scheduler::State;
@@ -88,7 +89,7 @@ impl ProgressDisplay {
     pub fn stopping(&mut self, jobs: usize) {
         self.say(&format!(
             "stopping: waiting for {} to save state",
-            results::counted(jobs, "running cell")
+            results::counted(jobs as u64, "running cell")
         ));
     }
 
@@ -191,7 +192,7 @@ pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<String
         let column = column(cell.column(), &cell.resolved.spec.cell.recipe);
         (column, cell.model.to_string(), sign(state))
     });
-    let failed = sign(&State::Failed(String::new()));
+    let failed = sign(&State::Failed(Class::Usage, String::new()));
     let refused = refused.iter().map(|it| {
         let column = column(it.column.clone(), &it.recipe);
         (column, it.model.to_string(), failed)

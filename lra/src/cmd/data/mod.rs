@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use datasets::{Picture, Source, Split, SplitName, Splits, Store, Summary, Task};
-use results::counted;
 use serde_json::json;
 
 use crate::cli::data::{DataChoice, DataPlace, DataVerb};

@@ -1,7 +1,6 @@
 //! One entry of a registry for machines: its full documentation in named values.
 
 use models::{Model, Variant};
-use results::published;
 use results::table::or_null;
 use serde_json::{Value, json};
 
