@@ -88,7 +88,7 @@ impl From<Error> for candle_core::Error {
 ///
 /// # Errors
 /// [`Error::Option`] naming the key, the value and the values that are allowed.
-pub(crate) fn require(
+pub fn require(
     holds: bool,
     key: &str,
     value: impl std::fmt::Display,

@@ -173,6 +173,8 @@ fn devices() -> Table {
 fn folded(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
+        // A heading: it stands between empty lines.
+        let line = line.strip_prefix("# ").unwrap_or(line);
         let prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
         match lines.last_mut() {
             Some(last) if prose(last) && prose(line) && !last.ends_with(['.', ':']) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
 use models::loss::Loss;
-use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, NormKind, Range};
+use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, NormKind, OptionSet, Range};
 use models::{
     Auxiliary, Classifier, Family, Model, Objective, Parameters, TokenModel, Variant, size,
 };

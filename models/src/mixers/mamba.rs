@@ -1,38 +1,37 @@
-//! Mamba. Gu & Dao, 2023, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", arXiv:2312.00752.
+//! Mamba. Gu & Dao, 2023, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
+//! arXiv:2312.00752.
 //!     [u | z] = x W_in,  u ← SiLU(conv(u)),  [r | b | c] = u W_x,  δ = softplus(r W_δ + b_δ),  a = -exp(α)
 //!     h_t = e^(δ_t a) h_(t-1) + δ_t b_t u_t,  y = (c·h + skip ⊙ u) ⊙ SiLU(z) W_out,  each of D' channels with N states of its own
 //! B batch, L length, D width, D' = `expand` D, N states, R rank of the steps δ; x (B, L, D), u, z,
 //! δ (B, L, D'), b, c (B, L, N), r (B, L, R), α (D', N), skip (D'), conv a depthwise causal
-//! convolution of W taps. Everything is causal: a position sees only earlier ones.
-//! Time O(L·D'·(D + N)), memory O(L·D'). The block has no feed-forward network
-//! (`block.ffn` = none): the mixer replaces both sublayers. Real states that depend on the input do
-//! poorly on this benchmark, according to published runs; this model is a control. Options: `state`
-//! N, `expand`, `taps` W, `rank` R (0: D / 16, rounded up).
-//! At first α = ln 1 .. ln N and skip = 1, both without weight decay; b_δ is softplus⁻¹ of
-//! log-uniform numbers between 0.001 and 0.1; W_δ is uniform up to R^-½; all others start as
-//! PyTorch's layers do. Only conv and δ have a bias. At padding, u = 0 before conv and δ = 0, so
-//! states pass through unchanged.
+//! convolution of W taps. Everything is causal: a position sees only earlier ones. Time O(L·D'·(D +
+//! N)), memory O(L·D'). The block has no feed-forward network (`block.ffn` = none): the mixer
+//! replaces both sublayers. Real states that depend on the input do poorly on this benchmark,
+//! according to published runs; this model is a control. At first α = ln 1 .. ln N and skip = 1,
+//! both without weight decay; b_δ is softplus⁻¹ of log-uniform numbers between 0.001 and 0.1; W_δ
+//! is uniform up to R^-½; all others start as PyTorch's layers do. Only conv and δ have a bias.
+//!
+//! # Options
+//!
+//! `state` N, `expand`, `taps` W, `rank` R (0: D / 16, rounded up).
+//!
+//! # Padding
+//!
+//! At padding, u = 0 before conv and δ = 0, so states pass through unchanged.
+//!
+//! # Departures
+//!
+//! None known.
 
 use std::f64::consts::LN_10;
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::Linear,
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{
-        self, Padding,
+        Padding,
         activation::{silu, softplus},
         columns,
     },
-    options::{Range, WIDEST, to_json},
-    params::Attributes,
+    prelude::*,
     rng::Stream,
 };
 
@@ -46,44 +45,26 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·D·N)"),
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Package,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
         "block": {"ffn": "none", "norm": "rms", "norm_epsilon": 1e-5}
     }"#,
-    variants: &[Variant::paper(build, include_str!("mamba.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 1, 1024),
-        Range::int("expand", 1, 64),
-        Range::int("taps", 1, 1024),
-        Range::int("rank", 0, WIDEST),
-    ],
+    variants: &[Variant::mixer::<Mamba>(include_str!("mamba.rs"))],
+    ..Model::mixer::<Mamba>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 16, range = int(1, 1024))]
     state: usize,
+    #[option(default = 2, range = int(1, 64))]
     expand: usize,
+    #[option(default = 4, range = int(1, 1024))]
     taps: usize,
+    #[option(range = int(0, WIDEST))]
     rank: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 16,
-            expand: 2,
-            taps: 4,
-            rank: 0,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Mamba::new(at, &options)?)))
 }
 
 struct Mamba {
@@ -116,7 +97,9 @@ fn even(bound: f64) -> Init {
     }
 }
 
-impl Mamba {
+impl MixerModel for Mamba {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&at.vb, at.block.dim);
         let (width, state) = (options.expand * dim, options.state);

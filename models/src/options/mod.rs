@@ -12,6 +12,7 @@ pub use self::block::{
 };
 pub use self::embed::{EmbedOptions, Input, Positions, ScalarInit};
 pub use self::head::{Features, HeadOptions, Layers, Pooling};
+pub use crate::choice::{Axis, Choice, Choices, OptionSet};
 pub use crate::ops::activation::Activation;
 pub use crate::range::{LONGEST, Range, WIDEST, read};
 use crate::{Result, error::require};
@@ -37,15 +38,10 @@ impl Options {
     /// # Errors
     /// [`crate::Error::Option`] naming key, value and allowed range.
     pub fn validate(&self) -> Result<()> {
-        let usual = (
-            to_json(&EmbedOptions::default()),
-            to_json(&BlockOptions::default()),
-            to_json(&HeadOptions::default()),
-        );
-        let (embed, block, head) = (&self.embed, &self.block, &self.head);
-        read::<EmbedOptions>("embed", &to_json(embed), &usual.0, EmbedOptions::RANGES)?;
-        read::<BlockOptions>("block", &to_json(block), &usual.1, BlockOptions::RANGES)?;
-        read::<HeadOptions>("head", &to_json(head), &usual.2, HeadOptions::RANGES)?;
+        let block = &self.block;
+        check("embed", &self.embed)?;
+        check("block", block)?;
+        check("head", &self.head)?;
         require(
             block.qkv_dim.is_multiple_of(block.heads),
             "block.qkv_dim",
@@ -152,6 +148,12 @@ impl Options {
             "another one unless block.dim is even",
         )
     }
+}
+
+/// Checks the ranges of a section.
+fn check<T: OptionSet>(section: &str, options: &T) -> Result<()> {
+    let usual = to_json(&T::default());
+    read::<T>(section, &to_json(options), &usual, T::RANGES).map(drop)
 }
 
 /// Returns an options object with every key, as JSON.

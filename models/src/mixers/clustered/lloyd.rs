@@ -4,13 +4,12 @@
 //! in case of a tie. A bit of a centroid becomes 1 if more than half of its positions have it. All
 //! arithmetic is on integers and on the host, so the clusters are the same on every machine.
 
-use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use crate::{
-    Error, Pass, Result, RngKey,
+    RngKey,
     ops::{HammingKMeans, IGNORE_INDEX, linear},
-    rng::StreamKey,
+    prelude::*,
 };
 
 /// Clustering of vectors by Lloyd's algorithm on hashes.

@@ -2,17 +2,15 @@
 
 use std::ops::Range;
 
-use candle_core::{DType, Tensor};
-
-use super::{Compressive, Evictions};
+use super::Compressive;
+use super::Evictions;
 use crate::{
-    Mask, Result,
     mask::PADDED,
     ops::{
         IGNORE_INDEX,
         attention::{scores, with_columns},
-        softmax, take,
     },
+    prelude::*,
 };
 
 impl Compressive {

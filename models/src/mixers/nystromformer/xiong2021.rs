@@ -5,8 +5,9 @@
 //! P, since those positions would be zeros. With as many landmarks as positions it is softmax
 //! attention itself, without the pseudo-inverse.
 
-use super::{Segments, build_with};
-use crate::{Encoder, Result, context::ModelContext, model::Variant};
+use super::Segments;
+use super::build_with;
+use crate::prelude::*;
 
 pub(super) const VARIANT: Variant = Variant {
     name: "xiong2021",

@@ -5,11 +5,9 @@
 //! largest factor among the row's real keys. As in the published code, 2ε is added to d_i where it
 //! is within ε of 0.
 
-use candle_core::{D, Tensor};
-
 use crate::{
-    Mask, Result,
-    ops::{attention::partial_softmax::by_head, linear, matmul},
+    ops::{attention::partial_softmax::by_head, linear},
+    prelude::*,
 };
 
 /// Maps queries, keys and values (B, L, H, E) by directions w (M, E), to (B, L, H, E); a row

@@ -5,7 +5,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::Sorting;
-use crate::ops::attention::{BlockMask, BlockMasks, QueryRange};
+use crate::{
+    ops::attention::{BlockMask, QueryRange},
+    prelude::*,
+};
 
 /// Replaces the score of a position with itself: less than any other score, more than that of a
 /// hidden key.

@@ -3,7 +3,7 @@
 //! keys, no dropout on the weights. This equals the 2021 code only if batches are padded to the
 //! longest length.
 
-use crate::{Encoder, Result, context::ModelContext, mixers::bigbird, model::Variant};
+use crate::{mixers::bigbird, prelude::*};
 
 pub const VARIANT: Variant = Variant {
     name: "tay2021",

@@ -2,11 +2,8 @@
 //! of N(0, 1/K). It has no mask, so padding is projected like any token.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
     mixers::linformer::{self, Form},
-    model::Variant,
-    params::xavier_uniform,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

@@ -10,21 +10,14 @@
 //! This equals the 2021 code only if batches are padded to the longest length; shorter ones have
 //! zeros there. Options: `block` S (0: 50).
 
-use candle_core::Tensor;
-
 use super::attend;
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections},
     mixers::local::Options,
-    model::Variant,
     ops::{
-        attention::partial_softmax::{self, by_head},
+        attention::partial_softmax::by_head,
         interleave::{deinterleave, interleave},
     },
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

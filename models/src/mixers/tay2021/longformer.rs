@@ -3,12 +3,8 @@
 //! computes a second such product for global positions that it discards; neither is done here.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    encoder,
-    error::require,
     mixers::longformer::{Longformer, Options, Pattern},
-    model::Variant,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

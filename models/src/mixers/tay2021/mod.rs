@@ -13,13 +13,7 @@ pub(super) mod sinkhorn;
 pub(super) mod sparse;
 pub(super) mod synthesizer;
 
-use candle_core::{D, Tensor};
-
-use crate::{
-    Pass, Result,
-    layers::Dropout,
-    ops::{matmul, softmax},
-};
+use crate::prelude::*;
 
 /// Subtracted from scores of hidden pairs: so large that the score added to it is lost, in f32
 /// (where the 2021 code's 1e10 is enough) and in f64.

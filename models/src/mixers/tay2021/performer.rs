@@ -7,21 +7,13 @@
 //! Here w is drawn at every step from the seed, so `redraw` is refused. Padding is summed like any
 //! token. Symbols as in the paper's form.
 
-use candle_core::{D, Tensor};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::Projections,
     mixers::performer::{Favor, Kernel, Options},
-    model::Variant,
     ops::{
         linear,
         linear_attention::{self, EPS, FeatureMap, exponential},
-        matmul, swap_axes,
     },
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

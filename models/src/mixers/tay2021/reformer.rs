@@ -16,17 +16,11 @@
 //! In that code sequences always had the task's full length. Here a batch may be shorter, and then
 //! chunks are too.
 
-use candle_core::Tensor;
-
 use crate::{
-    Encoder, Mixer, Pass, Result, RngKey,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear},
+    RngKey,
     mixers::reformer::{Hash, Options, inward},
-    model::Variant,
-    ops::attention::partial_softmax::{self, by_head},
-    rng::StreamKey,
+    ops::attention::partial_softmax::by_head,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {
@@ -55,7 +49,7 @@ struct Chunks {
 impl Chunks {
     fn new(at: &LayerContext) -> Result<Self> {
         let block = at.block;
-        crate::error::require(
+        require(
             block.dim.is_multiple_of(block.heads),
             "block.dim",
             block.dim,

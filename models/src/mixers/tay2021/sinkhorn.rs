@@ -13,21 +13,14 @@
 //! The code refuses lengths that S does not divide; here the sequence is padded with zeros, which
 //! are keys of score 0 as in its other models.
 
-use candle_core::Tensor;
-
 use super::attend;
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections},
     mixers::sinkhorn::Options,
-    model::Variant,
     ops::{
-        add,
-        attention::partial_softmax::{self, by_head},
+        attention::partial_softmax::by_head,
         interleave::{deinterleave, interleave},
     },
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

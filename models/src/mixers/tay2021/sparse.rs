@@ -4,12 +4,8 @@
 //! That code masks L x L weights; the blocks computed here give the same numbers.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    encoder,
-    error::require,
     mixers::sparse::{Heads, Kind, Options, Sparse},
-    model::Variant,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

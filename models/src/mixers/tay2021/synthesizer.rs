@@ -5,12 +5,8 @@
 //! refused here.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    error::require,
     mixers::synthesizer::{self, Form, Options},
-    model::Variant,
-    params::xavier_uniform,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {
