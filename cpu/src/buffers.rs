@@ -11,9 +11,9 @@ use rayon::prelude::*;
 
 /// Returns `len` floats of unspecified values, for a caller that writes every element.
 ///
-/// Debug builds fill the buffer with NaN, so that a test sees an element that was forgotten.
-/// Release builds leave its pages untouched: a pass over memory is saved, which counts in kernels
-/// that are bound by memory.
+/// Debug builds fill the buffer with NaN, so that tests detect an element that was not written.
+/// Release builds leave its pages untouched. This saves a pass over memory, which matters in
+/// memory-bound kernels.
 pub fn unspecified(len: usize) -> Vec<f32> {
     if cfg!(debug_assertions) {
         return vec![f32::NAN; len];
@@ -27,12 +27,12 @@ pub fn unspecified(len: usize) -> Vec<f32> {
     buffer
 }
 
-/// Gives memory values that are not specified, without touching it.
+/// Makes the values of memory unspecified instead of undefined, without touching it.
 ///
-/// Reading memory that nothing has written is undefined behaviour, regardless of its type. The
-/// compiler must assume that an assembly block which is handed a pointer writes there. This block
-/// stands for one that writes what the memory already holds, so from here on the memory is
-/// initialised.
+/// Reading memory that was never written is undefined behaviour, regardless of its type. The
+/// compiler must assume that an assembly block with a pointer as its operand writes there. To the
+/// compiler, this empty block writes the bytes that the memory already holds, so the memory is
+/// initialised from here on.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn initialise(memory: &mut [MaybeUninit<f32>]) {
     let start = memory.as_mut_ptr();
@@ -42,7 +42,7 @@ fn initialise(memory: &mut [MaybeUninit<f32>]) {
     }
 }
 
-/// Fills memory with zeros, where no assembly is written for the processor.
+/// Fills memory with zeros, on processors without such an assembly block.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn initialise(memory: &mut [MaybeUninit<f32>]) {
     memory.fill(MaybeUninit::new(0.0));
@@ -51,7 +51,7 @@ fn initialise(memory: &mut [MaybeUninit<f32>]) {
 /// Bytes of a cache line and of the widest register.
 const LINE: usize = 64;
 
-/// A buffer that starts at a cache line, so that no register's load touches two of them.
+/// A buffer aligned to a cache line, so that no load of a register crosses two lines.
 #[derive(Default)]
 pub struct Aligned {
     floats: Vec<f32>,
@@ -95,10 +95,10 @@ pub fn chunk_rows(rows: usize, least: usize, most: usize) -> usize {
     rows.div_ceil(most).max(least).max(1)
 }
 
-/// Returns the rows per task, for splits that change no result.
+/// Returns the rows per task, for splits that do not affect the result.
 ///
-/// Tasks are large, because each reads what all of them share, but small enough that every thread
-/// gets one.
+/// Tasks are large, because each reads the shared operands, but small enough that every thread gets
+/// one.
 pub fn task_rows(rows: usize) -> usize {
     const LEAST: usize = 64;
     const MOST: usize = 256;
@@ -153,7 +153,7 @@ pub fn sum_rows(rows: &[f32], sum: &mut [f32]) {
     rows.chunks_exact(sum.len()).for_each(|row| add(row, sum));
 }
 
-/// An output that several tasks write, each in ranges of its own.
+/// An output that several tasks write, each in its own ranges.
 pub struct Shared<'a, T = f32> {
     start: *mut T,
     len: usize,

@@ -1,7 +1,7 @@
 //! Plans of Fourier transforms of any length, made once for each length.
 //!
 //! Transforms are those of `rustfft` and `realfft`, which choose their own vector instructions.
-//! They are compiled here, in concrete types, so that no crate above compiles them again.
+//! They are compiled here, in concrete types, so that no dependent crate compiles them again.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -25,7 +25,8 @@ pub trait FftNum: realfft::FftNum {
     fn plan_irfft(n: usize) -> Arc<dyn ComplexToReal<Self>>;
 }
 
-/// Runs `plan` on the planner of a type. A thread that panicked beside it leaves a planner whole.
+/// Runs `plan` on the planner of a type. The planner stays valid if another thread panicked while
+/// it held the lock.
 fn with<P, Q>(planner: &Mutex<P>, plan: impl FnOnce(&mut P) -> Q) -> Q {
     plan(&mut planner.lock().unwrap_or_else(PoisonError::into_inner))
 }

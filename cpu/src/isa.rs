@@ -47,7 +47,7 @@ impl Isa {
     /// Returns the widest set of this machine, or the one that [`force`](Self::force) has set on
     /// this thread.
     ///
-    /// Kernels ask once, on the thread that calls them, and pass the answer to their workers.
+    /// Kernels call this once, on the calling thread, and pass the result to their workers.
     pub fn current() -> Isa {
         if let Some(forced) = FORCED.get() {
             return forced;
@@ -104,7 +104,7 @@ impl Set {
 /// Returns the instruction set of kernels called from this thread: `AVX-512 and AMX`, `AVX-512`,
 /// `AVX2`, or `portable` with the architecture.
 ///
-/// It decides how sums are rounded, so only runs on the same one agree bit for bit.
+/// It determines the rounding of sums, so only runs on the same one agree bit for bit.
 pub fn instruction_set() -> String {
     let isa = Isa::current();
     match isa.set {

@@ -1,25 +1,25 @@
 //! Arithmetic on slices of f32 for CPUs: vector instructions chosen at run time, matrix products,
-//! and what they are made of. It knows of no tensors and no models.
+//! and their building blocks. It does not depend on tensors or models.
 //!
-//! | module | holds |
+//! | module | content |
 //! |---|---|
 //! | [`simd`] | vector registers, and loops written once for all instruction sets |
-//! | [`isa`] | the instruction sets of the machine, and the one that is used |
-//! | [`math`] | exponentials and what is built on them, on registers |
+//! | [`isa`] | the instruction sets of the machine, and the one in use |
+//! | [`math`] | exponentials and functions based on them, on registers |
 //! | [`philox`] | a counter-based generator of random numbers |
 //! | [`format`](mod@format) | number formats of the operands of products: f32, bf16, and f32 as three bf16 |
 //! | [`gemm`] | products of matrices in memory |
-//! | [`tile`] | products of tiles that stay in the first-level cache |
+//! | [`tile`] | products of tiles that stay in the L1 cache |
 //! | [`fft`] | Fourier transforms of any length |
-//! | [`buffers`], [`scratch`] | fresh memory, memory that a thread keeps, splits and sums |
-//! | [`transpose`], [`zero_rows`] | transposes in registers; rows of zeros, which products leave out |
+//! | [`buffers`], [`scratch`] | new buffers, scratch memory of threads, splits and sums |
+//! | [`transpose`], [`zero_rows`] | transposes in registers; rows of zeros, which products skip |
 //!
-//! Results have the same bits on any number of threads: a split that decides the order of a sum
-//! depends on the shapes alone. Instruction sets sum in different orders, so results agree bit for
-//! bit on the same one only ([`isa::instruction_set`]).
+//! Results have the same bits on any number of threads: a split that determines the order of a sum
+//! depends only on the shapes. Instruction sets sum in different orders, so results agree bit for
+//! bit only on the same one ([`isa::instruction_set`]).
 //!
-//! Loops on registers are `#[inline(always)]` functions. A closure there may be compiled for the
-//! least instruction set, and then every operation on a register is a call.
+//! Loops on registers are `#[inline(always)]` functions. A closure in them may be compiled for the
+//! baseline instruction set, and then every operation on a register is a call.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -38,7 +38,7 @@ pub mod tile;
 pub mod transpose;
 pub mod zero_rows;
 
-/// Allocates the buffers that this thread keeps for kernels, unless it has them: about 3 MiB.
+/// Allocates the buffers that this thread keeps for kernels, about 3 MiB, unless they exist.
 pub fn fetch_buffers() {
     scratch::fetch_buffers();
     gemm::fetch_buffers();

@@ -1,9 +1,9 @@
-//! Elementary functions on registers: exponentials and what is built on them.
+//! Elementary functions on registers: exponentials and functions based on them.
 
 use crate::simd::Lanes;
 
 /// 1.5 * 2^23. Adding it leaves no bits for a fraction: the sum is rounded to the nearest integer,
-/// which stands in its low bits.
+/// which is in its low bits.
 const TO_INTEGER: f32 = 12_582_912.0;
 
 /// 2^f = 1 + f p(f) for |f| <= 1/2: interpolation at Chebyshev nodes, relative error 5.1e-9 before
@@ -17,7 +17,7 @@ const POWER: [f32; 6] = [
     0.000_154_531_63,
 ];
 
-/// ln 2 split in two: the first part has so few bits that its product with an exponent is exact.
+/// ln 2 split in two. The first part has so few bits that its product with an exponent is exact.
 const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
@@ -72,11 +72,12 @@ pub fn sigmoid<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     s.div_f32s(one, s.add_f32s(one, exp(s, s.neg_f32s(x))))
 }
 
-/// Computes the standard normal distribution at x: (density, cumulative share), the latter within
-/// 4e-7.
+/// Computes the standard normal distribution at x: (density, cumulative probability), the latter
+/// within 4e-7.
 ///
-/// The share is 1 - density * polynomial(1 / (1 + p |x|)) for positive x (Abramowitz and Stegun
-/// 7.1.26, an approximation of erf at x / sqrt 2), and one minus that for negative x.
+/// The cumulative probability is 1 - density * polynomial(1 / (1 + p |x|)) for positive x
+/// (Abramowitz and Stegun 7.1.26, an approximation of erf at x / sqrt 2), and one minus that for
+/// negative x.
 #[inline(always)]
 pub fn normal<S: Lanes>(s: S, x: S::f32s) -> (S::f32s, S::f32s) {
     const COEFFICIENTS: [f32; 5] = [

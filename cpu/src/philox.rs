@@ -13,7 +13,7 @@ const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 /// Blocks computed side by side.
 const LANES: usize = 16;
-/// Words that `LANES` blocks hold; a row can be entered at any multiple of it.
+/// Words in `LANES` blocks. Writing can start at any multiple of it in a row.
 pub const GROUP: usize = 4 * LANES;
 
 /// Writes words `first..first + out.len()` of a row; `first` is a multiple of [`GROUP`].
@@ -22,7 +22,7 @@ pub fn fill(key: [u32; 2], rest: [u32; 3], first: usize, out: &mut [u32]) {
     #[cfg(target_arch = "x86_64")]
     {
         if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor has just said that it has the instructions.
+            // SAFETY: the instructions were detected just now.
             return unsafe { fill_avx512(key, rest, first, out) };
         }
         if is_x86_feature_detected!("avx2") {
@@ -45,7 +45,8 @@ fn fill_avx2(key: [u32; 2], rest: [u32; 3], first: usize, out: &mut [u32]) {
     fill_portable(key, rest, first, out);
 }
 
-/// Is inlined into each version above, so that the compiler vectorises it for each.
+/// Computes the words; inlined into each version above, so that the compiler vectorises it for
+/// each.
 #[inline(always)]
 fn fill_portable(key: [u32; 2], rest: [u32; 3], first: usize, out: &mut [u32]) {
     let mut block = (first / 4) as u32;

@@ -1,7 +1,7 @@
-//! Working memory of tasks, kept per thread from one task to the next.
+//! Scratch memory of tasks, kept by each thread from one task to the next.
 //!
-//! If each task allocated its own, the peak of memory would depend on how many tasks happen to run
-//! at once. [`fetch_buffers`] allocates the memory of a thread before anything is measured.
+//! If each task allocated its own, the memory peak would depend on the number of tasks that happen
+//! to run at once. [`fetch_buffers`] allocates the memory of a thread before measuring starts.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -9,9 +9,9 @@ use std::ops::{Deref, DerefMut};
 use crate::buffers::Aligned;
 use crate::simd::Lanes;
 
-/// Floats of a block that a thread keeps: 128 KiB.
+/// Floats in a block that a thread keeps: 128 KiB.
 const BLOCK: usize = 32 * 1024;
-/// Blocks that a thread keeps: more than any one task takes.
+/// Number of blocks that a thread keeps, more than any task needs.
 const BLOCKS: usize = 16;
 
 thread_local! {
@@ -20,13 +20,13 @@ thread_local! {
         RefCell::new((0..BLOCKS).map(|_| Aligned::zeros(BLOCK)).collect());
 }
 
-/// Allocates the blocks of this thread, unless it has them.
+/// Allocates the blocks of this thread, unless they exist.
 pub fn fetch_buffers() {
     FREE.with_borrow(|_| {});
 }
 
-/// Working memory of a task: a block of the thread, or new memory if none is free or large enough.
-/// Aligned to a cache line; empty by default.
+/// Scratch memory of a task: a block of the thread, or new memory if no block is free or large
+/// enough. Aligned to a cache line; empty by default.
 #[derive(Default)]
 pub struct Scratch {
     floats: Aligned,
@@ -54,7 +54,7 @@ impl Scratch {
         Scratch { floats, len }
     }
 
-    /// Returns the floats as registers, without a rest that fills none.
+    /// Returns the floats as registers, without an incomplete last one.
     #[inline(always)]
     pub fn registers<S: Lanes>(&mut self) -> &mut [S::f32s] {
         S::as_mut_simd_f32s(self).0
@@ -65,7 +65,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if self.floats.len() == BLOCK {
             let block = std::mem::take(&mut self.floats);
-            // A thread that ends keeps nothing.
+            // A thread that is ending keeps no blocks.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < BLOCKS {
@@ -90,7 +90,7 @@ impl DerefMut for Scratch {
     }
 }
 
-/// Output of tiles of rows: all of them, or only the last one.
+/// Output of tiles of rows, which keeps all tiles or only the last one.
 pub struct Tiles<'a> {
     /// Empty if only the last tile is kept.
     all: &'a mut [f32],
@@ -99,8 +99,8 @@ pub struct Tiles<'a> {
 }
 
 impl<'a> Tiles<'a> {
-    /// Takes tiles of at most `rows` rows of `width` floats. They are kept in `all` unless that is
-    /// empty.
+    /// Creates an output for tiles of at most `rows` rows of `width` floats. They are kept in `all`
+    /// unless that is empty.
     pub fn new(all: &'a mut [f32], rows: usize, width: usize) -> Self {
         let held = if all.is_empty() { rows * width } else { 0 };
         Tiles {

@@ -24,8 +24,8 @@ pub trait Lanes: Simd {
         self.select_f32s(below, self.splat_f32s(0.0), y)
     }
 
-    /// Loads the elements of `from`, at most a register, and zeros behind them. A whole register is
-    /// one instruction, where pulp's partial load is always a function call.
+    /// Loads the elements of `from`, at most a register, followed by zeros. A whole register is one
+    /// instruction, whereas pulp's partial load is always a function call.
     #[inline(always)]
     fn load(self, from: &[f32]) -> Self::f32s {
         match Self::as_simd_f32s(from) {
@@ -46,7 +46,7 @@ pub trait Lanes: Simd {
 
 #[cfg(target_arch = "x86_64")]
 impl Lanes for V4 {
-    // One comparison that is true for NaN, too; the default needs two instructions.
+    // One comparison that is also true for NaN; the default needs two instructions.
     #[inline(always)]
     fn zero_below(self, x: Self::f32s, bound: f32, y: Self::f32s) -> Self::f32s {
         use std::arch::x86_64::{__m512, _CMP_NLT_UQ};

@@ -47,7 +47,7 @@ pub unsafe fn rows_to_columns(
     }
 }
 
-/// Transposes 16 x 16 words, by way of blocks of two by two and of four by four.
+/// Transposes 16 x 16 words, in blocks of two by two, then four by four.
 ///
 /// # Safety
 /// The processor must have AVX-512.

@@ -7,7 +7,7 @@ use crate::tile::{SIDE, Source};
 
 /// Returns whether every element is zero.
 pub fn is_zero_row(row: &[f32]) -> bool {
-    // Whole chunks, so that the test runs in registers; the sign of a zero is shifted out.
+    // Works on whole chunks, so that the test runs in registers. The sign of a zero is shifted out.
     let chunk = |chunk: &[f32]| chunk.iter().fold(0, |bits, x| bits | (x.to_bits() << 1)) == 0;
     row.chunks(SIDE).all(chunk)
 }

@@ -2,10 +2,10 @@
 //! archive.
 //!
 //! Nothing is ever unpacked to disk: an archive is read once from front to back, and the members
-//! that a task needs go straight to its reader. So no member can land outside of a folder. A member
-//! whose name would lead outside is refused all the same, because such an archive is not what it
-//! claims to be. The cost of reading an archive is bounded: extended headers by [`LONGEST_NAME`],
-//! members by their reader ([`Member::bytes`]), the whole archive by [`packing::MOST_GROWTH`].
+//! that a task needs go directly to its reader. So no member can be written outside a folder. A
+//! member whose name would lead outside is still refused, because such an archive is suspicious.
+//! The cost of reading an archive is bounded: extended headers by [`LONGEST_NAME`], members by
+//! their reader ([`Member::bytes`]), the whole archive by [`packing::MOST_GROWTH`].
 
 mod contents;
 pub(crate) mod folder;
@@ -25,6 +25,7 @@ use self::packing::Packing;
 use crate::Progress;
 use crate::error::{Error, Result, io as io_error};
 use crate::files;
+use crate::words::counted;
 
 pub(crate) use self::contents::Contents;
 pub(crate) use self::identify::kind_of;
@@ -43,7 +44,7 @@ pub(crate) enum Raw {
     Archive(PathBuf),
     /// A parquet file.
     Parquet(PathBuf),
-    /// One file, packed by gzip or zstd, that is no archive.
+    /// One file, packed by gzip or zstd, that is not an archive.
     Packed(PathBuf),
     /// Any other file.
     File(PathBuf),
@@ -92,10 +93,11 @@ impl Raw {
         }
     }
 
-    /// Passes every file whose name `wanted` accepts (relative to the folder or archive, with
-    /// forward slashes) to `visit`: from a folder in the order of names, from an archive in its own
+    /// Passes the name of every file (relative to the folder or archive, with forward slashes) to
+    /// `see`, and every file whose name `wanted` accepts to `visit`: from a folder in the order of names, from an archive in its own
     /// order. A file that is packed by itself (`.gz`, `.zst`) is offered and passed as the file
-    /// that it unpacks to. Progress counts bytes on disk.
+    /// that it unpacks to. Files that operating systems leave are passed over. Progress counts
+    /// bytes on disk.
     ///
     /// Returns the contents found.
     ///
@@ -105,11 +107,12 @@ impl Raw {
         &self,
         doing: &str,
         progress: &dyn Progress,
+        see: &dyn Fn(&str),
         wanted: &dyn Fn(&str) -> bool,
         visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
     ) -> Result<Contents> {
         let mut visit = |member: Member<'_>| visit(member).map(ControlFlow::Continue);
-        self.each(doing, progress, wanted, &mut visit)
+        self.each(doing, progress, see, wanted, &mut visit)
     }
 
     /// Returns whether there is a file that `wanted` accepts.
@@ -122,10 +125,16 @@ impl Raw {
         wanted: &dyn Fn(&str) -> bool,
     ) -> Result<bool> {
         let mut found = false;
-        self.each("looking into archives", progress, wanted, &mut |_| {
-            found = true;
-            Ok(ControlFlow::Break(()))
-        })?;
+        self.each(
+            "looking into archives",
+            progress,
+            &|_| {},
+            wanted,
+            &mut |_| {
+                found = true;
+                Ok(ControlFlow::Break(()))
+            },
+        )?;
         Ok(found)
     }
 
@@ -133,6 +142,7 @@ impl Raw {
         &self,
         doing: &str,
         progress: &dyn Progress,
+        see: &dyn Fn(&str),
         wanted: &dyn Fn(&str) -> bool,
         visit: &mut Visit<'_>,
     ) -> Result<Contents> {
@@ -141,6 +151,7 @@ impl Raw {
             if is_litter(name) {
                 return false;
             }
+            see(name);
             let taken = wanted(name) || unpacked_name(name).is_some_and(wanted);
             contents.borrow_mut().add(name, taken);
             taken
@@ -182,7 +193,7 @@ impl Raw {
     }
 }
 
-/// Function that takes a member and decides whether reading goes on.
+/// Function that takes a member and decides whether to continue reading.
 type Visit<'a> = dyn FnMut(Member<'_>) -> Result<ControlFlow<()>> + 'a;
 
 /// One file of a folder or archive.
@@ -213,7 +224,7 @@ impl Member<'_> {
         }
         if let Some(size) = self.size.filter(|size| (count as u64) < *size) {
             buffer.truncate(start);
-            return Err(self.wrong(format!("ends after {count} of {size} bytes")));
+            return Err(self.wrong(format!("ends after {count} of {}", counted(size, "byte"))));
         }
         Ok(count)
     }
@@ -227,8 +238,8 @@ impl Member<'_> {
     }
 }
 
-/// Returns the error for a failed read: for a packed file it mostly means damage, which no retry
-/// mends.
+/// Returns the error for a failed read. For a packed file it usually means damage, which no retry
+/// repairs.
 pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Error {
     move |error| {
         use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};

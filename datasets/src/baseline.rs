@@ -1,4 +1,4 @@
-//! Scores that need no model and that a table cell has to beat. Each is fitted on train and
+//! Scores of trivial predictors, which a table cell has to beat. Each is fitted on train and
 //! measured on test.
 
 use rayon::prelude::*;
@@ -21,7 +21,7 @@ pub const MAJORITY: &str = "majority";
 pub struct Baseline {
     /// Name of the features that it sees.
     pub name: String,
-    /// Share of test examples answered correctly, 0 to 1.
+    /// Fraction of test examples answered correctly, 0 to 1.
     pub accuracy: f64,
 }
 
@@ -55,8 +55,8 @@ pub fn first_token(splits: &Splits, about: &About) -> Baseline {
 }
 
 /// Scores multinomial logistic regression on ln(1 + count) of each token (per tower), which sees
-/// everything but the order. It is fitted on as many evenly chosen training rows as make a table of
-/// four million numbers.
+/// everything but the order. It is fitted on evenly chosen training rows, up to a table of four
+/// million numbers.
 pub fn bag_of_tokens(splits: &Splits, about: &About) -> Baseline {
     let tokens = about.vocabulary - about.first_id as usize;
     let features = 1 + tokens * about.towers;
@@ -66,7 +66,7 @@ pub fn bag_of_tokens(splits: &Splits, about: &About) -> Baseline {
 }
 
 /// Scores multinomial logistic regression on the distance between the two towers in each
-/// ln(1 + count): it sees whether their contents are alike, whatever they are.
+/// ln(1 + count). It sees whether their contents are similar, regardless of the contents.
 pub fn compared_bags(splits: &Splits, about: &About) -> Baseline {
     let tokens = about.vocabulary - about.first_id as usize;
     regression("compared bags", splits, about, 1 + tokens, |split, row| {
@@ -150,8 +150,7 @@ pub struct DenseBaseline {
     pub train: Vec<u64>,
     /// Number of labels of the test split.
     pub labels: u64,
-    /// Share of the test labels, 0 to 1, for which the group's most frequent class of train is
-    /// right.
+    /// Fraction of the test labels, 0 to 1, equal to the group's most frequent class of train.
     pub majority: f64,
 }
 

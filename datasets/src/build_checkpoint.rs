@@ -3,8 +3,8 @@
 //!
 //! A build that generates its data splits the work into numbered chunks, each a pure function of
 //! its number and the entry's key. A chunk is compressed and written as soon as it is made, in a
-//! hidden folder beside the entry; the next build of the same entry reads it back if its SHA-256 is
-//! right and makes it again otherwise. The folder is removed when the entry is complete.
+//! hidden folder next to the entry. The next build of the same entry reads it back if its SHA-256
+//! is right, and makes it again otherwise. The folder is removed when the entry is complete.
 //!
 //! Layout of a chunk's file, `<number, 6 digits>.part`: 32 bytes SHA-256 over entry name, number
 //! and the following bytes; then the chunk as a raw DEFLATE stream.

@@ -29,7 +29,7 @@ const ZOOM: usize = 2;
 const ADVANCE: usize = 4 * ZOOM;
 const BAND: usize = 5 * ZOOM + GAP;
 
-/// Colours that people with any colour vision can tell apart (Okabe and Ito, 2008).
+/// Colours that people with any colour vision can distinguish (Okabe and Ito, 2008).
 const COLOURS: [[u8; 3]; 8] = [
     [230, 159, 0],
     [86, 180, 233],

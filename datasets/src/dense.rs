@@ -1,4 +1,4 @@
-//! Dense labels: labels of single positions of a sequence, beside the label of the whole.
+//! Dense labels: labels at positions of a sequence, in addition to the label of the whole sequence.
 //!
 //! A task whose [`Shape`](crate::Shape) has a [`Dense`] stores two bytes for each token of its one
 //! sequence: the correct class at that position, and the group under which scores are reported.
@@ -33,8 +33,8 @@ impl Dense {
         bytes.contains(&self.classes) && bytes.contains(&self.groups.len())
     }
 
-    /// Returns a description of the first position of a sequence whose bytes are no label of this
-    /// kind, if there is one.
+    /// Returns a description of the first position of a sequence whose bytes are not a label of
+    /// this kind, if there is one.
     pub(crate) fn problem(&self, labels: DenseLabels<'_>) -> Option<String> {
         let pairs = labels.targets.iter().zip(labels.groups).enumerate();
         let wrong = |(target, group): (u8, u8)| match (target, group) {

@@ -64,8 +64,8 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns whether an example with this hash is held out for validation: one in ten, decided by its
-/// content alone.
+/// Returns whether an example with this hash is held out for validation: one in ten, depending only
+/// on its content.
 pub(crate) fn is_held_out(hash: &[u8; 32]) -> bool {
     hash[..8] < (u64::MAX / 10).to_be_bytes()[..]
 }

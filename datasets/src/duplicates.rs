@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use sha2::{Digest as _, Sha256};
 
 use crate::SplitName;
+use crate::words::counted;
 
 /// Half of a SHA-256: among 10^8 different rows two share it with a probability of 10^-23.
 pub(crate) type RowHash = [u8; 16];
@@ -46,8 +47,9 @@ impl Duplicates {
     /// Returns both counts in words.
     pub(crate) fn text(&self) -> String {
         format!(
-            "{} rows repeated within a split, {} in more than one split",
-            self.within, self.between
+            "{} repeated within a split, {} in more than one split",
+            counted(self.within as u64, "row"),
+            self.between
         )
     }
 }

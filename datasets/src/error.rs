@@ -26,6 +26,23 @@ pub enum Error {
         /// Accepted values.
         allowed: String,
     },
+    /// An option has a word that is none of its choices.
+    #[error(
+        "{task}: data.{} = \"{}\" is none of its values: {}",
+        plain(key),
+        plain(value),
+        known.join(", ")
+    )]
+    Word {
+        /// Name of the task.
+        task: &'static str,
+        /// Key of the option.
+        key: String,
+        /// Given word.
+        value: String,
+        /// The words that it can be.
+        known: Vec<String>,
+    },
     /// The task has no option of this name.
     #[error("{task} has no option `{}`; it has: {known}", plain(key))]
     UnknownOption {
@@ -135,14 +152,15 @@ pub enum Error {
         action: &'static str,
         /// File or folder.
         path: PathBuf,
-        /// Reason given by the system. The message holds it: as a source it would be printed again
-        /// with the chain.
+        /// Reason given by the system. It is part of the message; as a source it would be printed
+        /// twice.
         cause: io::Error,
     },
-    /// The user asked to stop: see [`Progress::stopped`](crate::Progress::stopped).
+    /// The user requested a stop: see [`Progress::stopped`](crate::Progress::stopped).
     #[error("interrupted before the data were built; the same command goes on")]
     Interrupted,
-    /// A task's builder broke the task's own description: a bug in this program, not in the data.
+    /// A task's builder violated the task's own description: a bug in this program, not in the
+    /// data.
     #[error("the builder of {task} broke its own description: {problem}")]
     Builder {
         /// Name of the task.
@@ -157,13 +175,13 @@ pub enum Error {
 pub enum Class {
     /// The request is wrong: an option, a source, an impossible combination.
     Usage,
-    /// Data is missing, damaged or not what it should be.
+    /// Data is missing, damaged or differs from what is expected.
     Data,
     /// The system failed: full disk, no permission.
     System,
     /// The system has no memory or no address space left.
     Memory,
-    /// The user asked to stop.
+    /// The user requested a stop.
     Interrupted,
 }
 
@@ -172,6 +190,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Error::Option { .. }
+            | Error::Word { .. }
             | Error::UnknownOption { .. }
             | Error::Source { .. }
             | Error::Infeasible { .. } => Class::Usage,
@@ -197,8 +216,8 @@ pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     }
 }
 
-/// Returns text with its control characters escaped: text from files may hold some, and a terminal
-/// would obey them. Characters that change the direction of writing are escaped too.
+/// Returns text with its control characters escaped, since text from files may contain some, which
+/// would control a terminal. Characters that change the direction of writing are escaped too.
 pub fn plain(text: &str) -> String {
     let mut spelt = String::with_capacity(text.len());
     for symbol in text.chars() {
@@ -214,7 +233,7 @@ pub fn plain(text: &str) -> String {
 }
 
 /// Returns a path as [`plain`] text.
-fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     plain(&path.to_string_lossy())
 }
 

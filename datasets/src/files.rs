@@ -53,7 +53,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     disk::own(path, options.create(true).truncate(true).write(true))
 }
 
-/// Creates a file or empties it, to be written piece by piece.
+/// Creates a file or empties it, to be written in pieces.
 ///
 /// # Errors
 /// Errors of [`create`].
@@ -64,8 +64,8 @@ pub(crate) fn output(path: &Path) -> Result<Output> {
 }
 
 /// Writes a file as a whole: other processes see the old content or the new one, never a part. The
-/// bytes go to a temporary file beside it, which is then renamed. It is not synced, so a power
-/// failure may lose the bytes.
+/// bytes go to a temporary file in the same folder, which is then renamed. It is not synced, so a
+/// power failure may lose the bytes.
 ///
 /// # Errors
 /// The temporary file cannot be written or renamed; the file at `path` is unchanged then.
@@ -73,8 +73,8 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     disk::write_unsynced(path, bytes)
 }
 
-/// Returns the path of a file relative to `folder`, with forward slashes; the whole path where the
-/// file lies elsewhere.
+/// Returns the path of a file relative to `folder`, with forward slashes; the whole path if the
+/// file is elsewhere.
 pub(crate) fn relative_name(folder: &Path, path: &Path) -> String {
     let below = path.strip_prefix(folder).unwrap_or(path);
     let names: Vec<_> = below.iter().map(|name| name.to_string_lossy()).collect();

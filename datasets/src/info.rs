@@ -1,5 +1,5 @@
-//! Description of a task that needs no code: its names and sizes, the sources of its data, its
-//! splits, and the shape that options give it.
+//! Description of a task as data: its names and sizes, the sources of its data, its splits, and the
+//! shape set by options.
 
 use std::fmt;
 use std::str::FromStr;
@@ -32,7 +32,8 @@ pub struct About {
     pub classes: usize,
     /// Sequences per example: 1, or 2 for retrieval.
     pub towers: usize,
-    /// Share of tokens that self-pretraining masks, as published for the task (arXiv:2310.02980).
+    /// Fraction of tokens that self-pretraining masks, as published for the task
+    /// (arXiv:2310.02980).
     pub hidden_share: f64,
     /// Possible sources of its data; the first is the default.
     pub sources: &'static [Source],
@@ -46,7 +47,7 @@ pub enum Source {
     Generated,
     /// The published files.
     Official,
-    /// A stand-in of the task's shape; its scores are never compared with published ones.
+    /// Synthetic data of the task's shape; its scores are never compared with published ones.
     Synthetic,
 }
 
@@ -106,7 +107,7 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, String> {
         Source::ALL
             .into_iter()
-            .find(|source| source.name() == text)
+            .find(|source| source.name().eq_ignore_ascii_case(text))
             .ok_or_else(|| {
                 format!("unknown source `{text}`; known: generated, official, synthetic")
             })
@@ -119,7 +120,7 @@ impl FromStr for Protocol {
     fn from_str(text: &str) -> Result<Self, String> {
         Protocol::ALL
             .into_iter()
-            .find(|protocol| protocol.name() == text)
+            .find(|protocol| protocol.name().eq_ignore_ascii_case(text))
             .ok_or_else(|| format!("unknown protocol `{text}`; known: clean, tay2021"))
     }
 }
@@ -129,15 +130,15 @@ impl FromStr for Protocol {
 pub struct Shape {
     /// Maximum sequence length, in tokens; batches are padded to it.
     pub max_length: usize,
-    /// Label of the data: the task's name for its published parameters (regardless of the seed),
-    /// otherwise a name that cannot be mistaken for it, such as `listops@256`.
+    /// Label of the data: the task's name for its published parameters (with any seed), otherwise a
+    /// clearly different name, such as `listops@256`.
     pub label: String,
-    /// Height and width of the image whose pixels form a sequence, row by row; `None` where it is
-    /// no image.
+    /// Height and width of the image whose pixels form a sequence, row by row; `None` if it is not
+    /// an image.
     #[serde(skip)]
     pub grid: Option<[usize; 2]>,
-    /// Kind of labels at single positions, beside the label of the whole sequence; `None` where
-    /// there are none.
+    /// Kind of labels at positions, in addition to the label of the whole sequence; `None` if there
+    /// are none.
     #[serde(skip)]
     pub dense: Option<Dense>,
 }

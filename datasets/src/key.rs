@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{Digest, Protocol, Source};
 
-/// Everything, beside the task and its version, that decides the bytes of a stored entry.
+/// All inputs that determine the bytes of a stored entry, except for the task and its version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key {
     /// Source of the data.
@@ -31,7 +31,7 @@ impl Key {
     }
 }
 
-/// Returns the options without those that are younger than some stored entries and have the value
+/// Returns the options without those that are newer than some stored entries and have the value
 /// that changes no byte. They are left out of the name, so that earlier entries keep their names.
 fn without_later(options: &Value) -> Value {
     let later = [
@@ -48,8 +48,8 @@ fn without_later(options: &Value) -> Value {
 }
 
 /// Returns the canonical JSON text of a value: keys sorted, no spaces. A number is written as it is
-/// stored, so a setting must always be stored as a whole number or always as a real one, however it
-/// was written.
+/// stored. So a setting must always be stored as a whole number or always as a real one, regardless
+/// of its notation.
 pub fn canonical_json(value: &Value) -> String {
     canonical(value).to_string()
 }

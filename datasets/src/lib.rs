@@ -6,9 +6,9 @@
 //! processes. [`Summary`] and [`Verification`] describe and check a stored entry.
 //!
 //! Guarantees of a task: the same options give the same bytes on every machine and with any number
-//! of threads; byte `s` of a row stands for model id `s + first_id`; rows are not padded here. This
-//! crate has no tensors, no network and no printing: progress goes through [`Progress`], text comes
-//! back as `String`.
+//! of threads; byte `s` of a row means model id `s + first_id`; rows are not padded here. This
+//! crate has no tensors, no network and no printing: progress goes through [`Progress`], and text
+//! is returned as `String`.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod archive;
@@ -49,6 +49,7 @@ mod task;
 pub mod tasks;
 mod verified_files;
 mod verify;
+mod words;
 
 pub use archive::unlike_archive;
 pub use baseline::{Baseline, DenseBaseline, MAJORITY, bag_of_tokens, first_token, majority};
@@ -67,8 +68,9 @@ pub use progress::Progress;
 pub use remote::Remote;
 pub use split::{Split, Splits};
 pub use split_writer::SplitWriter;
-pub use store::{Entry, Store};
+pub use store::{Entry, OtherRawFiles, RawFiles, Store};
 pub use summary::{SplitSummary, Summary};
 pub use task::{Request, Task};
 pub use tasks::TASKS;
 pub use verify::Verification;
+pub use words::of_deserializer;

@@ -1,5 +1,10 @@
 //! Search for a task's published files under the path that the user gave.
 
+mod known;
+mod parquet;
+mod survey;
+
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use crate::archive::folder::files_below;
@@ -7,6 +12,8 @@ use crate::archive::{ARCHIVES, Contents, Member, Raw, has_archive_name, kind_of,
 use crate::error::{Error, Result};
 use crate::files::relative_name;
 use crate::{About, Progress, Source};
+
+pub(crate) use self::survey::{Place, Role, Survey, folder_in_words, folder_of};
 
 /// Form of the published files.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,34 +37,66 @@ pub(crate) struct Wanted<'a> {
     pub(crate) what: &'a str,
     /// Name of the published archive.
     pub(crate) archive: &'static str,
-    /// Function that decides whether a file of a folder or archive is one of them.
-    pub(crate) fits: &'a dyn Fn(&str) -> bool,
+    /// Function that returns the role of a file of a folder or archive.
+    pub(crate) role: &'a dyn for<'n> Fn(&'n str) -> Role<'n>,
+    /// True if the data lies in a folder, and never in folders below it.
+    pub(crate) flat: bool,
+    /// True if the reader chooses among several copies of the data.
+    pub(crate) copies: bool,
     /// True if the task reads parquet files too.
     pub(crate) parquet: bool,
 }
 
 impl Wanted<'_> {
-    /// Passes every file of `raw` that fits to `visit`, as [`Raw::members`] does.
+    /// Passes every file of data in `raw` to `visit`, as [`Raw::members`] does. Returns the survey
+    /// of the others.
     ///
     /// # Errors
-    /// Errors of [`Raw::members`]; [`Error::Missing`] where no file fits.
+    /// Errors of [`Raw::members`]; [`Error::Missing`] where there is no data; [`Error::File`] for a
+    /// file that looks like data and is none.
     pub(crate) fn members(
         &self,
         raw: &Raw,
         doing: &str,
         progress: &dyn Progress,
         visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let contents = raw.members(doing, progress, self.fits, visit)?;
+    ) -> Result<Survey> {
+        let survey = RefCell::new(Survey::default());
+        let contents = raw.members(
+            doing,
+            progress,
+            &|name| survey.borrow_mut().see(self, name),
+            &|name| self.fits(name),
+            &mut |member| {
+                survey.borrow_mut().admit(self, &member)?;
+                visit(member)
+            },
+        )?;
+        let survey = survey.into_inner();
         match contents.wanted {
             0 => Err(self.missing(raw.path(), Some(&contents))),
-            _ => Ok(()),
+            _ => survey.check(self, raw).map(|()| survey),
         }
     }
 
-    /// Returns whether a file is one of them, as it is or once unpacked.
+    /// Returns whether a file is data, or takes its place.
+    fn fits(&self, name: &str) -> bool {
+        matches!((self.role)(name), Role::Data(_) | Role::Stray(_))
+    }
+
+    /// Returns whether a file fits, as it is or once unpacked.
     fn takes(&self, name: &str) -> bool {
-        (self.fits)(name) || unpacked_name(name).is_some_and(self.fits)
+        self.fits(name) || unpacked_name(name).is_some_and(|name| self.fits(name))
+    }
+
+    /// Returns the role of a file, as it is or once unpacked.
+    fn role_of<'n>(&self, name: &'n str) -> Role<'n> {
+        let unpacked = unpacked_name(name).map(|name| (self.role)(name));
+        match ((self.role)(name), unpacked) {
+            (_, Some(data @ Role::Data(_))) => data,
+            (Role::Other, Some(role)) => role,
+            (role, _) => role,
+        }
     }
 
     /// Returns the error for missing files.
@@ -107,7 +146,7 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -
         }
         Some(Raw::Parquet(file) | Raw::File(file)) => {
             let name = relative_name(raw.parent().unwrap_or(raw), raw);
-            let problem = match (wanted.fits)(&name) {
+            let problem = match wanted.fits(&name) {
                 true => format!(
                     "one of the files alone: name the folder with {}",
                     wanted.what
@@ -125,89 +164,17 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -
     let files = files_below(&folder, &mut |name| {
         let taken = wanted.takes(name);
         contents.add(name, taken);
-        taken || has_archive_name(name) || wanted.parquet && parquet_stem(name).is_some()
+        taken || has_archive_name(name) || wanted.parquet && parquet::stem(name).is_some()
     })?;
     if contents.wanted > 0 {
         return Ok(Form::Members(Raw::Folder(folder)));
     }
     if wanted.parquet
-        && let Some(form) = parquet_in(&folder, &files)?
+        && let Some(form) = parquet::forms_in(wanted.about, &folder, &files)?
     {
         return Ok(form);
     }
     archive_in(&folder, &files, wanted, &contents, progress)
-}
-
-/// Returns the parquet files in a folder, if there are some of both splits.
-fn parquet_in(folder: &Path, files: &[PathBuf]) -> Result<Option<Form>> {
-    let relative = |path: &PathBuf| relative_name(folder, path);
-    let of_split = |split: &str| -> Vec<PathBuf> {
-        let holds = |path: &&PathBuf| split_of(&relative(path)) == Some(split);
-        files.iter().filter(holds).cloned().collect()
-    };
-    let (train, test) = (of_split("train"), of_split("test"));
-    if train.is_empty() || test.is_empty() {
-        return Ok(None);
-    }
-    for files in [&train, &test] {
-        in_one_folder(folder, files)?;
-    }
-    // Beside them, only files without labels are known to belong to no split.
-    let folders = [&train, &test].map(|files| files.first().and_then(|file| file.parent()));
-    let stray = files.iter().find(|path| {
-        let name = relative(path).to_ascii_lowercase();
-        parquet_stem(&name).is_some_and(|stem| !stem.contains("unsup") && !stem.contains("unlabel"))
-            && split_of(&name).is_none()
-            && folders.contains(&path.parent())
-    });
-    match stray {
-        None => Ok(Some(Form::Parquet { train, test })),
-        Some(file) => Err(Error::File {
-            file: file.clone(),
-            problem: "a parquet file beside those of train and test whose name says neither: \
-                      move it elsewhere if it is not to be read"
-                .to_owned(),
-        }),
-    }
-}
-
-/// Returns the name of a parquet file without its extension.
-fn parquet_stem(name: &str) -> Option<&str> {
-    let (stem, end) = name.rsplit_once('.')?;
-    end.eq_ignore_ascii_case("parquet").then_some(stem)
-}
-
-/// Returns the split that a parquet file holds: the one that its name or, failing that, its nearest
-/// folder names as a word of its own, or at its beginning: `train-00000-of-00001.parquet`,
-/// `imdb-train.parquet`, `plain_text/train/0000.parquet`.
-fn split_of(name: &str) -> Option<&'static str> {
-    const SPLITS: [&str; 2] = ["train", "test"];
-    let name = parquet_stem(name)?.to_ascii_lowercase();
-    name.rsplit('/').find_map(|part| {
-        let named = |split: &&str| {
-            let mut words = part.split(|symbol: char| !symbol.is_ascii_alphanumeric());
-            part.starts_with(*split) || words.any(|word| word == *split)
-        };
-        let mut named = SPLITS.into_iter().filter(named);
-        // A name with both words is ambiguous.
-        named.next().filter(|_| named.next().is_none())
-    })
-}
-
-/// Refuses the files of one split in several folders: they may be copies of the same rows.
-fn in_one_folder(folder: &Path, files: &[PathBuf]) -> Result<()> {
-    let first = files.first().and_then(|file| file.parent());
-    match files.iter().find(|file| file.parent() != first) {
-        None => Ok(()),
-        Some(other) => Err(Error::File {
-            file: folder.to_owned(),
-            problem: format!(
-                "parquet files of one split in two folders, {} and {}: name the folder to read with --from",
-                first.unwrap_or(folder).display(),
-                other.parent().unwrap_or(folder).display()
-            ),
-        }),
-    }
 }
 
 /// Returns the archive in a folder: the one with the published name, else the only one, else the
@@ -220,22 +187,25 @@ fn archive_in(
     progress: &dyn Progress,
 ) -> Result<Form> {
     let mut archives = Vec::new();
+    let mut published = Vec::new();
     let mut others = Vec::new();
     for path in files {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         match Raw::at(path)? {
             Some(archive @ Raw::Archive(_)) if name.eq_ignore_ascii_case(wanted.archive) => {
-                return Ok(Form::Members(archive));
+                published.push(archive);
             }
             Some(archive @ Raw::Archive(_)) => archives.push(archive),
             Some(Raw::File(path)) if has_archive_name(&name) => others.push(path),
             _ => {}
         }
     }
-    if archives.len() > 1 {
+    if !published.is_empty() {
+        archives = published;
+    } else if archives.len() > 1 {
         let mut having = Vec::new();
         for archive in archives {
-            if archive.holds(progress, wanted.fits)? {
+            if archive.holds(progress, &|name| wanted.fits(name))? {
                 having.push(archive);
             }
         }
@@ -270,35 +240,5 @@ pub(crate) fn stand_in(about: &About) -> Option<String> {
     match sources.find(|&&source| source != Source::Official)? {
         Source::Generated => Some("--source generated, the same task drawn here".to_owned()),
         other => Some(format!("--source {other}")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::split_of;
-
-    #[test]
-    fn parquet_files_are_told_by_their_names_and_folders() {
-        for name in [
-            "train.parquet",
-            "train-00000-of-00001.parquet",
-            "plain_text/train-00000-of-00001.parquet",
-            "plain_text/train/0000.parquet",
-            "plain_text/partial-train/0000.parquet",
-            "imdb-train.parquet",
-            "test/imdb_train.parquet",
-        ] {
-            assert_eq!(split_of(name), Some("train"), "{name}");
-        }
-        assert_eq!(split_of("plain_text/test/0000.parquet"), Some("test"));
-        for name in [
-            "unsupervised-00000-of-00001.parquet",
-            "plain_text/unsupervised/0000.parquet",
-            "train-test.parquet",
-            "latest.parquet",
-            "train.csv",
-        ] {
-            assert_eq!(split_of(name), None, "{name}");
-        }
     }
 }

@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-/// Rows per unit of parallel work. Sums are made per unit and added in order, so threads do not
+/// Rows per unit of parallel work. Sums are computed per unit and added in order, so threads do not
 /// change the result.
 const CHUNK: usize = 1024;
 

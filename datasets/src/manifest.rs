@@ -11,7 +11,7 @@ use crate::{Dense, Digest, Key, Protocol, Source};
 /// Name of one of the three splits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SplitName {
-    /// Training split, on which a model is fitted.
+    /// Training split, which models are fitted on.
     Train,
     /// Validation split, by which the checkpoint is chosen.
     Val,
@@ -54,7 +54,7 @@ impl FromStr for SplitName {
     fn from_str(text: &str) -> Result<Self, String> {
         SplitName::ALL
             .into_iter()
-            .find(|split| split.name() == text)
+            .find(|split| split.name().eq_ignore_ascii_case(text))
             .ok_or_else(|| format!("unknown split `{text}`; known: train, val, test"))
     }
 }
@@ -176,9 +176,9 @@ pub struct Manifest {
     pub source: Source,
     /// Protocol by which the splits are cut.
     pub protocol: Protocol,
-    /// Options that decided the data.
+    /// Options that determine the data.
     pub options: Value,
-    /// Label of the data: the task's name, or one that says that the options are not the published
+    /// Label of the data: the task's name, or another one if the options are not the published
     /// ones.
     pub label: String,
     /// Maximum sequence length that the options allow.
@@ -194,9 +194,8 @@ pub struct Manifest {
     /// True if the data is smaller than what the source publishes.
     #[serde(default)]
     pub partial: bool,
-    /// Contradictions between the raw files and the published ones as far as those are known, a
-    /// sentence each. Empty for data that is as published as far as that is known, and for data
-    /// that is made here.
+    /// Contradictions between the raw files and the known facts of the published ones, a sentence
+    /// each. Empty for data without known contradictions, and for data that is made here.
     #[serde(default)]
     pub altered: Vec<String>,
     /// True if the builder promises that no row occurs twice, within a split or between them.

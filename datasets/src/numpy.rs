@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use crate::words::counted;
+
 /// First bytes of a `.npy` file.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";
 
@@ -90,11 +92,11 @@ pub(crate) struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// Returns an array of this content, whose values lie in C order or, with `by_columns`, in
+    /// Returns an array of this content, whose values are in C order or, with `by_columns`, in
     /// Fortran order.
     ///
     /// # Errors
-    /// The content has another size than the shape says.
+    /// The size of the content does not match the shape.
     pub(crate) fn new(
         shape: Vec<usize>,
         dtype: Dtype,
@@ -107,8 +109,8 @@ impl<'a> Array<'a> {
         let bytes = count.and_then(|count| count.checked_mul(dtype.width));
         if bytes != Some(content.len()) || shape.iter().any(|axis| *axis > MOST) {
             return Err(format!(
-                "an array of the shape {shape:?} with {} bytes",
-                content.len()
+                "an array of the shape {shape:?} with {}",
+                counted(content.len(), "byte")
             ));
         }
         let content = match by_columns {

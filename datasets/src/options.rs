@@ -8,14 +8,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use crate::words::{known_values, of_json};
 use crate::{About, Source};
 
 /// Reads `options` into a task's struct. As JSON, `defaults` has every key, with a value of the
 /// right type.
 ///
 /// # Errors
-/// [`Error::UnknownOption`], or [`Error::Option`] naming the key that is missing or of another
-/// type.
+/// [`Error::UnknownOption`], [`Error::Word`] for a word that is none of the option's, or
+/// [`Error::Option`] naming the key that is missing or of another type.
 pub(crate) fn parse<T: Serialize + DeserializeOwned>(
     about: &About,
     defaults: &T,
@@ -62,7 +63,7 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
         }
     }
     T::deserialize(options).map_err(|error| {
-        // The reader does not name the key at fault: it is the one whose value makes the defaults
+        // The reader does not name the wrong key. It is the one whose value makes the defaults
         // unreadable. A number can do so only by its size.
         let spoils = |key: &&String| {
             let mut alone = defaults.clone();
@@ -73,8 +74,14 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
             Some(key) if given[key].is_number() => {
                 bad(key, given[key].to_string(), format!("at most {}", u32::MAX))
             }
-            Some(key) => bad(key, given[key].to_string(), error.to_string()),
-            None => bad("options", options.to_string(), error.to_string()),
+            Some(key) => {
+                let message = error.to_string();
+                match (given[key].as_str(), known_values(&message)) {
+                    (Some(value), known) if !known.is_empty() => none_of(about, key, value, &known),
+                    _ => bad(key, given[key].to_string(), of_json(&error)),
+                }
+            }
+            None => bad("options", options.to_string(), of_json(&error)),
         }
     })
 }
@@ -94,6 +101,16 @@ pub(crate) fn within<T: PartialOrd + Display>(
     }
     let allowed = format!("{} to {}", range.start(), range.end());
     Err(refused(about, key, value, allowed))
+}
+
+/// Returns the error for a word that is none of an option's.
+pub(crate) fn none_of(about: &About, key: &str, word: &str, known: &[&str]) -> Error {
+    Error::Word {
+        task: about.name,
+        key: key.to_owned(),
+        value: word.to_owned(),
+        known: known.iter().map(|word| (*word).to_owned()).collect(),
+    }
 }
 
 /// Returns the error for a value that an option cannot have.

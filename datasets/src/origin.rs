@@ -51,6 +51,12 @@ impl Origin {
         })
     }
 
+    /// Returns whether the files have the same names, sizes and modification times, wherever they
+    /// lie.
+    pub(crate) fn looks_like(&self, other: &Origin) -> bool {
+        self.look == other.look
+    }
+
     /// Reads the record of an entry; `None` where it is missing or unreadable.
     pub(crate) fn read(folder: &Path) -> Option<Origin> {
         let text = files::read(&folder.join(FILE_NAME)).ok()?;

@@ -1,11 +1,11 @@
 //! Python's pickles of every protocol, as far as data needs them: numbers, text, lists, tuples,
 //! dictionaries and arrays.
 //!
-//! A pickle is a program for a stack machine, and Python's interpreter of it calls whatever
-//! function it names. Here nothing is called: a call stays in the result as the function's name
-//! with its arguments, and the few calls that make bytes and arrays are known ([`values`]). Values
-//! are stored side by side and refer to each other by index, so that neither nesting nor repetition
-//! takes extra stack or memory. Format: the module `pickletools` of Python's library.
+//! A pickle is a program for a stack machine, and Python's interpreter calls any function that it
+//! names. Here nothing is called: a call is kept as the function's name with its arguments, and
+//! only the few calls that create bytes and arrays are interpreted ([`values`]). Values are stored
+//! in a flat list and refer to each other by index, so neither nesting nor repetition takes extra
+//! stack or memory. Format: the module `pickletools` of Python's library.
 
 mod literals;
 mod values;
@@ -29,7 +29,7 @@ enum Value {
     Int(i64),
     /// Bytes or text, as a range of the pickle.
     Bytes(Range<usize>),
-    /// Bytes or text that the pickle spells in another form, decoded.
+    /// Bytes or text that the pickle encodes in another form, decoded.
     Spelt(Vec<u8>),
     /// A list or a tuple.
     List(Vec<ValueIndex>),
@@ -108,7 +108,7 @@ impl Machine<'_> {
             }
             // NONE
             b'N' => self.push(Value::None),
-            // FLOAT, BINFLOAT: no value that is read here is one
+            // FLOAT, BINFLOAT: no value that is read here is a float
             b'F' => {
                 self.read_line(LONGEST_WORD)?;
                 self.push(Value::None);
@@ -122,7 +122,7 @@ impl Machine<'_> {
                 let line = self.read_line(LONGEST_WORD)?;
                 self.push(literals::number(&line)?);
             }
-            // LONG1, LONG4: behind their length
+            // LONG1, LONG4: after their length
             0x8a => self.push_long(1)?,
             0x8b => self.push_long(4)?,
             // STRING: a literal of Python 2; UNICODE: Latin-1 with escapes
@@ -490,7 +490,7 @@ mod tests {
         assert!(Pickle::read(&deep).is_ok());
         deep.splice(0..0, vec![b'N'; 20]);
         assert!(Pickle::read(&deep).unwrap_err().contains("more than"));
-        // Every value twice as large as the one before, if it were written out.
+        // Every value would be twice as large as the previous one, if it were written out.
         let mut doubling = b"]q\x00".to_vec();
         for _ in 0..1000 {
             doubling.extend(b"q\x01h\x01h\x01\x86");

@@ -3,9 +3,9 @@
 use crate::{Split, Splits};
 
 /// Returns the mean cross-entropy, in nats, on the validation split of always predicting the label
-/// shares of the training split; `None` where that is not defined: a split is empty, or validation
-/// has a label that training lacks. Where positions have labels, an example's loss is the weighted
-/// mean over these, predicted by their own shares, and its own label, which counts as
+/// shares of the training split. Returns `None` if it is undefined: a split is empty, or validation
+/// has a label that training lacks. If positions have labels, an example's loss is the weighted
+/// mean over these labels, predicted by their own shares, and its own label, which counts as
 /// `sequence_weight` of them.
 pub fn prior_loss(splits: &Splits, sequence_weight: f64) -> Option<f64> {
     let whole = surprises(splits.train.labels().iter().copied());

@@ -8,8 +8,8 @@ pub trait Progress: Sync {
     fn begin(&self, what: &str, total: Option<u64>);
     /// Reports `by` more units as done.
     fn advance(&self, by: u64);
-    /// Reports `by` units that need not be done, because an earlier attempt did them; they do not
-    /// count for the speed.
+    /// Reports `by` units that an earlier attempt has done already; they do not count for the
+    /// speed.
     fn found(&self, by: u64) {
         self.advance(by);
     }

@@ -12,7 +12,7 @@ enum Verdict<'a> {
     AsPublished,
     /// The published files have another value.
     Contradicts(&'a str),
-    /// The published files have another value, but only a part of them is here.
+    /// The published files have another value, but only a part of them is present.
     Unproved(&'a str),
     /// No published value is known.
     Unknown,
@@ -48,9 +48,9 @@ pub(crate) fn mark(manifest: &mut Manifest, known: &[Known]) {
     }
 }
 
-/// Returns one check per fact of the manifest, and one per other reason for which the data is
-/// marked as altered. A fact with a published value has to have it, unless the data is only part of
-/// the published data.
+/// Returns one check per fact of the manifest, and one per other reason why the data is marked as
+/// altered. A fact must have its published value, if there is one, unless the data is only a part
+/// of the published data.
 pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
     let mut reported = Vec::new();
     let mut check = |fact: &Fact| {

@@ -9,12 +9,13 @@ use safetensors::{Dtype, SafeTensors};
 use crate::error::io;
 use crate::files;
 use crate::split_writer::{DENSE_COLUMNS, column_names};
+use crate::words::counted;
 use crate::{Dense, DenseLabels, Manifest, SplitName};
 
 /// Splits of a stored entry.
 #[derive(Debug)]
 pub struct Splits {
-    /// Training split, on which a model is fitted.
+    /// Training split, which models are fitted on.
     pub train: Split,
     /// Validation split, by which the checkpoint is chosen.
     pub val: Split,
@@ -35,7 +36,7 @@ impl Splits {
     }
 }
 
-/// Tokens and labels of one split, memory-mapped. It takes next to no heap, and is shared between
+/// Tokens and labels of one split, memory-mapped. It takes almost no heap, and is shared between
 /// processes.
 #[derive(Debug)]
 pub struct Split {
@@ -73,7 +74,7 @@ impl Split {
     /// `s + first_id`.
     ///
     /// # Panics
-    /// When `tower` or `row` does not exist, like indexing a slice.
+    /// If `tower` or `row` does not exist, like indexing a slice.
     pub fn tokens(&self, tower: usize, row: usize) -> &[u8] {
         let tower = &self.towers[tower];
         &self.map[tower.tokens.clone()][self.range(tower, row)]
@@ -88,7 +89,7 @@ impl Split {
     /// Returns the labels at the positions of one example; `None` where the data has none.
     ///
     /// # Panics
-    /// When `row` does not exist, like indexing a slice.
+    /// If `row` does not exist, like indexing a slice.
     pub fn dense(&self, row: usize) -> Option<DenseLabels<'_>> {
         let all = self.all_dense()?;
         let range = self.range(&self.towers[0], row);
@@ -110,7 +111,7 @@ impl Split {
     /// Returns the label of one example.
     ///
     /// # Panics
-    /// When `row` does not exist, like indexing a slice.
+    /// If `row` does not exist, like indexing a slice.
     pub fn label(&self, row: usize) -> u8 {
         self.labels()[row]
     }
@@ -123,7 +124,7 @@ impl Split {
     /// Maps a file.
     ///
     /// # Errors
-    /// The system refuses it, for want of address space among others, which says nothing of the
+    /// The system refuses it, for example for lack of address space, which says nothing about the
     /// file.
     pub(crate) fn map(path: &Path) -> crate::Result<Mmap> {
         let file = files::open(path)?;
@@ -206,7 +207,9 @@ fn check_dense(
         if range.len() != tokens {
             let found = range.len();
             return Err(format!(
-                "column `{name}` has {found} bytes for {tokens} tokens"
+                "column `{name}` has {} for {}",
+                counted(found, "byte"),
+                counted(tokens, "token")
             ));
         }
     }
@@ -223,7 +226,11 @@ fn check_offsets(bytes: &[u8], rows: usize, tokens: usize) -> Result<(), String>
     let offsets: &[u64] = bytemuck::try_cast_slice(bytes)
         .map_err(|_| "its offsets are not aligned to 8 bytes".to_owned())?;
     if offsets.len() != rows + 1 {
-        return Err(format!("{} offsets for {rows} rows", offsets.len()));
+        return Err(format!(
+            "{} for {}",
+            counted(offsets.len(), "offset"),
+            counted(rows, "row")
+        ));
     }
     let mut last = 0;
     for (row, offset) in offsets

@@ -1,8 +1,8 @@
-//! Writes the rows of a build to the three files of an entry.
+//! Writer of the rows of a build to the three files of an entry.
 //!
 //! A safetensors file starts with a header that holds the sizes of its columns, which are only
-//! known in the end. So tokens, and labels of positions, first go to one temporary file per split
-//! and column (memory holds nine bytes a row: label and end offset), and [`SplitWriter::finish`]
+//! known at the end. So tokens, and labels of positions, first go to one temporary file per split
+//! and column (memory holds nine bytes per row: label and end offset), and [`SplitWriter::finish`]
 //! assembles the final files from them.
 
 use std::collections::HashMap;
@@ -34,7 +34,7 @@ pub struct SplitWriter<'a> {
     progress: &'a dyn Progress,
 }
 
-/// Remarks of a builder about its data, beside the rows.
+/// Remarks of a builder about its data, in addition to the rows.
 pub(crate) struct Remarks {
     pub facts: Vec<Fact>,
     pub notes: Vec<String>,
@@ -189,8 +189,8 @@ impl<'a> SplitWriter<'a> {
         self.partial = true;
     }
 
-    /// Marks the data as altered: `how` says in a sentence where the raw files contradict the
-    /// published ones, if no fact with a known value covers it.
+    /// Marks the data as altered, for contradictions that no fact with a known value covers. `how`
+    /// is a sentence on the difference between the raw files and the published ones.
     pub fn mark_altered(&mut self, how: impl Into<String>) {
         self.altered.push(how.into());
     }
@@ -295,7 +295,7 @@ impl Plain {
         written.map_err(io("write", &self.path))
     }
 
-    /// Passes its content to `write`, and removes the file.
+    /// Passes the content of the file to `write`, and removes the file.
     fn drain(
         &mut self,
         progress: &dyn Progress,
@@ -375,7 +375,7 @@ impl Columns {
         })
     }
 
-    /// Returns the eight bytes of length and the JSON header. Offsets come first, right behind a
+    /// Returns the eight bytes of length and the JSON header. Offsets come first, right after a
     /// header padded to a multiple of eight bytes, so that they are aligned in a mapped file.
     fn header(&self, rows: usize, path: &Path) -> Result<Vec<u8>> {
         let mut tensors = Vec::new();

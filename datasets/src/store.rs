@@ -1,8 +1,8 @@
 //! The store: `<data>/store/<task>-<source>-<digest>/{train,val,test}.safetensors` and
 //! `manifest.json`.
 //!
-//! An entry is built in a hidden folder beside its place, synced, and renamed, so it exists
-//! completely or not at all. A lock file per entry keeps two builders apart: the second one waits,
+//! An entry is built in a hidden folder next to its final place, synced, and renamed, so it exists
+//! completely or not at all. A lock file per entry separates two builders: the second one waits,
 //! then finds the entry built. The next builder removes the leftovers of a killed process, except
 //! for its checkpoint, from which it resumes.
 
@@ -17,10 +17,12 @@ use crate::options::has_source;
 use crate::origin::Origin;
 use crate::{Key, Progress, Source, Splits, Task, source_checks};
 
+pub use self::raw_files::{OtherRawFiles, RawFiles};
 use self::scratch::{checkpoint_of, clear_leftovers, hidden, lock, parent};
 
 mod build;
 pub(crate) mod entry;
+mod raw_files;
 mod scratch;
 mod source_files;
 
@@ -147,7 +149,7 @@ impl Store {
         }
     }
 
-    /// Builds an entry, replacing the one that is there once the new one is complete.
+    /// Builds an entry, replacing an existing one once the new one is complete.
     ///
     /// # Errors
     /// Errors of [`open_or_build`](Self::open_or_build).

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::words::counted;
 use crate::{Baseline, DenseBaseline, Lengths, Manifest, SplitName, Splits, Task};
 
 /// Length of the longest bar of a histogram, in characters.
 const BAR: usize = 40;
 
-/// Summary of an entry, the data that `lra data show` prints.
+/// Summary of an entry, printed by `lra data show`.
 #[derive(Debug, Clone, Serialize)]
 pub struct Summary {
     /// Title of the task.
@@ -20,7 +21,7 @@ pub struct Summary {
     pub splits: Vec<SplitSummary>,
     /// Baselines, fitted on train and measured on test.
     pub baselines: Vec<Baseline>,
-    /// Baselines of the labels at positions by group, where the data has any.
+    /// Baselines of the labels at positions by group, if the data has any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dense: Option<Vec<DenseBaseline>>,
 }
@@ -121,7 +122,8 @@ impl Summary {
         let test = self.splits.last().map_or(1, |split| split.rows.max(1));
         writeln!(
             text,
-            "\naccuracy without a model, fitted on train, measured on {test} rows of test"
+            "\naccuracy without a model, fitted on train, measured on {} of test",
+            counted(test, "row")
         )?;
         for Baseline { name, accuracy } in &self.baselines {
             // The standard error of a share: the sampling error of the test split.

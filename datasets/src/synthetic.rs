@@ -1,4 +1,4 @@
-//! Shared parts of the drawn data of several tasks: their options, and random rows and words.
+//! Shared parts of the synthetic data of several tasks: their options, and random rows and words.
 
 use std::ops::RangeInclusive;
 
@@ -19,7 +19,7 @@ const CHUNK: u64 = 64;
 /// Allowed number of rows of a split.
 const ROWS: RangeInclusive<u32> = 1..=1_000_000;
 
-/// Options of drawn data, beside those of its task.
+/// Options of synthetic data, in addition to those of its task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DrawOptions {
     /// Seed of the data set.
@@ -43,9 +43,8 @@ impl DrawOptions {
         within(about, "test", self.test, ROWS)
     }
 
-    /// Calls `draw` for every row of every split. The random generator passed to it is a function
-    /// of purpose, seed, split and row alone; labels are assigned in turn, so that every split is
-    /// balanced.
+    /// Calls `draw` for every row of every split. The random generator passed to it depends only on
+    /// purpose, seed, split and row. Labels are assigned in turn, so that every split is balanced.
     pub(crate) fn draw(
         &self,
         about: &About,

@@ -54,7 +54,7 @@ pub trait Task: Sync {
         &[]
     }
 
-    /// Returns the part of a key that decides which bytes are stored: keys of equal data map to one
+    /// Returns the part of a key that determines the stored bytes: keys of equal data map to one
     /// key here, so that they share a stored entry. By default, options that do not apply get their
     /// default values, and so does a protocol that does not apply.
     fn identity(&self, key: &Key) -> Key {
@@ -78,8 +78,8 @@ pub trait Task: Sync {
         &[]
     }
 
-    /// Writes all rows of train, val and test with `writer`, in an order that depends on the
-    /// request alone.
+    /// Writes all rows of train, val and test with `writer`, in an order that depends only on the
+    /// request.
     ///
     /// # Errors
     /// Missing or wrong raw data, an impossible request, or a full disk.
@@ -103,7 +103,8 @@ pub trait Task: Sync {
         Vec::new()
     }
 
-    /// Checks the content as only the task can, for [`Store::verify`](crate::Store::verify).
+    /// Runs checks of the content that are specific to the task, for
+    /// [`Store::verify`](crate::Store::verify).
     fn verify(&self, _splits: &Splits, _progress: &dyn Progress) -> Vec<Check> {
         Vec::new()
     }

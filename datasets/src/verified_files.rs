@@ -1,10 +1,10 @@
 //! `checked.json`: size and modification time of an entry's files when their SHA-256 was last
 //! verified.
 //!
-//! Hashing gigabytes each time an entry is opened would cost seconds, and not hashing would let an
-//! edited file through. So, like the index of a version-control system, an entry records size and
-//! time of its files when they are hashed. Files for which either differs (edited, or copied from
-//! elsewhere) are hashed again when opened.
+//! Hashing gigabytes each time an entry is opened would take seconds, and without hashing an edited
+//! file would go unnoticed. So, like the index of a version-control system, an entry records size
+//! and time of its files when they are hashed. Files for which either differs (edited, or copied
+//! from elsewhere) are hashed again when opened.
 
 use std::fs;
 use std::path::Path;

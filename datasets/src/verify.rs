@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::duplicates::{Duplicates, row_hash};
-use crate::error::{Error, Result};
+use crate::error::{Class, Error, Result};
 use crate::manifest::{Manifest, SplitName};
 use crate::split_writer::too_large;
 use crate::store::entry;
@@ -21,7 +21,7 @@ use crate::{
 pub struct Verification {
     /// The entry's folder.
     pub folder: PathBuf,
-    /// Checks in the order they were made; after a file that does not open, the later ones are left
+    /// Checks in the order they were made. After a file that does not open, the later ones are left
     /// out.
     pub checks: Vec<Check>,
 }
@@ -56,8 +56,8 @@ impl Store {
     /// range, repeated rows, and the task's own checks.
     ///
     /// # Errors
-    /// The entry does not exist, or the options are impossible. Damage is a failed check, not an
-    /// error.
+    /// The entry does not exist, the options are impossible, or the memory does not suffice. Damage
+    /// is a failed check, not an error.
     pub fn verify(
         &self,
         task: &dyn Task,
@@ -68,13 +68,12 @@ impl Store {
         if !folder.is_dir() {
             self.open(task, key)?;
         }
-        Ok(self.verify_folder(task, &folder, progress))
+        self.verify_folder(task, &folder, progress)
     }
 
-    /// Reads published files as in a build, without keeping the result, and checks the checksums of
-    /// files that have one, counts, labels, and every other fact that is known of the published
-    /// data; and whether the stored entry of this key, if there is one, was built from the same
-    /// data.
+    /// Reads published files as in a build, without keeping the result. Checks the checksums of
+    /// files that have one, counts, labels, and every other known fact of the published data, and
+    /// whether the stored entry of this key, if there is one, was built from the same data.
     ///
     /// # Errors
     /// The files are missing, the options are impossible, or the data directory is not writable.
@@ -91,7 +90,7 @@ impl Store {
         let beside = Store::new(scratch.path());
         match beside.rebuild(task, key, Some(raw), progress) {
             Ok(splits) => {
-                check_content(task, &beside.folder(task, key), "", progress, &mut checks);
+                check_content(task, &beside.folder(task, key), "", progress, &mut checks)?;
                 checks.extend(self.check_stored(task, key, &splits.manifest));
             }
             Err(error @ Error::Unusable { .. }) => {
@@ -105,7 +104,7 @@ impl Store {
         })
     }
 
-    /// Checks whether the stored entry of this key equals the data that the raw files give.
+    /// Checks whether the stored entry of this key equals the data from the raw files.
     fn check_stored(&self, task: &dyn Task, key: &Key, fresh: &Manifest) -> Option<Check> {
         let folder = self.folder(task, key);
         let stored = entry::read_manifest(&folder, entry::REMOVE).ok()?;
@@ -121,25 +120,37 @@ impl Store {
     }
 
     /// Verifies a folder from [`list`](Self::list), as [`verify`](Self::verify) does.
+    ///
+    /// # Errors
+    /// The memory does not suffice.
     pub fn verify_folder(
         &self,
         task: &dyn Task,
         folder: &Path,
         progress: &dyn Progress,
-    ) -> Verification {
+    ) -> Result<Verification> {
         let mut checks = Vec::new();
         match entry::read_manifest(folder, entry::REMOVE) {
             Ok(manifest) => {
-                check_files(folder, &manifest, progress, &mut checks);
+                check_files(folder, &manifest, progress, &mut checks)?;
                 let remedy = format!("{} --force", manifest.key().make_command(task));
-                check_content(task, folder, &remedy, progress, &mut checks);
+                check_content(task, folder, &remedy, progress, &mut checks)?;
             }
-            Err(error) => checks.push(Check::new("manifest", false, error.to_string())),
+            Err(error) => checks.push(failed("manifest", error)?),
         }
-        Verification {
+        Ok(Verification {
             folder: folder.to_owned(),
             checks,
-        }
+        })
+    }
+}
+
+/// Returns the failed check for an error of reading. A lack of memory stays an error: it says
+/// nothing of the files.
+fn failed(name: impl Into<String>, error: Error) -> Result<Check> {
+    match error.class() {
+        Class::Memory => Err(error),
+        _ => Ok(Check::new(name, false, error.to_string())),
     }
 }
 
@@ -196,7 +207,7 @@ fn check_files(
     manifest: &Manifest,
     progress: &dyn Progress,
     checks: &mut Vec<Check>,
-) {
+) -> Result<()> {
     let total = SplitName::ALL
         .into_iter()
         .map(|split_name| manifest.splits.get(split_name).bytes)
@@ -211,13 +222,14 @@ fn check_files(
             }) {
                 Ok(found) if found == *expected => Check::new(name, true, found),
                 Ok(found) => Check::new(name, false, format!("{found} instead of {expected}")),
-                Err(error) => Check::new(name, false, error.to_string()),
+                Err(error) => failed(name, error)?,
             },
         );
     }
     progress.finish();
     let ok = manifest.digest == Manifest::content_digest(&manifest.splits);
     checks.push(Check::new("content digest", ok, manifest.digest.clone()));
+    Ok(())
 }
 
 fn check_content(
@@ -226,10 +238,13 @@ fn check_content(
     remedy: &str,
     progress: &dyn Progress,
     checks: &mut Vec<Check>,
-) {
+) -> Result<()> {
     let splits = match entry::open(task, folder, remedy) {
         Ok(splits) => splits,
-        Err(error) => return checks.push(Check::new("opens", false, error.to_string())),
+        Err(error) => {
+            checks.push(failed("opens", error)?);
+            return Ok(());
+        }
     };
     let about = task.about();
     for split_name in SplitName::ALL {
@@ -261,6 +276,7 @@ fn check_content(
     checks.push(check_repeats(&splits));
     checks.extend(source_checks::check(&splits.manifest, &task.known()));
     checks.extend(task.verify(&splits, progress));
+    Ok(())
 }
 
 /// Counts the labels at positions. Opening already compared them with their kind.
@@ -274,7 +290,7 @@ fn check_dense(labels: DenseLabels<'_>, manifest: &Manifest, split: SplitName) -
     Check::new(format!("{split}: labels at positions"), ok, balance(&found))
 }
 
-/// Returns the counts of labels, and the share of the largest.
+/// Returns the counts of labels, and the fraction of the largest.
 fn balance(labels: &[u64]) -> String {
     let largest = labels.iter().max().copied().unwrap_or_default();
     let share = 100.0 * largest as f64 / labels.iter().sum::<u64>().max(1) as f64;

@@ -2,15 +2,13 @@
 //! replace an entry silently.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod raw;
-mod shared;
-
 use std::fs;
 use std::path::Path;
 
+use crate::raw::{self, Files, build};
+use crate::shared;
 use lra_datasets::tasks::{Image, ListOps, Text};
 use lra_datasets::{Class, Key, Source, Store, Task};
-use raw::{Files, build};
 use serde_json::json;
 
 /// Returns as many reviews as were published, none of them a published one.

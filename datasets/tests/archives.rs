@@ -2,14 +2,12 @@
 //! reported.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod raw;
-
 use std::path::Path;
 
+use crate::raw::{self, Files, build};
 use lra_datasets::tasks::pathfinder::PATHFINDER;
 use lra_datasets::tasks::{ListOps, Text};
 use lra_datasets::{Class, Key, Source, TASKS, Task};
-use raw::{Files, build};
 
 fn files() -> Files {
     let mut files: Files = Vec::new();

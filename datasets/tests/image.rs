@@ -1,16 +1,14 @@
 //! Pictures of the image task, in all of their forms.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod raw;
-mod shared;
-
 use std::path::Path;
 
+use crate::raw::{self, Files, build};
+use crate::shared;
 use image::ImageEncoder;
 use image::codecs::png::PngEncoder;
 use lra_datasets::tasks::Image;
 use lra_datasets::{Class, Key, Task};
-use raw::{Files, build};
 use serde_json::json;
 
 const NAMES: [&str; 6] = [
@@ -352,7 +350,7 @@ fn what_is_wrong_with_a_file_is_said() {
         (
             "twice",
             |files| files.push(("elsewhere/data_batch_1.bin".into(), record(0))),
-            "a second file of these pictures",
+            "elsewhere/data_batch_1.bin: a second place of batches",
         ),
     ];
     for (name, harm, problem) in table {

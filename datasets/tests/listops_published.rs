@@ -5,13 +5,12 @@
 use std::fs;
 use std::path::Path;
 
+use crate::shared;
 use lra_datasets::tasks::ListOps;
 use lra_datasets::tasks::listops::{TOKENS, evaluate, evaluate_text, tokenizer};
 use lra_datasets::{Class, Key, Result, Source, SplitName, Splits, Store, Task};
 use proptest::prelude::*;
 use serde_json::json;
-
-mod shared;
 
 const GOOD: &str = "Source\tTarget\n[MAX 2 3 ]\t3\n";
 
@@ -31,6 +30,70 @@ fn read(train: &[u8], val: &[u8], test: &[u8]) -> Result<Splits> {
         fs::write(raw.join(format!("basic_{name}.tsv")), bytes).unwrap();
     }
     Store::new(root.path()).open_or_build(&ListOps, &official(), None, &())
+}
+
+/// Writes the three files with these rows of train.
+fn write_raw(raw: &Path, train: &str) {
+    fs::create_dir_all(raw).unwrap();
+    for (name, text) in [("train", train), ("val", GOOD), ("test", GOOD)] {
+        fs::write(raw.join(format!("basic_{name}.tsv")), text).unwrap();
+    }
+}
+
+#[test]
+fn data_of_other_raw_files_than_those_that_are_raw_now_are_told() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    let [one, other] = ["one", "other"].map(|name| root.path().join(name));
+    write_raw(&one, GOOD);
+    write_raw(&other, &format!("{GOOD}[MIN 2 3 ]\t2\n"));
+    let mut shorter = ListOps.defaults();
+    shorter["max_length"] = json!(1500);
+    let shorter = Key {
+        options: shorter,
+        ..official()
+    };
+    let keys = [official(), shorter];
+    let told = || {
+        let now = store.raw_files(&ListOps).unwrap();
+        let found = keys.each_ref();
+        found.map(|key| {
+            store
+                .other_raw_files(&ListOps, key, &now)
+                .map(|it| it.to_string())
+        })
+    };
+    for key in &keys {
+        store.open_or_build(&ListOps, key, Some(&one), &()).unwrap();
+    }
+    assert_eq!(told(), [None, None]);
+    store
+        .rebuild(&ListOps, &keys[0], Some(&other), &())
+        .unwrap();
+    let [replaced, kept] = told();
+    assert_eq!(replaced, None);
+    let kept = kept.unwrap();
+    let [one, other] = [one, other].map(|path| path.canonicalize().unwrap());
+    for words in [
+        format!("from the raw files in {}", one.display()),
+        format!("now those in {} are", other.display()),
+        format!("--from {}` compares the contents", other.display()),
+    ] {
+        assert!(kept.contains(&words), "{kept}");
+    }
+    // Files of other bytes in the same place, and data that is drawn.
+    write_raw(&other, &format!("{GOOD}[MIN 2 3 4 ]\t2\n"));
+    let [replaced, _] = told();
+    let words = format!("before the raw files in {} changed", other.display());
+    assert!(replaced.unwrap().contains(&words));
+    let drawn = Key::default_of(&ListOps);
+    let now = store.raw_files(&ListOps).unwrap();
+    assert_eq!(store.other_raw_files(&ListOps, &drawn, &now), None);
+    // A build with the files that are raw now settles it.
+    for key in &keys {
+        store.rebuild(&ListOps, key, None, &()).unwrap();
+    }
+    assert_eq!(told(), [None, None]);
 }
 
 #[test]
@@ -77,7 +140,7 @@ fn repeats_are_reported_not_refused() {
     .unwrap();
     assert_eq!(
         splits.manifest.notes.last().unwrap(),
-        "1 rows repeated within a split, 1 in more than one split"
+        "1 row repeated within a split, 1 in more than one split"
     );
 }
 
@@ -112,7 +175,7 @@ fn refusals_name_file_and_line() {
             1,
             "has no column Target",
         ),
-        ("empty file", "", 1, "has no column Source"),
+        ("empty file", "", 1, "the file is empty"),
         (
             "label too large",
             "Source\tTarget\n[MAX 2 3 ]\t10\n",

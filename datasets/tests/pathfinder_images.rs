@@ -2,13 +2,12 @@
 //! of the release and for images of this generator.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod support;
-
+use crate::support;
+use crate::support::rules::Rules;
 use lra_datasets::Digest;
 use lra_datasets::tasks::pathfinder::{
     Difficulty, Generator, Paddle, Parameters, Pixels, Scene, Size,
 };
-use support::rules::Rules;
 
 fn generator(size: Size, difficulty: Difficulty, pixels: Pixels) -> Generator {
     Generator::new(Parameters::published(size, difficulty), pixels)

@@ -1,13 +1,11 @@
 //! One copy of the published archive serves every task that was published in it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod raw;
-
+use crate::raw::{self, Files};
 use image::ImageEncoder;
 use lra_datasets::tasks::pathfinder::PATHFINDER;
 use lra_datasets::tasks::{ListOps, Retrieval};
 use lra_datasets::{Key, Source, Store, Task};
-use raw::Files;
 
 /// Returns a small archive with ListOps twice, as in the published one.
 fn release() -> Files {

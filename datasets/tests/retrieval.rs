@@ -1,14 +1,12 @@
 //! Pairs of the retrieval task: published files, and pairs made from a corpus.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod raw;
-mod shared;
-
 use std::collections::HashSet;
 
+use crate::raw::{self, Built, Files, build};
+use crate::shared;
 use lra_datasets::tasks::Retrieval;
 use lra_datasets::{Class, Key, Protocol, Source, SplitName, Splits, Store, Task};
-use raw::{Built, Files, build};
 use serde_json::json;
 
 fn key(protocol: Protocol) -> Key {
@@ -134,7 +132,7 @@ fn what_is_wrong_with_a_line_is_said() {
             ":2: the label `\\xff` is neither 0 nor 1",
         ),
         ("id", b"1.0\t\tb\tt\tt\n", ":2: an id of 0 bytes"),
-        ("blank", b" \n", ":2: 1 columns instead of 5"),
+        ("blank", b" \n", ":2: 1 column instead of 5"),
         (
             "literal",
             b"1.0\ta\tb\tb'open\tt\n",
@@ -175,7 +173,10 @@ fn what_is_wrong_with_a_line_is_said() {
     let error = build(&Retrieval, &key(Protocol::Clean), &folder)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("no pairs of test"), "{error}");
+    assert!(
+        error.contains("no pairs of test: new_aan_pairs.test.tsv is missing"),
+        "{error}"
+    );
 }
 
 /// Returns sixty papers, of which each cites the next seven; one edge leads to an unknown paper and
@@ -436,4 +437,16 @@ fn published_pairs_have_no_topics() {
     key.options["topics"] = json!("themes");
     let error = Retrieval.shape(&key.options).unwrap_err().to_string();
     assert!(error.contains("topics"), "{error}");
+}
+
+#[test]
+fn a_word_that_is_no_value_is_answered_with_the_values() {
+    let mut options = Retrieval.defaults();
+    options["topics"] = json!("colours");
+    let error = Retrieval.shape(&options).unwrap_err();
+    assert_eq!(error.class(), Class::Usage);
+    assert_eq!(
+        error.to_string(),
+        "retrieval: option `topics` cannot be \"colours\"; allowed: names, anagrams"
+    );
 }

@@ -135,7 +135,7 @@ fn damage_is_found_when_opening() {
             "other manifest",
             |folder| fs::write(folder.join("manifest.json"), "{}").unwrap(),
             "manifest.json",
-            "missing field",
+            "`task` is missing",
         ),
         (
             "changed options",
@@ -251,6 +251,7 @@ fn leftovers_of_other_entries_go_unless_somebody_is_at_work_on_them() {
     ] {
         assert_eq!(store.join(left).exists(), stays, "{left}");
     }
+    assert!(!store.join(".lock-a").exists(), "no lock without an entry");
     assert!(!root.path().join(".scratch-left").exists());
     assert!(root.path().join(".scratch-busy").exists());
 }

@@ -1,15 +1,13 @@
 //! Reviews of the text task, in all of their forms.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod raw;
-mod shared;
-
 use std::collections::HashSet;
 use std::path::Path;
 
+use crate::raw::{self, Files, build};
+use crate::shared;
 use lra_datasets::tasks::Text;
 use lra_datasets::{Class, Key, Protocol, Source, SplitName, Store, Task};
-use raw::{Files, build};
 use serde_json::json;
 
 /// Returns reviews in the published layout, with everything around them that is to be skipped.
@@ -311,7 +309,7 @@ fn what_is_wrong_with_a_file_is_said() {
         (
             "twice",
             |files| files.push(("elsewhere/train/neg/1_3.txt".into(), b"again".to_vec())),
-            "train/neg/1_3.txt is there twice",
+            "elsewhere/train/neg/1_3.txt: a second place of reviews, beside `aclImdb`",
         ),
         (
             "one class",

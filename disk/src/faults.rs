@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A write that fails, or in which the process dies, leaves half of its bytes. A power loss loses
-//! all bytes that were written and not flushed; renames stay, the worst case. `LRA_FAULTS_LOG=FILE`
-//! adds a line per operation to a file, the process and the operation's name, so that a test knows
-//! how many operations there are to choose from.
+//! all bytes that were written but not flushed; renames stay, which is the worst case.
+//! `LRA_FAULTS_LOG=FILE` adds a line per operation to a file, with the process and the operation's
+//! name, so that a test knows the number of operations.
 
 #[cfg(not(debug_assertions))]
 use std::fs::File;

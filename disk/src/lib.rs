@@ -1,13 +1,13 @@
-//! The file system as the program uses it.
+//! Operations on the file system.
 //!
-//! - [`open`], [`read`] and [`read_to_string`] take regular files only: a pipe or a device might
-//!   never end.
-//! - [`own`] opens files that the program itself names within its folders, and follows no symbolic
-//!   link there.
+//! - [`open`], [`read`] and [`read_to_string`] accept regular files only, since a pipe or a device
+//!   might never end.
+//! - [`own`] opens files that the program names in its own folders, and follows no symbolic link
+//!   there.
 //! - [`write()`] replaces a file as a whole: after a crash it holds its old content or the new one.
-//! - [`try_lock`] takes a lock that ends with its process, with a way out where the file system has
-//!   no locks.
-//! - In debug builds `LRA_FAULTS` names operations that fail (`faults.rs`).
+//! - [`try_lock`] takes a lock that ends with its process. `LRA_LOCKS=off` allows file systems
+//!   without locks.
+//! - In debug builds `LRA_FAULTS` makes chosen operations fail (`faults.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -5,7 +5,7 @@ use std::io;
 
 use crate::faults::{self, Operation};
 
-/// Environment variable whose value `off` lets work go on where the file system has no locks.
+/// Environment variable; the value `off` allows file systems without locks.
 const LOCKS: &str = "LRA_LOCKS";
 
 /// Locks an open file without waiting. With `LRA_LOCKS=off` a file system without locks is no
@@ -26,8 +26,8 @@ pub fn try_lock(file: &File) -> Result<(), TryLockError> {
     }
 }
 
-/// Locks an open file without waiting, regardless of the value of `LRA_LOCKS`: for callers that
-/// take a lock as the proof that no other process is at work.
+/// Locks an open file without waiting, regardless of the value of `LRA_LOCKS`, for callers that
+/// need proof that no other process is at work.
 ///
 /// # Errors
 /// Another process holds the lock, or the file system has no locks.

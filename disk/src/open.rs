@@ -47,7 +47,7 @@ pub fn read_to_string(path: &Path) -> io::Result<String> {
 /// There is a symbolic link or another kind of file than a regular one at the path, or the file
 /// cannot be opened.
 pub fn own(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
-    // Where the system cannot refuse to follow a link, a check beforehand has to do.
+    // Some systems cannot refuse to follow a link. There a check beforehand replaces the flag.
     if cfg!(not(unix)) {
         refuse_link(path)?;
     }

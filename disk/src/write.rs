@@ -17,8 +17,8 @@ pub fn is_own_temporary(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
 }
 
-/// Replaces the file at `path` by `bytes`: they are written to a temporary file beside it, flushed
-/// to the disk, and renamed. An existing file keeps its permissions.
+/// Replaces the file at `path` by `bytes`, which are written to a temporary file in the same
+/// folder, flushed to the disk, and renamed. An existing file keeps its permissions.
 ///
 /// # Errors
 /// There is a symbolic link, a folder, a pipe or a device at the path; or the folder is missing,
@@ -45,7 +45,7 @@ pub fn write_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     persist(temporary(path, bytes)?, path)
 }
 
-/// Returns the folder that a file lies in.
+/// Returns the folder of a file.
 pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -53,7 +53,7 @@ pub fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Writes a temporary file beside `path`.
+/// Writes a temporary file in the folder of `path`.
 fn temporary(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     refuse_special(path)?;
     // Opened and written by the standard library: errors of `tempfile` would name the temporary
@@ -78,14 +78,14 @@ fn keep_permissions(old: &Path, new: &File) -> io::Result<()> {
     let Ok(old) = fs::metadata(old) else {
         return Ok(());
     };
-    // Compared first, since some file systems know no permissions and refuse to set any.
+    // Compared first, since some file systems have no permissions and refuse to set any.
     match old.permissions() == new.metadata()?.permissions() {
         true => Ok(()),
         false => new.set_permissions(old.permissions()),
     }
 }
 
-/// Removes a file or a folder, whichever it is. A link itself is removed, not its target.
+/// Removes a file or a folder. A link itself is removed, not its target.
 ///
 /// # Errors
 /// The path does not exist, or the system refuses.
@@ -133,7 +133,7 @@ impl Append for File {
     }
 }
 
-/// A file that is written piece by piece, best through a buffer.
+/// A file that is written in pieces, preferably through a buffer.
 #[derive(Debug)]
 pub struct Output(File);
 

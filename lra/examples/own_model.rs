@@ -1,21 +1,26 @@
 //! Neighbours: a model of one's own, in a program of one's own.
 //!     y_i = W m_i + b,  m_i the mean of x_j over |i - j| ≤ r
-//! x, y (B, L, D), W (D, D), b (D), r = `model.reach`. Padded positions count as zeros, and nobody sees them. Time O(L), memory O(L).
+//! x, y (B, L, D), W (D, D), b (D). Time O(L), memory O(L).
+//!
+//! # Options
+//!
+//! `reach` r.
+//!
+//! # Padding
+//!
+//! Padded positions count as zeros, and no output is read there.
+//!
+//! # Departures
+//!
+//! None known.
+//!
+//! # Use
 //!
 //! `cargo run --release --example own_model -- run --task listops --model neighbours --set model.reach=4`
 
 use std::process::ExitCode;
 
-use candle_core::Tensor;
-use lra::models::{
-    Cost, Encoder, Family, LayerContext, Mixer, Model, ModelContext, Pass, Reference, Result,
-    Variant, encoder,
-    layers::Linear,
-    mask::zero_padding,
-    options::{Range, to_json},
-    params::xavier_uniform,
-};
-use serde::{Deserialize, Serialize};
+use lra::models::prelude::*;
 
 /// Registry entry of the model.
 const NEIGHBOURS: Model = Model {
@@ -23,33 +28,19 @@ const NEIGHBOURS: Model = Model {
     title: "Neighbours",
     paper: "none: an example",
     year: 2026,
-    arxiv: "",
     time: Cost::Linear("O(L)"),
     memory: Cost::Linear("O(L)"),
-    reference: Reference::None,
-    family: Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("own_model.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("reach", 1, 64)],
+    variants: &[Variant::mixer::<Neighbours>(include_str!("own_model.rs"))],
+    ..Model::mixer::<Neighbours>()
 };
 
-/// The keys under `model.`, with their defaults.
-#[derive(Serialize, Deserialize)]
+/// The keys under `model.`, with their defaults and ranges.
+#[derive(Options, Serialize, Deserialize)]
+#[options(crate = lra::models)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 2, range = int(1, 64))]
     reach: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { reach: 2 }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { reach } = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Neighbours::new(at, reach)?)))
 }
 
 struct Neighbours {
@@ -57,13 +48,14 @@ struct Neighbours {
     output: Linear,
 }
 
-impl Neighbours {
-    fn new(at: &LayerContext, reach: usize) -> Result<Self> {
+impl MixerModel for Neighbours {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let dim = at.block.dim;
-        let weight = xavier_uniform(dim, dim);
-        let bias = Some(candle_nn::Init::Const(0.0));
+        let (weight, bias) = (xavier_uniform(dim, dim), Some(Init::Const(0.0)));
         Ok(Self {
-            reach,
+            reach: options.reach,
             output: Linear::new(&at.vb.pp("output"), dim, dim, weight, bias)?,
         })
     }
@@ -93,12 +85,30 @@ fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use lra::models::conformance::CHECKS;
+    use lra::models::{conformance::CHECKS, testing};
+
+    use super::*;
+
+    #[test]
+    fn gradients_are_difference_quotients() -> Result<()> {
+        let parameters = testing::parameters();
+        let block = BlockOptions {
+            dim: 4,
+            ..BlockOptions::default()
+        };
+        let layer = LayerContext::new(parameters.builder(), &block, 5);
+        let mixer = Neighbours::new(&layer, &Options::default())?;
+        let pass = testing::pass();
+        testing::check_layer("neighbours", &parameters, &[2, 5, 4], |x| {
+            mixer.forward(x, &pass)
+        });
+        Ok(())
+    }
 
     #[test]
     fn it_keeps_what_every_model_promises() {
         for promise in CHECKS {
-            (promise.check)(&super::NEIGHBOURS);
+            (promise.check)(&NEIGHBOURS);
         }
     }
 }

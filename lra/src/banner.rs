@@ -16,29 +16,29 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     let mut lines = vec![
         format!("run        {}", draft.id),
         format!(
-            "data       {} ({}, {}{partial}{altered}): {} / {} / {} examples of up to {} tokens",
+            "data       {} ({}, {}{partial}{altered}): {} / {} / {} of up to {}",
             task.label,
             task.source,
             task.protocol,
             rows.train,
             rows.val,
-            rows.test,
-            shape.max_length
+            results::counted(rows.test as u64, "example"),
+            results::counted(shape.max_length as u64, "token")
         ),
         format!(
-            "model      {} ({}): {} parameters, {} blocks, d {}, {} heads, {:.2} GFLOP forward per example",
+            "model      {} ({}): {}, {}, d {}, {}, {:.2} GFLOP forward per example",
             draft.model.name,
             draft.model.variant,
-            draft.model.parameters,
-            block.layers,
+            results::counted(draft.model.parameters, "parameter"),
+            results::counted(block.layers as u64, "block"),
             block.dim,
-            block.heads,
+            results::counted(block.heads as u64, "head"),
             flops as f64 / 1e9
         ),
         format!(
-            "training   {} updates of {} examples, recipe {}{}, seed {}, {} with {} threads",
-            train.steps,
-            train.batch,
+            "training   {} of {}, recipe {}{}, seed {}, {} with {}",
+            results::counted(train.steps as u64, "update"),
+            results::counted(train.batch as u64, "example"),
             draft.recipe.name,
             if draft.recipe.overrides.is_empty() {
                 ""
@@ -47,7 +47,7 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             },
             draft.seed,
             draft.provenance.device,
-            draft.provenance.threads
+            results::counted(draft.provenance.threads as u64, "thread")
         ),
     ];
     let pretrain = &spec.pretrain;
@@ -57,8 +57,9 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
         PretrainKind::Next => Some("the next token".to_owned()),
     };
     lines.extend(what.map(|what| {
-        let (steps, batch) = (pretrain.steps, pretrain.batch);
-        format!("before     pretraining by {steps} updates of {batch} examples: {what}")
+        let steps = results::counted(pretrain.steps as u64, "update");
+        let batch = results::counted(pretrain.batch as u64, "example");
+        format!("before     pretraining by {steps} of {batch}: {what}")
     }));
     let split = draft.recipe.batching.as_ref();
     let split = split.and_then(Batching::split_statistics);

@@ -42,7 +42,7 @@ impl Layout {
         Layout { bucket, ..self }
     }
 
-    /// Returns the first `rows` rows of a split in the order in which they are scored.
+    /// Returns the first `rows` rows of a split in the order of scoring.
     pub fn scored(&self, split: &Split, rows: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..rows).collect();
         if self.bucket > 0 {
@@ -69,7 +69,7 @@ pub struct HostBatch {
     ids: Vec<Vec<u32>>,
     masks: Vec<Vec<f32>>,
     labels: Vec<u32>,
-    /// Labels of single positions, where the data has any.
+    /// Labels of single positions, if the data has any.
     dense: Option<DenseLabels>,
     layout: Layout,
 }
@@ -80,7 +80,7 @@ pub struct DeviceBatch {
     pub inputs: Inputs,
     /// (B) class indices, u32.
     pub labels: Tensor,
-    /// Labels of single positions, in host memory, where the data has any.
+    /// Labels of single positions, in host memory, if the data has any.
     pub dense: Option<DenseLabels>,
 }
 
@@ -145,8 +145,8 @@ impl HostBatch {
         batch
     }
 
-    /// Returns sequences of full length drawn from `symbols` symbols, with random labels: the cost
-    /// of a training step does not depend on what is learned from it.
+    /// Returns sequences of full length drawn from `symbols` symbols, with random labels, since the
+    /// cost of a training step does not depend on the content.
     pub fn random(
         layout: Layout,
         rows: usize,

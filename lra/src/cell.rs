@@ -16,12 +16,14 @@ use models::Parameters;
 use results::Record;
 
 use crate::batch::Layout;
+use crate::cell::changes::StoredData;
 use crate::checkpoint::State;
+use crate::damaged::Damaged;
 use crate::error::{Class, Error, Result};
 use crate::estimate::{FullTask, Workload};
 use crate::memory_limit::OomGuard;
 use crate::progress::Reporter;
-use crate::run_folder::{Damaged, Found, Missing, RunFolder};
+use crate::run_folder::{Found, Missing, RunFolder};
 use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::step::Learner;
@@ -31,14 +33,14 @@ use crate::{banner, checkpoint, device, panics};
 /// Treatment of a run folder that already holds a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
-    /// Shows a run that has ended, well or not; refuses to touch an unfinished one.
+    /// Shows a run that has ended, with any outcome; refuses to touch an unfinished one.
     Keep,
-    /// Resumes a run that is unfinished or failed, and reports it if there is none; shows a run
-    /// whose record is final.
+    /// Resumes an unfinished or failed run, and reports if there is none; shows a run with a final
+    /// record.
     Resume,
-    /// Does what `Resume` does, for callers that do not know whether a run was begun.
+    /// Like `Resume`, for callers that do not know whether a run was started.
     Continue,
-    /// Starts over, regardless of the folder holds.
+    /// Starts over, regardless of the contents of the folder.
     Replace,
 }
 
@@ -46,18 +48,18 @@ pub enum IfExists {
 pub struct RunContext<'a> {
     /// Data directory.
     pub data: &'a Path,
-    /// Folder that run folders are created in.
+    /// Folder to create run folders in.
     pub out: &'a Path,
     /// Device that holds the tensors.
     pub device: &'a Device,
     /// Treatment of a run folder that already holds a run.
     pub if_exists: IfExists,
-    /// True if a run with other data, another program or another machine counts as the one asked
-    /// for.
+    /// True if a run with other data, another program or another machine is accepted as the
+    /// requested one.
     pub accept_changes: bool,
-    /// True to write event files for TensorBoard too.
+    /// True to also write event files for TensorBoard.
     pub tensorboard: bool,
-    /// Most live heap bytes; the default is 95 % of what the system allows.
+    /// Limit on live heap bytes; the default is 95 % of the memory that the system allows.
     pub memory_limit: Option<usize>,
     /// Reporter of progress on standard error.
     pub reporter: &'a Reporter,
@@ -71,8 +73,9 @@ pub struct Finished {
     pub record: Record,
     /// False if the record was on file before.
     pub fresh: bool,
-    /// Differences in words between a record on file and one that would be made now.
-    pub changes: Vec<String>,
+    /// Remarks on a record on file: its differences to one that would be made now, and what was not
+    /// compared.
+    pub remarks: Vec<String>,
 }
 
 /// Returns the id of a run, which is also the name of its folder.
@@ -106,11 +109,11 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     let mut draft = record::draft(resolved, context, &shape)?;
     let mut resumes = false;
     let before = match start(resolved, context, &folder, &draft)? {
-        Start::OnFile(record, changes) => {
+        Start::OnFile(record, remarks) => {
             return Ok(Finished {
                 record: *record,
                 fresh: false,
-                changes,
+                remarks,
             });
         }
         Start::Resume(before) => {
@@ -118,7 +121,12 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
             draft.provenance.accepted_changes = before.accepted;
             before.record
         }
-        Start::Anew => None,
+        Start::Anew => {
+            if let Some(other) = changes::other_raw_files(resolved, context.data) {
+                context.reporter.note(&other);
+            }
+            None
+        }
     };
     let mut attempt = Attempt {
         resolved,
@@ -145,17 +153,17 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     Ok(Finished {
         record,
         fresh: true,
-        changes: Vec::new(),
+        remarks: Vec::new(),
     })
 }
 
 /// Starting point of a run.
 enum Start {
-    /// The run does not start: its record is on file, with the differences to one made now.
+    /// The run does not start: its record is on file, with remarks as in [`Finished`].
     OnFile(Box<Record>, Vec<String>),
     /// The run resumes from the state that an earlier one left.
     Resume(Before),
-    /// The run starts from nothing.
+    /// The run starts from random weights.
     Anew,
 }
 
@@ -163,7 +171,7 @@ enum Start {
 struct Before {
     /// The record as far as it is known; `None` if it is lost.
     record: Option<Box<Record>>,
-    /// Changes since the run began that were accepted, in words.
+    /// Accepted changes since the start of the run, in words.
     accepted: Vec<String>,
 }
 
@@ -185,10 +193,10 @@ fn start(
         }
         (Found::Nothing, _) => Ok(Start::Anew),
         (Found::Finished(record), _) => {
-            let device = Some(draft.provenance.device.as_str());
+            let device = std::slice::from_ref(&draft.provenance.device);
             let mut changes = changes::of_program(&record, resolved, device)?;
-            let stored = changes::stored_digest(resolved, context.data)?;
-            changes.extend(stored.and_then(|stored| changes::of_data(&record, &stored)));
+            let stored = StoredData::find(resolved, context.data)?;
+            changes.extend(stored.changes(&record));
             if !changes.is_empty() && !context.accept_changes {
                 return Err(Error::usage(format!(
                     "{place} holds a finished run, and its score would not be that of a run here: {}; run it again with --force, \
@@ -196,6 +204,7 @@ fn start(
                     changes.join("; ")
                 )));
             }
+            changes.extend(stored.not_compared(&record).map(str::to_owned));
             Ok(Start::OnFile(record, changes))
         }
         (Found::Failed(record), IfExists::Keep) => Ok(Start::OnFile(record, Vec::new())),
@@ -206,7 +215,7 @@ fn start(
     }
 }
 
-/// Decides how to resume a run that was begun.
+/// Decides how to resume a run that was started.
 fn go_on(
     resolved: &Resolved,
     context: &RunContext<'_>,
@@ -223,14 +232,16 @@ fn go_on(
         ));
         return Ok(Start::Anew);
     }
-    let device = Some(draft.provenance.device.as_str());
-    let changes = match &before {
+    let device = std::slice::from_ref(&draft.provenance.device);
+    let mut changes = match &before {
         Some(record) => changes::of_program(record, resolved, device)?,
         None => vec![format!(
             "the data and the program that it began with are not known, since {} is missing",
             folder.draft().display()
         )],
     };
+    // Their digest is compared once they are open: they may have to be built first.
+    changes.extend(changes::other_raw_files(resolved, context.data));
     if !changes.is_empty() && !context.accept_changes {
         return Err(cannot_go_on(folder, &changes));
     }
@@ -292,15 +303,15 @@ struct Trained {
     ending: Ending,
     /// Floating point operations of a forward pass of one example.
     flops: u64,
-    /// Loss of a predictor that knows the label shares alone.
+    /// Loss of a predictor that only knows the class shares.
     prior_loss: Option<f64>,
     /// Scores of trivial predictors on labels at positions, by group.
     dense_baselines: Vec<DenseBaseline>,
 }
 
 impl Attempt<'_> {
-    /// Opens the data, builds the model, trains and scores it. Facts that become known on the way
-    /// are added to the draft.
+    /// Opens the data, builds the model, trains and scores it. Facts that become known are added to
+    /// the draft.
     fn train(&mut self, resumes: bool, before: Option<&Record>) -> Result<Trained> {
         let (resolved, shape) = (self.resolved, self.shape);
         let splits = self.open_data()?;
@@ -324,7 +335,7 @@ impl Attempt<'_> {
         }
         self.folder.save_draft(&self.draft)?;
         if resumes && !self.draft.provenance.accepted_changes.is_empty() {
-            // From here on the draft describes what the run is made with, whenever it ends.
+            // From here on the draft describes the inputs of the run, whenever it ends.
             self.folder.remove_record()?;
         }
         let flops = blank.flops(1, shape.max_length);
@@ -374,7 +385,7 @@ impl Attempt<'_> {
         Ok(Arc::new(splits))
     }
 
-    /// Pretrains if the settings ask for it. Returns an ending if the run ends with it.
+    /// Pretrains if the settings request it. Returns an ending if the run ends with it.
     fn pretrain(
         &self,
         splits: &Arc<Splits>,
@@ -460,7 +471,9 @@ impl Attempt<'_> {
 /// Classifies the error of a model that cannot be built: its settings are at fault, or the run is.
 fn in_building(cause: models::Error) -> Error {
     let class = match cause {
-        models::Error::Option { .. } | models::Error::Options { .. } => Class::Usage,
+        models::Error::Option { .. }
+        | models::Error::Word { .. }
+        | models::Error::Options { .. } => Class::Usage,
         _ => Class::Run,
     };
     Error {

@@ -1,7 +1,7 @@
-//! Checkpoints: one safetensors file holding parameters, buffers and moments, with the state of the
-//! loop as JSON in its header. One file, written beside the old one and renamed over it, is either
-//! the old state or the new one. The header also has the SHA-256 of the whole file, taken with
-//! zeros in its own place.
+//! Checkpoints: one safetensors file with parameters, buffers and moments, and the state of the
+//! loop as JSON in its header. The file is written to a temporary name and renamed, so it holds
+//! either the old state or the new one. The header also has the SHA-256 of the whole file, computed
+//! with zeros in place of the checksum.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
@@ -18,9 +18,9 @@ use results::record::{number, numbers};
 use safetensors::SafeTensors;
 use serde::{Deserialize, Serialize};
 
+use crate::damaged::Damaged;
 use crate::digest::sha256;
 use crate::optim::Updater;
-use crate::run_folder::Damaged;
 
 /// State that the training loop needs to resume as if it had never stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub struct State {
     pub train_loss: Option<f64>,
     /// Sums since the last line of the metrics log.
     pub interval: Interval,
-    /// Length of the metrics log in bytes; later lines belong to steps that will be made again.
+    /// Length of the metrics log in bytes; later lines belong to steps that will be repeated.
     pub metrics_bytes: u64,
     /// Length of the timings log in bytes.
     pub timings_bytes: u64,
@@ -50,13 +50,13 @@ pub struct State {
 pub struct Evaluation {
     /// Updates made before it.
     pub step: usize,
-    /// Share of examples classified correctly.
+    /// Fraction of examples classified correctly.
     #[serde(deserialize_with = "number")]
     pub accuracy: f64,
     /// Mean cross-entropy in nats.
     #[serde(deserialize_with = "number")]
     pub loss: f64,
-    /// Share of all labels that are predicted correctly, where positions have labels too: see
+    /// Fraction of all labels that are predicted correctly, if positions have labels too: see
     /// [`results::record::Dense`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weighted_accuracy: Option<f64>,
@@ -226,7 +226,7 @@ pub fn load_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<(
 /// classifier's own, `pool` and `head`, keep their initial values.
 ///
 /// # Errors
-/// As [`load_parameters`].
+/// Errors of [`load_parameters`].
 pub fn load_pretrained(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
     let learned = staying(parameters).filter(|(name, _)| {
         let place = name.split('.').next();
@@ -248,7 +248,7 @@ fn read_into(path: &Path, wanted: impl Iterator<Item = (String, Var)>) -> anyhow
 /// Checks that parameters written by [`save_parameters`] are present and intact.
 ///
 /// # Errors
-/// As [`load_parameters`].
+/// Errors of [`load_parameters`].
 pub fn check_parameters(path: &Path) -> anyhow::Result<()> {
     Sealed::read(path).map(|_| ())
 }
@@ -287,7 +287,7 @@ impl<'a> Sealed<'a> {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(damaged("it is gone".to_owned()).into());
             }
-            other => other.with_context(|| format!("reading {}", path.display()))?,
+            other => other.map_err(|error| Damaged::or_io(path, "reading", error))?,
         };
         let (_, metadata) =
             SafeTensors::read_metadata(&bytes).map_err(|error| damaged(error.to_string()))?;
@@ -373,7 +373,8 @@ mod tests {
         parameters
     }
 
-    /// Makes updates `steps` on the gradients of a loss that depends on the parameter and the step.
+    /// Makes the updates `steps` with the gradients of a loss that depends on the parameter and the
+    /// step.
     fn train(parameters: &Parameters, updater: &mut Updater, steps: Range<usize>) {
         for step in steps {
             let (_, parameter) = parameters.all().swap_remove(0);

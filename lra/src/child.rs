@@ -1,4 +1,4 @@
-//! Child processes: another start of this program, or of another build of it, which this process
+//! Child processes: another instance of this program, or of another build of it, which this process
 //! feeds, watches and stops.
 
 use std::io::{self, Read, Write};
@@ -31,7 +31,7 @@ pub enum Waited {
     Exited(ExitStatus),
     /// The child took longer than allowed and was killed.
     TimedOut,
-    /// This process was asked to stop, and killed the child.
+    /// A stop was requested, and this process killed the child.
     Stopped,
 }
 
@@ -88,8 +88,8 @@ impl Child {
         self.stdin = None;
     }
 
-    /// Reads the child's standard output and standard error to their ends, where they are pipes, on
-    /// threads of their own.
+    /// Reads the child's standard output and standard error to their ends, if they are pipes, on
+    /// separate threads.
     pub fn read(&mut self) -> [JoinHandle<String>; 2] {
         [
             drain(self.process.stdout.take()),
@@ -102,8 +102,7 @@ impl Child {
         self.process.try_wait()
     }
 
-    /// Waits for the child to exit, but kills it after `limit`, or when this process is asked to
-    /// stop.
+    /// Waits for the child to exit. Kills it after `limit`, or when a stop is requested.
     pub fn wait(&mut self, limit: Duration, stop: &Stop) -> io::Result<Waited> {
         loop {
             if let Some(status) = self.poll()? {

@@ -17,6 +17,7 @@ use results::Format;
 use results::tables::TableKind;
 
 use self::data::{DataPlace, DataVerb};
+use crate::recipe;
 use crate::task_choice::TaskChoice;
 
 /// The Long Range Arena: train efficient Transformers on long sequences, fairly and repeatably.
@@ -46,45 +47,56 @@ pub enum Verb {
     Sweep(sweep::SweepArgs),
     /// Measure speed and memory of training steps over length, model by model
     Bench(bench::BenchArgs),
-    /// Make, prove, list and look at data
-    #[command(subcommand)]
+    /// Make, fetch, verify, list and look at data
+    #[command(subcommand, after_help = data::EXAMPLES)]
     Data(DataVerb),
-    /// Tables of accuracy, speed and memory from the records of finished runs
+    /// Make tables of accuracy, speed and memory from the records of finished runs
     Report(ReportArgs),
-    /// Train a published cell as its source did, and hold it against the printed figure
+    /// Train a published cell as its source did, and compare it with the printed figure
     Repro(repro::ReproArgs),
-    /// Measure how far runs rank models as published tables do
+    /// Measure how well runs rank models in the order of the published tables
     Agree(agree::AgreeArgs),
-    /// Train a model on the small protocol, and show its place in the table of all models
+    /// Train a model on the small protocol, and show its rank in the table of all models
     Mini(mini::MiniArgs),
-    /// Put the records of folders and files into one CSV file, each cell once
+    /// Merge the records of folders and files into one CSV file, each cell once
     Merge(agree::MergeArgs),
-    /// Hold the runs of a folder against a baseline; exit code 1 if any cell got worse
+    /// Compare the runs of a folder with a baseline; the exit code is 1 if any cell got worse
     Check(CheckArgs),
-    /// What there is: tasks, models, recipes, published results, devices
+    /// List tasks, models, recipes, published results, devices and axes
     List(ListArgs),
-    /// Hold a model to what every model promises: gradients, padding, rows, lengths, costs,
+    /// Test what every model promises on one model: gradients, padding, rows, lengths, costs,
     /// causality, determinism
     CheckModel(CheckModelArgs),
-    /// Start something of one's own
-    #[command(subcommand)]
+    /// Start a program with a model of your own
+    #[command(subcommand, after_help = NEW_MODEL_EXAMPLES)]
     New(NewVerb),
-    /// Completions for a shell, to standard output: `lra completions bash > ~/.local/share/bash-completion/completions/lra`
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Manual pages, a file for each command: `lra man ~/.local/share/man/man1`
+    /// Write manual pages, a file for each command
+    #[command(after_help = MAN_EXAMPLES)]
     Man {
-        /// Folder that they are written to
+        /// Folder to write them to
         folder: PathBuf,
     },
-    /// Hold mixers to other people's implementations, by case files
+    /// Compare mixers with other people's implementations, by case files
     Parity(ParityArgs),
     /// Answer a request for a measurement, as JSON from standard input to standard output; started by other commands
     #[command(hide = true)]
     Measure,
 }
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  lra completions bash > ~/.local/share/bash-completion/completions/lra
+  lra completions zsh > ~/.zfunc/_lra";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  lra man ~/.local/share/man/man1    read by `man lra` and `man lra-run`";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -106,7 +118,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub model: String,
     /// Recipe (see `lra list recipes`), or the path of a .toml file
-    #[arg(long, default_value = "laptop")]
+    #[arg(long, default_value = recipe::DEFAULT)]
     pub recipe: String,
     /// Seed of initialisation, batch order and random draws
     #[arg(long, default_value_t = 0, value_parser = parse::seed, conflicts_with = "seeds")]
@@ -130,47 +142,50 @@ pub struct RunArgs {
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
-    /// Where the data comes from, unless the task says it: generated, official or synthetic [default: the task's own]
+    /// Where the data comes from, unless --task names the source: generated, official or synthetic [default: the task's own]
     #[arg(long)]
     pub source: Option<Source>,
-    /// Take incomplete files of image (the same as --set data.allow_partial=true); the record says so
+    /// Accept incomplete files of image (the same as --set data.allow_partial=true); the record
+    /// says so
     #[arg(long)]
     pub allow_partial: bool,
-    /// How matrices are multiplied: f32, bf16, or on NVIDIA GPUs tf32 (the same as --set train.precision=P)
+    /// Precision of matrix products: f32, bf16, or on NVIDIA GPUs tf32 (the same as --set
+    /// train.precision=P)
     #[arg(long, value_name = "P")]
     pub precision: Option<String>,
     #[command(flatten)]
     pub machine: Machine,
     #[command(flatten)]
     pub place: DataPlace,
-    /// Folder that run folders are created in
+    /// Folder to create run folders in
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
-    /// Go on from the last checkpoint of a run that was stopped, was killed or failed
+    /// Resume from the last checkpoint of a run that was stopped, was killed or failed
     #[arg(long, conflicts_with = "force")]
     pub resume: bool,
-    /// Start over, whatever the run folder holds
+    /// Start over, even if the run folder holds results
     #[arg(long)]
     pub force: bool,
-    /// Show a score, or go on from a checkpoint, of other data, another build of the program, another source of one's own model or other
-    /// instructions than here; a run that goes on has it on record
+    /// Reuse a score or a checkpoint although the data, the program, the source of your own model
+    /// or the instruction set have changed; the record of a resumed run says so
     #[arg(long, conflicts_with = "force")]
     pub accept_changes: bool,
-    /// Save the state and stop when standard input ends, too: given by a parent that holds a pipe
+    /// Also save the state and stop when standard input ends; for a parent process that holds a
+    /// pipe
     #[arg(long, hide = true)]
     pub stop_on_eof: bool,
-    /// Write event files for TensorBoard into each run's folder too
+    /// Also write event files for TensorBoard into each run folder
     #[arg(long)]
     pub tensorboard: bool,
     /// Print the record as JSON instead of tables (a list of records with --seeds)
     #[arg(long)]
     pub json: bool,
-    /// No banner and no progress; that a score is an old one is still said
+    /// Print no banner and no progress, but still report that a score is an old one
     #[arg(long, short)]
     pub quiet: bool,
 }
 
-/// What a run may use of the machine.
+/// Limits on the resources that a run may use.
 #[derive(Debug, Args)]
 pub struct Machine {
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
@@ -179,8 +194,8 @@ pub struct Machine {
     /// Worker threads; 0 means all cores
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
     pub threads: usize,
-    /// Most memory to use, such as 8G, all that the program holds included; beyond it the run is recorded as out of memory
-    /// [default: 95 % of what the machine, its container and `ulimit` allow]
+    /// Limit on the total memory of the program, such as 8G; beyond it the run is recorded as out
+    /// of memory [default: 95 % of what the machine, its container and `ulimit` allow]
     #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
 }
@@ -199,13 +214,14 @@ pub struct ReportArgs {
     /// Folder of run folders, or a file of records (see `lra merge`)
     #[arg(default_value = "runs")]
     pub dir: PathBuf,
-    /// Which table [default: accuracy, speed and memory]
+    /// Table to make [default: accuracy, speed and memory]
     #[arg(long, value_name = "NAME", value_parser = parse::table())]
     pub table: Option<&'static TableKind>,
-    /// Published results to set beside ours (see `lra list published`)
+    /// Published results to show beside ours (see `lra list published`)
     #[arg(long, default_value = "tay2021", value_name = "KEY")]
     pub against: String,
-    /// How to write the tables: text, markdown, csv, json, latex or html (one page with charts, opens offline)
+    /// Format of the tables: text, markdown, csv, json, latex or html (one page with charts, opens
+    /// offline)
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
     /// Session of `lra bench` to show in pages, charts and splices [default: the latest under DIR/bench]
@@ -214,10 +230,11 @@ pub struct ReportArgs {
     /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Write every chart into a folder too, as SVG and PNG
+    /// Also write every chart into a folder, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub charts: Option<PathBuf>,
-    /// Put the tables between the markers of a Markdown file instead of printing them: --table, else all that have markers
+    /// Insert the tables between the markers of a Markdown file instead of printing them: --table,
+    /// else all that have markers
     #[arg(long, value_name = "FILE")]
     pub splice: Option<PathBuf>,
     /// Fail if a folder holds a damaged record
@@ -244,31 +261,32 @@ pub struct CheckArgs {
     /// Write the baseline from the runs instead of checking them
     #[arg(long)]
     pub update: bool,
-    /// Model that speeds are divided by, so that machines may differ in speed
+    /// Reference model; speeds are divided by its speed, so that machines may differ
     #[arg(long, default_value = "transformer", value_name = "MODEL")]
     pub reference: String,
     /// Level of the one-sided test on accuracies
     #[arg(long, default_value_t = 0.99, value_parser = parse::share, value_name = "SHARE")]
     pub level: f64,
-    /// Share by which the last loss may move where traces cannot be exact (another instruction set, a GPU)
+    /// Fraction by which the last loss may change where traces cannot be exact (another instruction
+    /// set, a GPU)
     #[arg(long, default_value_t = 0.01, value_parser = parse::share, value_name = "SHARE")]
     pub loss_threshold: f64,
-    /// Share by which the mean norm of the gradients may move there
+    /// Fraction by which the mean norm of the gradients may change there
     #[arg(long, default_value_t = 0.1, value_parser = parse::share, value_name = "SHARE")]
     pub gradient_threshold: f64,
-    /// Share by which peak memory may grow
+    /// Fraction by which peak memory may grow
     #[arg(long, default_value_t = 0.01, value_parser = parse::share, value_name = "SHARE")]
     pub memory_threshold: f64,
-    /// Share of its relative speed that a cell may lose beyond the noise
+    /// Fraction of its relative speed that a cell may lose beyond the noise
     #[arg(long, default_value_t = 0.25, value_parser = parse::share, value_name = "SHARE")]
     pub speed_threshold: f64,
-    /// How to write the table: text, markdown, csv, json or latex
+    /// Format of the table: text, markdown, csv, json or latex
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
     /// Write the table to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Write the verdicts as JUnit XML too
+    /// Also write the verdicts as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
     /// Fail if a folder holds a damaged record
@@ -281,25 +299,26 @@ Examples:
   lra list tasks
   lra list models --recipe tay2021 --task text     sizes as in the 2021 configuration
   lra list models reformer                         paper, equation, cost, options
-  lra list published tay2021                       its figures, where they were read, what is wrong with them
+  lra list published tay2021                       figures of one source, where they were read, what is wrong with them
   lra list published --json | jq .";
 
 #[derive(Debug, Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub struct ListArgs {
-    /// Which registry
-    #[arg(value_enum)]
+    /// What to list
+    #[arg(value_enum, ignore_case = true)]
     pub what: Registry,
-    /// Print all there is to one entry: the documentation, or the figures of a published source (the same as --long NAME)
+    /// Print one entry in full: its documentation, or the figures of a published source (the same
+    /// as --long NAME)
     #[arg(conflicts_with = "long")]
     pub name: Option<String>,
-    /// Print all there is to one entry
+    /// Print one entry in full
     #[arg(long, value_name = "NAME")]
     pub long: Option<String>,
-    /// Count the models' parameters at this recipe [default: laptop]
+    /// Count the models' parameters with this recipe [default: mini]
     #[arg(long)]
     pub recipe: Option<String>,
-    /// ... and for this task [default: listops]
+    /// Count the models' parameters for this task [default: listops]
     #[arg(long)]
     pub task: Option<String>,
     /// Print JSON
@@ -333,21 +352,27 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub enum NewVerb {
-    /// A crate with a model of one's own: a program that is lra with one model more
+    /// Make a crate with a model of your own: a program that is lra with one model more
     #[command(after_help = NEW_MODEL_EXAMPLES)]
     Model {
-        /// Its name: lower-case letters, digits and underscores
+        /// Name of the model and its crate: lower-case letters, digits and underscores
         name: String,
-        /// Folder that is made [default: the name]
+        /// Folder to make [default: the name]
         #[arg(long, value_name = "DIR")]
         path: Option<PathBuf>,
-        /// Folder of lra's own crate, `lra` within its sources [default: where this program was built]
+        /// Folder of the crate `lra` in its sources [default: where this program was built]
         #[arg(long, value_name = "DIR")]
         lra: Option<PathBuf>,
     },
 }
 
+const PARITY_EXAMPLES: &str = "\
+Examples:
+  lra parity models/tests/parity/xcit-1.safetensors
+  lra parity models/tests/parity/xcit-1.safetensors --json";
+
 #[derive(Debug, Args)]
+#[command(after_help = PARITY_EXAMPLES)]
 pub struct ParityArgs {
     /// Case files (see models/tests/parity)
     #[arg(required = true, value_name = "FILE")]
@@ -364,17 +389,66 @@ pub enum Registry {
     Recipes,
     Published,
     Devices,
-    /// Choices of norm, residual, positions and the like, around any model
+    /// Options of norm, residual, positions and so on, around any model
     Axes,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::RunRequest;
     use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Returns the words of the examples in a help text, without what a shell does with them and
+    /// without the remark behind two blanks.
+    fn examples(help: &str) -> Vec<Vec<String>> {
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+        let commands = lines.filter(|line| line.starts_with("lra "));
+        let words = commands.map(|line| {
+            let ends = ["  ", " | ", " > ", " && "];
+            let ends = ends.iter().filter_map(|end| line.find(end));
+            let line = &line[..ends.min().unwrap_or(line.len())];
+            line.split(' ').map(str::to_owned).collect()
+        });
+        words.collect()
+    }
+
+    /// Checks the help of a command and of all below it.
+    fn check_examples(command: &clap::Command, name: &str) {
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_else(|| panic!("lra{name} has no examples"));
+        let examples = examples(&help);
+        assert!(!examples.is_empty(), "lra{name}: {help}");
+        for words in examples {
+            let told = words.join(" ");
+            let cli = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{told}: {error}"));
+            if let Verb::Run(run) = cli.verb {
+                let request = RunRequest {
+                    task: &run.task.name,
+                    model: &run.model,
+                    recipe: &run.recipe,
+                    source: run.task.source,
+                    protocol: run.protocol,
+                    seed: run.seed,
+                    assignments: &run.assignments,
+                };
+                if let Err(error) = request.resolve() {
+                    panic!("{told}: {error}");
+                }
+            }
+        }
+        for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+            check_examples(below, &format!("{name} {}", below.get_name()));
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_that_can_be_typed() {
+        check_examples(&Cli::command(), "");
     }
 }

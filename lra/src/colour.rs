@@ -1,8 +1,8 @@
 //! Colour on terminals: red for failures, yellow for warnings, green for success.
 //!
-//! Text is laid out plain and coloured where it leaves the program, so that widths do not count
-//! colour codes. It stays plain on a stream that is not a terminal, under `NO_COLOR` and under
-//! `TERM=dumb`; `CLICOLOR_FORCE` colours it anyway.
+//! Text is laid out without colour and coloured on output, so that widths do not count colour
+//! codes. It stays plain on a stream that is not a terminal, with `NO_COLOR` and with `TERM=dumb`.
+//! `CLICOLOR_FORCE` colours it anyway.
 
 use std::borrow::Cow;
 

@@ -4,14 +4,14 @@
 use std::fmt;
 use std::process::ExitCode;
 
-/// The class of a failure, which fixes the exit code.
+/// The class of a failure, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A check failed: exit code 1.
     Check,
     /// The command line or a setting is wrong: exit code 2.
     Usage,
-    /// Data is missing, damaged or does not fit: exit code 3.
+    /// Data is missing, damaged or unsuitable: exit code 3.
     Data,
     /// The run failed: exit code 4.
     Run,
@@ -41,7 +41,7 @@ impl From<Class> for ExitCode {
 /// An error with its class.
 #[derive(Debug)]
 pub struct Error {
-    /// Class, which decides the exit code.
+    /// Class, which determines the exit code.
     pub class: Class,
     /// Chain of causes, outermost context first.
     pub cause: anyhow::Error,
@@ -64,6 +64,11 @@ impl Error {
         Error::new(Class::Usage, message)
     }
 
+    /// Returns an error with the class and the message of this one.
+    pub fn again(&self) -> Self {
+        Error::new(self.class, self)
+    }
+
     /// Returns this error with a description of the operation that failed in front.
     pub fn during(self, doing: impl fmt::Display) -> Self {
         Error {
@@ -74,16 +79,16 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// Writes the chain of contexts joined with colons: one line for the user, provided that every
-    /// message is one line.
+    /// Writes the chain of contexts joined with colons: one line for the user if every message is
+    /// one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let causes: Vec<String> = self.cause.chain().map(message).collect();
         f.write_str(&printable(&causes.join(": ")))
     }
 }
 
-/// Returns the message of an error. Errors of candle append a backtrace, and put their contexts
-/// below each other.
+/// Returns the message of an error. Errors of candle append a backtrace, and put each context on
+/// its own line.
 fn message(cause: &(dyn std::error::Error + 'static)) -> String {
     let text = cause.to_string();
     let first_call = |line: &&str| line.trim_start().starts_with("0: ");
@@ -128,12 +133,12 @@ impl<T, E: Into<anyhow::Error>> Classify<T> for std::result::Result<T, E> {
     }
 }
 
-// Errors of known origin carry their class with them, so that `?` is enough.
+// Errors of known origin carry their class, so that `?` is sufficient.
 impl From<datasets::Error> for Error {
     fn from(error: datasets::Error) -> Self {
         let class = match error.class() {
             datasets::Class::Usage => Class::Usage,
-            // For a command that asked for data, a folder that cannot be written is a data problem.
+            // For a command that uses data, a folder that cannot be written is a data problem.
             datasets::Class::Data | datasets::Class::System => Class::Data,
             datasets::Class::Memory => Class::Run,
             datasets::Class::Interrupted => Class::Interrupted,

@@ -1,7 +1,7 @@
 //! Estimates of time and memory.
 //!
 //! ```text
-//! lra run      RunEstimator: its own first timed steps, for the work that is left
+//! lra run      RunEstimator: its own first timed steps, for the remaining work
 //! lra sweep    sweep/estimator.rs: a record of another seed, else steps of one and two examples
 //! lra bench    bench/preflight.rs: steps at two shorter lengths and the power law through them
 //! ```

@@ -15,14 +15,14 @@ use crate::step::Learner;
 /// The score of a split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Score {
-    /// Share of examples classified correctly; for a pretraining, the mean share of an example's
-    /// tokens that are predicted correctly.
+    /// Fraction of examples classified correctly; for a pretraining, the mean fraction of an
+    /// example's tokens that are predicted correctly.
     pub accuracy: f64,
     /// Mean cross-entropy in nats.
     pub loss: f64,
     /// Examples scored.
     pub examples: usize,
-    /// Labels at single positions, where the data has any.
+    /// Scores of labels at positions, if the data has any.
     pub dense: Option<Dense>,
 }
 
@@ -33,14 +33,13 @@ impl Score {
         self.loss.is_finite() && self.accuracy.is_finite() && dense
     }
 
-    /// Returns the accuracy by which weights are selected: over all labels, where positions have
-    /// labels too.
+    /// Returns the accuracy that selects weights: over all labels, if positions have labels too.
     pub fn deciding_accuracy(&self) -> f64 {
         let dense = self.dense.as_ref();
         dense.map_or(self.accuracy, |it| it.weighted_accuracy)
     }
 
-    /// Returns the loss that is compared with the prior's: over all labels, where positions have
+    /// Returns the loss that is compared with the prior's: over all labels, if positions have
     /// labels too.
     pub fn deciding_loss(&self) -> f64 {
         self.dense.as_ref().map_or(self.loss, |it| it.weighted_loss)

@@ -28,7 +28,7 @@ pub fn describe(device: &str) -> Host {
     }
 }
 
-/// Returns the bytes of this process that are in memory now, as the system counts them.
+/// Returns the resident bytes of this process, as counted by the system.
 pub fn resident_bytes() -> Option<u64> {
     let pid = sysinfo::get_current_pid().ok()?;
     let mut system = System::new().ok()?;
@@ -36,8 +36,8 @@ pub fn resident_bytes() -> Option<u64> {
     system.process(pid).map(sysinfo::Process::memory)
 }
 
-/// Starts a new high-water mark of the resident size at its present level. Linux alone can do this;
-/// elsewhere nothing happens.
+/// Starts a new high-water mark of the resident size at its present level. Only Linux supports
+/// this; elsewhere nothing happens.
 pub fn reset_resident_peak() {
     // 5 resets the mark (proc_pid_clear_refs(5)). If that is refused, the old mark stays, and no
     // peak is reported too low.
@@ -55,8 +55,8 @@ pub fn resident_peak_bytes() -> Option<u64> {
     Some(1024 * kibibytes)
 }
 
-/// Returns the seconds that the processor has spent on this process, all threads together; `None`
-/// where the system does not report them.
+/// Returns the CPU seconds of this process, over all threads; `None` if the system does not report
+/// them.
 #[cfg(unix)]
 pub fn processor_seconds() -> Option<f64> {
     let mut time = libc::timespec {

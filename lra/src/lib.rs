@@ -1,14 +1,14 @@
 //! `lra`: the Long Range Arena benchmark harness, as a library with a program.
 //!
-//! The only crate that knows tasks, models and results together. [`main_with`] parses, dispatches,
-//! and formats errors; each verb is a file in `cmd/`.
+//! It is the only crate that combines tasks, models and results. [`main_with`] parses, dispatches,
+//! and formats errors. Each command is a file in `cmd/`.
 //!
 //! # A custom model
-//! A program of a few lines is `lra` with one additional model: every verb knows it, including
-//! `lra sweep` and `lra bench`. This is `examples/own_model.rs`, a card ([`models::Model`]),
-//! options and a mixer ([`models::Mixer`]); `lra new model NAME` writes a crate that begins with
-//! it. Train it by
-//! `cargo run --release --example own_model -- run --task listops --model neighbours`.
+//! A program of a few lines extends `lra` by one model, which every command supports, including
+//! `lra sweep` and `lra bench`. This is `examples/own_model.rs`: a card ([`models::Model`]),
+//! options and a mixer ([`models::Mixer`]). `lra new model NAME` writes a crate with this content.
+//! Train the example with `cargo run --release --example own_model -- run --task listops --model
+//! neighbours`.
 //!
 //! ```ignore
 #![doc = include_str!("../examples/own_model.rs")]
@@ -25,6 +25,7 @@ mod child;
 mod cli;
 mod cmd;
 mod colour;
+mod damaged;
 mod device;
 mod digest;
 mod error;
@@ -81,16 +82,16 @@ pub fn main() -> ExitCode {
     main_with(&[])
 }
 
-/// Runs the program with custom models, as [`main_with`] does, for a crate that records then name:
-/// `this_crate!()`.
+/// Runs the program with custom models, as [`main_with`] does, and names their crate in records:
+/// pass `this_crate!()`.
 #[must_use]
 pub fn main_of(built_from: Crate, own: &[&'static models::Model]) -> ExitCode {
     own_crate::set(built_from);
     main_with(own)
 }
 
-/// Runs the program with custom models beside those of the registry. It must be called once, from
-/// `main`.
+/// Runs the program with custom models in addition to those of the registry. It must be called
+/// once, from `main`.
 #[must_use]
 pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     if let Err(error) = models::register(own) {
@@ -105,7 +106,12 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Ok(cli) => cli,
         Err(said) => return answer(&said),
     };
-    let outcome = match cli.verb {
+    let outcome = match &cli.verb {
+        // They check what they need themselves, which is more.
+        Verb::Run(_) | Verb::Data(_) | Verb::Measure => Ok(()),
+        _ => runtime::check_room(),
+    };
+    let outcome = outcome.and_then(|()| match cli.verb {
         Verb::Run(arguments) => cmd::run::run(&arguments),
         Verb::Sweep(arguments) => cmd::sweep::run(&arguments),
         Verb::Bench(arguments) => cmd::bench::run(&arguments),
@@ -123,7 +129,7 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Verb::Man { folder } => cmd::shell::man(&folder),
         Verb::New(verb) => cmd::new::run(&verb),
         Verb::Parity(arguments) => cmd::parity::run(&arguments),
-    };
+    });
     outcome.unwrap_or_else(|error| {
         stderr::line(&format!("error: {error}"));
         error.class.into()

@@ -1,5 +1,5 @@
-//! Memory that the system lets this process use: the machine's, or less by a control group or by
-//! `ulimit`.
+//! Memory that the system allows this process to use: that of the machine, or less because of a
+//! control group or `ulimit`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,9 @@ pub fn free_memory() -> Option<u64> {
     groups.chain(machine).chain(address_space()).min()
 }
 
-/// Returns the most bytes, file-backed memory not counted, that this process may have in memory for
-/// its control group and those above it to stay within `share` of their limits, if the other
-/// processes in them stay as they are. The process has `own` bytes now. Returns `None` if there is
-/// no limit.
+/// Returns the largest resident size, without file-backed memory, at which this process keeps its
+/// control group and those above it within `share` of their limits, if the other processes in them
+/// do not change. The process has `own` bytes now. Returns `None` if there is no limit.
 pub fn most_resident(own: u64, share: f64) -> Option<u64> {
     let most = |group: Group| group.most_of(own, share);
     groups().into_iter().filter_map(most).min()
@@ -72,13 +71,14 @@ pub struct Needs {
     pub resident: u64,
 }
 
-/// Checks that limits on addresses and memory leave room for what the process `needs` beyond what
-/// it has. Without the check, a thread that cannot fetch its buffers aborts the process, and a
-/// control group kills it, both without a record.
+/// Checks that limits on addresses and memory leave room for what the process `needs` beyond its
+/// present use. Without this check, a thread that cannot allocate its buffers would abort the
+/// process, or the control group would kill it, both without a record.
 ///
 /// # Errors
-/// A limit leaves less; the message names the limit and the remedy.
-pub fn check(needs: Needs) -> Result<()> {
+/// A limit leaves less; the message names the limit and the remedy, `less` being another one than
+/// to raise it.
+pub fn check(needs: Needs, less: &str) -> Result<()> {
     let now = in_use().unwrap_or(Needs {
         addresses: 0,
         resident: 0,
@@ -89,7 +89,7 @@ pub fn check(needs: Needs) -> Result<()> {
         if limit < least {
             return Err(Error::usage(format!(
                 "the limit of {limit} KiB on addresses (ulimit -v, ulimit -d) is too low: the program needs \
-                 {least} KiB before a run begins; raise it, or give fewer --threads"
+                 {least} KiB before it begins its work; raise it{less}"
             )));
         }
     }
@@ -98,7 +98,7 @@ pub fn check(needs: Needs) -> Result<()> {
         if limit < least {
             return Err(Error::usage(format!(
                 "the control group's limit of {limit} KiB of memory is too low: the program needs {least} KiB \
-                 before a run begins; raise it, or give fewer --threads"
+                 before it begins its work; raise it{less}"
             )));
         }
     }
@@ -199,7 +199,7 @@ fn places(memberships: &str, mounts: &str) -> Vec<(PathBuf, PathBuf, Version)> {
     };
     let place = |(path, version): (String, Version)| {
         let (root, mount) = mounts.lines().find_map(|line| mounted(line, &version))?;
-        // A container may see a part of the hierarchy only.
+        // A container may only see a part of the hierarchy.
         let below = Path::new(&path)
             .strip_prefix(&root)
             .unwrap_or(Path::new(""));

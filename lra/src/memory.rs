@@ -22,8 +22,8 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 static RESIDENT_LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Bytes that may be allocated before the resident size is checked again: at most half of what is
-/// left.
+/// Bytes that may be allocated before the resident size is checked again: at most half of the
+/// remaining bytes.
 static UNTIL_LOOK: AtomicIsize = AtomicIsize::new(0);
 static HANDLER: OnceLock<Box<dyn Fn(OutOfMemory) + Send + Sync>> = OnceLock::new();
 static STATE: AtomicUsize = AtomicUsize::new(DISARMED);
@@ -106,8 +106,8 @@ pub fn set_limit(limit: usize, handler: impl Fn(OutOfMemory) + Send + Sync + 'st
     STATE.store(ARMED, Ordering::Release);
 }
 
-/// Makes an armed handler be called, too, when an allocation would lift the resident size,
-/// file-backed memory not counted, above `limit`.
+/// Makes an armed handler also respond to an allocation that would raise the resident size, without
+/// file-backed memory, above `limit`.
 pub fn set_resident_limit(limit: usize) {
     UNTIL_LOOK.store(0, Relaxed);
     RESIDENT_LIMIT.store(limit, Relaxed);
@@ -219,10 +219,10 @@ fn shrink(bytes: usize) {
     LIVE.fetch_sub(bytes, Relaxed);
 }
 
-/// Returns the layout that a request is served with: blocks that hold numbers start at a cache
-/// line, so that no register's load takes two lines. Small blocks would waste too much, and for
-/// very large ones, whose speed is bounded by other things, untouched zeros would have to be
-/// written.
+/// Returns the layout that serves a request. Blocks of numbers are aligned to a cache line, so that
+/// no load of a register crosses two lines. Small blocks would waste too much. Very large blocks
+/// are excluded, because their untouched zeros would have to be written, and other factors bound
+/// their speed.
 fn served(layout: Layout) -> Layout {
     const LINE: usize = 64;
     const SIZES: std::ops::RangeInclusive<usize> = 4 << 10..=64 << 20;
@@ -233,7 +233,7 @@ fn served(layout: Layout) -> Layout {
 }
 
 // SAFETY: every call is forwarded to the system's allocator with a layout that depends on the
-// requested one alone and asks for no less; counting and advice on pages do not touch the memory.
+// requested one alone and is no smaller; counting and advice on pages do not touch the memory.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
@@ -281,7 +281,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 /// Resizes a block, or moves it if the new size is served with another alignment.
 ///
 /// # Safety
-/// As for [`GlobalAlloc::realloc`].
+/// That of [`GlobalAlloc::realloc`].
 unsafe fn resize(pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
     // SAFETY: the caller promises that the new size with this alignment is a layout.
     let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
@@ -300,8 +300,8 @@ unsafe fn resize(pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
     }
 }
 
-/// Requests pages of 2 MiB for a large block, which a processor finds in fewer steps than those of
-/// 4 KiB. Systems usually give them to programs that ask, and to no others.
+/// Requests pages of 2 MiB for a large block, whose addresses a processor translates in fewer steps
+/// than those of 4 KiB pages. Systems usually provide them only on request.
 #[cfg(target_os = "linux")]
 fn prefer_huge_pages(block: *mut u8, size: usize) {
     const LARGE: usize = 1 << 20;
@@ -367,7 +367,7 @@ mod tests {
 
     fn peaks_are_counted_from_what_was_held_at_the_start() {
         const BYTES: usize = 1 << 30;
-        // Far more than the other tests of this process hold meanwhile.
+        // Far more than the other tests of this process hold at the same time.
         const OTHERS: usize = 512 << 20;
         // Zeros that are never touched are counted, but take no memory.
         let zeros = || black_box(vec![0u8; black_box(BYTES)]);

@@ -14,10 +14,10 @@ use crate::{host, limits, resident, stderr};
 /// The current run: the path of its record, and the record as far as it is known.
 static CURRENT_RUN: Mutex<Option<(PathBuf, Record)>> = Mutex::new(None);
 
-/// Fewest bytes that a limit must leave beyond those held before a run begins.
+/// Least number of bytes that a limit must leave beyond those held before a run starts.
 const LEAST_HEADROOM: usize = 1 << 20;
 const MIB: usize = 1 << 20;
-/// Share of what the system allows that is used: the rest is for the kernel, and for growth that is
+/// Fraction of the allowed memory that is used; the rest is for the kernel, and for growth that is
 /// not counted.
 const SHARE: f64 = 0.95;
 
@@ -28,10 +28,10 @@ pub struct OomGuard {
 }
 
 impl OomGuard {
-    /// Returns a guard from which on running out of memory writes `draft` with the outcome
-    /// `out_of_memory` into `folder`. `limit` is the most live bytes of the process, those already
-    /// held included. The default is 95 % of what the system allows, less what the process holds
-    /// beside its heap: code, stacks, fragments.
+    /// Returns a guard. While it lives, running out of memory writes `draft` with the outcome
+    /// `out_of_memory` into `folder`. `limit` is the limit on live bytes of the process, those
+    /// already held included. The default is 95 % of the memory that the system allows, minus the
+    /// memory of the process outside its heap: code, stacks, fragmentation.
     ///
     /// # Errors
     /// The limit leaves no room for any run.
@@ -104,7 +104,7 @@ pub fn check(limit: usize) -> Result<()> {
     leaves_room(limit, memory::live())
 }
 
-/// Checks that `limit` leaves room for a run beside the bytes that are `held` now.
+/// Checks that `limit` leaves room for a run in addition to the bytes `held` now.
 fn leaves_room(limit: usize, held: usize) -> Result<()> {
     if limit >= held + LEAST_HEADROOM {
         return Ok(());
@@ -121,9 +121,9 @@ fn leaves_room(limit: usize, held: usize) -> Result<()> {
     )))
 }
 
-/// Calls `handler` with a sentence when an allocation would lift the live bytes above `limit`, or
-/// the resident size above what the control group leaves, or the system refuses one; the handler is
-/// expected to end the process.
+/// Calls `handler` with a message when an allocation would raise the live bytes above `limit` or
+/// the resident size above the limit of the control group, or when the system refuses it. The
+/// handler is expected to end the process.
 pub fn set(limit: usize, handler: impl Fn(String) + Send + Sync + 'static) {
     memory::set_limit(limit, move |cause| handler(describe(cause)));
     let own = resident::bytes().unwrap_or(0) as u64;

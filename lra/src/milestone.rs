@@ -1,12 +1,11 @@
-//! Accuracies that a published run had during training, which reveal early that a run goes
-//! otherwise.
+//! Accuracies of a published run during training, which show early that a run differs.
 
 use results::published;
 
 /// Accuracy of a published run at one point of training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Milestone {
-    /// Updates made by then.
+    /// Number of updates until then.
     pub step: usize,
     /// Accuracy as a fraction.
     pub accuracy: f64,
@@ -59,6 +58,6 @@ mod tests {
         assert_eq!((first.step, first.accuracy), (15_630, 0.8));
         assert!(first.verdict(0.81).contains(": reached, 81.0 % here"));
         assert!(first.verdict(0.5).contains("NOT REACHED"));
-        assert!(Milestone::of("laptop", "text", 25_000, 16).is_empty());
+        assert!(Milestone::of("mini", "text", 25_000, 16).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Models that a benchmark or a sweep measures: registry entries, each with settings of its own.
+//! Models of a benchmark or a sweep: registry entries, each with its own settings.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub struct ModelChoice {
     pub options: Vec<String>,
 }
 
-/// The option that says whether attention weights are kept in memory, and its value for the
+/// The option that controls whether attention weights are kept in memory, and its value for the
 /// published computation.
 const MATERIALISED: (&str, &str) = ("attention", "materialised");
 
@@ -48,7 +48,7 @@ impl ModelChoice {
         models::registry().iter().map(plain).collect()
     }
 
-    /// Returns this model with each value of each axis that it can take, one at a time, except for
+    /// Returns this model with each value of each axis that it supports, one at a time, except for
     /// the defaults.
     pub fn with_each_axis(&self) -> Vec<ModelChoice> {
         let mut choices = Vec::new();

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use crate::colour;
 use crate::error::{Class, Classify, Result, printable};
 
-/// Writes a result to standard output, without control characters that a terminal would obey. A
-/// closed pipe (`lra report | head`) is not an error.
+/// Writes a result to standard output, without characters that control a terminal. A closed pipe
+/// (`lra report | head`) is not an error.
 pub fn print(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     let text = printable(text);

@@ -1,5 +1,5 @@
-//! Merging settings into defaults. The defaults hold every key that exists, so an unknown key, or a
-//! value of another kind, is an error that names the nearest known key.
+//! Merging of settings into defaults. The defaults hold every key, so an unknown key, or a value of
+//! another kind, is an error that names the nearest known key.
 
 use serde_json::{Map, Value};
 
@@ -40,15 +40,14 @@ fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<
         }
         (slot, value) if same_kind(slot, value) || is_size(slot, value, path) => {
             *slot = match (slot.is_f64(), value.as_f64()) {
-                // 0, 0.0 and -0.0 are one setting, and runs are named by the text of their
-                // settings.
+                // 0, 0.0 and -0.0 are the same setting, and the text of the settings names a run.
                 (true, Some(number)) => Value::from(number + 0.0),
                 _ => value.clone(),
             };
             Ok(())
         }
         (slot, value) => Err(Refused::Error(Error::usage(format!(
-            "{origin}: {path} is {}, so it cannot be set to {value}",
+            "{origin}: {path} takes {}, so it cannot be {value}",
             kind(slot)
         )))),
     }
@@ -102,14 +101,14 @@ pub fn parse_assignment(text: &str) -> Result<Value> {
         .filter(|(key, _)| !key.trim().is_empty())
         .ok_or_else(|| {
             Error::usage(format!(
-                "--set {text}: expected key=value, such as train.steps=500"
+                "--set {text}: this is not KEY=VALUE, such as train.steps=500"
             ))
         })?;
     let (key, value) = (key.trim(), value.trim());
     if key.split('.').count() > MAX_DEPTH {
         let start: String = key.chars().take(40).collect();
         return Err(Error::usage(format!(
-            "--set {start}...: no setting lies that deep"
+            "--set {start}...: too many dots; a setting is called section.name"
         )));
     }
     let parsed = toml::from_str::<Map<String, Value>>(&format!("value = {value}"))
@@ -120,7 +119,7 @@ pub fn parse_assignment(text: &str) -> Result<Value> {
     // JSON has no notation for these numbers, and TOML none for JSON's null.
     if parsed.is_null() {
         return Err(Error::usage(format!(
-            "--set {text}: a setting is a finite number"
+            "--set {text}: the value is not a finite number"
         )));
     }
     let nested = key.rsplit('.').fold(parsed, |inner, part| {
@@ -151,7 +150,7 @@ fn paths(settings: &Value, path: &str, found: &mut Vec<String>) {
 
 fn same_kind(slot: &Value, value: &Value) -> bool {
     match (slot, value) {
-        // An integer may stand for a real number, not the other way round.
+        // An integer is accepted for a real number, but not the other way round.
         (Value::Number(slot), Value::Number(value)) => slot.is_f64() || !value.is_f64(),
         (Value::Bool(_), Value::Bool(_))
         | (Value::String(_), Value::String(_))
@@ -173,7 +172,7 @@ fn is_size(slot: &Value, value: &Value, path: &str) -> bool {
 
 fn kind(value: &Value) -> &'static str {
     match value {
-        Value::Null => "unset",
+        Value::Null => "a single value",
         Value::Bool(_) => "true or false",
         Value::Number(number) if number.is_f64() => "a number",
         Value::Number(_) => "a whole number",
@@ -251,7 +250,7 @@ mod tests {
         let message = set("train.zzzz=1").unwrap_err().to_string();
         assert!(
             message.ends_with(
-                "unknown setting 'train.zzzz'; train has: steps, learning_rate, schedule"
+                "unknown setting 'train.zzzz'; the settings of section train are steps, learning_rate, schedule"
             ),
             "{message}"
         );

@@ -1,5 +1,4 @@
-//! Panics as errors: a bug in this program, or in a library, costs one run and leaves a record of
-//! it.
+//! Panics as errors: a bug in this program or in a library fails one run and leaves a record.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::fmt;
@@ -50,7 +49,7 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     take();
     let usual = panic::take_hook();
     panic::set_hook(Box::new(keep));
-    // State that `work` leaves half done is not used again: the run is over.
+    // Partially changed state of `work` is not used again, since the run is over.
     let outcome = panic::catch_unwind(AssertUnwindSafe(work));
     panic::set_hook(usual);
     let class = Class::Run;
@@ -69,7 +68,7 @@ pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Returns the full text of an error: the chain of causes, and the backtrace if `RUST_BACKTRACE`
-/// asks for it.
+/// requests it.
 pub fn in_full(error: &Error) -> String {
     let mut text = format!("{:?}\n", error.cause);
     if let Some(panic) = error.cause.downcast_ref::<Panic>()

@@ -37,8 +37,8 @@ impl Reporter {
         }
     }
 
-    /// Returns this reporter for work that ends on request: [`datasets::Progress::stopped`] tells
-    /// it so.
+    /// Returns this reporter for work that ends on request, which it learns from
+    /// [`datasets::Progress::stopped`].
     pub fn with_stop(self, stop: &Stop) -> Self {
         Reporter {
             stop: Some(stop.clone()),
@@ -73,7 +73,7 @@ impl Reporter {
                 let found = self.found.clone();
                 let tell = move |state: &ProgressState, out: &mut dyn std::fmt::Write| {
                     let done = (found.load(Relaxed), state.pos());
-                    // If this fails nothing is drawn, and nothing else could be done.
+                    // If this fails, nothing is drawn, and there is no remedy.
                     let _ = out.write_str(&left(state.elapsed(), done, state.len()));
                 };
                 let style = style("{prefix} {bar:24} {pos}/{len} {msg} {left}");
@@ -92,7 +92,7 @@ impl Reporter {
         *self.bar() = bar;
     }
 
-    /// Moves the bar to `done` and shows `message` behind it.
+    /// Moves the bar to `done` and shows `message` after it.
     pub fn at(&self, done: u64, message: &str) {
         let bar = self.bar();
         bar.set_position(done);
@@ -143,9 +143,9 @@ impl Reporter {
     }
 }
 
-/// Returns the time left at the mean speed since the bar was started, for a bar that was at `found`
-/// then and is at `at` now. The mean over the whole time gives evaluations and pauses their due
-/// share; a moving window would not.
+/// Returns the remaining time at the mean speed since the bar was started, for a bar that was at
+/// `found` then and is at `at` now. The mean over the whole time includes evaluations and pauses in
+/// proportion, unlike a moving window.
 fn left(elapsed: Duration, (found, at): (u64, u64), total: Option<u64>) -> String {
     match total {
         Some(total) if at > found && at < total => {

@@ -13,8 +13,8 @@ use crate::own_crate::{self, Crate};
 use crate::spec::Precision;
 use crate::{child, device, host, runtime, this_crate};
 
-/// Returns the provenance of figures that this process makes on `device`; the caller adds the
-/// settings that they follow.
+/// Returns the provenance of figures that this process computes on `device`; the caller adds the
+/// settings.
 pub fn of_process(device: &Device, threads: usize) -> Provenance {
     let name = device::describe(device);
     Provenance {
@@ -33,7 +33,7 @@ pub fn of_process(device: &Device, threads: usize) -> Provenance {
     }
 }
 
-/// Environment variable by which a sweep tells each run the number of simultaneous runs.
+/// Environment variable in which a sweep passes the number of simultaneous runs to each run.
 pub const JOBS: &str = "LRA_JOBS";
 
 /// Returns the number of simultaneous runs of the sweep that started this process; 1 outside a
@@ -87,7 +87,8 @@ pub fn own_model(model: &'static Model) -> Result<Option<OwnModel>> {
     Ok(Some(own))
 }
 
-/// Returns the lines of `model`'s source whose products `precision` should round but does not.
+/// Returns the lines of `model`'s source with matrix products that `precision` should round but
+/// does not.
 pub fn unrounded(model: &Model, precision: Precision) -> Vec<String> {
     match precision {
         Precision::Bf16 => {

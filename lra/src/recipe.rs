@@ -3,10 +3,10 @@
 #[cfg(test)]
 mod sources;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use datasets::Protocol;
+use datasets::{Protocol, Source};
 use models::{Family, Model};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -15,11 +15,13 @@ use crate::digest::sha256;
 use crate::error::{Class, Classify, Error, Result};
 use crate::suggest;
 
-/// Built-in recipes: name and text. The first one is the default.
+/// Recipe of runs, sweeps and listings that name none.
+pub const DEFAULT: &str = results::card::RECIPE;
+
+/// Built-in recipes: name and text.
 pub static RECIPES: &[(&str, &str)] = &[
-    ("laptop", include_str!("../recipes/laptop.toml")),
+    (DEFAULT, include_str!("../recipes/mini.toml")),
     ("smoke", include_str!("../recipes/smoke.toml")),
-    ("mini", include_str!("../recipes/mini.toml")),
     (
         "nystromformer",
         include_str!("../recipes/nystromformer.toml"),
@@ -62,21 +64,22 @@ pub struct Body {
     pub about: String,
     /// The paper, configuration or measurement that the numbers follow.
     pub source: String,
-    /// True if it trains a task as published, so that its scores may stand beside published ones.
-    /// Only a built-in recipe can be.
+    /// True if it trains a task as published, so that its scores may be compared with published
+    /// ones. Only for built-in recipes.
     #[serde(default)]
     pub published: bool,
     /// For a reduced recipe, the one that trains the full task.
     #[serde(default)]
     pub full: Option<String>,
-    /// Models that it was made for; empty for all. It trains any other model too, but no such
-    /// result is published.
+    /// Models that it was made for; empty for all. It also trains other models, but such results do
+    /// not count as published.
     #[serde(default)]
     pub made_for: Vec<String>,
     /// Measured duration of training, if it was measured.
     #[serde(default)]
     pub measured: Option<Measured>,
-    /// Trained parameters that every model's width is solved for; if absent, tasks give the width.
+    /// Number of trained parameters for which every model's width is solved; if absent, tasks set
+    /// the width.
     #[serde(default)]
     pub parameters: Option<usize>,
     /// Settings per task.
@@ -94,7 +97,7 @@ pub struct Body {
     /// Learning rates found by that search, which replace those of the settings.
     #[serde(default)]
     pub rates: Vec<Rate>,
-    /// Differences between following the recipe and what its source did.
+    /// Differences between runs of the recipe and those of its source.
     #[serde(default)]
     pub departures: Vec<Departure>,
 }
@@ -105,7 +108,7 @@ pub struct Body {
 pub struct Probe {
     /// Learning rates to try.
     pub learning_rates: Vec<f64>,
-    /// Share of the steps, and of the warm-up, that each rate is tried for.
+    /// Fraction of the steps, and of the warm-up, for which each rate is tried.
     pub share: f64,
 }
 
@@ -113,11 +116,11 @@ pub struct Probe {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// Task that it was found on.
+    /// Task of the search.
     pub task: String,
-    /// Model that it was found for.
+    /// Model of the search.
     pub model: String,
-    /// Family in whose block it was found.
+    /// Family of the block in the search.
     pub family: String,
     /// The learning rate.
     pub learning_rate: f64,
@@ -150,10 +153,14 @@ pub struct Departure {
     pub protocol: Option<Protocol>,
 }
 
+/// Beginning of the names of recipes that were read from files.
+const FILE: &str = "file:";
 /// Key under a task's settings that holds overlays per model.
 const PER_MODEL: &str = "models";
 /// Key under a task's settings that holds overlays per family of blocks.
 const PER_FAMILY: &str = "families";
+/// Key under a task's settings that names the one source that they are for.
+const SOURCE: &str = "source";
 
 /// Settings of a recipe for a task and a model; later layers override earlier ones.
 pub struct Layers {
@@ -175,8 +182,8 @@ impl Recipe {
         Recipe::parse((*name).to_owned(), text)
     }
 
-    /// Loads a recipe from a file. Whatever the file says about itself, it is not published: its
-    /// scores stand beside no published ones.
+    /// Loads a recipe from a file. A recipe file never counts as published, so its scores are not
+    /// compared with published ones.
     fn of_file(path: &Path) -> Result<Self> {
         let reading = || format!("reading the recipe {}", path.display());
         let text = disk::read_to_string(path).during(Class::Usage, reading())?;
@@ -184,20 +191,31 @@ impl Recipe {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let stem = stem.replace(|c| !plain(c), "_");
         let digest = sha256(text.as_bytes());
-        let mut recipe = Recipe::parse(format!("file:{stem}@{}", &digest[..8]), &text)
+        let mut recipe = Recipe::parse(format!("{FILE}{stem}@{}", &digest[..8]), &text)
             .map_err(|error| error.during(path.display()))?;
         recipe.body.published = false;
         Ok(recipe)
     }
 
     fn parse(name: String, text: &str) -> Result<Self> {
-        let body: Body = toml::from_str(text).during(Class::Usage, format!("recipe {name}"))?;
+        let body: Body = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| {
+                let before = text.get(..span.start).unwrap_or(text);
+                format!(", line {}", before.matches('\n').count() + 1)
+            });
+            let line = line.unwrap_or_default();
+            let words = datasets::of_deserializer(error.message(), "a table");
+            Error::usage(format!("recipe {name}{line}: {words}"))
+        })?;
         let recipe = Recipe { name, body };
         let of_tasks = recipe.body.tasks.values();
         let of_tasks = of_tasks.filter_map(|settings| settings[PER_FAMILY].as_object());
         let families = recipe.body.families.keys();
         for family in families.chain(of_tasks.flat_map(Map::keys)) {
             recipe.known_family(family)?;
+        }
+        for task in recipe.body.tasks.keys() {
+            recipe.source(task)?;
         }
         if let Some(probe) = &recipe.body.probe {
             let rates = probe.learning_rates.iter();
@@ -232,8 +250,8 @@ impl Recipe {
             .collect()
     }
 
-    /// Returns the family whose block the model is to have: the `asked` one, else its own; `None`
-    /// if the recipe has no families.
+    /// Returns the family whose block the model gets: the one `asked` for, else its own; `None` if
+    /// the recipe has no families.
     ///
     /// # Errors
     /// There is no such family, or the recipe has none.
@@ -266,6 +284,7 @@ impl Recipe {
             let overlays = common.remove(key);
             overlays.and_then(|overlays| overlays.get(name).cloned())
         };
+        own(SOURCE, "");
         let per_model = own(PER_MODEL, model);
         let name = family.map_or("", Family::name);
         let per_family = own(PER_FAMILY, name);
@@ -291,6 +310,39 @@ impl Recipe {
         Ok(data.map_or_else(|| json!({}), |data| json!({ "data": data })))
     }
 
+    /// Returns the one source that the settings for a task are for; `None` if they are for any.
+    ///
+    /// # Errors
+    /// The recipe has no settings for the task, or names a source that does not exist.
+    pub fn source(&self, task: &str) -> Result<Option<Source>> {
+        let Some(named) = self.settings(task)?.get(SOURCE) else {
+            return Ok(None);
+        };
+        let source = named.as_str().map(str::parse::<Source>);
+        match source {
+            Some(Ok(source)) => Ok(Some(source)),
+            _ => Err(Error::usage(format!(
+                "recipe {}: tasks.{task}.source = {named} is no source of data",
+                self.name
+            ))),
+        }
+    }
+
+    /// Checks that the settings for a task are for data from `source`.
+    ///
+    /// # Errors
+    /// They are for another source; the message names it, and the recipes for this one.
+    pub fn check_source(&self, task: &str, source: Source) -> Result<()> {
+        match self.source(task)? {
+            Some(only) if only != source => Err(Error::usage(format!(
+                "recipe {} has settings for {task} from the source {only} alone: --task {task}:{only}{}",
+                self.name,
+                elsewhere(task, source)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn settings(&self, task: &str) -> Result<&Map<String, Value>> {
         self.body
             .tasks
@@ -298,13 +350,51 @@ impl Recipe {
             .and_then(Value::as_object)
             .ok_or_else(|| {
                 let known: Vec<&str> = self.body.tasks.keys().map(String::as_str).collect();
+                let tasks = datasets::TASKS.iter().map(|it| it.about());
+                let about = tasks.into_iter().find(|about| about.name == task);
+                let others = about.map(|about| elsewhere(task, about.sources[0]));
                 Error::usage(format!(
-                    "recipe {} has no settings for task {task} (it has: {})",
+                    "recipe {} has no settings for task {task} (it has: {}){}",
                     self.name,
-                    known.join(", ")
+                    known.join(", "),
+                    others.unwrap_or_default()
                 ))
             })
     }
+}
+
+/// Returns the end of a message that names the built-in recipes with settings for data of a task
+/// from `source`; empty if there is none.
+fn elsewhere(task: &str, source: Source) -> String {
+    let has = |name: &&str| {
+        let recipe = Recipe::load(name).ok();
+        let settings = recipe.and_then(|recipe| recipe.body.tasks.get(task).cloned());
+        settings.is_some_and(|settings| {
+            let only = &settings[SOURCE];
+            only.is_null() || *only == json!(source)
+        })
+    };
+    let names = RECIPES.iter().map(|(name, _)| *name);
+    let names: Vec<&str> = names.filter(has).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; recipes that have (--recipe): {}", names.join(", ")),
+    }
+}
+
+/// Returns the lines that tell of recipes among `names`, those of records, which this program does
+/// not have. Recipes that were read from files are no part of it and are left out.
+pub fn absent<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let known = |name: &str| RECIPES.iter().any(|(known, _)| *known == name);
+    let absent: BTreeSet<&str> = names
+        .filter(|name| !known(name) && !name.starts_with(FILE))
+        .collect();
+    let line = |name: &str| {
+        let remark = suggest::remark("recipe", name);
+        let remark = remark.map_or(String::new(), |remark| format!(": {remark}"));
+        format!("note: runs by recipe {name}, which this program does not have{remark}")
+    };
+    absent.into_iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -365,12 +455,49 @@ mod tests {
             task,
             model,
             recipe,
-            source: None,
+            source: Recipe::load(recipe).unwrap().source(task).unwrap(),
             protocol: Protocol::Clean,
             seed: 0,
             assignments: &[],
         };
         request.resolve().unwrap()
+    }
+
+    #[test]
+    fn a_task_or_a_source_without_settings_is_told_the_recipes_that_have_it() {
+        let refused = |task: &str, source| {
+            let request = RunRequest {
+                task,
+                model: "bag",
+                recipe: DEFAULT,
+                source,
+                protocol: Protocol::Clean,
+                seed: 0,
+                assignments: &[],
+            };
+            request.resolve().err().unwrap().to_string()
+        };
+        let told = refused("pathx", None);
+        for name in ["listops", "--recipe", "smoke", "s4", "tay2021"] {
+            assert!(told.contains(name), "{told}");
+        }
+        assert!(!told.contains("nystromformer"), "{told}");
+        let told = refused("toy", None);
+        assert!(told.ends_with("(--recipe): smoke"), "{told}");
+        let told = refused("retrieval", None);
+        assert!(told.contains("--task retrieval:synthetic"), "{told}");
+        assert!(told.contains("s4") && !told.contains("mini,"), "{told}");
+    }
+
+    #[test]
+    fn records_tell_which_recipes_are_no_longer_here() {
+        let told = absent(["laptop", "mini", "file:own@1a2b3c4d", "laptop", "else"].into_iter());
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].contains("recipe else"), "{told:?}");
+        assert!(
+            told[1].contains("laptop") && told[1].contains("mini"),
+            "{told:?}"
+        );
     }
 
     /// Returns every built-in recipe with every task that it has settings for and every model.
@@ -473,7 +600,7 @@ mod tests {
         assert_eq!(luna.spec.block.dim, 48);
         for (recipe, setting, words) in [
             ("mini", "block.family=filters", "xformer, filter"),
-            ("laptop", "block.family=filter", "mini"),
+            ("smoke", "block.family=filter", "mini"),
         ] {
             let error = request(recipe, "s4d", &[setting]).err().unwrap();
             assert!(error.to_string().contains(words), "{error}");
@@ -500,7 +627,20 @@ mod tests {
         assert_ne!(s4d.train.learning_rate, 0.25);
         for (text, words) in [
             ("[families.filters]\n[tasks.toy]\n", "filters"),
+            (
+                "probe = 3\n[tasks.toy]\n",
+                ", line 3: integer `3` instead of a table",
+            ),
+            (
+                "[tasks.toy]\n[[departures]]\nwhat = ''\nprotocol = 'dirty'\n",
+                ", line 6: `dirty` is none of `clean` and `tay2021`",
+            ),
+            (
+                "[tasks.toy]\n[prob]\nx = 1\n",
+                "`prob` is unknown here; known are `about`",
+            ),
             ("[tasks.toy.families.gates]\n", "gates"),
+            ("[tasks.toy]\nsource = 'nowhere'\n", "nowhere"),
             (
                 "[probe]\nlearning_rates = []\nshare = 0.5\n[tasks.toy]\n",
                 "probe",
@@ -556,11 +696,7 @@ mod tests {
                 .departures()
                 .is_empty()
         );
-        assert!(
-            resolved("laptop", "listops", "local")
-                .departures()
-                .is_empty()
-        );
+        assert!(resolved("mini", "listops", "local").departures().is_empty());
     }
 
     /// The loaders of these sources descend from S4's: `]` is a token, parentheses are not, and an

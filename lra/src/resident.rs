@@ -1,8 +1,8 @@
-//! Memory of this process that the system has to provide, as the kernel counts it: read within the
-//! allocator, so nothing here allocates.
+//! Resident memory of this process, as counted by the kernel. It is read within the allocator, so
+//! nothing here allocates.
 
-/// Returns the bytes in memory that no file backs, so that the system cannot drop them by itself;
-/// `None` where it does not report them.
+/// Returns the resident bytes without file-backed ones, which the system could drop; `None` if the
+/// system does not report them.
 #[cfg(target_os = "linux")]
 pub fn bytes() -> Option<usize> {
     use std::fs::File;
@@ -15,7 +15,8 @@ pub fn bytes() -> Option<usize> {
     let file = SIZES.get_or_init(open).as_ref()?;
     let count = file.read_at(&mut text, 0).ok()?;
     let text = std::str::from_utf8(text.get(..count)?).ok()?;
-    // Fields, in pages: all addresses, those in memory, those of the latter that files back.
+    // Fields, in pages: all addresses, the resident ones, and the file-backed ones among the
+    // latter.
     let mut pages = text.split(' ').skip(1).map_while(|it| it.parse().ok());
     let (resident, of_files): (usize, usize) = (pages.next()?, pages.next()?);
     Some(page() * resident.saturating_sub(of_files))
@@ -33,7 +34,7 @@ fn page() -> usize {
     use std::sync::OnceLock;
 
     static BYTES: OnceLock<usize> = OnceLock::new();
-    // SAFETY: the call reads a number of the system.
+    // SAFETY: the call reads a system constant.
     let ask = || usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
     *BYTES.get_or_init(|| ask().ok().filter(|bytes| *bytes > 0).unwrap_or(4096))
 }
@@ -63,7 +64,7 @@ pub fn missing(block: *mut u8, size: usize) -> usize {
         let is_there = |present: &&u8| **present & 1 == 1;
         missing += match status {
             0 => pages - present[..pages].iter().filter(is_there).count(),
-            // Addresses that nothing is mapped to yet.
+            // Unmapped addresses.
             _ => pages,
         };
     }
@@ -91,7 +92,7 @@ mod tests {
         assert!(missing(block.as_mut_ptr(), SIZE) > SIZE / 2);
         block.resize(SIZE, 1);
         assert!(missing(black_box(&mut block).as_mut_ptr(), SIZE) < SIZE / 2);
-        // Other tests of this process give memory back meanwhile, but not that much.
+        // Other tests of this process free memory at the same time, but not that much.
         assert!(bytes().unwrap() > before + SIZE / 2);
     }
 }

@@ -8,8 +8,8 @@
 //!                checkpoint.safetensors   everything needed to resume
 //!                best.safetensors         the weights with the best validation score
 //!                pretrain-*               the previous four files, for a pretraining
-//!                tensorboard/             the metrics for TensorBoard, if asked for
-//!                draft.json               the record as far as it was known when training began: data, program, machine
+//!                tensorboard/             the metrics for TensorBoard, if requested
+//!                draft.json               the record as known when training began: data, program, machine
 //!                record.json              the outcome, written last
 //!                error.log                the full error of a failed run, if longer than a line
 //!                run.lock                 held while a process works in the folder
@@ -17,7 +17,6 @@
 
 mod inventory;
 
-use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +26,7 @@ use results::{Outcome, Record};
 use serde::Serialize;
 
 pub use self::inventory::Missing;
+use crate::damaged::Damaged;
 use crate::error::{Class, Classify, Error, Result};
 use crate::spec::Spec;
 use crate::tensorboard;
@@ -44,30 +44,12 @@ pub enum Found {
     Nothing,
     /// A run that was started, and stopped or killed.
     Unfinished,
-    /// A run that failed, but may succeed when it is resumed: the disk was full, or the memory did
-    /// not suffice.
+    /// A failed run that may succeed when it is resumed: the disk was full, or the memory was not
+    /// sufficient.
     Failed(Box<Record>),
     /// A run whose record is final: it would end in the same way again.
     Finished(Box<Record>),
 }
-
-/// Error about a file that a run cannot resume from.
-#[derive(Debug)]
-pub struct Damaged {
-    /// The file.
-    pub path: PathBuf,
-    /// Description of the damage.
-    pub problem: String,
-}
-
-impl fmt::Display for Damaged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, problem) = (self.path.display(), &self.problem);
-        write!(f, "{file} is damaged: {problem}; start over with --force")
-    }
-}
-
-impl std::error::Error for Damaged {}
 
 impl RunFolder {
     /// Creates or opens the folder `<out>/<id>`, takes its lock, and removes the half-written files
@@ -88,7 +70,7 @@ impl RunFolder {
         Ok(RunFolder { path, _lock: lock })
     }
 
-    /// Removes what is in the place of the lock and cannot be one, such as a folder, before the
+    /// Removes an object in place of the lock that cannot be a lock, such as a folder, before the
     /// folder is opened to start over.
     pub fn clear_lock(out: &Path, id: &str) -> Result<()> {
         let path = out.join(id).join(LOCK);
@@ -122,7 +104,7 @@ impl RunFolder {
         if self.record().exists() {
             let remedy = "start over with --force";
             let record = results::store::read(&self.record()).map_err(|error| {
-                // Not added as a context: the problem comes first.
+                // Not added as a context, since the problem comes first.
                 Error::new(Class::Data, format!("{error}; {remedy}"))
             })?;
             let record = Box::new(record);
@@ -205,10 +187,10 @@ impl RunFolder {
         results::write(&path, spec.to_toml()?.as_bytes()).class(Class::Run)
     }
 
-    /// Returns whether there are settings on file: a run may fail before it has any.
+    /// Returns whether settings are stored, since a run may fail before it has any.
     ///
     /// # Errors
-    /// The settings on file are damaged, or they differ from `spec`.
+    /// The stored settings are damaged, or they differ from `spec`.
     pub fn holds(&self, spec: &Spec) -> Result<bool> {
         let path = self.file(SPEC);
         let damaged = |problem: String| Damaged {
@@ -217,10 +199,10 @@ impl RunFolder {
         };
         let on_file: Spec = match disk::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => Err(damaged(error.to_string())).class(Class::Usage)?,
+            Err(error) => Err(Damaged::or_io(&path, "reading", error)).class(Class::Data)?,
             Ok(text) => toml::from_str(&text)
                 .map_err(|error| damaged(error.message().to_owned()))
-                .class(Class::Usage)?,
+                .class(Class::Data)?,
         };
         let differences = on_file.differences(spec);
         if differences.is_empty() {
@@ -233,8 +215,8 @@ impl RunFolder {
         )))
     }
 
-    /// Returns the run folders beside this one, each with its settings; those without readable
-    /// settings are left out.
+    /// Returns the other run folders in the same folder, each with its settings. Those without
+    /// readable settings are left out.
     pub fn siblings(&self) -> Vec<(PathBuf, Spec)> {
         let beside = self.path.parent().map(fs::read_dir);
         let entries = beside.into_iter().flatten().flatten().flatten();
@@ -298,7 +280,7 @@ pub struct PhaseFiles {
     pub best: PathBuf,
 }
 
-/// Locks a file of a folder of the program's own, creating it. Returns `None` if another process
+/// Locks a file in one of the program's own folders, creating it. Returns `None` if another process
 /// holds the lock.
 ///
 /// # Errors
@@ -359,7 +341,7 @@ impl Log {
         let context = || format!("opening {}", path.display());
         let mut options = File::options();
         let file = disk::own(&path, options.create(true).append(true).read(true));
-        let file = file.with_context(context)?;
+        let file = file.map_err(|error| Damaged::or_io(&path, "opening", error))?;
         let length = file.metadata().with_context(context)?.len();
         if length < bytes {
             let problem = "it is shorter than its checkpoint says".to_owned();

@@ -9,10 +9,35 @@ use crate::error::{Error, Result};
 use crate::limits::{self, Needs};
 use crate::shell;
 
-/// Applies the settings. It must be the first call in `main`; `threads` as in [`threads`].
-pub fn set_up(threads: usize) -> Result<()> {
-    let threads = self::threads(threads);
-    limits::check(needs(threads as u64))?;
+/// Checks that limits leave room for the threads of a verb that has no settings of its own to
+/// apply: without room, the thread that starts them panics or waits forever.
+///
+/// # Errors
+/// A limit leaves less room.
+pub fn check_room() -> Result<()> {
+    limits::check(
+        Needs {
+            addresses: cores() as u64 * OTHER_STACK + OTHER_HEAP,
+            resident: 0,
+        },
+        "",
+    )
+}
+
+/// Stack of a thread that is no worker.
+const OTHER_STACK: u64 = 2 << 20;
+/// Heap of a verb that trains nothing.
+const OTHER_HEAP: u64 = 8 << 20;
+
+/// Applies the settings. It must be the first call of a verb; `threads` as in [`threads`], `None`
+/// for a verb without `--threads`.
+pub fn set_up(threads: Option<usize>) -> Result<()> {
+    let less = match threads {
+        Some(_) => ", or give fewer --threads",
+        None => ", or set RAYON_NUM_THREADS to fewer threads",
+    };
+    let threads = self::threads(threads.unwrap_or(0));
+    limits::check(needs(threads as u64), less)?;
     keep_freed_pages();
     // candle keeps a second pool for element-wise operations. It must have the same size, and must
     // not spin between operations while the first pool needs the cores.
@@ -38,13 +63,12 @@ pub fn set_up(threads: usize) -> Result<()> {
 /// Stack of a worker, which walks whole graphs of operations: as large as that of a main thread.
 const STACK: usize = 8 << 20;
 
-/// Returns the memory that the program takes before a run begins, beyond its code: for each worker
-/// the stack, the stack of candle's thread beside it, and the buffers; for the process the padding
-/// of its heap, and some further threads with their working memory.
+/// Returns the memory that the program needs before a run starts, beyond its code: for each worker
+/// its stack, the stack of its candle thread, and its buffers; for the process the padding of its
+/// heap, and some further threads with their scratch memory.
 fn needs(threads: u64) -> Needs {
     const MIB: u64 = 1 << 20;
     const BUFFERS: u64 = 4 * MIB;
-    const OTHER_STACK: u64 = 2 * MIB;
     const OTHER_THREADS: u64 = 4;
     const HEAP: u64 = 16 * MIB;
     let stacks = threads * (STACK as u64 + OTHER_STACK) + OTHER_THREADS * OTHER_STACK;
@@ -57,9 +81,9 @@ fn needs(threads: u64) -> Needs {
 /// Bytes that glibc fetches at the end of its heap beyond those requested.
 const TOP_PAD: i32 = 64 << 20;
 
-/// Runs work that consists of many parallel operations: on the CPU as a worker, so that none of the
-/// operations wakes a worker up and waits for it. The work must not wait for anything else that
-/// needs workers.
+/// Runs work that consists of many parallel operations. On the CPU it runs on a worker, so that no
+/// operation has to wake a worker and wait for it. The work must not wait for other work that needs
+/// workers.
 pub fn among_workers<T: Send>(device: &Device, work: impl FnOnce() -> T + Send) -> T {
     match device {
         Device::Cpu => rayon::scope(|_| work()),
@@ -67,9 +91,9 @@ pub fn among_workers<T: Send>(device: &Device, work: impl FnOnce() -> T + Send) 
     }
 }
 
-/// Makes every worker and this thread fetch the buffers that they keep for kernels and for candle's
-/// matrix products, the latter as large as the second-level cache. If they were fetched later,
-/// peaks of memory would depend on which thread took which piece of the work.
+/// Allocates the buffers that every worker and this thread keep for kernels and for candle's matrix
+/// products, the latter as large as the L2 cache. If they were allocated later, memory peaks would
+/// depend on the distribution of the work among threads.
 fn fetch_buffers() {
     let fetch = || -> candle_core::Result<()> {
         models::ops::fetch_buffers();
@@ -77,7 +101,7 @@ fn fetch_buffers() {
         matrix.matmul(&matrix)?;
         Ok(())
     };
-    // The product is discarded, and so is its error: an error that matters would occur again.
+    // The product and its error are discarded, since an error that matters would occur again.
     rayon::broadcast(|_| drop(fetch()));
     drop(fetch());
 }
@@ -85,11 +109,11 @@ fn fetch_buffers() {
 /// An option that programs pass to the runs they start; users do not type it.
 pub const STOP_ON_EOF: &str = "--stop-on-eof";
 
-/// Returns the command line as records keep it, quoted for a shell: as it was typed, without
-/// options that only programs pass.
+/// Returns the command line for records, quoted for a shell: as typed, without options that only
+/// programs pass.
 ///
-/// A program given by its absolute path is recorded by its name alone. In a word that is not
-/// Unicode, `\u{fffd}` replaces what cannot be written.
+/// A program given by its absolute path is recorded by its name. In a word that is not Unicode,
+/// `\u{fffd}` replaces invalid parts.
 pub fn command_line() -> String {
     let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
     as_typed(words.collect())
@@ -107,8 +131,8 @@ fn as_typed(mut words: Vec<String>) -> String {
     quoted.join(" ")
 }
 
-/// Returns the most worker threads: four for each core, and 64 on small machines. Each holds
-/// buffers and a stack, so that many more would use up the memory before they do any work, and wait
+/// Returns the largest number of worker threads: four for each core, and 64 on small machines. Each
+/// holds buffers and a stack, so many more would exhaust the memory before doing any work, and wait
 /// for each other.
 pub fn most_threads() -> usize {
     (4 * cores()).max(64)
@@ -118,7 +142,7 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Returns the number of threads that `--threads` asks for: 0 means `RAYON_NUM_THREADS`, else all
+/// Returns the number of threads for a value of `--threads`: 0 means `RAYON_NUM_THREADS`, else all
 /// cores.
 pub fn threads(asked: usize) -> usize {
     match asked {
@@ -135,11 +159,10 @@ fn threads_from_environment() -> usize {
     asked.unwrap_or_else(cores)
 }
 
-/// Keeps freed memory in the process. By default glibc gives every large block back to the system
-/// and faults it in again, page by page, at the next step: most of an untuned training step is
-/// spent there. Raised thresholds prevent this, also if a step takes many gigabytes. All threads
-/// share one heap: a heap per thread ends at 64 MiB, and larger blocks would come from the system
-/// again.
+/// Keeps freed memory in the process. By default glibc returns every large block to the system and
+/// faults it in again, page by page, at the next step, which dominates an untuned training step.
+/// Higher thresholds prevent this, even if a step takes many gigabytes. All threads share one heap,
+/// since a heap per thread ends at 64 MiB, and larger blocks would come from the system again.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn keep_freed_pages() {
     /// Threshold that prevents the end of the heap from being given back.

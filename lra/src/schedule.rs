@@ -3,8 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Course of the learning rate over a run. `s` counts the updates already made, `w` is the warm-up,
-/// `n` the length that the schedule is planned for: the run's, unless `train.schedule_steps` says
-/// otherwise.
+/// and `n` is the planned length of the schedule: `train.schedule_steps`, or the length of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Schedule {
@@ -19,10 +18,10 @@ pub enum Schedule {
     /// `min(1, s/w) · ½(1 + cos(π frac((s-w)/n)))`: the 2021 image tasks, whose cycle is the whole
     /// run, so that it never quite ends.
     CosineCycle,
-    /// `min(1, s/w) · (n-s)/(n-w)`: straight down to zero, where it stays.
+    /// `min(1, s/w) · (n-s)/(n-w)`: linearly down to zero, where it stays.
     Linear,
-    /// One cycle with straight sides: from 1/25 up to 1 at `s = w - 1`, then down to 1/250,000 at
-    /// the last update.
+    /// One linear cycle: from 1/25 up to 1 at `s = w - 1`, then down to 1/250,000 at the last
+    /// update.
     OneCycle,
 }
 

@@ -11,7 +11,7 @@ use signal_hook::low_level;
 
 use crate::error::Class;
 
-/// Flag that is set when this process is asked to stop.
+/// Flag that is set when a stop of this process is requested.
 #[derive(Clone)]
 pub struct Stop(Arc<Flag>);
 
@@ -36,9 +36,9 @@ const REQUESTS: [i32; 3] = [consts::SIGINT, consts::SIGTERM, consts::SIGUSR1];
 const REQUESTS: [i32; 2] = [consts::SIGINT, consts::SIGTERM];
 
 impl Stop {
-    /// Installs the handlers: the first signal sets the flag, one that comes after [`ONE_REQUEST`]
-    /// ends the process at once. On Unix a terminal that closes is a request too, unless this
-    /// process was told to ignore that, as by `nohup`.
+    /// Installs the handlers: the first signal sets the flag, and one that comes after
+    /// [`ONE_REQUEST`] ends the process at once. On Unix a closing terminal is a request too,
+    /// unless this process ignores it, as under `nohup`.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Stop(Arc::new(Flag {
             requested: AtomicBool::new(false),
@@ -55,8 +55,8 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Treats the end of standard input as a request as well: a parent that holds the other end of
-    /// the pipe closes it to stop this process, and cannot die without doing so, on any system.
+    /// Also treats the end of standard input as a request. A parent that holds the other end of the
+    /// pipe closes it to stop this process, and its death closes it too, on any system.
     pub fn on_end_of_input(&self) -> io::Result<()> {
         let (stop, mut input) = (self.clone(), io::stdin());
         let wait = move || {
@@ -82,8 +82,8 @@ impl Stop {
 
     fn register(&self, signal: i32) -> io::Result<()> {
         let flag = Arc::clone(&self.0);
-        // SAFETY: the handler reads a clock, changes atomics or leaves the process: all of it may
-        // be done at any point of the program, and nothing in it allocates, locks or panics.
+        // SAFETY: the handler reads a clock, changes atomics or exits the process. All of this is
+        // allowed at any point of the program, and nothing in it allocates, locks or panics.
         unsafe { low_level::register(signal, move || flag.signalled()) }?;
         Ok(())
     }

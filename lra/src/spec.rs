@@ -1,5 +1,5 @@
 //! A `Spec` holds every number that a run depends on: the task's options, overlaid by a recipe,
-//! overlaid by `--set`. It is frozen before anything runs, digested, and saved beside the record.
+//! overlaid by `--set`. It is frozen before anything runs, digested, and saved with the record.
 
 #[cfg(test)]
 mod fuzz;
@@ -21,7 +21,7 @@ pub use self::train::{Decay, OptimizerKind, Precision, Select, TrainOptions};
 use crate::digest::sha256;
 use crate::error::{Class, Classify, Result};
 
-/// Everything that decides the outcome of a run, except for timings.
+/// Everything that determines the outcome of a run, except for timings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
@@ -127,7 +127,7 @@ impl Spec {
         found
     }
 
-    /// Returns the settings as TOML, as saved beside the record.
+    /// Returns the settings as TOML, as saved with the record.
     pub fn to_toml(&self) -> Result<String> {
         toml::to_string_pretty(self).during(Class::Run, "writing the settings as TOML")
     }
@@ -234,8 +234,8 @@ mod tests {
         resolve("toy", model, assignments).unwrap().spec.digest()
     }
 
-    /// The length that a schedule is planned for is the recipe's as long as the number of updates
-    /// is.
+    /// A run keeps the recipe's planned length of the schedule as long as it keeps its number of
+    /// updates.
     #[test]
     fn a_run_of_another_length_has_a_schedule_of_its_own() {
         let resolve = |recipe: &str, assignments: &[&str]| {
@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(spec.pretrain.training(&spec.train).schedule_steps, 0);
     }
 
-    /// If a model is given the rows and columns of an image, its record says so.
+    /// If a model uses the rows and columns of an image, its record says so.
     #[test]
     fn what_the_rules_forbid_is_known_before_the_run() {
         let resolve = |task: &str, assignments: &[&str]| {

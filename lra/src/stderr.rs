@@ -5,9 +5,9 @@ use std::io::{IsTerminal, Write, stderr};
 
 use crate::colour;
 
-/// Prints a line, or several that `text` has. Control characters, which names of files and strings
-/// of records may hold, are escaped. If standard error is closed or full, only the line is lost:
-/// unlike `eprintln!`, this does not panic.
+/// Prints the line or lines of `text`. Control characters, which file names and strings of records
+/// may contain, are escaped. If standard error is closed or full, only the line is lost; unlike
+/// `eprintln!`, this does not panic.
 pub fn line(text: &str) {
     let text = escaped(text);
     // One write, so that lines of several processes in one log do not mix.

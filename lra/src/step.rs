@@ -31,7 +31,7 @@ pub enum Learner<'a> {
 pub struct Trainer<'a> {
     /// The model over the weights.
     pub learner: Learner<'a>,
-    /// The weights, with the buffers beside them.
+    /// The weights and buffers.
     pub parameters: &'a Parameters,
     /// The weights with their moments.
     pub optimizer: Updater,
@@ -60,7 +60,7 @@ pub struct PendingStep {
 struct Part<'a> {
     host: &'a HostBatch,
     rows: Range<usize>,
-    /// Share of training that is over.
+    /// Fraction of training that is done.
     progress: f64,
 }
 
@@ -171,7 +171,7 @@ impl Trainer<'_> {
             sums.push((loss, weighted, aux, step.gradient_norm.read()?));
         }
         self.device.synchronize()?;
-        // Steps that ran while the next ones were queued have no times of their own, only an equal
+        // Steps that ran while the next ones were queued have no individual times, only an equal
         // share.
         let shared = pending.first().filter(|_| !self.device.is_cpu());
         let share = shared.map(|first| first.began.elapsed().as_secs_f64() / pending.len() as f64);

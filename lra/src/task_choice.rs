@@ -7,7 +7,7 @@ use datasets::Source;
 
 use crate::error::{Error, Result};
 
-/// `task` or `task:source`, as every command reads it.
+/// `task` or `task:source`, the form that every command accepts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskChoice {
     /// Registry name.

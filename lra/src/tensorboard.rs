@@ -24,7 +24,7 @@ pub struct Events {
 
 impl Events {
     /// Starts a new event file in `folder`. Events of earlier files about steps after `step` are
-    /// withdrawn: the run resumes from there.
+    /// withdrawn, since the run resumes from there.
     pub fn create(folder: &Path, step: usize) -> anyhow::Result<Self> {
         fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         let now = now();

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use candle_core::Device;
 use results::record::{Phases, Spread};
 use serde::{Deserialize, Serialize};
+
+use crate::damaged::Damaged;
 
 /// Measures the phases of one step. The time of a step that belongs to no phase is the harness's
 /// own.
@@ -78,12 +79,12 @@ pub struct StepTime {
     pub phases: Phases,
 }
 
-/// One line of `timings.jsonl`: the steps since the line before.
+/// One line of `timings.jsonl`: the steps since the previous line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
     /// Updates made.
     pub step: usize,
-    /// Seconds since the line before, evaluation and checkpoints included.
+    /// Seconds since the previous line, evaluation and checkpoints included.
     pub wall: f64,
     /// Seconds of warm-up steps.
     pub warmup: Vec<f64>,
@@ -119,13 +120,18 @@ impl Timings {
     }
 
     /// Reads a whole log and returns its totals.
+    ///
+    /// # Errors
+    /// [`Damaged`], or the file cannot be read.
     pub fn read(path: &Path) -> anyhow::Result<Timings> {
         let text =
-            disk::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+            disk::read_to_string(path).map_err(|error| Damaged::or_io(path, "reading", error))?;
         let mut sum = Timings::default();
         for (index, line) in text.lines().enumerate() {
-            let line: Timings = serde_json::from_str(line)
-                .with_context(|| format!("{}:{}", path.display(), index + 1))?;
+            let line: Timings = serde_json::from_str(line).map_err(|error| Damaged {
+                path: path.to_owned(),
+                problem: format!("line {}: {error}", index + 1),
+            })?;
             sum.step = line.step;
             sum.wall += line.wall;
             sum.warmup.extend(line.warmup);
@@ -153,8 +159,8 @@ impl Timings {
         })
     }
 
-    /// Returns the share of the time of the timed steps that was spent neither in transfer nor in
-    /// forward, backward or optimizer.
+    /// Returns the fraction of the time of the timed steps that was spent neither in transfer nor
+    /// in forward, backward or optimizer.
     pub fn overhead_share(&self) -> f64 {
         let total: f64 = self.steps.iter().sum();
         let Phases {

@@ -47,11 +47,11 @@ pub struct Fit<'a> {
     pub files: PhaseFiles,
     /// Reporter of progress on standard error.
     pub reporter: &'a Reporter,
-    /// Flag that asks the run to stop early.
+    /// Flag that requests an early stop of the run.
     pub stop: &'a Stop,
     /// Steps and scored examples of the whole run, from which its duration is estimated.
     pub workload: Workload,
-    /// True to write event files for TensorBoard too.
+    /// True to also write event files for TensorBoard.
     pub tensorboard: bool,
     /// For a reduced recipe, the full task and its relative amount of work.
     pub full: Option<FullTask>,
@@ -64,7 +64,7 @@ pub struct Fit<'a> {
 pub enum Ending {
     /// All steps were made and the selected weights were scored.
     Scored {
-        /// Score on the whole validation split, or on the part that evaluations use.
+        /// Score on the validation split, or on the part that evaluations use.
         val: Score,
         /// Score on the test split, which is scored only this once.
         test: Score,
@@ -76,7 +76,7 @@ pub enum Ending {
         /// Name of the value that was not finite.
         reason: String,
     },
-    /// The run was asked to stop; its state is saved.
+    /// A stop was requested; the state is saved.
     Interrupted,
 }
 
@@ -93,8 +93,8 @@ impl Fit<'_> {
         Ok((session.state, ending))
     }
 
-    /// Pretrains likewise: it ends with the best weights on file, and scores nothing. Returns an
-    /// ending if the end was not reached.
+    /// Pretrains in the same way. It ends with the best weights stored and scores nothing. Returns
+    /// an ending if the end was not reached.
     pub fn pretrain(&self, resume: bool) -> anyhow::Result<(State, Option<Ending>)> {
         let mut session = self.session(resume)?;
         let ending = session.train()?;
@@ -112,8 +112,8 @@ impl Fit<'_> {
                 return Err(Missing(vec![self.files.best.clone()]).into());
             }
             if state.best.is_some() && self.takes_best() {
-                // The best weights are needed at the end only, when it would be late to learn that
-                // they are damaged.
+                // The best weights are only needed at the end, when it would be too late to find
+                // them damaged.
                 checkpoint::check_parameters(&self.files.best)?;
             }
             let (step, phase) = (state.step, self.phase());
@@ -162,8 +162,8 @@ impl Fit<'_> {
         }
     }
 
-    /// Returns whether one score is better than another: in accuracy over all labels together if
-    /// classes are learned, in loss if tokens are.
+    /// Returns whether one score is better than another: by accuracy over all labels if classes are
+    /// learned, by loss if tokens are.
     fn is_better(&self, score: &Score, best: &Evaluation) -> bool {
         match self.learner {
             Learner::Classes(_) => score.deciding_accuracy() > best.deciding_accuracy(),
@@ -211,7 +211,7 @@ struct Session<'a> {
     state: State,
     journal: Journal<'a>,
     estimator: RunEstimator,
-    /// Steps whose results are not on the host yet.
+    /// Steps whose results have not been copied to the host yet.
     pending: Vec<PendingStep>,
 }
 
@@ -396,7 +396,7 @@ impl Session<'_> {
     }
 
     /// Scores the validation split and keeps the weights if they are the best so far. Returns an
-    /// ending if the run was asked to stop meanwhile, or if the score or a weight is not finite.
+    /// ending if a stop was requested meanwhile, or if the score or a weight is not finite.
     fn evaluate(&mut self) -> anyhow::Result<Option<Ending>> {
         let fit = self.fit;
         let limit = fit.options().eval_examples;
@@ -409,7 +409,7 @@ impl Session<'_> {
         if !score.is_finite() {
             return Ok(Some(fit.diverged(self.state.step, "validation loss")));
         }
-        // A weight that no scored example uses shows in no loss.
+        // A weight that no scored example uses does not affect any loss.
         if let Some(weight) = checkpoint::not_finite(fit.parameters)? {
             let what = format!("weight {weight}");
             return Ok(Some(fit.diverged(self.state.step, &what)));

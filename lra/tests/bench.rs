@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 use std::{fs, thread};
 
-use common::{Place, child_of, err, kill};
+use crate::common::{Place, child_of, err, kill};
 use serde_json::Value;
 
 /// A few steps of the smallest model.

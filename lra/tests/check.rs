@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 
-use common::{Place, err};
+use crate::common::{Place, err};
 use serde_json::Value;
 
 /// Models of the matrix; the first is the reference for speeds.

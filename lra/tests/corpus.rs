@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
-mod readers;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use readers::{Prepared, READERS};
+use crate::readers::{Prepared, READERS};
 
 const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus");
 

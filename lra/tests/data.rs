@@ -1,12 +1,10 @@
 //! `lra data`, as a user types it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::time::Duration;
 
-use common::Place;
+use crate::common::{self, Place};
 use serde_json::Value;
 
 /// Writes twelve reviews in the published layout.
@@ -142,7 +140,7 @@ fn allowing_a_part_is_refused_where_it_means_nothing() {
     ] {
         let refused = place.fails(2, command);
         assert!(
-            refused.contains("--allow-partial") && refused.contains("the flag exists for image"),
+            refused.contains("--allow-partial") && refused.contains("the flag is for image"),
             "{command}: {refused}"
         );
     }

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 
-use common::{Place, assert_same, err, saved};
+use crate::common::{Place, assert_same, err, saved};
 use serde_json::Value;
 
 /// A run of ListOps with labels at brackets, some steps long.

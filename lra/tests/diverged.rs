@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Place, TINY, err, header_length};
+use crate::common::{Place, TINY, err, header_length};
 use serde_json::Value;
 
 /// A run of one step whose weights overflow, which only scoring shows.

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{Place, TINY, stored};
+use crate::common::{self, Place, TINY, stored};
 
 #[test]
 fn unknown_names_are_answered_with_the_nearest() {
@@ -24,8 +22,8 @@ fn unknown_names_are_answered_with_the_nearest() {
             "did you mean 'performer'?",
         ),
         (
-            "run --task listops --model performer --recipe laptpo",
-            "did you mean 'laptop'?",
+            "run --task listops --model performer --recipe mnii",
+            "did you mean 'mini'?",
         ),
         (
             "run --task listops --model performer --set train.stesp=3",
@@ -38,6 +36,22 @@ fn unknown_names_are_answered_with_the_nearest() {
         (
             "run --task listops --model performer --set data.max_lenght=99",
             "did you mean 'data.max_length'?",
+        ),
+        (
+            "run --task listops --model performer --recipe laptop",
+            "did you mean 'mini'? (mini replaced laptop",
+        ),
+        (
+            "run --task pathx --model s4d",
+            "recipes that have (--recipe): smoke, s4",
+        ),
+        (
+            "run --task retrieval --model s4d",
+            "--task retrieval:synthetic; recipes that have",
+        ),
+        (
+            "data show retrieval --recipe mini",
+            "--task retrieval:synthetic; recipes that have",
         ),
         ("data make lisops", "did you mean 'listops'?"),
         ("data fetch imdb", "did you mean 'text'?"),
@@ -62,6 +76,27 @@ fn unknown_names_are_answered_with_the_nearest() {
         ("train --task text --model bag", "did you mean 'run'?"),
         ("data download text", "did you mean 'data fetch'?"),
         ("list models --long performr", "did you mean 'performer'?"),
+        (
+            "run --task toy --model bag --set block.norm=RMSNorm",
+            "did you mean 'rms'?",
+        ),
+        (
+            "run --task toy --model bag --precision BF16",
+            "did you mean 'bf16'?",
+        ),
+        (
+            "data show pathfinder --set data.difficulty=Hard",
+            "did you mean 'hard'?",
+        ),
+        (
+            "run --task toy --model linear --set d_state=64",
+            "this is model.state of the models ",
+        ),
+        ("mini s4d --cuda", "did you mean '--device'?"),
+        (
+            "run --task text --model bag --workdir x",
+            "did you mean '--out'?",
+        ),
     ] {
         let message = place.fails(2, words);
         assert!(message.contains(hint), "lra {words}: {message}");
@@ -187,7 +222,7 @@ fn numbers_out_of_range_are_named_with_their_range() {
             "not a seed from 0 to 9223372036854775807",
         ),
         ("--seeds 0..9999999999", "a command takes 10000 at most"),
-        ("--threads 100000", "not a number of threads from 0 to"),
+        ("--threads 100000", "a run has 0 (one for each core) to "),
         ("--threads 1000", "four for each core"),
     ] {
         let message = place.fails(2, &format!("{TINY} --model performer {words}"));
@@ -281,6 +316,76 @@ fn damaged_data_is_named_with_a_remedy() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("FAIL"));
 }
 
+/// Runs the binary under a limit on addresses, in KiB.
+#[cfg(target_os = "linux")]
+fn within(place: &Place, addresses: u64, words: &str) -> std::process::Output {
+    let mut shell = std::process::Command::new("sh");
+    let lra = env!("CARGO_BIN_EXE_lra");
+    shell.args(["-c", &format!("ulimit -v {addresses}; exec {lra} {words}")]);
+    shell.current_dir(place.path());
+    shell.env("LRA_DATA", place.path().join("data"));
+    shell.output().unwrap()
+}
+
+/// Below some size neither the kernel nor the dynamic loader can start the program.
+#[cfg(target_os = "linux")]
+#[test]
+fn too_low_a_limit_on_addresses_is_told_and_nothing_panics_or_hangs() {
+    let place = Place::new();
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet");
+    let mut refused = 0;
+    for mebibytes in (20..160).step_by(2) {
+        for words in ["list models", "report runs"] {
+            let output = within(&place, mebibytes << 10, words);
+            let said = common::err(&output);
+            let told = said.contains("ulimit -v") && !said.contains("--threads");
+            match output.status.code() {
+                Some(0) => {}
+                Some(2) if told => refused += 1,
+                Some(127) => assert!(said.contains("shared"), "{said}"),
+                None => assert_eq!(said, "", "{mebibytes} MiB"),
+                code => panic!("{mebibytes} MiB, {words}: {code:?} {said}"),
+            }
+        }
+    }
+    assert!(refused > 0, "the bound is between starting and working");
+    let output = within(&place, 100 << 10, "data show toy");
+    let said = common::err(&output);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("RAYON_NUM_THREADS") && !said.contains("--threads"),
+        "{said}"
+    );
+}
+
+/// A lack of memory says nothing of the files.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_lack_of_memory_in_verifying_is_no_damage() {
+    let place = Place::new();
+    place.ok("data make toy");
+    for read in 1..=8 {
+        let mut command = place.command("data verify toy");
+        command.env("LRA_FAULTS", format!("read:{read}:{}", libc::ENOMEM));
+        let output = command.output().unwrap();
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            common::err(&output)
+        );
+        match output.status.code() {
+            Some(0) => assert!(!said.contains("FAIL"), "{said}"),
+            code => {
+                assert_eq!(code, Some(4), "{read}: {said}");
+                assert!(said.contains("out of memory") && !said.contains("FAIL"));
+            }
+        }
+    }
+    let mut command = place.command("data verify toy");
+    command.env("LRA_FAULTS", format!("read:*:{}", libc::ENOMEM));
+    assert_eq!(command.output().unwrap().status.code(), Some(4));
+}
+
 #[test]
 fn published_files_with_a_fault_are_named_with_the_line() {
     let place = Place::new();
@@ -356,7 +461,10 @@ fn an_error_names_the_place_and_the_reason_once() {
             "check --update --baseline missing/baseline.json",
             "make that folder first",
         ),
-        ("run --task toy --model bag --data file/missing", "missing"),
+        (
+            "run --task toy --model bag --recipe smoke --data file/missing",
+            "missing",
+        ),
     ] {
         let message = place.fails(3, words);
         assert!(message.contains(told), "{message}");

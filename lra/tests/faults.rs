@@ -2,20 +2,18 @@
 //! power fails, the files left are whole, the error is reported, and resuming leads to the same
 //! bits.
 //!
-//! A schedule is a number. `LRA_SCHEDULE=17 cargo test --locked --workspace --test faults -- runs`
-//! repeats one, `LRA_SCHEDULES=5000` tries that many of each kind.
+//! A schedule is a number. `LRA_SCHEDULE=17 cargo test --locked --workspace --test all --
+//! faults::runs` repeats one, `LRA_SCHEDULES=5000` tries that many of each kind.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 #![cfg(unix)]
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use common::{Place, assert_same, err};
+use crate::common::{Place, assert_same, err};
 use serde_json::Value;
 
 /// Schedules of each kind that are tried unless `LRA_SCHEDULES` is set.
@@ -80,7 +78,7 @@ impl Drop for Schedule {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!(
-                "LRA_FAULTS={} lra {}\nagain: LRA_SCHEDULE={} cargo test --locked --workspace --test faults -- {}",
+                "LRA_FAULTS={} lra {}\nagain: LRA_SCHEDULE={} cargo test --locked -p lra --test all -- faults::{}",
                 self.plan, self.words, self.seed, self.kind
             );
         }

@@ -416,7 +416,7 @@ fn refusals_are_final_and_failures_are_not() {
         (
             "200 OK\r\nContent-Length: 99000000000",
             b"",
-            "offers 99000000000 bytes",
+            "offers 99,000,000,000 bytes",
             1,
         ),
         ("nonsense", b"", "", 3),
@@ -591,7 +591,7 @@ fn an_endless_answer_is_cut() {
     )
     .unwrap_err();
     assert!(
-        error.to_string().contains("more than 1000000 bytes came"),
+        error.to_string().contains("more than 1,000,000 bytes came"),
         "{error}"
     );
     assert!(names(root.path()).is_empty());

@@ -4,14 +4,12 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{Place, TINY, err, stored};
+use crate::common::{Place, TINY, err, stored};
 
 /// Moves a file out of its folder and leaves a link to it. Returns its new path.
 fn linked(place: &Place, file: &Path) -> PathBuf {
@@ -175,6 +173,62 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
     );
 }
 
+/// What lies in the place of a run's file and is none is damage, named with the way out.
+#[test]
+fn folders_and_pipes_in_a_runs_folder_are_damaged_data() {
+    let place = Place::new();
+    let settings =
+        "--recipe smoke --quiet --set data.train=200 --set data.val=40 --set data.test=40";
+    let run = format!("run --task listops --model bag {settings}");
+    let sweep = format!("sweep --tasks listops --models bag {settings}");
+    place.ok(&run);
+    let folder = place.run_folder("runs");
+    let record = fs::read(folder.join("record.json")).unwrap();
+    fs::remove_file(folder.join("record.json")).unwrap();
+    let is_damaged = |name: &str| {
+        for words in [format!("{run} --resume"), sweep.clone()] {
+            let output = place.lra(&words);
+            let said = format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                err(&output)
+            );
+            assert_eq!(output.status.code(), Some(3), "{name}, lra {words}: {said}");
+            assert!(said.contains(name) && said.contains("--force"), "{said}");
+        }
+    };
+    for name in [
+        "spec.toml",
+        "checkpoint.safetensors",
+        "best.safetensors",
+        "metrics.jsonl",
+        "timings.jsonl",
+        "draft.json",
+    ] {
+        let file = folder.join(name);
+        let whole = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        is_damaged(name);
+        fs::remove_dir(&file).unwrap();
+        pipe(&file);
+        is_damaged(name);
+        fs::remove_file(&file).unwrap();
+        if !name.ends_with("metrics.jsonl") {
+            fs::write(&file, "no = [").unwrap();
+            is_damaged(name);
+        }
+        fs::write(&file, whole).unwrap();
+    }
+    // A damaged record is exit code 3 everywhere.
+    fs::write(folder.join("record.json"), &record[..record.len() / 2]).unwrap();
+    is_damaged("record.json");
+    for words in ["report", "check --baseline base.csv"] {
+        place.fails(3, words);
+    }
+    place.ok(&format!("{sweep} --retry-failed"));
+}
+
 #[test]
 fn starting_over_takes_a_folder_in_the_place_of_the_lock_away() {
     let place = Place::new();
@@ -302,4 +356,5 @@ fn replaced_data_that_a_killed_process_left_are_removed() {
     fs::write(&file, "left").unwrap();
     place.ok(&format!("{words} --force"));
     assert!(!folder.exists() && !file.exists());
+    assert!(!store.join(".lock-another").exists());
 }

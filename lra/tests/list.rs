@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 
 #[test]
@@ -55,7 +53,10 @@ fn models_name_the_family_of_their_block() {
 #[test]
 fn sizes_are_asked_of_models_only() {
     let message = Place::new().fails(2, "list tasks --recipe smoke");
-    assert!(message.contains("apply to models"), "{message}");
+    assert!(
+        message.contains("apply to `lra list models` alone"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -68,7 +69,31 @@ fn a_published_source_shows_its_figures_and_where_they_were_read() {
         "{text}"
     );
     assert_eq!(text, place.ok("list published --long tay2021long"));
-    assert!(place.fails(2, "list published tay2012").contains("nearest"));
+    place.ok("run --task toy --model bag --recipe smoke --quiet");
+    assert_eq!(
+        place.ok("list published mega"),
+        place.ok("list published Mega")
+    );
+    for words in [
+        "list published NAME",
+        "list published NAME --json",
+        "report runs --against NAME",
+        "repro NAME",
+        "repro NAME listops performer",
+        "bench --against NAME --models bag --lengths 64",
+    ] {
+        let told = |name: &str| place.fails(2, &words.replace("NAME", name));
+        let near = told("tay2012");
+        assert!(
+            near.contains("'tay2012'; did you mean 'tay2021'?"),
+            "{near}"
+        );
+        let none = told("wikitext");
+        assert_eq!(
+            none.trim_end(),
+            "error: unknown published source 'wikitext'; `lra list published` names them all"
+        );
+    }
 }
 
 #[test]
@@ -130,6 +155,57 @@ fn every_field_of_a_listing_is_documented() {
             assert!(line.contains(&format!("`{name}`")), "{name}: {line}");
         }
     }
+}
+
+/// Checks that no text of a value is empty. Settings are what they are.
+fn no_text_is_empty(place: &str, value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            let settings = ["settings", "options", "default"];
+            for (name, field) in fields {
+                if !settings.contains(&name.as_str()) {
+                    no_text_is_empty(&format!("{place}.{name}"), field);
+                }
+            }
+        }
+        Value::Array(all) => all.iter().for_each(|one| no_text_is_empty(place, one)),
+        Value::String(text) => assert!(!text.is_empty(), "{place} is an empty text"),
+        _ => {}
+    }
+}
+
+/// Every listing, and every entry of the registries, has null where nothing is known.
+#[test]
+fn what_is_not_known_is_null() {
+    let place = Place::new();
+    let mut lists = vec![
+        "list tasks".to_owned(),
+        "list models".to_owned(),
+        "list recipes".to_owned(),
+        "list axes".to_owned(),
+        "list devices".to_owned(),
+        "list published".to_owned(),
+        "repro --unoffered".to_owned(),
+        "data list".to_owned(),
+    ];
+    let own = ["bag", "transformer", "mega"];
+    lists.extend(own.map(|name| format!("list models {name}")));
+    let tasks = datasets::TASKS.iter().map(|task| task.about().name);
+    lists.extend(tasks.map(|name| format!("list tasks {name}")));
+    lists.extend(["s5", "tay2021"].map(|name| format!("list published {name}")));
+    for words in lists {
+        no_text_is_empty(&words, &read(&place, &format!("{words} --json")));
+    }
+    let bag = read(&place, "list models bag --json");
+    assert_eq!(bag["arxiv"], Value::Null);
+    let models = read(&place, "list models --json");
+    let models = models.as_array().unwrap();
+    let of = |name: &str| models.iter().find(|it| it["name"] == name).unwrap();
+    assert_eq!(of("bag")["arxiv"], Value::Null);
+    assert_eq!(of("transformer")["arxiv"], "1706.03762");
+    let devices = read(&place, "list devices --json");
+    assert_eq!(devices[0]["driver"], Value::Null);
+    assert!(devices[0]["memory_bytes"].is_u64(), "{devices}");
 }
 
 #[test]

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Place;
+use crate::common::{self, Place};
 use serde_json::Value;
 
 /// Assignments that make every generated task tiny.
-const TINY: &str = "--set train.steps=2 --set train.warmup=1 --set train.eval_every=1 --set train.eval_examples=20 \
-                    --set data.train=64 --set data.val=20 --set data.test=20";
+const TINY: &str = "--set train.steps=2 --set train.warmup=1 --set train.batch=2 --set train.eval_every=1 \
+                    --set train.eval_examples=4 --set data.train=8 --set data.val=4 --set data.test=4";
 
 #[test]
 fn a_card_ranks_a_model_among_those_of_a_table() {
@@ -42,11 +40,55 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
     let left_out = card["left_out"].as_array().unwrap();
     assert!(left_out.iter().any(|it| it["task"] == "text"), "{card}");
 
-    // Runs on file are not repeated.
-    let again = place.ok(&format!(
-        "mini linear --glance --seeds 0 --table table.csv {TINY}"
-    ));
+    // Runs on file are neither repeated nor planned.
+    let words = format!("mini linear --glance --seeds 0 --table table.csv {TINY}");
+    let again = place.lra(&words);
+    let told = common::err(&again);
+    let again = String::from_utf8(again.stdout).unwrap();
     assert!(again.contains("linear: rank"), "{again}");
+    assert!(!told.contains("plan "), "{told}");
+    // Models with other settings are no table to rank in.
+    let other = words.replace("train.steps=2", "train.steps=1");
+    let other = place.ok(&format!("{other} --quiet"));
+    assert!(other.contains("linear: no rank"), "{other}");
+    assert!(
+        text.contains("retrieval@256-anagrams") && text.contains("lra data fetch text"),
+        "{text}"
+    );
     place.fails(2, "mini");
     place.fails(2, "mini nothing_of_that_name --glance");
+}
+
+#[test]
+fn a_whole_card_is_planned_and_says_what_the_block_adds() {
+    let place = Place::new();
+    let output = place.lra(&format!("mini s4d --seeds 0 {TINY}"));
+    let told = common::err(&output);
+    assert!(output.status.success(), "{told}");
+    // Data that are not there are told before anything runs, with a remedy.
+    for missing in ["text", "image"] {
+        let line = format!("left out   {missing}: ");
+        let at = told.find(&line).unwrap_or_else(|| panic!("{told}"));
+        assert!(
+            told[at..].contains(&format!("lra data fetch {missing}")),
+            "{told}"
+        );
+        assert!(at < told.find("plan ").unwrap(), "{told}");
+    }
+    for planned in [
+        "plan       s4d: 18 runs, about ",
+        "           listops@64: 1 run, about ",
+        "           learning rates: 12 runs, about ",
+        "           block of X-formers: 3 runs, about ",
+    ] {
+        assert!(told.contains(planned), "{planned}: {told}");
+    }
+    assert!(told.contains(" left"), "{told}");
+    let card = String::from_utf8(output.stdout).unwrap();
+    assert!(card.contains("block adds"), "{card}");
+    assert!(!told.contains("stand-in"), "{told}");
+    assert!(
+        card.lines().all(|line| line.chars().count() <= 100),
+        "{card}"
+    );
 }

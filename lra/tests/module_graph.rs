@@ -235,7 +235,9 @@ fn source(name: &str) -> PathBuf {
 #[test]
 fn no_module_of_a_crate_imports_one_that_imports_it() {
     let mut found = Vec::new();
-    for name in ["cpu", "disk", "datasets", "models", "results", "lra"] {
+    for name in [
+        "cpu", "derive", "disk", "datasets", "models", "results", "lra",
+    ] {
         let read = Crate::read(&source(name));
         assert!(read.modules.len() > 1, "{name}: the modules were not read");
         found.extend(loops(&read.graph));
@@ -278,4 +280,30 @@ fn a_loop_is_found_wherever_it_closes() {
     write("a.rs", "use crate::Name;");
     write("c.rs", "pub struct Name(super::a::T);");
     assert_eq!(loops(&Crate::read(folder.path()).graph).len(), 2);
+}
+
+/// Checks that no file of tests is left out: each is a module of `tests/all.rs`, or a program that
+/// the manifest names.
+#[test]
+fn every_file_of_tests_is_run() {
+    for name in ["datasets", "models", "results", "lra"] {
+        let crate_folder = source(name).join("..");
+        let modules = fs::read_to_string(crate_folder.join("tests/all.rs")).unwrap();
+        let manifest = fs::read_to_string(crate_folder.join("Cargo.toml")).unwrap();
+        for entry in fs::read_dir(crate_folder.join("tests")).unwrap() {
+            let path = entry.unwrap().path();
+            let is_file = path.extension().is_some_and(|it| it == "rs");
+            if !is_file && !path.join("main.rs").exists() {
+                continue;
+            }
+            let stem = path.file_stem().unwrap().to_str().unwrap();
+            let is_module = modules.lines().any(|line| line == format!("mod {stem};"));
+            let is_program = manifest.contains(&format!("[[test]]\nname = \"{stem}\"\n"));
+            assert!(
+                is_module != is_program,
+                "{}: add it to tests/all.rs as `mod {stem};`",
+                path.display()
+            );
+        }
+    }
 }

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Place, TINY, err, stored};
+use crate::common::{Place, TINY, err, stored};
 use serde_json::{Value, json};
 
 const RUN: &str = "run --task toy --model bag --recipe smoke --steps 8 --quiet";
@@ -21,8 +19,9 @@ fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
     fs::write(path, value.to_string()).unwrap();
 }
 
-/// Asserts that the run and the sweep are refused for a reason, and that both remedies work.
-fn is_refused(place: &Place, run: &str, sweep: &str, reason: &str) {
+/// Asserts that the run and the sweep on file are refused for a reason, and are shown if that is
+/// accepted.
+fn is_refused_and_shown(place: &Place, run: &str, sweep: &str, reason: &str) {
     let message = place.fails(2, run);
     assert!(message.contains(reason), "{message}");
     assert!(
@@ -45,6 +44,11 @@ fn is_refused(place: &Place, run: &str, sweep: &str, reason: &str) {
     assert!(shown.status.success(), "{}", err(&shown));
     assert!(err(&shown).contains(reason), "{}", err(&shown));
     place.ok(&format!("{sweep} --accept-changes"));
+}
+
+/// Asserts that the run and the sweep are refused for a reason, and that both remedies work.
+fn is_refused(place: &Place, run: &str, sweep: &str, reason: &str) {
+    is_refused_and_shown(place, run, sweep, reason);
     place.ok(&format!("{sweep} --redo-changed"));
     place.ok(run);
 }
@@ -75,7 +79,84 @@ fn a_score_of_another_program_or_other_instructions_is_not_on_file() {
     edit(&record, |record| {
         record["device"] = json!("cuda:0 NVIDIA H100")
     });
-    assert!(place.fails(2, RUN).contains("NVIDIA H100"));
+    is_refused(&place, RUN, SWEEP, "NVIDIA H100");
+}
+
+#[test]
+fn data_that_are_not_here_are_said_not_to_be_compared() {
+    let place = Place::new();
+    place.ok(RUN);
+    let told = "its data are not here and were not compared";
+    let said = |words: &str| {
+        let output = place.lra(words);
+        assert!(output.status.success(), "{}", err(&output));
+        format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            err(&output)
+        )
+    };
+    for words in [RUN, SWEEP] {
+        assert!(!said(words).contains("not compared:") && !said(words).contains(told));
+    }
+    fs::remove_dir_all(place.path().join("data/store")).unwrap();
+    for words in [RUN, SWEEP, &format!("{SWEEP} --accept-changes")] {
+        let said = said(words);
+        assert!(said.contains(told), "{said}");
+    }
+    let plan = format!("{SWEEP} --dry-run");
+    assert!(said(&plan).contains("not compared"), "{}", said(&plan));
+    for words in [SWEEP, &plan] {
+        let cells: Value = serde_json::from_str(&place.ok(&format!("{words} --json"))).unwrap();
+        assert_eq!(cells[0]["not_compared"], told);
+    }
+}
+
+/// Raw files that replace others are read for one length alone; the stored data of others stay.
+#[test]
+fn stored_data_of_other_raw_files_are_told_at_every_start() {
+    let place = Place::new();
+    for (folder, more) in [("one", ""), ("two", "[MIN 2 3 4 ]\t2\n")] {
+        let folder = place.path().join(folder);
+        fs::create_dir(&folder).unwrap();
+        for split in ["train", "val", "test"] {
+            let rows = format!("Source\tTarget\n[MAX 2 3 ]\t3\n[MIN 2 3 ]\t2\n{more}");
+            fs::write(folder.join(format!("basic_{split}.tsv")), rows).unwrap();
+        }
+    }
+    let longer = "--set data.max_length=1500";
+    let settings = format!("--source official --recipe smoke --steps 2 --quiet {longer}");
+    let run = format!("run --task listops --model bag {settings}");
+    let sweep = format!("sweep --tasks listops --models bag {settings}");
+    place.ok("data make listops --from one");
+    place.ok(&format!("data make listops --from one {longer}"));
+    place.ok(&run);
+    place.ok(&sweep);
+    let replaced = place.lra("data make listops --from two --force");
+    let told = "and now those in";
+    assert!(replaced.status.success() && err(&replaced).contains(told));
+    assert!(place.ok("data list").contains("of other raw files"));
+
+    is_refused_and_shown(&place, &run, &sweep, told);
+    let folder = place.run_folder("runs");
+    fs::remove_file(folder.join("record.json")).unwrap();
+    let message = place.fails(2, &format!("{run} --resume"));
+    assert!(message.contains(told), "{message}");
+    // A run from its beginning is told so, and goes on.
+    for words in [format!("{run} --force"), format!("{sweep} --out fresh")] {
+        let fresh = place.lra(&words);
+        assert!(fresh.status.success(), "{}", err(&fresh));
+        assert!(err(&fresh).contains(told), "{}", err(&fresh));
+    }
+    let message = place.fails(2, &run);
+    let (_, way_out) = message.split_once('`').unwrap();
+    let (way_out, _) = way_out.split_once('`').unwrap();
+    let way_out = way_out.trim_start_matches("lra ");
+    assert!(place.fails(3, way_out).contains("made from other files"));
+    place.ok(&format!("{way_out} --force"));
+    assert!(!place.ok("data list").contains("of other raw files"));
+    assert!(place.fails(2, &run).contains("other data"));
+    place.ok(&format!("{run} --force"));
 }
 
 #[test]

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::process::Command;
 
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 
 fn place() -> Place {
@@ -35,7 +33,10 @@ fn it_is_trained_swept_and_reported() {
     let table = place.ok("report runs");
     let rows = table.lines().filter(|line| line.contains("neighbours"));
     assert!(rows.count() > 0, "{table}");
-    let message = place.fails(2, "run --task toy --model neighbours --set model.reach=99");
+    let message = place.fails(
+        2,
+        "run --task toy --model neighbours --recipe smoke --set model.reach=99",
+    );
     assert!(message.contains("model.reach"), "{message}");
 }
 

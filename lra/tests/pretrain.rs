@@ -3,15 +3,13 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Instant;
 
-use common::{Place, TINY, assert_same, err, kill, until};
+use crate::common::{Place, TINY, assert_same, err, kill, until};
 use serde_json::Value;
 
 /// A run of some seconds, half of which is pretraining, with a checkpoint every other step.

@@ -3,14 +3,12 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{
+use crate::common::{
     LONGER, PRODUCTS, Place, TINY, assert_same, err, header_length, saved, start, stored, until,
 };
 use serde_json::Value;

@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::Instant;
 
-use common::{LONGER, Place, TINY, assert_same, err, kill, products, saved, until};
+use crate::common::{LONGER, Place, TINY, assert_same, err, kill, products, saved, until};
 
 #[test]
 fn the_number_of_threads_changes_no_bit_and_the_seed_changes_all() {

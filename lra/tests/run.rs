@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 
-use common::{Place, TINY};
+use crate::common::{self, Place, TINY};
 use serde_json::Value;
 
 #[test]
@@ -47,7 +45,13 @@ fn every_model_goes_from_the_command_line_to_the_table() {
 #[test]
 fn toy_is_learned() {
     let place = Place::new();
-    let json = place.ok("run --task toy --model transformer --recipe laptop --json");
+    let recipe = "about = 'test'\nsource = 'own'\n[tasks.toy]\n\
+        embed = { positions = 'learned', dropout = 0.0 }\n\
+        block = { layers = 2, dim = 32, qkv_dim = 32, heads = 2, mlp_dim = 64, dropout = 0.0, attention_dropout = 0.0 }\n\
+        head = { pooling = 'mean', hidden = 32 }\n\
+        train = { steps = 400, batch = 32, learning_rate = 2e-3, schedule = 'cosine', warmup = 40, eval_every = 100 }\n";
+    fs::write(place.path().join("toy.toml"), recipe).unwrap();
+    let json = place.ok("run --task toy --model transformer --recipe toy.toml --json");
     let record: Value = serde_json::from_str(&json).unwrap();
     let majority = record["baselines"][0]["accuracy"].as_f64().unwrap();
     let score = record["scores"]["test_accuracy"].as_f64().unwrap();
@@ -55,6 +59,30 @@ fn toy_is_learned() {
         score > majority + 0.2,
         "{score} is not far above {majority}"
     );
+}
+
+/// A run of an earlier version by a recipe that is gone.
+#[test]
+fn an_old_record_is_shown_and_its_recipe_told() {
+    let place = Place::new();
+    let old = include_str!("../../results/tests/records/version-1.json");
+    let folder = place.path().join("runs/old");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("record.json"), old).unwrap();
+    let output = place.lra("report --table accuracy");
+    assert!(output.status.success(), "{}", common::err(&output));
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        table.contains("38.45") && table.contains("recipe laptop"),
+        "{table}"
+    );
+    let told = common::err(&output);
+    assert!(
+        told.contains("recipe laptop, which this program does not have: mini replaced laptop"),
+        "{told}"
+    );
+    place.ok("merge runs --output old.csv");
+    assert_eq!(place.ok("report old.csv --table accuracy"), table);
 }
 
 /// A store that is marked as altered marks every run on it.

@@ -4,13 +4,11 @@
 #![allow(clippy::unwrap_used)]
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-use common::{Place, child_of, err, kill, saved, start, until};
+use crate::common::{Place, child_of, err, kill, saved, start, until};
 
 /// Settings of a long run that saves its state often.
 const LONG: &str = "--recipe smoke --steps 2000000 --set train.checkpoint_every=50 --set train.log_every=1000 \

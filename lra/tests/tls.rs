@@ -3,14 +3,12 @@
 //! The private key beside it is for this test alone and protects nothing.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Output;
 use std::sync::Arc;
 
-use common::{Place, err};
+use crate::common::{Place, err};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

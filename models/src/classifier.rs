@@ -27,7 +27,7 @@ pub struct Classifier {
     /// Heads for predictions beside the class in training.
     auxiliary: Option<AuxiliaryHeads>,
     /// Losses that the blocks' options add.
-    block_losses: Vec<Loss>,
+    block_losses: &'static [Loss],
 }
 
 impl Classifier {
@@ -98,7 +98,7 @@ impl Classifier {
     pub fn losses(&self) -> Vec<Loss> {
         let auxiliary = self.auxiliary.as_ref();
         [
-            &self.block_losses,
+            self.block_losses,
             self.backbone.encoder.losses(),
             &auxiliary.map_or_else(Vec::new, AuxiliaryHeads::losses),
         ]

@@ -20,16 +20,24 @@
 //! No generator has a state: initial values depend on (seed, path), and all random numbers of a
 //! forward pass on (seed, step, path, row). See [`rng`] and [`params`].
 //!
+//! # A mixer of one's own
+//! [`prelude`] has the names that it needs, [`MixerModel`] makes a registry entry of it, [`testing`]
+//! and [`conformance`] check it.
+//!
 //! # Outside this crate
 //! This crate has no task names, reads no files and no clock, and prints nothing.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+
+// Derived code names this crate as others do.
+extern crate self as lra_models;
 
 mod autograd;
 pub mod auxiliary;
 pub mod axes;
 mod backbone;
 pub mod block;
+mod choice;
 pub mod classifier;
 pub mod conformance;
 pub mod context;
@@ -51,6 +59,7 @@ pub mod params;
 pub mod parity;
 pub mod pass;
 mod prediction;
+pub mod prelude;
 pub mod pretraining;
 mod range;
 pub mod reference;
@@ -59,8 +68,7 @@ pub mod rng;
 pub mod size;
 mod source;
 pub mod supports;
-#[cfg(test)]
-mod testing;
+pub mod testing;
 
 pub use auxiliary::Auxiliary;
 pub use axes::{AXES, Axis};
@@ -73,7 +81,7 @@ pub use inputs::{DenseLabels, Inputs, Logits, Shape, Tokens};
 pub use mask::Mask;
 pub use mixer::Mixer;
 pub use mixers::{MODELS, register, registry};
-pub use model::{Cost, Model, Reference, Variant};
+pub use model::{Cost, MixerModel, Model, Reference, Variant};
 pub use ops::packing;
 pub use ops::packing::Packing;
 pub use options::Options;

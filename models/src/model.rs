@@ -5,10 +5,13 @@ use std::{fmt, panic::Location};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Encoder, Error, Family, ModelContext, Options, Result, VarBuilder,
+    Encoder, Error, Family, LayerContext, Mixer, ModelContext, Options, Result, VarBuilder,
     context::{Geometry, OwnOptions},
+    encoder,
     loss::Loss,
-    options::{BlockOptions, EmbedOptions, HeadOptions, Layers, Range, overlay},
+    options::{
+        BlockOptions, EmbedOptions, HeadOptions, Layers, OptionSet, Range, overlay, to_json,
+    },
 };
 
 /// One entry of the registry.
@@ -110,10 +113,78 @@ pub struct Variant {
     pub declared: &'static Location<'static>,
 }
 
+/// Headings in the documentation of a model, in this order: its own options, what happens to padded
+/// positions, and where it departs from the paper or from published code.
+pub const HEADINGS: [&str; 3] = ["Options", "Padding", "Departures"];
+
+/// A mixer that makes a model: a stack of residual blocks around it.
+///
+/// The entry of the registry follows from it: [`Model::mixer`] has its options, and
+/// [`Variant::mixer`] builds the stack. A model with another skeleton has a function that builds
+/// its [`Encoder`], see [`Variant::paper`] and [`Model::with_options`].
+pub trait MixerModel: Mixer + Sized + 'static {
+    /// Options of the model, with their defaults and ranges.
+    type Options: OptionSet;
+
+    /// Refuses options that do not go together or do not fit the block.
+    ///
+    /// # Errors
+    /// [`Error::Option`] naming the option, by [`crate::prelude::require`].
+    fn check(_options: &Self::Options, _context: &ModelContext) -> Result<()> {
+        Ok(())
+    }
+
+    /// Creates the mixer of one layer, with parameters under `layer.vb`.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    fn new(layer: &LayerContext, options: &Self::Options) -> Result<Self>;
+}
+
+/// Builds a stack of residual blocks around a mixer.
+fn stack<M: MixerModel>(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let options: M::Options = context.options()?;
+    M::check(&options, context)?;
+    encoder::blocks(context, |layer| Ok(Box::new(M::new(layer, &options)?)))
+}
+
+/// Returns the options of a model by their defaults.
+fn defaults<O: OptionSet>() -> Value {
+    to_json(&O::default())
+}
+
 /// The option that names a variant.
 const KEY: &str = "variant";
 
 impl Model {
+    /// Returns the part of an entry that follows from a mixer: its options. The rest, the card, is
+    /// to be filled in: `Model { name: "bag", .., ..Model::mixer::<Bag>() }`.
+    #[must_use]
+    pub const fn mixer<M: MixerModel>() -> Self {
+        Self::with_options::<M::Options>()
+    }
+
+    /// Returns the part of an entry that follows from a struct of options. The rest, the card, is
+    /// to be filled in.
+    #[must_use]
+    pub const fn with_options<O: OptionSet>() -> Self {
+        Self {
+            name: "",
+            title: "",
+            paper: "",
+            year: 0,
+            arxiv: "",
+            time: Cost::Linear(""),
+            memory: Cost::Linear(""),
+            reference: Reference::None,
+            family: Family::Xformer,
+            settings: "",
+            variants: &[],
+            options: defaults::<O>,
+            ranges: O::RANGES,
+        }
+    }
+
     /// Returns the model's own options, every key with its default; `variant` is one where there
     /// are several.
     #[must_use]
@@ -145,7 +216,7 @@ impl Model {
     /// Returns the variant that the model's own `options` ask for; the first if they name none.
     ///
     /// # Errors
-    /// [`crate::Error::Option`] with the names that there are.
+    /// [`crate::Error::Word`] with the names that there are.
     pub fn variant(&self, options: &Value) -> Result<&'static Variant> {
         let Some(wanted) = options.get(KEY) else {
             return Ok(&self.variants[0]);
@@ -153,11 +224,13 @@ impl Model {
         let found = self.variants.iter();
         let mut found = found.filter(|variant| Some(variant.name) == wanted.as_str());
         found.next().ok_or_else(|| {
-            let known: Vec<&str> = self.variants.iter().map(|variant| variant.name).collect();
-            Error::Option {
+            let known = self.variants.iter().map(|variant| variant.name.to_owned());
+            Error::Word {
                 key: format!("model.{KEY}"),
-                value: wanted.to_string(),
-                allowed: known.join(" or "),
+                value: wanted
+                    .as_str()
+                    .map_or_else(|| wanted.to_string(), str::to_owned),
+                known: known.collect(),
             }
         })
     }
@@ -205,6 +278,14 @@ impl Variant {
         }
     }
 
+    /// Builds [`Variant::paper`] of a stack of residual blocks around a mixer. `source` is the text
+    /// of the file that documents it, by `include_str!`.
+    #[must_use]
+    #[track_caller]
+    pub const fn mixer<M: MixerModel>(source: &'static str) -> Self {
+        Self::paper(stack::<M>, source)
+    }
+
     /// Returns this variant with losses beside the cross-entropy.
     #[must_use]
     pub const fn with_losses(self, losses: &'static [Loss]) -> Self {
@@ -220,6 +301,17 @@ impl Variant {
             .map(|line| line.strip_prefix(' ').unwrap_or(line))
             .collect::<Vec<_>>()
             .join("\n")
+    }
+
+    /// Returns the text below one of the [`HEADINGS`] in the variant's documentation; none if it
+    /// has no such heading.
+    #[must_use]
+    pub fn section(&self, heading: &str) -> Option<String> {
+        let text = self.documentation();
+        let mut lines = text.lines();
+        lines.find(|line| line.strip_prefix("# ") == Some(heading))?;
+        let lines: Vec<&str> = lines.take_while(|line| !line.starts_with("# ")).collect();
+        Some(lines.join("\n").trim().to_owned())
     }
 }
 

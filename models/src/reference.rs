@@ -1,5 +1,5 @@
-//! Slow exact twins of the mixers' cores, in f64 and plain loops, for tests: an approximation must
-//! meet its twin in the limit in which it is exact.
+//! Exact attention by its definition, in f64 and plain loops, for tests: an approximation must meet
+//! it in the limit in which it is exact.
 
 use candle_core::{Device, Tensor};
 
@@ -9,6 +9,7 @@ use crate::Result;
 /// real j. `q` and `k` are (B, L, H, E), `v` is (B, L, H, V), all f64 on the CPU; `real` is (B, L)
 /// with 1 for real keys. A sequence with no real key gives zeros. No gradient passes; tests take
 /// difference quotients.
+///
 /// # Errors
 /// If a shape or type is not as described.
 pub fn attention(

@@ -4,17 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::{AXES, auxiliary, loss::Loss, registry};
+use crate::{auxiliary, block::channel, loss::Loss, registry};
 
 /// Returns every loss that a registered model, an option of the block or an auxiliary head can
 /// add, sorted by name.
 #[must_use]
 pub fn losses() -> Vec<Loss> {
     let variants = registry().iter().flat_map(|model| model.variants);
-    let choices = AXES.iter().flat_map(|axis| axis.values);
     let losses = variants
         .flat_map(|variant| variant.losses)
-        .chain(choices.flat_map(|choice| choice.losses))
+        .chain(channel::LOSSES)
         .chain(auxiliary::LOSSES);
     let by_name: BTreeMap<_, _> = losses.map(|loss| (loss.name, *loss)).collect();
     by_name.into_values().collect()
@@ -29,10 +28,10 @@ mod tests {
         let all = losses();
         assert!(!all.is_empty());
         let of_variants = registry().iter().flat_map(|model| model.variants);
-        let of_choices = AXES.iter().flat_map(|axis| axis.values);
         let declared = of_variants
             .flat_map(|variant| variant.losses)
-            .chain(of_choices.flat_map(|choice| choice.losses));
+            .chain(channel::LOSSES)
+            .chain(auxiliary::LOSSES);
         for loss in declared {
             assert!(all.contains(loss), "{}", loss.name);
         }

@@ -1,18 +1,34 @@
-//! Gradients compared with difference quotients, and attention with its exact twin, in f64.
+//! Checks for the tests of a mixer, here or in a program of one's own: gradients against difference
+//! quotients, and attention against its exact definition in plain loops, in f64.
+//!
+//! A check panics with a description of the fault. [`crate::conformance`] has the checks that every
+//! model passes, whatever it computes.
+//!
+//! ```
+//! use lra_models::{prelude::*, testing};
+//!
+//! let softplus = |x: &Tensor| -> Result<Tensor> { Ok((x.exp()? + 1.0)?.log()?) };
+//! testing::check_gradient("softplus", &[&[2, 3]], |inputs| softplus(&inputs[0]));
+//! ```
+
+// A fault in a check is a fault of the test.
+#![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor, Var};
 
-use crate::{Mask, Parameters, Result, RngKey, Shape, reference, rng::StreamKey};
+pub use crate::reference;
+use crate::{Mask, Parameters, Pass, Result, RngKey, Shape, rng::StreamKey};
 
 /// Returns N(0, 1) numbers of type f64, named by `path`.
-pub(crate) fn normal(path: &str, shape: &[usize]) -> Tensor {
+#[must_use]
+pub fn normal(path: &str, shape: &[usize]) -> Tensor {
     let count = shape.iter().product();
     let stream = RngKey::new(1, 0, 0).shared(StreamKey::new(path));
     Tensor::from_vec(stream.normal(1, count), shape, &Device::Cpu).unwrap()
 }
 
 /// Checks that no element of `found` is `tolerance` away from `wanted`, in any types.
-pub(crate) fn close(found: &Tensor, wanted: &Tensor, tolerance: f64, place: &str) {
+pub fn close(found: &Tensor, wanted: &Tensor, tolerance: f64, place: &str) {
     assert_eq!(found.dims(), wanted.dims(), "{place}");
     let apart = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
     let apart = apart
@@ -26,7 +42,7 @@ pub(crate) fn close(found: &Tensor, wanted: &Tensor, tolerance: f64, place: &str
 
 /// Checks that two outputs are [`close`], and so are the gradients that a weighted sum of each
 /// gives to `inputs`.
-pub(crate) fn agree(found: &Tensor, wanted: &Tensor, inputs: &[Var], tolerance: f64, place: &str) {
+pub fn agree(found: &Tensor, wanted: &Tensor, inputs: &[Var], tolerance: f64, place: &str) {
     close(found, wanted, tolerance, place);
     let weights = normal("weights", found.dims());
     let gradients = |y: &Tensor| {
@@ -45,7 +61,7 @@ pub(crate) fn agree(found: &Tensor, wanted: &Tensor, inputs: &[Var], tolerance: 
 }
 
 /// Checks the gradient of a weighted sum of `function(inputs)` for every element of every input.
-pub(crate) fn check_gradient(
+pub fn check_gradient(
     name: &str,
     shapes: &[&[usize]],
     function: impl Fn(&[Tensor]) -> Result<Tensor>,
@@ -58,7 +74,7 @@ pub(crate) fn check_gradient(
 }
 
 /// Checks the gradient of a weighted sum of `layer(x)` for x of `shape` and for every parameter.
-pub(crate) fn check_layer(
+pub fn check_layer(
     name: &str,
     parameters: &Parameters,
     shape: &[usize],
@@ -77,7 +93,8 @@ pub(crate) fn check_layer(
 }
 
 /// Returns three classes of up to six tokens, of five kinds, padded.
-pub(crate) fn shape(towers: usize) -> Shape {
+#[must_use]
+pub fn shape(towers: usize) -> Shape {
     Shape {
         vocabulary: 5,
         classes: 3,
@@ -88,13 +105,21 @@ pub(crate) fn shape(towers: usize) -> Shape {
     }
 }
 
+/// Returns a pass of evaluation, which drops nothing and has no mask.
+#[must_use]
+pub fn pass() -> Pass<'static> {
+    Pass::new(false, RngKey::new(1, 0, 0))
+}
+
 /// Creates parameters of type f64.
-pub(crate) fn parameters() -> Parameters {
+#[must_use]
+pub fn parameters() -> Parameters {
     Parameters::new(3, &Device::Cpu, DType::F64)
 }
 
 /// Returns the gradient of `function()` by central differences for every element of `variable`.
-pub(crate) fn differences(variable: &Var, function: impl Fn() -> f64) -> Vec<f64> {
+#[must_use]
+pub fn differences(variable: &Var, function: impl Fn() -> f64) -> Vec<f64> {
     let step = 1e-5;
     let values: Vec<f64> = variable.flatten_all().unwrap().to_vec1().unwrap();
     (0..values.len())
@@ -133,8 +158,8 @@ fn check_variables(name: &str, variables: &[Var], function: impl Fn() -> Result<
     }
 }
 
-/// Queries, keys and values with a mask, and the oracle's output for them.
-pub(crate) struct DenseReference {
+/// Queries, keys and values with a mask, and the output and gradients of exact attention for them.
+pub struct DenseReference {
     inputs: [Var; 3],
     mask: Mask,
     weights: Tensor,
@@ -142,23 +167,27 @@ pub(crate) struct DenseReference {
     gradients: [Vec<f64>; 3],
 }
 
-/// Root of the mean squared difference from the oracle.
+/// Roots of the mean squared differences from the reference.
 #[derive(Debug)]
-pub(crate) struct MaxError {
-    pub(crate) output: f64,
-    pub(crate) gradient: f64,
+pub struct MaxError {
+    /// Difference of the outputs.
+    pub output: f64,
+    /// Difference of the gradients.
+    pub gradient: f64,
 }
 
 impl DenseReference {
     /// Builds three sequences of 5 positions: complete, padded, and all padding. Two heads, 3 wide;
     /// inputs N(0, spread²).
-    pub(crate) fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
+    #[must_use]
+    pub fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
         let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
         Self::with_real(kernel, spread, real)
     }
 
     /// Returns these sequences with every position real.
-    pub(crate) fn whole(kernel: impl Fn(&[f64], &[f64]) -> f64) -> Self {
+    #[must_use]
+    pub fn whole(kernel: impl Fn(&[f64], &[f64]) -> f64) -> Self {
         Self::with_real(kernel, 1.0, [[1.0; 5]; 3])
     }
 
@@ -188,13 +217,15 @@ impl DenseReference {
     }
 
     /// Returns the width of a head.
-    pub(crate) fn width(&self) -> usize {
+    #[must_use]
+    pub fn width(&self) -> usize {
         self.inputs[0].dims()[3]
     }
 
     /// Returns the distance of `attend` from the reference, in outputs and in gradients of a
     /// weighted sum of them.
-    pub(crate) fn compare(
+    #[must_use]
+    pub fn compare(
         &self,
         attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
     ) -> MaxError {
@@ -219,8 +250,9 @@ impl DenseReference {
     }
 }
 
-/// Checks that `attend` is the oracle's attention with `kernel`, within `tolerance`.
-pub(crate) fn meets_reference(
+/// Checks that `attend` is exact attention with `kernel`, within `tolerance`, for complete and padded
+/// sequences.
+pub fn meets_reference(
     name: &str,
     tolerance: f64,
     kernel: impl Fn(&[f64], &[f64]) -> f64,

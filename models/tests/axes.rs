@@ -92,6 +92,45 @@ fn defaults_are_the_first_values() {
     }
 }
 
+/// Listings, settings and messages get the names from one place.
+#[test]
+fn a_value_is_called_the_same_in_lists_settings_and_messages() {
+    use lra_models::options::{Choices, PairBias};
+    let names: Vec<&str> = PairBias::CHOICES.iter().map(|it| it.value).collect();
+    assert_eq!(
+        names,
+        [
+            "none",
+            "t5",
+            "alibi",
+            "gauss",
+            "shaw",
+            "xl",
+            "deberta",
+            "deberta_paper"
+        ]
+    );
+    for choice in PairBias::CHOICES {
+        let bias: PairBias = serde_json::from_value(choice.value.into()).unwrap();
+        assert_eq!(bias.to_string(), choice.value);
+    }
+    let rows = AXES.iter().flat_map(|axis| {
+        let values = axis.values.iter();
+        values.map(|it| format!("{} = {}: {} {:?}", axis.key, it.value, it.summary, it.wants))
+    });
+    let rows: Vec<String> = rows.collect();
+    for row in [
+        "block.norm = scale: ScaleNorm: one gain for the row's length []",
+        "block.residual = rezero: x + α y, α = 0 at first (ReZero) [(\"block.norm\", \"none\")]",
+        "block.dropout_tied = true: of a channel at all positions (S4) [(\"block.ffn\", \"none\")]",
+        "block.memory = 0: every key is a token's []",
+        "embed.positions = none: not marked []",
+        "head.layers = mix: a weighted sum of all blocks' (transparent attention) []",
+    ] {
+        assert!(rows.iter().any(|it| it == row), "{row} in {rows:#?}");
+    }
+}
+
 #[test]
 fn every_parameter_gets_a_gradient() {
     each(|place, _, _, model, options| {

@@ -4,8 +4,10 @@
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    Classifier, Error, Inputs, MODELS, Options, Parameters, Pass, RngKey, Shape, Tokens, mixers,
-    options::{BlockOptions, EmbedOptions, HeadOptions, NormPlace, Residual},
+    Classifier, Error, Inputs, MODELS, Options, Parameters, Pass, Reference, RngKey, Shape, Tokens,
+    mixers,
+    model::HEADINGS,
+    options::{BlockOptions, EmbedOptions, HeadOptions, NormPlace, OptionSet, Residual},
 };
 use serde_json::{Value, json};
 
@@ -101,7 +103,8 @@ fn unknown_missing_and_misspelt_model_options_are_refused() {
         options.model["kernel"] = json!("rbf")
     });
     assert!(
-        kernel.starts_with("model.kernel = \"rbf\" is out of range") && kernel.contains("favor"),
+        kernel.starts_with("model.kernel = \"rbf\" is none of its values")
+            && kernel.contains("favor"),
         "{kernel}"
     );
     let negative = refusal("performer", |options| options.model["features"] = json!(-1));
@@ -179,6 +182,80 @@ fn inputs_that_do_not_fit_are_refused_with_a_reason() {
     };
     assert!(refusal(10, 10).contains("10 tokens, the model takes 1 to 9"));
     assert!(refusal(5, 4).contains("mask of shape [1, 4]"));
+}
+
+#[test]
+fn the_documentation_of_a_model_has_the_headings_in_order() {
+    for model in MODELS {
+        let variant = &model.variants[0];
+        let text = variant.documentation();
+        let found: Vec<&str> = text
+            .lines()
+            .filter_map(|it| it.strip_prefix("# "))
+            .collect();
+        assert_eq!(found, HEADINGS, "{}", model.name);
+        for heading in HEADINGS {
+            let section = variant.section(heading).unwrap();
+            assert!(!section.is_empty(), "{}: # {heading}", model.name);
+        }
+    }
+    assert_eq!(MODELS[0].variants[0].section("Speed"), None);
+}
+
+/// The section names every option, in backticks: `` `rank` K `` or `` `direction = forward` ``.
+#[test]
+fn the_section_on_options_names_every_option() {
+    for model in MODELS {
+        let section = model.variants[0].section("Options").unwrap();
+        let own = (model.options)();
+        let own = own.as_object().unwrap();
+        for key in own.keys() {
+            let named = |end| section.contains(&format!("`{key}{end}"));
+            let named = named("`") || named(" = ");
+            assert!(named, "{}: {key} in {section}", model.name);
+        }
+        assert_eq!(own.is_empty(), section == "None.", "{}", model.name);
+    }
+}
+
+/// What an entry does not say itself comes from `Model::mixer`, which has no name.
+#[test]
+fn the_card_of_a_model_is_complete() {
+    for model in MODELS {
+        let texts = [model.name, model.title, model.paper];
+        assert!(texts.iter().all(|text| !text.is_empty()), "{}", model.name);
+        assert!(
+            model.year >= 2017 && !model.variants.is_empty(),
+            "{}",
+            model.name
+        );
+        let costs = [model.time, model.memory].map(|cost| cost.to_string());
+        assert!(
+            costs.iter().all(|cost| cost.starts_with("O(")),
+            "{}",
+            model.name
+        );
+        let published = model.reference != Reference::None;
+        assert_eq!(published, !model.arxiv.is_empty(), "{}", model.name);
+    }
+}
+
+/// Files of settings that were saved before an option existed lack it.
+#[test]
+fn an_option_that_saved_settings_lack_has_its_default() {
+    let saved = json!({"layers": 3, "norm_place": "post"});
+    let read: BlockOptions = serde_json::from_value(saved).unwrap();
+    let wanted = BlockOptions {
+        layers: 3,
+        norm_place: NormPlace::Post,
+        ..BlockOptions::default()
+    };
+    assert_eq!(read, wanted);
+    let read: EmbedOptions = serde_json::from_value(json!({})).unwrap();
+    assert_eq!(read, EmbedOptions::default());
+    let read: HeadOptions = serde_json::from_value(json!({})).unwrap();
+    assert_eq!(read, HeadOptions::default());
+    assert!(serde_json::from_value::<HeadOptions>(json!({"heads": 2})).is_err());
 }
 
 #[test]

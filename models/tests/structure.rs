@@ -93,6 +93,47 @@ fn operations_know_no_layers() {
     none(&["ops", "autograd"], "mixers");
 }
 
+/// Returns how many names the `use` declarations of `text` bring in one by one, tests aside.
+fn imported(text: &str) -> usize {
+    let code = text
+        .split("#[cfg(test)]\nmod tests {")
+        .next()
+        .unwrap_or(text);
+    let mut count = 0;
+    let mut rest = code;
+    while let Some(start) = rest.find("\nuse ") {
+        let declaration = &rest[start + 5..];
+        let end = declaration.find(';').unwrap_or(declaration.len());
+        let names = declaration[..end].split([',', '{', '}']).map(str::trim);
+        count += names
+            .filter(|name| !name.is_empty() && !name.ends_with("::") && !name.ends_with('*'))
+            .count();
+        rest = &declaration[end..];
+    }
+    count
+}
+
+/// Somebody who writes a mixer begins with the prelude, not with a list of names.
+#[test]
+fn a_mixer_imports_few_names_beside_the_prelude() {
+    let entries = sources("mixers").into_iter().filter_map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        text.contains("pub const MODEL: Model")
+            .then_some((imported(&text), path))
+    });
+    let mut counts: Vec<(usize, PathBuf)> = entries.collect();
+    counts.sort();
+    let median = counts[counts.len() / 2].0;
+    assert!(median <= 6, "{median}: {counts:?}");
+}
+
+#[test]
+fn imported_names_are_counted() {
+    let text = "//! Header.\n\nuse a::{b::{self, c}, d, prelude::*};\nuse e::f;\nfn g() {}\n\
+                #[cfg(test)]\nmod tests {\n    use x::y;\n}\n";
+    assert_eq!(imported(text), 4);
+}
+
 #[test]
 fn comments_and_longer_words_are_not_names() {
     assert!(names("use crate::ops::supports;", "ops"));

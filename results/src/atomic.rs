@@ -6,10 +6,10 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Removes what killed writers left in `folder`. Nobody else may be writing there.
+/// Removes temporary files of killed writers from `folder`. No other process may be writing there.
 ///
 /// # Errors
-/// The folder cannot be read, or a file in it not be removed.
+/// The folder cannot be read, or a file in it cannot be removed.
 pub fn clear_unfinished(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(Error::io("read", folder))? {
         let entry = entry.map_err(Error::io("read", folder))?;
@@ -20,8 +20,8 @@ pub fn clear_unfinished(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Replaces `path` by `bytes`: written to a temporary file beside it, flushed to the disk, renamed.
-/// A file that was there keeps its permissions.
+/// Replaces the file at `path` by `bytes`, which are written to a temporary file, flushed to the
+/// disk and renamed. An existing file keeps its permissions.
 ///
 /// # Errors
 /// It is a symbolic link; or the folder is missing, read-only or full.

@@ -1,4 +1,4 @@
-//! Averages over tasks: four conventions are in circulation, and rankings change with them.
+//! Averages over tasks. Four conventions are in use, and rankings depend on them.
 
 use crate::published::TASKS;
 
@@ -7,7 +7,7 @@ use crate::published::TASKS;
 pub enum Score {
     /// Accuracy in percent.
     Value(f64),
-    /// It was run, and learned nothing or could not finish.
+    /// It was run, but learned nothing or did not finish.
     Failed,
     /// It was not run.
     #[default]
@@ -21,9 +21,9 @@ pub struct Convention {
     pub name: &'static str,
     /// Its meaning, and the papers that use it.
     pub meaning: &'static str,
-    /// Number of [`TASKS`] it takes, from the first.
+    /// Number of [`TASKS`] that it covers, from the first.
     tasks: usize,
-    /// Value that stands in for a failed Path-X, in percent; without it there is no average.
+    /// Value for a failed Path-X, in percent; without it there is no average.
     failed: Option<f64>,
 }
 
@@ -59,9 +59,8 @@ pub const CONVENTIONS: [Convention; 4] = [
 const PATH_X: usize = 5;
 
 impl Convention {
-    /// Returns the average of the scores, given by the name of the task in the order of [`TASKS`],
-    /// in percent. None if a task was not run, or failed where the convention has no number for
-    /// that.
+    /// Returns the average in percent of the scores, which `score` gives by the name of a task of
+    /// [`TASKS`]. `None` if a task was not run, or failed and the convention has no value for that.
     pub fn of(&self, score: impl Fn(&str) -> Score) -> Option<f64> {
         let mut sum = 0.0;
         for (index, task) in TASKS[..self.tasks].iter().enumerate() {

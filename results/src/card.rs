@@ -1,4 +1,4 @@
-//! Score cards of the small protocol: what a model reached on each task, and its place in the
+//! Score cards of the small protocol: the scores of a model on each task, and its rank in the
 //! table.
 
 use std::collections::BTreeSet;
@@ -6,7 +6,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::agreement::{Measure, Standing};
+use crate::agreement::{Measure, Selection, Standing, select};
+use crate::format::counted;
 use crate::record::{Outcome, Record, Scores};
 use crate::stats::Sample;
 use crate::store::record_file;
@@ -16,10 +17,10 @@ use crate::{Format, Result};
 /// Name of the recipe.
 pub const RECIPE: &str = "mini";
 
-/// The table that the program brings: runs by the recipe, as `lra merge` writes them.
+/// The table included in the program: runs by the recipe, as written by `lra merge`.
 const COMMITTED: &[u8] = include_bytes!("../mini/records.csv");
 
-/// Returns the runs of the table that the program brings.
+/// Returns the runs of the included table.
 ///
 /// # Errors
 /// A row of it is not a record, which a test excludes.
@@ -28,18 +29,35 @@ pub fn committed() -> Result<Vec<Record>> {
     Ok(rows.into_iter().map(|(_, record)| record).collect())
 }
 
+/// Returns the runs of a table that a model is ranked among: those by the recipe with the changes
+/// `set`, or, if there are none, those of the protocol as it is. Learning rates are no changes.
+/// Short runs in search of a rate, and runs in another block, are left out.
+#[must_use]
+pub fn rivals<'a>(table: &'a [Record], set: &[String]) -> Vec<&'a Record> {
+    let with = |set: &[String]| {
+        let asked = Selection {
+            recipe: Some(RECIPE.to_owned()),
+            set: set.to_vec(),
+        };
+        select(table, &asked)
+    };
+    let chosen = with(set).or_else(|_| with(&[]));
+    chosen.unwrap_or_default()
+}
+
 /// Setting that gives every model the block of X-formers.
 pub const SAME_BLOCK: &str = "block.family=xformer";
 
 /// Results of one model.
 pub struct Card<'a> {
-    /// The model as it was named, options included.
+    /// The model as given by the user, options included.
     pub model: String,
     /// Its runs, in the order of the tasks.
     pub own: Vec<&'a Record>,
-    /// Its runs in the block of X-formers; empty where that is its own block, or was not asked for.
+    /// Its runs in the block of X-formers; empty if that is its own block, or if they were not
+    /// requested.
     pub same_block: Vec<&'a Record>,
-    /// Its place in the table, if there is a table of these data.
+    /// Its rank in the table, if the table has this data.
     pub standing: Option<Standing>,
     /// Tasks that were left out, each with the reason and the remedy.
     pub left_out: Vec<(String, String)>,
@@ -80,15 +98,19 @@ impl Card<'_> {
         let with_block = !self.same_block.is_empty();
         let mut columns = vec![
             Column::key("task"),
-            Column::value("bits gained"),
-            Column::value("accuracy"),
-            Column::text("best trivial"),
-            Column::value("rank"),
+            Column::value("bits gained").holding(&["bits_gained"]),
+            Column::value("accuracy").holding(&["accuracy"]),
+            Column::text("best trivial").holding(&["trivial_accuracy", "trivial"]),
+            Column::value("rank").holding(&["rank"]),
         ];
         if with_block {
-            columns.push(Column::value("X-formers' block"));
+            columns.extend(["X-formers' block", "block adds"].map(Column::value));
         }
-        columns.extend(["seconds", "MiB", "GFLOP a step"].map(Column::value));
+        columns.extend([
+            Column::value("seconds").holding(&["seconds"]),
+            Column::value("MiB").holding(&["mebibytes"]),
+            Column::value("GFLOP a step").holding(&["gigaflop_per_step"]),
+        ]);
         let rows = self
             .tasks()
             .iter()
@@ -101,6 +123,7 @@ impl Card<'_> {
             columns,
             rows,
             notes: self.notes(with_block),
+            ..Table::default()
         }
     }
 
@@ -129,7 +152,7 @@ impl Card<'_> {
             Cell::text(task.title.clone()),
             number(bits, 1, "bits_gained"),
             number(accuracy, 1, "accuracy"),
-            Cell::text(best_trivial(&task.own)),
+            best_trivial(&task.own),
             match (place, standing) {
                 (Some(place), Some(all)) => {
                     Cell::with(format!("{} of {}", place.rank, all.of), "rank", place.rank)
@@ -138,10 +161,16 @@ impl Card<'_> {
             },
         ];
         if with_block {
-            let bits = mean(&task.same_block, |record| {
+            let without = mean(&task.same_block, |record| {
                 Measure::Bits.reached(record).map(|it| 100.0 * it)
             });
-            cells.push(number(bits, 1, "bits_gained_in_the_block_of_xformers"));
+            let added = bits
+                .zip(without)
+                .map(|(own, without)| own.mean - without.mean);
+            cells.push(number(without, 1, "bits_gained_in_the_block_of_xformers"));
+            cells.push(added.map_or_else(Cell::default, |added| {
+                Cell::with(format!("{added:+.1}"), "bits_gained_by_the_block", added)
+            }));
         }
         let seconds = mean(&task.own, |record| {
             record.speed.as_ref().map(|it| it.wall_seconds)
@@ -174,12 +203,15 @@ impl Card<'_> {
             .collect::<BTreeSet<_>>();
         let mut notes = vec![format!(
             "Bits gained: the share of the loss of knowing the label shares alone that predictions save, 0 to 100, as a mean over the \
-             evaluations, the end and {} seed{}; accuracy on the test split in percent.",
-            seeds.len(),
-            if seeds.len() == 1 { "" } else { "s" }
+             evaluations, the end and {}; accuracy on the test split in percent.",
+            counted(seeds.len() as u64, "seed")
         )];
         if with_block {
-            notes.push(format!("X-formers' block: bits gained with --set {SAME_BLOCK}, that is, what the mixer reaches without its authors' block."));
+            notes.push(format!("X-formers' block: bits gained with --set {SAME_BLOCK}, that is, what the mixer reaches without its authors' block; block adds: what that block alone contributes."));
+        }
+        let of_xformers = |record: &&Record| record.model.family.as_deref() == Some("xformer");
+        if !with_block && !self.own.is_empty() && self.own.iter().all(of_xformers) {
+            notes.push("The block is that of X-formers: no other block adds anything.".to_owned());
         }
         let untrained: Vec<String> = self
             .own
@@ -227,8 +259,8 @@ impl Card<'_> {
     }
 }
 
-/// Returns whether a run ended within 2 % of the loss of the label shares. Records without that
-/// loss do not tell.
+/// Returns whether a run ended within 2 % of the loss of the class shares; false for records
+/// without that loss.
 fn has_not_trained(record: &Record) -> bool {
     record.scores.as_ref().and_then(Scores::trained) == Some(false)
 }
@@ -252,11 +284,16 @@ fn number(sample: Option<Sample>, digits: usize, name: &'static str) -> Cell {
     }
 }
 
-/// Returns the best of a task's trivial baselines, in words.
-fn best_trivial(records: &[&Record]) -> String {
+/// Returns the best of a task's trivial baselines, with its accuracy in percent.
+fn best_trivial(records: &[&Record]) -> Cell {
     let baselines = records.iter().flat_map(|record| &record.baselines);
     let best = baselines.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
-    best.map_or(String::new(), |best| {
-        format!("{:.1} ({})", 100.0 * best.accuracy, best.name)
+    best.map_or_else(Cell::default, |best| Cell {
+        text: format!("{:.1} ({})", 100.0 * best.accuracy, best.name),
+        fields: vec![
+            ("trivial_accuracy", json!(100.0 * best.accuracy)),
+            ("trivial", json!(best.name)),
+        ],
+        ..Cell::default()
     })
 }

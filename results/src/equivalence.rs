@@ -1,56 +1,54 @@
-//! Whether a mean over seeds is a printed figure again: a test of equivalence. A wide interval
-//! proves nothing, so what is asked is not whether the interval holds the figure, but whether all
-//! of it lies close to the figure.
+//! Test of equivalence of a mean over seeds and a published figure. A wide interval proves nothing.
+//! So the test is not whether the interval contains the figure, but whether the whole interval is
+//! close to it.
 
 use crate::published::{Figure, Source};
 use crate::record::{Outcome, Record};
-use crate::stats::{Sample, binomial_error};
+use crate::stats::{Sample, Uncertainty};
 
 /// The level of the intervals.
 pub(crate) const LEVEL: f64 = 0.95;
-/// Standard errors on either side of a single score that make an interval of [`LEVEL`].
-const REACH: f64 = 1.96;
 /// Points by which two accuracies in percent may differ and still be the same result.
 pub const MARGIN: f64 = 2.0;
 
-/// A mean accuracy over seeds in percent, and how sure it is.
+/// A mean accuracy over seeds in percent, with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
     /// The mean.
     pub mean: f64,
-    /// The lower end of Student's interval at 95 %, at least 0. Of a single seed the interval is
-    /// from the count of right answers.
-    pub low: f64,
-    /// The upper end, at most 100.
-    pub high: f64,
+    /// The sample standard deviation; a single seed has none.
+    pub deviation: Option<f64>,
+    /// The interval for the mean at [`LEVEL`], within 0 to 100, by [`Uncertainty`]; absent where
+    /// nothing is known of the spread.
+    pub interval: Option<(f64, f64)>,
     /// Number of seeds that were scored.
     pub seeds: usize,
 }
 
 impl Score {
-    /// Folds the runs of one cell, a seed each. Returns none where no run was scored.
+    /// Combines the runs of one cell, one per seed. Returns `None` if no run was scored.
     pub fn of(runs: &[&Record]) -> Option<Score> {
         let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
-        let values: Vec<f64> = scored
-            .filter_map(|run| run.test_accuracy())
-            .map(|accuracy| 100.0 * accuracy)
-            .collect();
-        let sample = Sample::of(&values)?;
-        let (low, high) = sample.interval(LEVEL).unwrap_or_else(|| {
-            let error = 100.0 * binomial_error(sample.mean / 100.0, runs[0].task.rows.test);
-            (sample.mean - REACH * error, sample.mean + REACH * error)
-        });
+        let scored = scored.filter_map(|run| run.test_accuracy());
+        let values: Vec<f64> = scored.filter(|accuracy| accuracy.is_finite()).collect();
+        let fractions = Sample::of(&values)?;
+        let uncertainty = Uncertainty::of(&fractions, runs[0].task.rows.test);
+        let percent: Vec<f64> = values.iter().map(|accuracy| 100.0 * accuracy).collect();
+        let percent = Sample::of(&percent)?;
         Some(Score {
-            mean: sample.mean,
-            low: low.max(0.0),
-            high: high.min(100.0),
-            seeds: sample.count,
+            mean: percent.mean,
+            deviation: percent.deviation,
+            interval: uncertainty.map(|it| {
+                let (low, high) = it.interval(fractions.mean, LEVEL);
+                (100.0 * low, 100.0 * high)
+            }),
+            seeds: percent.count,
         })
     }
 }
 
-/// Returns the margin around a figure of a source in points: [`MARGIN`], or the source's own spread
-/// over its seeds where it prints a larger one.
+/// Returns the margin around a published figure in points: [`MARGIN`], or the spread over seeds
+/// given by the source if that is larger.
 pub fn margin(source: &Source, figure: &Figure) -> f64 {
     let spread = source.spread(figure).unwrap_or(0.0);
     spread.max(MARGIN)
@@ -63,30 +61,30 @@ pub enum Equivalence {
     Reproduced,
     /// The whole interval lies outside.
     Differs,
-    /// A part of the interval lies within and a part outside; so many points are between its ends.
+    /// A part of the interval is within the margin and a part outside.
     CannotTell {
         /// Width of the interval in points.
         width: f64,
     },
-    /// One seed says nothing of others.
+    /// There is only one seed, which says nothing about others.
     OneSeed,
+    /// The seeds have equal scores on an unknown number of rows: nothing is known of their spread.
+    NoSpread,
 }
 
 impl Equivalence {
     /// Judges a mean by a figure in percent and the margin around it in points.
     pub fn of(ours: &Score, figure: f64, margin: f64) -> Equivalence {
-        // Ends that floating point puts a hair beyond the margin lie on it.
+        // Tolerates rounding errors at the ends of the margin.
         let (low, high) = (figure - margin - 1e-9, figure + margin + 1e-9);
-        if ours.seeds < 2 {
-            Equivalence::OneSeed
-        } else if low <= ours.low && ours.high <= high {
-            Equivalence::Reproduced
-        } else if ours.high < low || ours.low > high {
-            Equivalence::Differs
-        } else {
-            Equivalence::CannotTell {
-                width: ours.high - ours.low,
-            }
+        match ours.interval {
+            _ if ours.seeds < 2 => Equivalence::OneSeed,
+            None => Equivalence::NoSpread,
+            Some((least, most)) if low <= least && most <= high => Equivalence::Reproduced,
+            Some((least, most)) if most < low || least > high => Equivalence::Differs,
+            Some((least, most)) => Equivalence::CannotTell {
+                width: most - least,
+            },
         }
     }
 
@@ -95,15 +93,17 @@ impl Equivalence {
         match self {
             Equivalence::Reproduced => "reproduced",
             Equivalence::Differs => "differs",
-            Equivalence::CannotTell { .. } | Equivalence::OneSeed => "cannot tell",
+            Equivalence::CannotTell { .. } | Equivalence::OneSeed | Equivalence::NoSpread => {
+                "cannot tell"
+            }
         }
     }
 
-    /// Returns the verdict for people, with the reason where there is none.
+    /// Returns the verdict in words, with the reason if there is none.
     pub fn words(self) -> String {
         match self {
             Equivalence::Reproduced | Equivalence::Differs => self.word().to_owned(),
-            // A single point would read as a width of 0 or 1 where decimals matter.
+            // A width below this would read as 0 or 1, where decimals matter.
             Equivalence::CannotTell { width } if width < 9.95 => {
                 format!("{} (interval {width:.1} points wide)", self.word())
             }
@@ -111,6 +111,7 @@ impl Equivalence {
                 format!("{} (interval {width:.0} points wide)", self.word())
             }
             Equivalence::OneSeed => format!("{} (one seed)", self.word()),
+            Equivalence::NoSpread => format!("{} (equal scores)", self.word()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Errors of this crate, worded for the person who has to mend them.
+//! Errors of this crate, worded for the person who has to fix them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file system refused.
+    /// A failure of the file system.
     #[error("cannot {action} {}: {cause}{}", path.display(), remedy(action, cause))]
     Io {
         /// The action that failed, as a verb: "read", "write".
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's own reason. The message holds it: as `source` it would be printed again
-        /// with the chain.
+        /// The system's reason. It is part of the message; as `source` it would be printed twice.
         cause: io::Error,
     },
-    /// A file that should hold a record does not.
+    /// A file that should hold a record holds none.
     #[error("{} is not a run record: {reason}", path.display())]
     NotARecord {
         /// The file.
@@ -25,7 +24,7 @@ pub enum Error {
         /// Position at which reading stopped, and the reason.
         reason: String,
     },
-    /// A file holds what only a newer version of this program understands.
+    /// A file was written by a newer version of this program.
     #[error(
         "{} was made by a newer lra (schema {schema}, this one reads up to {known}): use that one, or move the file away",
         path.display()
@@ -35,7 +34,7 @@ pub enum Error {
         path: PathBuf,
         /// The version that the file states.
         schema: u32,
-        /// The highest that this version knows.
+        /// The highest version that this program knows.
         known: u32,
     },
     /// A line of a run's log is damaged.
@@ -48,7 +47,7 @@ pub enum Error {
         /// Position at which reading stopped, and the reason.
         reason: String,
     },
-    /// A file that should hold a baseline does not.
+    /// A file that should hold a baseline holds none.
     #[error("{} is not a baseline: {reason}; write it anew with `lra check --update`", path.display())]
     NotABaseline {
         /// The file.
@@ -56,7 +55,7 @@ pub enum Error {
         /// Position at which reading stopped, and the reason.
         reason: String,
     },
-    /// A line of a file of records is none.
+    /// A line of a file of records holds no record.
     #[error("{}, line {line}: not a run record: {reason}; write the file anew with `lra merge`", path.display())]
     NotARow {
         /// The file.
@@ -80,10 +79,10 @@ pub enum Error {
         /// Its run's id.
         id: String,
     },
-    /// The records to compare cannot be told.
+    /// The records to compare are ambiguous or missing.
     #[error("{reason}")]
     Selection {
-        /// The choices there are, and how to choose.
+        /// The choices, and how to choose.
         reason: String,
     },
     /// A chart could not be drawn.
@@ -97,21 +96,19 @@ pub enum Error {
     /// A page lacks the markers to splice between.
     #[error("{reason}")]
     Marker {
-        /// The marker that is wrong, and the fault; begins with the file where one is known.
+        /// The wrong marker and the fault, after the file if it is known.
         reason: String,
     },
     /// No published source has this key.
-    #[error("no published source is called `{key}`; {hint} (`lra list published` lists them)")]
+    #[error("no published source is called `{key}`; `lra list published` lists them all")]
     UnknownSource {
-        /// The key asked for.
+        /// The requested key.
         key: String,
-        /// The nearest keys.
-        hint: String,
     },
     /// No renderer has this name.
     #[error("no format is called `{name}`; there are: {known}")]
     UnknownFormat {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// The names of all formats.
         known: String,
@@ -119,7 +116,7 @@ pub enum Error {
     /// No table has this name.
     #[error("no table is called `{name}`; there are: {known}")]
     UnknownTable {
-        /// The name asked for.
+        /// The requested name.
         name: String,
         /// The names of all tables.
         known: String,
@@ -130,7 +127,7 @@ pub enum Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Wraps a system error with the path it happened at; to be given to `map_err`.
+    /// Returns a function for `map_err` that adds the path to a system error.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         move |cause| Error::Io {
@@ -140,7 +137,7 @@ impl Error {
         }
     }
 
-    /// Names the file that a wrong marker was found in.
+    /// Adds the file of a wrong marker to the error.
     pub(crate) fn at(self, path: &Path) -> Error {
         match self {
             Error::Marker { reason } => Error::Marker {

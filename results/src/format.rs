@@ -1,6 +1,7 @@
-//! Numbers and lines for people.
+//! Formatting of numbers and lines for people.
 
 use crate::markup::visible;
+use std::fmt::Display;
 
 /// Returns the number of decimals that show about three significant digits of a number.
 pub(crate) fn decimals(value: f64) -> usize {
@@ -40,19 +41,19 @@ pub(crate) fn scaled(value: f64) -> (String, &'static str) {
     (short(value / size), prefix)
 }
 
-/// A unit for sizes of memory.
+/// A unit of memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ByteUnit {
-    /// Its sign.
+    /// Its symbol.
     pub(crate) name: &'static str,
-    /// Bytes in it.
+    /// Its size in bytes.
     pub(crate) bytes: f64,
     /// Decimals to show.
     pub(crate) decimals: usize,
 }
 
 impl ByteUnit {
-    /// Returns the unit in which the largest of the sizes reads well.
+    /// Returns the unit that suits the largest of the sizes.
     pub(crate) fn of(largest: f64) -> ByteUnit {
         let (name, bytes, decimals) = match largest {
             size if size >= 1024f64.powi(3) => ("GiB", 1024f64.powi(3), 2),
@@ -87,9 +88,42 @@ pub(crate) fn grouped(count: u64) -> String {
     text
 }
 
+/// Returns a count with its noun, given in the singular: `1 thread`, `2,000 threads`.
+#[must_use]
+pub fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{ending}", grouped(count))
+}
+
+/// Returns items as an enumeration: `a`, `a and b`, `a, b and c`.
+#[must_use]
+pub fn listed<T: Display>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    match items.split_last() {
+        None => String::new(),
+        Some((only, [])) => only.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+/// Returns two numbers with the same number of decimals: `least`, or as many as it takes for
+/// different numbers to look different.
+pub(crate) fn apart(one: f64, other: f64, least: usize) -> (String, String) {
+    // The digits that a 64-bit float has, and the zeros that may stand before them.
+    const MOST: usize = 17 + 20;
+    let shown = |decimals: usize| (format!("{one:.decimals$}"), format!("{other:.decimals$}"));
+    let mut decimals = least;
+    let mut pair = shown(decimals);
+    while pair.0 == pair.1 && one != other && decimals < MOST {
+        decimals += 1;
+        pair = shown(decimals);
+    }
+    pair
+}
+
 /// Breaks words into lines of at most `width` characters. The first line is taken to begin after
 /// `first` of them; the others are indented by `indent` spaces. A word that is wider than a line is
-/// broken, and what a terminal would obey is replaced.
+/// broken, outside numbers where it has such a place, and what a terminal would obey is replaced.
 #[must_use]
 pub fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
     let mut lines = String::new();
@@ -106,7 +140,7 @@ pub fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
             used = indent;
         }
         while used + rest.len() > width && width > indent.max(first) {
-            lines.extend(rest.drain(..width - used));
+            lines.extend(rest.drain(..breaking_place(&rest, width - used)));
             lines += &new_line;
             used = indent;
         }
@@ -117,9 +151,62 @@ pub fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
     lines
 }
 
+/// Returns the number of characters, at most `room`, after which a word is broken: between two
+/// characters that are not of one number, unless all places are within a number.
+fn breaking_place(word: &[char], room: usize) -> usize {
+    let is_digit = |at: usize| word.get(at).is_some_and(char::is_ascii_digit);
+    // A point, an exponent, or the sign of an exponent, between digits.
+    let joins = |at: usize| match word[at] {
+        '.' | ',' => at > 0 && is_digit(at - 1) && is_digit(at + 1),
+        'e' => at > 0 && is_digit(at - 1) && (is_digit(at + 1) || is_digit(at + 2)),
+        '-' | '+' => at > 1 && word[at - 1] == 'e' && is_digit(at - 2) && is_digit(at + 1),
+        _ => false,
+    };
+    let is_of_number = |at: usize| is_digit(at) || joins(at);
+    let is_within = |place: usize| is_of_number(place - 1) && is_of_number(place);
+    let outside = (1..=room).rev().find(|place| !is_within(*place));
+    outside.unwrap_or(room)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_and_enumerations() {
+        assert_eq!(counted(1, "thread"), "1 thread");
+        assert_eq!(counted(0, "thread"), "0 threads");
+        assert_eq!(counted(2_000, "step"), "2,000 steps");
+        assert_eq!(listed::<&str>([]), "");
+        assert_eq!(listed(&["a"]), "a");
+        assert_eq!(listed(&["a", "b"]), "a and b");
+        assert_eq!(listed(&["a", "b", "c", "d"]), "a, b, c and d");
+    }
+
+    #[test]
+    fn different_numbers_look_different() {
+        let pair = |one: f64, other: f64| {
+            let (one, other) = apart(one, other, 2);
+            format!("{one} {other}")
+        };
+        assert_eq!(pair(1.5, 1.5), "1.50 1.50");
+        assert_eq!(pair(1.5, 1.25), "1.50 1.25");
+        assert_eq!(pair(1.402_089, 1.402_191), "1.4021 1.4022");
+        let next = f64::from_bits(2.5f64.to_bits() + 1);
+        let (one, other) = apart(2.5, next, 6);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn words_are_broken_outside_numbers() {
+        assert_eq!(
+            wrap("model.rate=1.402089", 15, 0, 0),
+            "model.rate=\n1.402089"
+        );
+        assert_eq!(wrap("model.rate=1.5e-3", 15, 0, 0), "model.rate=\n1.5e-3");
+        assert_eq!(wrap("1234567890", 4, 0, 0), "1234\n5678\n90");
+        assert_eq!(wrap("ab12345", 4, 0, 0), "ab\n1234\n5");
+    }
 
     #[test]
     fn numbers() {

@@ -1,12 +1,12 @@
 //! Records of runs, and the tables made from them.
 //!
-//! One run leaves one [`Record`]: what was run, on what, with which outcome. A [`store`] is a
-//! folder of them. [`tables`] sorts records into a grid of models by tasks, folds the seeds of each
-//! cell, and sets [`published`] figures and trivial baselines beside them where they may stand
-//! there. The [`table::Table`] that comes out is rendered by [`Format`]: text, Markdown, CSV, JSON,
-//! LaTeX. [`splice`] keeps tables in prose fresh.
+//! Each run leaves one [`Record`]: its settings, its machine and its outcome. A [`store`] is a
+//! folder of records. [`tables`] arranges records in a grid of models by tasks, averages over the
+//! seeds of each cell, and adds [`published`] figures and trivial baselines where a comparison is
+//! allowed. [`Format`] renders the resulting [`table::Table`] as text, Markdown, CSV, JSON or
+//! LaTeX. [`splice`] updates tables in text files.
 //!
-//! Nothing here trains, reads a tensor or prints: the functions take records and return values.
+//! This crate does not train, read tensors or print: its functions take records and return values.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -21,6 +21,7 @@ pub mod equivalence;
 mod error;
 mod format;
 mod markup;
+pub mod meaning;
 pub mod metrics;
 pub mod page;
 mod pivot;
@@ -38,6 +39,6 @@ pub mod verdict;
 pub use atomic::{clear_unfinished, write};
 pub use bench::Bench;
 pub use error::{Error, Result};
-pub use format::wrap;
+pub use format::{counted, listed, wrap};
 pub use record::{Outcome, Record};
 pub use render::{Format, document, markdown, set_width, width};

@@ -1,14 +1,27 @@
-//! Strings within other languages: HTML and XML, CSV, and the terminal. A string may come from a
-//! record that a stranger made.
+//! Escaping of strings for HTML and XML, CSV, and the terminal. A string may come from an untrusted
+//! record.
 
-/// Returns whether a terminal would obey the character: control characters but line feeds and tabs,
-/// and signs that turn the direction of writing.
+/// Returns whether the character controls a terminal: control characters except line feeds and
+/// tabs, and characters that change the direction of writing.
 pub(crate) fn is_obeyed(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
         c => c.is_control(),
     }
+}
+
+/// Returns a JSON document with every character that a terminal would obey spelt out, such as
+/// U+009B, which JSON itself leaves as it is. Its strings stay the same.
+pub(crate) fn spelt(json: &str) -> String {
+    let mut spelt = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_obeyed(c) {
+            true => spelt += &format!("\\u{:04x}", u32::from(c)),
+            false => spelt.push(c),
+        }
+    }
+    spelt
 }
 
 /// Returns the text with U+FFFD in the place of what a terminal would obey, and of what XML 1.0
@@ -33,8 +46,8 @@ pub(crate) fn escaped(text: &str) -> String {
     safe
 }
 
-/// Returns text for a field of a CSV file: a quote stands before what a spreadsheet would take for
-/// a formula, and before another quote, so that [`unguarded`] gives the text back.
+/// Returns text for a field of a CSV file. Text that a spreadsheet would read as a formula, or that
+/// starts with a quote, is prefixed with a quote, so that [`unguarded`] restores it.
 pub(crate) fn guarded(text: &str) -> String {
     match is_guardable(text) {
         true => format!("'{text}"),
@@ -42,7 +55,7 @@ pub(crate) fn guarded(text: &str) -> String {
     }
 }
 
-/// Returns the text that [`guarded`] was given.
+/// Returns the text passed to [`guarded`].
 pub(crate) fn unguarded(field: &str) -> &str {
     match field.strip_prefix('\'') {
         Some(text) if is_guardable(text) => text,
@@ -83,7 +96,7 @@ mod tests {
         for plain in ["", "a=1", "1-2", "block.layers=2 train.steps=4"] {
             assert_eq!((guarded(plain).as_str(), unguarded(plain)), (plain, plain));
         }
-        // Files of before the guard.
+        // Files from before the guard.
         assert_eq!(unguarded("'s"), "'s");
     }
 }

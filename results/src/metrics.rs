@@ -1,4 +1,4 @@
-//! The log of a run: losses and scores by step, one JSON object a line, beside its record.
+//! The log of a run: losses and scores by step, one JSON object per line, stored with its record.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::format::counted;
 use crate::record::{Dense, Outcome, Record, number, numbers};
 use crate::{Error, Result};
 
@@ -16,7 +17,7 @@ pub const FILE: &str = "metrics.jsonl";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line {
-    /// Means over the training steps since the line before.
+    /// Means over the training steps since the previous line.
     Train {
         /// Steps taken so far.
         step: usize,
@@ -30,8 +31,8 @@ pub enum Line {
             skip_serializing_if = "BTreeMap::is_empty"
         )]
         aux: BTreeMap<String, f64>,
-        /// Mean loss of all labels, where positions have labels too: what is minimised, `aux`
-        /// aside.
+        /// Mean loss of all labels, if positions have labels too. Training minimises it, together
+        /// with `aux`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         weighted_loss: Option<f64>,
         /// Mean norm of the gradient before clipping.
@@ -47,11 +48,11 @@ pub enum Line {
     Validation {
         /// Steps taken so far.
         step: usize,
-        /// Mean loss. In logs of older versions it need not be finite: then the accuracy is no
+        /// Mean loss. In logs of older versions it may be non-finite; then the accuracy is not a
         /// score.
         #[serde(deserialize_with = "number")]
         loss: f64,
-        /// Share of right answers.
+        /// Fraction of correct predictions.
         #[serde(deserialize_with = "number")]
         accuracy: f64,
         /// Examples scored.
@@ -60,7 +61,7 @@ pub enum Line {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         dense: Option<Dense>,
     },
-    /// A kind of line that only a newer version writes.
+    /// A line of a newer version.
     #[serde(other)]
     Unknown,
 }
@@ -68,7 +69,7 @@ pub enum Line {
 /// Reads the log in a run's folder.
 ///
 /// # Errors
-/// The log cannot be read, or a line of it is damaged: the message names the line.
+/// The log cannot be read, or one of its lines is damaged. The message names the line.
 pub fn read(folder: &Path) -> Result<Vec<Line>> {
     let path = folder.join(FILE);
     let text = disk::read_to_string(&path).map_err(Error::io("read", &path))?;
@@ -83,8 +84,7 @@ pub fn read(folder: &Path) -> Result<Vec<Line>> {
     lines.collect()
 }
 
-/// Returns a digest over every loss of a log, bit for bit: equal only if training took the same
-/// way.
+/// Returns a digest over the bits of every loss of a log: equal only if training was identical.
 pub fn trace(lines: &[Line]) -> String {
     digest(lines.iter().flat_map(|line| {
         let losses = match line {
@@ -102,8 +102,8 @@ pub fn trace(lines: &[Line]) -> String {
     }))
 }
 
-/// Returns the norms of the gradients in a log. Adam divides the scale of gradients out: where they
-/// are wrong by a factor, losses hardly tell.
+/// Returns the norms of the gradients in a log. Adam divides out the scale of gradients, so losses
+/// hardly show a wrong factor.
 pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
     let norms = lines.iter().filter_map(|line| match line {
         Line::Train { gradient_norm, .. } => Some(*gradient_norm),
@@ -112,8 +112,8 @@ pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
     norms.collect()
 }
 
-/// Returns the reason why a log is not the whole log of a scored run, if it is not: steps missing
-/// at the end or twice, or a loss that cannot be.
+/// Returns the reason why a log is not the complete log of a scored run, if it is not: steps
+/// missing at the end or repeated, or an impossible loss.
 pub(crate) fn incomplete(lines: &[Line], record: &Record) -> Option<String> {
     let scores = record.scores.as_ref()?;
     if record.outcome != Outcome::Scored {
@@ -133,11 +133,13 @@ pub(crate) fn incomplete(lines: &[Line], record: &Record) -> Option<String> {
         last = *step;
     }
     let steps = scores.steps as usize;
-    (last > 0 && last < steps)
-        .then(|| format!("the log ends at step {last}, although the record has {steps} steps"))
+    (last > 0 && last < steps).then(|| {
+        let steps = counted(scores.steps, "step");
+        format!("the log ends at step {last}, although the record has {steps}")
+    })
 }
 
-/// Returns a digest over numbers, bit for bit.
+/// Returns a digest over the bits of numbers.
 pub(crate) fn digest(numbers: impl Iterator<Item = f64>) -> String {
     let mut digest = Sha256::new();
     numbers.for_each(|number| digest.update(number.to_le_bytes()));

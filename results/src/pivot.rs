@@ -1,30 +1,45 @@
-//! Records sorted into a grid: what was learned across, what learned it down.
+//! Records arranged in a grid: data sets across, models down.
 //!
-//! Runs meet in a cell only if they differ in nothing but the seed. A column is one data set, a row
+//! Runs share a cell only if they differ in nothing but the seed. A column is one data set. A row
 //! is one model with every dimension that its scores may depend on. Dimensions that are the same in
-//! the whole table are said once; the others become columns of their own, so that no mean goes over
-//! them unseen. Charts and best values are grouped by it too.
+//! the whole table are stated once. The others become columns, so that no mean hides them. Charts
+//! and best values use the same groups.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use serde_json::Value;
+
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
+use crate::table::{Fact, or_null};
 
-/// Something that parts rows of the same model.
+/// A setting that distinguishes rows of the same model.
 pub(crate) struct Dimension {
     /// Its name, the header of its column.
     pub(crate) name: &'static str,
     /// Its value for a record; empty for the default.
     pub(crate) of: fn(&Record) -> String,
-    /// Whether it is known only once a run got far enough; a run that did not joins the row it
-    /// would have been in.
+    /// True if only runs that got far enough have a value; others join the row they would have been
+    /// in.
     pub(crate) observed: bool,
-    /// Whether it is a list of words: those that all rows have are said once.
+    /// True if the value is a list of words; words shared by all rows are stated once.
     pub(crate) list: bool,
-    /// Whether runs that differ in it are no rivals: they share neither a chart nor a best value.
+    /// True if runs that differ in it do not compete: they share neither a chart nor a best value.
     pub(crate) apart: bool,
 }
+
+impl Dimension {
+    /// Returns a value of it for machines: null for the default, a number where it counts something.
+    fn fact(&self, value: &str) -> Fact {
+        let count = (self.name == THREADS).then(|| value.parse::<u64>().ok());
+        let value = count.flatten().map_or_else(|| or_null(value), Value::from);
+        (self.name, value)
+    }
+}
+
+/// The dimension that is a number.
+const THREADS: &str = "threads";
 
 /// Dimensions that accuracies depend on.
 pub(crate) const TRAINING: &[Dimension] = &[
@@ -69,7 +84,7 @@ pub(crate) const TRAINING: &[Dimension] = &[
     },
 ];
 
-/// Further dimensions of speeds and memory figures: settings that change no score.
+/// Further dimensions of speeds and memory figures: settings that do not affect scores.
 pub(crate) const COMPUTING: &[Dimension] = &[Dimension {
     name: "computing",
     observed: false,
@@ -92,11 +107,15 @@ pub(crate) const MACHINE: &[Dimension] = &[
         of: |record| record.provenance.host.cpu.clone(),
     },
     Dimension {
-        name: "threads",
+        name: THREADS,
         observed: false,
         list: false,
         apart: true,
-        of: |record| record.provenance.threads.to_string(),
+        // 0 stands for what an older record does not say.
+        of: |record| match record.provenance.threads {
+            0 => String::new(),
+            threads => threads.to_string(),
+        },
     },
 ];
 
@@ -116,10 +135,10 @@ pub(crate) const METHOD: &[Dimension] = &[Dimension {
 pub(crate) struct Pivot<'a> {
     /// Headers of the columns.
     pub(crate) columns: Vec<String>,
-    /// Per column: where its data comes from.
+    /// Per column: origin of its data.
     pub(crate) origins: Vec<String>,
     /// Per column: the same for machines, in names and values.
-    pub(crate) facts: Vec<Vec<(&'static str, String)>>,
+    pub(crate) facts: Vec<Vec<Fact>>,
     /// Per column: registry name of its task; empty for a stand-in or altered data, which is not
     /// the task.
     pub(crate) tasks: Vec<String>,
@@ -127,7 +146,7 @@ pub(crate) struct Pivot<'a> {
     pub(crate) rows: Vec<PivotRow<'a>>,
     /// Names of the dimensions that differ between rows, in the order of [`PivotRow::varying`].
     pub(crate) varying: Vec<&'static str>,
-    /// Dimensions that are the same everywhere, with what they are; the empty ones left out.
+    /// Dimensions that are the same everywhere, with their values; empty ones are left out.
     pub(crate) constant: Vec<(&'static str, String)>,
     /// Runs left out because the same seed was run again later.
     pub(crate) repeats: usize,
@@ -143,6 +162,8 @@ pub(crate) struct PivotRow<'a> {
     pub(crate) varying: Vec<String>,
     /// Values of all its dimensions, by name.
     pub(crate) setting: Vec<(&'static str, String)>,
+    /// The same for machines.
+    pub(crate) facts: Vec<Fact>,
     /// Dimensions that separate it from rows that are no rivals.
     pub(crate) apart: Vec<(&'static str, String)>,
     /// Per column: its runs, one per seed, in the order of the seeds.
@@ -150,14 +171,14 @@ pub(crate) struct PivotRow<'a> {
 }
 
 impl PivotRow<'_> {
-    /// Returns a word that rows of rivals share: they differ in model, variant and settings alone.
+    /// Returns a word shared by competing rows, which differ only in model, variant and settings.
     pub(crate) fn contest(&self) -> String {
         let values = self.apart.iter().map(|(_, value)| value.as_str());
         values.collect::<Vec<_>>().join("\n")
     }
 }
 
-/// One data set: everything that makes two scores answers to the same question.
+/// One data set: scores on it answer the same question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Data<'a> {
     rank: usize,
@@ -185,8 +206,8 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Returns the header: the label, what the reader must not miss, and whatever tells it from the
-    /// other columns.
+    /// Returns the header: the label, important marks, and the facts that distinguish it from other
+    /// columns.
     fn header(&self, all: &[Data]) -> String {
         let mut known = vec![];
         if self.source == "synthetic" {
@@ -221,20 +242,23 @@ impl<'a> Data<'a> {
 
 impl Data<'_> {
     /// Returns its facts, for machines: the label never without its source.
-    fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<Fact> {
         let mut marks = vec![self.source];
         marks.extend(self.partial.then_some("partial"));
         marks.extend((!self.altered.is_empty()).then_some("altered"));
         marks.retain(|mark| !mark.is_empty());
         vec![
-            ("task", format!("{} ({})", self.label, marks.join(", "))),
-            ("source", self.source.to_owned()),
-            ("protocol", self.protocol.to_owned()),
-            ("data", self.digest.to_owned()),
+            (
+                "task",
+                format!("{} ({})", self.label, marks.join(", ")).into(),
+            ),
+            ("source", or_null(self.source)),
+            ("protocol", or_null(self.protocol)),
+            ("data", or_null(self.digest)),
         ]
     }
 
-    /// Returns source, protocol and digest, as far as they are known.
+    /// Returns source, protocol and digest, as far as known.
     fn origin(&self) -> String {
         let mut known = vec![self.source.to_owned()];
         if !self.protocol.is_empty() {
@@ -250,7 +274,7 @@ impl Data<'_> {
     }
 }
 
-/// Returns the first characters of a digest: enough to tell two apart.
+/// Returns the first characters of a digest, enough to distinguish two.
 pub(crate) fn brief(digest: &str) -> &str {
     digest.get(..12).unwrap_or(digest)
 }
@@ -326,6 +350,11 @@ impl<'a> Pivot<'a> {
                     .map(|dimension| dimension.name)
                     .zip(setting.iter().cloned())
                     .collect(),
+                facts: dimensions
+                    .iter()
+                    .zip(setting)
+                    .map(|(dimension, value)| dimension.fact(value))
+                    .collect(),
                 apart: dimensions
                     .iter()
                     .zip(setting)
@@ -370,7 +399,7 @@ impl<'a> Pivot<'a> {
 type Grid<'a> =
     BTreeMap<(usize, &'a str, Vec<String>), HashMap<Data<'a>, BTreeMap<u64, &'a Record>>>;
 
-/// Returns the words that all of several lists have.
+/// Returns the words common to all lists.
 fn shared<'a>(mut lists: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut words: Vec<&str> = lists.next().unwrap_or_default().split(' ').collect();
     words.retain(|word| !word.is_empty());
@@ -380,14 +409,13 @@ fn shared<'a>(mut lists: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     words
 }
 
-/// Returns a list without some of its words.
+/// Returns a list without the given words.
 fn without(list: &str, words: &[&str]) -> String {
     let kept = list.split(' ').filter(|word| !words.contains(word));
     kept.collect::<Vec<_>>().join(" ")
 }
 
-/// Puts a run into its place. Returns how many runs had to make way: 1 if its seed was there
-/// already.
+/// Inserts a run. Returns the number of replaced runs: 1 if its seed existed already.
 fn enter<'a>(grid: &mut Grid<'a>, record: &'a Record, setting: Vec<String>) -> usize {
     let model = record.model.name.as_str();
     let row = grid.entry((model_rank(model), model, setting)).or_default();

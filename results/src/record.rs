@@ -1,9 +1,9 @@
-//! One run, complete with its provenance: what `record.json` holds.
+//! One run with its provenance: the content of `record.json`.
 //!
-//! The form in memory is the form on disk. Fields are written in the order they are declared in; a
-//! field that an older file lacks takes its default, a field of a newer file that is unknown here
-//! is passed over. So a new column needs a default and nothing else. What makes a file a record at
-//! all (`schema`, `id`, `outcome`, `task`, `model`) must be there.
+//! The form in memory is the form on disk. Fields are written in the order of their declaration. A
+//! field that an older file lacks takes its default, and an unknown field of a newer file is
+//! ignored. So a new field only needs a default. The fields that every record must have are
+//! `schema`, `id`, `outcome`, `task` and `model`.
 //!
 //! Accuracies are fractions from 0 to 1, times are seconds, sizes are bytes.
 
@@ -12,6 +12,7 @@ mod dense;
 mod finite;
 mod measured;
 mod outcome;
+mod possible;
 mod pretraining;
 mod provenance;
 mod setting;
@@ -33,7 +34,7 @@ pub use self::setting::{Model, OwnModel, Recipe, Rows, Task};
 /// is added.
 pub const SCHEMA: u32 = 1;
 
-/// Everything that one run leaves for the tables.
+/// The record of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// [`SCHEMA`] of the program that wrote the record.
@@ -52,7 +53,7 @@ pub struct Record {
     /// The seed of parameters, batches and dropout.
     #[serde(default)]
     pub seed: u64,
-    /// The pretraining; absent where the run began from nothing.
+    /// The pretraining; absent if the run started from random weights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pretraining: Option<Pretraining>,
     /// The scores; absent when the run ended before any was computed.

@@ -1,4 +1,4 @@
-//! Keeping tables in prose fresh: the text between two markers of a Markdown file is replaced.
+//! Updates of tables in text files: the text between two markers of a Markdown file is replaced.
 //!
 //! ```text
 //! <!-- lra:accuracy -->
@@ -10,11 +10,11 @@ use std::path::Path;
 
 use crate::{Error, Result, atomic};
 
-/// Replaces what stands between `<!-- lra:NAME -->` and `<!-- /lra:NAME -->`. The markers stay,
-/// each on its own line.
+/// Replaces the text between `<!-- lra:NAME -->` and `<!-- /lra:NAME -->`. The markers stay, each
+/// on its own line.
 ///
 /// # Errors
-/// [`Error::Marker`]: a marker is missing, stands twice, or the closing one comes first.
+/// [`Error::Marker`]: a marker is missing or repeated, or the closing one comes first.
 pub fn splice(text: &str, name: &str, replacement: &str) -> Result<String> {
     let open = format!("<!-- lra:{name} -->");
     let close = format!("<!-- /lra:{name} -->");
@@ -30,10 +30,11 @@ pub fn splice(text: &str, name: &str, replacement: &str) -> Result<String> {
     Ok(format!("{}\n{body}{gap}{}", &text[..start], &text[end..]))
 }
 
-/// Splices into a file, which is replaced as a whole or not at all. Says whether the file changed.
+/// Splices into a file, which is replaced as a whole or not at all. Returns whether the file
+/// changed.
 ///
 /// # Errors
-/// As [`splice`], and when the file cannot be read or written.
+/// Errors of [`splice`]; or the file cannot be read or written.
 pub fn splice_file(path: &Path, name: &str, replacement: &str) -> Result<bool> {
     let text = disk::read_to_string(path).map_err(Error::io("read", path))?;
     let spliced = splice(&text, name, replacement).map_err(|error| error.at(path))?;
@@ -47,7 +48,7 @@ pub fn splice_file(path: &Path, name: &str, replacement: &str) -> Result<bool> {
 /// Returns the names of all opening markers of a file.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// The file cannot be read.
 pub fn marked(path: &Path) -> Result<Vec<String>> {
     let text = disk::read_to_string(path).map_err(Error::io("read", path))?;
     Ok(names(&text).into_iter().map(str::to_owned).collect())

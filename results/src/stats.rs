@@ -1,4 +1,4 @@
-//! The statistics of small samples: seeds, timings, counts of right answers.
+//! Statistics of small samples: seeds, timings, accuracies.
 
 /// Count, mean and spread of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -7,12 +7,12 @@ pub struct Sample {
     pub count: usize,
     /// Their mean.
     pub mean: f64,
-    /// Their sample standard deviation (divided by n - 1); a single value has none.
+    /// Their sample standard deviation (divided by n - 1); `None` for a single value.
     pub deviation: Option<f64>,
 }
 
 impl Sample {
-    /// Describes the values; returns none if there are none, which have no mean.
+    /// Describes the values; returns `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Sample> {
         let count = values.len();
         if count == 0 {
@@ -28,13 +28,60 @@ impl Sample {
         })
     }
 
-    /// Returns Student's interval for the mean at a level such as 0.95; a single value has none.
+    /// Returns Student's interval for the mean at a level such as 0.95. A single value has none, and
+    /// equal values have none: nothing is known of their spread.
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
-        let deviation = self.deviation?;
+        let deviation = self.deviation.filter(|deviation| *deviation > 0.0)?;
         let freedom = self.count as u32 - 1;
         let reach = t_quantile(0.5 + level / 2.0, freedom) * deviation / (self.count as f64).sqrt();
         Some((self.mean - reach, self.mean + reach))
     }
+}
+
+/// The uncertainty of a mean accuracy over seeds.
+///
+/// A single seed has the standard error of counting right answers on the test rows. Several seeds
+/// have Student's error of their mean, with a spread of at least that of counting: seeds that happen
+/// to agree do not make their mean exact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Uncertainty {
+    /// Standard error of the mean, a fraction.
+    pub error: f64,
+    /// Degrees of freedom of the error.
+    pub freedom: u32,
+}
+
+impl Uncertainty {
+    /// Largest number of degrees of freedom: beyond it, Student's distribution is the normal one.
+    pub const MOST_FREEDOM: u32 = 10_000;
+
+    /// Returns the uncertainty of a mean of accuracies (fractions) on a test split of so many rows,
+    /// 0 if the number is unknown. Returns none where nothing is known: of a single seed or of equal
+    /// ones, each without the number of rows.
+    pub fn of(sample: &Sample, test_rows: usize) -> Option<Uncertainty> {
+        let counting = counting_spread(sample.mean, test_rows);
+        let (spread, freedom) = match sample.deviation {
+            Some(deviation) => (deviation.max(counting), sample.count - 1),
+            None => (counting, test_rows.saturating_sub(1)),
+        };
+        (spread > 0.0).then(|| Uncertainty {
+            error: spread / (sample.count as f64).sqrt(),
+            freedom: freedom.clamp(1, Self::MOST_FREEDOM as usize) as u32,
+        })
+    }
+
+    /// Returns the interval around a mean at a level such as 0.95, as far as it lies from 0 to 1.
+    pub fn interval(&self, mean: f64, level: f64) -> (f64, f64) {
+        let reach = t_quantile(0.5 + level / 2.0, self.freedom) * self.error;
+        ((mean - reach).max(0.0), (mean + reach).min(1.0))
+    }
+}
+
+/// Returns the least spread to assume of an accuracy: the standard error of counting, after one
+/// right and one wrong answer more, so that accuracies of 0 and 1 have an error, too.
+fn counting_spread(accuracy: f64, rows: usize) -> f64 {
+    let least = 1.0 / (rows as f64 + 2.0);
+    binomial_error(accuracy.clamp(least, 1.0 - least), rows)
 }
 
 /// Returns the standard error of a share `p` counted over `rows` independent answers.
@@ -45,9 +92,8 @@ pub fn binomial_error(p: f64, rows: usize) -> f64 {
     (p * (1.0 - p)).max(0.0).sqrt() / (rows as f64).sqrt()
 }
 
-/// Returns the value below which a share `q` of the values lies, interpolated between neighbours
-/// (the definition that NumPy and R use unless told otherwise). The values need no order; none have
-/// no quantile.
+/// Returns the quantile `q` of the values, interpolated between neighbours (the default definition
+/// of NumPy and R). The values need not be sorted. Returns `None` if there are none.
 pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -58,9 +104,9 @@ pub fn quantile(values: &[f64], q: f64) -> Option<f64> {
     Some(sorted[below] + (sorted[above] - sorted[below]) * place.fract())
 }
 
-/// Returns an interval for the median of what the values are drawn from, at a level such as 0.95 or
-/// above: between two of the values, regardless of their distribution and however far out some of
-/// them lie. Too few values have none; at 0.95 six are needed.
+/// Returns an interval for the median of the distribution of the values, at a level such as 0.95 or
+/// above. It lies between two of the values, for any distribution and any outliers. Returns `None`
+/// for too few values; at 0.95 six are required.
 pub fn median_interval(values: &[f64], level: f64) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -177,6 +223,35 @@ mod tests {
             .unwrap();
         near(low, 38.0 - 4.30265 * 2.0 / 3f64.sqrt(), 1e-4);
         near(high, 38.0 + 4.30265 * 2.0 / 3f64.sqrt(), 1e-4);
+    }
+
+    #[test]
+    fn equal_values_have_no_interval() {
+        let equal = Sample::of(&[0.16, 0.16]).unwrap();
+        assert_eq!((equal.deviation, equal.interval(0.95)), (Some(0.0), None));
+    }
+
+    #[test]
+    fn seeds_that_agree_are_as_uncertain_as_counting() {
+        let of = |values: &[f64], rows| Uncertainty::of(&Sample::of(values).unwrap(), rows);
+        // sqrt(0.16 * 0.84 / 2000) = 0.008198
+        let equal = of(&[0.16, 0.16], 2_000).unwrap();
+        near(equal.error, 0.008_198 / 2f64.sqrt(), 1e-6);
+        let (low, high) = equal.interval(0.16, 0.95);
+        near(high - low, 2.0 * 12.7062 * equal.error, 1e-5);
+        // A larger spread counts as it is.
+        let (low, high) = of(&[0.36, 0.38, 0.40], 2_000).unwrap().interval(0.38, 0.95);
+        near(low, 0.38 - 4.30265 * 0.02 / 3f64.sqrt(), 1e-6);
+        near(high, 0.38 + 4.30265 * 0.02 / 3f64.sqrt(), 1e-6);
+        // One seed: counting alone.
+        let (low, high) = of(&[0.16], 2_000).unwrap().interval(0.16, 0.95);
+        near((high - low) / 2.0, 1.9612 * 0.008_198, 1e-5);
+        // Nothing known: one seed or equal ones, on an unknown number of rows.
+        assert_eq!((of(&[0.16], 0), of(&[0.16, 0.16], 0)), (None, None));
+        assert!(of(&[0.16, 0.17], 0).is_some());
+        // All right is no certainty.
+        let (low, high) = of(&[1.0; 5], 2_000).unwrap().interval(1.0, 0.95);
+        assert!(low < 0.9999 && high == 1.0, "{low} {high}");
     }
 
     /// Ranks as printed in tables of the sign test: of 6 values all, of 10 the second from either

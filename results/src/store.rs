@@ -1,7 +1,7 @@
 //! A store of records: a folder of run folders, each with its `record.json`.
 //!
-//! Run folders may be grouped in folders, up to [`DEPTH`] levels. A file that is not a whole record
-//! is named and skipped; whether that is an error is the caller's to say.
+//! Run folders may be grouped in folders, up to [`DEPTH`] levels. A file that is not a complete
+//! record is named and skipped; the caller decides whether that is an error.
 
 pub mod record_file;
 
@@ -29,13 +29,22 @@ pub struct Loaded {
     pub records: Vec<Record>,
     /// Per record: the folder of its run.
     pub folders: Vec<PathBuf>,
-    /// Files that should have held one, each with the reason why it does not, in the order of their
-    /// paths.
+    /// Files that should have held a record, each with the reason why it does not, in the order of
+    /// their paths.
     pub skipped: Vec<(PathBuf, String)>,
+    /// Number of skipped files that hold copies of records that are there.
+    pub copies: usize,
 }
 
-/// Writes a record, replacing what was there: a reader sees the old record or the new one, never a
-/// part.
+impl Loaded {
+    /// Returns the number of skipped files that hold no whole record.
+    #[must_use]
+    pub fn damaged(&self) -> usize {
+        self.skipped.len() - self.copies
+    }
+}
+
+/// Writes a record to a file, replacing it as a whole: a reader sees the old record or the new one.
 ///
 /// # Errors
 /// The folder is missing, read-only or full.
@@ -45,15 +54,16 @@ pub fn write(path: &Path, record: &Record) -> Result<()> {
     atomic::write(path, &text)
 }
 
-/// Reads one record. A score that is not finite makes it a diverged one.
+/// Reads one record. With a non-finite score it becomes a diverged one.
 ///
 /// # Errors
 /// The file cannot be read; it holds no record, and the message says at which line it stops being
-/// one; or the record is a newer program's, whose fields may mean something else.
+/// one, or which field holds a figure that cannot be; or the record is a newer program's, whose
+/// fields may mean something else.
 pub fn read(path: &Path) -> Result<Record> {
     let text = disk::read(path).map_err(Error::io("read", path))?;
     let read: serde_json::Result<Record> = serde_json::from_slice(&text);
-    // Looked at by itself only where it may be what kept the rest from being read.
+    // Read separately only if it may be the reason why the rest could not be read.
     let schema = match &read {
         Ok(record) => Schema {
             schema: record.schema,
@@ -61,17 +71,24 @@ pub fn read(path: &Path) -> Result<Record> {
         Err(_) => serde_json::from_slice(&text).map_err(not_a_record(path))?,
     };
     schema.check(SCHEMA, path)?;
-    read.map(Record::settled).map_err(not_a_record(path))
+    let record = read.map(Record::settled).map_err(not_a_record(path))?;
+    match record.check() {
+        Ok(()) => Ok(record),
+        Err(reason) => Err(Error::NotARecord {
+            path: path.to_owned(),
+            reason,
+        }),
+    }
 }
 
-/// The version that a file states of its own form, whatever else it holds.
+/// The schema version of a file, regardless of its other content.
 #[derive(Deserialize)]
 pub(crate) struct Schema {
     schema: u32,
 }
 
 impl Schema {
-    /// Refuses a form that is newer than the `known` ones.
+    /// Refuses a schema version above `known`.
     pub(crate) fn check(&self, known: u32, path: &Path) -> Result<()> {
         if self.schema <= known {
             return Ok(());
@@ -98,9 +115,9 @@ fn not_a_record(path: &Path) -> impl FnOnce(serde_json::Error) -> Error {
 /// A copy of a record (equal in every field) counts once: the second path is listed as skipped.
 ///
 /// # Errors
-/// `folder` itself cannot be read, or a newer program's record lies below it, or one that the
-/// system does not let read: tables without it would be silently incomplete. Whatever else is wrong
-/// is listed in [`Loaded::skipped`].
+/// `folder` itself cannot be read, or it contains a record of a newer program, or one that the
+/// system does not allow to read: tables without it would be silently incomplete. Other faults are
+/// listed in [`Loaded::skipped`].
 pub fn load(folder: &Path) -> Result<Loaded> {
     if record_file::is_named_so(folder) {
         let records: Vec<Record> = record_file::read(folder)?
@@ -108,10 +125,10 @@ pub fn load(folder: &Path) -> Result<Loaded> {
             .map(|(_, record)| record)
             .collect();
         return Ok(Loaded {
-            // In place of a run's folder, which would hold its log.
+            // There is no run folder, which would hold its log.
             folders: vec![folder.to_owned(); records.len()],
             records,
-            skipped: Vec::new(),
+            ..Loaded::default()
         });
     }
     let mut skipped = Vec::new();
@@ -153,7 +170,7 @@ fn gather(
     for entry in entries {
         let path = entry.path();
         let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        // The listing itself says what an entry is; only a link has to be followed to know.
+        // The listing includes the type of an entry; only a link has to be followed.
         let folder = match entry.file_type() {
             Ok(kind) if !kind.is_symlink() => kind.is_dir(),
             _ => path.is_dir(),
@@ -173,14 +190,13 @@ fn gather(
     }
 }
 
-/// Returns whether anything but a folder has this name. What is no regular file is named when it is
-/// read.
+/// Returns whether anything but a folder has this name. Reading it reports if it is not a regular
+/// file.
 fn is_there(file: &Path) -> bool {
     file.metadata().is_ok_and(|found| !found.is_dir())
 }
 
-/// Returns whether an error of reading is due to what is in a record's place: no text, or no
-/// regular file.
+/// Returns whether a read error is due to the content: no text, or not a regular file.
 fn is_of_content(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),
@@ -194,6 +210,7 @@ fn sort_out(
     read: impl Iterator<Item = Result<Record>>,
     mut skipped: Vec<(PathBuf, String)>,
 ) -> Result<Loaded> {
+    let mut copies = 0;
     let mut records: Vec<Record> = Vec::with_capacity(files.len());
     let mut folders = Vec::with_capacity(files.len());
     let mut by_id: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
@@ -205,6 +222,7 @@ fn sort_out(
                 if let Some((_, original)) = copy {
                     let reason = format!("copy of {}", files[*original].display());
                     skipped.push((files[index].clone(), reason));
+                    copies += 1;
                 } else {
                     known.push((records.len(), index));
                     records.push(record);
@@ -212,11 +230,10 @@ fn sort_out(
                     folders.push(file.parent().unwrap_or(file).to_owned());
                 }
             }
-            // A run folder may vanish while the store is being read; then there was nothing to
-            // read.
+            // A run folder may vanish while the store is being read. It is then ignored.
             Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {}
             Err(newer @ Error::Newer { .. }) => return Err(newer),
-            // The disk fails, or this user may not: that says nothing of what the file holds.
+            // A failing disk or a missing permission says nothing about the content of the file.
             Err(Error::Io {
                 action,
                 path,
@@ -239,5 +256,6 @@ fn sort_out(
         records,
         folders,
         skipped,
+        copies,
     })
 }

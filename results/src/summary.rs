@@ -1,21 +1,22 @@
-//! One run on one screen: what `lra run` ends with.
+//! The summary of one run on one screen, printed at the end of `lra run`.
 
-use crate::format::{bytes, grouped, percent, scaled, short, wrap};
+use crate::format::{bytes, counted, grouped, percent, scaled, short, wrap};
+use crate::meaning::Meaning;
 use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Batching, Outcome, Pretraining, Record, first_line};
 use crate::render::width;
 use crate::verdict::Verdict;
 
-/// Columns before the text of a line: two to set it in, ten for its name, a gap.
+/// Columns before the text of a line: two for the indent, ten for the name, and a gap.
 const INDENT: usize = 14;
-/// Columns for the number that the text explains.
+/// Columns for the number before its explanation.
 const NUMBER: usize = 18;
 
 /// Returns the three table cells of a run, its score among the trivial baselines, the published
-/// figure with a word on whether it may be compared, and where it all comes from. At most [`width`]
-/// columns wide, no colour.
-pub fn summary(record: &Record, against: Option<&Source>) -> String {
+/// figure with a word on whether it may be compared, and where it all comes from. The score stands
+/// beside those of `table` on the same data, too. At most [`width`] columns wide, no colour.
+pub fn summary(record: &Record, against: Option<&Source>, table: &[Record]) -> String {
     let mut text = wrap(&title(record), width(), 0, 2);
     text += "\n\n";
     if record.outcome != Outcome::Scored {
@@ -25,6 +26,9 @@ pub fn summary(record: &Record, against: Option<&Source>) -> String {
         text += &pretrained(pretraining);
     }
     text += &accuracy(record);
+    if let Some(Meaning { points, words }) = Meaning::of(record, table) {
+        text += &line("meaning", &format!("{points:+.2} points"), &words);
+    }
     text += &dense(record);
     text += &speed(record);
     text += &memory(record);
@@ -94,10 +98,13 @@ fn pretrained(pretraining: &Pretraining) -> String {
             "validation loss {loss:.3}, {right} % of the tokens right"
         ));
     }
-    let steps = grouped(pretraining.steps);
+    let steps = pretraining.steps;
     words.push(match pretraining.best_step {
-        Some(best) => format!("best checkpoint at step {} of {steps}", grouped(best)),
-        None => format!("{steps} steps"),
+        Some(best) => {
+            let (best, steps) = (grouped(best), grouped(steps));
+            format!("best checkpoint at step {best} of {steps}")
+        }
+        None => counted(steps, "step"),
     });
     words.push(format!("{} s", short(pretraining.wall_seconds)));
     line("pretrained", &number, &words.join("; "))
@@ -137,12 +144,15 @@ fn accuracy(record: &Record) -> String {
     if let Some(accuracy) = scores.val_accuracy {
         words.push(format!("validation {} %", percent(accuracy)));
     }
-    let steps = grouped(scores.steps);
+    let steps = scores.steps;
     words.push(match scores.best_step {
-        Some(best) => format!("best checkpoint at step {} of {steps}", grouped(best)),
-        None => format!("{steps} steps"),
+        Some(best) => {
+            let (best, steps) = (grouped(best), grouped(steps));
+            format!("best checkpoint at step {best} of {steps}")
+        }
+        None => counted(steps, "step"),
     });
-    words.push(format!("{} examples seen", grouped(scores.examples_seen)));
+    words.push(format!("{} seen", counted(scores.examples_seen, "example")));
     line("accuracy", &number, &words.join("; "))
 }
 
@@ -152,8 +162,8 @@ fn dense(record: &Record) -> String {
     let Some(dense) = scores.and_then(|scores| scores.test_dense.as_ref()) else {
         return String::new();
     };
-    let labels = grouped(dense.labels);
-    let mut words = vec![format!("of {labels} labels at positions")];
+    let labels = counted(dense.labels, "label");
+    let mut words = vec![format!("of {labels} at positions")];
     words.extend(dense.groups.iter().map(|group| {
         let most = group.majority.map(percent);
         let most = most.map_or_else(String::new, |most| format!(" (most frequent {most})"));
@@ -172,11 +182,11 @@ fn speed(record: &Record) -> String {
     let (tokens, tokens_prefix) = scaled(speed.tokens_per_second);
     let (flops, flops_prefix) = scaled(speed.achieved_flops_per_second);
     let words = format!(
-        "p10 {}, p90 {} over {} steps; {examples}{examples_prefix} examples/s, \
+        "p10 {}, p90 {} over {}; {examples}{examples_prefix} examples/s, \
          {tokens}{tokens_prefix} tokens/s, {flops} {flops_prefix}FLOP/s, padding counted; the harness takes {} %",
         short(steps.p10),
         short(steps.p90),
-        grouped(speed.timed_steps),
+        counted(speed.timed_steps, "step"),
         percent(speed.overhead_share),
     );
     line("speed", &format!("{} steps/s", short(steps.median)), &words)
@@ -221,7 +231,7 @@ fn published(record: &Record, source: &Source) -> String {
         }
     };
     let number = match figure.value {
-        // Not even on the same screen: a score on other data has nothing to do with the task.
+        // A score on other data has nothing to do with the task, so the figure is not shown.
         _ if !record.task.genuine() => "-".to_owned(),
         Some(_) => format!("{} %", figure.text()),
         None => figure.text(),
@@ -254,7 +264,7 @@ fn scale(record: &Record) -> Option<String> {
 
     let gaps = marks.len().saturating_sub(1);
     let labels: usize = marks.iter().map(|(_, label)| label.chars().count()).sum();
-    // Two to set it in; each gap has a blank at either end and at least one dash.
+    // Two columns for the indent; each gap has a space at either end and at least one dash.
     let dashes = width().saturating_sub(2 + labels + 3 * gaps);
     let reach = marks.last()?.0 - marks.first()?.0;
     let mut text = String::new();
@@ -303,8 +313,8 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
         },
     );
     let model = format!(
-        "{} parameters, padding {}",
-        grouped(record.model.parameters),
+        "{}, padding {}",
+        counted(record.model.parameters, "parameter"),
         if record.model.masks_padding {
             "masked"
         } else {
@@ -312,23 +322,23 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
         },
     );
     let run = format!(
-        "seed {}, {}, {}, {} threads, spec {}, id {}",
+        "seed {}, {}, {}, {}, spec {}, id {}",
         record.seed,
         record.provenance.precision,
         record.provenance.device,
-        record.provenance.threads,
+        counted(record.provenance.threads as u64, "thread"),
         brief(&record.provenance.spec_digest),
         record.id,
     );
     let host = &record.provenance.host;
     let machine = format!(
-        "{}{}, {} cores, {}, {}",
+        "{}{}, {}, {}, {}",
         host.cpu,
         match host.instructions.as_str() {
             "" => String::new(),
             instructions => format!(" with {instructions}"),
         },
-        host.cores,
+        counted(host.cores as u64, "core"),
         bytes(host.memory_bytes),
         host.os
     );

@@ -1,18 +1,18 @@
-//! A table before it takes a form: what every renderer is given.
+//! A table independent of its output format: the input of every renderer.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
 /// A table with its title and footnotes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// A word that names it to machines: `accuracy`.
+    /// Its name for machines: `accuracy`.
     pub name: String,
-    /// The line above it.
+    /// Its title line.
     pub title: String,
-    /// Unit of its numbers for machines, empty if they have none in common. The title may name a
-    /// larger one.
+    /// Common unit of its numbers for machines; empty if there is none. The title may name a larger
+    /// unit.
     pub unit: String,
     /// The columns, from the left.
     pub columns: Vec<Column>,
@@ -20,6 +20,25 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Sentences below it.
     pub notes: Vec<String>,
+    /// Names of its values for machines, whatever its rows hold; empty if rows and columns tell.
+    pub schema: Schema,
+}
+
+/// The names of all values that a table has for machines: the same whatever is in the table, and
+/// where it has no rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schema {
+    /// The facts that identify a row.
+    pub about: &'static [&'static str],
+    /// The values found.
+    pub found: &'static [&'static str],
+}
+
+impl Schema {
+    /// Returns whether a table leaves its names to rows and columns.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.about.is_empty() && self.found.is_empty()
+    }
 }
 
 /// A column.
@@ -27,17 +46,22 @@ pub struct Table {
 pub struct Column {
     /// Its header.
     pub name: String,
-    /// Side that its cells keep to.
+    /// Alignment of its cells.
     pub align: Align,
-    /// Whether it says what a row is, so that it is repeated wherever a table is broken to fit a
-    /// page.
+    /// True if it identifies the row, so that every part of a broken table repeats it.
     pub key: bool,
-    /// Unit of its numbers for machines, where it is not the table's.
+    /// Unit of its numbers for machines, if it differs from the table's.
     pub unit: Option<&'static str>,
     /// Facts that hold for all its cells, such as the task with its data: names and values, for
     /// machines. The cells of a column that has any could as well stand in rows of their own.
-    pub facts: Vec<(&'static str, String)>,
+    pub facts: Vec<Fact>,
+    /// Names of the values that its cells hold for machines, where they are the same whatever the
+    /// cells hold; empty for a column of words.
+    pub fields: &'static [&'static str],
 }
+
+/// A name and a value for machines.
+pub type Fact = (&'static str, Value);
 
 /// Side that a column's cells keep to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +73,7 @@ pub enum Align {
 }
 
 impl Column {
-    /// Returns a column of words that says what its row is.
+    /// Returns a column of words that identifies its row.
     pub fn key(name: impl Into<String>) -> Column {
         Column {
             key: true,
@@ -73,10 +97,11 @@ impl Column {
             key: false,
             unit: None,
             facts: Vec::new(),
+            fields: &[],
         }
     }
 
-    /// Returns the column with numbers in a unit of its own.
+    /// Returns the column with its own unit.
     #[must_use]
     pub fn in_unit(self, unit: &'static str) -> Column {
         Column {
@@ -85,23 +110,29 @@ impl Column {
         }
     }
 
-    /// Returns the column with what its cells are about.
+    /// Returns the column with facts about its cells.
     #[must_use]
-    pub fn about(self, facts: Vec<(&'static str, String)>) -> Column {
+    pub fn about(self, facts: Vec<Fact>) -> Column {
         Column { facts, ..self }
+    }
+
+    /// Returns the column with the names of the values that its cells hold.
+    #[must_use]
+    pub fn holding(self, fields: &'static [&'static str]) -> Column {
+        Column { fields, ..self }
     }
 }
 
 /// A row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// Whether a rule parts it from the row above.
+    /// True if a rule separates it from the row above.
     pub rule: bool,
     /// One cell per column.
     pub cells: Vec<Cell>,
     /// Facts about it beside its cells, for machines: the settings that people read once below the
     /// table.
-    pub facts: Vec<(&'static str, String)>,
+    pub facts: Vec<Fact>,
     /// Rows that have the same here compete for the best value of a column. A row that has nothing
     /// does not compete.
     pub contest: Option<String>,
@@ -117,14 +148,14 @@ impl Row {
     }
 }
 
-/// A cell: what people read, and the same in named values for machines.
+/// A cell: text for people, and the same as named values for machines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
-    /// For people; empty where there is nothing.
+    /// Text for people; may be empty.
     pub text: String,
-    /// For machines, in the table's unit and unrounded. A cell of words alone has none.
+    /// Values for machines, in the table's unit and unrounded. A cell of only words has none.
     pub fields: Vec<(&'static str, Value)>,
-    /// Whether it is the best of its column.
+    /// True if it is the best of its column.
     pub best: bool,
 }
 
@@ -149,7 +180,7 @@ impl Cell {
         }
     }
 
-    /// Returns a cell with one value behind its text.
+    /// Returns a cell with text and one value.
     pub fn with(text: impl Into<String>, field: &'static str, value: impl Into<Value>) -> Cell {
         Cell {
             text: text.into(),
@@ -158,7 +189,7 @@ impl Cell {
         }
     }
 
-    /// Returns the text to print: a dash where there is none.
+    /// Returns the text to print: a dash if it is empty.
     pub(crate) fn shown(&self) -> &str {
         if self.text.is_empty() {
             "-"
@@ -181,16 +212,22 @@ impl Cell {
 }
 
 /// Returns a word for machines: null where it is empty.
-pub(crate) fn or_null(text: &str) -> Value {
+#[must_use]
+pub fn or_null(text: &str) -> Value {
     match text.is_empty() {
         true => Value::Null,
         false => Value::from(text),
     }
 }
 
+/// Returns a value for machines: null for an empty text.
+pub(crate) fn known(value: &Value) -> Value {
+    value.as_str().map_or_else(|| value.clone(), or_null)
+}
+
 impl Table {
-    /// Marks the best value called `field` of each column among the rows of each contest, where at
-    /// least two of them have a cell. One with a word of what went wrong is never the best.
+    /// Marks the best value called `field` of each column among the rows of each contest, if at
+    /// least two of them have a cell. A failed cell is never the best.
     pub(crate) fn with_best(mut self, field: &str, best: Best) -> Table {
         let better = |a: f64, b: f64| match best {
             Best::Highest => a > b,

@@ -1,4 +1,4 @@
-//! Whether a score says that anything was learned.
+//! Test whether a score shows that anything was learned.
 
 use crate::record::Record;
 use crate::stats::binomial_error;
@@ -8,12 +8,12 @@ use crate::stats::binomial_error;
 pub struct Verdict {
     /// Accuracy of always answering with the most frequent class.
     pub majority: f64,
-    /// Its standard error, had the test rows been drawn anew: the square root of p (1 - p) / rows.
+    /// Its standard error over draws of the test rows: the square root of p (1 - p) / rows.
     pub error: f64,
     /// The accuracy is at most `majority + error`: no better than the majority class.
     pub fail: bool,
-    /// It lies within `error` of the majority class: the model still answers as if it had not
-    /// looked.
+    /// It is within `error` of the majority class: the model still answers without regard to its
+    /// input.
     pub plateau: bool,
 }
 
@@ -22,9 +22,9 @@ impl Verdict {
     pub const RULE: &str = "FAIL: no better than the majority class; the mean test accuracy is at most that of the \
                             majority class plus one standard error, sqrt(p (1 - p) / test rows).";
 
-    /// Judges an accuracy (a fraction) by the task of a record. Where no majority baseline was
-    /// recorded, the share of one class in all stands in for it; where the classes are unknown too,
-    /// there is no verdict.
+    /// Judges an accuracy (a fraction) by the task of a record. Without a recorded majority
+    /// baseline, one over the number of classes replaces it. If that is unknown too, there is no
+    /// verdict.
     pub fn of(accuracy: f64, record: &Record) -> Option<Verdict> {
         let classes = record.task.classes;
         let chance = (classes > 0).then(|| 1.0 / classes as f64);

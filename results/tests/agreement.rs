@@ -2,12 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::anchors::{cell, records};
+use crate::common::anchors::{cell, records};
 use lra_results::agreement::{
     Agreement, Cluster, Half, Measure, Selection, Standing, anchors, select,
 };
+use lra_results::card::{self, Card};
 use lra_results::record::{Outcome, Record};
 use lra_results::{Format, tables};
 
@@ -126,15 +125,15 @@ fn one_recipe_and_one_set_of_changes_are_compared() {
     // A model of the family has that block without being asked.
     let second = models(&asked(None, &["block.family=xformer"])).unwrap();
     assert_eq!(second, [pair("linear", 0), pair("s4d", 1)]);
-    let message = models(&asked(Some("laptop"), &[])).unwrap_err();
+    let message = models(&asked(Some("smoke"), &[])).unwrap_err();
     assert!(
-        message.contains("laptop") && message.contains("mini"),
+        message.contains("smoke") && message.contains("mini"),
         "{message}"
     );
     let message = models(&asked(None, &["train.steps=3"])).unwrap_err();
     assert!(message.contains("--set train.steps=3"), "{message}");
     let mut others = records.clone();
-    others[0].recipe.name = "laptop".to_owned();
+    others[0].recipe.name = "smoke".to_owned();
     let message = select(&others, &Selection::default())
         .unwrap_err()
         .to_string();
@@ -236,15 +235,127 @@ fn a_model_stands_among_others_by_its_own_runs() {
 }
 
 #[test]
+fn a_card_ranks_among_runs_of_the_same_settings_and_says_what_the_block_adds() {
+    let set = |record: Record, changes: &[&str]| {
+        let mut record = record;
+        record.recipe.overrides = changes.iter().map(|it| (*it).to_owned()).collect();
+        record
+    };
+    let mut elsewhere = cell("d", "listops", 0, 0.9);
+    elsewhere.recipe.name = "smoke".to_owned();
+    let table = [
+        cell("a", "listops", 0, 0.1),
+        set(cell("b", "listops", 0, 0.2), &["train.learning_rate=4e-3"]),
+        set(cell("c", "listops", 0, 0.9), &["block.family=xformer"]),
+        set(cell("a", "listops", 0, 0.9), &["train.steps=9"]),
+        elsewhere,
+    ];
+    let names = |changes: &[&str]| -> Vec<&str> {
+        let changes: Vec<String> = changes.iter().map(|it| (*it).to_owned()).collect();
+        let rivals = card::rivals(&table, &changes).into_iter();
+        rivals.map(|it| it.model.name.as_str()).collect()
+    };
+    assert_eq!(names(&[]), ["a", "b"]);
+    assert_eq!(names(&["train.steps=9"]), ["a"]);
+
+    let own = cell("s4d", "listops", 0, 0.5);
+    let same_block = cell("s4d", "listops", 0, 0.375);
+    let made = |same_block| Card {
+        model: "s4d".to_owned(),
+        own: vec![&own],
+        same_block,
+        standing: None,
+        left_out: Vec::new(),
+    };
+    let text = Format::Text.render(&[made(vec![&same_block]).table()]);
+    assert!(
+        text.contains("block adds") && text.contains("+12.5"),
+        "{text}"
+    );
+    let text = Format::Text.render(&[made(Vec::new()).table()]);
+    assert!(!text.contains("block adds"), "{text}");
+    let json = made(vec![&same_block]).json();
+    assert!(
+        json.to_string()
+            .contains("\"bits_gained_by_the_block\":12.5"),
+        "{json}"
+    );
+}
+
+#[test]
 fn the_table_that_the_program_brings_can_be_read() {
-    let records = lra_results::card::committed().unwrap();
+    let records = card::committed().unwrap();
     for record in &records {
-        assert_eq!(
-            record.recipe.name,
-            lra_results::card::RECIPE,
-            "{}",
-            record.id
-        );
+        assert_eq!(record.recipe.name, card::RECIPE, "{}", record.id);
         assert!(record.recipe.overrides.is_empty(), "{}", record.id);
     }
+    // A rate that was found for a cell is no change of the protocol.
+    assert_eq!(card::rivals(&records, &[]).len(), records.len());
+}
+
+/// A rate is found for each model and task, and belongs to the cell.
+#[test]
+fn learning_rates_are_no_change_of_the_protocol() {
+    let with = |mut record: Record, set: &[&str]| {
+        record.recipe.overrides = set.iter().map(|it| (*it).to_owned()).collect();
+        record
+    };
+    let records = [
+        with(
+            cell("linear", "listops", 0, 0.5),
+            &["train.learning_rate=1.5e-3"],
+        ),
+        with(
+            cell("s4d", "listops", 0, 0.6),
+            &["train.learning_rate=4e-3"],
+        ),
+        cell("fnet", "listops", 0, 0.4),
+        // A short run in search of a rate, and one in another block.
+        with(
+            cell("s4d", "listops", 1, 0.1),
+            &["train.steps=9", "train.learning_rate=1e-2"],
+        ),
+        with(cell("s4d", "listops", 2, 0.1), &[card::SAME_BLOCK]),
+    ];
+    let chosen = |records: &[Record], set: &[&str]| {
+        let asked = Selection {
+            recipe: None,
+            set: set.iter().map(|it| (*it).to_owned()).collect(),
+        };
+        let chosen = select(records, &asked).map_err(|error| error.to_string())?;
+        Ok::<_, String>(chosen.iter().map(|it| it.model.name.clone()).collect())
+    };
+    let all: Vec<String> = ["linear", "s4d", "fnet"].map(str::to_owned).into();
+    assert_eq!(chosen(&records[..2], &[]), Ok(all[..2].to_vec()));
+    assert_eq!(chosen(&records, &[]), Ok(all.clone()));
+    // What is asked for by a rate is the same, whatever the rate.
+    assert_eq!(chosen(&records, &["train.learning_rate=1"]), Ok(all));
+    let short = chosen(&records, &["train.learning_rate=1", "train.steps=9"]);
+    assert_eq!(short, Ok(vec!["s4d".to_owned()]));
+
+    // A card and a place in the table.
+    let own = [
+        with(
+            cell("mine", "listops", 0, 0.5),
+            &["train.learning_rate=5e-4"],
+        ),
+        with(cell("mine", "image", 0, 0.5), &["train.learning_rate=1e-2"]),
+    ];
+    let own: Vec<&Record> = own.iter().collect();
+    let rivals = card::rivals(&records, &[]);
+    assert_eq!(rivals.len(), 3);
+    let standing = Standing::of("mine", &own[..1], &rivals).unwrap();
+    assert_eq!((standing.rank, standing.of), (2, 4));
+    let card = Card {
+        model: "mine".to_owned(),
+        own,
+        same_block: Vec::new(),
+        standing: Some(standing),
+        left_out: Vec::new(),
+    };
+    let json = card.json();
+    let rows = json["card"][0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{json}");
+    assert_eq!(rows[0]["rank"]["rank"], 2);
+    assert_eq!(rows[0]["best trivial"]["trivial_accuracy"], 36.25);
 }

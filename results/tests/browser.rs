@@ -7,15 +7,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "browser/mod.rs"]
-mod chromium;
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use chromium::{Browser, Look};
-use common::page;
+use crate::chromium::{Browser, Look};
+use crate::common::page;
 use tiny_skia::{Pixmap, PremultipliedColorU8};
 
 const fn screen(name: &'static str, width: u32, height: u32, dark: bool) -> Look {
@@ -51,7 +47,7 @@ fn nothing_is_cut_off_covered_or_too_faint() {
     let browser = Browser::find();
     let page = page::page();
     for look in LOOKS {
-        let faults = browser.ask(&page, look, include_str!("browser/faults.js"));
+        let faults = browser.ask(&page, look, include_str!("chromium/faults.js"));
         assert_eq!(faults, "", "{}", look.name);
     }
 }
@@ -63,7 +59,7 @@ fn faults_are_seen() {
     let browser = Browser::find();
     let bad = "<style>h1 { color: #999; width: 2000px; } svg text { transform: translateX(500px); } .narrow { display: block !important; }</style></head>";
     let page = page::page().replace("</head>", bad);
-    let faults = browser.ask(&page, LOOKS[0], include_str!("browser/faults.js"));
+    let faults = browser.ask(&page, LOOKS[0], include_str!("chromium/faults.js"));
     for expected in [
         "contrast 2.",
         "outside the window: H1",

@@ -2,10 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::collections::BTreeSet;
 
+use crate::common;
 use lra_results::chart::{self, Axis, Chart, Form, Scale, Series};
 use lra_results::tables::TABLES;
 use lra_results::{Record, store};

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
 use std::fs;
 use std::path::PathBuf;
 
-use common::run;
+use crate::common::run;
 use lra_results::record::{Outcome, Record};
 use lra_results::store::{self, record_file};
 
@@ -59,6 +57,57 @@ fn records_come_back_as_they_were() {
     );
 }
 
+/// A spreadsheet opens a file of records, and a terminal prints it: what a stranger wrote into a
+/// record is neither a formula nor obeyed, and comes back as it was.
+#[test]
+fn formulas_and_control_characters_are_text_and_come_back() {
+    let evil = [
+        "=cmd|' /C calc'!A0",
+        "+1+1",
+        "-1+1",
+        "-1",
+        "@SUM(A1)",
+        "\t=1",
+        " =1",
+        "'",
+        "'=1",
+        "'s",
+        "\"quoted\"",
+        "\u{1b}[2J",
+        "=\u{1b}[2J",
+        "a\u{9b}31m\u{202e}\r",
+        "two\nlines",
+        "＝1",
+    ];
+    let records: Vec<Record> = evil
+        .iter()
+        .zip(0..)
+        .map(|(text, seed)| {
+            let mut record = run("linear", seed, 0.5);
+            record.provenance.command = (*text).to_owned();
+            record.provenance.host.cpu = (*text).to_owned();
+            record.recipe.overrides = vec![(*text).to_owned()];
+            record.task.altered = vec![(*text).to_owned()];
+            record
+        })
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("records.csv");
+    record_file::write(&file, &records).unwrap();
+    let loaded = store::load(&file).unwrap();
+    assert_eq!(by_id(loaded.records), by_id(records));
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(!text.contains(|c: char| c.is_control() && c != '\n' && c != '\t'));
+    assert!(!text.contains('\u{202e}'));
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    for row in reader.records().map(Result::unwrap) {
+        for cell in row.iter().filter(|cell| cell.parse::<f64>().is_err()) {
+            let first = cell.trim_start().chars().next();
+            assert!(!first.is_some_and(|c| "=+-@＝".contains(c)), "{cell:?}");
+        }
+    }
+}
+
 #[test]
 fn a_damaged_row_is_named_by_its_line() {
     let folder = tempfile::tempdir().unwrap();
@@ -85,6 +134,57 @@ fn a_damaged_row_is_named_by_its_line() {
     }
     fs::write(&file, [0xff, 0xfe]).unwrap();
     assert!(record_file::read(&file).is_err());
+}
+
+#[test]
+fn a_damaged_cell_is_named_by_its_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("records.csv");
+    record_file::write(&file, &[run("linear", 0, 0.5)]).unwrap();
+    let whole = fs::read_to_string(&file).unwrap();
+    let columns: Vec<&str> = whole.lines().next().unwrap().split(',').collect();
+    let row = whole.lines().nth(1).unwrap();
+    for (column, value) in [
+        ("scores.test_accuracy", "abc"),
+        ("scores.test_accuracy", "1.5"),
+        ("scores.test_loss", "-1"),
+        ("scores.steps", "-3"),
+        ("seed", "x"),
+        ("id", "[]"),
+        ("outcome.status", "7"),
+        ("threads", "many"),
+        ("host.cores", "2.5"),
+        ("schema", "first"),
+    ] {
+        let at = columns.iter().position(|it| *it == column).unwrap();
+        let cells = csv::Reader::from_reader(whole.as_bytes()).into_records();
+        let cells = cells.map(Result::unwrap).next().unwrap();
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(&columns).unwrap();
+        let changed = cells.iter().enumerate();
+        let changed = changed.map(|(place, cell)| if place == at { value } else { cell });
+        writer.write_record(changed).unwrap();
+        fs::write(&file, writer.into_inner().unwrap()).unwrap();
+        let message = record_file::read(&file).unwrap_err().to_string();
+        assert!(
+            message.contains("records.csv, line 2") && message.contains(column),
+            "{column}: {message}"
+        );
+    }
+    let mut cut = whole.lines().next().unwrap().as_bytes().to_vec();
+    cut.extend(b"\n1,\xff");
+    cut.extend(
+        row.split_once(',')
+            .unwrap()
+            .1
+            .split_once(',')
+            .map(|(_, it)| format!(",{it}"))
+            .unwrap()
+            .bytes(),
+    );
+    fs::write(&file, cut).unwrap();
+    let message = record_file::read(&file).unwrap_err().to_string();
+    assert!(message.contains("column id: "), "{message}");
 }
 
 /// Returns a file for each of several sets of records.

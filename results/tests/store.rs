@@ -136,6 +136,75 @@ fn a_score_that_is_not_finite_makes_a_record_a_diverged_one() {
     assert_eq!(store::read(&path).unwrap().test_accuracy(), Some(0.3845));
 }
 
+/// Every reader of records refuses them, with the file and the field.
+#[test]
+fn a_record_with_a_figure_that_cannot_be_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(store::FILE);
+    let cases: &[(&str, Value, &str)] = &[
+        (
+            "/scores/test_accuracy",
+            1.5.into(),
+            "scores.test_accuracy is 1.5",
+        ),
+        (
+            "/scores/test_accuracy",
+            (-0.1).into(),
+            "scores.test_accuracy is -0.1",
+        ),
+        ("/scores/val_accuracy", 2.into(), "scores.val_accuracy is 2"),
+        ("/scores/test_loss", (-1).into(), "scores.test_loss is -1"),
+        (
+            "/scores/train_loss",
+            (-0.5).into(),
+            "scores.train_loss is -0.5",
+        ),
+        ("/scores/steps", (-1).into(), "-1"),
+        (
+            "/baselines/0/accuracy",
+            17.05.into(),
+            "baselines[0].accuracy is 17.05",
+        ),
+        (
+            "/speed/steps_per_second/median",
+            (-3).into(),
+            "speed.steps_per_second.median is -3",
+        ),
+        (
+            "/speed/phases/backward",
+            (-1).into(),
+            "speed.phases.backward is -1",
+        ),
+        (
+            "/speed/wall_seconds",
+            (-1).into(),
+            "speed.wall_seconds is -1",
+        ),
+        ("/memory/peak_bytes", 0.into(), "memory.peak_bytes is 0"),
+        ("/task/rows/test", 0.into(), "task.rows.test is 0"),
+    ];
+    for (field, value, told) in cases {
+        let mut record: Value = serde_json::from_str(VERSION_1).unwrap();
+        *record.pointer_mut(field).unwrap() = value.clone();
+        fs::write(&path, record.to_string()).unwrap();
+        let error = store::read(&path).unwrap_err().to_string();
+        assert!(
+            error.contains("record.json is not a run record") && error.contains(told),
+            "{field}: {error}"
+        );
+        let loaded = store::load(folder.path()).unwrap();
+        assert_eq!((loaded.records.len(), loaded.damaged()), (0, 1), "{field}");
+        assert!(loaded.skipped[0].1.contains(told), "{:?}", loaded.skipped);
+    }
+    // What a run that failed has not measured is no figure.
+    let mut record: Value = serde_json::from_str(VERSION_1).unwrap();
+    record["outcome"] = serde_json::json!({ "status": "failed" });
+    record["memory"]["peak_bytes"] = 0.into();
+    fs::write(&path, record.to_string()).unwrap();
+    let failed = store::read(&path).unwrap();
+    assert_eq!(failed.outcome.to_string(), "failed", "without a reason");
+}
+
 #[test]
 fn a_store_is_searched_in_depth_and_names_what_it_skips() {
     let store = tempfile::tempdir().unwrap();
@@ -183,7 +252,7 @@ fn a_store_is_searched_in_depth_and_names_what_it_skips() {
         skipped[2].starts_with("truncated: not a run record: EOF while parsing"),
         "{skipped:?}"
     );
-    assert_eq!(skipped.len(), 3);
+    assert_eq!((skipped.len(), loaded.damaged()), (3, 2));
 
     let one = store::load(&store.path().join("a")).unwrap();
     assert_eq!(one.records.len(), 1);

@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{dozen, ended, on, run, small};
-use lra_results::{Outcome, Record, published, record::Pretraining, summary::summary, width};
+use crate::common::{dozen, ended, on, run, small};
+use lra_results::record::Pretraining;
+use lra_results::{Outcome, Record, meaning::Meaning, published, summary::summary, width};
 
 fn view(record: &Record) -> String {
-    let text = summary(record, Some(published::source("tay2021").unwrap()));
+    let text = summary(record, Some(published::source("tay2021").unwrap()), &[]);
     for line in text.lines() {
         assert!(line.chars().count() <= width(), "{line}");
     }
@@ -18,20 +17,21 @@ fn view(record: &Record) -> String {
 #[test]
 fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
     insta::assert_snapshot!(view(&small(run("performer", 0, 0.3845))), @r#"
-    performer · listops@256 · recipe laptop · seed 0
+    performer · listops@256 · recipe mini · seed 0
 
       accuracy    38.45 %           validation 38.95 %; best checkpoint at step 4,800 of 5,000; 160,000
                                     examples seen
+      meaning     +2.20 points      above first token (36.25 %), the best trivial predictor
       speed       10.0 steps/s      p10 9.00, p90 11.0 over 4,990 steps; 320 examples/s, 655k tokens/s,
                                     21.4 GFLOP/s, padding counted; the harness takes 1.10 %
       memory      174.0 MiB         live heap bytes since the start, counting allocator; 12.0 MiB before
                                     it; resident 229.0 MiB
       published   18.01 %           Performer on listops in tay2021long; not comparable: listops@256 is
-                                    not listops, recipe laptop is not published
+                                    not listops, recipe mini is not published
 
       majority 17.05 ---------- bag of tokens 26.40 ----------- first token 36.25 --- [performer 38.45]
 
-      recipe      laptop (ListOps of 64 to 256 tokens, 2 layers, d 64)
+      recipe      mini (own: a task made smaller)
       data        listops@256 from source generated, protocol clean, 96,000 / 2,000 / 2,000 rows, digest
                   9b1de5ee2f5b
       model       104,586 parameters, padding masked
@@ -39,6 +39,46 @@ fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
       machine     AMD EPYC 9V74 with AVX-512, 2 cores, 8.00 GiB, Linux 6.8
       code        lra 0.1.0 (ded051b0c4f1, modified), candle 0.11.1, rustc 1.95.0
     "#);
+}
+
+/// Returns a run of the small protocol with this accuracy.
+fn mini(model: &str, seed: u64, accuracy: f64) -> Record {
+    small(run(model, seed, accuracy))
+}
+
+#[test]
+fn a_score_stands_among_those_of_the_table_on_the_same_data() {
+    let mut changed = mini("linear", 2, 0.99);
+    changed.recipe.overrides = vec!["train.steps=9".into()];
+    let mut other = mini("reformer", 0, 0.99);
+    other.task.data_digest = "other".into();
+    let table = [
+        mini("linear", 0, 0.37),
+        mini("linear", 1, 0.39),
+        mini("fnet", 0, 0.35),
+        mini("s4d", 0, 0.53),
+        // Neither of these is a run of an anchor on the same data without changes.
+        mini("bag", 0, 0.99),
+        run("s5", 0, 0.99),
+        ended(mini("tnn", 0, 0.99), Outcome::Unknown),
+        changed.clone(),
+        other,
+    ];
+    let words = |record: &Record| Meaning::of(record, &table).unwrap().words;
+    assert_eq!(
+        words(&mini("performer", 0, 0.3845)),
+        "above first token (36.25 %), the best trivial predictor; on these data, recipe mini: published X-formers \
+         35.00 to 38.00 (best linear), models strong in print 53.00 (s4d)"
+    );
+    let near = mini("performer", 0, 0.3575);
+    assert!(words(&near).starts_with("level with first token"));
+    for apart in [&changed, &run("performer", 0, 0.4)] {
+        assert!(words(apart).ends_with("the best trivial predictor"));
+    }
+    assert_eq!(Meaning::of(&dozen()[7], &table), None, "no score");
+    let mut alone = mini("performer", 0, 0.4);
+    alone.baselines.clear();
+    assert_eq!(Meaning::of(&alone, &table), None, "nothing to stand above");
 }
 
 #[test]
@@ -77,6 +117,7 @@ fn a_model_on_the_majority_plateau_is_told_so() {
 
       accuracy    17.10 %  FAIL     still on the majority plateau (17.05 ± 0.84 %); validation 17.60 %;
                                     best checkpoint at step 4,800 of 5,000; 160,000 examples seen
+      meaning     -19.15 points     below first token (36.25 %), the best trivial predictor
       speed       10.0 steps/s      p10 9.00, p90 11.0 over 4,990 steps; 320 examples/s, 655k tokens/s,
                                     21.4 GFLOP/s, padding counted; the harness takes 1.10 %
       memory      174.0 MiB         live heap bytes since the start, counting allocator; 12.0 MiB before
@@ -183,5 +224,19 @@ fn other_endings_and_synthetic_data() {
             "{text}"
         );
         assert!(!text.contains("0: main"), "{text}");
+    }
+}
+
+/// One of a thing is said in the singular.
+#[test]
+fn one_thread_is_no_threads() {
+    let mut record = run("performer", 0, 0.38);
+    record.provenance.threads = 1;
+    record.provenance.host.cores = 1;
+    let scores = record.scores.as_mut().unwrap();
+    (scores.best_step, scores.steps, scores.examples_seen) = (None, 1, 1);
+    let text = summary(&record, None, &[]);
+    for words in ["1 thread,", "1 core,", "1 step;", "1 example seen"] {
+        assert!(text.contains(words), "{words}: {text}");
     }
 }

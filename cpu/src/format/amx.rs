@@ -1,9 +1,9 @@
 //! Products of bfloat16 by AMX, whose registers are tiles of 16 rows by 64 bytes.
 //!
 //! An instruction multiplies 16 rows of 32 terms by 32 terms of 16 columns, and adds to 16 x 16
-//! sums. It sums the first and the second terms of pairs apart, each in order, and adds both to the
-//! accumulator (Intel, Architecture Instruction Set Extensions, TDPBF16PS). So a sum depends on its
-//! terms and their positions alone.
+//! sums. It sums the first and the second terms of pairs separately, each in order, and adds both
+//! to the accumulator (Intel, Architecture Instruction Set Extensions, TDPBF16PS). So a sum depends
+//! only on its terms and their positions.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -31,12 +31,13 @@ fn is_there() -> bool {
     __cpuid(0).eax >= FEATURES && __cpuid_count(FEATURES, 0).edx & BOTH == BOTH
 }
 
-/// Asks Linux for the tiles. A process that has not asked is killed at its first such instruction.
+/// Requests the tiles from Linux. Without this request, a process is killed at its first AMX
+/// instruction.
 #[cfg(target_os = "linux")]
 fn is_permitted() -> bool {
     const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
     const XFEATURE_XTILEDATA: libc::c_long = 18;
-    // SAFETY: a call with two numbers, refused where it is not known.
+    // SAFETY: a system call with two numbers, which fails if the kernel does not know it.
     unsafe {
         libc::syscall(
             libc::SYS_arch_prctl,
@@ -97,7 +98,7 @@ unsafe fn load_configuration() {
     CONFIGURED.set(true);
 }
 
-/// The place of tiles of sums in memory, or zeros.
+/// The location of tiles of sums in memory, or zeros.
 #[derive(Clone, Copy)]
 pub struct Sums<T> {
     /// The first sum; null for zeros.
@@ -117,7 +118,7 @@ impl<T> Sums<T> {
 }
 
 impl Sums<*mut f32> {
-    /// Returns the same place, for reading.
+    /// Returns the same location, for reading.
     pub fn read(self) -> Sums<*const f32> {
         Sums::rows(self.start.cast_const(), self.row)
     }
@@ -179,8 +180,8 @@ pub unsafe fn multiply_tiles<const PARTS: usize>(
     }
 }
 
-/// The six products of numbers in three parts: left, right and how far on each part lies, in bytes.
-/// From one to the next only one side changes.
+/// The six products of numbers in three parts: the left part, the right part, and their offsets in
+/// bytes. Only one side changes from each product to the next.
 macro_rules! products_of_parts {
     ($both:ident, $left:ident, $right:ident) => {
         concat!(
@@ -194,7 +195,7 @@ macro_rules! products_of_parts {
     };
 }
 
-/// Adds to four tiles of sums the products of two tiles that are loaded from these parts.
+/// Adds the products of tiles loaded from these parts to four tiles of sums.
 macro_rules! four_products {
     ($left:literal, $right:literal) => {
         concat!(
@@ -218,7 +219,7 @@ macro_rules! four_products {
     };
 }
 
-/// The same of right operands that are there.
+/// Like `four_products`, with right operands that are loaded already.
 macro_rules! four_products_left {
     ($left:literal) => {
         concat!(
@@ -236,7 +237,7 @@ macro_rules! four_products_left {
     };
 }
 
-/// The same of left operands that are there.
+/// Like `four_products`, with left operands that are loaded already.
 macro_rules! four_products_right {
     ($right:literal) => {
         concat!(
@@ -254,7 +255,7 @@ macro_rules! four_products_right {
     };
 }
 
-/// Two by two tiles of sums, their terms step by step of 32.
+/// Computes two by two tiles of sums, in steps of 32 terms.
 ///
 /// # Safety
 /// That of [`multiply_tiles`].
@@ -325,7 +326,7 @@ unsafe fn four_tiles<const PARTS: usize>(
     }
 }
 
-/// Adds to a tile of sums the products of tiles that are loaded from these parts.
+/// Adds the products of tiles loaded from these parts to a tile of sums.
 macro_rules! one_product {
     ($left:literal, $right:literal) => {
         concat!(
@@ -340,7 +341,7 @@ macro_rules! one_product {
     };
 }
 
-/// The same of a right operand that is there.
+/// Like `one_product`, with a right operand that is loaded already.
 macro_rules! one_product_left {
     ($left:literal) => {
         concat!(
@@ -352,7 +353,7 @@ macro_rules! one_product_left {
     };
 }
 
-/// The same of a left operand that is there.
+/// Like `one_product`, with a left operand that is loaded already.
 macro_rules! one_product_right {
     ($right:literal) => {
         concat!(
@@ -364,7 +365,7 @@ macro_rules! one_product_right {
     };
 }
 
-/// One tile of sums.
+/// Computes one tile of sums.
 ///
 /// # Safety
 /// That of [`multiply_tiles`].
@@ -431,7 +432,7 @@ mod tests {
     }
 
     fn meet<const PARTS: usize>() {
-        // Whole numbers, of which every sum is exact.
+        // Integers, so that every sum is exact.
         let number = |i: usize, j: usize| ((7 * i + 3 * j) % 11) as f32 - 5.0;
         for (rows, columns) in [(1, 1), (1, 3), (2, 2), (3, 1), (4, 4)] {
             for k in [1, 31, 32, 33, 100] {
@@ -451,7 +452,7 @@ mod tests {
                     let (a, b) = (left.as_ptr(), right.as_ptr());
                     // SAFETY: operands and result have these sizes.
                     unsafe { multiply_tiles::<PARTS>(a, b, from, to, (rows, columns, k)) };
-                    // What lies between rows is left alone.
+                    // Memory between rows is not written.
                     for (at, found) in out.iter().enumerate() {
                         let (i, j) = (at / row, at % row);
                         let sum: f32 = (0..k).map(|t| number(i, t) * number(t, j)).sum();

@@ -37,7 +37,7 @@ pub const fn step(parts: usize, terms: usize) -> usize {
     steps(terms) * parts * TILE
 }
 
-/// Returns the tiles that hold so many terms, with one part.
+/// Returns the number of tiles that hold `terms` terms, with one part.
 pub const fn steps(terms: usize) -> usize {
     terms.div_ceil(TERMS)
 }
@@ -61,8 +61,8 @@ pub fn pack<const PARTS: usize, const RIGHT: bool>(
     assert!(words(PARTS, sides, terms) <= to.len(), "room for tiles");
     assert!(strides.0 == 1 || strides.1 == 1, "neither rows nor columns");
     let (x, to) = (x.as_ptr(), to.as_mut_ptr());
-    // SAFETY: tiles are only made where there is AMX, and so AVX-512; the assertions bound both
-    // operands.
+    // SAFETY: tiles are only packed on processors with AMX, which have AVX-512; the assertions
+    // bound both operands.
     unsafe { pack_tiles::<PARTS, RIGHT>(x, strides, (sides, terms), to) }
 }
 
@@ -79,7 +79,7 @@ unsafe fn pack_tiles<const PARTS: usize, const RIGHT: bool>(
 ) {
     let step = step(PARTS, terms);
     let (groups, steps) = (sides.div_ceil(SIDE), terms.div_ceil(TERMS));
-    // Along the lines of memory, whatever they are.
+    // Along contiguous memory, which may be rows or columns.
     let (outer, inner) = if term == 1 {
         (groups, steps)
     } else {
@@ -113,14 +113,14 @@ unsafe fn pack_tiles<const PARTS: usize, const RIGHT: bool>(
     }
 }
 
-/// Lines of memory: how many there are, and the numbers in each.
+/// Lines of memory: the first element, the number of lines, and the numbers in each.
 type Half = (*const f32, usize, usize);
 
-// No closure, and so no method that takes one, in what follows: not all of them would be compiled
-// for these instructions.
+// The functions below use no closures, and no methods that take one: some closures would not be
+// compiled for these instructions.
 
-/// Writes the tiles of both halves' terms, whose lines in memory are `line` apart and become
-/// columns if they are `turned`.
+/// Writes the tiles of the terms of both halves. Their lines in memory are `line` apart and become
+/// columns if `turned`.
 #[target_feature(enable = "avx512f")]
 #[inline]
 unsafe fn write<const PARTS: usize>(
@@ -129,7 +129,8 @@ unsafe fn write<const PARTS: usize>(
     turned: bool,
     to: *mut f32,
 ) {
-    // SAFETY: the caller has as many lines and numbers, and room for the tiles.
+    // SAFETY: by this function's contract there are that many lines and numbers, and room for the
+    // tiles.
     unsafe {
         if turned {
             let near = transpose(load(near, line));
@@ -158,7 +159,8 @@ unsafe fn write<const PARTS: usize>(
 #[inline]
 unsafe fn load((x, lines, lanes): Half, line: usize) -> [__m512i; SIDE] {
     let mut block = [_mm512_setzero_si512(); SIDE];
-    // SAFETY: the caller has as many lines, and only what the mask names is read.
+    // SAFETY: by this function's contract there are that many lines, and only lanes of the mask are
+    // read.
     unsafe {
         if lines == SIDE && lanes == SIDE {
             for (i, block) in block.iter_mut().enumerate() {
@@ -251,8 +253,8 @@ fn pair(near: __m512i, far: __m512i) -> __m512i {
 
 const UPPER: i32 = 0xffff_0000_u32 as i32;
 
-/// Rounds to bfloat16, to nearest, ties away from zero. The remainder is kept, so ties do not
-/// matter.
+/// Rounds to bfloat16, to nearest, ties away from zero. The remainder is kept, so the rule for ties
+/// does not matter.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn round(x: __m512i) -> __m512i {
@@ -260,7 +262,7 @@ fn round(x: __m512i) -> __m512i {
     _mm512_and_si512(up, _mm512_set1_epi32(UPPER))
 }
 
-/// Rounds to bfloat16, to nearest, ties to even. NaN stays as it is.
+/// Rounds to bfloat16, to nearest, ties to even. NaN stays NaN.
 #[target_feature(enable = "avx512f")]
 #[inline]
 fn round_to_even(x: __m512i) -> __m512i {
@@ -302,7 +304,7 @@ mod tests {
 
     fn check<const PARTS: usize, const RIGHT: bool>(x: &[f32], sides: usize, terms: usize) {
         let len = words(PARTS, sides, terms);
-        // Rows of sides and of terms, with something between them.
+        // Contiguous sides, and contiguous terms, both with gaps.
         for strides in [(terms + 3, 1), (1, sides + 5)] {
             let mut tiles = vec![f32::NAN; len + 1];
             pack::<PARTS, RIGHT>(x, strides, (sides, terms), &mut tiles);

@@ -90,14 +90,14 @@ pub unsafe fn rows(x: &mut [f32], width: usize) {
 /// Pairs neighbours in a row of `count` numbers. An odd last one is paired with zero.
 ///
 /// # Safety
-/// The processor must have AVX512-BF16; `row` must be valid for `count` numbers, and `to`, which
-/// may be `row` or lie apart from it, for half as many.
+/// The processor must have AVX512-BF16. `row` must be valid for `count` numbers, and `to` for half
+/// as many. `to` must be equal to `row` or not overlap it.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn terms(row: *const f32, to: *mut f32, count: usize) {
     for done in (0..count).step_by(2 * LANES) {
         let left = count - done;
-        // SAFETY: only numbers that are left are read, and half as many pairs written, which lie
-        // before numbers that have not been read.
+        // SAFETY: only remaining numbers are read, and half as many pairs are written, before
+        // numbers that have not been read yet.
         unsafe {
             let pairs = of_neighbours(row.add(done), left);
             _mm512_mask_storeu_epi32(to.add(done / 2).cast(), mask(left.div_ceil(2)), pairs);
@@ -114,7 +114,7 @@ pub unsafe fn terms(row: *const f32, to: *mut f32, count: usize) {
 #[inline]
 unsafe fn of_neighbours(row: *const f32, count: usize) -> __m512i {
     let (first, second) = (mask(count), mask(count.saturating_sub(LANES)));
-    // SAFETY: only what the masks name is read.
+    // SAFETY: only lanes of the masks are read.
     unsafe {
         let x = _mm512_maskz_loadu_ps(first, row);
         let y = _mm512_maskz_loadu_ps(second, row.wrapping_add(LANES));
@@ -154,7 +154,7 @@ pub unsafe fn pack_rows<const N: usize>(
 /// Packs a column-major matrix with columns `column` apart, as [`pack_rows`] does.
 ///
 /// # Safety
-/// As for [`pack_rows`].
+/// That of [`pack_rows`].
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn pack_columns<const N: usize>(
     (x, column): (*const f32, usize),
@@ -194,7 +194,7 @@ pub(super) unsafe fn interleaved(
     second: Option<*const f32>,
     count: usize,
 ) -> __m512i {
-    // SAFETY: only what the mask names is read.
+    // SAFETY: only lanes of the mask are read.
     unsafe {
         let first = _mm512_maskz_loadu_ps(mask(count), first);
         let second = second.map_or(_mm512_setzero_ps(), |second| {

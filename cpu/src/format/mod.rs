@@ -2,10 +2,10 @@
 //!
 //! Operands are f32, or bfloat16: 8 bits of exponent as in f32, 7 bits of fraction, rounded to
 //! nearest, ties to even. A product of two bfloat16 is exact in f32, and sums are f32. So bfloat16
-//! changes a result by the rounding of the operands alone, with two exceptions: instructions for
-//! bfloat16 flush numbers below 2⁻¹²⁶ to zero, and AMX sums even and odd terms of 32 apart.
+//! changes a result only by the rounding of the operands, with two exceptions: instructions for
+//! bfloat16 flush numbers below 2⁻¹²⁶ to zero, and AMX sums even and odd terms of 32 separately.
 //!
-//! AMX multiplies bfloat16 so fast that an f32 as the sum of three bfloat16, six products in all
+//! AMX is so fast that multiplying f32 as sums of three bfloat16, with six products in all
 //! ("bf16x3"; Henry, Tang and Heinecke, 2019, arXiv 1904.06376), takes less time than a product of
 //! f32 by AVX-512.
 
@@ -116,9 +116,8 @@ impl Format {
         sides * terms
     }
 
-    /// Packs an operand into tiles for AMX. Element (side, term) lies at
-    /// `side * strides.0 + term * strides.1`. Returns false, and packs nothing, in the other
-    /// formats.
+    /// Packs an operand into tiles for AMX. Element (side, term) is at `side * strides.0 + term *
+    /// strides.1`. In other formats it packs nothing and returns false.
     ///
     /// # Panics
     /// If operands are smaller than their shapes.
@@ -154,7 +153,7 @@ impl Format {
         }
     }
 
-    /// Returns whether terms are summed in order. AMX sums even and odd ones apart.
+    /// Returns whether terms are summed in order. AMX sums even and odd ones separately.
     pub fn sums_in_order(self) -> bool {
         !self.is_amx()
     }
@@ -176,7 +175,7 @@ impl Format {
         match self {
             Format::Bf16Emulated => round(x),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: there are pairs only where there are these instructions.
+            // SAFETY: this format exists only on processors with these instructions.
             Format::Bf16Vnni => unsafe { bf16_vnni::rows(x, width) },
             _ => {}
         }
@@ -191,8 +190,8 @@ impl Format {
         }
     }
 
-    /// Converts rows of `width` f32 whose columns are terms, in place. Pairs stand at the
-    /// beginnings of the rows. Not for AMX.
+    /// Converts rows of `width` f32 whose columns are terms, in place. Pairs are at the starts of
+    /// the rows. Not for AMX.
     pub fn convert_columns(self, x: &mut [f32], width: usize) {
         debug_assert!(!self.is_amx(), "tiles lie elsewhere");
         match self {
@@ -200,8 +199,8 @@ impl Format {
             #[cfg(target_arch = "x86_64")]
             Format::Bf16Vnni => {
                 for row in x.chunks_exact_mut(width) {
-                    // SAFETY: there are pairs only where there are these instructions; a row lies
-                    // where it goes.
+                    // SAFETY: this format exists only on processors with these instructions; source
+                    // and target are the same row.
                     unsafe { bf16_vnni::terms(row.as_ptr(), row.as_mut_ptr(), width) };
                 }
             }
@@ -209,7 +208,7 @@ impl Format {
         }
     }
 
-    /// Returns the words of a row of so many terms. Not for AMX.
+    /// Returns the words of a row of `terms` terms. Not for AMX.
     pub fn len(self, terms: usize) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -227,8 +226,8 @@ impl Format {
         let to = &mut to[..self.len(x.len())];
         match self {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: there are pairs only where there are these instructions, and there is room
-            // for them.
+            // SAFETY: this format exists only on processors with these instructions, and there is
+            // room for the pairs.
             Format::Bf16Vnni => unsafe { bf16_vnni::terms(x.as_ptr(), to.as_mut_ptr(), x.len()) },
             _ => {
                 to.copy_from_slice(x);
@@ -240,8 +239,8 @@ impl Format {
     }
 
     /// Packs pairs of terms of a matrix (rows, columns) into panels of `N` columns. Missing columns
-    /// of the last panel become zero. One of the strides is 1. Returns false, and packs nothing, in
-    /// the other formats.
+    /// of the last panel become zero. One of the strides is 1. In other formats it packs nothing
+    /// and returns false.
     ///
     /// # Panics
     /// If operands are smaller than their shapes.
@@ -267,8 +266,8 @@ impl Format {
                 let room = rows.div_ceil(2) * columns.next_multiple_of(N);
                 assert!(room <= to.len(), "room for pairs");
                 let (sizes, to) = ((rows, columns), to.as_mut_ptr());
-                // SAFETY: there are pairs only where there are these instructions; the assertions
-                // bound both operands.
+                // SAFETY: this format exists only on processors with these instructions; the
+                // assertions bound both operands.
                 unsafe {
                     match column {
                         1 => bf16_vnni::pack_rows::<N>((x.as_ptr(), row), sizes, to),
@@ -282,7 +281,7 @@ impl Format {
     }
 }
 
-/// Rounds to bfloat16, to nearest, ties to even. NaN stays as it is.
+/// Rounds to bfloat16, to nearest, ties to even. NaN stays NaN.
 fn round(x: &mut [f32]) {
     for x in x {
         let bits = x.to_bits();

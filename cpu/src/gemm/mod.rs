@@ -1,10 +1,10 @@
 //! General matrix products (GEMM) on slices: y = a b for a (m, k), b (k, n) and y (m, n).
 //!
 //! `b` is packed into panels of `COLUMNS` columns and `DEPTH` rows. A panel stays in the nearest
-//! caches while the rows of `a` pass by, and blocks of y are summed in registers. A weight that
-//! many tasks multiply by is packed once for all of them ([`PackedMatrix`]). Every element of y is
-//! summed in the order of k, so a split of the rows among tasks never changes a result. AMX sums in
-//! an order of its own, which does not depend on the split either.
+//! caches while the rows of `a` are multiplied by it, and blocks of y are summed in registers. A
+//! weight shared by many tasks is packed once ([`PackedMatrix`]). Every element of y is summed in
+//! the order of k, so splitting the rows among tasks never changes a result. AMX has another order
+//! of sums, which does not depend on the split either.
 
 mod operands;
 mod rows;
@@ -22,12 +22,12 @@ use crate::simd::{Kernel, Lanes};
 
 /// Columns of a panel of `b`: two of the widest registers.
 const COLUMNS: usize = 32;
-/// Rows of a panel, which then has 32 KiB. On Zen 4, 192 to 384 are alike.
+/// Rows of a panel, which then has 32 KiB. On Zen 4, 192 to 384 are equally fast.
 const DEPTH: usize = 256;
-/// Rows of `a` that are multiplied by one panel after the other: enough to pay for loading the
-/// panel from the last cache, few enough for the second one.
+/// Rows of `a` that are multiplied by one panel after the other: enough to amortise loading the
+/// panel from the last-level cache, few enough for the L2 cache.
 const ROWS: usize = 64;
-/// Terms and columns from which on f32 is multiplied as three bf16.
+/// Least number of terms and columns for multiplying f32 as three bf16.
 const SPLIT_WIDTH: usize = 64;
 /// Columns of `b` that a task packs at a time.
 const WIDTH: usize = 256;
@@ -191,7 +191,7 @@ fn format_for(isa: Isa, (k, n): (usize, usize)) -> Format {
 struct Buffers {
     left: Box<[f32]>,
     right: Box<[f32]>,
-    /// A block of y that reaches beyond its rows or columns.
+    /// A block of y that extends beyond its rows or columns.
     edge: Box<[f32]>,
 }
 

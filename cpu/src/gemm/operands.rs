@@ -17,7 +17,7 @@ use crate::tile::{Lhs, PAD, PANEL, UNROLL, transpose};
 const GROUP: usize = 8 * COLUMNS;
 /// Elements of a cache line.
 const LINE: usize = 16;
-/// How many columns or rows ahead of packing are prefetched. Processors do not predict these
+/// Number of columns or rows that packing prefetches ahead, since processors do not predict these
 /// strides.
 const COLUMNS_AHEAD: usize = 16;
 const ROWS_AHEAD: usize = 2;
@@ -212,13 +212,13 @@ impl<'a> Panels<'a> {
     }
 }
 
-/// Prefetches `count` elements from `first` on. They may lie outside of `data`.
+/// Prefetches `count` elements from `first` on. They may be outside of `data`.
 #[inline(always)]
 pub(super) fn fetch(data: &[f32], first: usize, count: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (first..first + count).step_by(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint, which an address outside of all memory makes void.
+        // SAFETY: a prefetch is a hint, which has no effect on an invalid address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(line).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]

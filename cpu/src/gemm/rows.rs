@@ -6,14 +6,14 @@ use crate::format::Format;
 use crate::simd::Lanes;
 use crate::tile::{Lhs, PAD, PANEL, product};
 
-/// The most columns of y at which an f32 `a` is never packed, because that would cost more than it
-/// saves.
+/// Largest number of columns of y for which an f32 `a` is never packed, because packing would cost
+/// more than it saves.
 const FEW_COLUMNS: usize = 96;
 /// The longest stride between terms at which an f32 `a` is not packed: 1 KiB. Cache lines further
 /// apart map to few sets.
 const NEAR: usize = 256;
 
-/// Rows of `a`, packed where that pays.
+/// Rows of `a`, packed if that pays off.
 pub(super) struct Rows<'a> {
     format: Format,
     /// (m, n, k).
@@ -87,7 +87,7 @@ impl<'a> Rows<'a> {
         let (m, n, _) = self.sizes;
         for first in (0..n).step_by(COLUMNS) {
             let y = &mut y[first..];
-            // These lines are still in the first-level cache when the sums begin.
+            // These lines are still in the L1 cache when the sums begin.
             for y in y.chunks_mut(row).take(m) {
                 copy(&bias[first..n.min(first + COLUMNS)], y);
             }

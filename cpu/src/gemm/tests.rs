@@ -109,7 +109,7 @@ fn rounded_factors_meet_the_definition_bit_for_bit_alike() {
             let (a_rows, b) = (Matrix::rows(&a, k), Matrix::rows(&b_data, n));
             let mut plain = y.clone();
             multiply(isa, sizes, a_rows, b, &mut plain, true);
-            // The same numbers, in columns.
+            // The same matrix, stored by columns.
             let columns = |x: &[f32], (rows, row): (usize, usize)| -> Vec<f32> {
                 (0..rows * row)
                     .map(|i| x[i % rows * row + i / rows])

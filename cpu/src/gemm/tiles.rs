@@ -1,8 +1,8 @@
 //! Matrix products by AMX.
 //!
-//! The instructions are so fast that loads and stores decide the time. Both operands are packed
-//! into contiguous tiles. Rows of y that are far apart map to few sets of the first-level cache.
-//! Their sums stay in a contiguous buffer until all terms are added.
+//! The instructions are so fast that loads and stores dominate the time. Both operands are packed
+//! into contiguous tiles. Rows of y that are far apart map to few sets of the L1 cache, so their
+//! sums stay in a contiguous buffer until all terms are added.
 
 use std::cell::RefCell;
 
@@ -16,10 +16,10 @@ use crate::format::amx_packing::{self, words};
 const ROWS: usize = 128;
 /// Terms (k) that are packed together.
 pub(super) const TERMS: usize = 512;
-/// The longest row stride of y at which tiles are stored in place: 1 KiB. There the rows of a tile
-/// map to a quarter of the sets of the first-level cache.
+/// The longest row stride of y at which tiles are stored in place: 1 KiB. At this stride the rows
+/// of a tile map to a quarter of the sets of the L1 cache.
 const NEAR: usize = 256;
-/// The most bf16 terms of a number.
+/// Largest number of bf16 parts of a number.
 const MOST_PARTS: usize = 3;
 
 const SIDE: usize = amx::SIDE;
@@ -119,7 +119,7 @@ impl Products<'_> {
                 Start::Row(bias) => Sums::rows(bias[..n].as_ptr(), 0),
             };
             assert!((m - 1) * row + n <= y.len(), "product too small");
-            // SAFETY: the product has as many rows and columns, and so have what they start from.
+            // SAFETY: the result and the initial values have that many rows and columns.
             return unsafe { self.multiply::<PARTS>(0, (m, n), from, Sums::rows(at, row)) };
         }
         for first in (0..n).step_by(COLUMNS) {
@@ -141,7 +141,8 @@ impl Products<'_> {
                     Sums::rows(line.as_ptr(), 0)
                 }
             };
-            // SAFETY: there is room for sums of as many rows and columns, and the line is as long.
+            // SAFETY: there is room for sums of that many rows and columns, and the initial line
+            // has that length.
             unsafe { self.multiply::<PARTS>(first, (m, columns), from, Sums::rows(at, COLUMNS)) };
             for (y, sums) in y.chunks_mut(row).zip(sums.chunks_exact(COLUMNS)).take(m) {
                 copy(&sums[..columns], y);
@@ -164,8 +165,8 @@ impl Products<'_> {
         let right = &self.right[words(PARTS, first, k)..][..words(PARTS, columns, k)];
         let left = &self.left[..words(PARTS, m, k)];
         let sizes = (m.div_ceil(SIDE), columns.div_ceil(SIDE), k);
-        // SAFETY: operands are as large as their shapes, sums by this function's contract, and
-        // tiles are only multiplied where AMX is.
+        // SAFETY: operands are as large as their shapes, the sums by this function's contract, and
+        // tiles are only multiplied on processors with AMX.
         unsafe { amx::multiply_tiles::<PARTS>(left.as_ptr(), right.as_ptr(), from, to, sizes) }
     }
 }

@@ -1,4 +1,4 @@
-//! Products of tiles that stay in the first-level cache, and their layouts.
+//! Products of tiles that stay in the L1 cache, and their layouts.
 //!
 //! A tile has [`SIDE`] rows or columns. The left operand is read one number at a time, in *panels*
 //! of [`PANEL`] rows. The right operand and the result are read and written in whole registers, so

@@ -134,7 +134,7 @@ pub struct PackedTiles {
     /// Words of a packed block.
     len: usize,
     blocks: Scratch,
-    /// The unpacked block, where packing is not in place.
+    /// The unpacked block, if packing is not in place.
     numbers: Scratch,
 }
 

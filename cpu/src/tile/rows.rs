@@ -47,7 +47,7 @@ impl<'a> RowMajor<'a> {
         }
     }
 
-    /// Returns the rows from `first` on, and of each the `width` elements from `column` on.
+    /// Returns the rows from `first` on, with the `width` elements from `column` on of each.
     pub fn rows(self, (first, column): (usize, usize), width: usize) -> Rows<'a> {
         Rows {
             data: self.data,
@@ -172,8 +172,8 @@ pub fn pack_rows(rows: impl Source, count: usize, scale: f32, packed: &mut [f32]
     }
 }
 
-/// Transposes `padded(width)` rows of [`SIDE`] numbers, of which the first `count` columns become
-/// padded rows.
+/// Transposes the first `count` columns of `padded(width)` rows of [`SIDE`] numbers into padded
+/// rows.
 #[inline(always)]
 pub fn columns_to_rows(columns: &[f32], count: usize, width: usize, rows: &mut [f32]) {
     let wide = padded(width);
@@ -195,7 +195,7 @@ pub fn columns_to_rows(columns: &[f32], count: usize, width: usize, rows: &mut [
     }
 }
 
-/// Copies `count` rows, times `scale`, into the columns of a (width, [`SIDE`]) tile. Further
+/// Copies `count` rows, times `scale`, into the columns of a (width, [`SIDE`]) tile. The other
 /// columns become zero.
 pub fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: &mut [f32]) {
     let packed = &mut packed[..rows.width() * SIDE];
@@ -205,7 +205,7 @@ pub fn pack_columns(rows: impl Source, count: usize, scale: f32, packed: &mut [f
     }
 }
 
-/// Rows that are transposed together: the lanes of the widest register.
+/// Number of rows that are transposed together: the lanes of the widest register.
 pub const UNROLL: usize = 16;
 
 /// Copies `R` rows of one length, times `scale`, into the first columns of a matrix with rows of
@@ -239,8 +239,8 @@ pub fn transpose<const R: usize>(
     }
 }
 
-/// Transposes blocks of 16 x 16 where the processor has AVX-512. Returns the elements of a row that
-/// are done.
+/// Transposes blocks of 16 x 16 on processors with AVX-512. Returns the number of elements of a row
+/// that are done.
 #[inline(always)]
 fn transpose_blocks(rows: &[&[f32]], scale: f32, (columns, n): (&mut [f32], usize)) -> usize {
     #[cfg(target_arch = "x86_64")]
@@ -248,7 +248,7 @@ fn transpose_blocks(rows: &[&[f32]], scale: f32, (columns, n): (&mut [f32], usiz
         && is_x86_feature_detected!("avx512f")
     {
         let width = columns.len().div_ceil(n) / blocks::SIDE * blocks::SIDE;
-        // SAFETY: the instructions are there.
+        // SAFETY: the instructions are available.
         unsafe { blocks::rows_to_columns(rows, width, scale, (columns, n)) };
         return width;
     }

@@ -8,10 +8,10 @@ const KEPT: usize = 256;
 /// Maximum number of names that are shown.
 const SHOWN: usize = 8;
 
-/// Names in a folder or archive, as far as a message has room for them.
+/// Names in a folder or archive, as many as fit into a message.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    /// First two parts of each file's name; a trailing slash marks a name that goes on.
+    /// First two parts of each file's name; a trailing slash marks a longer name.
     names: BTreeSet<String>,
     /// Number of files.
     files: usize,
@@ -35,6 +35,11 @@ impl Contents {
         self.names.iter().any(ends)
     }
 
+    /// Returns whether there are no files.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.files == 0
+    }
+
     /// Returns the names in words: `a/, notes.txt and 3 more`.
     pub(crate) fn text(&self) -> String {
         if self.files == 0 {
@@ -55,7 +60,7 @@ impl Contents {
     }
 }
 
-/// Returns the first parts of a name, with a slash behind them where the name goes on.
+/// Returns the first parts of a name, with a trailing slash if the name is longer.
 fn beginning(name: &str, parts: usize) -> String {
     let end = name.match_indices('/').nth(parts - 1);
     end.map_or(name, |(place, _)| &name[..=place]).to_owned()

@@ -86,6 +86,9 @@ fn kind(start: &[u8]) -> String {
     } else {
         "text"
     };
+    if text.is_empty() {
+        return "blank text".to_owned();
+    }
     let mut quoted: String = text.chars().take(QUOTED).collect();
     if quoted.len() < text.len() {
         quoted += "...";
@@ -123,6 +126,7 @@ mod tests {
             (b"{\"error\": 403}", "JSON"),
             (b"version https://git-lfs.github.com/spec/v1\n", "Git LFS"),
             (b"PAR1\x15\x04", "a parquet file"),
+            (b" \r\n", "blank text"),
             (b"BZh91AY", "bzip2"),
             (b"Not found", "text (`Not found`)"),
             (

@@ -15,6 +15,7 @@ use super::{LONGEST_NAME, Member, Visit, safe_name, unreadable};
 use crate::Progress;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::words::quoted;
 
 /// Returns whether these are the first bytes of an unpacked tar archive: a header with the `ustar`
 /// magic or, from the oldest writers, one whose checksum is right.
@@ -94,7 +95,10 @@ pub(super) fn each(
         let name = match safe_name(&given) {
             Some(name) => name,
             None if is_file => {
-                return Err(wrong(format!("`{given}` would lie outside of the archive")));
+                return Err(wrong(format!(
+                    "{} would lie outside of the archive",
+                    quoted(&given)
+                )));
             }
             None => continue,
         };

@@ -15,6 +15,7 @@ use super::{LONGEST_NAME, Member, Visit, safe_name, unreadable};
 use crate::Progress;
 use crate::error::{Error, Result};
 use crate::files;
+use crate::words::quoted;
 
 /// First bytes of a zip archive, with members or without.
 const BEGINNINGS: [&[u8]; 2] = [b"PK\x03\x04", b"PK\x05\x06"];
@@ -52,8 +53,12 @@ pub(super) fn each(
             )));
         }
         let given = String::from_utf8_lossy(member.name_raw()).into_owned();
-        let name = safe_name(&given)
-            .ok_or_else(|| wrong(format!("`{given}` would lie outside of the archive")))?;
+        let name = safe_name(&given).ok_or_else(|| {
+            wrong(format!(
+                "{} would lie outside of the archive",
+                quoted(&given)
+            ))
+        })?;
         if !wanted(&name) {
             continue;
         }

@@ -10,8 +10,8 @@ use std::sync::Once;
 use parquet::errors::{ParquetError, Result};
 
 thread_local! {
-    /// True while this thread is within [`guarded`]: a panic is expected there, and its message is
-    /// of no use to the user.
+    /// True while this thread is within [`guarded`], where a panic is expected and its message does
+    /// not help the user.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -22,8 +22,8 @@ const LARGEST_PAGE: i64 = 64 << 20;
 /// Maximum nesting of a header's fields; real headers are far below it.
 const DEEPEST: u32 = 16;
 
-/// Checks that the pages of a column lie one after the other within the file and unpack to a
-/// sensible size.
+/// Checks that the pages of a column follow each other within the file and unpack to a sensible
+/// size.
 pub(super) fn check(
     path: &Path,
     column: &ColumnChunkMetaData,
@@ -66,7 +66,7 @@ fn walk(path: &Path, start: u64, end: u64, column: &ColumnChunkMetaData) -> io::
         header.check_size()?;
         match header.page {
             Page::Dictionary { values } if place == start => {
-                // Every value takes four bytes at least: its length, or eight as a number.
+                // Every value takes at least four bytes for its length, or eight as a number.
                 if !(0..=header.unpacked / 4).contains(&values) {
                     return Err(invalid("a dictionary of more values than bytes"));
                 }
@@ -112,7 +112,7 @@ fn measure(packing: Compression, packed: impl Read, stated: i64) -> io::Result<(
     let unpacked: &mut dyn Read = match packing {
         Compression::GZIP(_) => &mut MultiGzDecoder::new(packed),
         Compression::BROTLI(_) => &mut brotli_decompressor::Decompressor::new(packed, 1 << 12),
-        // One of the three forms of this name; the sizes of the others are stated.
+        // One of the three formats with this name; the sizes of the others are stated.
         Compression::LZ4 => &mut lz4_flex::frame::FrameDecoder::new(packed),
         _ => return Ok(()),
     };

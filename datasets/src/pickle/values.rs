@@ -1,5 +1,5 @@
-//! Interpretation of a pickle's values: texts, numbers, and NumPy's arrays, which each version and
-//! protocol writes as another call.
+//! Interpretation of a pickle's values: text, numbers, and NumPy's arrays, whose calls depend on
+//! the version and protocol.
 
 use std::borrow::Cow;
 
@@ -49,7 +49,7 @@ impl Pickle<'_> {
     /// Returns a NumPy array.
     ///
     /// # Errors
-    /// A description, if the value is no array or one of an unsupported kind.
+    /// A description, if the value is not an array, or an array of an unsupported kind.
     pub(crate) fn array(&self, place: ValueIndex) -> Result<Array<'_>, String> {
         let none = || "not a NumPy array".to_owned();
         let (function, arguments, state) = self.call(place).ok_or_else(none)?;

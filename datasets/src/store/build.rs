@@ -1,4 +1,4 @@
-//! Build of an entry: into a hidden folder beside its place, synced, then renamed.
+//! Build of an entry: into a hidden folder next to its final place, synced, then renamed.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -124,8 +124,8 @@ fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) ->
     })
 }
 
-/// Returns a sentence for every split whose examples are all of one class, which no published split
-/// is. A split of one example is not considered.
+/// Returns a sentence for every split whose examples are all of one class, which is true of no
+/// published split. A split of one example is not considered.
 fn single_classes(splits: &PerSplit<SplitManifest>) -> Vec<String> {
     let sentence = |split: SplitName| {
         let SplitManifest { rows, labels, .. } = splits.get(split);
@@ -135,9 +135,9 @@ fn single_classes(splits: &PerSplit<SplitManifest>) -> Vec<String> {
     SplitName::ALL.into_iter().filter_map(sentence).collect()
 }
 
-/// Syncs a folder, so that its names survive a power failure, where the file system can: only Unix
-/// lets a folder be opened, and network file systems and others refuse to sync one. Renaming has to
-/// be durable enough there.
+/// Syncs a folder, so that its names survive a power failure, if the file system can. Only Unix can
+/// open a folder, and some file systems, such as network ones, refuse to sync it. There, renaming
+/// has to be durable enough.
 fn sync_folder(folder: &Path) -> Result<()> {
     if !cfg!(unix) {
         return Ok(());

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use disk::Append;
 
-use crate::error::{Error, Result, io};
+use crate::error::{Class, Error, Result, io};
 use crate::files;
 use crate::manifest::{Manifest, PerSplit, SplitName};
 use crate::split::{Split, Splits};
 use crate::verified_files::{self, FileStat};
+use crate::words::{counted, of_json};
 use crate::{Digest, Task, source_checks, tasks};
 
 const MANIFEST: &str = "manifest.json";
@@ -51,7 +52,11 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
         if stat.bytes != said.bytes {
             return Err(corrupt(
                 path,
-                format!("{} bytes long instead of {}", stat.bytes, said.bytes),
+                format!(
+                    "{} long instead of {}",
+                    counted(stat.bytes, "byte"),
+                    said.bytes
+                ),
             ));
         }
         if stat != *verified.get(split_name) {
@@ -69,7 +74,7 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
         if split.len() != said.rows {
             return Err(corrupt(
                 path,
-                format!("{} rows instead of {}", split.len(), said.rows),
+                format!("{} instead of {}", counted(split.len(), "row"), said.rows),
             ));
         }
         Ok(split)
@@ -95,9 +100,13 @@ pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
         problem,
         remedy: remedy.to_owned(),
     };
-    let text = files::read(&path).map_err(|error| damaged(error.to_string()))?;
+    let text = files::read(&path).map_err(|error| match error.class() {
+        // This says nothing of the file.
+        Class::Memory => error,
+        _ => damaged(error.to_string()),
+    })?;
     let mut manifest: Manifest =
-        serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+        serde_json::from_slice(&text).map_err(|error| damaged(of_json(&error)))?;
     // An entry of an earlier version, which knew fewer published values.
     if let Some(task) = tasks::find(&manifest.task) {
         source_checks::mark(&mut manifest, &task.known());

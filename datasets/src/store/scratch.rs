@@ -1,6 +1,6 @@
-//! Folders and files that a build needs beside its entry: its lock, its working folder, and the
-//! folders of data that is only built to be compared. All names are hidden; the leftovers of a
-//! killed process are recognized by a lock that is free.
+//! Folders and files that a build needs in addition to its entry: its lock, its working folder, and
+//! the folders of data that is only built to be compared. All names are hidden. The leftovers of a
+//! killed process are recognized by a free lock.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -14,7 +14,7 @@ use crate::error::{Result, io};
 use crate::files;
 use crate::{BuildCheckpoint, Progress};
 
-/// Name prefixes of files and folders beside an entry: its lock, the entry while it is built, the
+/// Name prefixes of files and folders next to an entry: its lock, the entry while it is built, the
 /// entry that is replaced.
 const LOCK: &str = ".lock-";
 pub(super) const BUILDING: &str = ".building-";
@@ -56,8 +56,18 @@ pub(super) fn clear_leftovers(store: &Path) {
             .iter()
             .find_map(|prefix| name.strip_prefix(prefix));
         let Some(entry) = entry else { continue };
-        let lock = files::create(&store.join(format!("{LOCK}{entry}")));
-        if lock.is_ok_and(|lock| disk::try_lock_strictly(&lock).is_ok()) {
+        // A builder has its lock before it has a folder: without a lock no process is at work, and
+        // none is created here, which nothing would remove.
+        let lock = disk::own(
+            &store.join(format!("{LOCK}{entry}")),
+            File::options().write(true),
+        );
+        // The lock is held until the leftover is removed.
+        let is_free = match &lock {
+            Ok(lock) => disk::try_lock_strictly(lock).is_ok(),
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        if is_free {
             // A leftover only costs space.
             let _ = disk::remove(&store.join(&*name));
         }
@@ -106,8 +116,8 @@ pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
     Ok(file)
 }
 
-/// Polls for a lock until it is free or the user asks to stop: a blocking call could not be
-/// interrupted.
+/// Polls for a lock until it is free or the user requests a stop, since a blocking call could not
+/// be interrupted.
 fn wait(file: &File, path: &Path, progress: &dyn Progress) -> Result<()> {
     loop {
         progress.check()?;
@@ -128,7 +138,7 @@ pub(super) fn checkpoint_of(folder: &Path) -> BuildCheckpoint {
     BuildCheckpoint::new(beside(folder, ".parts-"))
 }
 
-/// Returns the path beside `folder` whose name has `prefix` before it.
+/// Returns the path next to `folder` with `prefix` before the name.
 pub(super) fn beside(folder: &Path, prefix: &str) -> PathBuf {
     let mut name = OsString::from(prefix);
     name.push(folder.file_name().unwrap_or_default());

@@ -1,6 +1,8 @@
 //! Raw files as users have them: folders, archives, parquet files, made by the tests.
 #![allow(dead_code)] // Not every test file needs all of this module.
 
+pub mod published;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};

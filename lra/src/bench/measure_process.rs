@@ -19,7 +19,7 @@ pub enum Answer {
     Reply(Reply),
     /// The process took longer than allowed and was killed.
     TimedOut,
-    /// This process was asked to stop and killed the other one.
+    /// A stop was requested, and this process killed the other one.
     Stopped,
     /// The process ended without a reply.
     Crashed(String),

@@ -77,8 +77,8 @@ pub fn predict_skip(
     }
     if seconds * limits.steps as f64 > limits.time.as_secs_f64() {
         let reason = format!(
-            "{} steps of about {seconds:.1} s by {known}, the limit is {}",
-            limits.steps,
+            "{} of about {seconds:.1} s by {known}, the limit is {}",
+            results::counted(limits.steps as u64, "step"),
             human_duration(limits.time)
         );
         return Some(Outcome::Skipped { reason });

@@ -29,7 +29,7 @@ const PRODUCT: usize = 1024;
 /// Seconds of products per round.
 const PRODUCT_SECONDS: f64 = 0.5;
 
-/// Measurements to make, and their thoroughness.
+/// Plan of the measurements: cells, rounds and limits.
 pub struct Plan {
     /// Another build of this program to compare with.
     pub base: Option<PathBuf>,
@@ -130,8 +130,8 @@ impl<'a> Session<'a> {
             }
             for length in 0..lengths {
                 for place in 0..models {
-                    // Every other round runs backwards, so that a machine that warms up or cools
-                    // down favours no model.
+                    // Every other round runs in reverse order, so that a machine that warms up or
+                    // cools down favours no model.
                     let model = if round % 2 == 0 {
                         place
                     } else {
@@ -175,7 +175,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Measures the speed of matrix products on this machine now. Returns false if asked to stop.
+    /// Measures the speed of matrix products on this machine now. Returns false if a stop is
+    /// requested.
     fn matrix_products(&mut self) -> Result<bool> {
         let products = Measurement::Products {
             size: PRODUCT,
@@ -194,13 +195,13 @@ impl<'a> Session<'a> {
                     *best = best.max(flops_per_second);
                 }
             }
-            // The figure only gives the others a scale.
+            // The figure is only a scale for the others.
             _ => self.reporter.say("matrix products could not be measured"),
         }
         Ok(true)
     }
 
-    /// Measures one cell once more, unless it has ended. Returns false if asked to stop.
+    /// Measures one cell once more, unless it has ended. Returns false if a stop is requested.
     fn measure(
         &mut self,
         round: usize,
@@ -308,7 +309,7 @@ fn ended(answer: Answer, limit: Duration) -> Option<std::result::Result<Measured
             Outcome::Failed { reason }
         }
         Answer::Reply(Reply::Products { .. }) => Outcome::Failed {
-            reason: "another question was answered".to_owned(),
+            reason: "the measuring process answered another question".to_owned(),
         },
         Answer::TimedOut => Outcome::TimedOut {
             reason: format!("the limit is {}", human_duration(limit)),

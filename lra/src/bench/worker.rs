@@ -143,7 +143,7 @@ pub fn run() -> Result<()> {
         .read_to_string(&mut text)
         .during(Class::Usage, "reading the request")?;
     let request: Request = serde_json::from_str(&text).during(Class::Usage, "the request")?;
-    runtime::set_up(request.threads)?;
+    runtime::set_up(Some(request.threads))?;
     output::print_json(&answer(&request).unwrap_or_else(|error| {
         let reason = error.to_string();
         match device::is_out_of_memory(&error.cause) {

@@ -1,10 +1,10 @@
-//! Share of the prior's loss that a run saved, over the whole of its training.
+//! Fraction of the prior's loss that a run saved over its whole training.
 
 use results::metrics::Line;
 
-/// Returns the share of the `prior` loss that predictions saved, from 0 to 1: the mean over all
-/// evaluations in the log and the loss on the test split at the end. Where positions have labels,
-/// these are weighted losses. A prediction that is worse than the prior's saves nothing. Returns
+/// Returns the fraction of the `prior` loss that the model's predictions saved, from 0 to 1: the
+/// mean over all evaluations in the log and the loss on the test split at the end. If positions
+/// have labels, the losses are weighted. A prediction worse than the prior's saves nothing. Returns
 /// `None` if the prior has no loss.
 pub(super) fn gained(prior: f64, log: &[Line], test_loss: f64) -> Option<f64> {
     let on_the_way = log.iter().filter_map(|line| match line {

@@ -1,11 +1,12 @@
-//! Comparison of what a run was made with and what it would be made with here: data, program,
-//! custom model, instruction set.
+//! Comparison of the inputs of a run with those it would have here: data, program, custom model,
+//! instruction set.
 //!
-//! The settings are in the digest that names a run. Everything else that decides its bits is in its
-//! record, and is compared at every start.
+//! The settings are part of the digest that names a run. All other inputs that affect its bits are
+//! in its record, and are compared at every start.
 
 use std::path::Path;
 
+use datasets::{Source, Store};
 use results::Record;
 use results::record::{OwnModel, Versions};
 
@@ -13,17 +14,82 @@ use crate::error::Result;
 use crate::provenance;
 use crate::spec::Resolved;
 
-/// Returns the digest of the stored data of a run; `None` if they are not stored.
-///
-/// # Errors
-/// The stored data are damaged or cannot be read.
-pub fn stored_digest(resolved: &Resolved, data: &Path) -> Result<Option<String>> {
-    let store = datasets::Store::new(data);
-    match store.open(resolved.task, &resolved.spec.data_key()) {
-        Ok(splits) => Ok(Some(splits.manifest.digest.clone())),
-        Err(datasets::Error::Missing { .. }) => Ok(None),
-        Err(error) => Err(error.into()),
+/// Stored data of a run, as far as a record is compared with them.
+#[derive(Clone, Debug)]
+pub struct StoredData {
+    /// Digest; `None` if no data are stored.
+    digest: Option<String>,
+    /// Difference between the raw files that they were made from and those that are raw now, in
+    /// words.
+    other_raw_files: Option<String>,
+}
+
+impl StoredData {
+    /// Finds the stored data of a run in the data directory `data`.
+    ///
+    /// # Errors
+    /// The stored data are damaged or cannot be read.
+    pub fn find(resolved: &Resolved, data: &Path) -> Result<StoredData> {
+        let store = Store::new(data);
+        let digest = match store.open(resolved.task, &resolved.spec.data_key()) {
+            Ok(splits) => Some(splits.manifest.digest.clone()),
+            Err(datasets::Error::Missing { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let other_raw_files = match digest {
+            Some(_) => other_raw_files(resolved, data),
+            None => None,
+        };
+        Ok(StoredData {
+            digest,
+            other_raw_files,
+        })
     }
+
+    /// Returns whether there are any.
+    pub fn are_here(&self) -> bool {
+        self.digest.is_some()
+    }
+
+    /// Returns the difference between the raw files that they were made from and those that are raw
+    /// now, in words.
+    pub fn other_raw_files(&self) -> Option<&str> {
+        self.other_raw_files.as_deref()
+    }
+
+    /// Returns the differences in words between these data and those that `record` was made with.
+    pub fn changes(&self, record: &Record) -> Vec<String> {
+        let digest = self.digest.as_deref();
+        let of_digest = digest.and_then(|stored| of_data(record, stored));
+        of_digest
+            .into_iter()
+            .chain(self.other_raw_files.clone())
+            .collect()
+    }
+
+    /// Returns the reason why the data of `record` were not compared; `None` if they were.
+    pub fn not_compared(&self, record: &Record) -> Option<&'static str> {
+        match &self.digest {
+            None => Some("its data are not here and were not compared"),
+            Some(_) if record.task.data_digest.is_empty() => {
+                Some("its record does not say on which data it was run, so they were not compared")
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// Returns the difference between the raw files that the stored data of a run were made from and
+/// those that are raw now, in words.
+pub fn other_raw_files(resolved: &Resolved, data: &Path) -> Option<String> {
+    let store = Store::new(data);
+    let key = resolved.spec.data_key();
+    if key.source != Source::Official {
+        return None;
+    }
+    let now = store.raw_files(resolved.task)?;
+    let other = store.other_raw_files(resolved.task, &key, &now)?;
+    Some(other.to_string())
 }
 
 /// Returns the difference between the data of `record` and those with the digest `stored`, in
@@ -40,13 +106,9 @@ pub fn of_data(record: &Record, stored: &str) -> Option<String> {
 }
 
 /// Returns the differences in words between what made `record` and what this process would make it
-/// with, except for the data. `device` is the device of the run, as [`crate::device::describe`]
-/// names it; `None` if it is not known.
-pub fn of_program(
-    record: &Record,
-    resolved: &Resolved,
-    device: Option<&str>,
-) -> Result<Vec<String>> {
+/// with, except for the data. `devices` are those that the run may have, as
+/// [`crate::device::describe`] names them; none if they are not known.
+pub fn of_program(record: &Record, resolved: &Resolved, devices: &[String]) -> Result<Vec<String>> {
     let mut differences = Vec::new();
     let (then, now) = (&record.provenance, provenance::versions());
     if then.versions.sources != now.sources {
@@ -63,12 +125,13 @@ pub fn of_program(
         Some((_, name)) => name.to_owned(),
         None => device.to_owned(),
     };
-    if let Some(device) = device
-        && accelerator(&then.device) != accelerator(device)
+    let mut others = devices.iter();
+    if !devices.is_empty() && others.all(|device| accelerator(&then.device) != accelerator(device))
     {
         differences.push(format!(
-            "it was made on {}, and this is {device}",
-            then.device
+            "it was made on {}, and this is {}",
+            then.device,
+            devices.join(" or ")
         ));
     }
     let instructions = models::ops::instruction_set();

@@ -1,4 +1,4 @@
-//! The record of a run: drafted before it begins, filled in as things become known, written at its
+//! The record of a run: drafted before the start, completed as facts become known, written at the
 //! end.
 
 use candle_core::Device;
@@ -103,7 +103,7 @@ pub(super) fn complete(
     device: &Device,
 ) -> Result<Record> {
     let Trained { state, ending, .. } = trained;
-    let read = |files: &PhaseFiles| Timings::read(&files.timings).class(Class::Run);
+    let read = |files: &PhaseFiles| Timings::read(&files.timings).class(Class::Data);
     let training = folder.training();
     // A run may have ended before training began.
     let timings = match training.timings.exists() {
@@ -135,7 +135,10 @@ pub(super) fn complete(
             scores.val_dense = val.dense.clone();
             let dense = test.dense.clone();
             scores.test_dense = dense.map(|it| beside_majority(it, &trained.dense_baselines));
-            let log = results::metrics::read(folder.path()).class(Class::Run)?;
+            let log = results::metrics::read(folder.path());
+            let log = log.map_err(|error| {
+                Error::new(Class::Data, format!("{error}; start over with --force"))
+            })?;
             scores.bits_gained = trained
                 .prior_loss
                 .and_then(|prior| bits::gained(prior, &log, test.deciding_loss()));
@@ -232,8 +235,8 @@ fn speed(
     speed.filter(record::Speed::is_finite)
 }
 
-/// Writes the record of a failed run: the record has the first line of the error, and a file beside
-/// it has the full error.
+/// Writes the record of a failed run, with the first line of the error, and a file next to it with
+/// the full error.
 pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Record> {
     let (message, full) = (error.to_string(), panics::in_full(&error));
     let reason = message.lines().next().unwrap_or_default().to_owned();
@@ -246,7 +249,7 @@ pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Re
         provenance: now(draft.provenance),
         ..draft
     };
-    // The disk may be the cause of the failure: then the error itself is all there is to show.
+    // The disk may be the cause of the failure; then only the error itself can be shown.
     write(folder, &record).map_err(|_| error)?;
     if full.lines().count() > 1 {
         folder.keep_error(Some(&full))?;

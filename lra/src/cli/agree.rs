@@ -19,19 +19,20 @@ pub struct AgreeArgs {
     /// Folder of run folders, or a file of records (see `lra merge`)
     #[arg(default_value = "runs")]
     pub path: PathBuf,
-    /// Recipe of the runs; needed where there are runs by several
+    /// Recipe of the runs; required if there are runs of several
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,
-    /// What the runs were given by --set, each change by an option of its own [default: runs without changes, if there are any]
+    /// Settings that the runs got by --set, one option for each [default: runs without such
+    /// settings, if there are any]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
     /// Anchors to compare: those that a protocol may be tuned on, or those sealed until it is frozen [default: all]
-    #[arg(long, value_name = "HALF")]
+    #[arg(long, value_name = "HALF", ignore_case = true)]
     pub half: Option<HalfChoice>,
     /// What runs are ranked by [default: bits gained where every record has them, else accuracy]
-    #[arg(long, value_name = "MEASURE")]
+    #[arg(long, value_name = "MEASURE", ignore_case = true)]
     pub by: Option<MeasureChoice>,
-    /// How to write the table: text, markdown, csv, json or latex
+    /// Format of the table: text, markdown, csv, json or latex
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
     /// Write the table to a file instead of standard output
@@ -45,9 +46,9 @@ pub struct AgreeArgs {
 /// A half of the anchors.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum HalfChoice {
-    /// The last bit of the name's SHA-256 is 1
+    /// Anchors whose name has a SHA-256 that ends with the bit 1
     Tuning,
-    /// It is 0
+    /// Anchors whose name has one that ends with the bit 0
     Sealed,
 }
 
@@ -60,7 +61,7 @@ impl From<HalfChoice> for Half {
     }
 }
 
-/// What runs are ranked by.
+/// Quantity that ranks runs.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum MeasureChoice {
     /// Bits gained over the class shares, over the whole of training
@@ -91,7 +92,7 @@ pub struct MergeArgs {
     /// Folders of run folders, and files of records. Runs of the same settings count once; if two ended differently, it is an error
     #[arg(required = true, value_name = "FOLDER|FILE")]
     pub sources: Vec<PathBuf>,
-    /// The CSV file to write; one that exists must be among the sources
+    /// The CSV file to write; if it exists, it must be among the sources
     #[arg(long, value_name = "FILE")]
     pub output: PathBuf,
     /// Fail if a folder holds a damaged record

@@ -31,7 +31,8 @@ pub struct BenchArgs {
     /// Models, as `name` or `name:option=value` [default: all, softmax attention both fused and materialised]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub models: Vec<String>,
-    /// Recipe whose model for text is measured: nystromformer is small, tay2021-paper the published table's
+    /// Recipe whose model for text is measured: nystromformer is small, tay2021-paper is that of
+    /// the published table
     #[arg(long, default_value = "nystromformer", value_name = "NAME")]
     pub recipe: String,
     /// Examples per step [default: the recipe's]
@@ -40,25 +41,25 @@ pub struct BenchArgs {
     /// Change any setting, such as block.layers=4 or train.micro_batch=4
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
-    /// Rounds; in each, every cell is measured once, in a process of its own [default: 5, with --base 10]
+    /// Rounds; each measures every cell once, in its own process [default: 5, with --base 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Time each process measures for, at least two steps [default: 2s]
+    /// Time that each process measures, at least two steps [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub per_round: Option<Duration>,
-    /// Hold this program against another build of it: both measure every cell in turn; exit code 1 if this one is slower
+    /// Compare this program with another build of it: both measure every cell in turn; the exit code is 1 if this one is slower
     #[arg(long, value_name = "PROGRAM", conflicts_with = "show")]
     pub base: Option<PathBuf>,
-    /// Share of its speed that a cell may lose against --base
+    /// Fraction of its speed that a cell may lose against --base
     #[arg(long, default_value_t = 0.1, value_parser = parse::share, value_name = "SHARE")]
     pub speed_threshold: f64,
-    /// Few short rounds of a small batch: the 1K to 4K table of the small model in minutes
+    /// Run few short rounds with a small batch: the 1K to 4K table of the small model in minutes
     #[arg(long)]
     pub quick: bool,
-    /// Most memory of a measurement, such as 8G, all that its process holds included [default: 90 % of what is free]
+    /// Limit on the total memory of a measuring process, such as 8G [default: 90 % of free memory]
     #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
-    /// Most time of one measurement, such as 5m [default: 10m, with --quick 1m]
+    /// Time limit of one measurement, such as 5m [default: 10m, with --quick 1m]
     #[arg(long, value_parser = parse::duration, value_name = "TIME")]
     pub time_limit: Option<Duration>,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
@@ -67,22 +68,22 @@ pub struct BenchArgs {
     /// Worker threads; 0 means all cores
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
     pub threads: usize,
-    /// Published figures to set beside ours (see `lra list published`)
+    /// Published figures to show beside ours (see `lra list published`)
     #[arg(long, default_value = "tay2021", value_name = "KEY")]
     pub against: String,
-    /// How to write the tables: text, markdown, csv, json, latex or html
+    /// Format of the tables: text, markdown, csv, json, latex or html
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
     /// Print the measurements as JSON instead of tables
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Folder that the file of measurements is written to, one JSON line per cell
+    /// Folder for the file of measurements, one JSON line per cell
     #[arg(long, default_value = "runs/bench", value_name = "DIR")]
     pub out: PathBuf,
     /// Measure nothing: show the tables of an earlier session
     #[arg(long, value_name = "FILE")]
     pub show: Option<PathBuf>,
-    /// No progress
+    /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
 }

@@ -27,18 +27,18 @@ impl DataPlace {
     }
 }
 
-/// Which data of a task.
+/// Choice of the data of a task.
 #[derive(Debug, Args)]
 pub struct DataChoice {
     /// Task (see `lra list tasks`), as `task` or `task:source`
     pub task: TaskChoice,
-    /// Where the data comes from, unless the task says it [default: official with --from, otherwise the task's own]
+    /// Where the data comes from, unless the task names the source [default: official with --from, otherwise the task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Split rules: clean or tay2021
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
-    /// Take the data settings of a recipe
+    /// Use the data settings of a recipe
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,
     /// Change a data setting, such as data.max_length=256
@@ -51,9 +51,49 @@ pub struct DataChoice {
     pub json: bool,
 }
 
+/// Examples of all verbs.
+pub const EXAMPLES: &str = "\
+Examples:
+  lra data list                           the data of every task that is here, and how to get the rest
+  lra data make listops                   draw the data of a task that is generated
+  lra data fetch text                     download published files
+  lra data make text                      ... and build the data from them
+  lra data verify listops                 counts, labels and checksums
+  lra data show listops --row 3           an example and the trivial baselines";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  lra data list
+  lra data list --json | jq .missing";
+
+const FETCH_EXAMPLES: &str = "\
+Examples:
+  lra data fetch text
+  lra data fetch image --from downloads/cifar-10-binary.tar.gz    a file that is here already
+  lra data fetch retrieval --mirror https://mirror.example/lra    from a mirror";
+
+const MAKE_EXAMPLES: &str = "\
+Examples:
+  lra data make listops
+  lra data make listops --set data.max_length=512 --set data.min_length=128
+  lra data make text --from downloads/aclImdb_v1.tar.gz
+  lra data make image:synthetic           a stand-in that needs no file";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  lra data verify listops
+  lra data verify text --from downloads/aclImdb_v1.tar.gz    files that nothing is built from yet";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  lra data show listops
+  lra data show listops --row 3 --split val
+  lra data show pathfinder --png sheet.png    a contact sheet";
+
 #[derive(Debug, Subcommand)]
 pub enum DataVerb {
-    /// What data there is of every task, and the command for what is not there
+    /// List the data of every task, with the command that gets what is not here
+    #[command(after_help = LIST_EXAMPLES)]
     List {
         #[command(flatten)]
         place: DataPlace,
@@ -62,55 +102,59 @@ pub enum DataVerb {
         json: bool,
     },
     /// Download the published files of a task; an interrupted download goes on where it broke
+    #[command(after_help = FETCH_EXAMPLES)]
     Fetch {
         /// Task (see `lra list tasks`)
         task: String,
-        /// Take this file or address instead of the published ones
+        /// Use this file or address instead of the published ones
         #[arg(long, value_name = "FILE|URL", conflicts_with = "mirror")]
         from: Option<String>,
-        /// Take the published files from this folder of a mirror [default: $LRA_MIRROR]
+        /// Download the published files from this folder of a mirror [default: $LRA_MIRROR]
         #[arg(long, value_name = "URL")]
         mirror: Option<String>,
         #[command(flatten)]
         place: DataPlace,
     },
     /// Build the data of a task
+    #[command(after_help = MAKE_EXAMPLES)]
     Make {
         #[command(flatten)]
         choice: DataChoice,
         /// Read raw files from this file or folder
         #[arg(long, value_name = "PATH")]
         from: Option<PathBuf>,
-        /// Build again even if it is there
+        /// Build again even if the data exists
         #[arg(long)]
         force: bool,
-        /// Take incomplete files of image (the same as --set data.allow_partial=true); the data is marked as partial. Other tasks
-        /// take them without it
+        /// Accept incomplete files of image (the same as --set data.allow_partial=true); the data
+        /// is marked as partial. Other tasks accept them without this option
         #[arg(long)]
         allow_partial: bool,
     },
-    /// Prove the data of a task: checksums, counts, labels, and what is known of the published files
+    /// Verify the data of a task: checksums, counts, labels, and what is known of the published files
+    #[command(after_help = VERIFY_EXAMPLES)]
     Verify {
         #[command(flatten)]
         choice: DataChoice,
-        /// Prove these raw files instead of the stored data
+        /// Verify these raw files instead of the stored data
         #[arg(long, value_name = "PATH")]
         from: Option<PathBuf>,
-        /// Take incomplete files of image (the same as --set data.allow_partial=true)
+        /// Accept incomplete files of image (the same as --set data.allow_partial=true)
         #[arg(long)]
         allow_partial: bool,
     },
     /// Show an example, histograms and the trivial baselines
+    #[command(after_help = SHOW_EXAMPLES)]
     Show {
         #[command(flatten)]
         choice: DataChoice,
-        /// Which example
+        /// Number of the example, from 0
         #[arg(long, default_value_t = 0)]
         row: usize,
-        /// Of which split: train, val or test
+        /// Split that it is from: train, val or test
         #[arg(long, default_value_t = SplitName::Train)]
         split: SplitName,
-        /// For tasks of pixels: write a contact sheet of the examples from --row on to this file
+        /// For image tasks: write a contact sheet of the examples from --row on to this file
         #[arg(long, value_name = "FILE")]
         png: Option<PathBuf>,
     },

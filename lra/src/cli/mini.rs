@@ -23,7 +23,7 @@ pub struct MiniArgs {
     /// Models, as `name`, `name:option=value` or `name:block.norm=rms`
     #[arg(required = true, value_name = "MODEL")]
     pub models: Vec<String>,
-    /// Only the tasks that are generated, at the rates on file; needs no network
+    /// Use only the generated tasks, at the stored learning rates; needs no network
     #[arg(long)]
     pub glance: bool,
     /// Seeds: FIRST..END, END not included, or a list
@@ -32,7 +32,7 @@ pub struct MiniArgs {
     /// Change any setting of every run
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
-    /// Runs at a time
+    /// Number of simultaneous runs
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: u16,
     /// Worker threads of all runs together; 0 means all cores
@@ -43,17 +43,17 @@ pub struct MiniArgs {
     pub device: String,
     #[command(flatten)]
     pub place: DataPlace,
-    /// Folder that run folders are created in
+    /// Folder to create run folders in
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
-    /// Table to rank in: a folder of run folders, or a file of records [default: the one that the
-    /// program brings]
+    /// Table to rank in: a folder of run folders, or a file of records [default: the one included
+    /// in the program]
     #[arg(long, value_name = "PATH")]
     pub table: Option<PathBuf>,
     /// Print the score cards as JSON
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but the score cards and what failed
+    /// Print only the score cards and failures
     #[arg(long, short)]
     pub quiet: bool,
 }

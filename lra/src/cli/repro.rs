@@ -13,10 +13,10 @@ use super::parse::{self, Seeds};
 const EXAMPLES: &str = "\
 Examples:
   lra repro --list                                all published cells that can be trained here, cheapest first
-  lra repro s5                                    those of one source: hours here, and in how much each differs
-  lra repro --unoffered mega                      its other figures of models that are here, and why not
+  lra repro s5                                    those of one source: hours here, and how many things differ
+  lra repro --unoffered mega                      its other figures of models that are here, and why there is no way
   lra repro tay2021 listops performer --dry-run   what was printed, what differs here, what it costs
-  lra repro s4 text s4d                           train it and hold it against the printed figure
+  lra repro s4 text s4d                           train it and compare it with the printed figure
   lra repro nystromformer listops transformer --seeds 0..3
   lra repro chordmixer text chordmixer --budget 12h    as many seeds as fit
   lra repro nystromformer --budget 12h            as many of its cells as fit, cheapest first
@@ -26,29 +26,30 @@ The same command again goes on where it stopped.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReproArgs {
-    /// Published source (see `lra list published`), or a recipe that sources share
+    /// Published source (see `lra list published`), or a recipe shared by several sources
     pub source: Option<String>,
     /// Task (see `lra list tasks`)
     #[arg(requires = "model")]
     pub task: Option<String>,
     /// Model (see `lra list models`)
     pub model: Option<String>,
-    /// Show what there is to reproduce, cheapest first, and train nothing; so does SOURCE alone
+    /// List the cells to reproduce, cheapest first, and train nothing; SOURCE alone does the same
     #[arg(long, conflicts_with_all = ["task", "dry_run", "budget", "seeds"])]
     pub list: bool,
-    /// Show the printed accuracies of models that are here for which there is no way, and why not
+    /// List the published accuracies of registered models that cannot be reproduced, with reasons
     #[arg(long, conflicts_with_all = ["task", "list", "dry_run", "budget", "seeds", "recipe"])]
     pub unoffered: bool,
-    /// Show the printed figure, every known difference and the cost, and train nothing
+    /// Show the published figure, every known difference and the cost, and train nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Which of the source's recipes [default: the first that has the task]
+    /// One of the source's recipes [default: the first that has the task]
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,
     /// Seeds: FIRST..END, END not included, or a list
     #[arg(long, value_parser = parse::seeds, default_value = "0", value_name = "A..B")]
     pub seeds: Seeds,
-    /// As many seeds as fit into this time by the estimate, such as 3h; of a source alone, as many cells
+    /// Run as many seeds as fit into this time by the estimate, such as 3h; with SOURCE alone, as
+    /// many cells
     #[arg(long, value_parser = parse::duration, value_name = "TIME", conflicts_with = "seeds")]
     pub budget: Option<Duration>,
     /// Examples per forward pass; gradients are accumulated (as `lra run --micro-batch`)
@@ -61,16 +62,17 @@ pub struct ReproArgs {
     pub machine: Machine,
     #[command(flatten)]
     pub place: DataPlace,
-    /// Folder that run folders are created in
+    /// Folder to create run folders in
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
-    /// Take a score or a checkpoint of other data, another build of the program or other instructions than here
+    /// Reuse a score or a checkpoint although the data, the program or the instruction set have
+    /// changed
     #[arg(long)]
     pub accept_changes: bool,
-    /// Print JSON: the plan, and the records of what was run
+    /// Print JSON: the plan, and the records of the runs
     #[arg(long)]
     pub json: bool,
-    /// No progress
+    /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
 }

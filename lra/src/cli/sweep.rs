@@ -7,6 +7,7 @@ use datasets::{Protocol, Source};
 
 use super::data::DataPlace;
 use super::parse::{self, Devices, Seeds};
+use crate::recipe;
 use crate::sweep::plan::Shard;
 use crate::sweep::search::Dimension;
 use crate::task_choice::TaskChoice;
@@ -34,7 +35,7 @@ pub struct SweepArgs {
     /// Tasks, as `task` or `task:source`
     #[arg(long, required = true, value_delimiter = ',', value_name = "LIST")]
     pub tasks: Vec<TaskChoice>,
-    /// Where the data comes from, of tasks that do not say it: generated, official or synthetic [default: each task's own]
+    /// Where the data comes from, for tasks that name no source: generated, official or synthetic [default: each task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Models, as `name`, `name:option=value` or `name:block.norm=rms`, or `all`
@@ -45,7 +46,8 @@ pub struct SweepArgs {
         value_name = "LIST"
     )]
     pub models: Vec<String>,
-    /// Each model also with each value of each axis (see `lra list axes`) that it can take, one at a time
+    /// Also run each model with each value of each axis (see `lra list axes`) that it supports, one
+    /// at a time
     #[arg(long)]
     pub axes: bool,
     /// Seeds: FIRST..END, END not included, or a list
@@ -55,7 +57,7 @@ pub struct SweepArgs {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "laptop",
+        default_value = recipe::DEFAULT,
         value_name = "LIST"
     )]
     pub recipe: Vec<String>,
@@ -65,62 +67,66 @@ pub struct SweepArgs {
     /// Change any setting of every cell
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
-    /// Try each of several values of a setting; several such options make a grid, every cell of which is run
+    /// Try several values of a setting; several such options make a grid, and every cell of it is
+    /// run
     #[arg(long = "grid", value_name = "KEY=V1,V2,...")]
     pub grid: Vec<Dimension>,
-    /// Draw so many points of the grid instead of running all; a setting may then be a range, KEY=LOW..HIGH
+    /// Draw this many points of the grid instead of running all; a setting may then be a range,
+    /// KEY=LOW..HIGH
     #[arg(long, requires = "grid", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub trials: Option<u16>,
-    /// Instead of whole runs, find rates: a short run at each rate that the recipe names, the one with the least validation loss
+    /// Find learning rates instead of whole runs: a short run at each rate of the recipe; the one
+    /// with the lowest validation loss wins
     #[arg(long, conflicts_with_all = ["grid", "steps", "emit"])]
     pub probe: bool,
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
-    /// Runs at a time [default: 1, or one for each of --devices]
+    /// Number of simultaneous runs [default: 1, or one for each of --devices]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
     /// Worker threads of all runs together; 0 means all cores
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
     pub threads: usize,
-    /// Most memory of each run, such as 8G, all that it holds included [default: 95 % of what the machine, its container and
-    /// `ulimit` allow, divided by --jobs]
+    /// Limit on the total memory of each run, such as 8G [default: 95 % of what the machine, its
+    /// container and `ulimit` allow, divided by --jobs]
     #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
     #[arg(long, default_value = "auto")]
     pub device: String,
-    /// Several devices, cuda:FIRST..END (END not included) or a list: each run gets the one with the fewest runs, and there are as many
-    /// runs at a time as devices unless --jobs says otherwise
+    /// Several devices, cuda:FIRST..END (END not included) or a list: each run gets the one with
+    /// the fewest runs; by default there are as many simultaneous runs as devices (see --jobs)
     #[arg(long, value_parser = parse::devices, value_name = "LIST", conflicts_with = "device")]
     pub devices: Option<Devices>,
     #[command(flatten)]
     pub place: DataPlace,
-    /// Folder that run folders are created in; several sweeps may share it
+    /// Folder to create run folders in; several sweeps may share it
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
-    /// Count the cells of a file of records (see `lra merge`) as run, too; as often as wanted
+    /// Also count the cells of a file of records (see `lra merge`) as done; can be repeated
     #[arg(long = "on-file", value_name = "FILE")]
     pub on_file: Vec<PathBuf>,
-    /// Take up cells that failed before, each from its last checkpoint; diverged ones would diverge again and stay
+    /// Retry failed cells, each from its last checkpoint; diverged ones are not retried, since they
+    /// would diverge again
     #[arg(long)]
     pub retry_failed: bool,
-    /// Run cells again whose data, program, own model's source or instructions are others than when they were run
+    /// Rerun cells whose data, program, source of your own model or instruction set have changed
     #[arg(long, conflicts_with = "accept_changes")]
     pub redo_changed: bool,
-    /// Take such cells as they are, and go on with unfinished ones; their records then say so
+    /// Accept such cells, and resume unfinished ones; their records then say so
     #[arg(long)]
     pub accept_changes: bool,
     /// Run nothing: show the cells with estimated time and memory
     #[arg(long, conflicts_with = "emit")]
     pub dry_run: bool,
-    /// Only every N-th cell, beginning with the I-th
+    /// Run only every N-th cell, starting with the I-th
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
     /// Run nothing: print a job script
     #[arg(long, value_enum, conflicts_with = "shard")]
     pub emit: Option<BatchSystem>,
-    /// With --emit: what else sbatch is told, such as --sbatch=--partition=short; as often as wanted
+    /// With --emit: further options for sbatch, such as --sbatch=--partition=short; can be repeated
     #[arg(
         long,
         requires = "emit",
@@ -128,16 +134,17 @@ pub struct SweepArgs {
         allow_hyphen_values = true
     )]
     pub sbatch: Vec<String>,
-    /// With --emit: measure two small steps of every cell, and ask for half as much time again as the longest element needs
+    /// With --emit: measure two small steps of every cell, and request 1.5 times the time of the
+    /// longest element
     #[arg(long, requires = "emit")]
     pub estimate: bool,
     /// Elements of the array job [default: one per cell, at most 1,000]
     #[arg(long, requires = "emit", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub array: Option<u32>,
-    /// Print JSON: what became of each cell, or the plan
+    /// Print JSON: the outcome of each cell, or the plan
     #[arg(long)]
     pub json: bool,
-    /// Say nothing but what failed
+    /// Print only failures
     #[arg(long, short)]
     pub quiet: bool,
 }
@@ -155,7 +162,7 @@ impl SweepArgs {
     }
 }
 
-/// A scheduler of clusters.
+/// A cluster scheduler.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum BatchSystem {
     /// An array job for sbatch

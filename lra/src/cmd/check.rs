@@ -14,6 +14,16 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
     let now = Baseline::of(&loaded);
     if arguments.update {
+        let damaged = loaded.damaged();
+        if damaged > 0 {
+            return Err(Error::new(
+                Class::Data,
+                format!(
+                    "{damaged} damaged or foreign records (see the warnings); no baseline is written: \
+                     run them again with `lra run --force`, or move them away"
+                ),
+            ));
+        }
         if let Some(damaged) = now.rows.iter().find_map(|row| row.damaged.as_ref()) {
             return Err(Error::new(
                 Class::Data,
@@ -21,8 +31,9 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
             ));
         }
         now.write(&arguments.baseline).class(Class::Data)?;
-        let (cells, file) = (now.rows.len(), arguments.baseline.display());
-        stderr::line(&format!("{cells} cells written to {file}"));
+        let cells = results::counted(now.rows.len() as u64, "cell");
+        let file = arguments.baseline.display();
+        stderr::line(&format!("{cells} written to {file}"));
         return Ok(ExitCode::SUCCESS);
     }
     let baseline = Baseline::read(&arguments.baseline).class(Class::Data)?;

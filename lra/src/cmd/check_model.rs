@@ -4,6 +4,7 @@ use std::process::{Command, ExitCode};
 
 use models::Model;
 use models::conformance::{self, Check, Outcome};
+use results::counted;
 use serde_json::{Value, json};
 
 use crate::cli::CheckModelArgs;
@@ -11,8 +12,8 @@ use crate::error::{Class, Classify, Result};
 use crate::panics::{self, Panic};
 use crate::{child, cmd, suggest};
 
-/// Environment variable that makes libraries keep the backtrace of an error, in which the model's
-/// own line is found.
+/// Environment variable that makes libraries keep the backtrace of an error, which contains the
+/// line of the model.
 const TRACES: &str = "RUST_LIB_BACKTRACE";
 
 /// Runs the command: exit code 1 if a check fails.
@@ -36,9 +37,10 @@ pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
     } else {
         let (name, all) = (model.name, found.len());
         cmd::print(&match all - kept {
-            0 => format!("{name}: {all} of {all} promises kept"),
+            0 => format!("{name}: {all} of {} kept", counted(all as u64, "promise")),
             rest => format!(
-                "{name}: {kept} of {all} promises kept, {broken} broken, {} not tried because of these",
+                "{name}: {kept} of {} kept, {broken} broken, {} not tried because of these",
+                counted(all as u64, "promise"),
                 rest - broken
             ),
         })?;

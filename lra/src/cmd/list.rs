@@ -13,8 +13,8 @@ use results::{Format, published, width, wrap};
 use serde_json::{Value, json};
 
 use crate::cli::{ListArgs, Registry};
-use crate::error::{Class, Classify, Error, Result};
-use crate::recipe::{RECIPES, Recipe};
+use crate::error::{Error, Result};
+use crate::recipe::{DEFAULT, RECIPES, Recipe};
 use crate::spec::RunRequest;
 use crate::suggest;
 use crate::{cmd, device};
@@ -25,7 +25,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         match (arguments.what, arguments.json) {
             (_, true) => cmd::print_json(&entry::json(arguments.what, name)?)?,
             (Registry::Published, false) => {
-                let source = published::source(name).class(Class::Usage)?;
+                let source = suggest::source(name)?;
                 return show(&published::figures_of(source), false);
             }
             (_, false) => cmd::print(&documentation(arguments.what, name)?)?,
@@ -34,11 +34,13 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
     }
     let sizes = (arguments.recipe.as_deref(), arguments.task.as_deref());
     if arguments.what != Registry::Models && sizes != (None, None) {
-        return Err(Error::usage("--recipe and --task apply to models"));
+        return Err(Error::usage(
+            "--recipe and --task apply to `lra list models` alone",
+        ));
     }
     let table = match arguments.what {
         Registry::Tasks => tasks(),
-        Registry::Models => models(sizes.0.unwrap_or("laptop"), sizes.1.unwrap_or("listops"))?,
+        Registry::Models => models(sizes.0.unwrap_or(DEFAULT), sizes.1.unwrap_or("listops"))?,
         Registry::Recipes => recipes()?,
         Registry::Published => published::listing(),
         Registry::Devices => devices(),
@@ -113,8 +115,8 @@ fn norm(model: &Model) -> String {
     format!("Norm, unless the recipe has another:{lines}")
 }
 
-/// Returns the descriptions of the variants of a model, each after whether padding is masked;
-/// identical descriptions appear once.
+/// Returns the descriptions of the variants of a model, each with a note on the masking of padding.
+/// Identical descriptions appear once.
 fn about(model: &Model) -> String {
     let mut texts: Vec<(Vec<String>, String)> = Vec::new();
     for variant in model.variants {
@@ -131,8 +133,8 @@ fn about(model: &Model) -> String {
     texts.into_iter().map(text).collect()
 }
 
-/// Returns the losses that a model can have beside the cross-entropy, by the settings that hold
-/// their weights; empty if there are none.
+/// Returns the auxiliary losses of a model, by the settings of their weights; empty if there are
+/// none.
 fn losses(model: &Model) -> String {
     let of_variants = model.variants.iter().flat_map(|variant| variant.losses);
     let lines: BTreeSet<String> = of_variants
@@ -171,6 +173,8 @@ fn devices() -> Table {
 fn folded(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
+        // A heading: it stands between empty lines.
+        let line = line.strip_prefix("# ").unwrap_or(line);
         let prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
         match lines.last_mut() {
             Some(last) if prose(last) && prose(line) && !last.ends_with(['.', ':']) => {
@@ -218,7 +222,7 @@ fn tasks() -> Table {
     listing("tasks", "Tasks", &columns, rows.collect())
 }
 
-/// Returns one line per model, with its size at a recipe.
+/// Returns one line per model, with its size under a recipe.
 fn models(recipe: &str, task: &str) -> Result<Table> {
     let mut rows = Vec::new();
     let mut label = String::new();
@@ -246,7 +250,12 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         let variants: Vec<Value> = variants
             .map(|it| json!({"name": it.name, "masks_padding": it.masks_padding}))
             .collect();
-        let paper = format!("{} (arXiv:{})", model.paper, model.arxiv);
+        let paper = match model.arxiv {
+            "" => model.paper.to_owned(),
+            number => format!("{} (arXiv:{number})", model.paper),
+        };
+        let mut arxiv = Cell::with(model.arxiv, "arxiv", model.arxiv);
+        arxiv.fields.push(("paper", paper.into()));
         let mut name = Cell::with(model.name, "name", model.name);
         name.fields.extend([
             ("reference", model.reference.name().into()),
@@ -255,7 +264,7 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         rows.push(Row::new(vec![
             name,
             Cell::with(model.year.to_string(), "year", model.year),
-            Cell::with(model.arxiv, "paper", paper),
+            arxiv,
             Cell::with(model.time.to_string(), "time", model.time.to_string()),
             Cell::with(model.memory.to_string(), "memory", model.memory.to_string()),
             Cell::with(masked, "masks_padding", masks),
@@ -360,7 +369,7 @@ fn listing(name: &str, title: &str, columns: &[&str], rows: Vec<Row>) -> Table {
             })
             .collect(),
         rows,
-        notes: Vec::new(),
+        ..Table::default()
     }
 }
 

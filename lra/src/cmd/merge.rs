@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use results::store::record_file::{self, Merged};
 
 use crate::cli::agree::MergeArgs;
+use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 use crate::stderr;
 
@@ -27,17 +28,15 @@ pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
     let merged = record_file::merge(&arguments.sources).class(Class::Data)?;
     warn(&merged);
     if arguments.strict && !merged.skipped.is_empty() {
-        let count = merged.skipped.len();
-        let message = format!("{count} damaged or foreign records (see the warnings)");
-        return Err(Error::new(Class::Data, message));
+        return Err(cmd::damaged(merged.skipped.len()));
     }
     if merged.records.is_empty() {
         let message = "no record of a run that ended is among the sources";
         return Err(Error::new(Class::Data, message));
     }
     record_file::write(output, &merged.records).class(Class::Data)?;
-    let (count, place) = (merged.records.len(), output.display());
-    let mut line = format!("{count} cells written to {place}");
+    let cells = results::counted(merged.records.len() as u64, "cell");
+    let mut line = format!("{cells} written to {}", output.display());
     for (number, what) in [
         (merged.repeats, "repeated"),
         (merged.unfinished, "unfinished, left out"),

@@ -1,4 +1,4 @@
-//! One file per verb.
+//! The commands, one file each.
 
 pub mod agree;
 pub mod bench;
@@ -23,9 +23,9 @@ use results::store::Loaded;
 
 use crate::error::{Class, Classify, Error, Result};
 pub use crate::output::{print, print_json};
-use crate::stderr;
+use crate::{recipe, stderr};
 
-/// Returns the setting that `--allow-partial` stands for.
+/// Returns the setting of `--allow-partial`.
 ///
 /// # Errors
 /// The task has no such setting; the message names the tasks that have.
@@ -38,8 +38,8 @@ pub fn allow_partial(task: &str) -> Result<&'static str> {
         .any(|known| known.about().name == task);
     if is_known && !having.contains(&task) {
         return Err(Error::usage(format!(
-            "--allow-partial: the flag exists for {}; {task} reads what there is without it and marks the data as partial",
-            having.join(", ")
+            "--allow-partial: the flag is for {}; {task} takes incomplete files without it and marks the data as partial",
+            results::listed(having)
         )));
     }
     Ok("data.allow_partial=true")
@@ -55,12 +55,12 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
         let path = path.display();
         stderr::line(&format!("warning: {path} left out: {reason}"));
     }
+    let recipes = loaded.records.iter().map(|it| it.recipe.name.as_str());
+    for line in recipe::absent(recipes) {
+        stderr::line(&line);
+    }
     if strict && !loaded.skipped.is_empty() {
-        let count = loaded.skipped.len();
-        return Err(Error::new(
-            Class::Data,
-            format!("{count} damaged or foreign records (see the warnings)"),
-        ));
+        return Err(damaged(loaded.skipped.len()));
     }
     if loaded.records.is_empty() {
         let place = folder.display();
@@ -70,4 +70,10 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
         ));
     }
     Ok(loaded)
+}
+
+/// Returns the error for files that hold no record, of which warnings have told.
+pub fn damaged(count: usize) -> Error {
+    let records = results::counted(count as u64, "damaged or foreign record");
+    Error::new(Class::Data, format!("{records} (see the warnings)"))
 }

@@ -41,7 +41,7 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
             Column::text("verdict"),
         ],
         rows,
-        notes: Vec::new(),
+        ..Table::default()
     };
     if arguments.json {
         cmd::print_json(&cmd::list::objects(&table))?;
@@ -55,8 +55,8 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
     })
 }
 
-/// Returns the case files: of a whole folder (`lra parity cases/*`), not the scripts beside them,
-/// which a line names.
+/// Returns the case files. Of a whole folder (`lra parity cases/*`), it skips the scripts and names
+/// them in a line.
 fn cases(files: &[PathBuf]) -> Vec<&Path> {
     let is_case = |file: &&PathBuf| file.extension().is_some_and(|it| it == "safetensors");
     let (cases, others): (Vec<_>, Vec<_>) = files.iter().partition(is_case);
@@ -66,7 +66,7 @@ fn cases(files: &[PathBuf]) -> Vec<&Path> {
     if let Some(first) = others.first() {
         let (count, first) = (others.len(), first.display());
         stderr::line(&format!(
-            "left out, since no .safetensors: {first}, files in all: {count}"
+            "left out, because the name does not end in .safetensors: {first} ({count} in all)"
         ));
     }
     cases.into_iter().map(PathBuf::as_path).collect()

@@ -9,11 +9,11 @@ use results::page::Page;
 use results::store::Loaded;
 use results::table::Table;
 use results::tables::{TABLES, TableKind};
-use results::{Format, Record, published, splice};
+use results::{Format, Record, splice};
 
 use crate::cli::ReportArgs;
 use crate::error::{Class, Classify, Result};
-use crate::{cmd, host};
+use crate::{cmd, host, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
@@ -41,8 +41,8 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
             let page = Page {
                 title: "Long Range Arena".to_owned(),
                 made: format!(
-                    "{} runs, lra {}, {}",
-                    loaded.records.len(),
+                    "{}, lra {}, {}",
+                    results::counted(loaded.records.len() as u64, "run"),
                     env!("CARGO_PKG_VERSION"),
                     host::now()
                 ),
@@ -61,8 +61,8 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replaces the tables that a file has markers for. If it has none, the error names the missing
-/// marker.
+/// Replaces the tables between the markers of a file. If it has no markers, the error names the
+/// missing one.
 fn splice_into(
     file: &Path,
     arguments: &ReportArgs,
@@ -107,11 +107,11 @@ fn bench_tables(bench: &[Bench], against: &str) -> Result<Vec<Table>> {
     if bench.is_empty() {
         return Ok(Vec::new());
     }
-    let source = published::source(against).class(Class::Usage)?;
+    let source = suggest::source(against)?;
     Ok(results::bench::tables(bench, Some(source)))
 }
 
-/// Returns all charts that the records and a benchmark make.
+/// Returns all charts of the records and a benchmark.
 fn charts(loaded: &Loaded, bench: &[Bench]) -> Vec<Chart> {
     let mut charts = chart::bubbles(&loaded.records);
     charts.extend(chart::curves(loaded));
@@ -132,13 +132,13 @@ fn draw(charts: &[Chart], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the wanted tables, beside the published figures of `against`.
+/// Makes the requested tables, with the published figures of `against`.
 pub fn make(
     wanted: impl Fn(&TableKind) -> bool,
     records: &[Record],
     against: &str,
 ) -> Result<Vec<Table>> {
-    let source = published::source(against).class(Class::Usage)?;
+    let source = suggest::source(against)?;
     let kinds = TABLES.iter().filter(|kind| wanted(kind));
     Ok(kinds.map(|kind| kind.make(records, Some(source))).collect())
 }

@@ -44,7 +44,7 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    runtime::set_up(arguments.machine.threads)?;
+    runtime::set_up(Some(arguments.machine.threads))?;
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let data = arguments.place.path();
     let reproduction = Reproduction {
@@ -63,14 +63,14 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
     Ok(exit_code(&records))
 }
 
-/// Cells that the command line asks for.
+/// Cells requested by the command line.
 enum Wanted {
     One(PublishedCell),
-    /// The cheapest first, as many as a budget buys.
+    /// Cells in order of cost, as many as fit into a budget.
     Several(Vec<PublishedCell>, Duration),
 }
 
-/// Returns the cells that are asked for; `None` if a list is.
+/// Returns the requested cells; `None` if a list is requested.
 fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
     if arguments.list {
         return Ok(None);
@@ -101,8 +101,8 @@ fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
         }
         (Some(_), None, None, None) => Ok(None),
         _ => Err(Error::usage(
-            "which cell? `lra repro SOURCE TASK MODEL`, such as `lra repro tay2021 listops performer`; \
-             `lra repro --list` shows them all, `lra repro SOURCE` those of a source, and `lra repro SOURCE --budget 12h` trains as many as fit",
+            "no cell is named: `lra repro SOURCE TASK MODEL` trains one, such as `lra repro tay2021 listops performer`; \
+             `lra repro --list` shows all cells, `lra repro SOURCE` those of a source, and `lra repro SOURCE --budget 12h` trains as many as fit",
         )),
     }
 }
@@ -116,8 +116,8 @@ struct Reproduction<'a> {
 }
 
 impl Reproduction<'_> {
-    /// Reproduces a cell with the seeds that are asked for, or as many as a budget buys. Returns
-    /// the JSON to print, and the records.
+    /// Reproduces a cell with the requested seeds, or as many as fit into a budget. Returns the
+    /// JSON to print, and the records.
     fn one(&self, cell: PublishedCell, budget: Option<Duration>) -> Result<(Value, Vec<Record>)> {
         let estimate = self.estimate(&cell)?;
         let seeds = match budget {
@@ -174,8 +174,8 @@ impl Reproduction<'_> {
         Ok((documents.into(), all))
     }
 
-    /// Shows the plan of a cell, then trains it and gives the verdict unless only the plan is
-    /// wanted.
+    /// Shows the plan of a cell, then trains it and gives the verdict, unless only the plan is
+    /// requested.
     fn carry_out(
         &self,
         cell: PublishedCell,
@@ -247,10 +247,10 @@ impl Reproduction<'_> {
     }
 }
 
-/// Most seeds that a budget buys.
+/// Largest number of seeds within a budget.
 const MOST_SEEDS: u64 = 10;
 
-/// Returns as many seeds as fit into a time.
+/// Returns the seeds that fit into a time.
 fn within(budget: Duration, estimate: &Result<Estimate, String>) -> Result<Seeds> {
     let time = match estimate {
         Ok(estimate) => estimate.time,
@@ -270,8 +270,8 @@ fn within(budget: Duration, estimate: &Result<Estimate, String>) -> Result<Seeds
     }
 }
 
-/// Returns the cells of the source that is asked for, or of all sources, with the time of a seed,
-/// cheapest first.
+/// Returns the cells of the requested source, or of all sources, with the time of a seed, cheapest
+/// first.
 fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCell, CellTime)>> {
     let data = arguments.place.path();
     let only = source(arguments)?;
@@ -305,10 +305,10 @@ fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCe
     Ok(cells)
 }
 
-/// Returns the source that is asked for.
+/// Returns the requested source.
 fn source(arguments: &ReproArgs) -> Result<Option<&'static published::Source>> {
-    let only = arguments.source.as_deref().map(published::source);
-    only.transpose().class(Class::Usage)
+    let only = arguments.source.as_deref().map(suggest::source);
+    only.transpose()
 }
 
 fn job_options(arguments: &ReproArgs) -> JobOptions {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use results::summary::summary;
-use results::{Format, Outcome, Record, published};
+use results::{Format, Outcome, Record, card, published};
 
 use crate::cell::{self, Finished, IfExists, RunContext};
 use crate::cli::RunArgs;
@@ -19,7 +19,7 @@ const PUBLISHED: &str = "tay2021";
 
 /// Runs the command.
 pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
-    runtime::set_up(arguments.machine.threads)?;
+    runtime::set_up(Some(arguments.machine.threads))?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     if arguments.stop_on_eof {
         let listening = stop.on_end_of_input();
@@ -65,6 +65,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         None => vec![arguments.seed],
     };
     let several = arguments.seeds.is_some();
+    let table = card::committed().class(Class::Data)?;
     let request = RunRequest {
         task: &task.name,
         model: model.model,
@@ -79,7 +80,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         false => {
             let folder = arguments.out.join(&record.id);
             let next = format!("lra report {}", arguments.out.display());
-            let text = summary(record, published::source(PUBLISHED).ok());
+            let text = summary(record, published::source(PUBLISHED).ok(), &table);
             cmd::print(&format!(
                 "{text}  folder      {}\n  tables      {next}\n",
                 folder.display()
@@ -115,7 +116,7 @@ pub fn each_seed(
         let Finished {
             record,
             fresh,
-            changes,
+            remarks,
         } = cell::run(&request.resolve()?, context)?;
         if !fresh {
             let (id, since) = (&record.id, &record.provenance.created);
@@ -125,8 +126,8 @@ pub fn each_seed(
             };
             // Printed even without progress: the reader must know that a figure is an old one.
             reporter.note(&format!("{id} is on file since {since}; {remedy}"));
-            for change in changes {
-                reporter.note(&format!("{id}: {change}"));
+            for remark in remarks {
+                reporter.note(&format!("{id}: {remark}"));
             }
         }
         tell(&record)?;

@@ -1,7 +1,8 @@
 //! NVIDIA GPUs through candle's CUDA backend.
 //!
-//! One stream of our own: candle's default one is per thread, with no order between threads. Freed
-//! memory stays in the device's pool instead of going back to the driver at every synchronisation.
+//! All work uses one stream, since candle's default stream is per thread, with no order between
+//! threads. Freed memory stays in the device's pool instead of returning to the driver at every
+//! synchronisation.
 
 use candle_core::cuda_backend::cudarc::driver::{CudaContext, result, sys};
 use candle_core::{CudaDevice, Device};
@@ -14,7 +15,8 @@ pub(super) fn open(ordinal: usize) -> anyhow::Result<Device> {
     let count = count()?;
     anyhow::ensure!(
         ordinal < count,
-        "there are {count} GPUs here, counted from 0"
+        "this machine has {}, counted from 0",
+        results::counted(count as u64, "GPU")
     );
     let device = Device::new_cuda_with_stream(ordinal)?;
     let cuda = device.as_cuda_device()?;
@@ -60,6 +62,17 @@ pub(super) fn describe(device: &Device) -> String {
         .to_owned()
 }
 
+/// Returns the description of the GPU with this number.
+pub(super) fn named(ordinal: usize) -> anyhow::Result<String> {
+    let count = count()?;
+    anyhow::ensure!(
+        ordinal < count,
+        "there are {count} GPUs here, counted from 0"
+    );
+    let name = CudaContext::new(ordinal)?.name()?;
+    Ok(format!("cuda:{ordinal} {name}").trim_end().to_owned())
+}
+
 /// Returns the newest CUDA version that the driver supports, such as `CUDA 13.0`.
 pub(super) fn driver() -> String {
     let mut version = 0;
@@ -73,8 +86,7 @@ pub(super) fn driver() -> String {
 
 pub(super) fn reset_peak(device: &Device) {
     if let Ok(cuda) = device.as_cuda_device() {
-        // If the pool cannot be reset, its mark stays where it was; the peak is then an upper
-        // bound.
+        // If the pool cannot be reset, its high-water mark stays; the peak is then an upper bound.
         let _ = device.synchronize();
         let _ = set(cuda, Attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0);
     }

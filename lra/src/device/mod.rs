@@ -1,4 +1,4 @@
-//! Devices that hold tensors, and the memory that tensors take there.
+//! Devices that hold tensors, and the memory of tensors on them.
 
 #[cfg(feature = "cuda")]
 mod cuda;
@@ -25,9 +25,9 @@ pub struct Found {
     pub driver: String,
 }
 
-/// Most memory that a run held.
+/// Peak memory of a run.
 pub struct Peak {
-    /// Peak in bytes, as the tables show it.
+    /// Peak in bytes, as shown in tables.
     pub bytes: u64,
     /// Bytes held before the run, which do not count.
     pub base_bytes: u64,
@@ -57,7 +57,7 @@ fn open(ordinal: usize) -> Result<Device> {
     cuda::open(ordinal).map_err(|error| Error::usage(format!("device cuda:{ordinal}: {error}")))
 }
 
-/// Sets the precision of the device's matrix products to the one that a run asks for.
+/// Sets the precision of the device's matrix products to that of a run.
 pub fn set_precision(device: &Device, precision: Precision) -> Result<()> {
     if device.is_cpu() && precision == Precision::Tf32 {
         return Err(Error::usage(format!(
@@ -74,7 +74,11 @@ pub fn list() -> (Vec<Found>, Option<String>) {
     let processor = host::describe("cpu");
     let mut found = vec![Found {
         name: "cpu".to_owned(),
-        title: format!("{}, {} cores", processor.cpu, processor.cores),
+        title: format!(
+            "{}, {}",
+            processor.cpu,
+            results::counted(processor.cores as u64, "core")
+        ),
         memory_bytes: processor.memory_bytes,
         driver: String::new(),
     }];
@@ -92,6 +96,19 @@ pub fn describe(device: &Device) -> String {
     match device {
         Device::Cpu => "cpu".to_owned(),
         other => cuda::describe(other),
+    }
+}
+
+/// Returns the name in records of the device that [`select`] would return for `name`, without
+/// opening it; `None` if it is not here.
+pub fn named(name: &str) -> Option<String> {
+    let cpu = || "cpu".to_owned();
+    match name.split_once(':') {
+        None if name == "cpu" => Some(cpu()),
+        None if name == "auto" => cuda::named(0).ok().or_else(|| Some(cpu())),
+        None if name == "cuda" => cuda::named(0).ok(),
+        Some(("cuda", ordinal)) => cuda::named(ordinal.parse().ok()?).ok(),
+        _ => None,
     }
 }
 
@@ -152,10 +169,15 @@ mod tests {
             let error = select(wrong).unwrap_err().to_string();
             assert!(error.contains(wrong) && error.contains("auto"), "{error}");
         }
-        // No machine has so many GPUs: an error on every build, and `auto` never is one.
+        // No machine has so many GPUs, so this is an error in every build. `auto` is never an
+        // error.
         let error = select("cuda:4096").unwrap_err().to_string();
         assert!(error.starts_with("device cuda:4096: "), "{error}");
         assert!(select("auto").is_ok());
+        let auto = describe(&select("auto").unwrap());
+        assert_eq!(named("auto"), Some(auto));
+        assert_eq!(named("cpu").as_deref(), Some("cpu"));
+        assert_eq!((named("gpu"), named("cuda:4096")), (None, None));
         let (found, _) = list();
         assert_eq!(found[0].name, "cpu");
     }

@@ -19,6 +19,10 @@ pub(super) fn describe(device: &Device) -> String {
     format!("{:?}", device.location())
 }
 
+pub(super) fn named(_: usize) -> anyhow::Result<String> {
+    anyhow::bail!(REMEDY)
+}
+
 pub(super) fn driver() -> String {
     String::new()
 }

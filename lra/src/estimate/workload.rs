@@ -77,7 +77,7 @@ impl Workload {
         }
     }
 
-    /// Returns the work that is left after `step` updates.
+    /// Returns the remaining work after `step` updates.
     pub(super) fn after(self, step: usize) -> Self {
         Workload {
             steps: self.steps - step,
@@ -91,8 +91,8 @@ impl Workload {
         self.steps as f64 * cost.update + self.scored as f64 * cost.scored
     }
 
-    /// Returns the number of forward passes of an example that the work amounts to. A training
-    /// example counts three times: one forward pass, and a backward pass of twice its cost.
+    /// Returns the work in forward passes of an example. A training example counts three times: one
+    /// forward pass, and a backward pass of twice its cost.
     pub fn passes(self) -> f64 {
         3.0 * self.steps as f64 * self.batch + self.scored as f64
     }
@@ -111,7 +111,7 @@ pub struct FullTask {
 impl FullTask {
     /// Compares the FLOPs of the full recipe with `flops`, those of the run by a reduced recipe.
     /// Returns `None` if the recipe is not a reduced one, the full one has no settings for the
-    /// task, or the data is a stand-in.
+    /// task, or the data is synthetic.
     pub fn of(resolved: &Resolved, splits: &Splits, flops: f64) -> Result<Option<FullTask>> {
         let Some(recipe) = &resolved.recipe.body.full else {
             return Ok(None);
@@ -132,7 +132,7 @@ impl FullTask {
         }
         let full = request.resolve()?;
         let shape = full.task.shape(&full.spec.data)?;
-        // Generated splits are as large as the recipe says; published ones have the same size in
+        // Generated splits have the size set by the recipe; published ones have the same size in
         // both recipes.
         let drawn = cell.source == Source::Generated;
         let rows = |name: &str, here: usize| {
@@ -155,7 +155,7 @@ impl FullTask {
     }
 }
 
-/// Returns the rows of the splits, and whether they are known: from the data if it is present, else
+/// Returns the rows of the splits, and whether they are known: from the data if it is stored, else
 /// from the settings if they give them. For unknown data, evaluation is left out, and batches are
 /// assumed to be full.
 pub fn planned_rows(resolved: &Resolved, data: &Path) -> (Rows, bool) {

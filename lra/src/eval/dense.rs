@@ -1,4 +1,4 @@
-//! Scoring labels at single positions beside those of whole sequences.
+//! Scoring of labels at positions, in addition to those of whole sequences.
 
 use candle_core::{D, DType, Result, Tensor};
 use datasets::{Dense as Kind, Split};

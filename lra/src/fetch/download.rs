@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use datasets::Progress;
+use results::counted;
 use ureq::http::{Response, StatusCode, header};
 use ureq::tls::TlsConfig;
 use ureq::unversioned::resolver::DefaultResolver;
@@ -48,7 +49,7 @@ impl Download<'_> {
             self.complete(&mut part)?;
             if let Some(got) = datasets::unlike_archive(&part.path)? {
                 part.restart()?;
-                // As below: an earlier attempt may have left something else.
+                // As below, an earlier attempt may have left another file.
                 if resumed {
                     continue;
                 }
@@ -85,7 +86,7 @@ impl Download<'_> {
         }
     }
 
-    /// Connects until the whole file is there.
+    /// Connects until the file is complete.
     fn complete(&self, part: &mut Part) -> Result<()> {
         let mut failed = 0;
         loop {
@@ -97,8 +98,9 @@ impl Download<'_> {
             failed = if part.bytes > before { 1 } else { failed + 1 };
             if failed >= self.limits.attempts {
                 return Err(wrong(format!(
-                    "{}: {reason}; {} bytes are kept, the same command goes on from there",
-                    self.url, part.bytes
+                    "{}: {reason}; {} kept, the same command goes on from there",
+                    self.url,
+                    counted(part.bytes, "byte")
                 )));
             }
             std::thread::sleep(self.limits.pause * 2_u32.pow((failed - 1).min(10)));
@@ -130,7 +132,7 @@ impl Download<'_> {
         }
         let mut response = match request.call() {
             Ok(response) => response,
-            // Errors that another attempt would meet again.
+            // Errors that would recur in another attempt.
             Err(
                 error @ (ureq::Error::BadUri(_)
                 | ureq::Error::TooManyRedirects
@@ -167,12 +169,15 @@ impl Download<'_> {
     fn check_offer(&self, response: &Response<Body>, total: Option<u64>) -> Result<()> {
         match (total, self.bytes) {
             (Some(total), Some(bytes)) if total != bytes => Err(wrong(format!(
-                "{}: the server offers {total} bytes, the published file has {bytes}",
-                self.url
+                "{}: the server offers {}, the published file has {bytes}",
+                self.url,
+                counted(total, "byte")
             ))),
             (Some(total), None) if total > self.limits.largest => Err(wrong(format!(
-                "{}: the server offers {total} bytes, more than the {} that are accepted",
-                self.url, self.limits.largest
+                "{}: the server offers {}, more than the {} that are accepted",
+                self.url,
+                counted(total, "byte"),
+                self.limits.largest
             ))),
             _ if text(response, header::CONTENT_TYPE).starts_with("text/html") => {
                 Err(wrong(format!(
@@ -213,15 +218,20 @@ impl Download<'_> {
             };
             if part.bytes + count as u64 > most {
                 part.remove();
-                return Err(wrong(format!("{}: more than {most} bytes came", self.url)));
+                return Err(wrong(format!(
+                    "{}: more than {} came",
+                    self.url,
+                    counted(most, "byte")
+                )));
             }
             part.append(&buffer[..count])?;
             self.progress.advance(count as u64);
         }
         match total.or(self.bytes) {
             Some(total) if part.bytes < total => Ok(End::Broken(format!(
-                "the connection ended after {} of {total} bytes",
-                part.bytes
+                "the connection ended after {} of {}",
+                part.bytes,
+                counted(total, "byte")
             ))),
             _ => Ok(End::Complete),
         }

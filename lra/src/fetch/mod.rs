@@ -1,13 +1,12 @@
-//! Downloads of published files: whole or not at all, resumed where a connection broke, checked
+//! Downloads of published files: complete or not at all, resumed after a broken connection, checked
 //! against published digests.
 //!
-//! A download grows in `<file>.part`, with its address and the server's identifier for this
-//! version of the file beside it (`<file>.part.from`), so that only the same file is ever
-//! continued. It gets its name when it is complete, begins as an archive does, and its SHA-256 is
-//! the published one, if one is published. Nothing is unpacked: the readers in `datasets` read
-//! archives. Proxies are taken from `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except
-//! for the hosts of `NO_PROXY`. The trusted certificates are those of the system, or those
-//! of `SSL_CERT_FILE` ([`roots`]).
+//! A download is stored in `<file>.part`. Its address and the server's identifier for this version
+//! of the file are in `<file>.part.from`, so that only the same file is ever continued. It is
+//! renamed when it is complete, starts like an archive, and has the published SHA-256, if one is
+//! published. Nothing is unpacked: the readers in `datasets` read archives. Proxies are taken from
+//! `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except for the hosts of `NO_PROXY`. The
+//! trusted certificates are those of the system, or those of `SSL_CERT_FILE` ([`roots`]).
 
 mod download;
 mod part;
@@ -29,7 +28,7 @@ use download::Download;
 /// Limits of a download.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Connections in a row that bring nothing new before the download is abandoned.
+    /// Number of consecutive connections without new bytes before the download is abandoned.
     pub attempts: u32,
     /// Wait after the first such connection; doubled after each further one.
     pub pause: Duration,
@@ -83,8 +82,8 @@ pub struct Fetched {
 ///
 /// # Errors
 /// No address is known, the server does not have the file, the connection breaks too often, the
-/// content is not what was published (from a published address or a mirror; a copy from elsewhere
-/// is kept and [`Fetched::published`] says so), it is larger than allowed, another process is
+/// content is not the published one (from a published address or a mirror; a copy from elsewhere is
+/// kept, and [`Fetched::published`] is false), it is larger than allowed, another process is
 /// downloading it, or the disk is full. The message names alternatives.
 pub fn fetch(
     task: &dyn Task,
@@ -102,12 +101,12 @@ pub fn fetch(
         }
         Origin::Mirror(base) if !is_address(base) => {
             return Err(Error::usage(format!(
-                "the mirror {base} is no address (http:// or https://)"
+                "the mirror '{base}' is not an address that begins with http:// or https://"
             )));
         }
         Origin::Mirror(_) | Origin::Published if task.remote().is_empty() => {
             return Err(Error::usage(format!(
-                "{}: no published file has an address; it is made here: lra data make {0}",
+                "{}: there is nothing to download; the data is made here by `lra data make {0}`",
                 task.about().name
             )));
         }
@@ -142,7 +141,7 @@ fn with_help(error: Error, task: &dyn Task) -> Error {
     Error::new(error.class, message)
 }
 
-/// Brings one file from its origin into place, under the name that readers look for.
+/// Puts one file from its origin into place, under the name that readers look for.
 fn one_file(
     task: &dyn Task,
     raw: &Path,
@@ -240,7 +239,7 @@ fn clear_copies(raw: &Path) {
         if let Some(Ok(file)) = file
             && disk::try_lock_strictly(&file).is_ok()
         {
-            // If it stays, it only takes up space.
+            // If it cannot be removed, it only takes up space.
             let _ = fs::remove_file(&path);
         }
     }

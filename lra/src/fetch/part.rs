@@ -57,8 +57,8 @@ impl Part {
         self.version.clear();
         self.total = None;
         self.bytes = 0;
-        // The stored version is removed first: it must not be taken for the version of the bytes to
-        // come.
+        // The stored version is removed first, since it must not be mistaken for the version of the
+        // next bytes.
         match fs::remove_file(&self.origin) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(self.unwritable(&error));
@@ -92,7 +92,7 @@ impl Part {
         first.starts_with(&format!("{}-", self.bytes)) && same_version && same_total
     }
 
-    /// Stores the server's identifier for the version of what it sends, and the size.
+    /// Stores the server's identifier for the version of the sent file, and the size.
     pub(super) fn note_version(
         &mut self,
         response: &Response<Body>,
@@ -134,7 +134,7 @@ impl Part {
     }
 }
 
-/// Returns the server's identifier for the version of what it sends: its ETag, else the date of its
+/// Returns the server's identifier for the version of the sent file: its ETag, else the date of its
 /// last change; may be empty.
 fn version_of(response: &Response<Body>) -> &str {
     let tag = text(response, header::ETAG);

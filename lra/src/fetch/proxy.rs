@@ -38,7 +38,7 @@ impl Connector for Connections {
     }
 }
 
-/// A connection to a proxy that asks for one host's addresses.
+/// A connection to a proxy that requests addresses of one host.
 #[derive(Debug)]
 struct Forwarded {
     proxy: Box<dyn Transport>,

@@ -5,7 +5,7 @@
 //! θ ← θ - rate · (m / (1-β1ᵗ)) / (√(v / (1-β2ᵗ)) + ε) - rate · decay · θ
 //! ```
 //!
-//! `t` counts this update in. Both terms use the θ from before.
+//! `t` is the number of this update, from 1. Both terms use the previous θ.
 
 use candle_core::{Result, Tensor, Var};
 use models::ops;

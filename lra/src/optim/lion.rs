@@ -6,8 +6,8 @@
 //! m ← β2 m + (1-β2) g
 //! ```
 //!
-//! The paper has β1 = 0.9 and β2 = 0.99, a rate 3 to 10 times smaller than AdamW's, and as much
-//! more decay.
+//! The paper has β1 = 0.9 and β2 = 0.99, a rate 3 to 10 times smaller than AdamW's, and a decay
+//! larger by the same factor.
 
 use candle_core::{Result, Tensor, Var};
 

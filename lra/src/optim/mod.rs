@@ -1,9 +1,8 @@
-//! Updates of parameters: an optimizer's rule, clipping by the global norm, and the attributes of
-//! each parameter ([`Attributes`]): decay or none, a learning rate of its own, a range that it is
-//! kept in.
+//! Updates of parameters: the rule of an optimizer, clipping by the global norm, and the attributes
+//! of each parameter ([`Attributes`]): weight decay, its own learning rate, a range to clamp it to.
 //!
-//! An [`Optimizer`] is the rule for one parameter, in a file of its own. The [`Updater`] applies it
-//! to all of them.
+//! An [`Optimizer`] is the rule for one parameter, each in its own file. The [`Updater`] applies it
+//! to all parameters.
 
 mod adamw;
 mod lion;
@@ -41,7 +40,7 @@ pub trait Optimizer: Send + Sync {
 pub struct Step {
     /// Learning rate.
     pub rate: f64,
-    /// Share of the parameter that is subtracted: learning rate times weight decay.
+    /// Fraction of the parameter that is subtracted: learning rate times weight decay.
     pub decay: f64,
     /// Factor on the gradient, from clipping.
     pub scale: Scale,
@@ -69,7 +68,7 @@ impl Scale {
     }
 }
 
-/// Returns the rule that the settings of a training ask for.
+/// Returns the rule selected by the settings of a training.
 fn make(options: &TrainOptions) -> Box<dyn Optimizer> {
     match options.optimizer {
         OptimizerKind::Adamw => Box::new(AdamW::new(options)),
@@ -215,8 +214,8 @@ impl Updater {
     }
 }
 
-/// Returns the root of the sum of all squares: on the host if every gradient is one of the fused
-/// kernels', else on the device.
+/// Returns the root of the sum of all squares: on the host if every gradient comes from a fused
+/// kernel, else on the device.
 fn global_norm(gradients: &Gradients) -> Result<Norm> {
     let all = || gradients.0.iter().flatten();
     if all().all(ops::supports) {

@@ -1,5 +1,4 @@
-//! Comparison of the recipes of published sources with the figures of the public files that they
-//! follow.
+//! Comparison of the recipes of published sources with the figures of the public files they follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -137,7 +136,7 @@ const WITHOUT_FIGURE: &[&str] = &[
     "train.micro_batch",
 ];
 
-/// Returns the settings that a layer of a recipe has, as the table names them.
+/// Returns the settings in a layer of a recipe, named as in the table.
 fn named(layer: &Value) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (section, keys) in layer.as_object().into_iter().flatten() {
@@ -176,7 +175,7 @@ fn every_setting_of_a_published_recipe_has_its_source() {
         }
     }
     let published = RECIPES.iter().map(|(name, _)| Recipe::load(name).unwrap());
-    // The paper's appendix is in no public file.
+    // The paper's appendix is not a public file.
     for recipe in published.filter(|it| it.body.published && it.name != "tay2021-paper") {
         for task in recipe.body.tasks.keys() {
             let mut of_task = cells

@@ -1,20 +1,21 @@
-//! A published cell that can be trained here: the printed figure, and the task, the model and the
-//! recipe that are compared with it.
+//! A published cell that can be trained here: the published figure, with the task, the model and
+//! the recipe to compare with it.
 
 use datasets::{Protocol, TASKS};
 use results::published::{self, ACCURACY, Figure, Source};
 
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Error, Result};
 use crate::estimate::{Workload, planned_rows};
 use crate::recipe::Recipe;
 use crate::spec::{Resolved, RunRequest};
+use crate::suggest;
 
-/// A printed accuracy, and the recipe of ours that follows its source.
+/// A published accuracy, and our recipe that follows its source.
 #[derive(Clone, Debug)]
 pub struct PublishedCell {
     /// Source that printed it.
     pub source: &'static Source,
-    /// The printed figure; its task and its entry are named as in this program.
+    /// The published figure; its task and its entry have the names of this program.
     pub figure: &'static Figure,
     /// The recipe.
     pub recipe: &'static str,
@@ -25,7 +26,7 @@ impl PublishedCell {
     /// source that has the task. If the source prints no such figure, another source that shares a
     /// recipe with it may.
     pub fn find(source: &str, task: &str, model: &str, recipe: Option<&str>) -> Result<Self> {
-        let named = published::source(source).class(Class::Usage)?;
+        let named = suggest::source(source)?;
         if let Some(wrong) = recipe.filter(|name| !named.recipes.contains(name)) {
             return Err(Error::usage(format!(
                 "recipe {wrong} does not follow {} (those that do: {})",
@@ -53,8 +54,8 @@ impl PublishedCell {
         let mut names: Vec<&str> = elsewhere.map(|cell| cell.source.alias).collect();
         names.dedup();
         Err(Error::usage(format!(
-            "{source} has no cell of {model} on {task} that a recipe of ours trains (sources that have: {}); \
-             `lra repro {source}` shows its cells",
+            "no recipe here trains {model} on {task} as {source} did (sources with such a cell: {}); \
+             `lra repro {source}` shows the cells of {source}",
             or_none(&names)
         )))
     }

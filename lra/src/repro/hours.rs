@@ -1,9 +1,9 @@
 //! Durations of cells on this machine, estimated from small steps of their models.
 //!
-//! Measuring a step of every cell would take longer than a list may. So each model makes one small
+//! Measuring a step of every cell would take too long for a list. So each model makes one small
 //! step, and the duration of a cell is its floating point operations divided by the operations per
-//! second of that step. A model that cannot make it, or not in time, is assumed to be as fast as
-//! the Transformer. `lra repro SOURCE TASK MODEL --dry-run` measures the cell itself.
+//! second of that step. A model that cannot make the step, or not in time, is assumed to be as fast
+//! as the Transformer. `lra repro SOURCE TASK MODEL --dry-run` measures the cell itself.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::sweep::estimator::Estimator;
 
 /// Sequence length of the small steps, in tokens.
 const LENGTH: usize = 256;
-/// Model that stands in for one that cannot make the small step.
+/// Model whose speed is assumed for one that cannot make the small step.
 const STAND_IN: &str = "transformer";
 /// Longest time that one small step may take.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use crate::repro::cell;
 
-    /// A model that cannot make the small step would be judged by another model's.
+    /// A model that cannot make the small step would get the speed of another model.
     #[test]
     fn models_of_offered_cells_make_the_small_step() {
         for cell in cell::all().unwrap() {

@@ -1,9 +1,10 @@
-//! Requirements of reproducing a published cell, and what is known of it beforehand.
+//! Plan of reproducing a published cell: requirements, known differences and cost.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use datasets::Store;
+use results::table::or_null;
 use results::{width, wrap};
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ use crate::spec::Resolved;
 use crate::sweep::estimator::Estimate;
 use crate::timing::human_duration;
 
-/// Plan of a reproduction, with what is known of it.
+/// Plan of a reproduction.
 pub struct Plan {
     /// The cell.
     pub cell: PublishedCell,
@@ -30,7 +31,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns every known difference between what is printed and what is run here.
+    /// Returns every known difference between the published run and the run here.
     pub fn differences(&self) -> Vec<String> {
         let mut all = self.resolved.departures();
         let variant = self.resolved.variant.name;
@@ -168,9 +169,9 @@ impl Plan {
             "task": figure.task,
             "model": figure.entry,
             "published": figure.value,
-            "read_in": figure.source,
+            "read_in": or_null(&figure.source),
             "trust": figure.trust.words(),
-            "defect": figure.defect,
+            "defect": or_null(&figure.defect),
             "recipe": recipe,
             "protocol": self.resolved.spec.cell.protocol,
             "seeds": self.seeds.0,

@@ -1,4 +1,4 @@
-//! Printed accuracies of models that exist here but that no recipe reproduces, with the reasons.
+//! Published accuracies of registered models that no recipe reproduces, with the reasons.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::error::Result;
 use crate::recipe::Recipe;
 use crate::repro::cell::{self, PublishedCell};
 
-/// A printed accuracy that cannot be reproduced by name.
+/// A published accuracy that no recipe reproduces.
 pub struct Unoffered {
     /// Source that printed it.
     pub source: &'static Source,
-    /// The printed figure; its entry is a model of this program.
+    /// The published figure; its entry is a model of this program.
     pub figure: &'static Figure,
     /// Reason why it is not offered.
     pub reason: Reason,

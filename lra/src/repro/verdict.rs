@@ -51,7 +51,7 @@ impl Verdict<'_> {
         for record in scored.filter(|it| it.outcome == Outcome::Scored) {
             let made = &record.provenance;
             text += &format!(
-                "- {}: {}, lra {}{}, {} on {} with {} threads.\n",
+                "- {}: {}, lra {}{}, {} on {} with {}.\n",
                 markdown::literal(&record.id),
                 markdown::code(&made.command),
                 markdown::literal(&made.versions.lra),
@@ -61,7 +61,7 @@ impl Verdict<'_> {
                 )),
                 markdown::literal(&made.device),
                 markdown::literal(&made.host.cpu),
-                made.threads
+                results::counted(made.threads as u64, "thread")
             );
         }
         text

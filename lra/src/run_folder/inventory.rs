@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use results::{Outcome, Record};
 
 use super::{DRAFT, PhaseFiles, RunFolder, SPEC};
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Classify, Result};
 use crate::timing::Timings;
 
 /// Error about missing files that a run needs to resume.
@@ -15,16 +15,11 @@ pub struct Missing(pub Vec<PathBuf>);
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files: Vec<_> = self
-            .0
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        let verb = if files.len() == 1 { "is" } else { "are" };
+        let files = results::listed(self.0.iter().map(|path| path.display()));
+        let verb = if self.0.len() == 1 { "is" } else { "are" };
         write!(
             f,
-            "the run cannot go on: {} {verb} missing; put back what was removed, or start over with --force",
-            files.join(" and ")
+            "the run cannot go on: {files} {verb} missing; put back what was removed, or start over with --force"
         )
     }
 }
@@ -40,7 +35,7 @@ impl RunFolder {
         files.any(|file| file.exists())
     }
 
-    /// Returns whether a run with this record, if it has one, can resume: false if nothing was
+    /// Returns whether a run with this record, if it has one, can resume; false if nothing was
     /// saved, so that it starts again.
     ///
     /// # Errors
@@ -98,15 +93,12 @@ impl PhaseFiles {
         [&self.metrics, &self.timings, &self.checkpoint, &self.best].into_iter()
     }
 
-    /// Returns whether the log of times says that a checkpoint was written.
+    /// Returns whether the log of times shows that a checkpoint was written.
     fn was_saved(&self) -> Result<bool> {
         if !self.timings.exists() {
             return Ok(false);
         }
-        let timings = Timings::read(&self.timings).map_err(|error| {
-            Error::new(Class::Data, format!("{error:#}; start over with --force"))
-        })?;
-        Ok(timings.saved)
+        Ok(Timings::read(&self.timings).class(Class::Data)?.saved)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Random values, sensible or not, for every setting: each is refused by an error that names it, or
-//! leads to a run that works.
+//! Tests of random values, sensible or not, for every setting. Each is refused by an error that
+//! names it, or leads to a run that works.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

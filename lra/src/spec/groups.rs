@@ -1,4 +1,4 @@
-//! Parameters with a learning rate or a weight decay of their own (`train.groups`).
+//! Parameters with their own learning rate or weight decay (`train.groups`).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct ParameterGroup {
     /// Learning rate in place of `train.learning_rate`; the schedule is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learning_rate: Option<f64>,
-    /// Weight decay in place of `train.weight_decay`, whatever `train.decay` says.
+    /// Weight decay in place of `train.weight_decay`, regardless of `train.decay`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_decay: Option<f64>,
 }

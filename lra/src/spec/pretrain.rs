@@ -20,14 +20,14 @@ pub enum PretrainKind {
     Next,
 }
 
-/// Self-pretraining, with an optimizer and a run through the schedule of its own. Settings that are
-/// not here are as in the section `train`.
+/// Self-pretraining, with its own optimizer and schedule. All other settings are those of the
+/// section `train`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PretrainOptions {
     /// Objective.
     pub kind: PretrainKind,
-    /// Share of tokens that `masked` hides; 0 means the share published for the task.
+    /// Fraction of tokens that `masked` hides; 0 means the fraction published for the task.
     pub share: f64,
     /// Updates; 0 means `train.steps`.
     pub steps: usize,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use candle_core::{DType, Device};
 use datasets::{Protocol, Source, Task};
 use models::loss::Loss;
-use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, NormKind, Range};
+use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, NormKind, OptionSet, Range};
 use models::{
     Auxiliary, Classifier, Family, Model, Objective, Parameters, TokenModel, Variant, size,
 };
@@ -21,7 +21,7 @@ use crate::milestone::Milestone;
 use crate::recipe::Recipe;
 use crate::{overlay, suggest};
 
-/// A run as the command line asks for it, before it is resolved.
+/// A run as requested by the command line, before it is resolved.
 #[derive(Clone, Debug)]
 pub struct RunRequest<'a> {
     /// Task name.
@@ -54,14 +54,14 @@ pub struct Resolved {
     pub recipe: Recipe,
     /// Assignments over the recipe's settings.
     pub overrides: Vec<String>,
-    /// The `overrides` that set what the recipe sets anyway.
+    /// The `overrides` that repeat a value of the recipe.
     pub repeated: Vec<String>,
     /// Violation of the benchmark's rules by the model with these settings, in words.
     pub against_rules: Option<&'static str>,
     /// Family whose block the model has, if the recipe has settings for families.
     pub family: Option<Family>,
-    /// Reason why the model does not have the number of parameters that the recipe solves its width
-    /// for; `None` if it has.
+    /// Reason why the model does not have the number of parameters for which the recipe solves its
+    /// width; `None` if it has.
     pub width: Option<String>,
 }
 
@@ -79,24 +79,26 @@ impl RunRequest<'_> {
             let known: Vec<String> = task.about().sources.iter().map(Source::to_string).collect();
             let message = format!(
                 "{} has no source '{source}' (it has: {})",
-                self.task,
+                task.about().name,
                 known.join(", ")
             );
             return Err(Error::usage(message));
         }
+        recipe.check_source(self.task, source)?;
         let defaults = defaults(task, model);
         let mut settings = defaults.clone();
         let asked = self.assignments.iter();
         let mut asked = asked.filter_map(|it| it.strip_prefix(FAMILY));
         let family = recipe.family(model, asked.next_back())?;
-        let layers = recipe.layers(self.task, self.model, family)?;
+        let names = (task.about().name, model.name);
+        let layers = recipe.layers(names.0, names.1, family)?;
         let origin = format!("recipe {}", recipe.name);
         overlay::merge(&mut settings, &layers.common, &origin)?;
-        // A model's defining settings override a recipe's settings for all models or a family, and
-        // are overridden by those for this model. A family that is not the model's own overrides
-        // even those: the model is tried in its block.
+        // A model's defining settings override a recipe's settings for all models or a family. The
+        // recipe's settings for this model override them. A family that is not the model's own
+        // overrides even those, since the model is tried in its block.
         let own = model.settings().class(Class::Usage)?;
-        let own = [(own, format!("model {}", self.model))];
+        let own = [(own, format!("model {}", names.1))];
         let of_family = layers.family.into_iter().map(|it| (it, origin.clone()));
         let ordered: Vec<(Value, String)> = match family.is_none_or(|family| family == model.family)
         {
@@ -122,20 +124,20 @@ impl RunRequest<'_> {
             settings["train"]["schedule_steps"] = json!(0);
         }
         let mut repeated = overlay::repeated(self.assignments, &by_recipe, &settings)?;
-        // The recipe's own number of steps, under another plan of the schedule, is not what the
-        // recipe sets.
+        // The recipe's own number of steps with another planned length of the schedule does not
+        // repeat the recipe.
         let planned = |settings: &Value| settings["train"]["schedule_steps"].clone();
         if planned(&by_recipe) != planned(&settings) {
             repeated.retain(|it| !it.starts_with("train.steps"));
         }
-        let shape = task.shape(&settings["data"])?;
+        let shape = task.shape(&settings["data"]).map_err(suggest::of_task)?;
         evaluate_sizes(&mut settings["model"], shape.max_length)?;
         let section = Section(&settings, &defaults);
         let mut spec = Spec {
             cell: Cell {
-                task: self.task.to_owned(),
+                task: names.0.to_owned(),
                 task_version: task.about().version,
-                model: self.model.to_owned(),
+                model: names.1.to_owned(),
                 recipe: recipe.name.clone(),
                 source,
                 protocol: self.protocol,
@@ -153,16 +155,16 @@ impl RunRequest<'_> {
         let weight = spec.train.sequence_weight;
         if shape.dense.is_none() && weight != sequence_weight() {
             return Err(Error::usage(format!(
-                "train.sequence_weight = {weight}: the data has no labels at positions beside the sequence's own; choose such data with                  data.dense=true, or leave this out"
+                "train.sequence_weight = {weight}: only whole sequences of this data have labels; set data.dense=true for labels at positions, or leave this out"
             )));
         }
         let hidden_share = task.about().hidden_share;
         spec.pretrain = spec.pretrain.settled(&spec.train, hidden_share);
-        let variant = model.variant(&spec.model).class(Class::Usage)?;
+        let variant = model.variant(&spec.model).map_err(suggest::of_model)?;
         if spec.train.bucket > 0 && !variant.masks_padding {
             return Err(Error::usage(format!(
                 "train.bucket = {}: padding influences what {} with model.variant = {} computes, so its length must not depend on the batch; use 0",
-                spec.train.bucket, self.model, variant.name
+                spec.train.bucket, model.name, variant.name
             )));
         }
         let mut resolved = Resolved {
@@ -267,12 +269,13 @@ struct Section<'a>(&'a Value, &'a Value);
 
 impl Section<'_> {
     fn read<T: DeserializeOwned>(&self, name: &str, ranges: &[Range]) -> Result<T> {
-        options::read(name, &self.0[name], &self.1[name], ranges).class(Class::Usage)
+        let read = options::read(name, &self.0[name], &self.1[name], ranges);
+        read.map_err(suggest::of_model)
     }
 }
 
-/// Most numbers of one kind, weights or the activations of one layer: 4 TiB. Larger sizes are not
-/// meant for any machine, and sums of products of sizes would leave the range of integers.
+/// Limit on the numbers of one kind, weights or activations of one layer: 4 TiB. Larger sizes suit
+/// no machine, and sums of products of sizes would overflow.
 const MOST_NUMBERS: u64 = 1 << 40;
 
 /// Reason why the scores of a pretrained model are not comparable with others.
@@ -315,8 +318,8 @@ impl From<&Spec> for models::Options {
 }
 
 impl Resolved {
-    /// Returns the classifier without weights, from which size and cost are known, and its
-    /// weightless parameters.
+    /// Returns the classifier without weights, which gives size and cost, and its weightless
+    /// parameters.
     pub fn blank(&self) -> Result<(Classifier, Parameters)> {
         let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
         let (block, head) = (&self.spec.block, &self.spec.head);
@@ -329,15 +332,17 @@ impl Resolved {
         if sizes.iter().map(|&size| size as u128).product::<u128>() > MOST_NUMBERS.into() {
             let [examples, length, widest] = sizes;
             return Err(Error::usage(format!(
-                "the model is too large: {examples} examples in a forward pass, of {length} tokens of width {widest}, are more than \
-                 2^40 numbers per layer (train.batch, train.micro_batch, block.dim, block.mlp_dim)"
+                "the model is too large: {} in a forward pass, of {} of width {widest}, are more than \
+                 2^40 numbers per layer (train.batch, train.micro_batch, block.dim, block.mlp_dim)",
+                results::counted(examples as u64, "example"),
+                results::counted(length as u64, "token")
             )));
         }
         let parameters = Parameters::meta(&Device::Cpu, DType::F32);
-        let classifier = self.classifier(&shape, &parameters).during(
-            Class::Usage,
-            "the model cannot be built with these settings",
-        )?;
+        let built = self.classifier(&shape, &parameters);
+        let classifier = built.map_err(|error| {
+            suggest::of_model(error).during("the model cannot be built with these settings")
+        })?;
         let weights = parameters.elements();
         if weights as u64 > MOST_NUMBERS {
             return Err(Error::usage(format!(
@@ -413,7 +418,7 @@ impl Resolved {
         recipe.into_iter().chain(self.width.clone()).collect()
     }
 
-    /// Returns the way in which the batches of updates pass through the model.
+    /// Returns the split of batches into forward passes.
     pub fn batching(&self) -> Batching {
         let train = &self.spec.train;
         Batching {
@@ -465,7 +470,7 @@ impl Resolved {
         }
     }
 
-    /// Returns the settings of the model and of everything around it.
+    /// Returns the settings of the model and its surroundings.
     pub fn model_options(&self) -> models::Options {
         models::Options::from(&self.spec)
     }

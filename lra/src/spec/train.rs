@@ -88,11 +88,10 @@ pub struct TrainOptions {
     /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch
     /// at once.
     pub micro_batch: usize,
-    /// Batches whose examples are sorted by length before they are cut, so that there is little
-    /// padding: each batch is as long as its longest sequence. 1: batches as they are drawn, each
-    /// as long as its longest sequence, which suits BatchNorm, because batches of similar length
-    /// have statistics of their own. 0: every sequence is padded to the task's longest, as in the
-    /// 2021 code.
+    /// Number of batches whose examples are sorted by length before they are split, to reduce
+    /// padding; each batch is as long as its longest sequence. 1: batches are not sorted, and each
+    /// is as long as its longest sequence, which suits BatchNorm, since sorted batches have biased
+    /// statistics. 0: every sequence is padded to the task's longest, as in the 2021 code.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bucket: usize,
     /// Base learning rate, scaled by the schedule. Some saved settings call it `rate`.
@@ -100,9 +99,9 @@ pub struct TrainOptions {
     pub learning_rate: f64,
     /// Schedule of the learning rate.
     pub schedule: Schedule,
-    /// Updates that the schedule is planned for, warm-up included. 0 means those of the run, which
-    /// is also the value if the number of updates is set and this is not. A cosine rises again past
-    /// them.
+    /// Planned length of the schedule in updates, warm-up included. 0 means the length of the run,
+    /// which is also the value if the number of updates is set and this is not. A cosine rises
+    /// again after it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedule_steps: usize,
     /// Optimizer.
@@ -114,7 +113,7 @@ pub struct TrainOptions {
     pub weight_decay: f64,
     /// Parameters that decay.
     pub decay: Decay,
-    /// Decay of the first moment; for Lion, the share of the momentum in the direction of an
+    /// Decay of the first moment; for Lion, the weight of the momentum in the direction of an
     /// update.
     pub beta1: f64,
     /// Decay of the second moment; for Lion, of the momentum.
@@ -123,7 +122,7 @@ pub struct TrainOptions {
     pub epsilon: f64,
     /// Largest global L2 norm of the gradient; 0 means no clipping.
     pub clip: f64,
-    /// Updates between evaluations on the validation split; 0 means at the end only.
+    /// Updates between evaluations on the validation split; 0 means only at the end.
     pub eval_every: usize,
     /// Validation examples scored at each evaluation; 0 means all of them.
     pub eval_examples: usize,
@@ -148,8 +147,8 @@ pub struct TrainOptions {
         skip_serializing_if = "is_sequence_weight"
     )]
     pub sequence_weight: f64,
-    /// Parameters with a learning rate or weight decay of their own; if several groups have a
-    /// parameter, the first one counts.
+    /// Parameters with their own learning rate or weight decay. If several groups have a parameter,
+    /// the first one counts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<ParameterGroup>,
 }
@@ -240,13 +239,13 @@ impl TrainOptions {
         if self.micro_batch > self.batch {
             let (micro, batch) = (self.micro_batch, self.batch);
             return Err(Error::usage(format!(
-                "train.micro_batch = {micro} is out of range: at most train.batch, {batch}"
+                "train.micro_batch = {micro} is out of range: at most train.batch = {batch}"
             )));
         }
         if self.schedule_steps > 0 && !self.schedule.has_length() {
             let planned = self.schedule_steps;
             return Err(Error::usage(format!(
-                "train.schedule_steps = {planned}: train.schedule = constant and rsqrt have no length; use 0"
+                "train.schedule_steps = {planned}: the schedules constant and rsqrt have no length; use 0"
             )));
         }
         for (name, weight) in &self.aux {
@@ -271,7 +270,7 @@ impl TrainOptions {
             }
             if group.learning_rate.is_some() && self.learning_rate == 0.0 {
                 return Err(Error::usage(format!(
-                    "train.groups: '{name}' has a rate of its own, which follows the schedule of train.learning_rate = 0"
+                    "train.groups: '{name}' has a learning rate of its own, but with train.learning_rate = 0 nothing is trained"
                 )));
             }
         }

@@ -9,19 +9,19 @@ pub(super) const FIXED_BY: [&str; 4] =
 /// Largest allowed distance from the wanted number of parameters, as a share of it.
 const TOLERANCE: f64 = 0.2;
 
-/// Preferred divisor of widths, the number of elements that kernels take at a time; used if it
-/// comes near enough.
+/// Preferred divisor of widths, the number of elements that kernels process at a time; used if the
+/// result is near enough.
 const COARSE: usize = 8;
 /// Divisor of widths otherwise: two heads of equal width.
 const FINE: usize = 2;
 /// Largest width.
 const WIDEST: usize = 512;
 
-/// Gives the model the width at which it has nearly `wanted` parameters. All widths of the block
-/// and the head keep their ratio to `block.dim`.
+/// Sets the width at which the model has nearly `wanted` parameters. All widths of the block and
+/// the head keep their ratio to `block.dim`.
 ///
-/// If no width comes within a fifth of it, as with weights for every pair of positions, the model
-/// keeps the recipe's width, and the message about this is returned.
+/// If no width comes within a fifth of that number, as for models with weights for every pair of
+/// positions, the model keeps the recipe's width, and a message is returned.
 pub(super) fn solve(resolved: &mut Resolved, wanted: usize) -> Option<String> {
     let mut search = Search {
         start: resolved.spec.clone(),
@@ -49,7 +49,7 @@ pub(super) fn solve(resolved: &mut Resolved, wanted: usize) -> Option<String> {
             let width = search.start.block.dim;
             search.set(width);
             Some(format!(
-                "the model has about {wanted} parameters at no width, and keeps block.dim = {width}"
+                "the model has about {wanted} parameters at no width, so block.dim stays {width}"
             ))
         }
     }

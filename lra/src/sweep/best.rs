@@ -106,6 +106,7 @@ pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize)
         notes: vec![
             "Means over the seeds. The test accuracy of settings that were not chosen played no part.".to_owned(),
         ],
+        ..Table::default()
     }
 }
 

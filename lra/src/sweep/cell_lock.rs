@@ -1,4 +1,5 @@
-//! A lock file per cell, beside the lock of the run itself: one sweep works on a cell at a time.
+//! A lock file per cell, in addition to the lock of the run itself, so that only one sweep works on
+//! a cell at a time.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -135,8 +135,8 @@ impl<'a> Estimator<'a> {
         self.time(steps, TIME_LIMIT)
     }
 
-    /// Measures steps in a process of their own within `limit`. Returns the reason if they cannot
-    /// be measured.
+    /// Measures steps in a separate process within `limit`. Returns the reason if they cannot be
+    /// measured.
     pub fn time(&self, steps: Steps, limit: Duration) -> Result<Result<Measured, String>> {
         let wanted = Request {
             device: self.options.device.clone(),
@@ -149,7 +149,7 @@ impl<'a> Estimator<'a> {
             Answer::Reply(Reply::OutOfMemory { reason }) => Err(format!("out of memory: {reason}")),
             Answer::Reply(Reply::Failed { reason }) | Answer::Crashed(reason) => Err(reason),
             Answer::Reply(Reply::Products { .. }) => {
-                Err("another question was answered".to_owned())
+                Err("the measuring process answered another question".to_owned())
             }
             Answer::TimedOut => Err(format!(
                 "a small step takes more than {}",

@@ -21,7 +21,7 @@ use crate::sweep::plan::Cell;
 /// Name of a cell's log within its run folder.
 pub const LOG: &str = "log.txt";
 
-/// Options that every run of a sweep is started with.
+/// Options of every run of a sweep.
 pub struct JobOptions {
     /// Data directory.
     pub data: PathBuf,
@@ -29,15 +29,16 @@ pub struct JobOptions {
     pub data_option: Option<PathBuf>,
     /// Folder of run folders.
     pub out: PathBuf,
-    /// Device that estimates are measured on, as `--device` takes it.
+    /// Device for measuring estimates, in the form of `--device`.
     pub device: String,
     /// Threads of each process.
     pub threads: usize,
-    /// Processes at a time.
+    /// Number of simultaneous processes.
     pub jobs: usize,
-    /// Most live heap bytes of each process.
+    /// Limit on live heap bytes of each process.
     pub memory_limit: Option<usize>,
-    /// True if runs with other data, another program or another machine count as those asked for.
+    /// True if runs with other data, another program or another machine are accepted as the
+    /// requested ones.
     pub accept_changes: bool,
 }
 
@@ -65,8 +66,9 @@ pub struct Job {
 pub enum Ended {
     /// The test split was scored.
     Scored(Box<Record>),
-    /// The run failed, by its record or because the process ended without one; the reason.
-    Failed(String),
+    /// The run failed, by its record or because the process ended without one: the class and the
+    /// reason. The class is [`Class::Data`] if its data or its files are damaged or missing.
+    Failed(Class, String),
     /// The run stopped and can be resumed.
     Interrupted,
 }
@@ -77,7 +79,7 @@ impl Ended {
         match &record.outcome {
             Outcome::Scored => Ended::Scored(Box::new(record)),
             Outcome::Interrupted { .. } => Ended::Interrupted,
-            other => Ended::Failed(other.to_string()),
+            other => Ended::Failed(Class::Run, other.to_string()),
         }
     }
 }
@@ -131,7 +133,7 @@ impl Job {
         self.child.elapsed()
     }
 
-    /// Asks the run to save its state and end.
+    /// Requests the run to save its state and end.
     pub fn interrupt(&mut self) {
         self.child.close_stdin();
     }
@@ -199,10 +201,15 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
     match (status.code(), record) {
         (Some(code), _) if code == interrupted => Ended::Interrupted,
         (_, Some(record)) => Ended::of(record),
-        (None, None) => Ended::Failed(status.to_string()),
-        (Some(_), None) => {
+        (None, None) => Ended::Failed(Class::Run, status.to_string()),
+        (Some(code), None) => {
+            let class = match code == i32::from(Class::Data.code()) {
+                true => Class::Data,
+                false => Class::Run,
+            };
             let last = last_line(&folder.join(LOG));
-            Ended::Failed(format!("{status}: {}", last.trim_start_matches("error: ")))
+            let last = last.trim_start_matches("error: ");
+            Ended::Failed(class, format!("{status}: {last}"))
         }
     }
 }

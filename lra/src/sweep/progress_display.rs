@@ -5,9 +5,11 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::error::Class;
 use crate::sweep::job::Job;
-use crate::sweep::plan::Cell;
+use crate::sweep::plan::{Cell, Refused};
 use crate::sweep::scheduler::State;
+use crate::sweep::time_left::TimeLeft;
 use crate::timing::human_duration;
 use crate::{colour, stderr};
 
@@ -18,8 +20,9 @@ pub struct ProgressDisplay {
     drawn: Option<Instant>,
     began: Instant,
     announced: Vec<usize>,
-    /// Number of cells that ran in this sweep, and their total time.
-    finished: (u32, Duration),
+    /// Runs at a time.
+    jobs: usize,
+    time_left: TimeLeft,
 }
 
 /// Time between two drawings.
@@ -38,13 +41,20 @@ impl ProgressDisplay {
             drawn: None,
             began: Instant::now(),
             announced: Vec::new(),
-            finished: (0, Duration::ZERO),
+            jobs: 1,
+            time_left: TimeLeft::default(),
         }
     }
 
-    /// Reports that the sweep begins.
-    pub fn begin(&mut self, cells: &[Cell], states: &[State]) {
+    /// Returns this display with planned times of the cells.
+    pub fn with_plan(self, time_left: TimeLeft) -> ProgressDisplay {
+        ProgressDisplay { time_left, ..self }
+    }
+
+    /// Reports that the sweep begins, with so many runs at a time.
+    pub fn begin(&mut self, cells: &[Cell], states: &[State], jobs: usize) {
         self.began = Instant::now();
+        self.jobs = jobs;
         let over = states.iter().filter(|state| state.is_over()).count();
         self.say(&format!("cells: {}, on file: {over}", cells.len()));
     }
@@ -60,11 +70,14 @@ impl ProgressDisplay {
         let over = states.iter().filter(|state| state.is_over()).count();
         let place = format!("[{over}/{}]", cells.len());
         let title = cells[index].title();
-        let time = took.map_or(" elsewhere".to_owned(), |took| {
+        let mut time = took.map_or(" elsewhere".to_owned(), |took| {
             format!(" in {}", human_duration(took))
         });
         if let Some(took) = took {
-            self.finished = (self.finished.0 + 1, self.finished.1 + took);
+            self.time_left.ended(index, took);
+            if states[index].is_over() {
+                time += &self.left(states, Duration::ZERO);
+            }
         }
         match &states[index] {
             State::Scored { accuracy, .. } => {
@@ -73,10 +86,10 @@ impl ProgressDisplay {
                 });
                 self.say(&format!("{place} {title}{accuracy}{time}"));
             }
-            State::Failed(reason) => self.alert(&format!("{place} {title}: {reason}")),
+            State::Failed(_, reason) => self.alert(&format!("{place} {title}: {reason}")),
             State::Changed(reason) => {
                 self.say(&format!(
-                    "{place} {title}: not on file as asked for: {reason}"
+                    "{place} {title}: on file, but changed since: {reason}"
                 ));
             }
             State::Interrupted => self.say(&format!("{place} {title}: interrupted{time}")),
@@ -84,10 +97,11 @@ impl ProgressDisplay {
         }
     }
 
-    /// Reports that jobs are being asked to stop.
+    /// Reports that jobs are being stopped.
     pub fn stopping(&mut self, jobs: usize) {
         self.say(&format!(
-            "stopping, once running cells have saved their state: {jobs}"
+            "stopping: waiting for {} to save state",
+            results::counted(jobs as u64, "running cell")
         ));
     }
 
@@ -107,7 +121,7 @@ impl ProgressDisplay {
             return;
         }
         self.drawn = Some(Instant::now());
-        let mut lines = grid(cells, states);
+        let mut lines = grid(cells, states, &[]);
         lines.push(String::new());
         for job in running {
             let time = human_duration(job.elapsed());
@@ -118,7 +132,7 @@ impl ProgressDisplay {
                 job.progress()
             ));
         }
-        lines.push(self.footer(states, running.len()));
+        lines.push(self.footer(states, running.iter().map(Job::elapsed).sum()));
         bar.set_message(colour::on(&std::io::stderr(), &lines.join("\n")).into_owned());
         bar.tick();
     }
@@ -130,17 +144,25 @@ impl ProgressDisplay {
         }
     }
 
-    fn footer(&self, states: &[State], running: usize) -> String {
+    fn footer(&self, states: &[State], running: Duration) -> String {
         let over = states.iter().filter(|state| state.is_over()).count();
         let elapsed = human_duration(self.began.elapsed());
-        let mut line = format!("{over} of {} cells, {elapsed}", states.len());
-        let (cells, took) = self.finished;
-        if cells > 0 && running > 0 {
-            let left = (states.len() - over) as u32;
-            let left = took / cells * left / running as u32;
-            line += &format!(", about {} left", human_duration(left));
-        }
-        line
+        let left = self.left(states, running);
+        let all = results::counted(states.len() as u64, "cell");
+        format!("{over} of {all}, {elapsed}{left}")
+    }
+
+    /// Returns the time left in words, behind a comma; empty if it is not known or nothing is left.
+    /// `running` is the time that the cells at work have run for, all together.
+    fn left(&self, states: &[State], running: Duration) -> String {
+        let left: Vec<usize> = (0..states.len())
+            .filter(|index| !states[*index].is_over())
+            .collect();
+        let time = self.time_left.estimate(&left, running, self.jobs);
+        let time = time.filter(|time| !left.is_empty() || !time.is_zero());
+        time.map_or(String::new(), |time| {
+            format!(", about {} left", human_duration(time))
+        })
     }
 
     fn say(&self, line: &str) {
@@ -161,12 +183,12 @@ impl ProgressDisplay {
     }
 }
 
-/// Returns the character for a state.
+/// Returns the symbol of a state.
 fn sign(state: &State) -> char {
     match state {
         State::Scored { fresh: true, .. } => '✓',
         State::Scored { fresh: false, .. } => '=',
-        State::Failed(_) => '✗',
+        State::Failed(..) => '✗',
         State::Changed(_) => '≠',
         State::Interrupted => '‖',
         State::Running => '▸',
@@ -175,30 +197,39 @@ fn sign(state: &State) -> char {
     }
 }
 
-/// Legend of the signs.
+/// Legend of the symbols.
 pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
 
-/// Returns the states as a table: models by tasks, a sign per seed.
-pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {
+/// Returns the states as a table: models by tasks, a sign per seed. What cannot be built has failed.
+pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<String> {
     let several = cells.iter().any(|cell| cell.recipe != cells[0].recipe);
-    let column = |cell: &Cell| match several {
-        true => format!("{} ({})", cell.column(), cell.resolved.spec.cell.recipe),
-        false => cell.column(),
+    let column = |column: String, recipe: &str| match several {
+        true => format!("{column} ({recipe})"),
+        false => column,
     };
+    let run = cells.iter().zip(states).map(|(cell, state)| {
+        let column = column(cell.column(), &cell.resolved.spec.cell.recipe);
+        (column, cell.model.to_string(), sign(state))
+    });
+    let failed = sign(&State::Failed(Class::Usage, String::new()));
+    let refused = refused.iter().map(|it| {
+        let column = column(it.column.clone(), &it.recipe);
+        (column, it.model.to_string(), failed)
+    });
+    let entries: Vec<(String, String, char)> = run.chain(refused).collect();
     let (mut columns, mut models) = (Vec::new(), Vec::new());
-    for cell in cells {
-        let (column, model) = (column(cell), cell.model.to_string());
-        if !columns.contains(&column) {
-            columns.push(column);
+    for (column, model, _) in &entries {
+        if !columns.contains(column) {
+            columns.push(column.clone());
         }
-        if !models.contains(&model) {
-            models.push(model);
+        if !models.contains(model) {
+            models.push(model.clone());
         }
     }
     let signs = |model: &str, wanted: &str| -> String {
-        let mine = cells.iter().zip(states);
-        mine.filter(|(cell, _)| cell.model.to_string() == model && column(cell) == wanted)
-            .map(|(_, state)| sign(state))
+        let mine = entries.iter();
+        mine.filter(|(column, of, _)| of == model && column == wanted)
+            .map(|(_, _, sign)| *sign)
             .collect()
     };
     let width = |text: &str| text.chars().count();

@@ -1,5 +1,5 @@
-//! Scheduler of the runs of a sweep: starts as many at a time as there are jobs, reaps them, and
-//! stops them on request.
+//! Scheduler of the runs of a sweep: starts up to `jobs` at a time, reaps them, and stops them on
+//! request.
 
 use std::collections::{HashMap, VecDeque};
 use std::thread;
@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use results::Record;
 
-use crate::error::Result;
+use crate::error::{Class, Result};
 use crate::run_folder::RunFolder;
 use crate::signals::Stop;
 use crate::sweep::cell_lock::CellLock;
+use crate::sweep::comparison::{Comparer, Comparison};
 use crate::sweep::job::{Ended, Job, JobOptions};
 use crate::sweep::plan::Cell;
 use crate::sweep::progress_display::ProgressDisplay;
@@ -28,11 +29,13 @@ pub enum State {
     Scored {
         /// Accuracy on the test split.
         accuracy: Option<f64>,
-        /// False if the record was on file before.
+        /// False if the record was stored before.
         fresh: bool,
+        /// Reason why the data of a record on file were not compared.
+        not_compared: Option<String>,
     },
-    /// Not scored, with the reason.
-    Failed(String),
+    /// Not scored, with the class as in [`Ended::Failed`] and the reason.
+    Failed(Class, String),
     /// On file, but different from what would be made here; the differences.
     Changed(String),
     /// Stopped; it can be resumed.
@@ -41,13 +44,14 @@ pub enum State {
 
 impl State {
     /// Returns the state of a cell with this record on file; `None` if the run can be resumed.
-    fn of(record: Record, fresh: bool) -> Option<State> {
+    fn on_file(record: Record, not_compared: Option<String>) -> Option<State> {
         match Ended::of(record) {
             Ended::Scored(record) => Some(State::Scored {
                 accuracy: record.test_accuracy(),
-                fresh,
+                fresh: false,
+                not_compared,
             }),
-            Ended::Failed(reason) => Some(State::Failed(reason)),
+            Ended::Failed(class, reason) => Some(State::Failed(class, reason)),
             Ended::Interrupted => None,
         }
     }
@@ -56,9 +60,22 @@ impl State {
     pub fn is_over(&self) -> bool {
         matches!(
             self,
-            State::Scored { .. } | State::Failed(_) | State::Changed(_)
+            State::Scored { .. } | State::Failed(..) | State::Changed(_)
         )
     }
+}
+
+/// Returns the class of the worst state, `None` if every cell is scored: what has changed is wrong
+/// usage, damaged or missing data are worse, and any other state without a score is a failed run.
+pub fn worst(states: &[State]) -> Option<Class> {
+    let class = |state: &State| match state {
+        State::Scored { .. } => None,
+        State::Changed(_) => Some(Class::Usage),
+        State::Failed(Class::Data, _) => Some(Class::Data),
+        _ => Some(Class::Run),
+    };
+    let classes = states.iter().filter_map(class);
+    classes.max_by_key(|class| class.code())
 }
 
 /// A sweep in progress.
@@ -67,15 +84,17 @@ pub struct Scheduler<'a> {
     pub cells: &'a [Cell],
     /// Options of every run.
     pub options: &'a JobOptions,
-    /// Runs at a time.
+    /// Number of simultaneous runs.
     pub jobs: usize,
     /// Devices of the runs, at least one.
     pub devices: &'a [String],
+    /// Comparer of records on file with what would be made here.
+    pub comparer: &'a Comparer,
     /// True if failures on file are resumed from their last checkpoints.
     pub retry: bool,
-    /// True if cells that would be made differently now are run again.
+    /// True if cells whose inputs have changed are run again.
     pub redo_changed: bool,
-    /// Flag that asks the sweep to stop.
+    /// Flag that requests a stop of the sweep.
     pub stop: &'a Stop,
     /// Display of progress on standard error.
     pub display: &'a mut ProgressDisplay,
@@ -87,7 +106,7 @@ const POLL_PERIOD: Duration = Duration::from_millis(50);
 const RETRY_PERIOD: Duration = Duration::from_secs(1);
 
 impl Scheduler<'_> {
-    /// Runs every cell that is not on file. Returns the final state of each.
+    /// Runs every cell that is not stored. Returns the final state of each.
     pub fn run(&mut self, on_file: HashMap<String, Record>) -> Result<Vec<State>> {
         let mut states: Vec<State> = Vec::new();
         for cell in self.cells {
@@ -99,7 +118,7 @@ impl Scheduler<'_> {
                 None => State::Pending,
             });
         }
-        self.display.begin(self.cells, &states);
+        self.display.begin(self.cells, &states, self.jobs);
         let mut queue: VecDeque<usize> = (0..states.len())
             .filter(|index| states[*index] == State::Pending)
             .collect();
@@ -160,7 +179,10 @@ impl Scheduler<'_> {
             Ok(Some(record)) => self.standing(cell, record)?,
             Ok(None) => Standing::ToRun { force: false },
             Err(_) if self.retry => Standing::ToRun { force: true },
-            Err(error) => Standing::Over(State::Failed(error.to_string())),
+            Err(error) => {
+                let reason = format!("{error}, in a sweep with --retry-failed");
+                Standing::Over(State::Failed(error.class, reason))
+            }
         };
         match standing {
             Standing::Over(state) => Ok(Start::OnFile(state)),
@@ -173,16 +195,19 @@ impl Scheduler<'_> {
 
     /// Decides the standing of a record of a cell in this sweep.
     fn standing(&self, cell: &Cell, record: Record) -> Result<Standing> {
-        let changes = match self.options.accept_changes {
-            true => Vec::new(),
-            false => cell.changes(&record, &self.options.data)?,
-        };
+        let Comparison {
+            mut changes,
+            not_compared,
+        } = self.comparer.compare(cell, &record)?;
+        if self.options.accept_changes {
+            changes.clear();
+        }
         let is_final = record.outcome.is_final();
         Ok(match (changes.is_empty(), self.redo_changed) {
             (false, true) => Standing::ToRun { force: true },
             (false, false) if is_final => Standing::Over(State::Changed(changes.join("; "))),
             _ if self.retry && !is_final => Standing::ToRun { force: false },
-            _ => match State::of(record, false) {
+            _ => match State::on_file(record, not_compared) {
                 Some(state) => Standing::Over(state),
                 None => Standing::ToRun { force: false },
             },
@@ -202,8 +227,9 @@ impl Scheduler<'_> {
                 Ended::Scored(record) => State::Scored {
                     accuracy: record.test_accuracy(),
                     fresh: true,
+                    not_compared: None,
                 },
-                Ended::Failed(reason) => State::Failed(reason),
+                Ended::Failed(class, reason) => State::Failed(class, reason),
                 Ended::Interrupted => State::Interrupted,
             };
             self.display
@@ -231,7 +257,7 @@ impl Scheduler<'_> {
 enum Standing {
     /// The cell is over.
     Over(State),
-    /// The run is resumed, or starts over if `force` says so.
+    /// The run is resumed, or starts over with `force`.
     ToRun { force: bool },
 }
 

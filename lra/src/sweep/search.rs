@@ -1,7 +1,7 @@
 //! Search over settings: all points of a grid, or random draws from it.
 //!
-//! A point is a list of assignments; a model with these among its options is a model choice like
-//! any other.
+//! A point is a list of assignments. A model with these among its options is an ordinary model
+//! choice.
 
 use std::str::FromStr;
 
@@ -22,11 +22,11 @@ pub struct Dimension {
 #[derive(Clone, Debug, PartialEq)]
 enum Values {
     List(Vec<String>),
-    /// From the first to the second, both more than 0: draws are uniform in the logarithm.
+    /// From the first to the second, both positive; draws are log-uniform.
     Range(f64, f64),
 }
 
-/// Most points of a search.
+/// Largest number of points of a search.
 const MOST_POINTS: usize = 10_000;
 
 impl FromStr for Dimension {
@@ -124,6 +124,17 @@ pub fn points(dimensions: &[Dimension], trials: Option<usize>) -> Result<Vec<Vec
         points = each.collect();
     }
     Ok(points)
+}
+
+/// Returns the assignments of all points, each once.
+pub fn assignments(points: &[Vec<String>]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for assignment in points.iter().flatten() {
+        if !all.contains(assignment) {
+            all.push(assignment.clone());
+        }
+    }
+    all
 }
 
 /// Returns every model at every point.

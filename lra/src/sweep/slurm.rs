@@ -22,7 +22,7 @@ pub struct Array<'a> {
     pub directives: &'a [String],
     /// Path of this program.
     pub program: &'a Path,
-    /// Arguments of the sweep, without those that asked for the script.
+    /// Arguments of the sweep, without those that request the script.
     pub arguments: &'a [String],
 }
 

@@ -74,7 +74,7 @@ impl<'a> Journal<'a> {
         self.timings.line(&line)
     }
 
-    /// Notes that there is a checkpoint of `step`: if the checkpoint is lost later, the log shows
+    /// Notes that there is a checkpoint of `step`. If the checkpoint is lost later, the log shows
     /// that the run was not at its beginning.
     pub(super) fn note_saved(&mut self, step: usize) -> anyhow::Result<()> {
         self.timings.line(&Timings {

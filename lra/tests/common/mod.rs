@@ -98,7 +98,8 @@ impl Place {
     /// Returns the least memory limit, in MiB, that a run on two threads accepts. The memory that
     /// it holds from its start depends on the processor, so limits are given relative to this.
     pub fn least_limit(&self) -> u64 {
-        let words = "run --task toy --model bag --threads 2 --memory-limit 1 --out refused";
+        let words =
+            "run --task toy --model bag --recipe smoke --threads 2 --memory-limit 1 --out refused";
         let message = self.fails(2, words);
         let (_, least) = message.split_once("give --memory-limit ").unwrap();
         let (least, _) = least.split_once("M at the least").unwrap();

@@ -1,11 +1,13 @@
-//! BatchNorm as state-space models and convolutions have it. Ioffe and Szegedy, 2015, "Batch Normalization", arXiv:1502.03167.
+//! BatchNorm, as in state-space models and convolutions. Ioffe and Szegedy, 2015, "Batch
+//! Normalization", arXiv:1502.03167.
 //!     y = (x - μ)/√(σ² + ε) ⊙ γ + β;   running mean ← (1 - m) running mean + m μ,   running variance ← (1 - m) running variance + m σ² R/(R - 1)
-//! x, y (B, L, D), all others (D); μ and σ² are those of the R positions of a batch in training, and the running ones else; m is
-//! `block.norm_momentum`, PyTorch's `momentum`.
+//! x, y (B, L, D), all others (D). In training, μ and σ² are those of the R positions of a batch;
+//! otherwise the running ones are used. m is `block.norm_momentum`, PyTorch's `momentum`.
 //!
-//! With `batch`, as in the published code, padding is among the R positions: a batch with longer neighbours has other statistics. With
-//! `batch_masked` it is left out. Either way a row's output depends in training on the rows beside it, and a batch that is cut into
-//! micro-batches has statistics for each of them; the running ones are those of the whole update.
+//! With `batch`, as in the published code, padding is among the R positions: a batch with longer
+//! sequences has other statistics. With `batch_masked` it is left out. In either case, a row's
+//! output in training depends on the other rows, and each micro-batch of a split batch has its own
+//! statistics. The running statistics are those of the whole update.
 
 use std::sync::Arc;
 

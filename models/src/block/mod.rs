@@ -6,8 +6,8 @@
 //! sublayer(x, f):   pre-norm   join(x, f(norm(x)))        post-norm   norm(join(x, f(x)))
 //! ```
 //!
-//! What `norm` and `join` are is an axis each: [`norm`], [`residual`]. A whole feed-forward half with the usual choices is one
-//! fused operation, see [`FeedForward`].
+//! `norm` and `join` are options of the block: [`norm`], [`residual`]. With the usual options, the
+//! whole feed-forward half is one fused operation, see [`FeedForward`].
 
 pub mod batch_norm;
 pub mod channel;

@@ -1,4 +1,4 @@
-//! The norms that a block can have (`block.norm`), over the last dimension, of width D.
+//! The norms of a block (`block.norm`), over the last dimension, of width D.
 //!
 //! | value | y | parameters | source |
 //! |---|---|---|---|
@@ -11,11 +11,11 @@
 //! | `batch`, `batch_masked` | (x - μ)/√(σ² + ε) ⊙ γ + β, μ and σ² by channel over a batch, running ones in evaluation | γ = 1, β = 0 | Ioffe & Szegedy 2015, arXiv:1502.03167, see [`super::batch_norm`] |
 //! | `none` | x | none | |
 //!
-//! μ and σ² are a row's mean and variance, s its deviation with D - 1 in the denominator (as in AdaNorm's published code), SG passes no
-//! gradient, ε is `block.norm_epsilon`. ScaleNorm's paper has max(‖x‖, ε) for the root, which
-//! differs where ‖x‖ is of the order of ε. Both forms of ScaleNorm are the same function at first;
-//! their gains learn at different rates under Adam. Mega, GAU and FLASH have the second, other
-//! models the first.
+//! μ and σ² are the mean and variance of a row; s is its standard deviation with D - 1 in the
+//! denominator (as in AdaNorm's published code); SG passes no gradient; ε is `block.norm_epsilon`.
+//! ScaleNorm's paper has max(‖x‖, ε) in place of the root, which differs if ‖x‖ is of the order of
+//! ε. Both forms of ScaleNorm are the same function at first; their gains learn at different rates
+//! under Adam. Mega, GAU and FLASH have the second form, other models the first.
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;

@@ -2,11 +2,13 @@
 //! algorithm 2.
 //!     z = x / √(ψ² + ε),  y = γ ⊙ z + β;   dz = γ ⊙ dy,  dx = (dz - ν ⊙ z) / √(ψ² + ε)
 //!     ψ² ← α ψ² + (1 - α) mean z²ψ²,   ν ← ν (1 - (1 - α) mean z²) + (1 - α) mean dz ⊙ z
-//! x, y, z (B, L, D); γ, β, ψ², ν (D), means over the real positions of a batch, α = 0.9. At first ψ² = 1 and ν = 0.
+//! x, y, z (B, L, D); γ, β, ψ², ν (D), means over the real positions of a batch, α = 0.9. At first
+//! ψ² = 1 and ν = 0.
 //!
-//! ψ² and ν are state: constant within an update and learned from all of its rows after it, so that no row depends on
-//! those beside it and a batch may be cut into micro-batches. The published code has the statistics of the batch itself in their place for its first
-//! thousands of updates, and an RMSNorm before; both are left out.
+//! ψ² and ν are state: constant within an update, and then updated from all of its rows. So no row
+//! depends on other rows, and a batch can be split into micro-batches. In its first thousands of
+//! updates, the published code uses the statistics of the batch instead, and it has an RMSNorm
+//! before; both are left out.
 
 use std::sync::Arc;
 

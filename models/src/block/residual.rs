@@ -1,4 +1,5 @@
-//! How a sublayer's output joins the stream it came from (`block.residual`).
+//! Residual connections: how the output of a sublayer is combined with its input
+//! (`block.residual`).
 //!
 //! | value | next x, from x and y = dropout(sublayer(x)) | source |
 //! |---|---|---|
@@ -12,7 +13,9 @@
 //! y' = relu(y);  r = σ(y' Wᵣ + x Uᵣ);  z = σ(y' W_z + x U_z - b);  h = tanh(y' W_h + (r ⊙ x) U_h)
 //! ```
 //! W, U (D, D) without biases, b (D) = 2 at first: the gate begins nearly closed. `admin` takes the closed form of its published package
-//! where the paper measures the variances of a first pass. `reversible` is no sum at all, see [`crate::encoder`].
+//! W, U (D, D) without biases, b (D) = 2 at first: the gate starts nearly closed. `admin` uses the
+//! closed form of its published package, where the paper measures variances in a first pass.
+//! `reversible` is not a sum, see [`crate::encoder`].
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -1,9 +1,10 @@
-//! Tokens as complex vectors that turn with the position. Wang, Zhao, Lioma, Li, Zhang, Simonsen, 2019, "Encoding word order in complex
-//! embeddings", arXiv:1912.12333.
+//! Token embeddings as complex vectors that rotate with the position. Wang, Zhao, Lioma, Li, Zhang,
+//! Simonsen, 2019, "Encoding word order in complex embeddings", arXiv:1912.12333.
 //!     x_t = [r ⊙ cos(ω t + θ) ; r ⊙ sin(ω t + θ)]
-//! for the token at position t: its amplitudes r, frequencies ω and phases θ, each (D/2), x_t (D): the real and the imaginary part of r e^{i(ω t + θ)}
-//! side by side. At first ω_c = 10000^{-2 c / D}, as of a sinusoid, for all tokens, and θ = 0. The Transformer behind it stays real; the
-//! paper's complex one doubles every weight.
+//! for the token at position t, with amplitudes r, frequencies ω and phases θ, each (D/2). x_t (D)
+//! holds the real part of r e^{i(ω t + θ)}, then the imaginary part. At first ω_c = 10000^{-2
+//! c / D} for all tokens, as in a sinusoid, and θ = 0. The Transformer above it stays real; the
+//! paper's complex one has twice as many weights.
 
 use candle_core::{D, Device, Tensor};
 use candle_nn::Init;

@@ -1,9 +1,10 @@
-//! Positions marked by a convolution. Chu, Tian, Zhang, Wang, Wei, Xia, Shen, 2021, "Conditional Positional Encodings for Vision
-//! Transformers", arXiv:2102.10882.
+//! Position encoding by a convolution. Chu, Tian, Zhang, Wang, Wei, Xia, Shen, 2021, "Conditional
+//! Positional Encodings for Vision Transformers", arXiv:2102.10882.
 //!     y_t = x_t + b + Σ_j w_j ⊙ x_{t + j - 1},  j = 0, 1, 2
-//! x, y (B, L, D) behind the first block, w (D, 3), b (D). What marks positions are the zeros around a sequence, of which later blocks make
-//! more; padding is zeros too. The paper's 3 x 3 convolution is that of an image, here it goes along the sequence. A CLS slot stays as it
-//! is.
+//! x, y (B, L, D) after the first block, w (D, 3), b (D). Positions become visible through the
+//! zeros around a sequence, whose effect spreads in later blocks; padding is zeros too. The paper's
+//! 3 x 3 convolution covers an image; here it runs along the sequence. A CLS token is left
+//! unchanged.
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -1,4 +1,4 @@
-//! Which way a filter or a recurrence looks.
+//! The direction of a filter or a recurrence in time.
 
 use serde::{Deserialize, Serialize};
 

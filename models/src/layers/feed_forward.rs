@@ -1,7 +1,9 @@
-//! The position-wise half of a block, with what surrounds it.
+//! The position-wise half of a block, with its norm, dropout and residual.
 //!     y = W₂ dropout(f(W₁ x + b₁)) + b₂,   with a gate y = W₂ dropout(f(W₁ x + b₁) ⊙ (V x + c)) + b₂
-//! x, y (B, L, D), W₁, V (F, D), W₂ (D, F). The gate is that of Shazeer 2020, "GLU Variants Improve Transformer", arXiv:2002.05202: GLU with
-//! f = sigmoid, ReGLU relu, GEGLU gelu, SwiGLU silu, Bilinear identity. The paper has no biases there; here all layers have some.
+//! x, y (B, L, D), W₁, V (F, D), W₂ (D, F). The gate is that of Shazeer 2020, "GLU Variants Improve
+//! Transformer", arXiv:2002.05202: GLU with f = sigmoid, ReGLU with relu, GEGLU with gelu, SwiGLU
+//! with silu, Bilinear with the identity. The paper has no biases in gated networks; here all
+//! layers have them.
 
 use candle_core::Tensor;
 use candle_nn::Init;

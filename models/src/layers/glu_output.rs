@@ -1,4 +1,5 @@
-//! What follows the filter of a state-space model or a long convolution, where a Transformer has its feed-forward network.
+//! The output layer after the filter of a state-space model or a long convolution. It takes the
+//! place of a Transformer's feed-forward network.
 //!
 //! | gate | output of y (B, L, D), z = dropout(f(y)) | source |
 //! |---|---|---|

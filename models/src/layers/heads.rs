@@ -1,4 +1,4 @@
-//! Queries, keys and values in heads, and back to the residual stream.
+//! Projections to queries, keys and values in heads, and back to the residual stream.
 
 use candle_core::Tensor;
 

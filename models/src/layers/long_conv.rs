@@ -1,6 +1,7 @@
-//! A convolution with a kernel as long as the sequence, in place of attention, and what follows it (see [`GluOutput`]).
+//! A convolution with a kernel as long as the sequence, which replaces attention; [`GluOutput`]
+//! follows it.
 //!     y = k * x + D x,   y_t = Σ_{j≤t} k_{t-j} x_j + Σ_{j>t} k'_{j-t-1} x_j + D x_t
-//! The second kernel k' looks ahead and does not see the position itself, as in S4.
+//! The second kernel k' looks ahead and does not include the position itself, as in S4.
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -1,8 +1,9 @@
 //! The multihead attention block of the Set Transformer. Lee et al., 2018, arXiv:1810.00825.
 //!     MAB(Z, x) = O + relu(O W + b),  O = Z W_Q + softmax(Z W_Q (x W_K)ᵀ / √E) x W_V
-//! Z (m, D) learned vectors that query the sequence x (B, L, D); O (B, m, H E), W (H E, H E), softmax head by head.
-//! As in the authors' code the residual is the projected query, nothing projects the heads' outputs, and there are no norms; there the scale is
-//! 1/√(H E), here that of all attention.
+//! Z (m, D) are learned vectors that query the sequence x (B, L, D); O (B, m, H E), W (H E, H E);
+//! the softmax is per head. As in the authors' code, the residual is the projected query, the
+//! output of the heads is not projected, and there are no norms. The authors scale by 1/√(H E);
+//! here the scale is that of all attention, 1/√E.
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -1,4 +1,4 @@
-//! From a sequence of hidden states to one vector, padding left out.
+//! Pooling of a sequence of hidden states to one vector, without padding.
 
 use candle_core::Tensor;
 

@@ -1,37 +1,37 @@
-//! Adaptive attention span. Sukhbaatar et al., 2019, "Adaptive Attention Span in Transformers", arXiv:1905.07799.
+//! Adaptive attention span. Sukhbaatar et al., 2019, "Adaptive Attention Span in Transformers",
+//! arXiv:1905.07799.
 //!     a_ij = m_z(|i - j|) exp(q_i·k_j / √E) / Σ_j' m_z(|i - j'|) exp(q_i·k_j' / √E),  m_z(x) = min(max((R + z - x) / R, 0), 1)
-//! B batch, H heads, L length, D width, E width of a head, S longest length, R `ramp`, z spans; q, k (B, H, L, E), a (B, H, L, L).
-//! Option `span`: adaptive, z = S ẑ with a learned ẑ (H), `start` at first and within [0, 1] after each update; dynamic, z (B, H, L) = S σ(x W + b) of
-//! each query, W (D, H), b = -4 at first; fixed, |i - j| ≤ S^((l H + h) / (n H)) for head h of H in layer l of n, h from 1, so that windows grow
-//! upward (Multi-Scale Transformer, Guo et al., 2020, AAAI), without R. Loss `span`, in training: the mean of z over heads and real positions.
-//! log m is a score by distance, and keys farther than any query of a head reaches are not computed: time O(L·(z + R)·E) per head, memory
-//! O(L·E), with dynamic spans O(L·(E + z + R)). No L x L tensor.
-//! Padded keys get weight zero. Post-norm, ReLU. Departures: both ways in time, own position included; S is the longest length; positions are those
-//! of the embedding (the paper adds q_i·p_{i-j} to scores).
-
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! B batch, H heads, L length, D width, E width of a head, S longest length, R `ramp`, z spans; q,
+//! k (B, H, L, E), a (B, H, L, L). Keys beyond the reach of every query of a head are not computed:
+//! time O(L·(z + R)·E) per head, memory O(L·E), with dynamic spans O(L·(E + z + R)). No L x L
+//! tensor. Post-norm, ReLU.
+//!
+//! # Options
+//!
+//! `span`: `adaptive`, z = S ẑ with a learned ẑ (H), which starts at `start` and is clamped to [0,
+//! 1] after each update; `dynamic`, z (B, H, L) = S σ(x W + b) for each query, W (D, H), b = -4 at
+//! first; `fixed`, |i - j| ≤ S^((l H + h) / (n H)) for head h of H in layer l of n, h from 1,
+//! without R, so that windows widen with depth (Multi-Scale Transformer, Guo et al., 2020, AAAI).
+//! Loss `span`, in training: the mean of z over heads and real positions. log m is added to the
+//! scores. `ramp` is R.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! Attention goes both ways in time and includes the query's own position; S is the longest length;
+//! positions are those of the embedding (the paper adds q_i·p_{i-j} to the scores).
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear, Projections, Supports},
-    loss::Loss,
-    mask::{PADDED, zero_padding},
-    model::{Cost, Model, Reference, Variant},
+    mask::PADDED,
     ops::{
         activation::sigmoid,
-        attention::{
-            self, BlockLists, BlockMask, BlockMasks, RelativeScores, StridedPositions,
-            partial_softmax,
-        },
-        swap_axes,
+        attention::{BlockLists, BlockMask, RelativeScores, StridedPositions},
     },
-    options::{Range, Residual, to_json},
-    params::{Attributes, Projection, xavier_uniform},
+    params::Projection,
+    prelude::*,
 };
 
 /// The mean of the spans.
@@ -47,14 +47,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(z + R)·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post", "activation": "relu"}}"#,
-    variants: &[Variant::paper(build, include_str!("adaptive_span.rs")).with_losses(&[SPAN])],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::positive("ramp", 65_537.0),
-        Range::probability("start"),
+    variants: &[
+        Variant::mixer::<AdaptiveSpan>(include_str!("adaptive_span.rs")).with_losses(&[SPAN]),
     ],
+    ..Model::mixer::<AdaptiveSpan>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,35 +63,17 @@ enum Kind {
     Fixed,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Kind::Adaptive)]
     span: Kind,
     /// R.
+    #[option(default = 32.0, range = positive(65_537.0))]
     ramp: f64,
     /// ẑ at first.
+    #[option(range = probability)]
     start: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            span: Kind::Adaptive,
-            ramp: 32.0,
-            start: 0.0,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        context.block.residual != Residual::Reversible || options.span == Kind::Fixed,
-        "block.residual",
-        "reversible",
-        "plain, because the loss of spans needs every block's state",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(AdaptiveSpan::new(at, &options)?)))
 }
 
 struct AdaptiveSpan {
@@ -120,7 +100,18 @@ enum Spans {
     Fixed(Vec<usize>),
 }
 
-impl AdaptiveSpan {
+impl MixerModel for AdaptiveSpan {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            context.block.residual != Residual::Reversible || options.span == Kind::Fixed,
+            "block.residual",
+            "reversible",
+            "plain, because the loss of spans needs every block's state",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (block, vb) = (at.block, &at.vb);
         let (heads, longest) = (block.heads, at.max_length as f64);
@@ -163,7 +154,9 @@ impl AdaptiveSpan {
             width: block.head_dim(),
         })
     }
+}
 
+impl AdaptiveSpan {
     /// Returns z (H, 1) or (B, H, L, 1).
     fn lengths(&self, x: &Tensor) -> Result<Option<Tensor>> {
         let shares = match &self.spans {

@@ -1,18 +1,22 @@
-//! Bag of tokens: no mixing at all. The floor under every table.
+//! Bag of tokens: no mixing at all. The baseline of every table.
 //!     y_i = x_i
-//! x, y (B, L, D). A position never sees another, only pooling sees them all: what a task can be solved to by this
-//! needs no attention. With CLS pooling the CLS slot sees nothing and the model can only guess: pool by mean, sum or max.
-//! Time O(1), memory O(1). Padding cannot leak, as nothing moves.
+//! x, y (B, L, D). No position sees another; only pooling combines them. Accuracy that this model
+//! reaches needs no attention. With CLS pooling the CLS token sees nothing and the model can only
+//! guess: pool by mean, sum or max. Time O(1), memory O(1).
+//!
+//! # Options
+//!
+//! None.
+//!
+//! # Padding
+//!
+//! Padding cannot leak, as nothing moves.
+//!
+//! # Departures
+//!
+//! None known.
 
-use candle_core::Tensor;
-use serde_json::{Map, Value};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::ModelContext,
-    encoder,
-    model::{Cost, Model, Reference, Variant},
-};
+use crate::prelude::*;
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -24,23 +28,20 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(1)"),
     memory: Cost::Linear("O(1)"),
     reference: Reference::None,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("bag.rs"))],
-    options: || Value::Object(Map::new()),
-    ranges: &[],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Bag>(include_str!("bag.rs"))],
+    ..Model::mixer::<Bag>()
 };
 
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Options {}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    encoder::blocks(context, |_| Ok(Box::new(Bag)))
-}
-
 struct Bag;
+
+impl MixerModel for Bag {
+    type Options = NoOptions;
+
+    fn new(_: &LayerContext, _: &NoOptions) -> Result<Self> {
+        Ok(Self)
+    }
+}
 
 impl Mixer for Bag {
     fn forward(&self, x: &Tensor, _pass: &Pass) -> Result<Tensor> {

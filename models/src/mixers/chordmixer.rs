@@ -1,31 +1,40 @@
-//! ChordMixer. Khalitov et al., 2022, "ChordMixer: A Scalable Neural Attention Model for Sequences with Different Lengths", arXiv:2206.05852.
+//! ChordMixer. Khalitov et al., 2022, "ChordMixer: A Scalable Neural Attention Model for Sequences
+//! with Different Lengths", arXiv:2206.05852.
 //!     x ← norm'(x + roll(W₂ gelu(W₁ norm(x) + b₁) + b₂))
-//! roll: the channels are cut into tracks. Track 0 stays, track i gives position t what stands at t + 2^(i-1), around the end to the beginning.
-//! With n = ⌈log₂ N⌉ layers and n + 1 tracks, N the longest length, each position has seen all. B batch, L length, D width, F width within;
-//! x (B, L, D), W₁ (F, D), W₂ (D, F). Time O(L·log N·D·F), memory O(L·log N·D): products and a shifted copy, no attention, no positions.
-//! Options: `layers` (0: n, whatever `block.layers` says; the paper's), `track` T, channels of a track (0: D / (n + 1), as even as they come; the
-//! paper's D is (n + 1)·T), the last one with what is left; `norm_after` norm', any of `block.norm`. norm: `block.norm`, F: `block.mlp_dim`, gelu: `block.activation`.
-//! Dropout where it is published: after gelu and on what is rolled. Weights Xavier-uniform, biases 0.
-//! Padding: a row's real positions are its ring, and nothing is rolled out of padding. The published code rolls all L positions of a batch, so that
-//! padding takes part, and pools over it: variant `padded`, which is exactly as then if batches are padded to N, but for the embedding of id 0, which
-//! is not zero here. On texts its norms are LayerNorm and BatchNorm, on images BatchNorm twice.
+//! roll: the channels are split into tracks. Track 0 stays in place. In track i, position t
+//! receives the value at t + 2^(i-1), wrapping around the end. With n = ⌈log₂ N⌉ layers and n + 1
+//! tracks, N the longest length, each position has seen all others. B batch, L length, D width, F
+//! hidden width; x (B, L, D), W₁ (F, D), W₂ (D, F). Time O(L·log N·D·F), memory O(L·log N·D). There
+//! is no attention, and positions are not encoded: only products and a shifted copy. Dropout as
+//! published: after gelu and on the input of roll. Weights are Xavier-uniform, biases 0.
+//!
+//! # Options
+//!
+//! `layers` (0: n, the paper's value, regardless of `block.layers`); `track` T, channels of a track
+//! (0: D / (n + 1), as even as possible; in the paper D is (n + 1)·T), the last track takes the
+//! rest; `norm_after` norm', any value of `block.norm`. norm is `block.norm`, F is `block.mlp_dim`,
+//! gelu is `block.activation`.
+//!
+//! # Padding
+//!
+//! A row is rolled over its real positions only, so no padding enters.
+//!
+//! # Departures
+//!
+//! The published code rolls all L positions of a batch, padding included, and pools over them:
+//! variant `padded`. It equals the published code if batches are padded to N, except for the
+//! embedding of id 0, which is not zero here. The published norms are LayerNorm and BatchNorm on
+//! texts, BatchNorm twice on images.
 
 use std::sync::Arc;
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoded, Encoder, Mask, Pass, Result, VarBuilder,
+    Encoded,
     block::norm::Norm,
-    context::ModelContext,
-    error::require,
-    layers::{Dropout, FeedForward, FusedSublayer},
-    model::{Cost, Model, Reference, Variant},
-    ops::{self, Rings, Track},
-    options::{BlockOptions, ChannelKind, NormKind, NormPlace, Range, WIDEST, to_json},
-    params::xavier_uniform,
+    layers::{FeedForward, FusedSublayer},
+    ops::{Rings, Track},
+    options::{ChannelKind, NormKind, NormPlace},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -38,7 +47,7 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L·D)"),
     memory: Cost::Linear("O(L·log L)"),
     reference: Reference::Equations,
-    family: crate::Family::Mixer,
+    family: Family::Mixer,
     settings: r#"{
         "embed": {"positions": "none", "dropout": 0.0},
         "block": {"activation": "gelu_erf", "norm_epsilon": 1e-5},
@@ -58,29 +67,18 @@ pub const MODEL: Model = Model {
             )
         },
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("layers", 0, 1000),
-        Range::int("track", 0, WIDEST),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, 1000))]
     layers: usize,
+    #[option(range = int(0, WIDEST))]
     track: usize,
+    #[option(default = NormKind::Layer)]
     norm_after: NormKind,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            layers: 0,
-            track: 0,
-            norm_after: NormKind::Layer,
-        }
-    }
 }
 
 /// Shifts are powers of two, up to 2^62.

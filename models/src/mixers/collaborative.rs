@@ -1,24 +1,25 @@
-//! Collaborative attention. Cordonnier, Loukas & Jaggi, 2020, "Multi-Head Attention: Collaborate Instead of Concatenate", arXiv:2006.16362.
+//! Collaborative attention. Cordonnier, Loukas & Jaggi, 2020, "Multi-Head Attention: Collaborate
+//! Instead of Concatenate", arXiv:2006.16362.
 //!     z_h = ((x W_Q) diag(m_h) (x W_K)ᵀ + 1 (x b_h)ᵀ) / √(K / H),  y_h = softmax(z_h) v_h
-//! x (B, L, D), W_Q and W_K (D, K) that all heads share, m (H, K) what each makes of them, b (D, H) a score of each key by itself, v (B, H, L, E),
-//! z (B, H, L, L). K: `shared` (0: qkv_dim). With K = H E, m the indicator of a head's own columns and b = 0 it is multi-head attention.
-//! Time O(L²·(K + E)) per head, memory O(L²): all weights are held. Fewer parameters than attention where K < H E.
-//! Padded keys are hidden, dropout on the weights, no biases. m begins uniform in [0, 2), as one on average; the authors convert trained heads.
+//! x (B, L, D); W_Q and W_K (D, K), shared by all heads; m (H, K), the weights of the shared
+//! columns in each head; b (D, H), which gives each key a score of its own; v (B, H, L, E), z (B,
+//! H, L, L). With K = H E, m the indicator of a head's own columns and b = 0, this is multi-head
+//! attention. Time O(L²·(K + E)) per head, memory O(L²): all weights are kept. Fewer parameters
+//! than attention if K < H E. Dropout on the weights. No biases.
+//!
+//! # Options
+//!
+//! K: `shared` (0: qkv_dim).
+//!
+//! # Padding
+//!
+//! Padded keys are hidden.
+//!
+//! # Departures
+//!
+//! m starts uniform in [0, 2), with mean one; the authors convert trained heads.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear},
-    model::{Cost, Model, Reference, Variant},
-    ops::{attention::weigh, matmul, swap_axes},
-    options::{Range, WIDEST, to_json},
-    params::xavier_uniform,
-};
+use crate::{ops::attention::weigh, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -30,27 +31,19 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·(K + E))"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("collaborative.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("shared", 0, WIDEST)],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Collaborative>(include_str!(
+        "collaborative.rs"
+    ))],
+    ..Model::mixer::<Collaborative>()
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// K.
+    #[option(range = int(0, WIDEST))]
     shared: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { shared } = context.options()?;
-    let shared = match shared {
-        0 => context.block.qkv_dim,
-        shared => shared,
-    };
-    encoder::blocks(context, |at| Ok(Box::new(Collaborative::new(at, shared)?)))
 }
 
 struct Collaborative {
@@ -68,9 +61,15 @@ struct Collaborative {
     width: usize,
 }
 
-impl Collaborative {
-    fn new(at: &LayerContext, shared: usize) -> Result<Self> {
+impl MixerModel for Collaborative {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, block) = (&at.vb, at.block);
+        let shared = match options.shared {
+            0 => block.qkv_dim,
+            shared => shared,
+        };
         let linear = |name, inputs, outputs| {
             let init = xavier_uniform(inputs, outputs);
             Linear::new(&vb.pp(name), inputs, outputs, init, None)

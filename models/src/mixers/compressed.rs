@@ -1,30 +1,32 @@
-//! Memory-compressed attention. Liu et al., 2018, "Generating Wikipedia by Summarizing Long Sequences", arXiv:1801.10198.
+//! Memory-compressed attention. Liu et al., 2018, "Generating Wikipedia by Summarizing Long
+//! Sequences", arXiv:1801.10198.
 //!     y_i = Σ_u a_iu V'_u, a_i = softmax_u(q_i·K'_u / √E),  K'_u = Σ_{t < c} C_t K_{c u + t}, V' likewise with the same C
-//! A convolution with kernel and stride c shortens keys and values before softmax attention. B batch, H heads, L length, E width of a head,
-//! T = L / c groups; q, y (B, H, L, E), K', V' (B, H, T, E), C (H E, E or H E, c). Time O(L²/c·E) per head, memory O(L·E).
-//! Options: `factor` c; `convolve`: `heads`, a kernel for each head, as in the memory-compressed-attention package, `all`, one kernel over all channels, or
-//! `input`, one kernel over x (D, D, c), from which keys and values are then projected, as in tensor2tensor; `local` S: layers 0, 2, .. are attention
-//! within blocks of S instead, as in the paper, where S = 256 (0: no such layers).
-//! Padded positions are zeros in their group, as are those that the last group lacks; a group without a real token is hidden. Dropout on the weights.
-//! The key and value of no token that the package adds are `block.memory = 1`; an encoder needs none. Not here: biases, the causal form.
-
-use candle_core::{D, Tensor};
-use serde::{Deserialize, Serialize};
+//! A convolution with kernel and stride c shortens keys and values before softmax attention. B
+//! batch, H heads, L length, E width of a head, T = L / c groups; q, y (B, H, L, E), K', V' (B, H,
+//! T, E), C (H E, E or H E, c). Time O(L²/c·E) per head, memory O(L·E). Dropout on the weights.
+//!
+//! # Options
+//!
+//! `factor` c; `convolve`: `heads`, a kernel for each head, as in the memory-compressed-attention
+//! package, `all`, one kernel over all channels, or `input`, one kernel over x (D, D, c), from
+//! which keys and values are then projected, as in tensor2tensor; `local` S: layers 0, 2, .. use
+//! attention within blocks of S instead, as in the paper, where S = 256 (0: no such layers).
+//!
+//! # Padding
+//!
+//! Padded positions count as zeros in their group, and so do missing positions of the last group. A
+//! group without a real token is hidden.
+//!
+//! # Departures
+//!
+//! The package adds a key and a value that belong to no token; `block.memory = 1` does the same,
+//! and an encoder needs none. Not here: biases, the causal form.
 
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear, ScoreMods, Supports},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        Padding,
-        attention::{AttentionOptions, BlockLists, partial_softmax},
-        conv1d, matmul,
-    },
-    options::{LONGEST, Range, to_json},
-    params::{xavier_uniform, xavier_uniform_with_gain},
+    layers::ScoreMods,
+    ops::{Padding, attention::BlockLists, conv1d},
+    params::xavier_uniform_with_gain,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -37,14 +39,9 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²/c·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("compressed.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("factor", 1, LONGEST),
-        Range::int("local", 0, LONGEST),
-    ],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Compressed>(include_str!("compressed.rs"))],
+    ..Model::mixer::<Compressed>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,27 +52,15 @@ enum Convolve {
     Input,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 3, range = int(1, LONGEST))]
     factor: usize,
+    #[option(default = Convolve::Heads)]
     convolve: Convolve,
+    #[option(range = int(0, LONGEST))]
     local: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            factor: 3,
-            convolve: Convolve::Heads,
-            local: 0,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Compressed::new(at, &options)?)))
 }
 
 struct Compressed {
@@ -106,7 +91,9 @@ struct Compression {
     kernel: Tensor,
 }
 
-impl Compressed {
+impl MixerModel for Compressed {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (block, vb) = (at.block, at.vb.pp("compress"));
         let init = xavier_uniform(block.dim, block.qkv_dim);
@@ -118,7 +105,7 @@ impl Compressed {
             let init = xavier_uniform(options.factor * of_group, of_group);
             let shape = (channels, of_group, options.factor);
             let kernel = vb.get_with_hints(shape, "weight", init)?;
-            Ok::<_, crate::Error>(Compression { kernel })
+            Ok::<_, Error>(Compression { kernel })
         };
         let row = block.qkv_dim;
         let keys = match options.convolve {
@@ -146,8 +133,7 @@ impl Mixer for Compressed {
         let (batch, length, _) = x.dims3()?;
         let mask = pass.mask();
         let q = self.query.forward(x)?; // (B, L, H E)
-        let projected =
-            |x: &Tensor| Ok::<_, crate::Error>((self.key.forward(x)?, self.value.forward(x)?));
+        let projected = |x: &Tensor| Ok::<_, Error>((self.key.forward(x)?, self.value.forward(x)?));
         let mut options = AttentionOptions {
             heads: self.heads,
             mask: mask.map(|mask| mask.valid().clone()),

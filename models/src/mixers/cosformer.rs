@@ -1,30 +1,37 @@
 //! cosFormer. Qin et al., 2022, "cosFormer: Rethinking Softmax in Attention", arXiv:2202.08791.
 //!     y_i = Σ_j a_ij v_j / Σ_j a_ij,  a_ij = relu(q_i)·relu(k_j) cos(θ_i - θ_j),  θ_i = π/2 · i/M for i = 1, 2, ..
-//! cos(θ_i - θ_j) is a product of features too, so that with φ(x_i) = [relu(x_i) sin θ_i ; relu(x_i) cos θ_i] this is linear attention:
-//! y_i = φ(q_i) S / φ(q_i)·z,  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j). B batch, H heads, L length, E width of a head; q, k, v, y (B, L, H, E), φ (B, L, H, 2E),
-//! S (B, H, 2E, E), z (B, H, 2E). Time O(L·E²) per head, memory O(L·E + E²).
-//! Option `horizon` M: `longest` length that there is; `padded`, that of the batch, as in the published code, where a sequence's result depends on what it
-//! is batched with; `real`, the number of the sequence's own tokens. No difference between tokens exceeds M, so no weight is negative.
-//! Padded keys are left out of both sums (the benchmark's code of the authors takes them in). A query of which no feature is positive gets zeros.
-//! That code clips a denominator at 1e-6 or 1e-4; here 1e-12 is added to it. No dropout on weights (there are none), no scaling, and no biases.
-//! Published on the benchmark, 8 heads, feed-forward 2 D wide with gelu (layers x D): ListOps 6x128, Text 5x64, Retrieval 4x128, Image 6x512, Pathfinder 6x256.
+//! cos(θ_i - θ_j) is itself a product of features. With φ(x_i) = [relu(x_i) sin θ_i ; relu(x_i) cos
+//! θ_i] this is linear attention: y_i = φ(q_i) S / φ(q_i)·z, S = Σ_j φ(k_j) v_jᵀ, z = Σ_j φ(k_j). B
+//! batch, H heads, L length, E width of a head; q, k, v, y (B, L, H, E), φ (B, L, H, 2E), S (B, H,
+//! 2E, E), z (B, H, 2E). Time O(L·E²) per head, memory O(L·E + E²). No distance exceeds M, so no
+//! weight is negative. A query without a positive feature gets zeros. No dropout on weights (there
+//! are none), no scaling, no biases. Published on the benchmark, 8 heads, feed-forward 2 D wide
+//! with gelu (layers x D): ListOps 6x128, Text 5x64, Retrieval 4x128, Image 6x512, Pathfinder
+//! 6x256.
+//!
+//! # Options
+//!
+//! `horizon` M: `longest`, the longest length of the task; `padded`, the padded length of the
+//! batch, as in the published code, where a sequence's result depends on its batch; `real`, the
+//! number of real tokens of the sequence.
+//!
+//! # Padding
+//!
+//! Padded keys are left out of both sums (the authors' code for the benchmark includes them).
+//!
+//! # Departures
+//!
+//! The authors' code for the benchmark clips the denominator at 1e-6 or 1e-4; here 1e-12 is added
+//! to it.
 
 use std::f64::consts::FRAC_PI_2;
 
-use candle_core::{DType, Tensor};
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Projections, Supports},
-    model::{Cost, Model, Reference, Variant},
     ops::{
         activation::relu,
         linear_attention::{self, FeatureMap},
     },
-    options::to_json,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -37,11 +44,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·E²)"),
     memory: Cost::Linear("O(L·E + E²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("cosformer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Cosformer>(include_str!("cosformer.rs"))],
+    ..Model::mixer::<Cosformer>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,23 +57,11 @@ enum Horizon {
     Real,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Horizon::Longest)]
     horizon: Horizon,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            horizon: Horizon::Longest,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { horizon } = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Cosformer::new(at, horizon)?)))
 }
 
 struct Cosformer {
@@ -79,17 +72,21 @@ struct Cosformer {
     width: usize,
 }
 
-impl Cosformer {
-    fn new(at: &LayerContext, horizon: Horizon) -> Result<Self> {
+impl MixerModel for Cosformer {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
-            horizon,
+            horizon: options.horizon,
             longest: at.max_length,
             heads: at.block.heads,
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Cosformer {
     /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).
     fn attend(&self, [q, k, v]: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
         let angles = self.angles(q, mask)?;
@@ -171,7 +168,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = LayerContext::new(parameters.builder(), &block, 9);
-        Cosformer::new(&at, horizon).unwrap()
+        Cosformer::new(&at, &Options { horizon }).unwrap()
     }
 
     fn mask() -> Mask {

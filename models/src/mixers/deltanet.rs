@@ -1,15 +1,32 @@
-//! DeltaNet. Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule over Sequence Length", arXiv:2406.06484.
+//! DeltaNet. Yang et al., 2024, "Parallelizing Linear Transformers with the Delta Rule over
+//! Sequence Length", arXiv:2406.06484.
 //!     S_t = S_(t-1) + β_t k_t (v_t - S_(t-1)ᵀ k_t)ᵀ,  y_t = S_tᵀ q_t E^-½,  out = W_o RMSNorm(y)
 //!     q, k = unit(SiLU(conv(x W_q))), unit(SiLU(conv(x W_k))),  v = SiLU(conv(x W_v)),  β = σ(x W_β)
-//! B batch, L length, D width, H heads of width E; q, k, v, y (B, L, H, E), β (B, L, H), S (H, E, E); x, out (B, L, D); conv a causal convolution of each
-//! channel, W = `taps`, without a bias; unit divides a head's vector by its length. A key takes the share β of what the state holds for it away first.
-//! All is causal: a position sees those before it. Time O(L·E²) per head, in chunks whose writes are solved for at once; memory O(L·E).
-//! Options: `taps` (4); `negative` doubles β, so that the state may turn its sign along a key (Grazzi et al., 2024, arXiv:2411.12537);
-//! `direction` (forward; sum, two: back as well, with the same weights or others).
-//! Read in flash-linear-attention@bc3b101 fla/layers/delta_net.py, which adds 1e-6 to squared lengths, here 1e-24; the norm of each head has one gain for
-//! all of them, and a SwiGLU follows, with 4 heads. Weights begin uniform within inputs^-½. Padding has k = 0. Its authors have not run this benchmark.
+//! B batch, L length, D width, H heads of width E; q, k, v, y (B, L, H, E), β (B, L, H), S (H, E,
+//! E); x, out (B, L, D); conv a causal convolution of each channel, W = `taps`, without a bias;
+//! unit divides a head's vector by its length. A key takes the share β of what the state holds for
+//! it away first. All is causal: a position sees those before it. Time O(L·E²) per head, in chunks
+//! whose writes are solved for at once; memory O(L·E). Read in flash-linear-attention@bc3b101
+//! fla/layers/delta_net.py; the norm of each head has one gain for all of them, and a SwiGLU
+//! follows, with 4 heads. Weights begin uniform within inputs^-½. Its authors have not run this
+//! benchmark.
+//!
+//! # Options
+//!
+//! `taps` W (4); `negative` doubles β, so that the state may turn its sign along a key (Grazzi et
+//! al., 2024, arXiv:2411.12537). `direction`: `forward`; `sum` adds a second pass from the end with
+//! the same weights, `two` with weights of its own.
+//!
+//! # Padding
+//!
+//! Padding has k = 0, so states pass through unchanged.
+//!
+//! # Departures
+//!
+//! The published code adds 1e-6 to squared lengths; 1e-24 is added here.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,7 +42,6 @@ use crate::{
         gated_linear_attention::{self, gated_linear_attention},
         l2_normalize,
     },
-    options::{Range, to_json},
     params::fan_in_uniform,
 };
 
@@ -45,26 +61,16 @@ pub const MODEL: Model = Model {
         "block": {"gate": "glu", "activation": "silu", "norm": "rms"}
     }"#,
     variants: &[Variant::paper(build, include_str!("deltanet.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("taps", 1, 1024)],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 4, range = int(1, 1024))]
     taps: usize,
     negative: bool,
     direction: Ways,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            taps: 4,
-            negative: false,
-            direction: Ways::Forward,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -1,23 +1,24 @@
 //! FNet. Lee-Thorp et al., 2021, "FNet: Mixing Tokens with Fourier Transforms", arXiv:2105.03824.
 //!     y = s Re(DFT_N(DFT_D(x)))
-//! x, y (B, L, D), DFT_D along the width, DFT_N along the length, neither normalised; N the longest length, to which x is filled up with zeros.
-//! No parameters. Time O(N·D·log(N·D)), memory O(N·D).
-//! Padded tokens are zeros, and the transform has length N whatever the batch, so that neither padding nor neighbours change a result; the paper
-//! pads to N too and mixes padding in. Values grow by √(N·D): with `block.norm_place = post`, as in the paper, s = 1; pre-norm blocks take
-//! s = 1/√(N·D), which the paper does not need. `scale` sets s itself (0: as said).
+//! x, y (B, L, D), DFT_D along the width, DFT_N along the length, neither normalised; N is the
+//! longest length, to which x is padded with zeros. No parameters. Time O(N·D·log(N·D)), memory
+//! O(N·D).
+//!
+//! # Options
+//!
+//! Values grow by √(N·D): with `block.norm_place = post`, as in the paper, s = 1; pre-norm blocks
+//! use s = 1/√(N·D), which is not in the paper. `scale` sets s directly (0: these defaults).
+//!
+//! # Padding
+//!
+//! Padded tokens are zeros, and the transform always has length N, so neither padding nor the rest
+//! of the batch changes a result.
+//!
+//! # Departures
+//!
+//! The paper also pads to N, but mixes padding in.
 
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops,
-    options::{NormPlace, Range, to_json},
-};
+use crate::{options::NormPlace, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -29,23 +30,17 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("fnet.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::not_negative("scale")],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<FNet>(include_str!("fnet.rs"))],
+    ..Model::mixer::<FNet>()
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// s; 0 for 1 in post-norm and 1/√(N·D) in pre-norm blocks.
+    #[option(range = not_negative)]
     scale: f64,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { scale } = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(FNet::new(at, scale))))
 }
 
 struct FNet {
@@ -55,18 +50,23 @@ struct FNet {
     scale: f64,
 }
 
-impl FNet {
-    fn new(at: &LayerContext, scale: f64) -> Self {
+impl MixerModel for FNet {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (length, width) = (at.max_length, at.block.dim);
         let usual = match at.block.norm_place {
             NormPlace::Post => 1.0,
             NormPlace::Pre => ((length * width) as f64).powf(-0.5),
         };
-        Self {
+        Ok(Self {
             length,
             width,
-            scale: if scale == 0.0 { usual } else { scale },
-        }
+            scale: match options.scale {
+                0.0 => usual,
+                scale => scale,
+            },
+        })
     }
 }
 

@@ -1,27 +1,32 @@
-//! Funnel-Transformer. Dai et al., 2020, "Funnel-Transformer: Filtering out Sequential Redundancy for Efficient Language Processing",
-//! arXiv:2006.03236.
+//! Funnel-Transformer. Dai et al., 2020, "Funnel-Transformer: Filtering out Sequential Redundancy
+//! for Efficient Language Processing", arXiv:2006.03236.
 //!     h' = pool(h),  h ← norm(h' + Attention(h', h))
-//! in the first block of each stage but the first, whose other half is as in any block, like all other blocks.
-//! pool is the mean of positions 2t and 2t + 1: (B, L, D) -> (B, ⌈L/2⌉, D). A CLS token stays by itself. Attention there has pooled queries, and keys
-//! and values of all positions of the stage before. Post-norm blocks. B batch, L length, D width, E width of a head.
-//! Time O(L²·E) per head in the first stage, half of that in a block that shortens it, a quarter in those after; memory O(L·E). Options: `stages` (3 in the paper's
-//! B4-4-4), at most one per layer, as even as they come, longer ones first. Hidden states are L / 2^(stages - 1), which is what is pooled.
-//! A mean is over a pair's real positions, and a pair is real if one of them is. Departures: positions are those of the embedding, where the paper
-//! has relative ones in every attention; no decoder, which is for predictions per token; an odd last position is a pair of its own, where the paper
-//! cuts it off.
-
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
+//! in the first block of each stage except the first. The feed-forward half of that block, and all
+//! other blocks, are as usual. pool is the mean of positions 2t and 2t + 1: (B, L, D) -> (B, ⌈L/2⌉,
+//! D). A CLS token is kept apart. Queries of this attention are pooled; keys and values are all
+//! positions of the previous stage. Post-norm blocks. B batch, L length, D width, E width of a
+//! head. Time O(L²·E) per head in the first stage, half of that in a block that shortens it, a
+//! quarter in the blocks after it; memory O(L·E).
+//!
+//! # Options
+//!
+//! `stages` (3 in the paper's B4-4-4), at most one per layer, of nearly equal size, larger ones
+//! first. Hidden states have length L / 2^(stages - 1), and the head pools them.
+//!
+//! # Padding
+//!
+//! The mean is over the real positions of a pair. A pair is real if one of its positions is.
+//!
+//! # Departures
+//!
+//! Positions are those of the embedding, where the paper has relative ones in every attention;
+//! there is no decoder, which serves token-level predictions; an odd last position forms a pair by
+//! itself, where the paper cuts it off.
 
 use crate::{
-    Encoded, Encoder, Mask, Mixer, Pass, Result,
+    Encoded,
     block::{Block, norm::Norm},
-    context::ModelContext,
-    encoder,
-    error::require,
-    layers::{Dropout, Projections},
-    model::{Cost, Model, Reference, Variant},
-    options::{Range, Residual, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -34,24 +39,18 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
     variants: &[Variant::paper(build, include_str!("funnel.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("stages", 1, 1000)],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// Number of lengths, each half of the one before.
+    #[option(default = 3, range = int(1, 1000))]
     stages: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { stages: 3 }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -1,16 +1,33 @@
-//! Gated DeltaNet. Yang, Kautz & Hatamizadeh, 2024, "Gated Delta Networks: Improving Mamba2 with Delta Rule", arXiv:2412.06464.
+//! Gated DeltaNet. Yang, Kautz & Hatamizadeh, 2024, "Gated Delta Networks: Improving Mamba2 with
+//! Delta Rule", arXiv:2412.06464.
 //!     S' = a_t S_(t-1),  S_t = S' + β_t k_t (v_t - S'ᵀ k_t)ᵀ,  y_t = S_tᵀ q_t K^-½,  out = W_o (RMSNorm(y) ⊙ SiLU(x W_g))
 //!     q, k = unit(SiLU(conv(x W_q))), unit(SiLU(conv(x W_k))),  v = SiLU(conv(x W_v)),  β = σ(x W_β),  a = e^(-e^α softplus(x W_a + b))
-//! B batch, L length, D width, H heads of width E; q, k (B, L, H, K) with K = ¾ E, rounded up, v, y (B, L, H, V) with V = `expand` K, a, β (B, L, H), α, b
-//! (H), S (H, K, V); x, out (B, L, D), W_g (D, H V), W_o (H V, D); conv a causal convolution of each channel, W = `taps`, without a bias.
-//! All is causal: a position sees those before it. Time O(L·K·V) per head, in chunks whose writes are solved for at once; memory O(L·E).
-//! Options: `expand` (2), `taps` (4); `negative` doubles β (Grazzi et al., 2024, arXiv:2411.12537); `direction` (forward; sum, two:
-//! back as well, with the same weights or others). Padding has k = 0 and a = 1.
-//! Read in flash-linear-attention@bc3b101 fla/layers/gated_deltanet.py: e^α ~ U(0, 16), b softplus⁻¹ of numbers between 0.001 and 0.1, even in their logarithm,
-//! neither of which decays; 1e-6 is added to squared lengths there, here 1e-24; the gain of the heads' norms is one for all. A SwiGLU follows. All other weights
-//! begin uniform within inputs^-½. Its authors have not run this benchmark.
+//! B batch, L length, D width, H heads of width E; q, k (B, L, H, K) with K = ¾ E, rounded up, v, y
+//! (B, L, H, V) with V = `expand` K, a, β (B, L, H), α, b (H), S (H, K, V); x, out (B, L, D), W_g
+//! (D, H V), W_o (H V, D); conv a causal convolution of each channel, W = `taps`, without a bias.
+//! All is causal: a position sees those before it. Time O(L·K·V) per head, in chunks whose writes
+//! are solved for at once; memory O(L·E). Read in flash-linear-attention@bc3b101
+//! fla/layers/gated_deltanet.py: e^α ~ U(0, 16), b softplus⁻¹ of numbers between 0.001 and 0.1,
+//! even in their logarithm, neither of which decays; the gain of the heads' norms is one for all. A
+//! SwiGLU follows. All other weights begin uniform within inputs^-½. Its authors have not run this
+//! benchmark.
+//!
+//! # Options
+//!
+//! `expand` (2), `taps` W (4); `negative` doubles β (Grazzi et al., 2024, arXiv:2411.12537).
+//! `direction`: `forward`; `sum` adds a second pass from the end with the same weights, `two` with
+//! weights of its own.
+//!
+//! # Padding
+//!
+//! Padding has k = 0 and a = 1, so states pass through unchanged.
+//!
+//! # Departures
+//!
+//! The published code adds 1e-6 to squared lengths; 1e-24 is added here.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -26,7 +43,6 @@ use crate::{
         gated_linear_attention::{self, gated_linear_attention},
         l2_normalize,
     },
-    options::{Range, to_json},
     params::{Attributes, fan_in_uniform, inverse_softplus_of_steps},
     rng::Stream,
 };
@@ -47,28 +63,18 @@ pub const MODEL: Model = Model {
         "block": {"gate": "glu", "activation": "silu", "norm": "rms"}
     }"#,
     variants: &[Variant::paper(build, include_str!("gated_deltanet.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("expand", 1, 64), Range::int("taps", 1, 1024)],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 2, range = int(1, 64))]
     expand: usize,
+    #[option(default = 4, range = int(1, 1024))]
     taps: usize,
     negative: bool,
     direction: Ways,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            expand: 2,
-            taps: 4,
-            negative: false,
-            direction: Ways::Forward,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -1,15 +1,31 @@
-//! Gated linear attention. Yang et al., 2023, "Gated Linear Attention Transformers with Hardware-Efficient Training", arXiv:2312.06635.
+//! Gated linear attention. Yang et al., 2023, "Gated Linear Attention Transformers with
+//! Hardware-Efficient Training", arXiv:2312.06635.
 //!     S_t = diag(a_t) S_(t-1) + k_t v_tᵀ,  y_t = S_tᵀ q_t K^-½,  out = W_o (RMSNorm(y) ⊙ SiLU(x W_g)),  a = σ(x W₁ W₂ + b)^(1/τ)
-//! B batch, L length, D width, H heads of width E; q, k, a (B, L, H, K) with K = E / 2, rounded up, v, y (B, L, H, V) with V = E, S (H, K, V); W₁ (D, R),
-//! W₂ (R, H K); x, out (B, L, D), W_g (D, H V), W_o (H V, D). τ = `temper`: a state begins to forget at 1 - a near 0.04 rather than at a half.
-//! All is causal: a position sees those before it. Time O(L·K·V) per head, in chunks; memory O(L·E). Values have the width `block.qkv_dim`.
-//! Padding has k = 0 and a = 1. Options: `rank` R (16), `temper` τ (16; the paper's equation has the same),
-//! `direction` (forward; sum, two: back as well, with the same weights or others).
-//! K, V, R, τ, the shared gain of the heads' norms, the gate and the SwiGLU behind it are those of flash-linear-attention@bc3b101 fla/layers/gla.py and
-//! fla/models/gla/configuration_gla.py, with 4 heads. Weights begin uniform within inputs^-½, and b is 0. Its authors have not run this benchmark.
+//! B batch, L length, D width, H heads of width E; q, k, a (B, L, H, K) with K = E / 2, rounded up,
+//! v, y (B, L, H, V) with V = E, S (H, K, V); W₁ (D, R), W₂ (R, H K); x, out (B, L, D), W_g (D, H
+//! V), W_o (H V, D). τ = `temper`: a state begins to forget at 1 - a near 0.04 rather than at a
+//! half. All is causal: a position sees those before it. Time O(L·K·V) per head, in chunks; memory
+//! O(L·E). Values have the width `block.qkv_dim`. K, V, R, τ, the shared gain of the heads' norms,
+//! the gate and the SwiGLU behind it are those of flash-linear-attention@bc3b101 fla/layers/gla.py
+//! and fla/models/gla/configuration_gla.py, with 4 heads. Weights begin uniform within inputs^-½,
+//! and b is 0. Its authors have not run this benchmark.
+//!
+//! # Options
+//!
+//! `rank` R (16), `temper` τ (16, as in the paper's equation). `direction`: `forward`; `sum` adds a
+//! second pass from the end with the same weights, `two` with weights of its own.
+//!
+//! # Padding
+//!
+//! Padding has k = 0 and a = 1, so states pass through unchanged.
+//!
+//! # Departures
+//!
+//! None known.
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,7 +40,7 @@ use crate::{
         activation::softplus,
         gated_linear_attention::{self, gated_linear_attention},
     },
-    options::{Range, WIDEST, to_json},
+    options::WIDEST,
     params::fan_in_uniform,
 };
 
@@ -44,29 +60,17 @@ pub const MODEL: Model = Model {
         "block": {"gate": "glu", "activation": "silu", "norm": "rms"}
     }"#,
     variants: &[Variant::paper(build, include_str!("gla.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("rank", 1, WIDEST),
-        Range::positive("temper", 1e6),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 16, range = int(1, WIDEST))]
     rank: usize,
+    #[option(default = 16.0, range = positive(1e6))]
     temper: f64,
     direction: Ways,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            rank: 16,
-            temper: 16.0,
-            direction: Ways::Forward,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

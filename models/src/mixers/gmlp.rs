@@ -1,31 +1,31 @@
 //! gMLP. Liu et al., 2021, "Pay Attention to MLPs", arXiv:2105.08050.
 //!     y = (u ⊙ (W norm(v) + b + a)) W_out,  [u | v] = gelu(x W_in);  W along the length: the spatial gating unit
-//! B batch, L length, D width, N longest length, G width of u and of v; x, y (B, L, D), u, v, a (B, L, G), W (N, N), b (N), one number per position.
-//! Time O(L²·G), memory O(L·G + N²), the latter for the gradient of W. The block has no feed-forward (`block.ffn` = none): this is all there is.
-//! Options: `hidden` G (0: half of block.mlp_dim), `spatial`: `full` W, or `toeplitz` for W_ij = w_(i-j) with 2N - 1 weights and time O(L·log L·G),
-//! `attention` (0: a = 0): the width of a single head of softmax attention whose output is a (the paper's aMLP has 64).
-//! W starts near 0 and b at 1, so that a layer begins as a feed-forward network. A shorter sequence has the first L rows and columns.
-//! norm(v) is zero at padding; the paper pads to N and mixes padding in. The small attention has no biases, and dropout on its weights.
-
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! B batch, L length, D width, N longest length, G width of u and of v; x, y (B, L, D), u, v, a (B,
+//! L, G), W (N, N), b (N), one number per position. Time O(L²·G), memory O(L·G + N²), where N² is
+//! for the gradient of W. The block has no feed-forward network (`block.ffn` = none): the unit
+//! replaces both sublayers. W starts near 0 and b at 1, so a layer starts as a feed-forward
+//! network. A shorter sequence uses the first L rows and columns of W. The small attention has no
+//! biases, and dropout on its weights.
+//!
+//! # Options
+//!
+//! `hidden` G (0: half of block.mlp_dim); `spatial`: `full` W, or `toeplitz`, W_ij = w_(i-j), with
+//! 2N - 1 weights and time O(L·log L·G); `attention` (0: a = 0): the width of a single head of
+//! softmax attention with output a (64 in the paper's aMLP).
+//!
+//! # Padding
+//!
+//! norm(v) is zero at padding.
+//!
+//! # Departures
+//!
+//! The paper pads to N and mixes padding in.
 
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, LayerNorm, Linear},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        self, Lags,
-        activation::gelu_erf,
-        attention::{self, AttentionOptions},
-        columns, swap_axes,
-    },
-    options::{Range, WIDEST, to_json},
-    params::{LECUN_NORMAL, xavier_uniform},
+    layers::LayerNorm,
+    ops::{Lags, activation::gelu_erf, columns},
+    params::LECUN_NORMAL,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -38,14 +38,10 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Package,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{"block": {"ffn": "none"}}"#,
-    variants: &[Variant::paper(build, include_str!("gmlp.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("hidden", 0, WIDEST),
-        Range::int("attention", 0, WIDEST),
-    ],
+    variants: &[Variant::mixer::<GatedMlp>(include_str!("gmlp.rs"))],
+    ..Model::mixer::<GatedMlp>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,27 +51,15 @@ enum Spatial {
     Toeplitz,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, WIDEST))]
     hidden: usize,
+    #[option(default = Spatial::Full)]
     spatial: Spatial,
+    #[option(range = int(0, WIDEST))]
     attention: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            hidden: 0,
-            spatial: Spatial::Full,
-            attention: 0,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(GatedMlp::new(at, &options)?)))
 }
 
 struct GatedMlp {
@@ -101,7 +85,9 @@ enum Along {
     },
 }
 
-impl GatedMlp {
+impl MixerModel for GatedMlp {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let dim = at.block.dim;
         let hidden = match options.hidden {

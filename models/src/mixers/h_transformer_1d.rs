@@ -1,31 +1,37 @@
-//! H-Transformer-1D. Zhu & Soricut, 2021, "H-Transformer-1D: Fast One-Dimensional Hierarchical Attention for Sequences", arXiv:2107.11906.
+//! H-Transformer-1D. Zhu & Soricut, 2021, "H-Transformer-1D: Fast One-Dimensional Hierarchical
+//! Attention for Sequences", arXiv:2107.11906.
 //!     y_i = Σ_l Σ_J a_IJ V_J / Σ_l Σ_J a_IJ n_J,  a_IJ = exp(Q_I·K_J / √E), I the part of level l that i is in
 //!     Q_I, K_J means over the tokens of parts of 2^l positions, V_J the sum of their values, n_J their number
-//! B batch, H heads, L length, E width of a head, m block length; Q, K, V (B, H, L/2^l, E) at level l. At level 0 the tokens of a block see those of it and of the
-//! blocks on either side. At level l ≥ 1 parts see those of the blocks of m parts on either side, but the half of one block that is nearer to the other does not
-//! see its counterpart: level l - 1 has covered that. The last level has two blocks. So every pair of tokens is covered exactly once.
-//! Time O(L·m·E) per head, memory O(L·m). Option: `block` m (even; 16 in the paper).
-//! Means, sums and numbers are of real tokens alone, and parts without any are hidden, so that padding counts for nothing; a sequence of at most 2m tokens has
-//! softmax attention. All levels have one common maximum. Dropout on the weights of each level. No biases.
-//! The package of this name computes another function, in which a level sees the sibling block alone; the paper's code for the benchmark is not public.
-//! On the benchmark others ran it with 2 layers, D 64, 2 heads, feed-forward 128.
-
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
+//! B batch, H heads, L length, E width of a head, m block length; Q, K, V (B, H, L/2^l, E) at level
+//! l. At level 0 the tokens of a block see that block and its two neighbours. At level l ≥ 1, a
+//! part sees the parts of the two neighbouring blocks of m parts, except where level l - 1 has
+//! covered the pair already: between the two adjacent halves of neighbouring blocks. The last level
+//! has two blocks. So every pair of tokens is covered exactly once. Time O(L·m·E) per head, memory
+//! O(L·m). A sequence of at most 2m tokens gets softmax attention. All levels share one maximum in
+//! the softmax. Dropout on the weights of each level. No biases. Others ran it on the benchmark
+//! with 2 layers, D 64, 2 heads, feed-forward 128.
+//!
+//! # Options
+//!
+//! `block` m (even; 16 in the paper).
+//!
+//! # Padding
+//!
+//! Means, sums and counts include real tokens only, and parts without real tokens are hidden, so
+//! padding has no effect.
+//!
+//! # Departures
+//!
+//! The package of the same name computes another function, in which a level sees only the sibling
+//! block. The paper's code for the benchmark is not public.
 
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
-    mask::{PADDED, zero_padding},
-    model::{Cost, Model, Reference, Variant},
+    mask::PADDED,
     ops::attention::{
         WeightDropout,
-        partial_softmax::{self, PartialSoftmax, by_head},
+        partial_softmax::{PartialSoftmax, by_head},
     },
-    options::{LONGEST, Range, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -38,35 +44,19 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·m·E)"),
     memory: Cost::Linear("O(L·m)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("h_transformer_1d.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("block", 2, LONGEST)],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Hierarchy>(include_str!(
+        "h_transformer_1d.rs"
+    ))],
+    ..Model::mixer::<Hierarchy>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// m.
+    #[option(default = 16, range = int(2, LONGEST))]
     block: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { block: 16 }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { block } = context.options()?;
-    require(
-        block.is_multiple_of(2),
-        "model.block",
-        block,
-        "an even number, because halves of blocks are covered by the level below",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Hierarchy::new(at, block)?)))
 }
 
 struct Hierarchy {
@@ -86,8 +76,19 @@ struct Parts {
     count: Tensor,
 }
 
-impl Hierarchy {
-    fn new(at: &LayerContext, block: usize) -> Result<Self> {
+impl MixerModel for Hierarchy {
+    type Options = Options;
+
+    fn check(&Options { block }: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            block.is_multiple_of(2),
+            "model.block",
+            block,
+            "an even number, because halves of blocks are covered by the level below",
+        )
+    }
+
+    fn new(at: &LayerContext, &Options { block }: &Options) -> Result<Self> {
         let rate = at.block.attention_dropout;
         let dropout = |level| Dropout::new(&at.vb.pp(format!("drop.{level}")), rate);
         Ok(Self {
@@ -98,7 +99,9 @@ impl Hierarchy {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Hierarchy {
     /// Maps queries, keys and values (B, L, H E) to (B, L, H, E).
     fn attend(&self, qkv: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let length = qkv[0].dim(1)?;
@@ -270,7 +273,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = LayerContext::new(parameters.builder(), &options, 64);
-        Hierarchy::new(&at, block).unwrap()
+        Hierarchy::new(&at, &Options { block }).unwrap()
     }
 
     fn pass() -> Pass<'static> {

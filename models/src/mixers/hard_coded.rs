@@ -1,22 +1,26 @@
-//! Hard-coded Gaussian heads. You, Sun & Iyyer, 2020, "Hard-Coded Gaussian Attention for Neural Machine Translation", arXiv:2005.00742.
+//! Hard-coded Gaussian heads. You, Sun & Iyyer, 2020, "Hard-Coded Gaussian Attention for Neural
+//! Machine Translation", arXiv:2005.00742.
 //!     y_i = Σ_j N(j; i + o_h, s²) v_j,  N(j; c, s²) = exp(-(j - c)² / (2 s²)) / (s √(2π))
-//! v, y (B, H, L, E). Heads alternate between o_h = -`offset` and o_h = `offset` (1); s: `deviation` (1). There are no queries and no keys, and the
-//! density is not renormalised: positions near an end get less.
-//! Time O(L·s·E) per head, memory O(L·E): densities beyond 5 s, less than 2e-6, are left out, so that it is a convolution with fixed weights.
-//! Padded positions have v = 0. No dropout on weights, which are no choice of the model's; no biases.
-
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
+//! v, y (B, H, L, E). There are no queries and no keys. The density is not renormalised, so the
+//! weights of positions near an end sum to less than one. Time O(L·s·E) per head, memory O(L·E).
+//! Densities beyond 5 s, less than 2e-6, are left out, so this is a convolution with fixed weights.
+//! No dropout on the weights, since they are fixed. No biases.
+//!
+//! # Options
+//!
+//! Heads alternate between o_h = -`offset` and o_h = `offset` (1); s: `deviation` (1).
+//!
+//! # Padding
+//!
+//! Padded positions have v = 0.
+//!
+//! # Departures
+//!
+//! None known.
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::Linear,
-    model::{Cost, Model, Reference, Variant},
     ops::{Padding, depthwise_conv1d},
-    options::{Range, to_json},
-    params::xavier_uniform,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -29,37 +33,20 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·s·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("hard_coded.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("offset", 0, 1000),
-        Range::positive("deviation", 1000.0),
-    ],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<HardCoded>(include_str!("hard_coded.rs"))],
+    ..Model::mixer::<HardCoded>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// Distance to the positions that heads look at, to the left or to the right.
+    #[option(default = 1, range = int(0, 1000))]
     offset: usize,
     /// s, in positions.
+    #[option(default = 1.0, range = positive(1000.0))]
     deviation: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            offset: 1,
-            deviation: 1.0,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(HardCoded::new(at, &options)?)))
 }
 
 struct HardCoded {
@@ -71,7 +58,9 @@ struct HardCoded {
     dim: usize,
 }
 
-impl HardCoded {
+impl MixerModel for HardCoded {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, block) = (&at.vb, at.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);

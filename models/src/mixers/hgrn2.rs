@@ -1,17 +1,33 @@
 //! HGRN2. Qin et al., 2024, "HGRN2: Gated Linear RNNs with State Expansion", arXiv:2404.07904.
 //!     [v | q | f] = x W + b,  a = γ + (1 - γ) σ(f),  S_t = diag(a_t) S_(t-1) + (1 - a_t) SiLU(v_t)ᵀ,  y_t = S_tᵀ σ(q_t),  out = W_o LayerNorm(y) + b_o
-//! B batch, L length, D width in H heads of e = `head_width` channels; v, q, f, a, y (B, L, H, e), S (H, e, e), γ (D) the layer's lower bound of decays.
-//! γ of layer l is the sum of softmax(Γ) over layers 1 .. l, for Γ (layers, D) that all layers share, zeros at first: 0 in the first layer, near 1 in the
-//! last. `direction = both` (the default, and the published form here) adds the outputs of a second walk from the end, with the same weights: a
-//! position counts itself twice. `forward` is causal. Time O(L·e·D), in chunks; memory O(L·D). Padding has a = 1, and so 1 - a = 0.
-//! Options: `head_width` (0: 8, or the largest power of two below it that divides D). Read in Doraemonzzz/hgru2-pytorch@caf92f0
-//! hgru2_pytorch/modules/bihgru2_1d.py: activations, biases, the norm over all heads at once, no scale of queries; its `expand_ratio` is e. The lower
-//! bounds are those of flash-linear-attention@bc3b101 fla/models/hgrn2/modeling_hgrn2.py. The block's SwiGLU is (SiLU(x W₁) ⊙ x W₂) W₃.
-//! Published on this benchmark with operators over two dimensions for images, which the rules forbid and which are not here. Weights and biases begin
-//! uniform within inputs^-½.
+//! B batch, L length, D width in H heads of e = `head_width` channels; v, q, f, a, y (B, L, H, e),
+//! S (H, e, e), γ (D) the layer's lower bound of decays. γ of layer l is the sum of softmax(Γ) over
+//! layers 1.. l, for Γ (layers, D) that all layers share, zeros at first: 0 in the first layer,
+//! near 1 in the last. `direction = both` (the default, and the published form here) adds the
+//! outputs of a second walk from the end, with the same weights: a position counts itself twice.
+//! `forward` is causal. Time O(L·e·D), in chunks; memory O(L·D). Read in
+//! Doraemonzzz/hgru2-pytorch@caf92f0 hgru2_pytorch/modules/bihgru2_1d.py: activations, biases, the
+//! norm over all heads at once, no scale of queries; its `expand_ratio` is e. The lower bounds are
+//! those of flash-linear-attention@bc3b101 fla/models/hgrn2/modeling_hgrn2.py. The block's SwiGLU
+//! is (SiLU(x W₁) ⊙ x W₂) W₃. Weights and biases begin uniform within inputs^-½.
+//!
+//! # Options
+//!
+//! `head_width` e (0: 8, or the largest power of two below it that divides D); `direction` both or
+//! forward.
+//!
+//! # Padding
+//!
+//! Padding has a = 1 and 1 - a = 0, so states pass through unchanged.
+//!
+//! # Departures
+//!
+//! The published figures of images on this benchmark come from operators over two dimensions, which
+//! the rules forbid and which are not here.
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -29,7 +45,7 @@ use crate::{
         gated_linear_attention::{self, gated_linear_attention},
         softmax,
     },
-    options::{Range, WIDEST, to_json},
+    options::WIDEST,
     params::{Attributes, fan_in_uniform},
 };
 
@@ -46,25 +62,17 @@ pub const MODEL: Model = Model {
     family: crate::Family::Gated,
     settings: r#"{"block": {"gate": "glu", "activation": "silu"}}"#,
     variants: &[Variant::paper(build, include_str!("hgrn2.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("head_width", 0, WIDEST)],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// e.
+    #[option(range = int(0, WIDEST))]
     head_width: usize,
+    #[option(default = Direction::Both)]
     direction: Direction,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            head_width: 0,
-            direction: Direction::Both,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -1,27 +1,36 @@
-//! Hierarchical Transformer. Zhang et al., 2019, "HIBERT", arXiv:1905.06566; with learned queries for a segment's vector Liu & Lapata, 2019,
-//! "Hierarchical Transformers for Multi-Document Summarization", arXiv:1905.13164.
+//! Hierarchical Transformer. Zhang et al., 2019, "HIBERT", arXiv:1905.06566; with learned queries
+//! for a segment's vector Liu & Lapata, 2019, "Hierarchical Transformers for Multi-Document
+//! Summarization", arXiv:1905.13164.
 //!     h_s = lower(x_s),  v_s = aggregate(h_s),  y = upper(v + p)
-//! x_s (B, S, D) segment s of the sequence, B batch, S its length, v, y (B, ⌈L/S⌉, D) a vector for each segment, which are what is pooled;
-//! p sines and cosines of s. The lower blocks are the same for all segments, which do not see each other; the upper ones are softmax attention.
-//! Time O(L·S·E + (L/S)²·E) per head of width E, with S = √L both halves of a line; memory O(L·E). Options: `segment` S (0: ⌈√N⌉, N the longest
-//! length); `lower` blocks (0: half of `block.layers`, rounded up); `upper` blocks (0: as many as are left of `block.layers`); `mixer` of the lower
-//! blocks, any model that has no settings of its own; `aggregate`: `mean` over real positions, `first` position (HIBERT has the last), or
-//! `attention`, W_O MAB(z, h) with one learned vector z (see `head.pooling = attention`).
-//! A segment without a real token is hidden from the upper blocks. Tokens are marked by their place in the sequence, where the papers have that in
-//! the segment. A CLS token is the first one of the first segment, whose vector `head.pooling = cls` and `first` read.
-
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
+//! x_s (B, S, D) segment s of the sequence, B batch, S its length; v, y (B, ⌈L/S⌉, D) one vector
+//! per segment; p sines and cosines of s. The head pools y. All segments go through the same lower
+//! blocks and do not see each other. The upper blocks use softmax attention. Time O(L·S·E +
+//! (L/S)²·E) per head of width E; S = √L balances the two terms; memory O(L·E). A CLS token is the
+//! first token of the first segment, whose vector is read by `head.pooling = cls` and `first`.
+//!
+//! # Options
+//!
+//! `segment` S (0: ⌈√N⌉, N the longest length); `lower` blocks (0: half of `block.layers`, rounded
+//! up); `upper` blocks (0: the rest of `block.layers`); `mixer` of the lower blocks, any model
+//! without options of its own; `aggregate`: `mean` over real positions, `first` position (HIBERT
+//! has the last), or `attention`, W_O MAB(z, h) with one learned vector z (see `head.pooling =
+//! attention`).
+//!
+//! # Padding
+//!
+//! A segment without a real token is hidden from the upper blocks.
+//!
+//! # Departures
+//!
+//! Tokens carry their position in the sequence; in the papers they carry that in the segment.
 
 use crate::{
-    Encoded, Encoder, Error, Mask, Pass, Result,
-    context::{Geometry, ModelContext},
-    error::require,
-    layers::{Linear, Pool, embedding::sinusoid},
+    Encoded,
+    context::Geometry,
+    layers::{Pool, embedding::sinusoid},
     mixers::{self, MODELS, transformer},
-    model::{Cost, Model, Reference, Variant},
-    options::{BlockOptions, ChannelKind, LONGEST, Pooling, Range, to_json},
-    params::xavier_uniform,
+    options::{ChannelKind, Pooling},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -34,15 +43,9 @@ pub const MODEL: Model = Model {
     time: Cost::Sqrt("O(L·√L·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[Variant::paper(build, include_str!("hierarchical.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("segment", 0, LONGEST),
-        Range::int("lower", 0, 1000),
-        Range::int("upper", 0, 1000),
-    ],
+    ..Model::with_options::<Options>()
 };
 
 /// Reduction of a segment to a vector.
@@ -54,27 +57,20 @@ enum Aggregate {
     Attention,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// S.
+    #[option(range = int(0, LONGEST))]
     segment: usize,
+    #[option(range = int(0, 1000))]
     lower: usize,
+    #[option(range = int(0, 1000))]
     upper: usize,
+    #[option(default = transformer::MODEL.name.to_owned())]
     mixer: String,
+    #[option(default = Aggregate::Mean)]
     aggregate: Aggregate,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            segment: 0,
-            lower: 0,
-            upper: 0,
-            mixer: transformer::MODEL.name.to_owned(),
-            aggregate: Aggregate::Mean,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
@@ -90,11 +86,14 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let plain = |model: &&&Model| model.settings.is_empty();
     let model = mixers::find(&options.mixer);
     let model = model.filter(|model| plain(&model)).ok_or_else(|| {
-        let names = MODELS.iter().filter(plain).map(|model| model.name);
-        Error::Option {
+        let names = MODELS
+            .iter()
+            .filter(plain)
+            .map(|model| model.name.to_owned());
+        Error::Word {
             key: "model.mixer".to_owned(),
             value: options.mixer.clone(),
-            allowed: names.collect::<Vec<_>>().join(" or "),
+            known: names.collect(),
         }
     })?;
     let lower = match options.lower {

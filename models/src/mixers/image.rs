@@ -1,29 +1,33 @@
 //! Image Transformer. Parmar et al., 2018, "Image Transformer", arXiv:1802.05751.
 //!     y_i = Σ_j a_ij v_j over the keys j of the memory of i's block, a_i = softmax(q_i·k_j / √E)
-//! Queries are cut in blocks, and each block sees its memory: itself and what is near it. B batch, H heads, L length, E width of a head,
-//! K keys of a memory; q, k, v (B, H, L, E). Time O(L·K·E) per head, memory O(L·K). Padded keys get weight zero. Dropout on the weights.
-//! `shape = 1d`: blocks of `block` positions, and `memory` more on either side (K = 128 + 2·64).
-//! `shape = 2d`: blocks of `block_height` x `block_width` pixels, and `memory_height` rows and `memory_width` columns more on either side, as far as the image
-//! goes (K = 16·16). The sequence is an image row by row, as wide as the task says or `width` says (0: as the task says); no text has such a form. The benchmark's
-//! rules forbid it, as it tells the model what is above what: records say so.
-//! The CLS token, where there is one, is in no block: it sees everything and everything sees it. The paper generates images pixel by pixel, so that its memories
-//! reach back only; to both sides is what tensor2tensor's encoders have. `local` with neighbours and `exact = false` is the 1d form with whole blocks as memory.
+//! Queries are split into blocks, and each block sees its memory: the block itself and its
+//! neighbourhood. B batch, H heads, L length, E width of a head, K keys of a memory; q, k, v (B, H,
+//! L, E). Time O(L·K·E) per head, memory O(L·K). Dropout on the weights. `width` is its width (0:
+//! the task's); texts have none. The benchmark's rules forbid this shape, since it gives the model
+//! the two-dimensional layout. Records say so. The CLS token, if there is one, is in no block: it
+//! sees every position and every position sees it. `local` with neighbours and `exact = false` is
+//! the 1d form with whole blocks as memory.
+//!
+//! # Options
+//!
+//! `shape = 1d`: blocks of `block` positions, with `memory` more on either side (K = 128 + 2·64).
+//! `shape = 2d`: blocks of `block_height` x `block_width` pixels, with `memory_height` more rows
+//! and `memory_width` more columns on either side, cut off at the edges of the image (K = 16·16).
+//! The sequence is an image in row-major order.
+//! `width` is that of the image (0: as the task says).
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! The paper generates images pixel by pixel, so its memories only reach back; memories on both
+//! sides are those of tensor2tensor's encoders.
 
 use std::ops::Range;
 
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{BlockMask, BlockMasks, partial_softmax},
-    options::{self, LONGEST, to_json},
-};
+use crate::{ops::attention::BlockMask, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -35,19 +39,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·K·E)"),
     memory: Cost::Linear("O(L·K)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[Variant::paper(build, include_str!("image.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        options::Range::int("block", 1, LONGEST),
-        options::Range::int("memory", 0, LONGEST),
-        options::Range::int("block_height", 1, LONGEST),
-        options::Range::int("block_width", 1, LONGEST),
-        options::Range::int("memory_height", 0, LONGEST),
-        options::Range::int("memory_width", 0, LONGEST),
-        options::Range::int("width", 0, LONGEST),
-    ],
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,32 +52,25 @@ enum Shape {
     Plane,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Shape::Line)]
     shape: Shape,
+    #[option(default = 128, range = int(1, LONGEST))]
     block: usize,
+    #[option(default = 64, range = int(0, LONGEST))]
     memory: usize,
+    #[option(default = 8, range = int(1, LONGEST))]
     block_height: usize,
+    #[option(default = 8, range = int(1, LONGEST))]
     block_width: usize,
+    #[option(default = 4, range = int(0, LONGEST))]
     memory_height: usize,
+    #[option(default = 4, range = int(0, LONGEST))]
     memory_width: usize,
+    #[option(range = int(0, LONGEST))]
     width: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            shape: Shape::Line,
-            block: 128,
-            memory: 64,
-            block_height: 8,
-            block_width: 8,
-            memory_height: 4,
-            memory_width: 4,
-            width: 0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
@@ -106,7 +93,7 @@ impl Options {
         }
         let Some([_, columns]) = context.geometry.grid else {
             let allowed = "1d for this task, whose sequences are no images";
-            return Err(crate::Error::Option {
+            return Err(Error::Option {
                 key: "model.shape".to_owned(),
                 value: "2d".to_owned(),
                 allowed: allowed.to_owned(),

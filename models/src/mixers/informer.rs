@@ -1,32 +1,33 @@
-//! Informer. Zhou et al., 2020, "Informer: Beyond Efficient Transformer for Long Sequence Time-Series Forecasting", arXiv:2012.07436.
+//! Informer. Zhou et al., 2020, "Informer: Beyond Efficient Transformer for Long Sequence
+//! Time-Series Forecasting", arXiv:2012.07436.
 //!     y_i = Σ_j softmax_j(q_i·k_j / √E) v_j for the u queries of largest M_i,  y_i = 1/n Σ_j v_j for all others
 //!     M_i = max_{j in S_i} q_i·k_j - 1/U Σ_{j in S_i} q_i·k_j,  u = U = min(n, factor ⌈ln n⌉), at least 1
-//! B batch, H heads, L length, n real positions of a row, E width of a head; q, k, v, y (B, H, L, E), M (B, H, L), S_i U keys drawn with replacement.
-//! Time O(L·u·E) per head, memory O(L·(u + E)). Options: `factor` (5); `mean_over`: `sample` (M_i as above, the paper's algorithm) or `keys` (1/n in place of
-//! 1/U, which the authors' code computes). Draws S_i are made per seed, step, layer and position, and shared by heads and examples, as in that code.
-//! n counts real positions alone: padded keys are neither drawn nor attended to nor in the mean, and padded queries are not among the u. Which queries are
-//! chosen has no gradient. Dropout on the weights of the chosen ones; the authors' code drops none. ⌈ln n⌉ is that of the code. Not here: the causal
-//! form, and the convolutions that shorten the sequence between the paper's encoder layers.
+//! B batch, H heads, L length, n real positions of a row, E width of a head; q, k, v, y (B, H, L,
+//! E), M (B, H, L), S_i U keys drawn with replacement. Time O(L·u·E) per head, memory O(L·(u + E)).
+//! S_i is drawn per seed, step, layer and position, and shared by heads and examples, as in the
+//! authors' code. The choice of queries has no gradient.
+//!
+//! # Options
+//!
+//! `factor` (5); `mean_over`: `sample` (M_i as above, the paper's algorithm) or `keys` (1/n in
+//! place of 1/U, as in the authors' code).
+//!
+//! # Padding
+//!
+//! n counts real positions only: padded keys are neither drawn nor attended to, nor part of the
+//! mean, and padded queries are never among the u.
+//!
+//! # Departures
+//!
+//! Dropout on the weights of the chosen queries; the authors' code has none. ⌈ln n⌉ follows the
+//! code. Not here: the causal form, and the convolutions that shorten the sequence between the
+//! paper's encoder layers.
 
-use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
 use crate::{
-    Encoder, Error, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections, Supports},
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        IGNORE_INDEX, Order,
-        attention::{self, partial_softmax},
-        cat,
-        pooling::weighted_sum,
-        take, top_k,
-    },
-    options::{LONGEST, Range, to_json},
-    rng::StreamKey,
+    ops::{IGNORE_INDEX, Order, pooling::weighted_sum, top_k},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -39,11 +40,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L·E)"),
     memory: Cost::Linear("O(L·log L)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("informer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("factor", 1, LONGEST)],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Informer>(include_str!("informer.rs"))],
+    ..Model::mixer::<Informer>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,25 +52,13 @@ enum MeanOver {
     Keys,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 5, range = int(1, LONGEST))]
     factor: usize,
+    #[option(default = MeanOver::Sample)]
     mean_over: MeanOver,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            factor: 5,
-            mean_over: MeanOver::Sample,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Informer::new(at, options)?)))
 }
 
 struct Informer {
@@ -84,8 +71,11 @@ struct Informer {
     width: usize,
 }
 
-impl Informer {
-    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+impl MixerModel for Informer {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let options = *options;
         Ok(Self {
             projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
@@ -95,7 +85,9 @@ impl Informer {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Informer {
     /// Returns u and U of a row with `real` positions.
     fn count(&self, real: usize) -> usize {
         let logarithm = (real.max(1) as f64).ln().ceil() as usize;
@@ -278,7 +270,7 @@ mod tests {
             ..Options::default()
         };
         let at = LayerContext::new(parameters.builder(), &block, 9);
-        Informer::new(&at, options).unwrap()
+        Informer::new(&at, &options).unwrap()
     }
 
     /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).

@@ -1,24 +1,24 @@
 //! LazyFormer. Ying et al., 2021, "LazyFormer: Self Attention with Lazy Update", arXiv:2102.12702.
 //!     a = softmax(q kᵀ / √E) in the first of every m layers;  yˡ = a vˡ in all of them
-//! q, k, v, y (B, H, L, E), a (B, H, L, L). The others have values and an output projection, and neither queries nor keys. m: `reuse` (2).
-//! Time O(L²·E) per head, half of it for the weights, which only every m-th layer computes; memory O(L²): the weights are handed on.
-//! Padded keys are hidden. Dropout on the weights of the layer that computes them, none where they are reused, as in the paper. Post-norm, as the
+//! q, k, v, y (B, H, L, E), a (B, H, L, L). The other layers have values and an output projection,
+//! but no queries and no keys. Time O(L²·E) per head, half of it for the weights, which only every
+//! m-th layer computes; memory O(L²), since the weights are passed on. Dropout on the weights in
+//! the layer that computes them, none where they are reused, as in the paper. Post-norm, as in the
 //! paper's BERT. No biases. Not with reversible blocks, which keep no weights.
+//!
+//! # Options
+//!
+//! m: `reuse` (2).
+//!
+//! # Padding
+//!
+//! Padded keys are hidden.
+//!
+//! # Departures
+//!
+//! None known.
 
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Error, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear},
-    model::{Cost, Model, Reference, Variant},
-    ops::{attention::scores, matmul, softmax, swap_axes},
-    options::{Range, Residual, to_json},
-    params::xavier_uniform,
-};
+use crate::{ops::attention::scores, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -30,41 +30,18 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
-    variants: &[Variant::paper(build, include_str!("lazyformer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("reuse", 1, 1000)],
+    variants: &[Variant::mixer::<LazyFormer>(include_str!("lazyformer.rs"))],
+    ..Model::mixer::<LazyFormer>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// m.
+    #[option(default = 2, range = int(1, 1000))]
     reuse: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { reuse: 2 }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { reuse } = context.options()?;
-    require(
-        context.block.residual != Residual::Reversible,
-        "block.residual",
-        "reversible",
-        "another one, because weights go from block to block and are not recomputed",
-    )?;
-    require(
-        !context.block.share || reuse == 1,
-        "block.share",
-        true,
-        "false, because layers that reuse weights have no queries; or model.reuse = 1",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(LazyFormer::new(at, reuse)?)))
 }
 
 struct LazyFormer {
@@ -77,13 +54,30 @@ struct LazyFormer {
     dim: usize,
 }
 
-impl LazyFormer {
-    fn new(at: &LayerContext, reuse: usize) -> Result<Self> {
+impl MixerModel for LazyFormer {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            context.block.residual != Residual::Reversible,
+            "block.residual",
+            "reversible",
+            "another one, because weights go from block to block and are not recomputed",
+        )?;
+        require(
+            !context.block.share || options.reuse == 1,
+            "block.share",
+            true,
+            "false, because layers that reuse weights have no queries; or model.reuse = 1",
+        )
+    }
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, block) = (&at.vb, at.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let inward = |name| Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None);
         Ok(Self {
-            pair: match at.layer % reuse {
+            pair: match at.layer % options.reuse {
                 0 => Some([inward("query")?, inward("key")?]),
                 _ => None,
             },
@@ -94,7 +88,9 @@ impl LazyFormer {
             dim: block.qkv_dim,
         })
     }
+}
 
+impl LazyFormer {
     /// Returns (B, L, H E) as (B, L, H, E).
     fn split(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, length, width) = x.dims3()?;

@@ -1,22 +1,25 @@
 //! Linear attention. Katharopoulos et al., 2020, "Transformers are RNNs", arXiv:2006.16236.
 //!     y_i = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j),  φ(x) = elu(x) + 1
-//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), S (B, H, E, E), z (B, H, E).
-//! Time O(L·E²) per head, memory O(L·E + E²).
-//! Padded keys are left out of both sums. As in the 2021 code, no dropout on weights (there are none),
-//! no scaling of queries and no biases. Not here: the causal form; the benchmark classifies whole sequences.
-
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
+//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), S (B, H, E, E), z (B, H,
+//! E). Time O(L·E²) per head, memory O(L·E + E²). As in the 2021 code, there is no dropout on
+//! weights (there are none), no scaling of queries and no bias.
+//!
+//! # Options
+//!
+//! None.
+//!
+//! # Padding
+//!
+//! Padded keys are left out of both sums.
+//!
+//! # Departures
+//!
+//! Not here: the causal form, since the benchmark classifies whole sequences.
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Projections, Supports},
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
     ops::linear_attention::{self, FeatureMap},
-    options::to_json,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -29,24 +32,13 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·E²)"),
     memory: Cost::Linear("O(L·E + E²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("linear.rs")),
+        Variant::mixer::<Linear>(include_str!("linear.rs")),
         tay2021::linear::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[],
+    ..Model::mixer::<Linear>()
 };
-
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Options {}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Linear::new(at, true)?)))
-}
 
 pub(super) struct Linear {
     projections: Projections,
@@ -55,15 +47,26 @@ pub(super) struct Linear {
     width: usize,
 }
 
-impl Linear {
-    /// Builds the mixer; `masks` says whether padding is left out.
-    pub(super) fn new(at: &LayerContext, masks: bool) -> Result<Self> {
+impl MixerModel for Linear {
+    type Options = NoOptions;
+
+    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
-            masks,
+            masks: true,
             heads: at.block.heads,
             width: at.block.head_dim(),
         })
+    }
+}
+
+impl Linear {
+    /// Returns this mixer with padding summed up like any token.
+    pub(super) fn without_mask(self) -> Self {
+        Self {
+            masks: false,
+            ..self
+        }
     }
 }
 

@@ -1,29 +1,28 @@
-//! Linformer. Wang et al., 2020, "Linformer: Self-Attention with Linear Complexity", arXiv:2006.04768.
+//! Linformer. Wang et al., 2020, "Linformer: Self-Attention with Linear Complexity",
+//! arXiv:2006.04768.
 //!     y_i = Σ_r softmax_r(q_i·k'_r / √E) v'_r,  k'_r = Σ_j A_jr k_j,  v'_r = Σ_j F_jr v_j
-//! Keys and values are projected along the length, from L positions to K slots, by learned A and F (the paper's E and F, transposed).
-//! B batch, H heads, L length, E width of a head, N largest length; q, k, v (B, L, H, E), A, F (N, K), k', v' (B, K, H, E). A shorter sequence uses the first L rows.
-//! Time O(L·K·E) per head, memory O(L·K). Options: `rank` K (0: 256; at most N), `sharing`: `none` (A and F for each
-//! head), `headwise` (shared by the heads of a layer), `key_value` (also A = F), `layerwise` (one matrix for all layers).
-//! Padded keys and values are zeros before the sums, so padding never reaches them; the paper has no padding. Dropout on the weights of the slots.
-//! A and F start as N(0, 1/K), as in the paper's lemma; which position a row belongs to is fixed, so the order of tokens matters.
+//! Keys and values are projected along the length, from L positions to K slots, by learned A and F
+//! (the paper's E and F, transposed). B batch, H heads, L length, E width of a head, N largest
+//! length; q, k, v (B, L, H, E), A, F (N, K), k', v' (B, K, H, E). A shorter sequence uses the
+//! first L rows. Time O(L·K·E) per head, memory O(L·K). Dropout on the weights of the slots. A and
+//! F start as N(0, 1/K), as in the paper's lemma. Each row of A and F belongs to a fixed position,
+//! so the order of tokens matters.
+//!
+//! # Options
+//!
+//! `rank` K (0: 256; at most N), `sharing`: `none` (A and F for each head), `headwise` (shared by
+//! the heads of a layer), `key_value` (also A = F), `layerwise` (one matrix for all layers).
+//!
+//! # Padding
+//!
+//! Padded keys and values are zeros before the sums, so padding has no effect; the paper has no
+//! padding.
+//!
+//! # Departures
+//!
+//! None known.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder::blocks,
-    layers::{Dropout, Projections, Supports},
-    mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{self, AttentionOptions},
-        project_length,
-    },
-    options::{LONGEST, Range, to_json},
-};
+use crate::{encoder::blocks, mixers::tay2021, ops::project_length, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -35,14 +34,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·K·E)"),
     memory: Cost::Linear("O(L·K)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("linformer.rs")),
         tay2021::linformer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("rank", 0, LONGEST)],
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,20 +51,13 @@ enum Sharing {
     Layerwise,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, LONGEST))]
     rank: usize,
+    #[option(default = Sharing::KeyValue)]
     sharing: Sharing,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            rank: 0,
-            sharing: Sharing::KeyValue,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

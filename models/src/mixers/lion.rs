@@ -1,16 +1,34 @@
-//! LION. Afzal et al., 2025, "Linear Attention for Sequence Modeling in Both Directions", arXiv:2502.16249.
+//! LION. Afzal et al., 2025, "Linear Attention for Sequence Modeling in Both Directions",
+//! arXiv:2502.16249.
 //!     y = scale(Q Kᵀ ⊙ M) V,  M_ij = Π a_t over t = j .. i - 1 for j < i and t = i + 1 .. j for j > i,  M_ii = 1,  out = W_o y
-//! B batch, L length, D width, H heads of width E; q, k = φ(x W_q), φ(x W_k) with φ(x) = (SiLU(x) + ½) / |SiLU(x) + ½|, v (B, L, H, E); x, out (B, L, D);
-//! `scale` divides rows by their sums. A token's own decay is that of what it writes, in both directions.
-//! Variants: `s` a = 1 - σ(x W_a + b), (B, L, H, E), for each key channel; `d` a = σ(-b), (H); `lit` a = 1. Time O(L·E²) per head: two walks in chunks that
-//! leave the position itself out, numerators and denominators as one value of width E + 1. Memory O(L·E). Padding has k = 0 and a = 1.
-//! M is that of `create_matrix_from_tensor` in LIONS-EPFL/LION@32a0136 img_classification/lion/models_lion.py, φ its `silu_shifted`. Its code for this
-//! benchmark is not public: decays for each channel, weights of q, k and a from N(0, 0.1²) and b so that a = e^(-Δ/2) with Δ between 0.001 and 0.1, even in
-//! its logarithm (the real part of HiPPO's modes), are a reproduction from the text. Values are not scaled by their decays there and here alike. W_v and W_o
-//! begin uniform within inputs^-½, without biases.
+//! B batch, L length, D width, H heads of width E; q, k = φ(x W_q), φ(x W_k) with φ(x) = (SiLU(x) +
+//! ½) / |SiLU(x) + ½|, v (B, L, H, E); x, out (B, L, D); `scale` divides rows by their sums. A
+//! token's own decay is that of what it writes, in both directions. Variants: `s` a = 1 - σ(x W_a +
+//! b), (B, L, H, E), for each key channel; `d` a = σ(-b), (H); `lit` a = 1. Time O(L·E²) per head:
+//! two walks in chunks that leave the position itself out, numerators and denominators as one value
+//! of width E + 1. Memory O(L·E). M is that of `create_matrix_from_tensor` in
+//! LIONS-EPFL/LION@32a0136 img_classification/lion/models_lion.py, φ its `silu_shifted`. Decays for
+//! each channel, weights of q, k and a from N(0, 0.1²) and b so that a = e^(-Δ/2) with Δ between
+//! 0.001 and 0.1, even in its logarithm (the real part of HiPPO's modes), are a reproduction from
+//! the text. Values are not scaled by their decays there and here alike. W_v and W_o begin uniform
+//! within inputs^-½, without biases.
+//!
+//! # Options
+//!
+//! None. The variants have different decays.
+//!
+//! # Padding
+//!
+//! Padding has k = 0 and a = 1.
+//!
+//! # Departures
+//!
+//! The code for this benchmark is not public, so settings and initial values are a reproduction
+//! from the text.
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -27,7 +45,6 @@ use crate::{
         l2_normalize,
         linear_attention::{self, FeatureMap},
     },
-    options::to_json,
     params::{Attributes, fan_in_uniform, inverse_softplus_of_steps},
     rng::Stream,
 };
@@ -58,15 +75,14 @@ pub const MODEL: Model = Model {
             ..Variant::paper(|at| build(at, Decays::None), SOURCE)
         },
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[],
+    ..Model::with_options::<Options>()
 };
 
 const SOURCE: &str = include_str!("lion.rs");
 /// The least sum of a row's weights.
 const FLOOR: f64 = 1e-6;
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {}
 

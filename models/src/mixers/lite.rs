@@ -1,35 +1,36 @@
-//! Lite Transformer. Wu et al., 2020, "Lite Transformer with Long-Short Range Attention", arXiv:2004.11886.
+//! Lite Transformer. Wu et al., 2020, "Lite Transformer with Long-Short Range Attention",
+//! arXiv:2004.11886.
 //!     y = [MultiHeadAttention(x_1) ; W_O conv(g)],  x = [x_1 ; x_2] halves of the channels,  g = u ⊙ σ(u'),  [u ; u'] = W_I x_2
 //!     `light`: conv(g)_i = Σ_t softmax_t(w_h)_t g_{i + t - r},  `dynamic`: conv(g)_i = Σ_t softmax_t(W_h g_i)_t g_{i + t - r}
-//! Half the channels attend over all distances, the other half is convolved with what is near. B batch, L length, D width; x, y (B, L, D), x_1, x_2, g, u, u'
-//! (B, L, D/2), W_I (D, D/2), W_O (D/2, D/2); kernels of w taps, r = (w - 1) / 2, h the group of a channel, G groups: w_h (w) or W_h (w, D/2).
-//! Time O(L²·E + L·w·E) per head, memory O(L·E + L·w). Options: `conv`, `kernel` w (0: 3, 7, 15, then 31, from layer to layer), `groups` G (0: as many as heads, or
-//! the largest part of their number that divides D/2).
-//! Padded positions are zeros in the convolution, which its weights count, and hidden keys. Dropout on the weights of attention and, at the same rate, of kernels.
-//! The paper's experiments are with `dynamic`, a feed-forward network as wide as the block (`block.mlp_dim = D`, which depends on D: not set here), and post-norm. Its code has biases,
-//! and no gate before light convolutions. No projection joins the halves.
-
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
+//! Half the channels attend over all distances. The other half is convolved with nearby positions.
+//! B batch, L length, D width; x, y (B, L, D), x_1, x_2, g, u, u' (B, L, D/2), W_I (D, D/2), W_O
+//! (D/2, D/2); kernels of w taps, r = (w - 1) / 2, h the group of a channel, G groups: w_h (w) or
+//! W_h (w, D/2). Time O(L²·E + L·w·E) per head, memory O(L·E + L·w). Dropout on the weights of
+//! attention and, at the same rate, on kernels. No projection mixes the two halves.
+//!
+//! # Options
+//!
+//! `conv`; `kernel` w (0: 3, 7, 15, then 31, by layer); `groups` G (0: the number of heads, or its
+//! largest divisor that divides D/2).
+//!
+//! # Padding
+//!
+//! Padded positions enter the convolution as zeros, without renormalising its weights, and are
+//! hidden keys.
+//!
+//! # Departures
+//!
+//! The paper's experiments use `dynamic`, a feed-forward network as wide as the block
+//! (`block.mlp_dim = D`, which depends on D and is not set here), and post-norm. Its code has
+//! biases, and no gate before light convolutions.
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear, Projections, Supports},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{
         Padding, activation,
-        attention::{
-            self, AttentionOptions, BlockLists, BlockMasks, RelativeScores, partial_softmax,
-        },
-        cat, columns, depthwise_conv1d, softmax, swap_axes,
+        attention::{BlockLists, RelativeScores},
+        columns, depthwise_conv1d,
     },
-    options::{BlockOptions, LONGEST, Range, to_json},
-    params::xavier_uniform,
-    rng::StreamKey,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -42,14 +43,9 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E + L·w·E)"),
     memory: Cost::Linear("O(L·E + L·w)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("lite.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("kernel", 0, LONGEST),
-        Range::int("groups", 0, LONGEST),
-    ],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Lite>(include_str!("lite.rs"))],
+    ..Model::mixer::<Lite>()
 };
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,50 +56,18 @@ enum Conv {
     Dynamic,
 }
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     conv: Conv,
+    #[option(range = int(0, LONGEST))]
     kernel: usize,
+    #[option(range = int(0, LONGEST))]
     groups: usize,
 }
 
 /// Taps of a kernel by layer; the last is that of all further layers.
 const KERNELS: [usize; 4] = [3, 7, 15, 31];
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    let block = context.block;
-    require(
-        block.dim.is_multiple_of(2),
-        "block.dim",
-        block.dim,
-        "even, as half of it attends",
-    )?;
-    require(
-        block.qkv_dim.is_multiple_of(2 * block.heads),
-        "block.qkv_dim",
-        block.qkv_dim,
-        format!(
-            "a multiple of twice block.heads = {}, as half of it attends",
-            block.heads
-        ),
-    )?;
-    let (half, groups) = (block.dim / 2, options.groups(block));
-    require(
-        half.is_multiple_of(groups),
-        "model.groups",
-        groups,
-        format!("what divides the {half} channels of the convolution"),
-    )?;
-    require(
-        options.kernel > 0 || !block.share,
-        "model.kernel",
-        0,
-        "at least 1 where block.share = true: all layers then have one kernel",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Lite::new(at, &options)?)))
-}
 
 impl Options {
     fn groups(&self, block: &BlockOptions) -> usize {
@@ -147,7 +111,41 @@ enum Kernel {
     Dynamic(Linear, Dropout),
 }
 
-impl Lite {
+impl MixerModel for Lite {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        let block = context.block;
+        require(
+            block.dim.is_multiple_of(2),
+            "block.dim",
+            block.dim,
+            "even, as half of it attends",
+        )?;
+        require(
+            block.qkv_dim.is_multiple_of(2 * block.heads),
+            "block.qkv_dim",
+            block.qkv_dim,
+            format!(
+                "a multiple of twice block.heads = {}, as half of it attends",
+                block.heads
+            ),
+        )?;
+        let (half, groups) = (block.dim / 2, options.groups(block));
+        require(
+            half.is_multiple_of(groups),
+            "model.groups",
+            groups,
+            format!("what divides the {half} channels of the convolution"),
+        )?;
+        require(
+            options.kernel > 0 || !block.share,
+            "model.kernel",
+            0,
+            "at least 1 where block.share = true: all layers then have one kernel",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let half = block.dim / 2;
@@ -197,7 +195,9 @@ impl Lite {
             heads: block.heads,
         })
     }
+}
 
+impl Lite {
     /// Maps g, (B, L, D/2) to (B, L, D/2).
     fn gated(&self, x: &Tensor) -> Result<Tensor> {
         let both = self.gate.forward(x)?;

@@ -1,23 +1,24 @@
-//! Local attention. Parmar et al., 2018, "Image Transformer", arXiv:1802.05751; the benchmark's simplest baseline.
+//! Local attention. Parmar et al., 2018, "Image Transformer", arXiv:1802.05751; the benchmark's
+//! simplest baseline.
 //!     y_i = Σ_j a_ij v_j over the keys j of i's block, a_i = softmax(q_i·k_j / √E)
-//! B batch, H heads, L length, E width of a head, S block length; q, k, v (B, H, L, E), a (B, H, L / S, S, S).
-//! Time O(L·S·E) per head, memory O(L·S). Padded keys get weight zero; a block of padding gives zeros. Dropout on the weights.
-//! Options: `block` S (0: 64), `neighbours` n: each block also sees n blocks on either side (0: blocks apart from
-//! each other, so that nothing ever leaves one); with `exact` only keys at most n·S positions away, which is a sliding window.
+//! B batch, H heads, L length, E width of a head, S block length; q, k, v (B, H, L, E), a (B, H, L
+//! / S, S, S). Time O(L·S·E) per head, memory O(L·S). Dropout on the weights.
+//!
+//! # Options
+//!
+//! `block` S (0: 64); `neighbours` n: each block also sees n blocks on either side (0: no
+//! information leaves a block); with `exact`, only keys at most n·S positions away, which is a
+//! sliding window.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero; a block of padding gives zeros.
+//!
+//! # Departures
+//!
+//! None known.
 
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections, Supports},
-    mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{BlockLists, BlockMasks, partial_softmax},
-    options::{LONGEST, Range, to_json},
-};
+use crate::{mixers::tay2021, ops::attention::BlockLists, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -29,40 +30,23 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·S·E)"),
     memory: Cost::Linear("O(L·S)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("local.rs")),
+        Variant::mixer::<Local>(include_str!("local.rs")),
         tay2021::local::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 0, LONGEST),
-        Range::int("neighbours", 0, LONGEST),
-    ],
+    ..Model::mixer::<Local>()
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(range = int(0, LONGEST))]
     pub(super) block: usize,
+    #[option(range = int(0, LONGEST))]
     pub(super) neighbours: usize,
+    #[option(default = true)]
     exact: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: 0,
-            neighbours: 0,
-            exact: true,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Local::new(at, &options)?)))
 }
 
 struct Local {
@@ -80,7 +64,9 @@ struct Contiguous {
     exact: bool,
 }
 
-impl Local {
+impl MixerModel for Local {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,

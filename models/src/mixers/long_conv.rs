@@ -1,24 +1,27 @@
-//! Long convolutions. Fu, Epstein, Nguyen, Thomas, Zhang, Dao, Rudra, Ré, 2023, "Simple Hardware-Efficient Long Convolutions for Sequence Modeling", arXiv:2302.06646.
+//! Long convolutions. Fu, Epstein, Nguyen, Thomas, Zhang, Dao, Rudra, Ré, 2023, "Simple
+//! Hardware-Efficient Long Convolutions for Sequence Modeling", arXiv:2302.06646.
 //!     k = sign(w) ⊙ max(|w| - λ, 0),  y_t = Σ_{j≤t} k_{t-j} x_j + Σ_{j>t} k'_{j-t-1} x_j + D x_t,   out = a ⊙ σ(g), [a, g] = W f(y) + b
-//! x, y, out (B, L, H), H the width; w, w' (H, N) for N the longest length are parameters themselves, N(0, 0.002²) at first; λ = `squash`, D (H), W (2H, H).
-//! `kernel_dropout` drops taps in training; `direction = forward` has no w'. Time O(L·log L), memory O(L), and H·N weights for each direction.
-//! A length beyond N is refused. Padded positions are zeros to the kernels. The block has no feed-forward network; the published one has BatchNorm or LayerNorm, and a
-//! rate of its own for w.
-
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! x, y, out (B, L, H), H the width; the kernels w, w' (H, N) are parameters, N(0, 0.002²) at
+//! first, N the longest length; λ = `squash`, D (H), W (2H, H). `direction = forward` has no w'.
+//! Time O(L·log L), memory O(L), and H·N weights for each direction. A length beyond N is refused.
+//!
+//! # Options
+//!
+//! `kernel_dropout` drops taps in training. `squash` is λ; `direction = forward` has no w'.
+//!
+//! # Padding
+//!
+//! Padded positions enter the kernels as zeros.
+//!
+//! # Departures
+//!
+//! The block has no feed-forward network. The published block has BatchNorm or LayerNorm, and a
+//! separate learning rate for w.
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
     layers::{Direction, LongConv},
-    model::{Cost, Model, Reference, Variant},
     ops::activation::relu,
-    options::{Range, to_json},
-    params::Attributes,
-    rng::StreamKey,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -31,40 +34,24 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
-    variants: &[Variant::paper(build, include_str!("long_conv.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::not_negative("squash"),
-        Range::probability("kernel_dropout"),
-    ],
+    variants: &[Variant::mixer::<LongConvMixer>(include_str!(
+        "long_conv.rs"
+    ))],
+    ..Model::mixer::<LongConvMixer>()
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// λ.
+    #[option(default = 0.001, range = not_negative)]
     squash: f64,
+    #[option(range = probability)]
     kernel_dropout: f64,
+    #[option(default = Direction::Both)]
     direction: Direction,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            squash: 0.001,
-            kernel_dropout: 0.0,
-            direction: Direction::Both,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| {
-        Ok(Box::new(LongConvMixer::new(at, &options)?))
-    })
 }
 
 struct LongConvMixer {
@@ -77,7 +64,9 @@ struct LongConvMixer {
     filter: LongConv,
 }
 
-impl LongConvMixer {
+impl MixerModel for LongConvMixer {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let directions = options.direction.count();
         let small = Init::Randn {
@@ -95,7 +84,9 @@ impl LongConvMixer {
             filter: LongConv::new(at, directions, true)?,
         })
     }
+}
 
+impl LongConvMixer {
     fn taps(&self, pass: &Pass) -> Result<Tensor> {
         // max(w - λ, 0) - max(-w - λ, 0).
         let above = relu(&self.kernel.affine(1.0, -self.squash)?, 0.0)?;

@@ -1,30 +1,30 @@
-//! Long-Short Transformer. Zhu et al., 2021, "Long-Short Transformer: Efficient Transformers for Language and Vision", arXiv:2107.02192.
+//! Long-Short Transformer. Zhu et al., 2021, "Long-Short Transformer: Efficient Transformers for
+//! Language and Vision", arXiv:2107.02192.
 //!     y_i = Σ_j a_ij v_j over r summaries of the sequence and the keys near i, a_i = one softmax(q_i·k_j / √E) over both
 //!     K̄ = norm_b(Pᵀ K),  V̄ = norm_b(Pᵀ V),  P = softmax over the length of x W_P,  K = norm_a(x W_K),  V = norm_a(x W_V)
-//! B batch, H heads, L length, D width, E width of a head, r summaries, w window; x (B, L, D), W_P (D, H r), P (B, H, L, r), q, K, V (B, L, H, E), K̄, V̄ (B, r, H, E).
-//! Time O(L·(r + w)·E) per head, memory O(L·(r + w)). Options: `rank` r (0: no summaries), `window` w: a block of w queries sees itself and
-//! max(w/2, 1) positions on either side; 0: each query sees itself.
-//! Both norms are LayerNorms over all heads at once, each the same for keys and values. Padded tokens are in no summary and no window.
-//! Dropout on the weights. Projections have no biases, and a CLS token is a token like any other (in the published code it enters in the last layer alone).
-
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
+//! B batch, H heads, L length, D width, E width of a head, r summaries, w window; x (B, L, D), W_P
+//! (D, H r), P (B, H, L, r), q, K, V (B, L, H, E), K̄, V̄ (B, r, H, E). Time O(L·(r + w)·E) per
+//! head, memory O(L·(r + w)). Both norms are LayerNorms over all heads together, each shared by
+//! keys and values. Dropout on the weights. A CLS token is treated as any other token (in the
+//! published code it enters in the last layer only).
+//!
+//! # Options
+//!
+//! `rank` r (0: no summaries), `window` w: a block of w queries sees itself and max(w/2, 1)
+//! positions on either side; 0: each query sees itself.
+//!
+//! # Padding
+//!
+//! Padded tokens are in no summary and no window.
+//!
+//! # Departures
+//!
+//! Projections have no biases.
 
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, LayerNorm, Linear, Projections},
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{
-            self, BlockLists, BlockMask, BlockMasks, StridedPositions,
-            partial_softmax::{self, by_head},
-        },
-        cat, matmul, softmax, swap_axes,
-    },
-    options::{LONGEST, Range, to_json},
-    params::xavier_uniform,
+    layers::LayerNorm,
+    ops::attention::{BlockLists, BlockMask, StridedPositions, partial_softmax::by_head},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -37,35 +37,18 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(r + w)·E)"),
     memory: Cost::Linear("O(L·(r + w))"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("long_short.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("rank", 0, LONGEST),
-        Range::int("window", 0, LONGEST),
-    ],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<LongShort>(include_str!("long_short.rs"))],
+    ..Model::mixer::<LongShort>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 32, range = int(0, LONGEST))]
     rank: usize,
+    #[option(default = 8, range = int(0, LONGEST))]
     window: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            rank: 32,
-            window: 8,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(LongShort::new(at, &options)?)))
 }
 
 struct LongShort {
@@ -79,7 +62,9 @@ struct LongShort {
     dim: usize,
 }
 
-impl LongShort {
+impl MixerModel for LongShort {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let norm_vb = at.vb.pp("near_norm");
@@ -96,7 +81,9 @@ impl LongShort {
             dim: block.qkv_dim,
         })
     }
+}
 
+impl LongShort {
     fn rank(&self) -> usize {
         self.summary.as_ref().map_or(0, |summary| summary.rank)
     }
@@ -244,7 +231,7 @@ mod tests {
     fn queries_see_all_summaries_and_their_neighbourhood() {
         for (length, window, rank) in [(13, 4, 3), (13, 1, 0), (9, 0, 2), (70, 66, 65), (5, 3, 1)] {
             let keys = rank + length;
-            let v = Tensor::eye(keys, candle_core::DType::F64, &Device::Cpu).unwrap();
+            let v = Tensor::eye(keys, DType::F64, &Device::Cpu).unwrap();
             let v = v.unsqueeze(0).unwrap();
             let zeros = v.zeros_like().unwrap();
             let options = AttentionOptions {

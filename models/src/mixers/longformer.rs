@@ -1,28 +1,32 @@
 //! Longformer. Beltagy et al., 2020, "Longformer: The Long-Document Transformer", arXiv:2004.05150.
 //!     y_i = Σ_j a_ij v_j,  a_i = softmax(q_i·k_j / √E) over the keys |i - j| = m·d, m <= w / 2, and over the global keys j < g
 //!     y_i = Σ_j b_ij v'_j, b_i = softmax(q'_i·k'_j / √E) over all j, for the global positions i < g
-//! B batch, H heads, L length, E width of a head; q, k, v and, from projections of their own, q', k', v' (B, H, L, E).
-//! Time O(L·(w + g)·E) per head, memory O(L·(w + g)). Padded keys get weight zero. Dropout on the weights.
-//! Options: `window` w, even; `dilation` d of the first `dilated_heads` heads, the others having d = 1 (0: of every head; the paper dilates two heads of upper
-//! layers, here all layers are alike); `global` g, the first g positions: the CLS token where there is one, else the first token. Without global positions their projections do not exist. Not as in the paper: no biases, as in the rest of the benchmark.
-//! Pooled by the CLS token, the last layer is read at a global position alone: its q, k and v influence nothing, and their projections in that layer stay as they were drawn.
-
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
+//! B batch, H heads, L length, E width of a head; q, k, v and, from projections of their own, q',
+//! k', v' (B, H, L, E). Time O(L·(w + g)·E) per head, memory O(L·(w + g)). Dropout on the weights.
+//! With CLS pooling, only a global position of the last layer is read: its q, k and v have no
+//! influence, and their projections in that layer keep their initial values.
+//!
+//! # Options
+//!
+//! `window` w, even; `dilation` d of the first `dilated_heads` heads, with d = 1 for the others (0:
+//! of every head; the paper dilates two heads of upper layers, here all layers are alike); `global`
+//! g, the first g positions: the CLS token if there is one, else the first token. Without global
+//! positions there are no projections for them.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! No biases, as in the rest of the benchmark.
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear, Projections, ScoreMods, Supports},
+    layers::ScoreMods,
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{
-        AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions, partial_softmax,
-    },
-    options::{LONGEST, Range, WIDEST, to_json},
+    ops::attention::{BlockLists, BlockMask, StridedPositions},
     params::xavier_uniform_with_gain,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -35,39 +39,25 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·w·E)"),
     memory: Cost::Linear("O(L·w)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("longformer.rs")),
         tay2021::longformer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("window", 2, 2 * LONGEST),
-        Range::int("dilation", 1, LONGEST),
-        Range::int("dilated_heads", 0, WIDEST),
-        Range::int("global", 0, LONGEST),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(default = 512, range = int(2, 2 * LONGEST))]
     pub(super) window: usize,
+    #[option(default = 1, range = int(1, LONGEST))]
     pub(super) dilation: usize,
+    #[option(range = int(0, WIDEST))]
     pub(super) dilated_heads: usize,
+    #[option(default = 1, range = int(0, LONGEST))]
     global: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            window: 512,
-            dilation: 1,
-            dilated_heads: 0,
-            global: 1,
-        }
-    }
 }
 
 impl Options {

@@ -1,26 +1,30 @@
-//! LRU. Orvieto et al., 2023, "Resurrecting Recurrent Neural Networks for Long Sequences", arXiv:2303.06349.
+//! LRU. Orvieto et al., 2023, "Resurrecting Recurrent Neural Networks for Long Sequences",
+//! arXiv:2303.06349.
 //!     h_t = λ ⊙ h_{t-1} + e^γ ⊙ (B x_t),  y_t = Re(C h_t) + D x_t,  λ = e^{-e^ν + i e^θ};   out = a ⊙ σ(g), [a, g] = W dropout(f(y)) + b
-//! x, y, out (B, L, H), H the width; P = `state` complex states that all channels share: ν, θ, γ (P), B (P, H), C (H, P), D (H), W (2H, H).
-//! At first |λ|² is uniform between `r_min`² and `r_max`², the phase between 0 and `max_phase`, and γ = ln √(1 - |λ|²), which keeps states of white noise at
-//! the size of their input; B and C are normal, real and imaginary parts with variance 1/(2H) and 1/P.
-//! Time O(L·P·H), memory O(L·P). `direction = both` has states from the end as well, with a C of their own (H, 2P), as S5. Padded positions are zeros to
-//! the states. The block has no feed-forward network; the published one has BatchNorm and rates of their own for ν, θ, γ and B (`train.groups`).
-
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! x, y, out (B, L, H), H the width; P = `state` complex states, shared by all channels: ν, θ, γ
+//! (P), B (P, H), C (H, P), D (H), W (2H, H). B and C are normal; their real and imaginary parts
+//! have variance 1/(2H) and 1/P. Time O(L·P·H), memory O(L·P).
+//!
+//! # Options
+//!
+//! At first |λ|² is uniform between `r_min`² and `r_max`², the phase is uniform between 0 and
+//! `max_phase`, and γ = ln √(1 - |λ|²), which keeps the states at the size of a white-noise input.
+//! `direction = both` adds states that run from the end, with their own C (H, 2P), as in S5.
+//! `state` is P.
+//!
+//! # Padding
+//!
+//! Padded positions enter the states as zeros.
+//!
+//! # Departures
+//!
+//! The block has no feed-forward network. The published block has BatchNorm and separate learning
+//! rates for ν, θ, γ and B (`train.groups`).
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
     layers::{Direction, GluOutput, OutputGate, OutputInit},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{Complex, SharedStates, shared_state_space},
-    options::{Range, to_json},
-    params::Attributes,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -33,50 +37,26 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·P)"),
     memory: Cost::Linear("O(L·P)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none"}}"#,
-    variants: &[Variant::paper(build, include_str!("lru.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 1, 4096),
-        Range::probability("r_min"),
-        Range::positive("r_max", 1.0),
-        Range::positive("max_phase", 7.0),
-    ],
+    variants: &[Variant::mixer::<Lru>(include_str!("lru.rs"))],
+    ..Model::mixer::<Lru>()
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// P.
+    #[option(default = 64, range = int(1, 4096))]
     state: usize,
+    #[option(default = Direction::Forward)]
     direction: Direction,
+    #[option(range = probability)]
     r_min: f64,
+    #[option(default = 0.99, range = positive(1.0))]
     r_max: f64,
+    #[option(default = std::f64::consts::TAU, range = positive(7.0))]
     max_phase: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 64,
-            direction: Direction::Forward,
-            r_min: 0.0,
-            r_max: 0.99,
-            max_phase: std::f64::consts::TAU,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.r_min < options.r_max && options.r_max < 1.0,
-        "model.r_max",
-        options.r_max,
-        format!("more than model.r_min = {} and less than 1", options.r_min),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Lru::new(at, &options)?)))
 }
 
 struct Lru {
@@ -95,7 +75,18 @@ struct Lru {
     output: GluOutput,
 }
 
-impl Lru {
+impl MixerModel for Lru {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            options.r_min < options.r_max && options.r_max < 1.0,
+            "model.r_max",
+            options.r_max,
+            format!("more than model.r_min = {} and less than 1", options.r_min),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, states) = (&at.vb, at.block.dim, options.state);
         let normal = |variance: f64| Init::Randn {

@@ -1,14 +1,30 @@
-//! LSTM. Hochreiter & Schmidhuber, 1997, "Long Short-Term Memory", Neural Computation 9(8), with the forget gate of Gers et al., 2000.
+//! LSTM. Hochreiter & Schmidhuber, 1997, "Long Short-Term Memory", Neural Computation 9(8), with
+//! the forget gate of Gers et al., 2000.
 //!     [i | f | g | o] = W_x x_t + W_h h_(t-1) + b,  c_t = σ(f) ⊙ c_(t-1) + σ(i) ⊙ tanh(g),  h_t = σ(o) ⊙ tanh(c_t),  out = W_o h
-//! B batch, L length, D width, D' inner width; x, out (B, L, D), i, f, g, o, c, h (B, L, D'), W_x (4 D', D), W_h (4 D', D'), W_o (D, D') without a bias.
-//! `direction = both` (the default) has a second recurrence from the end with weights of its own, and W_o (D, 2 D') reads both.
-//! Time O(L·D'·(D + D')), one position after the other, memory O(L·D'). Padding leaves h and c as they were. No feed-forward (`block.ffn` = none).
-//! Options: `width` D' (0: D), `direction`, `forget` (0), what is added to b of the forget gate at first; 1 keeps states for longer.
-//! The order of gates and initial values, uniform within D'^-½, are those of torch.nn.LSTM, which has two biases where their sum is here. The published
-//! layers have neither the residual nor the norm of the block around it. It is the reference of what a state that is no linear recurrence can do.
+//! B batch, L length, D width, D' inner width; x, out (B, L, D), i, f, g, o, c, h (B, L, D'), W_x
+//! (4 D', D), W_h (4 D', D'), W_o (D, D') without a bias. `direction = both` (the default) has a
+//! second recurrence from the end with weights of its own, and W_o (D, 2 D') reads both. Time
+//! O(L·D'·(D + D')), one position after the other, memory O(L·D'). No feed-forward (`block.ffn` =
+//! none). The order of gates and initial values, uniform within D'^-½, are those of torch.nn.LSTM,
+//! which has two biases where their sum is here. It is the reference of what a state that is no
+//! linear recurrence can do.
+//!
+//! # Options
+//!
+//! `width` D' (0: D); `direction` both or forward; `forget` (0) is added to b of the forget gate at
+//! first, and 1 keeps states for longer.
+//!
+//! # Padding
+//!
+//! Padding leaves h and c as they were.
+//!
+//! # Departures
+//!
+//! The published layers have neither the residual nor the norm of the block around it.
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -18,7 +34,7 @@ use crate::{
     layers::{Direction, Linear},
     model::{Cost, Model, Reference, Variant},
     ops::lstm::{self, lstm},
-    options::{Range, WIDEST, to_json},
+    options::WIDEST,
     params::{Attributes, fan_in_uniform},
     rng::Stream,
 };
@@ -36,30 +52,19 @@ pub const MODEL: Model = Model {
     family: crate::Family::Gated,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none"}}"#,
     variants: &[Variant::paper(build, include_str!("lstm.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("width", 0, WIDEST),
-        Range::not_negative("forget"),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// D'.
+    #[option(range = int(0, WIDEST))]
     width: usize,
+    #[option(default = Direction::Both)]
     direction: Direction,
+    #[option(range = not_negative)]
     forget: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            width: 0,
-            direction: Direction::Both,
-            forget: 0.0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

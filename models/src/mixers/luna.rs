@@ -1,31 +1,30 @@
 //! Luna. Ma et al., 2021, "Luna: Linear Unified Nested Attention", arXiv:2106.01540.
 //!     p' = Attention(p, x),  y = W_O Attention(x, p'),  p ← norm(p + p')
-//! A second sequence p of fixed length l, learned at first, goes through the layers beside x: it packs x, and x unpacks what it has packed, before p is added.
-//! B batch, H heads, L length, D width, E width of a head; x, y (B, L, D), p, p' (B, l, H E). Both attentions have projections of their own; the first has no
-//! output projection. Time O(L·l·E) per head, memory O(L·E + l·E). Options: `length` l (256, also 128 and 16 in the paper); `dynamic`: a sequence
-//! with fewer tokens than l uses as many of p, as in the published code.
-//! p has its own norm of the block's kind, at the block's place (post-norm in the paper), the block's dropout on p', and no feed-forward network; what the last
-//! layer would make of it nobody reads. Padding is hidden from p. p begins as N(0, 1/(H E)). Dropout on both weights. Not with reversible blocks.
-//! Departures: p is H E wide, which the paper's D is; no biases in projections.
-//! Published on the benchmark (layers x D, feed-forward, heads): Text 4x256, 1024, 4; Retrieval 4x128, 512, 4; Image 1x64, 128, 8; Pathfinder 1x128, 4 heads;
-//! ListOps D 512, 2048, 8, layers that share weights.
+//! A second sequence p of fixed length l, with learned initial values, passes through the layers
+//! beside x. It packs x, then x unpacks the packed sequence p', and p' is added to p. B batch, H
+//! heads, L length, D width, E width of a head; x, y (B, L, D), p, p' (B, l, H E). Each attention
+//! has its own projections; the first has no output projection. Time O(L·l·E) per head, memory
+//! O(L·E + l·E). p has its own norm, of the block's kind and at the block's place (post-norm in the
+//! paper), and the block's dropout on p', but no feed-forward network. The update of p in the last
+//! layer is not computed, since nothing reads it. p starts as N(0, 1/(H E)). Dropout on both kinds
+//! of weights. Not with reversible blocks. Published on the benchmark (layers x D, feed-forward,
+//! heads): Text 4x256, 1024, 4; Retrieval 4x128, 512, 4; Image 1x64, 128, 8; Pathfinder 1x128, 4
+//! heads; ListOps D 512, 2048, 8, layers that share weights.
+//!
+//! # Options
+//!
+//! `length` l (256, also 128 and 16 in the paper); `dynamic`: a sequence with fewer than l tokens
+//! uses only that many rows of p, as in the published code.
+//!
+//! # Padding
+//!
+//! Padding is hidden from p.
+//!
+//! # Departures
+//!
+//! p has width H E, in the paper D; projections have no biases.
 
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Error, Mask, Mixer, Pass, Result, VarBuilder,
-    block::norm::Norm,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear},
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{self, AttentionOptions},
-    options::{BlockOptions, LONGEST, NormPlace, Range, Residual, to_json},
-    params::xavier_uniform,
-};
+use crate::{block::norm::Norm, options::NormPlace, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -37,39 +36,19 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·l·E)"),
     memory: Cost::Linear("O(L·E + l·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
-    variants: &[Variant::paper(build, include_str!("luna.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("length", 1, LONGEST)],
+    variants: &[Variant::mixer::<Luna>(include_str!("luna.rs"))],
+    ..Model::mixer::<Luna>()
 };
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// l.
+    #[option(default = 256, range = int(1, LONGEST))]
     length: usize,
     dynamic: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            length: 256,
-            dynamic: false,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options = context.options()?;
-    require(
-        context.block.residual != Residual::Reversible,
-        "block.residual",
-        "reversible",
-        "another one, because p goes from block to block and is not recomputed",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Luna::new(at, options)?)))
 }
 
 struct Luna {
@@ -97,8 +76,20 @@ struct Projected {
     dropout: Dropout,
 }
 
-impl Luna {
-    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+impl MixerModel for Luna {
+    type Options = Options;
+
+    fn check(_: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            context.block.residual != Residual::Reversible,
+            "block.residual",
+            "reversible",
+            "another one, because p goes from block to block and is not recomputed",
+        )
+    }
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let options = *options;
         let (vb, block) = (&at.vb, at.block);
         let (dim, row) = (block.dim, block.qkv_dim);
         let last = at.layer + 1 == block.layers;
@@ -131,7 +122,9 @@ impl Luna {
             dim: row,
         })
     }
+}
 
+impl Luna {
     /// Returns p (B, l, H E).
     fn before(&self, batch: usize, pass: &Pass) -> Result<Tensor> {
         match &self.start {
@@ -269,7 +262,7 @@ mod tests {
     fn mixer(parameters: &Parameters, options: Options) -> Luna {
         let block = block(1, NormPlace::Post);
         let at = LayerContext::new(parameters.builder(), &block, 5);
-        Luna::new(&at, options).unwrap()
+        Luna::new(&at, &options).unwrap()
     }
 
     /// With one packed vector, every position puts all its weight on it, and packing is softmax

@@ -1,16 +1,32 @@
-//! Mamba. Gu & Dao, 2023, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", arXiv:2312.00752.
+//! Mamba. Gu & Dao, 2023, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces",
+//! arXiv:2312.00752.
 //!     [u | z] = x W_in,  u ← SiLU(conv(u)),  [r | b | c] = u W_x,  δ = softplus(r W_δ + b_δ),  a = -exp(α)
 //!     h_t = e^(δ_t a) h_(t-1) + δ_t b_t u_t,  y = (c·h + skip ⊙ u) ⊙ SiLU(z) W_out,  each of D' channels with N states of its own
-//! B batch, L length, D width, D' = `expand` D, N states, R rank of the steps δ; x (B, L, D), u, z, δ (B, L, D'), b, c (B, L, N), r (B, L, R), α (D', N),
-//! skip (D'), conv a causal convolution of each channel, W taps. All is causal: a position sees those before it.
-//! Time O(L·D'·(D + N)), memory O(L·D'). No feed-forward (`block.ffn` = none): this is all there is. Real states that depend on the input do poorly on
-//! this benchmark, as others ran it: a control. Options: `state` N, `expand`, `taps` W, `rank` R (0: D / 16, rounded up),
-//! `direction` (forward; sum, two: back as well, with the same weights or others).
-//! α = ln 1 .. ln N and skip = 1 at first, without weight decay; b_δ is softplus⁻¹ of numbers between 0.001 and 0.1, even in their logarithm; W_δ uniform up to
-//! R^-½, all else as PyTorch's layers begin. Only conv and δ have a bias. Padding has u = 0 before conv and δ = 0, which leaves states as they were.
+//! B batch, L length, D width, D' = `expand` D, N states, R rank of the steps δ; x (B, L, D), u, z,
+//! δ (B, L, D'), b, c (B, L, N), r (B, L, R), α (D', N), skip (D'), conv a depthwise causal
+//! convolution of W taps. Everything is causal: a position sees only earlier ones. Time O(L·D'·(D +
+//! N)), memory O(L·D'). The block has no feed-forward network (`block.ffn` = none): the mixer
+//! replaces both sublayers. Real states that depend on the input do poorly on this benchmark,
+//! according to published runs; this model is a control. At first α = ln 1 .. ln N and skip = 1,
+//! both without weight decay; b_δ is softplus⁻¹ of log-uniform numbers between 0.001 and 0.1; W_δ
+//! is uniform up to R^-½; all others start as PyTorch's layers do. Only conv and δ have a bias.
+//!
+//! # Options
+//!
+//! `state` N, `expand`, `taps` W, `rank` R (0: D / 16, rounded up). `direction`: `forward`; `sum`
+//! adds a second pass from the end with the same weights, `two` with weights of its own.
+//!
+//! # Padding
+//!
+//! At padding, u = 0 before conv and δ = 0, so states pass through unchanged.
+//!
+//! # Departures
+//!
+//! None known.
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -25,7 +41,7 @@ use crate::{
         activation::{silu, softplus},
         columns,
     },
-    options::{Range, WIDEST, to_json},
+    options::WIDEST,
     params::{Attributes, fan_in_uniform, inverse_softplus_of_steps},
     rng::Stream,
 };
@@ -46,35 +62,21 @@ pub const MODEL: Model = Model {
         "block": {"ffn": "none", "norm": "rms", "norm_epsilon": 1e-5}
     }"#,
     variants: &[Variant::paper(build, include_str!("mamba.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 1, 1024),
-        Range::int("expand", 1, 64),
-        Range::int("taps", 1, 1024),
-        Range::int("rank", 0, WIDEST),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 16, range = int(1, 1024))]
     state: usize,
+    #[option(default = 2, range = int(1, 64))]
     expand: usize,
+    #[option(default = 4, range = int(1, 1024))]
     taps: usize,
+    #[option(range = int(0, WIDEST))]
     rank: usize,
     direction: Ways,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 16,
-            expand: 2,
-            taps: 4,
-            rank: 0,
-            direction: Ways::Forward,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

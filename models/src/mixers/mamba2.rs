@@ -1,17 +1,33 @@
-//! Mamba-2. Dao & Gu, 2024, "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality", arXiv:2405.21060.
+//! Mamba-2. Dao & Gu, 2024, "Transformers are SSMs: Generalized Models and Efficient Algorithms
+//! Through Structured State Space Duality", arXiv:2405.21060.
 //!     [z | u | b | c | s] = x W_in,  [u | b | c] ← SiLU(conv([u | b | c])),  δ = softplus(s + β),  a = e^(-δ e^α)
 //!     S_t = a_t S_(t-1) + δ_t b_t u_tᵀ,  y = Sᵀ c + skip ⊙ u,  out = RMSNorm(y ⊙ SiLU(z)) W_out
-//! B batch, L length, D width, D' = `expand` D in H heads of P = `head_width` channels, N = `state`; x, out (B, L, D), z, u, y (B, L, D'), b, c (B, L, N),
-//! which all heads share, s, δ, a (B, L, H), S (H, N, P), β, α, skip (H); conv a causal convolution of each channel, W = `taps`, with a bias.
-//! All is causal: a position sees those before it. Time O(L·N·P) per head, in chunks; memory O(L·D'). No feed-forward (`block.ffn` = none).
-//! Options: `state` (64), `expand` (2), `taps` (4), `head_width` (0: 64, or the largest divisor of D' that divides 64),
-//! `direction` (forward; sum, two: back as well, with the same weights or others). Read in state-spaces/mamba@e9594ce
-//! mamba_ssm/modules/mamba2.py: the gate is before the norm; e^α ~ U(1, 16), skip = 1 and β softplus⁻¹ of numbers between 0.001 and 0.1, even in their
-//! logarithm, none of which decays; one group of b and c; N is 128 there. All else begins as PyTorch's layers. Padding has u = b = c = 0 before conv
-//! and δ = 0, which leaves states as they were.
+//! B batch, L length, D width, D' = `expand` D in H heads of P = `head_width` channels, N =
+//! `state`; x, out (B, L, D), z, u, y (B, L, D'), b, c (B, L, N), which all heads share, s, δ, a
+//! (B, L, H), S (H, N, P), β, α, skip (H); conv a causal convolution of each channel, W = `taps`,
+//! with a bias. All is causal: a position sees those before it. Time O(L·N·P) per head, in chunks;
+//! memory O(L·D'). No feed-forward (`block.ffn` = none). Read in state-spaces/mamba@e9594ce
+//! mamba_ssm/modules/mamba2.py: the gate is before the norm; e^α ~ U(1, 16), skip = 1 and β
+//! softplus⁻¹ of numbers between 0.001 and 0.1, even in their logarithm, none of which decays; one
+//! group of b and c; All else begins as PyTorch's layers.
+//!
+//! # Options
+//!
+//! `state` N (64), `expand` (2), `taps` W (4), `head_width` P (0: 64, or the largest divisor of D'
+//! that divides 64). `direction`: `forward`; `sum` adds a second pass from the end with the same
+//! weights, `two` with weights of its own.
+//!
+//! # Padding
+//!
+//! Padding has u = b = c = 0 before conv and δ = 0, so states pass through unchanged.
+//!
+//! # Departures
+//!
+//! `state` is 128 in the published code.
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -29,7 +45,7 @@ use crate::{
         gated_linear_attention::{self, gated_linear_attention},
         rms_norm,
     },
-    options::{Range, WIDEST, to_json},
+    options::WIDEST,
     params::{Attributes, fan_in_uniform, inverse_softplus_of_steps},
     rng::Stream,
 };
@@ -50,35 +66,21 @@ pub const MODEL: Model = Model {
         "block": {"ffn": "none", "norm": "rms", "norm_epsilon": 1e-5}
     }"#,
     variants: &[Variant::paper(build, include_str!("mamba2.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 1, 1024),
-        Range::int("expand", 1, 64),
-        Range::int("taps", 1, 1024),
-        Range::int("head_width", 0, WIDEST),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 64, range = int(1, 1024))]
     state: usize,
+    #[option(default = 2, range = int(1, 64))]
     expand: usize,
+    #[option(default = 4, range = int(1, 1024))]
     taps: usize,
+    #[option(range = int(0, WIDEST))]
     head_width: usize,
     direction: Ways,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 64,
-            expand: 2,
-            taps: 4,
-            head_width: 0,
-            direction: Ways::Forward,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -1,15 +1,29 @@
 //! minGRU. Feng et al., 2024, "Were RNNs All We Needed?", arXiv:2410.01201.
 //!     h_t = (1 - z_t) ⊙ h_(t-1) + z_t ⊙ g(u_t),  z = σ(x W_z + b),  u = x W_u,  g(u) = u + ½ for u ≥ 0 and σ(u) below,  out = h W_o
-//! B batch, L length, D width, D' inner width; x, out (B, L, D), z, u, h (B, L, D'). States are positive and averages of what came before, so that a scan over
-//! the length computes them. All is causal: a position sees those before it. Time and memory O(L·D'). Padding has z = 0, which leaves states as they were.
-//! Options: `width` D' (0: 3/2 D, rounded up); `memory` τ (0): b begins so that states average over 1 to τ positions, even in the logarithm; 0 for b = 0, an
-//! average over two, which is what the published code begins with, and there without b; `direction` (forward; sum, two: back as well, with the same
-//! weights or others).
-//! g is that of the paper's appendix on stability. The inner width is that of the package minGRU-pytorch; the convolution that it has before the layer is not
-//! here. Weights begin uniform within inputs^-½. Its authors have not run this benchmark.
+//! B batch, L length, D width, D' inner width; x, out (B, L, D), z, u, h (B, L, D'). States are
+//! positive and averages of what came before, so that a scan over the length computes them. All is
+//! causal: a position sees those before it. Time and memory O(L·D'). g is that of the paper's
+//! appendix on stability. The inner width is that of the package minGRU-pytorch. Weights begin
+//! uniform within inputs^-½. Its authors have not run this benchmark.
+//!
+//! # Options
+//!
+//! `width` D' (0: 3/2 D, rounded up); `memory` τ (0): b starts such that states average over 1 to τ
+//! positions, evenly in the logarithm; 0 starts with b = 0, an average over two positions.
+//! `direction`: `forward`; `sum` adds a second pass from the end with the same weights, `two` with
+//! weights of its own.
+//!
+//! # Padding
+//!
+//! Padding has z = 0, so states pass through unchanged.
+//!
+//! # Departures
+//!
+//! The package minGRU-pytorch has no b, and a convolution before the layer, which is not here.
 
 use candle_core::Tensor;
 use candle_nn::Init;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,7 +38,7 @@ use crate::{
         activation::{relu, sigmoid},
         scan_packed,
     },
-    options::{Range, WIDEST, to_json},
+    options::WIDEST,
     params::{Attributes, fan_in_uniform},
     rng::Stream,
 };
@@ -42,19 +56,17 @@ pub const MODEL: Model = Model {
     family: crate::Family::Gated,
     settings: r#"{"embed": {"positions": "none"}, "block": {"norm": "rms"}}"#,
     variants: &[Variant::paper(build, include_str!("min_gru.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("width", 0, WIDEST),
-        Range::not_negative("memory"),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// D'.
+    #[option(range = int(0, WIDEST))]
     width: usize,
     /// τ.
+    #[option(range = not_negative)]
     memory: f64,
     direction: Ways,
 }

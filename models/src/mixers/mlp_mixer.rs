@@ -1,26 +1,25 @@
-//! MLP-Mixer. Tolstikhin et al., 2021, "MLP-Mixer: An all-MLP Architecture for Vision", arXiv:2105.01601.
+//! MLP-Mixer. Tolstikhin et al., 2021, "MLP-Mixer: An all-MLP Architecture for Vision",
+//! arXiv:2105.01601.
 //!     y = W₂ gelu(W₁ x + b₁) + b₂, along the length: a feed-forward network of positions, the same for every channel
-//! B batch, L length, D width, N longest length, T hidden width; x, y (B, L, D), W₁ (T, N), b₁ (T), W₂ (N, T), b₂ (N).
-//! Time O(L·T·D), memory O((L + T)·D). Option: `hidden` T (0: 256, at most N). A shorter sequence has the first L columns of W₁ and the
-//! first L rows of W₂ and b₂. GELU by the error function. The block's feed-forward is the paper's network of channels.
-//! Padded tokens are zeros before the sum, so that nothing of them is mixed in; the paper has no padding. There are 2·N·T weights per layer: at
-//! thousands of tokens far more than in the other models of that width.
+//! B batch, L length, D width, N longest length, T hidden width; x, y (B, L, D), W₁ (T, N), b₁ (T),
+//! W₂ (N, T), b₂ (N). Time O(L·T·D), memory O((L + T)·D). A shorter sequence uses the first L
+//! columns of W₁ and the first L rows of W₂ and b₂. GELU is the exact one, by the error function.
+//! The block's feed-forward network is the paper's network of channels. Each layer has 2·N·T
+//! weights, which at thousands of tokens is far more than in other models of that width.
+//!
+//! # Options
+//!
+//! `hidden` T (0: 256, at most N).
+//!
+//! # Padding
+//!
+//! Padded tokens are zeros before the sum, so they have no effect; the paper has no padding.
+//!
+//! # Departures
+//!
+//! None known.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::Linear,
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{activation::gelu_erf, swap_axes},
-    options::{Range, WIDEST, to_json},
-    params::LECUN_NORMAL,
-};
+use crate::{ops::activation::gelu_erf, params::LECUN_NORMAL, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -32,23 +31,17 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·T)"),
     memory: Cost::Linear("O(L + T)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("mlp_mixer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("hidden", 0, WIDEST)],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<MlpMixer>(include_str!("mlp_mixer.rs"))],
+    ..Model::mixer::<MlpMixer>()
 };
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// T; 0 for 256 or N, whichever is less.
+    #[option(range = int(0, WIDEST))]
     hidden: usize,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(MlpMixer::new(at, &options)?)))
 }
 
 struct MlpMixer {
@@ -60,7 +53,9 @@ struct MlpMixer {
     dim: usize,
 }
 
-impl MlpMixer {
+impl MixerModel for MlpMixer {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let hidden = match options.hidden {
             0 => at.max_length.min(256),

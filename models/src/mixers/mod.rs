@@ -1,5 +1,7 @@
-//! The registry. To add a model: one file here, its `mod` line, its entry in [`MODELS`]; parity cases and the count of its weights under
-//! `models/tests`. One that is another with settings of its own stands in `presets`. To add a variant: its entry in the model's list.
+//! The registry of models. To add a model, write one file here, then add its `mod` line and its
+//! entry in [`MODELS`], its parity cases, and the count of its weights under `models/tests`. A
+//! model that is another one with different settings goes to `presets`. To add a variant, add its
+//! entry to the model's list.
 
 use std::sync::OnceLock;
 

@@ -1,36 +1,42 @@
-//! MRA-2. Zeng et al., 2022, "Multi Resolution Analysis (MRA) for Approximate Self-Attention", arXiv:2207.10284.
+//! MRA-2. Zeng et al., 2022, "Multi Resolution Analysis (MRA) for Approximate Self-Attention",
+//! arXiv:2207.10284.
 //!     y_i = Σ_j a_ij v_j / Σ_j a_ij,  a_ij = exp(q_i·k_j / √E) in the chosen pairs (I, J) of blocks,  exp(low_IJ) in all others
 //!     low_IJ = q̃_I·k̃_J / √E;  q̃_I, k̃_J, ṽ_J means over the real tokens of a block
-//! B batch, H heads, L length, N longest length, E width of a head, S block length, M = L/S blocks; q, k, v, y (B, L, H, E), q̃, k̃, ṽ (B, M, H, E), low
-//! (B, H, M, M). Chosen are, for each head and over the whole matrix, the `blocks_per_row` ⌈N/S⌉ pairs of largest low_IJ - max_J low_IJ; those in the first
-//! `first` rows and columns of blocks, and at most `diagonal`/2 blocks from the diagonal, come before all others.
-//! Time O(L·r·S·E + (L/S)²·E) per head, r pairs per row; memory O(L·E + (L/S)²). Options: `block` S (32 in the paper's code), `blocks_per_row` (8), `first`
-//! (1), `diagonal` (0; 1 for Retrieval and Text there), `mode`: `full`, or `sparse`, where what is not chosen counts nothing (MRA-2-s).
-//! Which pairs are chosen has no gradient; low_IJ of the others has. Blocks without a real token are never chosen and count nothing, nor does padding within
-//! one; ties go to the lower index. A query that sees no pair gets zeros. No dropout on the weights, as in the published code.
-//! Departures: the row's maximum is over blocks with real tokens; 1e-6 is not added to counts and sums; an image's blocks are runs of pixels,
-//! not the 4 x 8 patches of that code. No biases in projections.
-//! Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, `block` 32, `blocks_per_row` 8.
-
-use candle_core::{D, DType, Tensor};
-use serde::{Deserialize, Serialize};
+//! B batch, H heads, L length, N longest length, E width of a head, S block length, M = L/S blocks;
+//! q, k, v, y (B, L, H, E), q̃, k̃, ṽ (B, M, H, E), low (B, H, M, M). For each head,
+//! `blocks_per_row` ⌈N/S⌉ pairs are chosen from the whole matrix, those of largest low_IJ - max_J
+//! low_IJ. Pairs in the first `first` rows and columns of blocks, and pairs at most `diagonal`/2
+//! blocks from the diagonal, take precedence. Time O(L·r·S·E + (L/S)²·E) per head, r pairs per row;
+//! memory O(L·E + (L/S)²). The choice of pairs has no gradient; low_IJ of the others has one. Ties
+//! go to the lower index. A query without any pair gets zeros. No dropout on the weights, as in the
+//! published code. Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, `block`
+//! 32, `blocks_per_row` 8.
+//!
+//! # Options
+//!
+//! `block` S (32 in the paper's code); `blocks_per_row` (8); `first` (1); `diagonal` (0; in that
+//! code 1 for Retrieval and Text); `mode`: `full`, or `sparse`, where unchosen pairs have weight
+//! zero (MRA-2-s).
+//!
+//! # Padding
+//!
+//! Blocks without a real token are never chosen and have weight zero, and so has padding within a
+//! block.
+//!
+//! # Departures
+//!
+//! The maximum of a row is over blocks with real tokens; 1e-6 is not added to counts and sums; the
+//! blocks of an image are runs of pixels, not the 4 x 8 patches of the published code. No biases in
+//! projections.
 
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Projections, Supports},
-    mask::{PADDED, zero_padding},
-    model::{Cost, Model, Reference, Variant},
+    mask::PADDED,
     ops::{
         Order,
-        attention::{
-            self, AttentionOptions, BlockMask, BlockMasks,
-            partial_softmax::{self, by_head},
-        },
-        cat, matmul, top_k,
+        attention::{BlockMask, partial_softmax::by_head},
+        top_k,
     },
-    options::{LONGEST, Range, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -43,16 +49,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·r·S·E + L²/S²)"),
     memory: Cost::Mixed("O(L·E + L²/S²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("mra.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 1, 64),
-        Range::int("blocks_per_row", 0, LONGEST),
-        Range::int("first", 0, LONGEST),
-        Range::int("diagonal", 0, LONGEST),
-    ],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Mra>(include_str!("mra.rs"))],
+    ..Model::mixer::<Mra>()
 };
 
 /// Contribution of pairs of blocks that are not chosen.
@@ -65,32 +64,20 @@ enum Mode {
     Sparse,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// S.
+    #[option(default = 32, range = int(1, 64))]
     block: usize,
+    #[option(default = 8, range = int(0, LONGEST))]
     blocks_per_row: usize,
+    #[option(default = 1, range = int(0, LONGEST))]
     first: usize,
+    #[option(range = int(0, LONGEST))]
     diagonal: usize,
+    #[option(default = Mode::Full)]
     mode: Mode,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: 32,
-            blocks_per_row: 8,
-            first: 1,
-            diagonal: 0,
-            mode: Mode::Full,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Mra::new(at, options)?)))
 }
 
 struct Mra {
@@ -110,8 +97,11 @@ struct Chosen {
     real: Vec<bool>,
 }
 
-impl Mra {
-    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+impl MixerModel for Mra {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let options = *options;
         let blocks = at.max_length.div_ceil(options.block);
         Ok(Self {
             projections: Projections::new(at)?,
@@ -121,7 +111,9 @@ impl Mra {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Mra {
     /// Maps queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, qkv: [&Tensor; 3], mask: Option<&Mask>) -> Result<Tensor> {
         let (batch, length, _) = qkv[0].dims3()?;

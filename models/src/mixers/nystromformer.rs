@@ -1,32 +1,31 @@
-//! Nyströmformer. Xiong et al., 2021, "Nyströmformer: A Nyström-Based Algorithm for Approximating Self-Attention", arXiv:2102.03902.
+//! Nyströmformer. Xiong et al., 2021, "Nyströmformer: A Nyström-Based Algorithm for Approximating
+//! Self-Attention", arXiv:2102.03902.
 //!     Y = F Z (G V) + conv(V),  F = softmax(Q K̃ᵀ / √E),  G = softmax(Q̃ Kᵀ / √E),  A = softmax(Q̃ K̃ᵀ / √E),  Z ≈ A⁺
 //!     Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))), from Z = Aᵀ / (largest column sum of A), `iterations` times
-//! Landmarks q̃_s, k̃_s are the means of queries and keys over M segments of the sequence. conv: along the length, one kernel of w taps per head.
-//! B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), Q̃, K̃ (B, H, M, E), F (B, H, L, M), G (B, H, M, L), A, Z (B, H, M, M).
-//! Time O(L·M·E + M³·iterations) per head, memory O(L·M + M²). Options: `landmarks` M, `iterations` (6 do not converge; 25 do), `conv` w (odd; 0: none).
-//! Segments cut the real tokens of each sequence in parts as equal as can be; with fewer tokens than landmarks each token is one, and
-//! rows and columns of A beyond them are those of the identity. Padded keys and values count for nothing. No dropout on the weights.
-//! The first Z is scaled for every sequence and head by itself; the published code takes one number for the whole batch, and says that
-//! this one converges faster. Z is computed in 64-bit arithmetic. Projections have no biases.
-
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! The landmarks q̃_s, k̃_s are the means of queries and keys over M segments of the sequence. conv
+//! runs along the length, with one kernel of w taps per head. B batch, H heads, L length, E width
+//! of a head; Q, K, V, Y (B, H, L, E), Q̃, K̃ (B, H, M, E), F (B, H, L, M), G (B, H, M, L), A, Z
+//! (B, H, M, M). Time O(L·M·E + M³·iterations) per head, memory O(L·M + M²). No dropout on the
+//! weights. Z is computed in 64-bit arithmetic. Projections have no biases.
+//!
+//! # Options
+//!
+//! `landmarks` M, `iterations` (6 do not converge; 25 do), `conv` w (odd; 0: none).
+//!
+//! # Padding
+//!
+//! The real tokens of each sequence are split into segments of nearly equal size. If there are
+//! fewer tokens than landmarks, each token is a landmark, and the remaining rows and columns of A
+//! are those of the identity. Padded keys and values have no effect.
+//!
+//! # Departures
+//!
+//! The first Z is scaled separately for each sequence and head. The published code uses one number
+//! for the whole batch, and states that separate scaling converges faster.
 
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Projections, Supports},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        self, IGNORE_INDEX, Padding,
-        attention::{self, AttentionOptions},
-        exact_matmul, merge_heads, pseudo_inverse, softmax, split_heads,
-    },
-    options::{LONGEST, Range, to_json},
+    ops::{IGNORE_INDEX, Padding, exact_matmul, merge_heads, pseudo_inverse, split_heads},
+    prelude::*,
 };
 
 mod xiong2021;
@@ -41,36 +40,23 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·M·E + M³)"),
     memory: Cost::Linear("O(L·M + M²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("nystromformer.rs")),
         xiong2021::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("landmarks", 1, LONGEST),
-        Range::int("iterations", 0, 100),
-        Range::int("conv", 0, LONGEST),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 64, range = int(1, LONGEST))]
     landmarks: usize,
+    #[option(default = 6, range = int(0, 100))]
     iterations: usize,
+    #[option(default = 35, range = int(0, LONGEST))]
     conv: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            landmarks: 64,
-            iterations: 6,
-            conv: 35,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -1,31 +1,38 @@
 //! Performer. Choromanski et al., 2020, "Rethinking Attention with Performers", arXiv:2009.14794.
 //!     y_i = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j),  φ_r(x) = exp(w_r·x' - |x'|²/2),  x' = x / E^¼
-//! FAVOR+: w_r are M Gaussian directions, orthogonal in blocks of E, so that φ(q)·φ(k) / M is exp(q·k / √E) in the mean: softmax attention
-//! without its L x L weights. B batch, H heads, L length, E width of a head, M features; q, k, v (B, L, H, E), φ (B, L, H, M), S (B, H, M, E).
-//! Time O(L·M·E) per head, memory O(L·M + M·E). Options: `features` M (0: E·ln E, rounded up to a multiple of 8), `redraw` steps after which
-//! w is drawn anew (0: never), `epsilon` added to each feature, `kernel`: `favor`, `relu` for φ(x) = max(x, 0) + 0.001 without w, or `auto`: `favor`; `trig`:
-//!     φ(x) = exp(|x'|²/2) [sin w·x' ; cos w·x'], as unbiased, of either sign, so that denominators come near 0: 2ε more where they are within ε of it
-//! Nothing is added to the denominator φ(q_i)·z. As in the authors' code exp is shifted by the largest w·x' (of the row for queries, of the sequence's real keys for keys), which cancels but for epsilon.
-//! Padded keys are left out of both sums and of the shift. w depends on seed, layer and step, not on the batch; heads share it.
+//! FAVOR+: w_r are M Gaussian directions, orthogonal in blocks of E, so that the mean of φ(q)·φ(k)
+//! / M is exp(q·k / √E): softmax attention without its L x L weights. B batch, H heads, L length, E
+//! width of a head, M features; q, k, v (B, L, H, E), φ (B, L, H, M), S (B, H, M, E). Time O(L·M·E)
+//! per head, memory O(L·M + M·E). `trig` is unbiased too, but its features have either sign, so
+//! denominators come near 0: 2ε is added where they are within ε of it. Otherwise nothing is added
+//! to the denominator φ(q_i)·z. As in the authors' code, exp is shifted by the largest w·x' (of the
+//! row for queries, of the sequence's real keys for keys), which cancels except for epsilon. w
+//! depends on seed, layer and step, not on the batch; heads share it.
+//!
+//! # Options
+//!
+//! `features` M (0: E·ln E, rounded up to a multiple of 8); `redraw`, the steps after which w is
+//! redrawn (0: never); `epsilon`, added to each feature; `kernel`: `favor`, `relu` for φ(x) =
+//! max(x, 0) + 0.001 without w, or `auto`, which is `favor`; `trig`:
+//!     φ(x) = exp(|x'|²/2) [sin w·x' ; cos w·x']
+//!
+//! # Padding
+//!
+//! Padded keys are left out of both sums and of the shift.
+//!
+//! # Departures
+//!
+//! None known.
 
 mod trig;
 
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{DType, Device, Tensor};
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result, RngKey,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Projections, Supports},
+    RngKey,
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
     ops::linear_attention::{self, EPS, FeatureMap},
-    options::{Range, WIDEST, to_json},
-    rng::StreamKey,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -38,18 +45,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·M·E)"),
     memory: Cost::Linear("O(L·M + M·E)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("performer.rs")),
+        Variant::mixer::<Performer>(include_str!("performer.rs")),
         tay2021::performer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("features", 0, WIDEST),
-        Range::int("redraw", 0, 1_000_000_000),
-        Range::probability("epsilon"),
-    ],
+    ..Model::mixer::<Performer>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,24 +66,17 @@ pub(super) enum Kernel {
     Relu,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(range = int(0, WIDEST))]
     pub(super) features: usize,
+    #[option(default = Kernel::Auto)]
     pub(super) kernel: Kernel,
+    #[option(range = int(0, 1_000_000_000))]
     pub(super) redraw: u64,
+    #[option(default = 1e-6, range = probability)]
     pub(super) epsilon: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            features: 0,
-            kernel: Kernel::Auto,
-            redraw: 0,
-            epsilon: 1e-6,
-        }
-    }
 }
 
 impl Options {
@@ -94,12 +88,6 @@ impl Options {
             "at least 0 and less than 1",
         )
     }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    options.check()?;
-    encoder::blocks(context, |at| Ok(Box::new(Performer::new(at, &options)?)))
 }
 
 struct Performer {
@@ -115,7 +103,13 @@ enum Features {
     Relu,
 }
 
-impl Performer {
+impl MixerModel for Performer {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        options.check()
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let width = at.block.head_dim();
         let favor = || {

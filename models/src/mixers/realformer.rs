@@ -1,25 +1,27 @@
-//! RealFormer. He et al., 2020, "RealFormer: Transformer Likes Residual Attention", arXiv:2012.11747.
+//! RealFormer. He et al., 2020, "RealFormer: Transformer Likes Residual Attention",
+//! arXiv:2012.11747.
 //!     zˡ = qˡ kˡᵀ / √E + zˡ⁻¹,  yˡ = softmax(zˡ) vˡ
-//! q, k, v, y (B, H, L, E), z (B, H, L, L) of layer l, z⁰ = 0: scores are carried from block to block before masks and softmax. No further parameters.
-//! Time O(L²·E) per head, memory O(L²) in each layer: scores are the residual stream, so they are all held.
-//! Post-norm, as the paper's BERT. Padded keys are hidden, dropout on the weights, no biases. Not with reversible blocks, which keep no scores.
-
-use candle_core::Tensor;
-use serde_json::{Map, Value};
+//! q, k, v, y (B, H, L, E), z (B, H, L, L) of layer l, z⁰ = 0. Scores are passed from block to
+//! block, before masks and softmax. No additional parameters. Time O(L²·E) per head, memory O(L²)
+//! in each layer: the scores form a residual stream, so all of them are kept. Post-norm, as in the
+//! paper's BERT. Dropout on the weights. No biases. Not with reversible blocks, which keep no
+//! scores.
+//!
+//! # Options
+//!
+//! None.
+//!
+//! # Padding
+//!
+//! Padded keys are hidden.
+//!
+//! # Departures
+//!
+//! None known.
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections},
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        add,
-        attention::{scores, weigh},
-        swap_axes,
-    },
-    options::Residual,
+    ops::attention::{scores, weigh},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -32,27 +34,11 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"norm_place": "post"}}"#,
-    variants: &[Variant::paper(build, include_str!("realformer.rs"))],
-    options: || Value::Object(Map::new()),
-    ranges: &[],
+    variants: &[Variant::mixer::<RealFormer>(include_str!("realformer.rs"))],
+    ..Model::mixer::<RealFormer>()
 };
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Options {}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    require(
-        context.block.residual != Residual::Reversible,
-        "block.residual",
-        "reversible",
-        "another one, because scores go from block to block and are not recomputed",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(RealFormer::new(at)?)))
-}
 
 struct RealFormer {
     projections: Projections,
@@ -60,8 +46,19 @@ struct RealFormer {
     dim: usize,
 }
 
-impl RealFormer {
-    fn new(at: &LayerContext) -> Result<Self> {
+impl MixerModel for RealFormer {
+    type Options = NoOptions;
+
+    fn check(_: &NoOptions, context: &ModelContext) -> Result<()> {
+        require(
+            context.block.residual != Residual::Reversible,
+            "block.residual",
+            "reversible",
+            "another one, because scores go from block to block and are not recomputed",
+        )
+    }
+
+    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
             dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),

@@ -1,15 +1,32 @@
-//! RetNet. Sun et al., 2023, "Retentive Network: A Successor to Transformer for Large Language Models", arXiv:2307.08621.
+//! RetNet. Sun et al., 2023, "Retentive Network: A Successor to Transformer for Large Language
+//! Models", arXiv:2307.08621.
 //!     S_t = γ_h S_(t-1) + k_t v_tᵀ,  y_t = S_tᵀ q_t E^-½,  out = W_o (RMSNorm(y) ⊙ SiLU(x W_g)),  γ_h = 1 - 2^(-5-h)
-//! B batch, L length, D width, H heads h = 0 .. H - 1; q, k (B, L, H, E), rotated by their position, v, y (B, L, H, V) with V = `expand` E, S (H, E, V);
-//! x, out (B, L, D), W_g (D, H V), W_o (H V, D). The decays γ are not trained. All is causal: a position sees those before it.
-//! Time O(L·E·V) per head, in chunks; memory O(L·E). Queries and keys have the width `block.qkv_dim`. Padding has k = 0 and decays nothing.
-//! Option: `direction` (forward; sum, two: back as well, with the same weights or others).
-//! The norm of each head is RMSNorm with a gain that all heads share, as in flash-linear-attention@bc3b101 fla/layers/multiscale_retention.py, of which
-//! `expand` = 2, the scale E^-½, the gate and the SwiGLU behind it are, too (its configuration has 8 heads); the paper has GroupNorm. Neighbouring columns
-//! are rotated, there those E/2 apart: the same function for weights with their rows in another order. Weights begin uniform within inputs^-½, without
-//! biases. Its authors have not run this benchmark.
+//! B batch, L length, D width, H heads h = 0.. H - 1; q, k (B, L, H, E), rotated by their position,
+//! v, y (B, L, H, V) with V = `expand` E, S (H, E, V); x, out (B, L, D), W_g (D, H V), W_o (H V,
+//! D). The decays γ are not trained. All is causal: a position sees those before it. Time O(L·E·V)
+//! per head, in chunks; memory O(L·E). Queries and keys have the width `block.qkv_dim`. The norm of
+//! each head is RMSNorm with a gain that all heads share, as in flash-linear-attention@bc3b101
+//! fla/layers/multiscale_retention.py, of which `expand` = 2, the scale E^-½, the gate and the
+//! SwiGLU behind it are, too (its configuration has 8 heads); Weights begin uniform within
+//! inputs^-½, without biases. Its authors have not run this benchmark.
+//!
+//! # Options
+//!
+//! `expand` (2): V over E. `direction`: `forward`; `sum` adds a second pass from the end with the
+//! same weights, `two` with weights of its own.
+//!
+//! # Padding
+//!
+//! Padding has k = 0, and states do not decay there.
+//!
+//! # Departures
+//!
+//! The norm of each head is that of flash-linear-attention; the paper has GroupNorm. Neighbouring
+//! columns are rotated; there it is those E/2 apart, the same function for weights with their rows
+//! in another order.
 
 use candle_core::Tensor;
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -24,7 +41,6 @@ use crate::{
         gated_linear_attention::{self, gated_linear_attention},
         rotary,
     },
-    options::{Range, to_json},
     params::fan_in_uniform,
 };
 
@@ -44,24 +60,15 @@ pub const MODEL: Model = Model {
         "block": {"gate": "glu", "activation": "silu", "norm": "rms"}
     }"#,
     variants: &[Variant::paper(build, include_str!("retnet.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("expand", 1, 64)],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 2, range = int(1, 64))]
     expand: usize,
     direction: Ways,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            expand: 2,
-            direction: Ways::Forward,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

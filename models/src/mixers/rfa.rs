@@ -1,29 +1,29 @@
 //! Random feature attention (RFA). Peng et al., 2021, "Random Feature Attention", arXiv:2103.02143.
 //!     y_i = φ(q̂_i) S / max(|φ(q̂_i)·z|, ε),  S = Σ_j φ(k̂_j) v_jᵀ,  z = Σ_j φ(k̂_j),  x̂ = x / (|x| + 0.001)
 //!     φ(x) = [sin(W x) ; cos(W x)] / √M,  W = w ⊙ σ, rows of w from N(0, I): φ(q̂)·φ(k̂) is exp(-|σ ⊙ (q̂ - k̂)|² / 2) in the mean
-//! B batch, H heads, L length, E width of a head, M draws; q, k, v (B, L, H, E), w (H, M, E), σ (H, E), 1 at first, φ (B, L, H, 2M), S (B, H, 2M, E).
-//! Time O(L·M·E) per head, memory O(L·M + M·E). Options: `features` M, `redraw` steps after which w is drawn anew (0: never; the published code picks one
-//! of 500 draws at every step), `epsilon` ε, `kernel`: `gaussian`, or `arccos` for φ(x) = max(W x, 0) / √M, `gate`: `none`, or `both`:
+//! B batch, H heads, L length, E width of a head, M draws; q, k, v (B, L, H, E), w (H, M, E), σ (H,
+//! E), 1 at first, φ (B, L, H, 2M), S (B, H, 2M, E). Time O(L·M·E) per head, memory O(L·M + M·E).
+//! Each token sees itself. No biases except that of the gate.
+//!
+//! # Options
+//!
+//! `features` M; `redraw`, the steps after which w is redrawn (0: never; the published code picks
+//! one of 500 draws at every step); `epsilon` ε; `kernel`: `gaussian`, or `arccos` for φ(x) = max(W
+//! x, 0) / √M; `gate`: `none`, or `both`:
 //!     S_t = g_t S_(t-1) + (1 - g_t) φ(k̂_t) v_tᵀ,  z_t alike,  g_t = sigmoid(w_g·x_t + b_g), one number per head
-//! The paper gates sums over the past. Here, where tokens may see both sides, the first half of the heads runs from the first token to the last and the
-//! others back; each sees its own token. Padded tokens are in no sum and close no gate.
-//! Published code has factors 0.1 in place of 1/√M and then ε = 1, which is larger than most denominators; σ is what temperature there is. No biases but the gate's.
+//!
+//! # Padding
+//!
+//! Padded tokens are in no sum and close no gate.
+//!
+//! # Departures
+//!
+//! The paper gates sums over the past. Here tokens may see both sides, so the first half of the
+//! heads runs from the first token to the last, and the other half backwards. The published code
+//! has factors 0.1 in place of 1/√M and then ε = 1, which is larger than most denominators. σ acts
+//! as the temperature.
 
-use candle_core::{Device, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result, RngKey,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Linear, Projections},
-    model::{Cost, Model, Reference, Variant},
-    ops::{activation::relu, matmul},
-    options::{Range, WIDEST, to_json},
-    params::xavier_uniform,
-    rng::StreamKey,
-};
+use crate::{RngKey, ops::activation::relu, prelude::*};
 
 mod gate;
 
@@ -37,15 +37,9 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·M·E)"),
     memory: Cost::Linear("O(L·M + M·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("rfa.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("features", 1, WIDEST),
-        Range::int("redraw", 0, 1_000_000_000),
-        Range::positive("epsilon", 1e3),
-    ],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Rfa>(include_str!("rfa.rs"))],
+    ..Model::mixer::<Rfa>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,31 +56,19 @@ enum Gate {
     Both,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 64, range = int(1, WIDEST))]
     features: usize,
+    #[option(default = 1, range = int(0, 1_000_000_000))]
     redraw: u64,
+    #[option(default = 1e-3, range = positive(1e3))]
     epsilon: f64,
+    #[option(default = Kernel::Gaussian)]
     kernel: Kernel,
+    #[option(default = Gate::None)]
     gate: Gate,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            features: 64,
-            redraw: 1,
-            epsilon: 1e-3,
-            kernel: Kernel::Gaussian,
-            gate: Gate::None,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Rfa::new(at, &options)?)))
 }
 
 struct Rfa {
@@ -99,7 +81,9 @@ struct Rfa {
     width: usize,
 }
 
-impl Rfa {
+impl MixerModel for Rfa {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let gate = || {
@@ -116,7 +100,9 @@ impl Rfa {
             width: block.head_dim(),
         })
     }
+}
 
+impl Rfa {
     /// Returns y (B, L, H, E) of queries, keys and values (B, L, H, E); gates read x (B, L, D).
     fn attend(&self, qkv: [Tensor; 3], x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let directions = self.features.directions(pass, x)?;

@@ -1,43 +1,42 @@
-//! Routing Transformer. Roy et al., 2020, "Efficient Content-Based Sparse Attention with Routing Transformers", arXiv:2003.05997.
+//! Routing Transformer. Roy et al., 2020, "Efficient Content-Based Sparse Attention with Routing
+//! Transformers", arXiv:2003.05997.
 //!     y_i = mean over the clusters c that took query i of Σ_{j in K_c} a_ij v_j,  a_i = softmax_{j in K_c}(q_i·k_j / √E)
 //!     Q_c, K_c: the w queries and the w keys with the largest q̂_i·μ_c and k̂_j·μ_c, two lists;  x̂ = x / |x|
-//! B batch, H heads, L length, N longest length, E width of a head, k clusters, w window; q, k, v (B, H, L, E), centroids μ (H, k, E) of length 1.
-//! A query that no cluster took gets zeros. Half the heads route; the others see their block of w positions and the blocks beside it.
-//! Time O(L·(k + w)·E) per head, memory O(L·(k + E)): √N for each. Options: `clusters` k (0: ⌈√N⌉), `window` w (0: ⌈N / k⌉), `routed_heads` (0: half),
-//! `local_window` (0: w), `decay` λ.
-//! Centroids are not trained: once per training step m ← λ m + (1 - λ) (Σ q̂ + Σ k̂) over the queries and keys to which μ_c = m_c / |m_c| is nearest; a
-//! cluster without any stays where it is. Loss `commit`, in training: the mean of (x̂ - μ_c(x))² over real queries and keys, heads and width; there
-//! is none in reversible blocks, which keep no states.
-//! Padding is in no list: a row has min(w, its length) members per list. Ties go to the lower position; choices are made in f32. Dropout on the weights.
-//! Departures: both ways in time; vectors have length 1, where the paper has LayerNorm; centroids begin as random directions; the paper's
-//! rotation of queries and keys and its relative positions are left out.
+//! B batch, H heads, L length, N longest length, E width of a head, k clusters, w window; q, k, v
+//! (B, H, L, E), centroids μ (H, k, E) of length 1. A query chosen by no cluster gets zeros. Half
+//! the heads route. The others see their block of w positions and its neighbours. Time O(L·(k +
+//! w)·E) per head, memory O(L·(k + E)), where k and w are about √N. Centroids are not trained by
+//! gradients. Once per training step, m ← λ m + (1 - λ) (Σ q̂ + Σ k̂), summed over the queries and
+//! keys whose nearest centroid is μ_c = m_c / |m_c|. A cluster without any stays unchanged. Ties go
+//! to the lower position. Choices are made in f32. Dropout on the weights.
+//!
+//! # Options
+//!
+//! `clusters` k (0: ⌈√N⌉), `window` w (0: ⌈N / k⌉), `routed_heads` (0: half), `local_window` (0:
+//! w), `decay` λ. Loss `commit`, in training: the mean of (x̂ - μ_c(x))² over real queries and
+//! keys, heads and width. Reversible blocks keep no states, so they have no such loss.
+//!
+//! # Padding
+//!
+//! Padding is in no list: each list has min(w, length of the row) members.
+//!
+//! # Departures
+//!
+//! Attention goes both ways in time; vectors are scaled to length 1, where the paper has LayerNorm;
+//! centroids start as random directions; the paper's rotation of queries and keys and its relative
+//! positions are left out.
 
 use std::sync::Arc;
 
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
-    loss::Loss,
     mask::PADDED,
-    model::{Cost, Model, Reference, Variant},
     ops::{
         IGNORE_INDEX, Order,
-        attention::{
-            self, AttentionDropout, AttentionOptions, BlockLists, partial_softmax,
-            partial_softmax::by_head,
-        },
-        cat, columns, l2_normalize, matmul, segment_mean, segment_sum, squared_distance, swap_axes,
-        take, top_k,
+        attention::{AttentionDropout, BlockLists, partial_softmax::by_head},
+        columns, l2_normalize, segment_mean, segment_sum, squared_distance, top_k,
     },
-    options::{LONGEST, Range, Residual, WIDEST, to_json},
     params::Buffer,
+    prelude::*,
 };
 
 /// Loss by the distance of vectors from their centroids.
@@ -53,50 +52,24 @@ pub const MODEL: Model = Model {
     time: Cost::Sqrt("O(L·√N·E)"),
     memory: Cost::Sqrt("O(L·(√N + E))"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("routing.rs")).with_losses(&[COMMIT])],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("clusters", 0, LONGEST),
-        Range::int("window", 0, LONGEST),
-        Range::int("routed_heads", 0, WIDEST),
-        Range::int("local_window", 0, LONGEST),
-        Range::probability("decay"),
-    ],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Routing>(include_str!("routing.rs")).with_losses(&[COMMIT])],
+    ..Model::mixer::<Routing>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, LONGEST))]
     clusters: usize,
+    #[option(range = int(0, LONGEST))]
     window: usize,
+    #[option(range = int(0, WIDEST))]
     routed_heads: usize,
+    #[option(range = int(0, LONGEST))]
     local_window: usize,
+    #[option(default = 0.999, range = probability)]
     decay: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            clusters: 0,
-            window: 0,
-            routed_heads: 0,
-            local_window: 0,
-            decay: 0.999,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.routed_heads <= context.block.heads,
-        "model.routed_heads",
-        options.routed_heads,
-        format!("at most block.heads = {}", context.block.heads),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Routing::new(at, &options)?)))
 }
 
 struct Routing {
@@ -120,7 +93,18 @@ struct Clusters {
     commits: bool,
 }
 
-impl Routing {
+impl MixerModel for Routing {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            options.routed_heads <= context.block.heads,
+            "model.routed_heads",
+            options.routed_heads,
+            format!("at most block.heads = {}", context.block.heads),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (block, vb, longest) = (at.block, &at.vb, at.max_length);
         let or = |given, derived| if given == 0 { derived } else { given };
@@ -136,7 +120,9 @@ impl Routing {
             local_window: or(options.local_window, window),
         })
     }
+}
 
+impl Routing {
     /// Returns blocks of neighbours, each of which sees those beside it too.
     fn blocks(&self, length: usize) -> BlockLists {
         BlockLists::around(length, self.local_window.min(length), (1, 1), |_, _| true)

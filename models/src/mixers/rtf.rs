@@ -1,26 +1,32 @@
-//! RTF. Parnichkun, Massaroli, Moro, Smith, Hasani, Lechner, An, Ré, Asama, Ermon, Suzuki, Yamashita, Poli, 2024, "State-Free Inference of State-Space
-//! Models: The Transfer Function Approach", arXiv:2405.06147.
+//! RTF. Parnichkun, Massaroli, Moro, Smith, Hasani, Lechner, An, Ré, Asama, Ermon, Suzuki,
+//! Yamashita, Poli, 2024, "State-Free Inference of State-Space Models: The Transfer Function
+//! Approach", arXiv:2405.06147.
 //!     k = irfft(rfft([0, b₁ ... b_N, 0 ...]) / rfft([1, a₁ ... a_N, 0 ...]) + h₀),  y = k * x,   out = v ⊙ σ(g), [v, g] = W f(y) + c
-//! x, y, out (B, L, H), H the width; a, b (H, N), h₀ (H), N = `state`; transforms of the longest length, whatever the batch; W (2H, H).
-//! Two directions have a, b and h₀ each, and the one that looks ahead does not see the position itself (`direction = forward` leaves it out).
-//! `shared = true` has one a for all channels (the code's `num_a = 1`). a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1)
-//! at first: a layer begins as a factor for each channel. (The published b = 0 leaves a without a gradient in the first step.)
-//! Time and memory O(L·log L) and O(L), whatever N. Padded positions are zeros to the kernel. The poles are free: as a recurrence it could grow, and k is
-//! the response wrapped around the longest length. The block has no feed-forward network; the published one has BatchNorm and rates of their own for a, b, h₀.
-
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! x, y, out (B, L, H), H the width; a, b (H, N), h₀ (H), N = `state`; W (2H, H). The transforms
+//! have the longest length, regardless of the batch. At first a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1),
+//! so a layer starts as a scale for each channel. (With the published b = 0, a has no gradient in
+//! the first step.) Time O(L·log L) and memory O(L), for any N. The poles are unconstrained: the
+//! recurrence may be unstable, and k is its response wrapped around the longest length.
+//!
+//! # Options
+//!
+//! Each of the two directions has its own a, b and h₀. The one that looks ahead does not see the
+//! position itself (`direction = forward` leaves it out). With `shared = true` all channels share
+//! one a (the code's `num_a = 1`). `state` is N.
+//!
+//! # Padding
+//!
+//! Padded positions enter the kernel as zeros.
+//!
+//! # Departures
+//!
+//! The block has no feed-forward network. The published block has BatchNorm and separate learning
+//! rates for a, b, h₀.
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
     layers::{Direction, LongConv},
-    model::{Cost, Model, Reference, Variant},
-    ops::{Complex, irfft, rfft, swap_axes},
-    options::{Range, to_json},
-    params::Attributes,
+    ops::{Complex, irfft, rfft},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -33,35 +39,21 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
-    variants: &[Variant::paper(build, include_str!("rtf.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("state", 1, 1 << 16)],
+    variants: &[Variant::mixer::<Rtf>(include_str!("rtf.rs"))],
+    ..Model::mixer::<Rtf>()
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// N.
+    #[option(default = 4, range = int(1, 1 << 16))]
     state: usize,
+    #[option(default = Direction::Both)]
     direction: Direction,
     shared: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 4,
-            direction: Direction::Both,
-            shared: false,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Rtf::new(at, &options)?)))
 }
 
 struct Rtf {
@@ -76,7 +68,9 @@ struct Rtf {
     filter: LongConv,
 }
 
-impl Rtf {
+impl MixerModel for Rtf {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, state) = (&at.vb, at.block.dim, options.state);
         let directions = options.direction.count();
@@ -98,7 +92,9 @@ impl Rtf {
             filter: LongConv::new(at, directions, false)?,
         })
     }
+}
 
+impl Rtf {
     /// Returns (H, directions · length).
     fn kernel(&self) -> Result<Tensor> {
         let ((directions, dim, _), length) = (self.b.dims3()?, self.length);

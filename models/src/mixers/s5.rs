@@ -1,29 +1,34 @@
-//! S5. Smith, Warrington, Linderman, 2022, "Simplified State Space Layers for Sequence Modeling", arXiv:2208.04933.
+//! S5. Smith, Warrington, Linderman, 2022, "Simplified State Space Layers for Sequence Modeling",
+//! arXiv:2208.04933.
 //!     h_t = Λ̄ h_{t-1} + B̄ x_t,  y_t = 2 Re(C [h_t; h'_t]) + D x_t,  Λ̄ = e^{ΔΛ}, B̄ = (Λ̄ - 1)/Λ · B;   z = dropout(f(y)),  out = z ⊙ σ(W z + b)
-//! x, y, out (B, L, H), H the width; P states that all channels share: Λ (P), B (P, H), C (H, 2P) complex, step Δ = e^δ (P), D (H), W (H, H).
-//! h' runs from the end (`direction = forward` leaves it out); a position sees itself both ways. Each state stands for itself and its conjugate.
-//! `state` is the paper's 2P (P there counts both). At first Λ has the eigenvalues of HiPPO-LegS in `blocks` blocks, those with negative imaginary part;
-//! B = V* B₀ and C = C₀ V in their basis, B₀ and C₀ as `c_init` says (`complex_normal`: C itself), and δ is uniform between the logarithms of `dt_min` and `dt_max`.
-//! Time O(L·P·H), memory O(L·P). `gate = half_linear`: y ⊙ σ(W z + b) (the code's half_glu2). `clip` keeps Re Λ below -1e-4. Padded positions are
-//! zeros to the states; the published code lets them in. The block has no feed-forward network; the published one has BatchNorm, no last norm
-//! (`block.last_norm = false`), dropout tied over positions, and rates of their own for Λ, B and δ (`train.groups`).
-
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! x, y, out (B, L, H), H the width; P states, shared by all channels: Λ (P), B (P, H), C (H, 2P)
+//! complex, step Δ = e^δ (P), D (H), W (H, H). Each state represents a pair of conjugates. Time
+//! O(L·P·H), memory O(L·P).
+//!
+//! # Options
+//!
+//! h' runs from the end (`direction = forward` leaves it out). Both directions include the position
+//! itself. `state` is the paper's 2P (its P counts both). At first Λ holds the eigenvalues of
+//! HiPPO-LegS in `blocks` blocks, those with negative imaginary part. B = V* B₀ and C = C₀ V in
+//! their basis, B₀ and C₀ as given by `c_init` (`complex_normal`: C itself). δ is uniform between
+//! the logarithms of `dt_min` and `dt_max`. `gate = half_linear`: y ⊙ σ(W z + b) (the code's
+//! half_glu2). `clip` keeps Re Λ below -1e-4.
+//!
+//! # Padding
+//!
+//! Padded positions enter the states as zeros; the published code lets them in.
+//!
+//! # Departures
+//!
+//! The block has no feed-forward network. The published block has BatchNorm, no last norm
+//! (`block.last_norm = false`), dropout tied over positions, and separate learning rates for Λ, B
+//! and δ (`train.groups`).
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
     hippo,
     layers::{Direction, GluOutput, OutputGate, OutputInit},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{Complex, SharedStates, shared_state_space},
-    options::{Range, to_json},
-    params::Attributes,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -36,16 +41,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·P)"),
     memory: Cost::Linear("O(L·P)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none"}}"#,
-    variants: &[Variant::paper(build, include_str!("s5.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 2, 4096),
-        Range::int("blocks", 1, 2048),
-        Range::positive("dt_min", 1e3),
-        Range::positive("dt_max", 1e3),
-    ],
+    variants: &[Variant::mixer::<S5>(include_str!("s5.rs"))],
+    ..Model::mixer::<S5>()
 };
 
 /// Initial values of C.
@@ -64,66 +63,24 @@ enum OutputMatrix {
     ComplexNormal,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 64, range = int(2, 4096))]
     state: usize,
+    #[option(default = 4, range = int(1, 2048))]
     blocks: usize,
+    #[option(default = Direction::Both)]
     direction: Direction,
+    #[option(default = OutputGate::Half)]
     gate: OutputGate,
+    #[option(default = OutputMatrix::LecunNormal)]
     c_init: OutputMatrix,
+    #[option(default = 0.001, range = positive(1e3))]
     dt_min: f64,
+    #[option(default = 0.1, range = positive(1e3))]
     dt_max: f64,
     clip: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 64,
-            blocks: 4,
-            direction: Direction::Both,
-            gate: OutputGate::Half,
-            c_init: OutputMatrix::LecunNormal,
-            dt_min: 0.001,
-            dt_max: 0.1,
-            clip: false,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    let Options { state, blocks, .. } = options;
-    require(
-        state.is_multiple_of(2 * blocks),
-        "model.state",
-        state,
-        format!("a multiple of 2 model.blocks = {}", 2 * blocks),
-    )?;
-    require(
-        options.dt_min <= options.dt_max,
-        "model.dt_min",
-        options.dt_min,
-        format!("at most model.dt_max = {}", options.dt_max),
-    )?;
-    require(
-        options.gate != OutputGate::Full,
-        "model.gate",
-        "full",
-        "half or half_linear",
-    )?;
-    require(
-        state / blocks <= hippo::LARGEST,
-        "model.blocks",
-        blocks,
-        format!(
-            "at least {}, a block having at most {} states",
-            state.div_ceil(hippo::LARGEST),
-            hippo::LARGEST
-        ),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(S5::new(at, &options)?)))
 }
 
 struct S5 {
@@ -141,7 +98,41 @@ struct S5 {
     clip: bool,
 }
 
-impl S5 {
+impl MixerModel for S5 {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        let Options { state, blocks, .. } = options;
+        require(
+            state.is_multiple_of(2 * blocks),
+            "model.state",
+            state,
+            format!("a multiple of 2 model.blocks = {}", 2 * blocks),
+        )?;
+        require(
+            options.dt_min <= options.dt_max,
+            "model.dt_min",
+            options.dt_min,
+            format!("at most model.dt_max = {}", options.dt_max),
+        )?;
+        require(
+            options.gate != OutputGate::Full,
+            "model.gate",
+            "full",
+            "half or half_linear",
+        )?;
+        require(
+            state / blocks <= hippo::LARGEST,
+            "model.blocks",
+            blocks,
+            format!(
+                "at least {}, a block having at most {} states",
+                state.div_ceil(hippo::LARGEST),
+                hippo::LARGEST
+            ),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&at.vb, at.block.dim);
         let (all, size) = (options.state, options.state / options.blocks);

@@ -1,26 +1,27 @@
-//! Set Transformer. Lee et al., 2018, "Set Transformer: A Framework for Attention-based Permutation-Invariant Neural Networks", arXiv:1810.00825.
+//! Set Transformer. Lee et al., 2018, "Set Transformer: A Framework for Attention-based
+//! Permutation-Invariant Neural Networks", arXiv:1810.00825.
 //!     y = Attention(x, h),  h = MAB(I, x) = O + relu(O W + b),  O = I W_Q + softmax(I W_Q (x W_K)ᵀ / √E) x W_V
-//! The induced set attention block: m learned inducing points I gather from all positions, then every position attends to them. B batch, L length,
-//! H heads, E width of a head; x, y (B, L, D), I (m, D), O, h (B, m, H E), W (H E, H E).
-//! Time O(L·m·E) per head, memory O(L·E + m·E). Option: `points` m (32 in the paper's code).
-//! Padding is hidden from the inducing points; nothing else sees across positions, so the order of tokens is known from their embeddings alone.
-//! The second half's residual and feed-forward network are the block's. As in the authors' code the first half's residual is the projected
-//! query, without LayerNorm, which the paper has and the code leaves off; there the scale is 1/√(H E). Dropout on both kinds of weights is ours.
-//! The paper's pooling by attention, for any model: `head.pooling = attention`.
+//! The induced set attention block: m learned inducing points I attend to all positions, then every
+//! position attends to them. B batch, L length, H heads, E width of a head; x, y (B, L, D), I (m,
+//! D), O, h (B, m, H E), W (H E, H E). Time O(L·m·E) per head, memory O(L·E + m·E). No other part
+//! mixes positions, so only the embeddings carry the order of tokens. The block provides the
+//! residual and the feed-forward network of the second half. The paper's pooling by attention works
+//! with any model: `head.pooling = attention`.
+//!
+//! # Options
+//!
+//! `points` m (32 in the paper's code).
+//!
+//! # Padding
+//!
+//! Padding is hidden from the inducing points.
+//!
+//! # Departures
+//!
+//! As in the authors' code, the residual of the first half is the projected query, without the
+//! LayerNorm of the paper; there the scale is 1/√(H E). We add dropout on both kinds of weights.
 
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear, Mab},
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{self, AttentionOptions},
-    options::{LONGEST, Range, to_json},
-    params::xavier_uniform,
-};
+use crate::{layers::Mab, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -32,29 +33,17 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·m·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("set.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("points", 1, LONGEST)],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Set>(include_str!("set.rs"))],
+    ..Model::mixer::<Set>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// m.
+    #[option(default = 32, range = int(1, LONGEST))]
     points: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { points: 32 }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options { points } = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Set::new(at, points)?)))
 }
 
 struct Set {
@@ -70,8 +59,11 @@ struct Set {
     width: usize,
 }
 
-impl Set {
-    fn new(at: &LayerContext, points: usize) -> Result<Self> {
+impl MixerModel for Set {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let points = options.points;
         let (dim, width) = (at.block.dim, at.block.qkv_dim);
         let linear = |name, inputs, outputs| {
             let weight = xavier_uniform(inputs, outputs);

@@ -1,28 +1,36 @@
-//! SGConv. Li, Cai, Zhang, Chen, Dey, 2022, "What Makes Convolutional Models Great on Long Sequence Modeling?", arXiv:2210.09298.
+//! SGConv. Li, Cai, Zhang, Chen, Dey, 2022, "What Makes Convolutional Models Great on Long Sequence
+//! Modeling?", arXiv:2210.09298.
 //!     k = [ρ^{S-1} w₀, ρ^{S-2} up(w₁), ... up(w_{S-1})] / Z,  y_t = Σ_{j≤t} k_{t-j} x_j + Σ_{j>t} k'_{j-t-1} x_j + D x_t,   out = a ⊙ σ(g), [a, g] = W f(y) + b
-//! x, y, out (B, L, H), H the width; w_i, w'_i (H, κ) N(0, 1) at first, κ = `kernel`; up(w_i) has κ·2^{max(0, i-1) + i₀} taps between which it is linear (PyTorch's
-//! `interpolate`, `align_corners = False`), so that early lags are fine and late ones coarse; S scales, as many as the longest length N takes, cut to N.
-//! ρ, from `decay_min` to `decay_max` over the channels, makes late taps small; Z (H) is the length of a channel's kernel in the first training step, a
-//! constant afterwards. i₀ = `first_scale`; D (H), W (2H, H). `direction = forward` has no k'.
-//! Time O(L·log L), memory O(L), H·κ·S weights for each direction. Padded positions are zeros to the kernels. Z of a run is state that is saved with it; until it is
-//! there, scores are those of the present length. The block has no feed-forward network; the published one has BatchNorm and a rate of its own for w.
+//! x, y, out (B, L, H), H the width; w_i, w'_i (H, κ), N(0, 1) at first, κ = `kernel`; up(w_i)
+//! interpolates w_i linearly to κ·2^{max(0, i-1) + i₀} taps (PyTorch's `interpolate`,
+//! `align_corners = False`), so that early lags are fine and late ones coarse; S is the number of
+//! scales needed to cover the longest length N, and k is cut to N. ρ, from `decay_min` to
+//! `decay_max` over the channels, makes late taps small. Z (H) is the norm of a channel's kernel in
+//! the first training step, constant afterwards. i₀ = `first_scale`; D (H), W (2H, H). Time O(L·log
+//! L), memory O(L), H·κ·S weights for each direction. Z is state that is saved with the run. Before
+//! it is set, scoring uses the current norm.
+//!
+//! # Options
+//!
+//! `direction = forward` has no k'. `kernel` is κ, `first_scale` i₀; ρ lies between `decay_min` and
+//! `decay_max`.
+//!
+//! # Padding
+//!
+//! Padded positions enter the kernels as zeros.
+//!
+//! # Departures
+//!
+//! The block has no feed-forward network. The published block has BatchNorm and a separate learning
+//! rate for w.
 
 use std::sync::{Arc, OnceLock};
 
-use candle_core::{Device, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
     layers::{Direction, LongConv},
-    model::{Cost, Model, Reference, Variant},
     ops::linear,
-    options::{Range, to_json},
-    params::{Attributes, Buffer, Commit},
+    params::{Buffer, Commit},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -35,51 +43,27 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
-    variants: &[Variant::paper(build, include_str!("sgconv.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("kernel", 1, 4096),
-        Range::int("first_scale", 0, 20),
-        Range::positive("decay_min", 1e3),
-        Range::positive("decay_max", 1e3),
-    ],
+    variants: &[Variant::mixer::<SgConv>(include_str!("sgconv.rs"))],
+    ..Model::mixer::<SgConv>()
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// κ.
+    #[option(default = 2, range = int(1, 4096))]
     kernel: usize,
     /// i₀.
+    #[option(range = int(0, 20))]
     first_scale: usize,
+    #[option(default = 2.0, range = positive(1e3))]
     decay_min: f64,
+    #[option(default = 2.0, range = positive(1e3))]
     decay_max: f64,
+    #[option(default = Direction::Both)]
     direction: Direction,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            kernel: 2,
-            first_scale: 0,
-            decay_min: 2.0,
-            decay_max: 2.0,
-            direction: Direction::Both,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.decay_min <= options.decay_max,
-        "model.decay_min",
-        options.decay_min,
-        format!("at most model.decay_max = {}", options.decay_max),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(SgConv::new(at, &options)?)))
 }
 
 struct SgConv {
@@ -112,7 +96,18 @@ fn stretch(size: usize, taps: usize) -> Vec<f64> {
     rows
 }
 
-impl SgConv {
+impl MixerModel for SgConv {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            options.decay_min <= options.decay_max,
+            "model.decay_min",
+            options.decay_min,
+            format!("at most model.decay_max = {}", options.decay_max),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, length) = (&at.vb, at.block.dim, at.max_length);
         let directions = options.direction.count();
@@ -159,7 +154,9 @@ impl SgConv {
             filter: LongConv::new(at, directions, true)?,
         })
     }
+}
 
+impl SgConv {
     fn scales(&self) -> Result<&[(Tensor, Tensor)]> {
         if let Some(scales) = self.scales.get() {
             return Ok(scales);
@@ -167,7 +164,7 @@ impl SgConv {
         let (like, size) = (self.norm.value(), self.weights[0].dims()[2]);
         let constant = |values: Vec<f64>, shape: (usize, usize)| {
             let tensor = Tensor::from_vec(values, shape, &Device::Cpu)?;
-            Ok::<_, crate::Error>(tensor.to_dtype(like.dtype())?.to_device(like.device())?)
+            Ok::<_, Error>(tensor.to_dtype(like.dtype())?.to_device(like.device())?)
         };
         let count = self.taps.len();
         let scale = |(scale, &taps): (usize, &usize)| {
@@ -184,7 +181,7 @@ impl SgConv {
     /// Returns (H, directions · N).
     fn kernel(&self, pass: &Pass) -> Result<Tensor> {
         let scaled = |(kernel, (stretch, factor)): (&Tensor, &(Tensor, Tensor))| {
-            Ok::<_, crate::Error>(linear(kernel, stretch, None)?.broadcast_mul(factor)?)
+            Ok::<_, Error>(linear(kernel, stretch, None)?.broadcast_mul(factor)?)
         };
         let parts: Vec<Tensor> = self
             .weights

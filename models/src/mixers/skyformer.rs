@@ -1,28 +1,33 @@
-//! Skyformer. Chen et al., 2021, "Skyformer: Remodel Self-Attention with Gaussian Kernel and Nyström Method", arXiv:2111.00035.
+//! Skyformer. Chen et al., 2021, "Skyformer: Remodel Self-Attention with Gaussian Kernel and
+//! Nyström Method", arXiv:2111.00035.
 //!     Y = κ(Q, P) Z κ(P, K) V,  κ(q, k) = exp(q·k - |q|²/2 - |k|²/2) of queries and keys over w^¼,  Z ≈ (κ(P, P) + λ I)⁻¹
 //!     Z = D A⁺ D,  A = D (κ(P, P) + λ I) D,  D = diag(row sums)^-½,  A⁺ by `iterations` times X ← ¼ X (13 I - A X (15 I - A X (7 I - A X)))
-//! A Nyström approximation of attention with a Gaussian kernel, whose rows are not normalised. P are m landmarks, the first half drawn from the queries and the others
-//! from the keys, with replacement. B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), P (B, H, m, E), A, D, X, Z (B, H, m, m).
-//! Time O(L·m·E + m³·iterations) per head, memory O(L·m + m²). Options: `landmarks` m (128), `width` w (32 in the published code, the width of its heads;
-//! 0: E), `iterations` (6), `ridge` λ (0.1). X begins as Aᵀ over the largest column sum of A.
-//! Landmarks are drawn anew per seed, step and layer, and are at the same places for all heads; a sequence of n tokens has them at ⌊n u⌋ for numbers u in [0, 1).
-//! Padded keys count for nothing. The first X is scaled for every sequence and head by itself, where the published code takes one number for the
-//! whole batch. Z is computed in 64-bit arithmetic. No dropout on the weights, no biases.
-//! Published on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, 128 landmarks.
-
-use candle_core::{D, DType, Tensor};
-use serde::{Deserialize, Serialize};
+//! A Nyström approximation of attention with a Gaussian kernel, whose rows are not normalised. P
+//! are m landmarks, the first half drawn from the queries and the rest from the keys, with
+//! replacement. B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), P (B, H, m,
+//! E), A, D, X, Z (B, H, m, m). Time O(L·m·E + m³·iterations) per head, memory O(L·m + m²). X
+//! starts as Aᵀ divided by the largest column sum of A. Landmarks are drawn per seed, step and
+//! layer, at the same places for all heads. A sequence of n tokens has them at ⌊n u⌋ for numbers u
+//! in [0, 1). Z is computed in 64-bit arithmetic. No dropout on the weights, no biases. Published
+//! on the benchmark: 2 layers, D 64, 2 heads, feed-forward 128, 128 landmarks.
+//!
+//! # Options
+//!
+//! `landmarks` m (128), `width` w (32 in the published code, the width of its heads; 0: E),
+//! `iterations` (6), `ridge` λ (0.1).
+//!
+//! # Padding
+//!
+//! Padded keys have no effect.
+//!
+//! # Departures
+//!
+//! The first X is scaled separately for each sequence and head, where the published code uses one
+//! number for the whole batch.
 
 use crate::{
-    Encoder, Error, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Projections, Supports},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{IGNORE_INDEX, exact_matmul, matmul, merge_heads, pseudo_inverse, split_heads, take},
-    options::{LONGEST, Range, WIDEST, to_json},
-    rng::StreamKey,
+    ops::{IGNORE_INDEX, exact_matmul, merge_heads, pseudo_inverse, split_heads},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -35,44 +40,25 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·m·E + m³)"),
     memory: Cost::Linear("O(L·m + m²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("skyformer.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("landmarks", 2, LONGEST),
-        Range::int("width", 0, WIDEST),
-        Range::int("iterations", 0, 100),
-        Range::positive("ridge", 1e3),
-    ],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Skyformer>(include_str!("skyformer.rs"))],
+    ..Model::mixer::<Skyformer>()
 };
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// m.
+    #[option(default = 128, range = int(2, LONGEST))]
     landmarks: usize,
     /// w.
+    #[option(default = 32, range = int(0, WIDEST))]
     width: usize,
+    #[option(default = 6, range = int(0, 100))]
     iterations: usize,
     /// λ.
+    #[option(default = 0.1, range = positive(1e3))]
     ridge: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            landmarks: 128,
-            width: 32,
-            iterations: 6,
-            ridge: 0.1,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Skyformer::new(at, options)?)))
 }
 
 struct Skyformer {
@@ -84,8 +70,11 @@ struct Skyformer {
     width: usize,
 }
 
-impl Skyformer {
-    fn new(at: &LayerContext, options: Options) -> Result<Self> {
+impl MixerModel for Skyformer {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let options = *options;
         Ok(Self {
             projections: Projections::new(at)?,
             stream: StreamKey::new(&at.vb.pp("landmarks").prefix()),
@@ -94,7 +83,9 @@ impl Skyformer {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Skyformer {
     /// Maps queries, keys and values (B, L, H E) to (B, L, H E).
     fn attend(&self, [q, k, v]: [&Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let (batch, length, _) = q.dims3()?;
@@ -226,7 +217,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let at = LayerContext::new(parameters.builder(), &block, 5);
-        Skyformer::new(&at, options).unwrap()
+        Skyformer::new(&at, &options).unwrap()
     }
 
     fn mask(rows: &[[f64; 5]]) -> Mask {

@@ -1,21 +1,23 @@
 //! Talking-heads attention. Shazeer et al., 2020, "Talking-Heads Attention", arXiv:2003.02436.
 //!     z = q kᵀ / √E,  w = softmax(P z),  y = (R w) v
-//! q, k, v, y (B, H, L, E), z, w (B, H, L, L); P and R (H, H) mix the heads of scores and of weights: (P z)_h = Σ_g P_hg z_g. Parameters are
-//! P - 1 and R - 1, zero at first, so that the model begins as a Transformer. Time O(L²·(E + H)) per head, memory O(L²): all scores are held.
-//! Padded keys are hidden between the mixings. Dropout on w, as in the paper's code. No biases.
+//! q, k, v, y (B, H, L, E), z, w (B, H, L, L); P and R (H, H) mix the heads of scores and of
+//! weights: (P z)_h = Σ_g P_hg z_g. The parameters are P - 1 and R - 1, zero at first, so the model
+//! starts as a Transformer. Time O(L²·(E + H)) per head, memory O(L²): all scores are kept. Dropout
+//! on w, as in the paper's code. No biases.
+//!
+//! # Options
+//!
+//! None.
+//!
+//! # Padding
+//!
+//! Padded keys are hidden between the two mixing steps.
+//!
+//! # Departures
+//!
+//! None known.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde_json::{Map, Value};
-
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections},
-    model::{Cost, Model, Reference, Variant},
-    ops::{add, attention::scores, matmul, softmax, swap_axes},
-};
+use crate::{ops::attention::scores, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -27,21 +29,12 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·(E + H))"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("talking_heads.rs"))],
-    options: || Value::Object(Map::new()),
-    ranges: &[],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<TalkingHeads>(include_str!(
+        "talking_heads.rs"
+    ))],
+    ..Model::mixer::<TalkingHeads>()
 };
-
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Options {}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(TalkingHeads::new(at)?)))
-}
 
 struct TalkingHeads {
     projections: Projections,
@@ -54,8 +47,10 @@ struct TalkingHeads {
     width: usize,
 }
 
-impl TalkingHeads {
-    fn new(at: &LayerContext) -> Result<Self> {
+impl MixerModel for TalkingHeads {
+    type Options = NoOptions;
+
+    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
         let heads = at.block.heads;
         let zeros = Init::Const(0.0);
         let mixing = |name| at.vb.get_with_hints((heads, heads), name, zeros);

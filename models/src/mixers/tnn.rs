@@ -1,33 +1,39 @@
-//! Toeplitz neural network. Qin et al., 2023, "Toeplitz Neural Network for Sequence Modeling", arXiv:2305.04749.
+//! Toeplitz neural network. Qin et al., 2023, "Toeplitz Neural Network for Sequence Modeling",
+//! arXiv:2305.04749.
 //!     y = (u ⊙ T v) W_o + b_o,  u = silu(x W_u + b_u),  v = silu(x W_v + b_v),  T_ij = γ^|i - j| t(i - j): the gated Toeplitz unit
 //!     t(δ) = W_out relu(norm(z_n)) + b_out,  z_k = W_k relu(norm(z_(k - 1))) + b_k,  z_0 = w δ + b: a small network of the lag
-//! B batch, L length, D width, G = e D channels, r width of the network, n its hidden layers; x, y (B, L, D), u, v, t (.., G), T one L x L Toeplitz matrix for each
-//! channel, z (2L - 1, r). The product with T is a convolution, by fast Fourier transforms, and t is computed once for the whole batch, so that this works at
-//! any length. Time O(L·log L·G + L·r·(G + n·r)), memory O(L·G). The block's feed-forward network is silu(x W₁) ⊙ (x V) through W₂, as in the paper.
-//! Options: `expand` e (1), `rpe_dim` r (32), `rpe_layers` n (3), `gamma` γ (0.99; 1: no decay). γ is not trained.
-//! v is zero at padding, of which the published code takes no notice. Norms are LayerNorms with `block.norm_epsilon`. W_u, W_v, W_o and their biases begin as
-//! N(0, 0.02²), the network's as U(-1/√inputs, 1/√inputs). No dropout within the unit. There BatchNorm stands before each half of a block.
-//! Published on the benchmark (layers x D, e, feed-forward over D, r x n, γ): ListOps 4x128, 1, 1, 32x3, 1; Text 4x128, 1, 2, 32x3, 0.9; Retrieval 2x64,
-//! 1, 1.5, 16x3, 0.6. Image, Pathfinder and Path-X have an operator over two dimensions there (12x128, 2, 3, 16x0, 0.7; 6x64, 3, 2.5, 16x0, 1 and
-//! 0.999), which the benchmark's rules forbid and which is not here.
-
-use candle_core::{Device, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! B batch, L length, D width, G = e D channels, r width of the network, n its hidden layers; x, y
+//! (B, L, D), u, v, t (.., G), T one L x L Toeplitz matrix for each channel, z (2L - 1, r). The
+//! product with T is a convolution, computed by fast Fourier transforms. t is computed once for the
+//! whole batch, at any length. Time O(L·log L·G + L·r·(G + n·r)), memory O(L·G). The block's
+//! feed-forward network is silu(x W₁) ⊙ (x V) through W₂, as in the paper. γ is not trained. Norms
+//! are LayerNorms with `block.norm_epsilon`. W_u, W_v, W_o and their biases start as N(0, 0.02²),
+//! those of the network as U(-1/√inputs, 1/√inputs). No dropout within the unit. Published on the
+//! benchmark (layers x D, e, feed-forward over D, r x n, γ): ListOps 4x128, 1, 1, 32x3, 1; Text
+//! 4x128, 1, 2, 32x3, 0.9; Retrieval 2x64, 1, 1.5, 16x3, 0.6. Image, Pathfinder and Path-X have an
+//! operator over two dimensions there (12x128, 2, 3, 16x0, 0.7; 6x64, 3, 2.5, 16x0, 1 and 0.999),
+//! which the benchmark's rules forbid and which is not here.
+//!
+//! # Options
+//!
+//! `expand` e (1), `rpe_dim` r (32), `rpe_layers` n (3), `gamma` γ (0.99; 1: no decay).
+//!
+//! # Padding
+//!
+//! v is zero at padding, which the published code ignores.
+//!
+//! # Departures
+//!
+//! The published code has BatchNorm before each half of a block.
 
 use crate::{
-    Encoder, Mixer, Pass, Result, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{LayerNorm, Linear},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
+    layers::LayerNorm,
     ops::{
-        self, Lags,
+        Lags,
         activation::{self, relu},
     },
-    options::{Activation, Range, WIDEST, to_json},
+    options::Activation,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -40,51 +46,27 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{"block": {"gate": "glu", "activation": "silu"}}"#,
-    variants: &[Variant::paper(build, include_str!("tnn.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("expand", 1, 64),
-        Range::int("rpe_dim", 2, WIDEST),
-        Range::int("rpe_layers", 0, 100),
-        Range::not_negative("gamma"),
-    ],
+    variants: &[Variant::mixer::<Toeplitz>(include_str!("tnn.rs"))],
+    ..Model::mixer::<Toeplitz>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// e.
+    #[option(default = 1, range = int(1, 64))]
     expand: usize,
     /// r.
+    #[option(default = 32, range = int(2, WIDEST))]
     rpe_dim: usize,
     /// n.
+    #[option(default = 3, range = int(0, 100))]
     rpe_layers: usize,
     /// γ.
+    #[option(default = 0.99, range = not_negative)]
     gamma: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            expand: 1,
-            rpe_dim: 32,
-            rpe_layers: 3,
-            gamma: 0.99,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.gamma <= 1.0,
-        "model.gamma",
-        options.gamma,
-        "at most 1, because a weight would grow with distance",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Toeplitz::new(at, &options)?)))
 }
 
 /// The gated Toeplitz unit.
@@ -102,7 +84,18 @@ struct Toeplitz {
     width: usize,
 }
 
-impl Toeplitz {
+impl MixerModel for Toeplitz {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            options.gamma <= 1.0,
+            "model.gamma",
+            options.gamma,
+            "at most 1, because a weight would grow with distance",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&at.vb, at.block.dim);
         let width = options.expand * dim;
@@ -121,7 +114,9 @@ impl Toeplitz {
             width,
         })
     }
+}
 
+impl Toeplitz {
     /// Returns T v for v (B, L, G).
     fn mix(&self, v: &Tensor) -> Result<Tensor> {
         // Lags 0, 1, .. L - 1 back and then 1, .. L - 1 ahead; the convolution needs as many ahead

@@ -1,28 +1,28 @@
 //! Transformer. Vaswani et al., 2017, "Attention Is All You Need", arXiv:1706.03762.
 //!     y_i = Σ_j a_ij v_j,  a_ij = exp(q_i·k_j / √E) / Σ_j' exp(q_i·k_j' / √E)
-//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), a (B, H, L, L).
-//! Time O(L²·E) per head. `attention`: `fused` works through tiles of a and keeps L numbers for the backward pass, memory O(L·E);
-//! `materialised` keeps every weight, memory O(L²), as published. Same numbers up to rounding, same dropout. `causal`: j up to i only, as in the
-//! paper's decoder, tile by tile; half the time. For models that predict what comes next (`train.aux.next`).
-//! `span`, with `materialised`: the required attention span, the mean of Σ_j a_ij |i - j| over positions i, heads and layers, is logged in training as the
-//! loss `required_span`, whose weight is 0 unless it is asked for. Keys that are of no token are at no distance.
-//! Padded keys get weight zero. Dropout on the weights. As in the 2021 code the projections have no biases.
-//! `variant = tay2021`: the same. There a padded query has uniform weights, but what it gets is not read here.
+//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E), a (B, H, L, L). Time
+//! O(L²·E) per head. Dropout on the weights.
+//!
+//! # Options
+//!
+//! `attention`: `fused` works on tiles of a and stores L numbers for the backward pass, memory
+//! O(L·E); `materialised` stores every weight, memory O(L²), as published. Both give the same
+//! numbers up to rounding, with the same dropout. `causal`: only j up to i, as in the paper's
+//! decoder, tile by tile, in half the time. It is for models that predict the next token
+//! (`train.aux.next`). `span`, with `materialised`: training logs the required attention span, the
+//! mean of Σ_j a_ij |i - j| over positions i, heads and layers, as the loss `required_span`. Its
+//! weight is 0 unless it is set. Keys that belong to no token have distance 0.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! As in the 2021 code the projections have no biases. `variant = tay2021`: the same. In that code
+//! a padded query has uniform weights, but its output is not read here.
 
-use candle_core::{Device, Tensor};
-use serde::{Deserialize, Serialize};
-
-use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
-    loss::Loss,
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{self, AttentionOptions, BlockLists, BlockMasks},
-    options::{Residual, to_json},
-};
+use crate::{ops::attention::BlockLists, prelude::*};
 
 /// Mean distance that weights reach; its weight is 0, because it is only logged.
 const REQUIRED_SPAN: Loss = Loss::new("required_span", 0.0);
@@ -37,8 +37,7 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     // Both compute the same at all positions that are read.
     variants: &[
         PAPER,
@@ -47,13 +46,12 @@ pub const MODEL: Model = Model {
             ..PAPER
         },
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[],
+    ..Model::mixer::<Transformer>()
 };
 
 /// The computation, for models that are a Transformer with settings of their own.
 pub const PAPER: Variant =
-    Variant::paper(build, include_str!("transformer.rs")).with_losses(&[REQUIRED_SPAN]);
+    Variant::mixer::<Transformer>(include_str!("transformer.rs")).with_losses(&[REQUIRED_SPAN]);
 
 /// Computation of the weights.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,35 +69,12 @@ enum Attention {
 /// Positions that causal attention takes at a time.
 const TILE: usize = 64;
 
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     attention: Attention,
     /// Whether distances are logged.
     span: bool,
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        !options.span || options.attention == Attention::Materialised,
-        "model.span",
-        true,
-        "false, or model.attention = materialised: what is fused has no weights to look at",
-    )?;
-    require(
-        !options.span || context.block.residual != Residual::Reversible,
-        "model.span",
-        true,
-        "false where block.residual = reversible, which forgets them",
-    )?;
-    require(
-        !context.cls || options.attention != Attention::Causal,
-        "model.attention",
-        "causal",
-        "another value with head.pooling = cls, whose token stands at the front and would see nothing",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Transformer::new(at, &options)?)))
 }
 
 /// Builds softmax attention, for models that repeat or shorten the layers around it.
@@ -117,7 +92,30 @@ struct Transformer {
     layers: usize,
 }
 
-impl Transformer {
+impl MixerModel for Transformer {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        require(
+            !options.span || options.attention == Attention::Materialised,
+            "model.span",
+            true,
+            "false, or model.attention = materialised: what is fused has no weights to look at",
+        )?;
+        require(
+            !options.span || context.block.residual != Residual::Reversible,
+            "model.span",
+            true,
+            "false where block.residual = reversible, which forgets them",
+        )?;
+        require(
+            !context.cls || options.attention != Attention::Causal,
+            "model.attention",
+            "causal",
+            "another value with head.pooling = cls, whose token stands at the front and would see nothing",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
             projections: Projections::new(at)?,
@@ -129,7 +127,9 @@ impl Transformer {
             layers: at.block.layers,
         })
     }
+}
 
+impl Transformer {
     /// Returns attention by weights in memory, which may be looked at.
     fn materialised(
         &self,
@@ -281,16 +281,14 @@ mod tests {
             attention_dropout: 0.3,
             ..BlockOptions::default()
         };
-        let at = |vb: crate::VarBuilder| LayerContext::new(vb, &block, 70);
+        let at = |vb: VarBuilder| LayerContext::new(vb, &block, 70);
         let options = Options {
             attention,
             span: false,
         };
         let mixer = Transformer::new(&at(parameters.builder()), &options).unwrap();
         let rng = RngKey::new(1, 2, 3);
-        let x = rng
-            .shared(crate::rng::StreamKey::new("x"))
-            .normal(3, 70 * 64);
+        let x = rng.shared(StreamKey::new("x")).normal(3, 70 * 64);
         let x = Tensor::from_vec(x, (3, 70, 64), &Device::Cpu).unwrap();
         let real: Vec<f32> = (0..210)
             .map(|i| f32::from(u8::from(i % 70 < 70 - i / 70 * 30)))

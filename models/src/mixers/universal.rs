@@ -1,40 +1,43 @@
-//! Universal Transformer. Dehghani et al., 2018, "Universal Transformers", arXiv:1807.03819; halting by Graves, 2016, "Adaptive Computation Time for
-//! Recurrent Neural Networks", arXiv:1603.08983.
+//! Universal Transformer. Dehghani et al., 2018, "Universal Transformers", arXiv:1807.03819;
+//! halting by Graves, 2016, "Adaptive Computation Time for Recurrent Neural Networks",
+//! arXiv:1603.08983.
 //!     x^t = H^{t-1} + P + S_t,  A = norm(x^t + Attention(x^t)),  H^t = norm(A + FFN(A)),  t = 1 .. T
-//! One block, repeated T times; with `block.share = false` T blocks with weights of their own. B
-//! batch, L length, D width; H, x, A (B, L, D), P (L, D) marks positions, S (T, D) steps. Where
-//! positions halt,
+//! One block, repeated T times; with `block.share = false`, T blocks with weights of their own. B
+//! batch, L length, D width; H, x, A (B, L, D), P (L, D) positions, S (T, D) steps. With halting,
 //!     p^t = σ(w·x^t + b),  w (D), b = 1 at first;  a position's last step N is the first t with Σ_{s≤t} p^s > `threshold`, T at the latest
 //!     weight^t = p^t for t < N,  R = 1 - Σ_{s<N} p^s for t = N,  0 after it;   y = Σ_t weight^t H^t
-//! for `accumulate` = mean, which is Graves's; `basic`, as in the paper's code, is y ← weight^t H^t + (1 - weight^t) y from 0, whose weights do
-//! not sum to 1. A position that has halted goes on being transformed and seen by others; with `freeze` it keeps its state and is seen as that.
-//! Time O(T·L²·E) per head, memory O(T·L·E). Options: `halting` none or act, `steps` T (0: `block.layers`, with halting twice as many), `threshold`
-//! (1 - ε), `accumulate`, `freeze`, `step_embedding` sinusoid (the positions' table by steps, from
-//! 0), learned (N(0, 1) at first) or none. `block.ffn` = conv
-//! is the paper's other transition. Loss `ponder`: the mean of N + R over real positions.
-//! Post-norm, ReLU; LayerNorm's ε is `block.norm_epsilon` = 1e-6, as in tensor2tensor. Padding
-//! halts at once and is seen by nobody. Departures: what is left at step T goes to it, as Graves
-//! has it, where the paper's code leaves it out; tensor2tensor keeps learned steps as N(0, 1/D)
-//! times √D (`get_layer_timing_signal_learned_1d` in layers/common_attention.py), the same numbers
-//! at first, which Adam moves √D times faster.
-
-use candle_core::{DType, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! for `accumulate` = mean, which is Graves's; `basic`, as in the paper's code, is y ← weight^t
+//! H^t + (1 - weight^t) y from 0, whose weights do not sum to 1. A position that has halted is
+//! still transformed and seen by others; with `freeze` it keeps its state, and others see that
+//! state. Time O(T·L²·E) per head, memory O(T·L·E). Post-norm, ReLU; LayerNorm's ε is
+//! `block.norm_epsilon` = 1e-6, as in tensor2tensor.
+//!
+//! # Options
+//!
+//! `halting` none or act, `steps` T (0: `block.layers`, with halting twice as many), `threshold`
+//! (1 - ε), `accumulate`, `freeze`, `step_embedding` sinusoid (the table of positions, indexed by
+//! steps from 0), learned (N(0, 1) at first) or none. `block.ffn` = conv is the paper's other
+//! transition. Loss `ponder`: the mean of N + R over real positions.
+//!
+//! # Padding
+//!
+//! Padding halts at once and is hidden.
+//!
+//! # Departures
+//!
+//! The remainder at step T goes to that step, as in Graves, where the paper's code drops it;
+//! tensor2tensor stores learned steps as N(0, 1/D) times √D (`get_layer_timing_signal_learned_1d`
+//! in layers/common_attention.py), which gives the same numbers at first, but Adam moves them √D
+//! times faster.
 
 use crate::{
-    Encoded, Encoder, Pass, Result,
+    Encoded,
     block::{Block, norm::Norm},
-    context::ModelContext,
-    encoder,
-    error::require,
-    layers::{Linear, embedding::sinusoid},
-    loss::Loss,
+    layers::embedding::sinusoid,
     mixers::transformer,
-    model::{Cost, Model, Reference, Variant},
     ops::activation::sigmoid,
-    options::{BlockOptions, Layers, Range, Residual, to_json},
-    params::{Attributes, xavier_uniform},
+    options::Layers,
+    prelude::*,
 };
 
 /// Cost of the steps: their mean number, with remainders.
@@ -50,17 +53,13 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(T·L²·E)"),
     memory: Cost::Linear("O(T·L·E)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{
         "embed": {"every_layer": true},
         "block": {"norm_place": "post", "activation": "relu", "share": true}
     }"#,
     variants: &[Variant::paper(build, include_str!("universal.rs")).with_losses(&[PONDER])],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("steps", 0, 1000),
-        Range::positive("threshold", 1.0),
-    ],
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,28 +86,20 @@ enum StepEmbedding {
     None,
 }
 
-#[derive(Clone, Copy, Serialize, Deserialize)]
+#[derive(Clone, Copy, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Halting::None)]
     halting: Halting,
+    #[option(range = int(0, 1000))]
     steps: usize,
+    #[option(default = 0.99, range = positive(1.0))]
     threshold: f64,
+    #[option(default = Accumulate::Mean)]
     accumulate: Accumulate,
     freeze: bool,
+    #[option(default = StepEmbedding::Sinusoid)]
     step_embedding: StepEmbedding,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            halting: Halting::None,
-            steps: 0,
-            threshold: 0.99,
-            accumulate: Accumulate::Mean,
-            freeze: false,
-            step_embedding: StepEmbedding::Sinusoid,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

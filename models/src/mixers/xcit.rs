@@ -1,27 +1,31 @@
 //! XCiT. El-Nouby et al., 2021, "XCiT: Cross-Covariance Image Transformers", arXiv:2106.09681.
 //!     Y = V Aᵀ,  A = softmax(τ Q̂ᵀ K̂),  columns of Q̂ and K̂ of length 1 over the positions: channels attend to channels, not positions to positions
 //!     y = x' + LPI(norm(h + x')),  LPI = conv(norm(gelu(conv(·)))),  x' the projection of Y, h the mixer's input
-//! B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), A (B, H, E, E), τ one number per head, 1 at first, that does not decay.
-//! Time O(L·E²) per head, memory O(L·E + E²). Options: `local` taps of LPI's depth-wise convolutions (odd; 0: no LPI). Attention alone is blind to
-//! the order of tokens. The block scales its branches channel by channel (`block.residual` = layerscale).
-//! Queries, keys and values are zeros at padding before the norms, and so is what the convolutions read.
-//! LPI is one-dimensional here (in the paper 3 x 3 pixels, which is knowledge of the image's shape), its batch norm is a LayerNorm, and it is part of this
-//! branch: in post-norm blocks the same sum as the paper's branch of its own, in pre-norm blocks with h in place of the stream. No class-attention layers.
-
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! B batch, H heads, L length, E width of a head; Q, K, V, Y (B, H, L, E), A (B, H, E, E), τ one
+//! number per head, 1 at first, that does not decay. Time O(L·E²) per head, memory O(L·E + E²). The
+//! attention ignores the order of tokens. The block scales its branches channel by channel
+//! (`block.residual` = layerscale). Its batch norm is a LayerNorm. It belongs to this branch: in
+//! post-norm blocks this gives the same sum as the paper's separate branch, in pre-norm blocks h
+//! takes the place of the stream.
+//!
+//! # Options
+//!
+//! `local` taps of LPI's depth-wise convolutions (odd; 0: no LPI).
+//!
+//! # Padding
+//!
+//! Queries, keys and values are zeros at padding before the norms, and so are the inputs of the
+//! convolutions.
+//!
+//! # Departures
+//!
+//! LPI is one-dimensional here; in the paper it covers 3 x 3 pixels, which uses the shape of the
+//! image. No class-attention layers.
 
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, LayerNorm, Projections},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::{self, Padding, activation::gelu_erf, add, checkpoint::checkpoint, softmax},
-    options::{LONGEST, Range, to_json},
+    layers::LayerNorm,
+    ops::{Padding, activation::gelu_erf, checkpoint::checkpoint},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -34,34 +38,17 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·E²)"),
     memory: Cost::Linear("O(L·E + E²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"residual": "layerscale"}}"#,
-    variants: &[Variant::paper(build, include_str!("xcit.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("local", 0, LONGEST)],
+    variants: &[Variant::mixer::<Xcit>(include_str!("xcit.rs"))],
+    ..Model::mixer::<Xcit>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 3, range = int(0, LONGEST))]
     local: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { local: 3 }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    require(
-        options.local == 0 || options.local % 2 == 1,
-        "model.local",
-        options.local,
-        "0 or an odd number",
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(Xcit::new(at, &options)?)))
 }
 
 struct Xcit {
@@ -74,7 +61,18 @@ struct Xcit {
     width: usize,
 }
 
-impl Xcit {
+impl MixerModel for Xcit {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        require(
+            options.local == 0 || options.local % 2 == 1,
+            "model.local",
+            options.local,
+            "0 or an odd number",
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let local = || Local::new(&at.vb.pp("local"), at, options.local);
@@ -88,7 +86,9 @@ impl Xcit {
             width: block.head_dim(),
         })
     }
+}
 
+impl Xcit {
     /// Returns Y of queries, keys and values (B, L, H E), zeros at padding, to the same shape.
     fn attend(&self, qkv: [Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let [q, k, v] = qkv;

@@ -1,38 +1,48 @@
 //! The residual blocks.
 
-use std::fmt;
-
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
-use super::{LONGEST, Range, WIDEST};
+use super::{Choice, Choices, LONGEST, WIDEST};
 use crate::ops::activation::Activation;
 
 /// Place of the norm in a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormPlace {
-    /// Norm before mixer and feed-forward, and once after the last block.
+    /// Before each sublayer, and after the last block.
     Pre,
-    /// Norm after each residual sum.
+    /// After each residual sum.
     Post,
 }
 
 /// Way in which a block's sums are carried on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residual {
-    /// One stream; the backward pass uses the activations kept by the forward pass.
+    /// x + y.
+    ///
+    /// The backward pass uses the activations kept by the forward pass.
     Plain,
-    /// Two streams whose steps can be undone; the backward pass recomputes everything. Pre-norm
-    /// only.
+    /// Two streams that can be undone (Reformer).
+    ///
+    /// The backward pass recomputes everything. Pre-norm only.
     Reversible,
-    /// A GRU's gate in place of each sum (GTrXL).
+    /// A GRU's gate (GTrXL).
+    ///
+    /// It stands in place of each sum.
     Gru,
-    /// Each branch times a number that begins at 0 (ReZero). Without norms.
+    /// x + α y, α = 0 at first (ReZero).
+    ///
+    /// α is a number for each branch. Without norms.
+    #[choice(wants = [("block.norm", "none")])]
     Rezero,
-    /// The stream times a vector that begins well above 1 (Admin). Post-norm only.
+    /// ω x + y (Admin).
+    ///
+    /// ω is a vector that begins well above 1. Post-norm only.
+    #[choice(wants = [("block.norm_place", "post")])]
     Admin,
-    /// Each branch times a vector.
+    /// x + λ y, by channel (LayerScale).
     Layerscale,
 }
 
@@ -47,22 +57,22 @@ impl Residual {
 
 /// Normalisation of the rows of a block's input or output; the definitions are in
 /// [`crate::block::norm`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormKind {
     /// LayerNorm.
     Layer,
     /// RMSNorm.
     Rms,
-    /// ScaleNorm.
+    /// ScaleNorm: one gain for the row's length.
     Scale,
-    /// AdaNorm.
+    /// AdaNorm: no parameters.
     Ada,
-    /// PowerNorm.
+    /// PowerNorm: running statistics by channel.
     Power,
-    /// BatchNorm, with padding in its statistics.
+    /// BatchNorm, padding counted as published.
     Batch,
-    /// BatchNorm over the real positions.
+    /// BatchNorm over real positions.
     BatchMasked,
     /// No norm.
     None,
@@ -79,274 +89,193 @@ pub enum ScaleNorm {
 }
 
 /// Computation of a block on each position by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelKind {
-    /// The feed-forward network.
+    /// Two linear layers with an activation between.
     Dense,
-    /// One of several feed-forward networks for each position, in every second block by default
-    /// (see `expert_period`).
-    Switch,
-    /// Two of several feed-forward networks, in every second block by default (see
+    /// One of several experts per token (Switch).
+    ///
+    /// An expert is a feed-forward network. Every second block has them by default (see
     /// `expert_period`).
+    Switch,
+    /// Two of several experts per token (GShard).
+    ///
+    /// Every second block has them by default (see `expert_period`).
     Moe,
-    /// A large memory of which each position reads a few values, in every second block by default
-    /// (see `expert_period`).
+    /// A few values of a large memory (PKM).
+    ///
+    /// Every second block has it by default (see `expert_period`).
     ProductKeys,
-    /// Separable convolutions, which see a few positions to each side.
+    /// Separable convolutions (Universal Transformer).
+    ///
+    /// They see a few positions to each side.
     Conv,
-    /// No layer: the block only mixes positions.
+    /// Positions are mixed and that is all.
     None,
 }
 
 /// Factor of the hidden layer of a feed-forward network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
     /// No gate.
     None,
-    /// Another linear layer of the input: with `block.activation` = gelu GEGLU, silu SwiGLU,
+    /// The hidden layer times another (GLU, GEGLU, SwiGLU).
+    ///
+    /// The other is a linear layer of the input: with `block.activation` = gelu GEGLU, silu SwiGLU,
     /// sigmoid GLU, identity Bilinear.
     Glu,
 }
 
 /// Bias that is added to the scores of pairs; the definitions are in `layers/score_mods/`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PairBias {
-    /// No bias.
+    /// Scores are products of query and key.
     None,
-    /// A learned number by head and bucket of distances, for all layers (T5).
+    /// A learned number by bucket of distances (T5).
+    ///
+    /// Each head has its own; all layers have the same.
     T5,
     /// Less by fixed steps with distance (ALiBi).
     Alibi,
-    /// A Gaussian around the query, of learned width for each head.
+    /// A Gaussian around the query, of learned width.
+    ///
+    /// Each head has its own width.
     Gauss,
-    /// The query times a learned vector by distance (Shaw et al., 2018).
+    /// The query times a vector by distance (Shaw).
+    ///
+    /// The vector is learned (Shaw et al., 2018).
     Shaw,
-    /// Contents and sines of distances, with a bias each (Transformer-XL).
+    /// Contents and sines of distances (Transformer-XL).
+    ///
+    /// Each has a bias.
     Xl,
-    /// Contents and distances of both, disentangled (DeBERTa's code).
+    /// Contents and distances, disentangled (DeBERTa).
+    ///
+    /// This is the computation of DeBERTa's code.
     Deberta,
-    /// DeBERTa with the distance of key from query in the third term (DeBERTa's paper).
+    /// The same as the paper prints its third term.
+    ///
+    /// There it has the distance of key from query.
     DebertaPaper,
 }
 
-impl fmt::Display for PairBias {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::None => "none",
-            Self::T5 => "t5",
-            Self::Alibi => "alibi",
-            Self::Gauss => "gauss",
-            Self::Shaw => "shaw",
-            Self::Xl => "xl",
-            Self::Deberta => "deberta",
-            Self::DebertaPaper => "deberta_paper",
-        })
-    }
-}
-
 /// The residual blocks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+///
+/// The defaults are the small protocol that most re-runs of the benchmark use: 2 layers, 64 wide.
+#[derive(Clone, Debug, PartialEq, Options, Serialize, Deserialize)]
+#[options(section = "block")]
+#[serde(default, deny_unknown_fields)]
 pub struct BlockOptions {
     /// Number of blocks, at least 1.
+    #[option(default = 2, range = int(1, 1000))]
     pub layers: usize,
     /// Width of the residual stream.
+    #[option(default = 64, range = int(1, WIDEST))]
     pub dim: usize,
     /// Width of queries, keys and values over all heads; a multiple of `heads`.
+    #[option(default = 64, range = int(1, WIDEST))]
     pub qkv_dim: usize,
     /// Attention heads.
+    #[option(default = 2, range = int(1, WIDEST))]
     pub heads: usize,
     /// Width of the feed-forward's hidden layer.
+    #[option(default = 128, range = int(1, WIDEST))]
     pub mlp_dim: usize,
     /// Kind of norm.
-    #[serde(default = "neutral::norm")]
+    #[option(default = NormKind::Layer, axis)]
     pub norm: NormKind,
     /// Divisor of ScaleNorm, for norm = scale. The function is the same at first, but an optimizer
     /// whose steps have the size of its rate, such as Adam, moves a gain of 1 by a √D times larger
     /// share than one of √D.
-    #[serde(default = "neutral::scale_norm")]
+    #[option(default = ScaleNorm::Norm)]
     pub scale_norm: ScaleNorm,
     /// Place of the norm in the block.
+    #[option(default = NormPlace::Pre, axis)]
     pub norm_place: NormPlace,
     /// Whether there is a norm after the last block, where blocks are pre-norm.
-    #[serde(default = "neutral::last_norm")]
+    #[option(default = true, axis = [
+        Choice::new("true", "a norm after the last of pre-norm blocks"),
+        Choice::new("false", "none (S5, ChordMixer)"),
+    ])]
     pub last_norm: bool,
     /// The share of a batch's statistics in the running ones, for norm = batch and batch_masked
     /// (PyTorch's `momentum`).
-    #[serde(default = "neutral::norm_momentum")]
+    #[option(default = 0.1, range = positive(1.0))]
     pub norm_momentum: f64,
     /// Way in which its sums are carried on.
+    #[option(default = Residual::Plain, axis)]
     pub residual: Residual,
     /// Added to the variance in LayerNorm; in the other norms it keeps the denominators from 0.
+    #[option(default = 1e-6, range = positive(1.0))]
     pub norm_epsilon: f64,
     /// Computation on each position by itself.
-    #[serde(default = "neutral::ffn")]
+    #[option(default = ChannelKind::Dense, axis)]
     pub ffn: ChannelKind,
     /// Factor of the feed-forward's hidden layer.
-    #[serde(default = "neutral::gate")]
+    #[option(default = Gate::None, axis)]
     pub gate: Gate,
     /// Feed-forward networks to choose from, for ffn = switch and moe.
-    #[serde(default = "neutral::experts")]
+    #[option(default = 4, range = int(1, 256))]
     pub experts: usize,
     /// Period of blocks with experts: one block of so many has them, the last of each; the last
     /// block of all if there are fewer. The others have one network.
-    #[serde(default = "neutral::expert_period")]
+    #[option(default = 2, range = int(1, 1000))]
     pub expert_period: usize,
     /// Tokens that an expert takes in training, as a multiple of its even share of a sequence; 0
     /// for any number.
-    #[serde(default = "neutral::expert_capacity")]
+    #[option(default = 1.25, range = not_negative)]
     pub expert_capacity: f64,
     /// Sub-keys of each half of a query, for ffn = product_keys: the memory has as many values as
     /// their square. `expert_period` selects the blocks that have it.
-    #[serde(default = "neutral::product_keys")]
+    #[option(default = 32, range = int(1, 4096))]
     pub product_keys: usize,
     /// Number of values that a head reads from this memory.
-    #[serde(default = "neutral::product_top")]
+    #[option(default = 8, range = int(1, 4096))]
     pub product_top: usize,
-    /// Whether all blocks have the same weights.
-    #[serde(default)]
-    pub share: bool,
     /// The feed-forward's non-linearity.
+    #[option(default = Activation::Gelu, axis)]
     pub activation: Activation,
     /// Dropout on the mixer's output and twice in the feed-forward, in [0, 1).
+    #[option(default = 0.1, range = probability)]
     pub dropout: f64,
     /// Whether dropout drops a channel of the mixer's output at all positions of a sequence or at
     /// none; for blocks that consist of the mixer alone.
-    #[serde(default)]
+    #[option(default = false, axis = [
+        Choice::new("false", "dropout of each element by itself"),
+        Choice::new("true", "of a channel at all positions (S4)").wants(&[("block.ffn", "none")]),
+    ])]
     pub dropout_tied: bool,
     /// Dropout on attention weights, where the mixer has any, in [0, 1).
+    #[option(default = 0.1, range = probability)]
     pub attention_dropout: f64,
+    /// Whether all blocks have the same weights.
+    #[option(default = false, axis = [
+        Choice::new("false", "weights of its own for each block"),
+        Choice::new("true", "one block's weights for all (Universal Transformer, ALBERT)"),
+    ])]
+    pub share: bool,
     /// Bias that is added to the scores of pairs.
-    #[serde(default = "neutral::bias")]
+    #[option(default = PairBias::None, axis)]
     pub bias: PairBias,
     /// K, the largest distance that bias = shaw, deberta and deberta_paper distinguish; DeBERTa's
     /// paper has 512.
-    #[serde(default = "neutral::bias_distance")]
+    #[option(default = 16, range = int(1, LONGEST))]
     pub bias_distance: usize,
     /// Whether queries and keys are rotated by position (RoFormer).
-    #[serde(default)]
+    #[option(default = false, axis = [
+        Choice::new("false", "queries and keys as they are"),
+        Choice::new("true", "rotated by position (RoFormer)"),
+    ])]
     pub rotary: bool,
     /// Number of keys and values of each head that belong to no token (all-attention).
-    #[serde(default)]
+    #[option(default = 0, range = int(0, LONGEST), axis = [
+        Choice::new("0", "every key is a token's"),
+        Choice::new("8", "so many learned keys and values beside (all-attention)"),
+    ])]
     pub memory: usize,
-}
-
-impl BlockOptions {
-    /// The ranges of its numbers.
-    pub const RANGES: &[Range] = &[
-        Range::int("layers", 1, 1000),
-        Range::int("dim", 1, WIDEST),
-        Range::int("qkv_dim", 1, WIDEST),
-        Range::int("heads", 1, WIDEST),
-        Range::int("mlp_dim", 1, WIDEST),
-        Range::positive("norm_epsilon", 1.0),
-        Range::positive("norm_momentum", 1.0),
-        Range::int("experts", 1, 256),
-        Range::int("expert_period", 1, 1000),
-        Range::not_negative("expert_capacity"),
-        Range::int("product_keys", 1, 4096),
-        Range::int("product_top", 1, 4096),
-        Range::probability("dropout"),
-        Range::probability("attention_dropout"),
-        Range::int("bias_distance", 1, LONGEST),
-        Range::int("memory", 0, LONGEST),
-    ];
-}
-
-/// Values of options that are missing from settings saved before the option existed.
-mod neutral {
-    use super::{ChannelKind, Gate, NormKind, PairBias, ScaleNorm};
-
-    pub(super) fn norm() -> NormKind {
-        NormKind::Layer
-    }
-
-    pub(super) fn scale_norm() -> ScaleNorm {
-        ScaleNorm::Norm
-    }
-
-    pub(super) fn last_norm() -> bool {
-        true
-    }
-
-    pub(super) fn norm_momentum() -> f64 {
-        0.1
-    }
-
-    pub(super) fn ffn() -> ChannelKind {
-        ChannelKind::Dense
-    }
-
-    pub(super) fn experts() -> usize {
-        4
-    }
-
-    pub(super) fn expert_period() -> usize {
-        2
-    }
-
-    pub(super) fn product_keys() -> usize {
-        32
-    }
-
-    pub(super) fn product_top() -> usize {
-        8
-    }
-
-    pub(super) fn expert_capacity() -> f64 {
-        1.25
-    }
-
-    pub(super) fn gate() -> Gate {
-        Gate::None
-    }
-
-    pub(super) fn bias() -> PairBias {
-        PairBias::None
-    }
-
-    pub(super) fn bias_distance() -> usize {
-        16
-    }
-}
-
-impl Default for BlockOptions {
-    /// Returns the small protocol that most re-runs of the benchmark use: 2 layers, 64 wide.
-    fn default() -> Self {
-        Self {
-            layers: 2,
-            dim: 64,
-            qkv_dim: 64,
-            heads: 2,
-            mlp_dim: 128,
-            norm: NormKind::Layer,
-            scale_norm: neutral::scale_norm(),
-            norm_place: NormPlace::Pre,
-            last_norm: neutral::last_norm(),
-            norm_momentum: neutral::norm_momentum(),
-            residual: Residual::Plain,
-            norm_epsilon: 1e-6,
-            ffn: ChannelKind::Dense,
-            gate: Gate::None,
-            experts: neutral::experts(),
-            expert_period: neutral::expert_period(),
-            expert_capacity: neutral::expert_capacity(),
-            product_keys: neutral::product_keys(),
-            product_top: neutral::product_top(),
-            share: false,
-            activation: Activation::Gelu,
-            dropout: 0.1,
-            dropout_tied: false,
-            attention_dropout: 0.1,
-            bias: PairBias::None,
-            bias_distance: neutral::bias_distance(),
-            rotary: false,
-            memory: 0,
-        }
-    }
 }
 
 impl BlockOptions {

@@ -1,32 +1,41 @@
 //! Options of the way from token ids to vectors.
 
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
-use super::Range;
+use super::{Choice, Choices};
 
 /// Marking of positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Positions {
-    /// Fixed sines and cosines, interleaved, wavelengths up to 10000 x 2 pi.
+    /// Sines and cosines.
+    ///
+    /// They are fixed and interleaved, with wavelengths up to 10000 x 2 pi.
     Sinusoid,
-    /// A learned vector per position, initially N(0, `position_std`^2).
+    /// A learned vector per position.
+    ///
+    /// Initially N(0, `position_std`^2).
     Learned,
-    /// Complex token vectors that turn with the position, see [`crate::layers::ComplexEmbedding`].
+    /// Token vectors that turn with the position.
+    ///
+    /// They are complex, see [`crate::layers::ComplexEmbedding`].
     Complex,
-    /// A convolution after the first block, see [`crate::layers::ConditionalPositions`].
+    /// By a convolution after the first block (CPVT).
+    ///
+    /// See [`crate::layers::ConditionalPositions`].
     Conditional,
-    /// No marks.
+    /// Not marked.
     None,
 }
 
 /// Meaning of a token id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// The id selects one of so many vectors.
+    /// A vector for each token id.
     Ids,
-    /// A real number, such as a pixel's grey.
+    /// A linear map of the id as a number (pixels).
     Scalar,
 }
 
@@ -46,89 +55,41 @@ pub enum ScalarInit {
 }
 
 /// Options of the way from token ids to vectors.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Options, Serialize, Deserialize)]
+#[options(section = "embed")]
+#[serde(default, deny_unknown_fields)]
 pub struct EmbedOptions {
     /// Meaning of a token id.
-    #[serde(default = "neutral::input")]
+    #[option(default = Input::Ids, axis)]
     pub input: Input,
     /// Subtracted from the number, for input = scalar: an id is first divided by the largest one,
     /// so that white is 1.
-    #[serde(default = "neutral::half")]
+    #[option(default = 0.5, range = not_negative)]
     pub mean: f64,
     /// Divisor of the difference.
-    #[serde(default = "neutral::half")]
+    #[option(default = 0.5, range = positive(1e3))]
     pub std: f64,
     /// Initial values of the linear map, for input = scalar.
-    #[serde(default = "neutral::scalar_init")]
+    #[option(default = ScalarInit::KaimingUniform)]
     pub scalar_init: ScalarInit,
     /// Standard deviation of the initial token vectors, for input = ids: 1 in the 2021 code.
-    #[serde(default = "neutral::token_std")]
+    #[option(default = 1.0, range = positive(1e3))]
     pub token_std: f64,
     /// Marking of positions.
+    #[option(default = Positions::Sinusoid, axis)]
     pub positions: Positions,
     /// Standard deviation of the initial vectors of learned positions: 0.02 in the 2021 code.
-    #[serde(default = "neutral::position_std")]
+    #[option(default = 0.02, range = positive(1e3))]
     pub position_std: f64,
     /// Whether positions are marked anew before every block.
-    #[serde(default)]
+    #[option(default = false, axis = [
+        Choice::new("false", "positions are added once"),
+        Choice::new("true", "positions are added before every block"),
+    ])]
     pub every_layer: bool,
     /// Dropout on the sum of embedding and position, in [0, 1).
+    #[option(default = 0.1, range = probability)]
     pub dropout: f64,
     /// Whether id 0 stands for padding if the task has none: the 2021 code hides black pixels so.
-    #[serde(default)]
     pub zero_is_padding: bool,
-}
-
-impl EmbedOptions {
-    /// The ranges of its numbers.
-    pub const RANGES: &[Range] = &[
-        Range::probability("dropout"),
-        Range::not_negative("mean"),
-        Range::positive("std", 1e3),
-        Range::positive("token_std", 1e3),
-        Range::positive("position_std", 1e3),
-    ];
-}
-
-/// Values of options that are missing from settings saved before the option existed.
-mod neutral {
-    use super::{Input, ScalarInit};
-
-    pub(super) fn input() -> Input {
-        Input::Ids
-    }
-
-    pub(super) fn half() -> f64 {
-        0.5
-    }
-
-    pub(super) fn scalar_init() -> ScalarInit {
-        ScalarInit::KaimingUniform
-    }
-
-    pub(super) fn token_std() -> f64 {
-        1.0
-    }
-
-    pub(super) fn position_std() -> f64 {
-        0.02
-    }
-}
-
-impl Default for EmbedOptions {
-    fn default() -> Self {
-        Self {
-            input: neutral::input(),
-            mean: neutral::half(),
-            std: neutral::half(),
-            scalar_init: neutral::scalar_init(),
-            token_std: neutral::token_std(),
-            positions: Positions::Sinusoid,
-            position_std: neutral::position_std(),
-            every_layer: false,
-            dropout: 0.1,
-            zero_is_padding: false,
-        }
-    }
 }

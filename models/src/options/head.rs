@@ -1,8 +1,9 @@
 //! Options of the way from hidden states to logits.
 
+use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
-use super::{Range, WIDEST};
+use super::{Choices, WIDEST};
 
 /// Reduction of a sequence to one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,49 +38,33 @@ pub enum Features {
 }
 
 /// Selection of the hidden states that are pooled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layers {
-    /// Hidden states of the last block.
+    /// The last block's states are pooled.
     Last,
-    /// A softmax-weighted sum of the embedding and of every block's output (transparent attention,
-    /// arXiv:1808.07561).
+    /// A weighted sum of all blocks' (transparent attention).
+    ///
+    /// The weights are a softmax over the embedding and every block's output (arXiv:1808.07561).
     Mix,
 }
 
 /// Options of the way from hidden states to logits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Options, Serialize, Deserialize)]
+#[options(section = "head")]
+#[serde(default, deny_unknown_fields)]
 pub struct HeadOptions {
     /// Reduction of a sequence to one vector.
+    #[option(default = Pooling::Mean)]
     pub pooling: Pooling,
     /// Selection of the hidden states that are pooled.
-    #[serde(default = "last_layer")]
+    #[option(default = Layers::Last, axis)]
     pub layers: Layers,
     /// Width of the head's hidden layer (two towers: a second one of half the width follows). 0: a
     /// single linear layer.
+    #[option(default = 128, range = int(0, WIDEST))]
     pub hidden: usize,
     /// Combination of two towers' vectors; without effect for one tower.
+    #[option(default = Features::Concat)]
     pub features: Features,
-}
-
-/// Returns the value for settings that were saved before the option existed.
-fn last_layer() -> Layers {
-    Layers::Last
-}
-
-impl HeadOptions {
-    /// The ranges of its numbers.
-    pub const RANGES: &[Range] = &[Range::int("hidden", 0, WIDEST)];
-}
-
-impl Default for HeadOptions {
-    fn default() -> Self {
-        Self {
-            pooling: Pooling::Mean,
-            layers: Layers::Last,
-            hidden: 128,
-            features: Features::Concat,
-        }
-    }
 }

@@ -12,6 +12,7 @@ pub use self::block::{
 };
 pub use self::embed::{EmbedOptions, Input, Positions, ScalarInit};
 pub use self::head::{Features, HeadOptions, Layers, Pooling};
+pub use crate::choice::{Axis, Choice, Choices, OptionSet};
 pub use crate::ops::activation::Activation;
 pub use crate::range::{LONGEST, Range, WIDEST, read};
 use crate::{Result, error::require};
@@ -37,15 +38,10 @@ impl Options {
     /// # Errors
     /// [`crate::Error::Option`] naming key, value and allowed range.
     pub fn validate(&self) -> Result<()> {
-        let usual = (
-            to_json(&EmbedOptions::default()),
-            to_json(&BlockOptions::default()),
-            to_json(&HeadOptions::default()),
-        );
-        let (embed, block, head) = (&self.embed, &self.block, &self.head);
-        read::<EmbedOptions>("embed", &to_json(embed), &usual.0, EmbedOptions::RANGES)?;
-        read::<BlockOptions>("block", &to_json(block), &usual.1, BlockOptions::RANGES)?;
-        read::<HeadOptions>("head", &to_json(head), &usual.2, HeadOptions::RANGES)?;
+        let block = &self.block;
+        check("embed", &self.embed)?;
+        check("block", block)?;
+        check("head", &self.head)?;
         require(
             block.qkv_dim.is_multiple_of(block.heads),
             "block.qkv_dim",
@@ -93,21 +89,23 @@ impl Options {
                 "reversible",
                 "plain where embed.positions = conditional, which cannot be undone",
             ),
-            Residual::Admin if !post => refuse("admin", "wants block.norm_place = post"),
-            Residual::Rezero if !bare => refuse("rezero", "wants block.norm = none"),
+            Residual::Admin if !post => {
+                refuse("admin", "another one unless block.norm_place = post")
+            }
+            Residual::Rezero if !bare => refuse("rezero", "another one unless block.norm = none"),
             _ => Ok(()),
         }?;
         require(
             block.norm != NormKind::Ada || block.dim >= 2,
             "block.norm",
             "ada",
-            "wants block.dim of at least 2",
+            "another norm unless block.dim is at least 2",
         )?;
         require(
             block.gate == Gate::None || !matches!(block.ffn, ChannelKind::None | ChannelKind::Conv),
             "block.gate",
             "glu",
-            "wants a block.ffn that is not none and not conv",
+            "none where block.ffn = none or conv",
         )?;
         require(
             block.ffn != ChannelKind::ProductKeys || block.product_top <= block.product_keys,
@@ -119,7 +117,7 @@ impl Options {
             !block.dropout_tied || block.ffn == ChannelKind::None,
             "block.dropout_tied",
             true,
-            "wants block.ffn = none",
+            "false unless block.ffn = none",
         )?;
         require(
             block.last_norm || block.norm_place == NormPlace::Pre,
@@ -147,9 +145,15 @@ impl Options {
             self.embed.positions != Positions::Complex || block.dim.is_multiple_of(2),
             "embed.positions",
             "complex",
-            "wants an even block.dim",
+            "another one unless block.dim is even",
         )
     }
+}
+
+/// Checks the ranges of a section.
+fn check<T: OptionSet>(section: &str, options: &T) -> Result<()> {
+    let usual = to_json(&T::default());
+    read::<T>(section, &to_json(options), &usual, T::RANGES).map(drop)
 }
 
 /// Returns an options object with every key, as JSON.

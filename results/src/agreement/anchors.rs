@@ -1,5 +1,5 @@
-//! The anchors: models with published figures of all five tasks, parted into a half for tuning and
-//! a sealed one.
+//! The anchors: models with published figures on all five tasks, split into a half for tuning and a
+//! sealed half.
 //!
 //! `anchors.csv` lists them. A half is the last bit of the SHA-256 of the name: odd is for tuning,
 //! even is sealed.
@@ -11,11 +11,10 @@ use sha2::{Digest, Sha256};
 
 use crate::published::{self, ACCURACY, TASKS, rows};
 
-/// Number of [`TASKS`] in an average: Path-X is left out.
+/// Number of [`TASKS`] in an average; Path-X is left out.
 pub const AVERAGED: usize = 5;
 
-/// Published averages from here on, in percent, make a model one of the strong cluster. None lies
-/// between 70 and 75.
+/// Lowest published average of the strong cluster, in percent. No average lies between 70 and 75.
 const STRONG: f64 = 72.5;
 
 /// A model with published figures.
@@ -23,7 +22,7 @@ const STRONG: f64 = 72.5;
 pub struct Anchor {
     /// Registry name.
     pub model: String,
-    /// The cluster of the published averages that it is in.
+    /// Cluster of its published average.
     pub cluster: Cluster,
     /// Whether the protocol was tuned on it.
     pub half: Half,
@@ -35,7 +34,7 @@ pub struct Anchor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cluster {
-    /// At 75 and above: state spaces, long convolutions, and what has them.
+    /// At 75 and above: state spaces, long convolutions, and models that contain them.
     Strong,
     /// At 70 and below.
     Xformer,
@@ -45,7 +44,7 @@ pub enum Cluster {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Half {
-    /// Tuned on.
+    /// Used for tuning.
     Tuning,
     /// Not run before the protocol is frozen.
     Sealed,
@@ -160,7 +159,8 @@ mod tests {
         assert_eq!(entries, listed, "results/anchors.csv");
     }
 
-    /// Sources of the Transformer, one of which repeats the figures of 2021 for other models.
+    /// The Transformer has several sources, one of which repeats the figures of 2021 for other
+    /// models.
     #[test]
     fn several_sources_count_as_their_mean_and_copies_once() {
         let average = |model: &str| Published::of(model).unwrap().average();

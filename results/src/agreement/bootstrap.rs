@@ -1,18 +1,18 @@
-//! Intervals by drawing again: the percentile bootstrap.
+//! Bootstrap intervals, by percentiles.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use crate::stats::quantile;
 
-/// Draws of a bootstrap.
+/// Number of draws of a bootstrap.
 const DRAWS: usize = 4_000;
 
-/// Returns the 95 % interval of a statistic of `count` things, drawn with replacement; none where
+/// Returns the 95 % interval of a statistic of `count` items, drawn with replacement; `None` if
 /// fewer than half of the draws define the statistic. The same call gives the same interval on
 /// every machine.
 ///
-/// `statistic` is given the indices drawn.
+/// `statistic` receives the indices drawn.
 pub(super) fn interval(
     count: usize,
     statistic: impl Fn(&[usize]) -> Option<f64>,
@@ -21,9 +21,9 @@ pub(super) fn interval(
 }
 
 /// Returns the 95 % interval of a statistic of several populations, each drawn with replacement;
-/// none where no population has two things, or fewer than half of the draws define the statistic.
+/// `None` if no population has two items, or fewer than half of the draws define the statistic.
 ///
-/// `statistic` is given the indices drawn from each population.
+/// `statistic` receives the indices drawn from each population.
 pub(super) fn interval_of(
     counts: &[usize],
     statistic: impl Fn(&[Vec<usize>]) -> Option<f64>,

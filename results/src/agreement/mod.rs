@@ -3,8 +3,8 @@
 //! A model's score is the mean over the tasks of the normal scores of its ranks. It is compared
 //! with the published five-task averages of the [`anchors`]: Spearman's rho with a bootstrap
 //! interval over the models, the AUC of the strong cluster against the X-formers, and the number of
-//! pairs at least [`APART`] points apart in print that it puts in the same order. Every figure is
-//! given for all tasks, for each, and without each.
+//! pairs at least [`APART`] points apart in print that both rank in the same order. Every figure is
+//! given for all tasks, for each task, and for all but one.
 //!
 //! ```text
 //! anchors     the models with published averages, parted into a tuning half and a sealed one
@@ -24,18 +24,19 @@ mod statistics;
 
 use self::scores::Reached;
 use self::statistics::{auc, spearman, spearman_brown, told_apart};
+use crate::format::counted;
 use crate::record::Record;
-use crate::table::{Cell, Column, Row, Table};
+use crate::table::{Cell, Column, Row, Schema, Table};
 
 pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
 pub use self::selection::{Selection, select};
 pub use self::standing::{Standing, TaskStanding};
 
-/// Points, in percent, that two published averages lie apart at least for a pair to be counted.
+/// Least difference of two published averages, in points, for their pair to count.
 pub const APART: f64 = 4.0;
 
-/// Splits of the seeds into halves that a reliability is the mean of, at most.
+/// Largest number of splits of the seeds into halves that a reliability averages.
 const SPLITS: usize = 500;
 
 /// Agreement of a ranking with the published one.
@@ -43,11 +44,11 @@ const SPLITS: usize = 500;
 pub struct Agreement {
     /// The measure that runs were ranked by.
     pub measure: Measure,
-    /// All tasks, each task, and all without each.
+    /// All tasks, each task, and all but each.
     pub rows: Vec<Figures>,
     /// The anchors that were compared.
     pub models: Vec<String>,
-    /// Anchors that lack a task, each with what it lacks.
+    /// Anchors that lack a task, each with its missing tasks.
     pub incomplete: Vec<(String, Vec<String>)>,
     /// Seeds that every model has on every task.
     pub seeds: Vec<u64>,
@@ -99,7 +100,7 @@ impl Agreement {
                 rows.push(compared(column.title.clone(), &[at]));
             }
         }
-        // With two tasks, all without the one is the other.
+        // With two tasks, all but one is the other.
         if count > 2 {
             for (at, column) in reached.columns.iter().enumerate() {
                 let others: Vec<usize> = all.iter().copied().filter(|it| *it != at).collect();
@@ -119,7 +120,7 @@ impl Agreement {
         }
     }
 
-    /// Returns one line to stand under a table.
+    /// Returns one line for below a table.
     #[must_use]
     pub fn line(&self) -> String {
         let all = &self.rows[0];
@@ -128,14 +129,14 @@ impl Agreement {
             format!(" ({low:.2} to {high:.2})")
         });
         format!(
-            "Agreement with the published averages over {} anchors, by {}: rho {}{interval}, AUC of the two clusters {}, \
-             {} of {} pairs {APART} points apart in print told apart; {}.",
-            self.models.len(),
+            "Agreement with the published averages over {}, by {}: rho {}{interval}, AUC of the two clusters {}, \
+             {} of {} {APART} points apart in print told apart; {}.",
+            counted(self.models.len() as u64, "anchor"),
             self.measure.words(),
             number(all.rho),
             number(all.auc),
             all.pairs.0,
-            all.pairs.1,
+            counted(all.pairs.1 as u64, "pair"),
             self.date(),
         )
     }
@@ -179,16 +180,29 @@ impl Agreement {
             unit: String::new(),
             columns: vec![
                 Column::key("tasks"),
-                Column::value("rho"),
-                Column::value("low"),
-                Column::value("high"),
-                Column::value("same task"),
-                Column::value("AUC"),
-                Column::value("pairs told"),
-                Column::value("split half"),
+                Column::value("rho").holding(&["rho"]),
+                Column::value("low").holding(&["low"]),
+                Column::value("high").holding(&["high"]),
+                Column::value("same task").holding(&["same_task"]),
+                Column::value("AUC").holding(&["auc"]),
+                Column::value("pairs told").holding(&["told", "pairs"]),
+                Column::value("split half").holding(&["reliability"]),
             ],
             rows: self.rows.iter().map(row).collect(),
             notes: self.notes(),
+            schema: Schema {
+                about: &["tasks"],
+                found: &[
+                    "rho",
+                    "low",
+                    "high",
+                    "same_task",
+                    "auc",
+                    "told",
+                    "pairs",
+                    "reliability",
+                ],
+            },
         }
     }
 
@@ -200,8 +214,8 @@ impl Agreement {
         let seeds: Vec<String> = self.seeds.iter().map(u64::to_string).collect();
         let mut notes = vec![
             format!(
-                "{} anchors ({} tuning, {} sealed) ranked by {}, {}: {}.",
-                self.models.len(),
+                "{} ({} tuning, {} sealed) ranked by {}, {}: {}.",
+                counted(self.models.len() as u64, "anchor"),
                 count(Half::Tuning),
                 count(Half::Sealed),
                 self.measure.words(),
@@ -269,8 +283,8 @@ fn figures(
     }
 }
 
-/// Returns the mean over the splits of the seeds into halves of the correlation of their scores,
-/// stepped up. Of an odd number of seeds one half has one more.
+/// Returns the correlation between the scores of two halves of the seeds, averaged over splits and
+/// stepped up. If the number of seeds is odd, one half has one more.
 fn reliability(reached: &Reached, columns: &[usize]) -> Option<f64> {
     let seeds = &reached.seeds;
     let mut correlations = Vec::new();
@@ -290,7 +304,7 @@ fn reliability(reached: &Reached, columns: &[usize]) -> Option<f64> {
     Some(spearman_brown(mean)).filter(|it| it.is_finite())
 }
 
-/// Returns the smaller halves of all splits of the seeds, the first [`SPLITS`] of them; none of
+/// Returns the smaller halves of all splits of the seeds, at most the first [`SPLITS`]; empty for
 /// fewer than two seeds.
 fn halves(seeds: &[u64]) -> Vec<Vec<u64>> {
     let size = seeds.len() / 2;

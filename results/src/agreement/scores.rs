@@ -1,4 +1,4 @@
-//! From records to one score per model.
+//! Computation of one score per model from records.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::statistics::normal_scores;
 use crate::published::task_rank;
 use crate::record::{Outcome, Record};
 
-/// The measure that a run is ranked by.
+/// Measure that ranks runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Bits gained, `Scores::bits_gained`.
@@ -25,7 +25,7 @@ impl Measure {
         }
     }
 
-    /// Returns the bits where every scored record has them, else the accuracy.
+    /// Returns the bits if every scored record has them, else the accuracy.
     pub(crate) fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Measure {
         let mut scored = records.into_iter().filter_map(|it| it.scores.as_ref());
         match scored.all(|scores| scores.test_accuracy.is_none() || scores.bits_gained.is_some()) {
@@ -34,7 +34,7 @@ impl Measure {
         }
     }
 
-    /// Returns what a run reached, a fraction: 0 where it diverged, none where it did not end.
+    /// Returns the measure of a run, a fraction: 0 if it diverged, `None` if it did not end.
     pub(crate) fn reached(self, record: &Record) -> Option<f64> {
         if let Outcome::Diverged { .. } = record.outcome {
             return Some(0.0);
@@ -71,11 +71,11 @@ impl Column {
     }
 }
 
-/// Values that every model reached on every task with every seed.
+/// Measures of every model on every task with every seed.
 pub(super) struct Reached {
     /// The tasks, in the order of the tables.
     pub(super) columns: Vec<Column>,
-    /// The models that reached something on every task.
+    /// The models with a measure on every task.
     pub(super) models: Vec<String>,
     /// The others, each with the tasks it lacks.
     pub(super) incomplete: Vec<(String, Vec<String>)>,
@@ -89,7 +89,7 @@ pub(super) struct Reached {
 type Dated<'a> = (&'a str, f64);
 
 impl Reached {
-    /// Sorts records of `models`; of several with the same seed the latest counts.
+    /// Sorts the records of `models`. Of several with the same seed, the latest counts.
     pub(super) fn new(records: &[&Record], measure: Measure, models: &[&str]) -> Reached {
         let mut cells: BTreeMap<(Column, &str), BTreeMap<u64, Dated>> = BTreeMap::new();
         let of_models = records
@@ -145,9 +145,9 @@ impl Reached {
         }
     }
 
-    /// Returns the score of each model: the mean over `columns`, given by their places, of the
-    /// normal scores of its ranks. A rank is that of the mean over `seeds`, or over all that a
-    /// model has. Columns and seeds may repeat, and then count as often.
+    /// Returns the score of each model: the mean over `columns`, given by index, of the normal
+    /// scores of its ranks. Models are ranked by the mean over `seeds`, or over all their seeds.
+    /// Repeated columns and seeds count repeatedly.
     pub(super) fn scores(&self, columns: &[usize], seeds: Option<&[u64]>) -> Vec<f64> {
         let mut scores = vec![0.0; self.models.len()];
         for column in columns {

@@ -1,4 +1,7 @@
 //! Selection of the records to compare: those of one recipe with one set of changes.
+//!
+//! A learning rate is no change: a protocol such as `mini` finds one for each model and task, so it
+//! is a part of the cell.
 
 use std::collections::BTreeSet;
 
@@ -8,24 +11,28 @@ use crate::{Error, Result};
 /// The assignment that gives every model the block of one family.
 const FAMILY: &str = "block.family";
 
+/// The setting that belongs to a cell and changes no protocol.
+const RATE: &str = "train.learning_rate";
+
 /// The records that a user asks for.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// The recipe; needed where there are several.
+    /// The recipe; required if there are several.
     pub recipe: Option<String>,
-    /// Changes made by the command line of the runs, each as `key=value`. If empty: runs without
-    /// changes, or, if there are none, the one set of changes there is.
+    /// Changes made by the command line of the runs, each as `key=value`; learning rates among them
+    /// do not count. If empty: runs without changes, or, if there are none, the one set of changes
+    /// there is.
     pub set: Vec<String>,
 }
 
-/// Picks the records to compare.
+/// Selects the records to compare.
 ///
-/// A run whose model has the family that `block.family=...` asks for by itself is one with that
-/// change, too.
+/// Runs whose learning rates alone differ have the same changes. A run whose model has the family
+/// that `block.family=...` asks for by itself is one with that change, too.
 ///
 /// # Errors
-/// [`Error::Selection`] if several recipes or sets of changes are there and none is asked for, or
-/// what is asked for is not there.
+/// [`Error::Selection`] if there are several recipes or sets of changes and none is requested, or
+/// if the requested one does not exist.
 pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Record>> {
     let recipes: BTreeSet<&str> = records.iter().map(|it| it.recipe.name.as_str()).collect();
     let recipe = match &asked.recipe {
@@ -43,8 +50,7 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
     };
     let of_recipe = || records.iter().filter(|it| it.recipe.name == recipe);
     let mut sets: BTreeSet<Vec<&str>> = of_recipe().map(changes).collect();
-    let mut wanted: Vec<&str> = asked.set.iter().map(String::as_str).collect();
-    wanted.sort_unstable();
+    let mut wanted = changes_of(&asked.set);
     if wanted.is_empty() && !sets.contains(&wanted) {
         let Some(only) = sets.pop_first().filter(|_| sets.is_empty()) else {
             return Err(refuse(format!(
@@ -66,17 +72,30 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
         .filter(|record| changes(record) == wanted || has_it_anyway(record))
         .collect();
     if chosen.is_empty() {
-        return Err(refuse(format!(
-            "no run by {recipe} was given --set {}",
-            wanted.join(" --set ")
-        )));
+        return Err(refuse(match wanted.is_empty() {
+            true => format!("no run by {recipe} is without changes"),
+            false => format!(
+                "no run by {recipe} was given --set {}",
+                wanted.join(" --set ")
+            ),
+        }));
     }
     Ok(chosen)
 }
 
 /// Returns the changes made by a run's command line, in alphabetical order.
 fn changes(record: &Record) -> Vec<&str> {
-    let mut changes: Vec<&str> = record.recipe.overrides.iter().map(String::as_str).collect();
+    changes_of(&record.recipe.overrides)
+}
+
+/// Returns the assignments that change the protocol, in alphabetical order.
+fn changes_of(assignments: &[String]) -> Vec<&str> {
+    let is_rate = |assignment: &&str| {
+        let key = assignment.split_once('=').map(|(key, _)| key.trim());
+        key == Some(RATE)
+    };
+    let assignments = assignments.iter().map(String::as_str);
+    let mut changes: Vec<&str> = assignments.filter(|it| !is_rate(it)).collect();
     changes.sort_unstable();
     changes
 }

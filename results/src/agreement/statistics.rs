@@ -1,6 +1,6 @@
-//! Ranks and what is computed from them. A test holds every function to SciPy.
+//! Ranks and statistics of ranks. A test compares every function with SciPy.
 
-/// Returns the ranks of the values, from 1; equal values share the mean of theirs.
+/// Returns the ranks of the values, from 1. Equal values share the mean of their ranks.
 pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
@@ -14,7 +14,7 @@ pub(super) fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Returns Pearson's correlation; none for fewer than two pairs, or where one side is constant.
+/// Returns Pearson's correlation; `None` for fewer than two pairs, or if one side is constant.
 fn pearson(left: &[f64], right: &[f64]) -> Option<f64> {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (a, b) = (mean(left), mean(right));
@@ -34,8 +34,8 @@ pub(super) fn spearman(left: &[f64], right: &[f64]) -> Option<f64> {
     pearson(&ranks(left), &ranks(right))
 }
 
-/// Returns the area under the ROC curve: the share of pairs of a member and a non-member in which
-/// the member scores higher, with ties counted half. None where all or none are members.
+/// Returns the area under the ROC curve: the fraction of pairs of a member and a non-member in
+/// which the member scores higher, with ties counted half. `None` if all or none are members.
 pub(super) fn auc(scores: &[f64], member: &[bool]) -> Option<f64> {
     let count = member.iter().filter(|it| **it).count();
     let others = member.len() - count;
@@ -46,8 +46,8 @@ pub(super) fn auc(scores: &[f64], member: &[bool]) -> Option<f64> {
     (count > 0 && others > 0).then(|| above / (count * others) as f64)
 }
 
-/// Returns how many of the pairs whose `published` figures lie at least `apart` the scores put in
-/// the same order, and how many such pairs there are.
+/// Returns the number of pairs that the scores rank in the published order, and the number of all
+/// pairs, among those whose `published` figures differ by at least `apart`.
 pub(super) fn told_apart(scores: &[f64], published: &[f64], apart: f64) -> (usize, usize) {
     let (mut told, mut all) = (0, 0);
     for i in 0..scores.len() {
@@ -74,13 +74,13 @@ pub(super) fn normal_scores(values: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Returns the reliability of a whole of which two halves correlate so: the formula of Spearman and
-/// Brown.
+/// Returns the reliability of a measure from the correlation of its two halves, by the
+/// Spearman-Brown formula.
 pub(super) fn spearman_brown(correlation: f64) -> f64 {
     2.0 * correlation / (1.0 + correlation)
 }
 
-/// Returns the value below which a share of the standard normal distribution lies, by bisection.
+/// Returns the quantile of the standard normal distribution for a probability, by bisection.
 fn normal_quantile(share: f64) -> f64 {
     let (mut low, mut high) = (-40.0, 40.0);
     for _ in 0..100 {

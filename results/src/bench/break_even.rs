@@ -1,4 +1,4 @@
-//! From which length on a model is cheaper than softmax attention.
+//! The length from which a model is cheaper than softmax attention.
 
 use std::fmt;
 
@@ -14,9 +14,9 @@ pub enum BreakEven {
 }
 
 impl BreakEven {
-    /// Computes it from pairs of a length and the model's cost over the reference's. Between two
-    /// lengths the logarithm of the ratio is taken to be a straight line over the logarithm of the
-    /// length. Returns none if there is no pair.
+    /// Computes the point from pairs of a length and the ratio of the model's cost to the
+    /// reference's. The logarithm of the ratio is interpolated linearly over the logarithm of the
+    /// length. Returns `None` if there is no pair.
     pub fn of(ratios: &[(usize, f64)]) -> Option<BreakEven> {
         let mut points: Vec<(usize, f64)> = ratios
             .iter()

@@ -1,22 +1,25 @@
-//! Every cell of a benchmark in full: what it reaches, and what it costs.
+//! Tables of every cell of a benchmark: speed and cost.
 
 use serde_json::json;
 
 use super::tables::{Grid, times};
 use super::{Bench, BreakEven, REFERENCE};
 use crate::format::{ByteUnit, grouped, scaled, short};
-use crate::table::{Cell, Column, Row, Table};
+use crate::table::{Cell, Column, Row, Schema, Table};
 
 impl Grid<'_> {
-    /// Returns the table of the length from which each model beats softmax attention: the reference
-    /// and its other forms.
+    /// Returns the table of the length from which each model beats softmax attention, in the form
+    /// of the reference and in other forms.
     pub(super) fn break_even(&self) -> Table {
         let softmax = self.models.iter().copied();
         let softmax: Vec<&Bench> = softmax.filter(|model| model.model == REFERENCE).collect();
         let mut columns = vec![Column::key("model")];
         for opponent in &softmax {
-            columns.push(Column::value(format!("time of {}", opponent.label())));
-            columns.push(Column::value(format!("memory of {}", opponent.label())));
+            for cost in ["time", "memory"] {
+                let facts = vec![("cost", cost.into()), ("opponent", opponent.label().into())];
+                let column = Column::value(format!("{cost} of {}", opponent.label()));
+                columns.push(column.about(facts).holding(&["tokens", "verdict"]));
+            }
         }
         let rivals = self.models.iter().copied();
         let rivals = rivals.filter(|model| model.model != REFERENCE);
@@ -46,6 +49,10 @@ impl Grid<'_> {
             unit: "tokens".to_owned(),
             rows: rows.collect(),
             columns,
+            schema: Schema {
+                about: &["model", "cost", "opponent"],
+                found: &["tokens", "verdict"],
+            },
             notes: vec![
                 "The length from which on a model takes less time, or less memory, than softmax attention at every \
                  longer length measured; between two lengths interpolated on logarithmic scales."
@@ -56,11 +63,27 @@ impl Grid<'_> {
 
     /// Returns the table of the speed of every cell.
     pub(super) fn rates(&self) -> Table {
-        let columns = ["steps/s", "p10–p90", "times", "examples/s", "tokens/s"];
+        let columns = vec![
+            Column::value("steps/s").holding(&["steps_per_second", "status"]),
+            Column::value("p10–p90").holding(&["p10_steps_per_second", "p90_steps_per_second"]),
+            Column::value("times").holding(&["times"]),
+            Column::value("examples/s").holding(&["examples_per_second"]),
+            Column::value("tokens/s").holding(&["tokens_per_second"]),
+        ];
+        let found = &[
+            "steps_per_second",
+            "status",
+            "p10_steps_per_second",
+            "p90_steps_per_second",
+            "times",
+            "examples_per_second",
+            "tokens_per_second",
+        ];
         self.in_full(
             "bench-rates",
             "Every cell: what it reaches",
-            &columns,
+            columns,
+            found,
             |cell| {
                 let rate = cell.steps_per_second()?;
                 let examples = rate.median * cell.batch as f64;
@@ -90,15 +113,23 @@ impl Grid<'_> {
 
     /// Returns the table of the cost of every cell.
     pub(super) fn costs(&self, unit: ByteUnit) -> Table {
-        let columns = [
-            unit.name,
+        let columns = vec![
+            Column::value(unit.name).holding(&["peak_bytes", "status"]),
+            Column::value("parameters").holding(&["parameters"]),
+            Column::value("GFLOP/step").holding(&["gflop_per_step"]),
+            Column::value("GFLOP/s").holding(&["gflop_per_second"]),
+            Column::value("of matmul").holding(&["share_of_matmul"]),
+        ];
+        let found = &[
+            "peak_bytes",
+            "status",
             "parameters",
-            "GFLOP/step",
-            "GFLOP/s",
-            "of matmul",
+            "gflop_per_step",
+            "gflop_per_second",
+            "share_of_matmul",
         ];
         let title = "Every cell: what it costs";
-        let mut table = self.in_full("bench-costs", title, &columns, |cell| {
+        let mut table = self.in_full("bench-costs", title, columns, found, |cell| {
             let (rate, peak) = (cell.steps_per_second()?, cell.peak_bytes()?);
             let shown = short(peak as f64 / unit.bytes);
             let flops = cell.flops_per_step as f64;
@@ -132,16 +163,19 @@ impl Grid<'_> {
         table
     }
 
-    /// Returns a table with a row per cell; one without figures has its outcome instead.
+    /// Returns a table with a row per cell. A cell without figures shows its outcome instead.
     fn in_full(
         &self,
         name: &str,
         title: &str,
-        values: &[&str],
+        values: Vec<Column>,
+        found: &'static [&'static str],
         figures: impl Fn(&Bench) -> Option<Vec<Cell>>,
     ) -> Table {
-        let mut columns = vec![Column::key("model"), Column::key("length")];
-        columns.extend(values.iter().copied().map(Column::value));
+        let count = values.len();
+        let length = Column::key("length").holding(&["length"]);
+        let mut columns = vec![Column::key("model"), length];
+        columns.extend(values);
         let mut rows = Vec::new();
         for model in &self.models {
             let cells = self.lengths.iter();
@@ -156,7 +190,7 @@ impl Grid<'_> {
                 cells.extend(figures(cell).unwrap_or_else(|| {
                     let word = cell.outcome.word();
                     let mut ending = vec![Cell::with(word, "status", word)];
-                    ending.resize(values.len(), Cell::default());
+                    ending.resize(count, Cell::default());
                     ending
                 }));
                 let rule = index == 0 && !rows.is_empty();
@@ -173,6 +207,10 @@ impl Grid<'_> {
             columns,
             rows,
             notes: Vec::new(),
+            schema: Schema {
+                about: &["model", "length"],
+                found,
+            },
         }
     }
 }
@@ -185,16 +223,13 @@ fn break_even_cell(found: Option<BreakEven>) -> Cell {
     let Some(found) = found else {
         return Cell::default();
     };
-    let tokens = match found {
-        BreakEven::At(length) => Some(length),
-        BreakEven::From(_) | BreakEven::NoneUpTo(_) => None,
+    let (tokens, verdict) = match found {
+        BreakEven::At(length) => (Some(length), "crosses".to_owned()),
+        BreakEven::From(_) | BreakEven::NoneUpTo(_) => (None, found.to_string()),
     };
     Cell {
         text: found.to_string(),
-        fields: vec![
-            ("tokens", json!(tokens)),
-            ("verdict", json!(found.to_string())),
-        ],
+        fields: vec![("tokens", json!(tokens)), ("verdict", json!(verdict))],
         ..Cell::default()
     }
 }

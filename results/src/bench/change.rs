@@ -1,14 +1,14 @@
-//! Compares two builds of the program: both measure every cell in turn, round by round. What slows
-//! the machine for a while slows both, so their ratio shows changes that are noise between separate
-//! runs.
+//! Comparison of two builds of the program, which measure every cell in turn, round by round. A
+//! slow phase of the machine affects both, so their ratio shows changes that would be noise between
+//! separate runs.
 
 use serde_json::json;
 
 use super::tables::times;
 use super::{Bench, Outcome, speed_ratios};
-use crate::format::short;
+use crate::format::{counted, short};
 use crate::stats::{median_interval, quantile};
-use crate::table::{Cell, Column, Row, Table};
+use crate::table::{Cell, Column, Row, Schema, Table};
 
 /// The level of the intervals.
 const LEVEL: f64 = 0.95;
@@ -18,24 +18,24 @@ const LEVEL: f64 = 0.95;
 pub struct Change {
     /// The median over the rounds.
     pub ratio: f64,
-    /// An interval for it at 95 %; rounds that are too few have none.
+    /// Its 95 % interval; `None` for too few rounds.
     pub interval: Option<(f64, f64)>,
 }
 
 /// The verdict on a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// No slower than allowed: the whole interval says so.
+    /// No slower than allowed, over the whole interval.
     Same,
-    /// A part of the interval is slower than allowed, another is not.
+    /// Only a part of the interval is slower than allowed.
     Unsure,
-    /// Faster, by more than what it may lose.
+    /// Faster, by more than the allowed loss.
     Faster,
     /// Slower than allowed.
     Slower,
-    /// The base measured it, this build did not.
+    /// Measured by the base, but not by this build.
     Lost,
-    /// The base could not measure it: there is nothing to hold it against.
+    /// Not measured by the base, so there is nothing to compare with.
     New,
     /// Too few rounds for an interval.
     Unjudged,
@@ -55,7 +55,7 @@ impl Verdict {
         }
     }
 
-    /// Returns whether the comparison fails by it.
+    /// Returns whether this verdict fails the comparison.
     pub fn fails(self) -> bool {
         matches!(self, Verdict::Slower | Verdict::Lost)
     }
@@ -80,7 +80,7 @@ impl Bench {
         })
     }
 
-    /// Returns the verdict, where a share such as 0.1 of the speed may be lost.
+    /// Returns the verdict, if a fraction `threshold` of the speed may be lost, such as 0.1.
     pub fn verdict(&self, threshold: f64) -> Option<Verdict> {
         let base = self.base.as_ref()?;
         let measured = (
@@ -102,9 +102,8 @@ impl Bench {
     }
 }
 
-/// Judges the cells of a session by the share of its speed that a build may lose, such as 0.1.
-/// Returns none if the session had no base. A session in which no cell could be compared has not
-/// passed.
+/// Judges the cells of a session by the fraction of its speed that a build may lose, such as 0.1.
+/// Returns `None` if the session had no base. A session without a compared cell has not passed.
 pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
     let judged: Vec<(&Bench, Verdict)> = cells
         .iter()
@@ -118,20 +117,20 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
 
     let columns = [
         Column::key("model"),
-        Column::key("length"),
-        Column::value("base, steps/s"),
-        Column::value("steps/s"),
-        Column::value("times"),
-        Column::value("interval"),
-        Column::value("memory"),
+        Column::key("length").holding(&["length"]),
+        Column::value("base, steps/s").holding(&["value"]),
+        Column::value("steps/s").holding(&["value"]),
+        Column::value("times").holding(&["value"]),
+        Column::value("interval").holding(&["low", "high"]),
+        Column::value("memory").holding(&["value"]),
         Column::text("verdict"),
     ];
     let rows = judged.iter().map(|(cell, verdict)| row(cell, *verdict));
     let rounds = judged.iter().map(|(cell, _)| cell.rounds.len()).max();
     let mut notes = vec![format!(
-        "times: speed over that of {program}, the median of the ratios within {} rounds in which the two take turns, with its \
+        "times: speed over that of {program}, the median of the ratios within {} in which the two take turns, with its \
          {:.0} % interval by ranks; memory: peak over peak.",
-        rounds.unwrap_or(0),
+        counted(rounds.unwrap_or(0) as u64, "round"),
         100.0 * LEVEL
     )];
     notes.push(format!(
@@ -161,6 +160,18 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
             columns: columns.into(),
             rows: rows.collect(),
             notes,
+            schema: Schema {
+                about: &["model", "length"],
+                found: &[
+                    "base_steps_per_second",
+                    "steps_per_second",
+                    "times",
+                    "low",
+                    "high",
+                    "memory",
+                    "verdict",
+                ],
+            },
         },
     })
 }
@@ -171,7 +182,7 @@ fn row(cell: &Bench, verdict: Verdict) -> Row {
         let rate = quantile(&medians, 0.5).map(|seconds| 1.0 / seconds);
         rate.map_or_else(Cell::default, |rate| Cell::with(short(rate), "value", rate))
     };
-    // Builds that count what was held at the start, and builds that do not, are not compared.
+    // Builds that include the memory held at the start are not compared with builds that do not.
     let peak = |rounds: &[super::Round]| {
         let highest = rounds.iter().max_by_key(|round| round.peak_bytes)?;
         Some((highest.peak_bytes, highest.base_bytes > 0))

@@ -1,5 +1,4 @@
-//! The efficiency benchmark: what one cell of it leaves on file, and the tables made from the
-//! cells.
+//! The efficiency benchmark: the stored measurements of its cells, and the tables made from them.
 //!
 //! A session of `lra bench` is one file of JSON lines, a [`Bench`] per line, each complete with its
 //! provenance. As with [`Record`](crate::Record), a field that an older file lacks takes its
@@ -32,7 +31,7 @@ pub const REFERENCE: &str = "transformer";
 /// is added.
 pub const SCHEMA: u32 = 1;
 
-/// One cell: a model at a length, measured over several rounds, each in a process of its own.
+/// One cell: a model at a length, measured over several rounds, each in its own process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bench {
     /// [`SCHEMA`] of the program that wrote the line.
@@ -41,7 +40,7 @@ pub struct Bench {
     pub session: String,
     /// Registry name of the model.
     pub model: String,
-    /// The model's own options, where they are not the defaults, such as `attention=materialised`.
+    /// The model's options that differ from the defaults, such as `attention=materialised`.
     #[serde(default)]
     pub options: Vec<String>,
     /// Tokens per example.
@@ -58,7 +57,7 @@ pub struct Bench {
     /// session compared the two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Base>,
-    /// Steps at the start of each round that are not among its `seconds`.
+    /// Steps at the start of each round that are not in its `seconds`.
     #[serde(default)]
     pub warmup_steps: usize,
     /// Floating point operations of one step by formula; a multiply-add counts as two.
@@ -74,7 +73,7 @@ pub struct Bench {
     /// Method by which peaks of memory were measured.
     #[serde(default)]
     pub memory_method: String,
-    /// The recipe that the sizes are taken from.
+    /// Recipe that sets the sizes.
     #[serde(default)]
     pub recipe: Recipe,
     /// Origin of these figures.
@@ -98,7 +97,7 @@ pub struct Base {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Round {
-    /// Number of the round, counted from 0. Processes of one round ran next to each other.
+    /// Number of the round, counted from 0. The processes of a round ran one after the other.
     pub round: usize,
     /// Seconds of each timed step.
     pub seconds: Vec<f64>,
@@ -114,7 +113,7 @@ pub struct Round {
 }
 
 impl Round {
-    /// Returns the middle of the step times.
+    /// Returns the median step time.
     fn median(&self) -> Option<f64> {
         quantile(&self.seconds, 0.5)
     }
@@ -134,14 +133,13 @@ impl Bench {
         }
     }
 
-    /// Returns whether this is a cell of the reference model: softmax attention as the registry has
-    /// it.
+    /// Returns whether this is a cell of the reference model: softmax attention with the defaults
+    /// of the registry.
     pub fn is_reference(&self) -> bool {
         self.model == REFERENCE && self.options.is_empty()
     }
 
-    /// Returns the seconds of all timed steps of a cell that was measured to its end; empty for any
-    /// other.
+    /// Returns the seconds of all timed steps of a completely measured cell; empty for any other.
     fn seconds(&self) -> Vec<f64> {
         let rounds = self.rounds.iter();
         let rounds = rounds.filter(|_| self.outcome == Outcome::Measured);
@@ -160,7 +158,7 @@ impl Bench {
         })
     }
 
-    /// Returns the highest peak of memory of a cell that was measured to its end.
+    /// Returns the highest memory peak of a completely measured cell.
     pub fn peak_bytes(&self) -> Option<u64> {
         let rounds = self.rounds.iter();
         let rounds = rounds.filter(|_| self.outcome == Outcome::Measured);
@@ -168,7 +166,7 @@ impl Bench {
     }
 
     /// Returns the speed of this cell as a multiple of `other`'s: the median over the rounds that
-    /// both have, so that whatever slowed the machine for a while slowed both.
+    /// both have, so that a slow phase of the machine affects both.
     pub fn speed_over(&self, other: &Bench) -> Option<f64> {
         if self.outcome != Outcome::Measured || other.outcome != Outcome::Measured {
             return None;
@@ -192,8 +190,8 @@ fn speed_ratios(mine: &[Round], theirs: &[Round]) -> Vec<f64> {
     ratios.collect()
 }
 
-/// Writes the cells of a session, replacing what was there: a reader sees the old file or the new
-/// one, never a part.
+/// Writes the cells of a session to a file, replacing it as a whole: a reader sees the old file or
+/// the new one.
 ///
 /// # Errors
 /// The folder is missing, read-only or full.
@@ -209,7 +207,7 @@ pub fn write(path: &Path, cells: &[Bench]) -> Result<()> {
 /// Reads the cells of a session.
 ///
 /// # Errors
-/// The file cannot be read, or a line of it is no cell.
+/// The file cannot be read, or one of its lines is not a cell.
 pub fn read(path: &Path) -> Result<Vec<Bench>> {
     let text = disk::read_to_string(path).map_err(Error::io("read", path))?;
     let lines = text.lines().enumerate();

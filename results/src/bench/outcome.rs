@@ -11,7 +11,7 @@ pub enum Outcome {
     /// Every round was measured.
     #[default]
     Measured,
-    /// Memory did not suffice, or a limit on it.
+    /// The memory, or the limit on it, was not sufficient.
     OutOfMemory {
         /// The allocation that failed.
         #[serde(default)]
@@ -23,8 +23,8 @@ pub enum Outcome {
         #[serde(default)]
         reason: String,
     },
-    /// It was not tried, because an estimate, from shorter lengths or from the speed of matrix
-    /// products, exceeds the limit on memory or on time.
+    /// It was skipped, because an estimate from shorter lengths or from the speed of matrix
+    /// products exceeds the limit on memory or time.
     Skipped {
         /// The memory or the time it would have needed, in words.
         #[serde(default)]
@@ -36,13 +36,13 @@ pub enum Outcome {
         #[serde(default)]
         reason: String,
     },
-    /// An ending that only a newer version has a name for.
+    /// An outcome of a newer version.
     #[serde(other)]
     Unknown,
 }
 
 impl Outcome {
-    /// Returns the word that stands in a table's cell.
+    /// Returns the word for a table cell.
     pub fn word(&self) -> &'static str {
         match self {
             Outcome::Measured => "measured",
@@ -54,7 +54,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the reason why it is not measured; empty if it is.
+    /// Returns the reason why the cell was not measured; empty if it was.
     pub fn reason(&self) -> &str {
         match self {
             Outcome::OutOfMemory { reason }

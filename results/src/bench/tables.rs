@@ -1,19 +1,21 @@
-//! The efficiency tables: speed and memory over length beside the published ones; and what they all
-//! need, the cells sorted into a grid.
+//! The efficiency tables, speed and memory over length beside the published ones, and the grid of
+//! cells they are made from.
 
 use serde_json::json;
 
 use super::{Bench, Outcome};
-use crate::format::{ByteUnit, decimals, grouped};
+use crate::format::{ByteUnit, counted, decimals, grouped};
 use crate::published::{Figure, Source, model_rank};
-use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
+use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 
-/// A quantity of a cell over its length, with how the published table calls it.
+/// A quantity of a cell over its length, with its name in the published table.
 struct Quantity {
     name: &'static str,
     title: String,
     /// Unit for machines: that of `value`.
     unit: &'static str,
+    /// Names of its values for machines.
+    schema: Schema,
     /// Metric of the published figures, before `@1k`.
     metric: &'static str,
     /// Unit of the published figures, and the size of that unit in units of a value.
@@ -31,7 +33,7 @@ struct Quantity {
 const GIGABYTE: f64 = 1e9;
 
 impl Quantity {
-    /// Returns a published figure in the unit for machines, with its text: as it was printed where
+    /// Returns a published figure in the unit for machines, with its text, which is as printed if
     /// no conversion was needed.
     fn printed(&self, figure: f64) -> (f64, String) {
         let exact = figure * self.published_unit.1;
@@ -52,6 +54,10 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         name: "bench-speed",
         title: "Training speed on byte-level text, steps/s (times transformer)".to_owned(),
         unit: "steps/s",
+        schema: Schema {
+            about: &["model", "from", "length"],
+            found: &["value_steps_per_second", "ratio", "status"],
+        },
         metric: "steps_per_sec",
         published_unit: ("steps/s", 1.0),
         value: |cell| Some(cell.steps_per_second()?.median),
@@ -67,6 +73,10 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
             unit.name
         ),
         unit: "bytes",
+        schema: Schema {
+            about: &["model", "from", "length"],
+            found: &["value_bytes", "ratio", "status"],
+        },
         metric: "peak_mem_gb",
         published_unit: ("GB", GIGABYTE),
         value: |cell| cell.peak_bytes().map(|bytes| bytes as f64),
@@ -125,12 +135,13 @@ impl<'a> Grid<'a> {
         self.cells.iter().find(wanted)
     }
 
-    /// Returns the table of models by lengths, with the published figures below each model that has
-    /// any.
+    /// Returns the table of models by lengths. Published figures, if any, are below each model.
     fn over_length(&self, quantity: &Quantity, against: Option<&Source>) -> Table {
         let mut columns = vec![Column::key("model"), Column::key("from")];
         columns.extend(self.lengths.iter().map(|length| {
-            Column::value(length.to_string()).about(vec![("length", length.to_string())])
+            Column::value(length.to_string())
+                .about(vec![("length", (*length).into())])
+                .holding(&["value", "ratio", "status"])
         }));
         let mut rows = Vec::new();
         let mut suspects = Vec::new();
@@ -165,6 +176,7 @@ impl<'a> Grid<'a> {
             columns,
             rows,
             notes,
+            schema: quantity.schema,
         };
         table.with_best("value", quantity.best)
     }
@@ -244,21 +256,26 @@ impl<'a> Grid<'a> {
         let steps = measured().map(|cell| cell.seconds().len());
         let (least, most) = (steps.clone().min(), steps.max());
         let mut notes = vec![format!(
-            "Recipe {}, batch {}, {}, {} threads, {}; {}.",
+            "Recipe {}, batch {}, {}, {}, {}; {}.",
             cell.recipe.name,
             cell.batch,
             cell.provenance.device,
-            cell.provenance.threads,
+            counted(cell.provenance.threads as u64, "thread"),
             cell.provenance.precision,
             cell.provenance.host.cpu
         )];
         if let (Some(rounds), Some(least), Some(most)) = (rounds, least, most) {
             let steps = match least == most {
-                true => grouped(least as u64),
-                false => format!("{} to {}", grouped(least as u64), grouped(most as u64)),
+                true => counted(least as u64, "training step"),
+                false => format!(
+                    "{} to {}",
+                    grouped(least as u64),
+                    counted(most as u64, "training step")
+                ),
             };
+            let rounds = counted(rounds as u64, "round");
             notes.push(format!(
-                "Medians over {steps} training steps in {rounds} rounds of one process each, the first {} of each process \
+                "Medians over {steps} in {rounds} of one process each, the first {} of each process \
                  left out; models take turns; ratios are medians of ratios within a round.",
                 cell.warmup_steps
             ));
@@ -266,7 +283,7 @@ impl<'a> Grid<'a> {
         notes
     }
 
-    /// Returns notes on why cells have no number.
+    /// Returns notes on the reasons why cells have no number.
     fn endings(&self) -> Vec<String> {
         let cells = self.cells.iter();
         let failed = cells.filter(|cell| cell.outcome != Outcome::Measured);

@@ -1,4 +1,4 @@
-//! The charts that records make.
+//! Charts made from records.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -72,9 +72,9 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
     with_names_of_their_own(charts)
 }
 
-/// Returns charts of validation accuracy over training steps: means over the seeds that got to a
-/// step, in a band from the lowest of them to the highest. Settings that the table of accuracies
-/// keeps apart have charts of their own. Runs without a readable log are left out and named in the
+/// Returns charts of validation accuracy over training steps: means over the seeds that reached a
+/// step, in a band from their lowest to their highest value. Settings that the table of accuracies
+/// separates have their own charts. Runs without a readable log are left out and named in the
 /// notes.
 pub fn curves(loaded: &Loaded) -> Vec<Chart> {
     let places: BTreeMap<*const Record, usize> = loaded
@@ -162,7 +162,7 @@ fn slug(title: &str) -> String {
     words.join("-")
 }
 
-/// Numbers the charts whose titles make the same name, since each has a file.
+/// Numbers charts whose titles give the same file name.
 fn with_names_of_their_own(mut charts: Vec<Chart>) -> Vec<Chart> {
     let mut taken: HashSet<String> = HashSet::new();
     for chart in &mut charts {

@@ -1,10 +1,10 @@
-//! The font of charts: how wide text is, and the outlines of its letters.
+//! The font of charts: widths of text, and outlines of letters.
 
 use std::sync::LazyLock;
 
 use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
-/// Sans-serif faces of other systems are narrower: what has room in this one has room in those.
+/// Sans-serif faces of other systems are narrower, so text that fits in this one fits in those.
 static FACE: LazyLock<Face<'static>> = LazyLock::new(|| {
     Face::parse(dejavu::sans::regular(), 0).expect("the bytes are part of the program, and a font")
 });
@@ -50,7 +50,7 @@ pub(super) fn lines(text: &str, size: f64, most: f64) -> Vec<String> {
     lines
 }
 
-/// Hands the letters of a text to `draw`, each with where it begins on the line in pixels.
+/// Calls `draw` with each letter of a text and its start on the line in pixels.
 pub(super) fn letters(text: &str, size: f64, mut draw: impl FnMut(GlyphId, f64)) {
     let mut at = 0.0;
     for (glyph, advance) in glyphs(text) {
@@ -59,7 +59,7 @@ pub(super) fn letters(text: &str, size: f64, mut draw: impl FnMut(GlyphId, f64))
     }
 }
 
-/// Tells `pen` the outline of a letter in units of the font, upwards. Spaces have none.
+/// Draws the outline of a letter with `pen`, in units of the font, upwards. Spaces have none.
 pub(super) fn outline(glyph: GlyphId, pen: &mut dyn OutlineBuilder) {
     let _ = FACE.outline_glyph(glyph, pen);
 }
@@ -69,7 +69,7 @@ pub(super) fn scale(size: f64) -> f64 {
     size / f64::from(FACE.units_per_em())
 }
 
-/// Returns the glyphs with their advances in units of the font. What the font lacks is a box.
+/// Returns the glyphs with their advances in units of the font. A missing glyph is a box.
 fn glyphs(text: &str) -> impl Iterator<Item = (GlyphId, f64)> {
     text.chars().map(|character| {
         let glyph = FACE.glyph_index(character).unwrap_or(GlyphId(0));

@@ -1,8 +1,9 @@
-//! Grouping of runs into charts: runs that the tables set in one column and let compete there are
-//! drawn together, each series being a cell.
+//! Grouping of runs into charts: runs that compete in one column of the tables share a chart, with
+//! a series per cell.
 
 use super::Baseline;
 use super::names::{Names, Ranks};
+use crate::format::counted;
 use crate::pivot::{Dimension, Pivot, PivotRow};
 use crate::record::Record;
 
@@ -12,8 +13,7 @@ pub(super) struct Group<'a> {
     task: String,
     /// The recipe.
     recipe: String,
-    /// Further settings that separate these runs from those of other charts, where charts differ in
-    /// them.
+    /// Further settings that distinguish these runs from those of other charts.
     differing: Vec<String>,
     /// The settings on which all charts agree, in names and values.
     pub(super) agreed: Vec<(&'static str, String)>,
@@ -84,7 +84,9 @@ impl<'a> Group<'a> {
             differing: differing
                 .into_iter()
                 .map(|(name, value)| match name {
-                    "threads" => format!("{value} threads"),
+                    "threads" => value
+                        .parse()
+                        .map_or(value, |threads| counted(threads, "thread")),
                     _ => value,
                 })
                 .collect(),
@@ -100,7 +102,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns the title: no other chart of the same kind has it.
+    /// Returns the title, which is unique among charts of the same kind.
     pub(super) fn title(&self) -> String {
         let mut parts = vec![self.task.clone(), format!("recipe {}", self.recipe)];
         parts.extend(self.differing.iter().cloned());
@@ -120,7 +122,7 @@ impl<'a> Group<'a> {
             .collect()
     }
 
-    /// Returns the facts that are stated once rather than in each name.
+    /// Returns the settings that all series share, which are stated once.
     pub(super) fn sharing(&self) -> Option<String> {
         (!self.shared.is_empty()).then(|| format!("Every run: {}.", self.shared.join(" ")))
     }
@@ -129,8 +131,8 @@ impl<'a> Group<'a> {
 /// The dimension that every title has.
 const RECIPE: &str = "recipe";
 
-/// Returns the model of a row with all that makes it another than its default and leaves it a rival
-/// of the others.
+/// Returns the model of a row with the settings that distinguish it from its default and from its
+/// rivals.
 fn words(row: &PivotRow) -> Vec<String> {
     let mut words = vec![row.model.to_owned()];
     let rival = row.setting.iter().filter(|one| !row.apart.contains(one));

@@ -1,4 +1,4 @@
-//! Names beside what they name, where there is room for them.
+//! Placement of names beside the discs they belong to.
 
 use super::font;
 use super::scene::{Anchor, Point, Rect, Text};
@@ -14,8 +14,9 @@ pub(super) struct Named<'a> {
     pub(super) name: &'a str,
 }
 
-/// Returns a name for each disc that has room beside it, above it or below it: within `frame`, on
-/// no other name and on no middle of another disc. Those before others in the list choose first.
+/// Returns the name of each disc with free space beside, above or below it: within `frame`, without
+/// overlapping another name or the centre of another disc. Discs are placed in the order of the
+/// list.
 pub(super) fn beside(discs: &[Named], frame: &Rect, size: f64) -> Vec<Option<Text>> {
     let mut taken: Vec<Rect> = Vec::new();
     let mut texts = Vec::new();
@@ -58,8 +59,8 @@ fn choices(disc: &Named, size: f64) -> [Text; 4] {
     })
 }
 
-/// Heights near the wanted ones, in their order, such that each is at least `apart` below the one
-/// before and all lie between `top` and `bottom` as far as there is room. The wanted ones go
+/// Returns heights near the wanted ones, in their order, such that each is at least `apart` below
+/// the previous one and, if possible, all are between `top` and `bottom`. The wanted heights go
 /// downwards.
 pub(super) fn spread(wanted: &[f64], apart: f64, top: f64, bottom: f64) -> Vec<f64> {
     let mut heights: Vec<f64> = Vec::new();

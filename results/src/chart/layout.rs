@@ -1,5 +1,5 @@
-//! Finds a place for everything in a chart. Margins are as wide as the labels in them, so that
-//! nothing is cut off.
+//! Layout of all elements of a chart. Margins are as wide as their labels, so that nothing is cut
+//! off.
 
 use super::plot::Plot;
 use super::scene::{Anchor, Element, Point, Scene, Shape, Text};
@@ -48,9 +48,9 @@ pub(super) const GAP: f64 = 8.0;
 const TITLE: f64 = 17.0;
 /// Size of other text.
 pub(super) const TEXT: f64 = 13.0;
-/// Radius of signs.
+/// Radius of markers.
 pub(super) const SIGN: f64 = 3.6;
-/// Width of the sign in a legend.
+/// Width of the marker in a legend.
 const KEY: f64 = 26.0;
 /// Height of a row of a legend.
 const ROW: f64 = 20.0;
@@ -75,7 +75,7 @@ pub(super) fn scene(chart: &Chart, sheet: &Sheet) -> Scene {
         true => plot.lines(chart, &mut elements),
         false => plot.bubbles(chart, sheet, &mut elements),
     }
-    // Ticks and the name of the axis lie below.
+    // Ticks and the name of the axis are below.
     let mut height = plot.frame.bottom + 2.0 * (TEXT + GAP) + GAP;
     if sheet.whole {
         height = legend(chart, sheet, height + GAP, &mut elements) + GAP;
@@ -125,7 +125,7 @@ fn legend(chart: &Chart, sheet: &Sheet, top: f64, elements: &mut Vec<Element>) -
     top + rows as f64 * ROW
 }
 
-/// Returns the sign of a series alone.
+/// Returns the marker of a series by itself.
 pub(super) fn key(series: &Series) -> Scene {
     Scene {
         width: KEY,
@@ -141,7 +141,7 @@ pub(super) fn key(series: &Series) -> Scene {
     }
 }
 
-/// Returns the sign of a series in a legend, around a point.
+/// Returns the marker of a series in a legend, around a point.
 fn sign_of(series: &Series, (x, y): Point) -> Vec<Element> {
     let reach = KEY / 2.0;
     let line = || {

@@ -4,9 +4,10 @@
 use super::names::Ranks;
 use super::{Axis, Chart, Form, Scale, Series};
 use crate::bench::Bench;
+use crate::format::counted;
 
-/// Returns charts of time and memory of a training step over length, one each; slopes are fitted
-/// and stand beside the names.
+/// Returns charts of time and of memory of a training step over length. The fitted slopes are part
+/// of the names.
 pub fn lengths(cells: &[Bench]) -> Vec<Chart> {
     let seconds = |cell: &Bench| Some(1.0 / cell.steps_per_second()?.median);
     let mebibytes = |cell: &Bench| Some(cell.peak_bytes()? as f64 / f64::from(1 << 20));
@@ -57,8 +58,10 @@ fn chart(
     }
     let machine = cells.first().map(|cell| {
         format!(
-            "{}, {} threads, batch {}.",
-            cell.provenance.host.cpu, cell.provenance.threads, cell.batch
+            "{}, {}, batch {}.",
+            cell.provenance.host.cpu,
+            counted(cell.provenance.threads as u64, "thread"),
+            cell.batch
         )
     });
     Chart {

@@ -1,8 +1,8 @@
 //! Charts of measurements, as SVG for pages and as SVG and PNG files.
 //!
-//! A [`Chart`] is data: what it shows and how its axes run. `layout` makes a drawing of it, with
-//! every text and sign at its place (`plot` has what lies between the axes), and `svg` and `png`
-//! write the drawing down.
+//! A [`Chart`] is data: its series and its axes. `layout` turns it into a drawing, with a place for
+//! every text and marker (`plot` draws the part between the axes). `svg` and `png` write the
+//! drawing.
 
 mod figures;
 mod font;
@@ -34,13 +34,13 @@ pub struct Chart {
     pub name: String,
     /// The line above it.
     pub title: String,
-    /// The axis to the right.
+    /// The horizontal axis.
     pub x: Axis,
-    /// The axis upwards.
+    /// The vertical axis.
     pub y: Axis,
     /// The series that are drawn.
     pub series: Vec<Series>,
-    /// Heights to compare with.
+    /// Values to compare with.
     pub baselines: Vec<Baseline>,
     /// Sentences for below it.
     pub notes: Vec<String>,
@@ -65,12 +65,12 @@ impl Axis {
     }
 }
 
-/// A dashed line across a chart: what needs no model.
+/// A dashed line across a chart: the score of a trivial predictor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Baseline {
     /// Name of the predictor.
     pub name: String,
-    /// Its height, in the unit of the axis upwards.
+    /// Its height, in the unit of the vertical axis.
     pub y: f64,
 }
 
@@ -79,12 +79,12 @@ pub struct Baseline {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// Its place among all models, which fixes its colour and sign in every chart alike.
+    /// Its rank among all models, which determines its colour and marker in every chart.
     pub rank: usize,
     /// The points, in the order of a line through them.
     pub points: Vec<(f64, f64)>,
-    /// Places to the right with the lowest and the highest value there, from the left: the reach of
-    /// several seeds.
+    /// Horizontal positions, each with the lowest and the highest value over several seeds, from
+    /// the left.
     pub band: Vec<(f64, f64, f64)>,
     /// Form in which the points are drawn.
     pub form: Form,
@@ -93,19 +93,20 @@ pub struct Series {
 /// Form in which the points of a series are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {
-    /// A line with signs on it.
+    /// A line with markers.
     Line,
-    /// A disc with a sign in its middle; the area is this share (0 to 1) of the largest disc's.
+    /// A disc with a marker at its centre; the area is this fraction (0 to 1) of the largest
+    /// disc's.
     Bubble(f64),
 }
 
 impl Chart {
-    /// Returns the chart as an SVG file, which follows light and dark.
+    /// Returns the chart as an SVG file, which adapts to light and dark mode.
     pub fn svg(&self) -> String {
         svg::write(&layout::scene(self, &Sheet::FILE), Place::File)
     }
 
-    /// Returns the chart as the bytes of a PNG file, on light paper.
+    /// Returns the chart as the bytes of a PNG file, with a light background.
     ///
     /// # Errors
     /// [`Error::Chart`] if it cannot be drawn.
@@ -127,7 +128,7 @@ impl Chart {
 }
 
 impl Series {
-    /// Returns the sign before its name in a legend, as an SVG element.
+    /// Returns the marker before its name in a legend, as an SVG element.
     pub(crate) fn key(&self) -> String {
         svg::write(&layout::key(self), Place::Page("key"))
     }

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::published::{model_rank, models};
 
-/// The names of the series of one chart: the model, and what makes it another than its default
-/// unless it is so of all in the chart.
+/// The names of the series of one chart: the model, and its settings that differ from the default
+/// and are not shared by all series.
 pub(super) struct Names {
     /// Words that the names leave out because all series of the chart share them.
     pub(super) shared: Vec<String>,
 }
 
 impl Names {
-    /// Returns the names that series of these words, the model first, have beside each other.
+    /// Returns the names of series with these words, of which the model is the first.
     pub(super) fn new(series: impl Iterator<Item = Vec<String>>) -> Names {
         Names {
             shared: shared(&series.collect()),
@@ -39,7 +39,7 @@ fn shared(names: &BTreeSet<Vec<String>>) -> Vec<String> {
     first.iter().skip(1).filter(in_all).cloned().collect()
 }
 
-/// Returns a name without words that need not be said.
+/// Returns a name without the given words.
 fn without(name: &[String], words: &[String]) -> String {
     let kept = name.iter().enumerate();
     let kept = kept.filter(|(index, word)| *index == 0 || !words.contains(word));
@@ -47,8 +47,8 @@ fn without(name: &[String], words: &[String]) -> String {
     kept.join(" ")
 }
 
-/// The ranks of series: published models have their place in the order of the tables, whatever else
-/// is shown; other names come after them.
+/// The ranks of series. Published models always have their place in the order of the tables; other
+/// names come after them.
 pub(super) struct Ranks(BTreeMap<String, usize>);
 
 impl Ranks {

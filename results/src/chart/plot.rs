@@ -1,5 +1,4 @@
-//! The part of a chart between its axes: the grid, what is measured in it, and what it is compared
-//! with.
+//! The part of a chart between its axes: grid, measurements and baselines.
 
 use super::font;
 use super::labels::{self, Named};
@@ -9,14 +8,14 @@ use super::scene::{Anchor, Element, Outline, Point, Rect, Shape, Stroke};
 use super::style::Paint;
 use super::{Chart, Form, Series};
 
-/// Signs on a line at most; the line has a sign at each point where it has fewer.
+/// Largest number of markers on a line; a line with fewer points has one at each.
 const SIGNS: usize = 12;
-/// Opacity of discs and bands, which lie upon each other.
+/// Opacity of discs and bands, which overlap.
 const VEIL: f64 = 0.16;
-/// Number of series above which lines are thin and their signs small.
+/// Number of series above which lines are thin and their markers small.
 const CROWD: usize = 12;
 
-/// The part between the axes, and where values stand in it.
+/// The part between the axes, and the positions of values in it.
 pub(super) struct Plot {
     pub(super) frame: Rect,
     x: Mapping,
@@ -35,7 +34,7 @@ impl Plot {
             Form::Bubble(share) => radius(share, sheet),
         };
         let inset = chart.series.iter().map(reach).fold(SIGN, f64::max) + 4.0;
-        // The name of the axis upwards stands above it.
+        // The name of the vertical axis is above it.
         let (top, bottom) = (top + TEXT + 2.0 * GAP, top + TEXT + 2.0 * GAP + sheet.plot);
         let baselines = chart.baselines.iter().map(|baseline| baseline.y);
         let points = || chart.series.iter().flat_map(|series| &series.points);
@@ -155,7 +154,7 @@ impl Plot {
         }
     }
 
-    /// Draws the reach of several seeds, behind all lines.
+    /// Draws the range of several seeds, behind all lines.
     pub(super) fn bands(&self, chart: &Chart, elements: &mut Vec<Element>) {
         for (index, series) in chart.series.iter().enumerate() {
             let edge = |of: fn(&(f64, f64, f64)) -> f64| {
@@ -178,7 +177,7 @@ impl Plot {
         }
     }
 
-    /// Draws lines with signs on them, each sign with its values.
+    /// Draws lines with markers, each marker with its values.
     pub(super) fn lines(&self, chart: &Chart, elements: &mut Vec<Element>) {
         let (width, size) = match chart.series.len() > CROWD {
             true => (1.2, 0.75 * SIGN),
@@ -193,7 +192,7 @@ impl Plot {
             let paint = Paint::Series(series.rank);
             let mut parts = vec![Element::Shape(Shape::line(places, paint, width))];
             let every = points.len().div_ceil(SIGNS).max(1);
-            // From the end: that is where a run is compared with another.
+            // From the end, where runs are compared.
             for (point, place) in points.iter().rev().step_by(every) {
                 let mut sign = Shape::sign(*place, series.rank, size);
                 sign.title = told_point(series, *point);
@@ -203,7 +202,7 @@ impl Plot {
         }
     }
 
-    /// Draws discs, the small ones upon the large ones, and names beside them.
+    /// Draws discs, the small ones on top of the large ones, and their names.
     pub(super) fn bubbles(&self, chart: &Chart, sheet: &Sheet, elements: &mut Vec<Element>) {
         let mut discs: Vec<(usize, &Series, (f64, f64), Named)> = Vec::new();
         for (index, series) in chart.series.iter().enumerate() {
@@ -258,8 +257,8 @@ fn radius(share: f64, sheet: &Sheet) -> f64 {
     sheet.bubble * share.clamp(0.02, 1.0).sqrt()
 }
 
-/// Returns whether neighbours among ticks are at least `least` pixels apart, and the widths of both
-/// have room.
+/// Returns whether neighbouring ticks are at least `least` pixels apart and their labels fit
+/// between them.
 fn apart(ticks: &[(f64, Tick)], width: impl Fn(&(f64, Tick)) -> f64, least: f64) -> bool {
     ticks.windows(2).all(|pair| {
         let room = (width(&pair[0]) + width(&pair[1])) / 2.0;

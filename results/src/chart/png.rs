@@ -1,4 +1,4 @@
-//! A drawing as PNG, on light paper, two dots to the pixel.
+//! A drawing as PNG, with a light background and two dots per pixel.
 
 use tiny_skia::{
     Color, FillRule, LineJoin, Paint as Brush, Path, PathBuilder, Pixmap, Stroke as Pen,
@@ -10,10 +10,10 @@ use super::font;
 use super::scene::{Anchor, Element, HALO, Outline, Point, Scene, Shape, Text};
 use super::style::Paint;
 
-/// Dots to a pixel of the drawing, so that it is sharp on screens that have as many.
+/// Dots per pixel of the drawing, so that it is sharp on screens with high density.
 const DENSITY: f32 = 2.0;
 
-/// Returns the drawing as the bytes of a PNG file, or why there is none.
+/// Returns the drawing as the bytes of a PNG file, or the reason for a failure.
 pub(super) fn encode(scene: &Scene) -> Result<Vec<u8>, String> {
     let dots = |pixels: f64| (DENSITY * pixels as f32).ceil() as u32;
     let (width, height) = (dots(scene.width), dots(scene.height));
@@ -39,7 +39,7 @@ fn draw(picture: &mut Pixmap, element: &Element) {
 }
 
 fn shape(picture: &mut Pixmap, shape: &Shape) {
-    // A shape without extent, such as a line through one point, leaves nothing on paper.
+    // A shape without extent, such as a line through one point, draws nothing.
     let Some(path) = path(&shape.outline) else {
         return;
     };

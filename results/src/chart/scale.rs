@@ -1,4 +1,4 @@
-//! Scales of axes: the position of a value on an axis, and the values written beside it.
+//! Scales of axes: the positions of values on an axis, and the ticks.
 
 use crate::format::{grouped, short};
 
@@ -15,7 +15,7 @@ pub enum Scale {
     Doubling,
 }
 
-/// A value that is written beside an axis.
+/// A value with a label at an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
     pub(super) value: f64,
@@ -41,7 +41,7 @@ impl Scale {
 
     /// Returns as many ticks between two values as `fits` allows, at least two if it allows that.
     fn ticks(self, low: f64, high: f64, fits: impl Fn(&[Tick]) -> bool) -> Vec<Tick> {
-        // At the end of what numbers can say.
+        // Near the limits of floating point.
         if !(low.is_finite() && (high - low).is_finite()) {
             return Vec::new();
         }
@@ -50,7 +50,7 @@ impl Scale {
             Scale::Log => densest(decades(low, high), &fits),
             Scale::Doubling => densest(doublings(low, high), &fits),
         };
-        // Within less than a decade there may be none of them.
+        // Within less than a decade there may be too few of them.
         let own = own.filter(|ticks| ticks.len() >= 2);
         own.or_else(|| densest(steps(low, high), &fits))
             .unwrap_or_default()
@@ -73,7 +73,7 @@ fn decades(low: f64, high: f64) -> impl Iterator<Item = Vec<Tick>> {
         let powers = powers.clone().filter(|power| power.rem_euclid(every) == 0);
         let ticks = powers.flat_map(|power| leading.iter().map(move |digit| (*digit, power)));
         let ticks = ticks.map(|(digit, power)| {
-            // Read from text, so that it is the nearest number to what is written.
+            // Parsed from text, so that it is the nearest number to the label.
             let value: f64 = format!("{digit}e{power}").parse().unwrap_or_default();
             let decimals = usize::try_from(-power).unwrap_or(0);
             Tick {
@@ -117,8 +117,8 @@ fn steps(low: f64, high: f64) -> impl Iterator<Item = Vec<Tick>> {
         let step = f64::from(digit) * 10f64.powi(power);
         let decimals = usize::try_from(-power).unwrap_or(0);
         let multiples = (low / step).ceil() as i64..=(high / step).floor() as i64;
-        // A hundred are too many for any chart; values that are large beside their reach have no
-        // end of them.
+        // A hundred are too many for any chart. Large values within a small range would have
+        // endless ones.
         let ticks = multiples.take(200).map(|multiple| {
             let value = multiple as f64 * step;
             Tick {
@@ -175,7 +175,7 @@ impl Mapping {
         if low > high {
             (low, high) = (0.0, 1.0);
         }
-        // Values that are all the same stand in the middle.
+        // If all values are equal, they are in the middle.
         if high - low <= 1e-9 * high.abs() {
             let room = (1e-3 * high.abs()).max(0.5);
             (low, high) = (low - room, high + room);
@@ -250,7 +250,7 @@ mod tests {
             written(Scale::Log, 0.001, 2e6, 5),
             ["0.01", "1", "100", "10,000", "1M"]
         );
-        // No two of them lie here.
+        // Fewer than two of them are in this range.
         assert_eq!(written(Scale::Log, 2.1, 4.4, 3), ["3", "4"]);
         let values = Scale::Log.ticks(0.0009, 0.011, |_| true);
         assert!(values.iter().any(|tick| tick.value == 0.005));

@@ -1,9 +1,9 @@
-//! A drawing before it takes a form: shapes and text at places, in pixels from the top left.
+//! A drawing before it is written: shapes and text with positions in pixels from the top left.
 
 use super::font;
 use super::style::{Paint, Sign};
 
-/// A place.
+/// A position.
 pub(super) type Point = (f64, f64);
 
 /// A drawing.
@@ -21,7 +21,7 @@ pub(super) struct Scene {
 pub(super) enum Element {
     Shape(Shape),
     Text(Text),
-    /// Elements of the series at this place among all, and of this rank: they are hidden together.
+    /// Elements of one series, with its index and rank. They are hidden together.
     Series {
         index: usize,
         rank: usize,
@@ -43,7 +43,7 @@ pub(super) struct Shape {
 pub(super) enum Outline {
     /// Points joined by straight lines.
     Open(Vec<Point>),
-    /// The same, and the last is joined to the first.
+    /// Points joined by straight lines, the last one to the first.
     Closed(Vec<Point>),
     /// Middle and radius.
     Disc(Point, f64),
@@ -63,14 +63,14 @@ pub(super) struct Text {
     pub(super) size: f64,
     pub(super) paint: Paint,
     pub(super) words: String,
-    /// Whether paper shows around the letters, for text that lies on lines.
+    /// True if the letters have a halo of background, for text on top of lines.
     pub(super) halo: bool,
 }
 
-/// Width of paper around letters.
+/// Width of the halo around letters.
 pub(super) const HALO: f64 = 1.5;
 
-/// The part of a text that is at its place.
+/// The part of a text that its position refers to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Anchor {
     Start,
@@ -88,7 +88,7 @@ pub(super) struct Rect {
 }
 
 impl Rect {
-    /// Returns the square about a place that reaches this far to each side.
+    /// Returns the square around a position that extends by `reach` to each side.
     pub(super) fn around((x, y): Point, reach: f64) -> Rect {
         Rect {
             left: x - reach,
@@ -98,7 +98,7 @@ impl Rect {
         }
     }
 
-    /// Returns whether two have more than an edge in common.
+    /// Returns whether two rectangles share more than an edge.
     pub(super) fn overlaps(&self, other: &Rect) -> bool {
         self.left < other.right
             && other.left < self.right
@@ -106,7 +106,7 @@ impl Rect {
             && other.top < self.bottom
     }
 
-    /// Returns whether all of another lies in it.
+    /// Returns whether it contains the whole of another rectangle.
     pub(super) fn holds(&self, other: &Rect) -> bool {
         self.left <= other.left
             && self.top <= other.top
@@ -149,7 +149,7 @@ impl Shape {
         }
     }
 
-    /// Returns the sign of a series, as large as a disc of `radius`.
+    /// Returns the marker of a series, as large as a disc of `radius`.
     pub(super) fn sign((x, y): Point, rank: usize, radius: f64) -> Shape {
         let sign = Sign::of(rank);
         let corners = sign.corners.iter();

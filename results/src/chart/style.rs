@@ -1,4 +1,4 @@
-//! Colours on light and on dark paper, and the signs that series have beside them.
+//! Colours on light and dark backgrounds, and the markers of series.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ pub(crate) enum Paint {
     Paper,
     /// Text.
     Ink,
-    /// Text of less weight: labels of axes, notes.
+    /// Fainter text: labels of axes, notes.
     Faint,
     /// Axes and grids.
     Line,
@@ -20,7 +20,7 @@ pub(crate) enum Paint {
 /// Red, green and blue, 0 to 255.
 pub(crate) type Rgb = [u8; 3];
 
-/// A colour on light paper and on dark.
+/// A colour on a light and on a dark background.
 pub(crate) struct Colour {
     /// Its name in style sheets.
     pub(crate) name: &'static str,
@@ -44,7 +44,7 @@ const PAPER: Colour = colour("paper", 0xffffff, 0x16191d);
 const INK: Colour = colour("ink", 0x1d2126, 0xe6e8eb);
 const FAINT: Colour = colour("faint", 0x5b636d, 0x9aa3ad);
 const LINE: Colour = colour("line", 0xdadde1, 0x343a41);
-/// Colour of elements that answer a click, and of the one that has the focus.
+/// Colour of elements that can be clicked, and of the focused one.
 const ACCENT: Colour = colour("accent", 0x0b62b0, 0x6db8f7);
 /// Colour of failures.
 const ALARM: Colour = colour("alarm", 0xb3261e, 0xff8d85);
@@ -86,8 +86,8 @@ pub(crate) fn hex([red, green, blue]: Rgb) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-/// Returns the colours as custom properties that follow light and dark, and a class for each. Paper
-/// is light.
+/// Returns the colours as custom properties that adapt to light and dark mode, with a class for
+/// each. Print is light.
 pub(crate) fn css() -> String {
     let properties = |of: fn(&Colour) -> Rgb| -> String {
         colours()
@@ -105,12 +105,11 @@ pub(crate) fn css() -> String {
     text + include_str!("chart.css")
 }
 
-/// The sign of a series: a convex or concave outline about its middle, and whether it is filled.
+/// The marker of a series: an outline around its centre, filled or not.
 pub(super) struct Sign {
-    /// Its corners, about as far from the middle as a disc of radius 1 reaches. None: the disc
-    /// itself.
+    /// Its corners, about 1 away from the centre. If empty: a disc of radius 1.
     pub(super) corners: &'static [(f64, f64)],
-    /// Whether it is filled with its colour rather than with paper.
+    /// True if it is filled with its colour; else with the background.
     pub(super) filled: bool,
 }
 
@@ -150,12 +149,13 @@ const SIGNS: [&[(f64, f64)]; 7] = [
     ],
 ];
 
-/// Ranks until colour and sign come again. Seven signs and eight colours have no common divisor.
+/// Number of ranks until colour and marker repeat. Seven markers and eight colours have no common
+/// divisor.
 #[cfg(test)]
 const PERIOD: usize = 2 * SIGNS.len() * SERIES.len();
 
 impl Sign {
-    /// Returns the sign of the series of a rank.
+    /// Returns the marker of the series of a rank.
     pub(super) fn of(rank: usize) -> Sign {
         Sign {
             corners: SIGNS[rank % SIGNS.len()],
@@ -193,8 +193,8 @@ mod tests {
         assert!((contrast([0x77; 3], [255; 3]) - 4.48).abs() < 0.01);
     }
 
-    /// The guidelines ask for 4.5 of text and 3 of what else must be seen. The names of series are
-    /// never in their colour.
+    /// The guidelines require a contrast of 4.5 for text and 3 for other visible elements. Names of
+    /// series never have the colour of the series.
     #[test]
     fn everything_can_be_seen_on_both_papers() {
         for colour in colours() {

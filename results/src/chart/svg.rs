@@ -1,5 +1,5 @@
-//! A drawing as SVG. Colours are classes that follow light and dark, and, for readers without style
-//! sheets, attributes too.
+//! A drawing as SVG. Colours are classes that adapt to light and dark mode. For viewers without
+//! style sheets they are also attributes.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use super::scene::{Anchor, Element, HALO, Outline, Scene, Shape, Stroke, Text};
 use super::style::{self, Paint};
 use crate::markup::escaped;
 
-/// Whom an SVG is for.
+/// Place in which an SVG is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A file, which has a style sheet of its own.
+    /// A file, with its own style sheet.
     File,
-    /// A page that has the style sheet once, and a class of its own for the element.
+    /// A page, which has the style sheet once; the element has this class.
     Page(&'static str),
 }
 
@@ -28,7 +28,7 @@ pub(super) fn write(scene: &Scene, place: Place) -> String {
     let ink = style::hex(Paint::Ink.colour().light);
     let _ = write!(svg, " viewBox=\"0 0 {width} {height}\" color=\"{ink}\"");
     let _ = match scene.description.is_empty() {
-        // Beside the words that it belongs to.
+        // Next to the words that it belongs to.
         true => writeln!(svg, " aria-hidden=\"true\">"),
         false => writeln!(
             svg,
@@ -122,8 +122,8 @@ fn title(words: &str) -> String {
     }
 }
 
-/// Returns the class of a colour, and the colour for readers without style sheets. A series names
-/// its own once.
+/// Returns the class of a colour, and the colour for viewers without style sheets. A series names
+/// its own colour once.
 fn colour(paint: Paint) -> String {
     match paint {
         Paint::Series(_) => String::new(),
@@ -144,7 +144,7 @@ fn fill(paint: Paint, opacity: f64) -> String {
         opacity => format!(" fill-opacity=\"{opacity}\""),
     };
     match paint {
-        // Beside a stroke of another colour: a property of its own.
+        // A separate property, since the stroke has another colour.
         Paint::Paper => format!(
             "class=\"fill-paper\" fill=\"{}\"{opacity}",
             style::hex(paint.colour().light)
@@ -191,7 +191,7 @@ fn text(svg: &mut String, text: &Text) {
     );
 }
 
-/// Returns a length as text, to a tenth of a pixel: less cannot be seen.
+/// Returns a length as text, to a tenth of a pixel, since less is not visible.
 fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)

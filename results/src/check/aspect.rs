@@ -3,7 +3,8 @@
 use super::baseline::Row;
 use super::judge::{Cells, Thresholds};
 use crate::equivalence::{LEVEL, MARGIN};
-use crate::stats::{binomial_error, t_below, t_quantile};
+use crate::format::{apart, counted};
+use crate::stats::{Sample, Uncertainty, t_below, t_quantile};
 
 /// The aspects that are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Aspect {
 }
 
 impl Aspect {
-    /// All of them, in the order they are shown in.
+    /// All aspects, in the order of display.
     pub const ALL: [Aspect; 5] = [
         Aspect::Accuracy,
         Aspect::Loss,
@@ -52,7 +53,7 @@ impl Aspect {
         }
     }
 
-    /// Returns the figure of a cell that sums the aspect up.
+    /// Returns the figure of a cell that summarises the aspect.
     pub fn figure(self, row: &Row) -> Option<f64> {
         match self {
             Aspect::Accuracy => row.accuracy.map(|accuracy| 100.0 * accuracy),
@@ -69,11 +70,11 @@ impl Aspect {
 pub enum Finding {
     /// Within the thresholds.
     Same(String),
-    /// Better beyond them: no failure, but the baseline is out of date.
+    /// Better beyond the thresholds: no failure, but the baseline is out of date.
     Better(String),
-    /// Worse beyond them.
+    /// Worse beyond the thresholds.
     Worse(String),
-    /// Not to be judged, and why not.
+    /// Cannot be judged, with the reason.
     Unjudged(String),
 }
 
@@ -99,8 +100,8 @@ impl Finding {
     }
 }
 
-/// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]; `cells` are those
-/// that they are among, which hold the reference models for speed.
+/// Compares two rows of a cell in every aspect, in the order of [`Aspect::ALL`]. `cells` are the
+/// two sets that the rows belong to; they hold the reference models for speed.
 pub(super) fn findings(
     before: &Row,
     row: &Row,
@@ -117,8 +118,8 @@ pub(super) fn findings(
     Aspect::ALL.map(compare).into()
 }
 
-/// Returns both figures, or the finding where one is missing: a figure that the baseline has is
-/// part of what must be shown.
+/// Returns both figures, or the finding if one is missing. A figure that the baseline has must be
+/// present.
 fn both<T>(before: Option<T>, now: Option<T>) -> Result<(T, T), Finding> {
     match (before, now) {
         (Some(was), Some(is)) => Ok((was, is)),
@@ -133,98 +134,87 @@ fn known(digest: &str) -> Option<&str> {
     (!digest.is_empty()).then_some(digest)
 }
 
-/// Returns whether two cells must agree bit for bit: regardless of the threads, but only on a CPU
-/// and on the same instructions.
+/// Returns whether two cells must agree bit for bit: on a CPU with the same instruction set, with
+/// any number of threads.
 fn exact(before: &Row, row: &Row) -> bool {
     let instructions = known(&before.instructions);
     row.key.device == "cpu" && instructions.is_some_and(|known| known == row.instructions)
 }
 
-/// Applies Welch's test over the seeds; for a single seed the error of counting right answers
-/// stands in for the seeds' spread. Where the change is too uncertain for "the same" to mean
-/// anything, nothing is judged.
+/// Applies Welch's test over the seeds, with the uncertainty that all verdicts on accuracies have.
+/// Where the change is too uncertain for "the same" to mean anything, nothing is judged.
 fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let (was, is) = match both(before.accuracy, row.accuracy) {
         Ok(pair) => pair,
         Err(finding) => return finding,
     };
-    let words = match was == is {
-        true => format!("{:.2}", 100.0 * is),
-        false => format!("{:.2} → {:.2}", 100.0 * was, 100.0 * is),
+    if was == is {
+        return Finding::Same(format!("{:.2}", 100.0 * is));
+    }
+    let (from, to) = apart(100.0 * was, 100.0 * is, 2);
+    let words = format!("{from} → {to}");
+    let (Some(a), Some(b)) = (uncertainty(before, was), uncertainty(row, is)) else {
+        return Finding::Unjudged(format!("{words}, unknown test rows"));
     };
-    let (a, b) = (Uncertainty::of(before, was), Uncertainty::of(row, is));
-    let variance = a.variance + b.variance;
+    let (var_a, var_b) = (a.error.powi(2), b.error.powi(2));
+    let variance = var_a + var_b;
     // Welch and Satterthwaite's degrees of freedom.
-    let weight = |of: &Uncertainty| of.variance.powi(2) / of.freedom.max(1.0);
-    let freedom = (variance.powi(2) / (weight(&a) + weight(&b))).clamp(1.0, 1e6);
-    let freedom = if freedom.is_finite() {
-        freedom as u32
-    } else {
-        1
-    };
-    // Not a number where nothing changed and nothing is uncertain.
+    let weight = |variance: f64, freedom: u32| variance.powi(2) / f64::from(freedom);
+    let freedom = variance.powi(2) / (weight(var_a, a.freedom) + weight(var_b, b.freedom));
+    let freedom = freedom.clamp(1.0, f64::from(Uncertainty::MOST_FREEDOM)) as u32;
     let share = t_below((is - was) / variance.sqrt(), freedom);
     let reach = 100.0 * t_quantile(0.5 + LEVEL / 2.0, freedom) * variance.sqrt();
     if share < 1.0 - thresholds.level {
         Finding::Worse(words)
     } else if share > thresholds.level {
         Finding::Better(words)
-    } else if was != is && reach > MARGIN {
+    } else if reach > MARGIN {
         Finding::Unjudged(format!("{words} {UNCERTAIN}{reach:.1}"))
     } else {
         Finding::Same(words)
     }
 }
 
-/// Stands before the uncertainty of a change that is too large for a verdict.
+/// Prefix of an uncertainty that is too large for a verdict.
 pub(super) const UNCERTAIN: &str = "±";
 
-/// The uncertainty of a mean accuracy.
-struct Uncertainty {
-    /// Square of its standard error.
-    variance: f64,
-    /// Degrees of freedom.
-    freedom: f64,
-}
-
-impl Uncertainty {
-    fn of(row: &Row, accuracy: f64) -> Uncertainty {
-        let seeds = row.seeds.split_whitespace().count().max(1) as f64;
-        let counting = binomial_error(accuracy, row.test_rows).powi(2) / seeds;
-        match row.accuracy_deviation {
-            // Seeds that happen to agree do not make the count of right answers exact.
-            Some(deviation) if deviation * deviation / seeds > counting => Uncertainty {
-                variance: deviation * deviation / seeds,
-                freedom: seeds - 1.0,
-            },
-            _ => Uncertainty {
-                variance: counting,
-                freedom: (row.test_rows as f64 * seeds - 1.0).max(1.0),
-            },
-        }
-    }
+/// Returns the uncertainty of the mean accuracy of a row.
+fn uncertainty(row: &Row, accuracy: f64) -> Option<Uncertainty> {
+    let sample = Sample {
+        count: row.seeds.split_whitespace().count().max(1),
+        mean: accuracy,
+        deviation: row.accuracy_deviation,
+    };
+    Uncertainty::of(&sample, row.test_rows)
 }
 
 fn loss(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let trace = |row: &Row| (known(&row.trace).map(str::to_owned), row.loss);
     let exact = exact(before, row);
     let decimals = if exact { 6 } else { 4 };
-    let words = |was: f64, is: f64| format!("{was:.decimals$} → {is:.decimals$}");
+    let words = |was: f64, is: f64| {
+        let (from, to) = apart(was, is, decimals);
+        format!("{from} → {to}")
+    };
     same_trace(trace(before), trace(row), exact, thresholds.loss, words)
 }
 
 fn gradient(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let trace = |row: &Row| (known(&row.gradients).map(str::to_owned), row.gradient_norm);
     let exact = exact(before, row);
-    let words = |was: f64, is: f64| format!("{:+.0e}", is / was - 1.0);
+    let words = |was: f64, is: f64| match was == 0.0 {
+        // There is no share of nothing.
+        true => format!("0 → {is:.0e}"),
+        false => format!("{:+.0e}", is / was - 1.0),
+    };
     same_trace(trace(before), trace(row), exact, thresholds.gradient, words)
 }
 
-/// The digest over all figures of a kind in a log, and one figure that sums them up.
+/// The digest over all figures of a kind in a log, and one figure that summarises them.
 type Trace = (Option<String>, Option<f64>);
 
-/// Compares digests where runs are `exact`; elsewhere rounding differs, and the one figure may move
-/// by `share`.
+/// Compares digests if runs are `exact`. Otherwise rounding differs, and the one figure may change
+/// by the fraction `share`.
 fn same_trace(
     before: Trace,
     now: Trace,
@@ -237,6 +227,9 @@ fn same_trace(
     match (digests, figures) {
         (Err(lost @ Finding::Worse(_)), _) | (_, Err(lost)) => lost,
         (Ok((was, is)), _) if exact && was == is => Finding::Same("exact".to_owned()),
+        (Ok(_), Ok((was, is))) if exact && was == is => {
+            Finding::Worse("others on the way".to_owned())
+        }
         (Ok(_), Ok((was, is))) if exact => Finding::Worse(words(was, is)),
         (_, Ok((was, is))) if (is - was).abs() <= share * was.abs() => {
             Finding::Same(words(was, is))
@@ -253,22 +246,33 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     if before.memory_method != row.memory_method {
         return Finding::Unjudged("another method".to_owned());
     }
-    // Products of matrices pack into blocks that are cut to the caches, on each thread.
+    // Matrix products pack blocks on each thread, whose sizes depend on the caches.
     if before.processor != row.processor {
         return Finding::Unjudged("another processor".to_owned());
     }
     if before.threads != row.threads {
-        return Finding::Unjudged(format!("{} threads, was {}", row.threads, before.threads));
+        return Finding::Unjudged(format!(
+            "{}, was {}",
+            counted(row.threads as u64, "thread"),
+            before.threads
+        ));
     }
     let ratio = is as f64 / was.max(1) as f64;
-    graded(
-        ratio - 1.0,
-        thresholds.memory,
-        format!("{:+.1} %", 100.0 * (ratio - 1.0)),
-    )
+    let words = match was == is {
+        true => "+0.0 %".to_owned(),
+        false => format!("{} %", signed(100.0 * (ratio - 1.0))),
+    };
+    graded(ratio - 1.0, thresholds.memory, words)
 }
 
-/// Says that so many runs shared the machine.
+/// Returns a change with its sign and one decimal, or as many as show that it is no zero.
+fn signed(change: f64) -> String {
+    let (_, shown) = apart(0.0, change.abs(), 1);
+    let sign = if change < 0.0 { '-' } else { '+' };
+    format!("{sign}{shown}")
+}
+
+/// Words for the number of simultaneous runs.
 pub(super) const AT_A_TIME: &str = "at a time";
 
 fn speed(
@@ -295,8 +299,8 @@ fn speed(
         return Finding::Unjudged(format!("no {} beside it", thresholds.reference));
     };
     let noise = (was.error.powi(2) + is.error.powi(2)).sqrt();
-    // In logarithms, as errors of timings multiply; slower is worse, so the sign is turned for the
-    // grading.
+    // In logarithms, since errors of timings multiply. Slower is worse, so the sign is reversed for
+    // the grading.
     let slowdown = (was.value / is.value).ln();
     let threshold = -(1.0 - thresholds.speed).ln() + 3.0 * noise;
     let change = is.value / was.value - 1.0;

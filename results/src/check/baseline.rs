@@ -1,4 +1,4 @@
-//! The rows of a baseline: what is kept of each cell, folded from the records of its seeds.
+//! The rows of a baseline: figures of each cell, combined from the records of its seeds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct Baseline {
     pub rows: Vec<Row>,
 }
 
-/// Settings that two cells share if they can be compared.
+/// Settings that identify a cell: cells with equal keys can be compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Key {
     /// Label of the task, such as `listops@256`.
@@ -33,7 +33,7 @@ pub struct Key {
     pub variant: String,
     /// Recipe.
     pub recipe: String,
-    /// Changes made by the command line, separated by blanks.
+    /// Changes made by the command line, separated by spaces.
     pub set: String,
     /// Number format of the arithmetic.
     pub precision: String,
@@ -44,27 +44,26 @@ pub struct Key {
 /// One cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// Which.
+    /// Identity of the cell.
     pub key: Key,
     /// Digest of the data.
     pub data: String,
     /// Name of the processor that ran it.
     pub processor: String,
-    /// The vector instructions it ran on, which decide how sums are rounded; empty where they are
-    /// not known.
+    /// The vector instructions it ran on, which determine the rounding of sums; empty if unknown.
     pub instructions: String,
     /// Threads it was allowed.
     pub threads: usize,
-    /// Number of runs of its sweep that went at a time, which decides each one's share of the
-    /// machine; absent where it is not known, or not the same for all its seeds.
+    /// Number of simultaneous runs of its sweep, which shared the machine; absent if unknown, or if
+    /// it differs between its seeds.
     pub jobs: Option<usize>,
-    /// The beginnings of the digests of its settings, one per seed, blanks between.
+    /// The first characters of the digests of its settings, one per seed, separated by spaces.
     pub spec: String,
     /// Trained parameters.
     pub parameters: Option<u64>,
     /// Outcome of its runs: `scored` if all were scored, else the first other outcome.
     pub outcome: String,
-    /// Its seeds, blanks between.
+    /// Its seeds, separated by spaces.
     pub seeds: String,
     /// Rows of the test split.
     pub test_rows: usize,
@@ -74,9 +73,9 @@ pub struct Row {
     pub accuracy_deviation: Option<f64>,
     /// Mean of the last training losses, in nats.
     pub loss: Option<f64>,
-    /// Digest over all losses of all seeds; empty where a log was not there or held no step.
+    /// Digest over all losses of all seeds; empty if a log was missing or held no step.
     pub trace: String,
-    /// Digest over all norms of gradients of all seeds; empty where `trace` is.
+    /// Digest over all norms of gradients of all seeds; empty if `trace` is.
     pub gradients: String,
     /// Mean of these norms.
     pub gradient_norm: Option<f64>,
@@ -88,14 +87,13 @@ pub struct Row {
     pub steps_per_second: Option<f64>,
     /// Relative standard error of that speed, from the spread of the steps.
     pub speed_error: Option<f64>,
-    /// Why its logs cannot be judged; never on file.
+    /// Reason why its logs cannot be judged; never stored.
     pub damaged: Option<String>,
 }
 
 impl Baseline {
-    /// Folds the records of a folder into cells. Of runs with the same seed the latest counts. A
-    /// cell that has a figure that cannot be, or one of whose logs is damaged, says so in
-    /// [`Row::damaged`].
+    /// Combines the records of a folder into cells. Of runs with the same seed, the latest counts.
+    /// [`Row::damaged`] of a cell is set if it has an impossible figure or a damaged log.
     pub fn of(loaded: &Loaded) -> Baseline {
         let mut cells: BTreeMap<(usize, usize, Key), BTreeMap<u64, usize>> = BTreeMap::new();
         for (index, record) in loaded.records.iter().enumerate() {
@@ -143,7 +141,7 @@ impl Key {
         }
     }
 
-    /// Returns the task, and whether a stand-in was learned in its place.
+    /// Returns the task, and the mark for synthetic data.
     pub(super) fn question(&self) -> String {
         match self.source.as_str() {
             "synthetic" => format!("{} (synthetic)", self.task),
@@ -151,7 +149,8 @@ impl Key {
         }
     }
 
-    /// Returns all but the model: cells that agree in it may have their speeds set in a ratio.
+    /// Returns all of the key but the model. The ratio of two cells' speeds is meaningful if they
+    /// agree in it.
     pub(super) fn but_for_the_model(&self) -> [&str; 7] {
         [
             &self.task,
@@ -166,7 +165,7 @@ impl Key {
 }
 
 impl Row {
-    /// Folds the runs of one cell, given by their places in the order of their seeds.
+    /// Combines the runs of one cell, given by their indices in the order of their seeds.
     fn of(key: Key, loaded: &Loaded, runs: &[usize]) -> Row {
         let records: Vec<&Record> = runs.iter().map(|at| &loaded.records[*at]).collect();
         let first = records[0];
@@ -174,8 +173,8 @@ impl Row {
         let speed_error = mean(&records, |record| {
             let timed = record.speed.as_ref()?.timed_steps;
             let rate = record.speed.as_ref()?.steps_per_second;
-            // Eight tenths of a normal distribution lie within 2.56 standard deviations; the
-            // median's error is 1.25 of the mean's.
+            // A normal distribution has eight tenths of its mass within 2.56 standard deviations,
+            // and the error of its median is 1.25 times that of its mean.
             let deviation = (rate.p90 - rate.p10) / 2.56;
             Some(1.25 * deviation / rate.median / (timed.max(1) as f64).sqrt())
         });
@@ -236,7 +235,7 @@ impl Row {
 }
 
 impl Row {
-    /// Refuses figures that no runs can have, with the reason.
+    /// Refuses impossible figures, with the reason.
     pub(super) fn check(&self) -> Result<(), String> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         let size = |value: f64| value.is_finite() && value >= 0.0;
@@ -261,6 +260,14 @@ impl Row {
             if let Some(value) = value.filter(|value| !is_possible(*value)) {
                 return Err(format!("{name} is {value}, which is not {expected}"));
             }
+        }
+        if self.outcome.trim().is_empty() {
+            return Err(
+                "outcome is empty: it says how the runs ended, such as `scored`".to_owned(),
+            );
+        }
+        if self.accuracy.is_some() && self.test_rows == 0 {
+            return Err("test_rows is 0, although there is an accuracy".to_owned());
         }
         let mut seeds = BTreeSet::new();
         for seed in self.seeds.split_whitespace() {
@@ -291,8 +298,8 @@ fn peak_of(record: &Record) -> Option<u64> {
     (peak > 0).then_some(peak)
 }
 
-/// Returns the mean of a figure over the scored runs, over all where none was scored. None if one
-/// of them lacks it: a mean over the others would hide that.
+/// Returns the mean of a figure over the scored runs, or over all runs if none was scored. `None`
+/// if one of them lacks it, since a mean over the others would hide that.
 fn mean(records: &[&Record], of: fn(&Record) -> Option<f64>) -> Option<Sample> {
     let scored = |record: &&&Record| record.outcome == Outcome::Scored;
     let any = records.iter().any(|record| scored(&record));
@@ -314,7 +321,7 @@ impl Logs {
     /// Reads the logs of a cell's runs.
     ///
     /// # Errors
-    /// One is damaged, or lacks steps that its run made although that was scored.
+    /// One is damaged, or lacks steps of a scored run.
     fn read(loaded: &Loaded, runs: &[usize]) -> Result<Logs> {
         let mut lines = Vec::new();
         let mut norms = Vec::new();

@@ -10,7 +10,7 @@ impl Baseline {
     /// Reads a baseline.
     ///
     /// # Errors
-    /// The file cannot be read, or a line of it is not a row, or has a figure that cannot be.
+    /// The file cannot be read, or one of its lines is not a row or has an impossible figure.
     pub fn read(path: &Path) -> Result<Baseline> {
         let text = disk::read(path).map_err(Error::io("read", path))?;
         let bad = |error: csv::Error| Error::NotABaseline {
@@ -29,8 +29,8 @@ impl Baseline {
                 reason: format!("its first line is not {}", COLUMNS.join(",")),
             });
         }
-        // Fields are read by place, not by name: the columns are put in order, and a key is a
-        // struct within the row.
+        // Fields are read by position, not by name, since a key is a struct within the row. So the
+        // columns are put in order first.
         let rows = reader.into_records().map(|record| {
             let record = record.map_err(bad)?;
             let field = |place: &Option<usize>| place.and_then(|at| record.get(at)).unwrap_or("");
@@ -52,7 +52,7 @@ impl Baseline {
         })
     }
 
-    /// Writes the baseline, replacing what was there.
+    /// Writes the baseline, replacing an existing file.
     ///
     /// # Errors
     /// The folder is missing, read-only or full.
@@ -109,7 +109,7 @@ const COLUMNS: [&str; 29] = [
 /// are not judged.
 const REQUIRED: usize = 23;
 
-/// A row as the file has it: a key and its values side by side, in the order of [`COLUMNS`], words
+/// A row in the form of the file: a key and its values in the order of [`COLUMNS`], with words
 /// [`guarded`].
 type Flat = (
     Key,
@@ -126,7 +126,7 @@ type Flat = (
     ),
 );
 
-/// Returns a key with its words altered.
+/// Returns a key with `change` applied to its words.
 fn with_words(key: &Key, change: fn(&str) -> String) -> Key {
     Key {
         task: change(&key.task),

@@ -1,25 +1,25 @@
-//! The judgement of cells: each cell of a baseline compared with the same cell as it was run now.
+//! Comparison of each cell of a baseline with the same cell of the current runs.
 
 use std::collections::HashMap;
 
 use super::aspect::{self, Aspect, Finding};
 use super::baseline::{Baseline, Key, Row};
-use crate::format::grouped;
+use crate::format::{counted, grouped};
 
-/// From which difference on a cell counts as worse.
+/// Differences from which a cell counts as worse.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Level of the one-sided test on accuracies, such as 0.99: the share of unchanged cells that
-    /// pass it.
+    /// Level of the one-sided test on accuracies, such as 0.99: the fraction of unchanged cells
+    /// that pass it.
     pub level: f64,
-    /// Share by which the last loss may move where the trace cannot be exact, such as 0.01.
+    /// Fraction by which the last loss may change where the trace cannot be exact, such as 0.01.
     pub loss: f64,
-    /// Share by which the mean norm of the gradients may move there, such as 0.1.
+    /// Fraction by which the mean norm of the gradients may change there, such as 0.1.
     pub gradient: f64,
-    /// Share by which peak memory may grow, such as 0.01.
+    /// Fraction by which peak memory may grow, such as 0.01.
     pub memory: f64,
-    /// Share of its speed relative to the reference that a cell may lose beyond the noise, such as
-    /// 0.25.
+    /// Fraction of its speed relative to the reference that a cell may lose beyond the noise, such
+    /// as 0.25.
     pub speed: f64,
     /// Registry name of the model that speeds are divided by.
     pub reference: String,
@@ -65,24 +65,24 @@ impl State {
         }
     }
 
-    /// Returns whether the check fails by it.
+    /// Returns whether this verdict fails the check.
     pub fn fails(self) -> bool {
         matches!(self, State::Regressed | State::Missing)
     }
 }
 
-/// One cell, judged.
+/// The judgement of one cell.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Which.
+    /// Identity of the cell.
     pub key: Key,
     /// The verdict.
     pub state: State,
-    /// In the order that they are shown in; empty for a cell that is missing or new.
+    /// The findings, in the order of display; empty for a cell that is missing or new.
     pub findings: Vec<Finding>,
     /// The figures of the baseline and of the runs, in the order of [`Aspect::ALL`].
     pub figures: Vec<(Option<f64>, Option<f64>)>,
-    /// Why there is nothing to compare, or it is not the cell of the baseline.
+    /// Reason why there is nothing to compare, or why the cell differs from that of the baseline.
     pub remark: Option<String>,
 }
 
@@ -91,7 +91,7 @@ pub struct Judged {
 pub struct Check {
     /// Every cell of the baseline, then the new ones.
     pub cells: Vec<Judged>,
-    /// Thresholds by which they were judged.
+    /// Thresholds of the judgement.
     pub thresholds: Thresholds,
 }
 
@@ -103,7 +103,7 @@ impl Check {
     }
 }
 
-/// The rows of a baseline, to be found by their keys; of several with one key, the first.
+/// The rows of a baseline by key; of several with the same key, the first.
 pub(super) struct Cells<'a> {
     rows: HashMap<&'a Key, &'a Row>,
     references: HashMap<[&'a str; 7], &'a Row>,
@@ -121,13 +121,13 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Returns the reference model in the place of the model of `key`.
+    /// Returns the row of the reference model with the other settings of `key`.
     pub(super) fn reference(&self, key: &Key) -> Option<&'a Row> {
         self.references.get(&key.but_for_the_model()).copied()
     }
 }
 
-/// Compares every cell of a baseline with the cells that were run now.
+/// Compares every cell of a baseline with the cells of the current runs.
 pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Check {
     let known = Cells::of(baseline, &thresholds.reference);
     let run = Cells::of(now, &thresholds.reference);
@@ -213,7 +213,7 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
     }
 }
 
-/// Runs with other settings answer another question, whatever they are called.
+/// Runs with other settings answer another question, even if their names are equal.
 fn other_settings(before: &Row, row: &Row) -> Option<String> {
     if before.spec.is_empty() || before.spec == row.spec {
         return None;
@@ -231,7 +231,7 @@ fn other_size(before: &Row, row: &Row) -> Option<String> {
     let was = before.parameters?;
     let is = row.parameters.unwrap_or(0);
     (is != was).then(|| {
-        let (is, was) = (grouped(is), grouped(was));
-        format!("has {is} parameters, the baseline {was}")
+        let (is, was) = (counted(is, "parameter"), grouped(was));
+        format!("has {is}, the baseline {was}")
     })
 }

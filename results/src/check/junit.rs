@@ -4,8 +4,8 @@ use super::aspect::{Aspect, Finding};
 use super::judge::{Check, State};
 use crate::markup::escaped;
 
-/// Writes one test case per cell: the class is the task, the name the model with regardless of its
-/// runs were given.
+/// Writes one test case per cell. Its class is the task; its name is the model with the settings of
+/// its runs.
 pub fn junit(check: &Check) -> String {
     let failures = check.cells.iter().filter(|cell| cell.state.fails()).count();
     let skipped = check

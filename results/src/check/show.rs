@@ -1,4 +1,4 @@
-//! The table of a check, fit for a terminal and for a pull request.
+//! The table of a check, for terminals and pull requests.
 
 use serde_json::json;
 
@@ -6,12 +6,13 @@ use super::aspect::{AT_A_TIME, Aspect, Finding, UNCERTAIN};
 use super::baseline::Key;
 use super::judge::{Check, State};
 use crate::equivalence::MARGIN;
-use crate::table::{Cell, Column, Row, Table};
+use crate::format::counted;
+use crate::table::{Cell, Column, Row, Schema, Table, or_null};
 
 /// A part of a key.
 type Part = fn(&Key) -> &str;
 
-/// Parts of a key besides task and model; each is a column only if cells of the same task and model
+/// Parts of a key besides task and model. Each is a column only if cells of the same task and model
 /// differ in it.
 const DIMENSIONS: [(&str, Part); 7] = [
     ("source", |key| &key.source),
@@ -23,13 +24,52 @@ const DIMENSIONS: [(&str, Part); 7] = [
     ("device", |key| &key.device),
 ];
 
+/// The names of its values for machines.
+const SCHEMA: Schema = Schema {
+    about: &[
+        "task",
+        "model",
+        "source",
+        "protocol",
+        "variant",
+        "recipe",
+        "set",
+        "precision",
+        "device",
+    ],
+    found: &[
+        "accuracy_finding",
+        "accuracy_words",
+        "accuracy_baseline_percent",
+        "accuracy_now_percent",
+        "loss_finding",
+        "loss_words",
+        "loss_baseline_nats",
+        "loss_now_nats",
+        "gradient_finding",
+        "gradient_words",
+        "gradient_baseline_norm",
+        "gradient_now_norm",
+        "memory_finding",
+        "memory_words",
+        "memory_baseline_bytes",
+        "memory_now_bytes",
+        "speed_finding",
+        "speed_words",
+        "speed_baseline_steps_per_second",
+        "speed_now_steps_per_second",
+        "verdict",
+        "remark",
+    ],
+};
+
 /// Returns the table: what failed comes first.
 pub fn table(check: &Check) -> Table {
     let mut cells: Vec<_> = check.cells.iter().collect();
     cells.sort_by_key(|cell| !cell.state.fails());
     let first = cells.first().map(|cell| &cell.key);
     let varies = |of: Part| {
-        // If every task has one source, the task's name says enough.
+        // If every task has one source, its name is sufficient.
         cells
             .iter()
             .any(|cell| first.is_some_and(|first| of(first) != of(&cell.key)))
@@ -50,8 +90,12 @@ pub fn table(check: &Check) -> Table {
 
     let mut columns = vec![Column::key("task"), Column::key("model")];
     columns.extend(varying.iter().map(|(name, _)| Column::key(*name)));
-    columns.extend(Aspect::ALL.map(|aspect| Column::value(aspect.word()).in_unit(aspect.unit())));
-    columns.push(Column::text("verdict"));
+    columns.extend(Aspect::ALL.map(|aspect| {
+        Column::value(aspect.word())
+            .in_unit(aspect.unit())
+            .holding(&["finding", "words", "baseline", "now"])
+    }));
+    columns.push(Column::text("verdict").holding(&["verdict", "remark"]));
     let rows = cells.iter().map(|cell| {
         let mut shown = vec![Cell::text(cell.key.question()), Cell::text(&cell.key.model)];
         shown.extend(varying.iter().map(|(_, of)| Cell::text(of(&cell.key))));
@@ -73,7 +117,7 @@ pub fn table(check: &Check) -> Table {
         Row {
             facts: DIMENSIONS
                 .iter()
-                .map(|(name, of)| (*name, of(&cell.key).to_owned()))
+                .map(|(name, of)| (*name, or_null(of(&cell.key))))
                 .collect(),
             ..Row::new(shown)
         }
@@ -93,7 +137,11 @@ pub fn table(check: &Check) -> Table {
         .into_iter()
         .map(|state| format!("{} {}", count(state), state.word()))
         .collect();
-    notes.push(format!("{} cells: {}.", cells.len(), tally.join(", ")));
+    notes.push(format!(
+        "{}: {}.",
+        counted(cells.len() as u64, "cell"),
+        tally.join(", ")
+    ));
     let remarks = cells.iter().filter(|cell| cell.state.fails());
     let remarks = remarks.filter_map(|cell| {
         let remark = cell.remark.as_ref()?;
@@ -151,11 +199,11 @@ pub fn table(check: &Check) -> Table {
         columns,
         rows,
         notes,
+        schema: SCHEMA,
     }
 }
 
-/// Returns the cell of an aspect: the finding for people, and for machines with it the figures that
-/// it is about.
+/// Returns the cell of an aspect: the finding in words, and for machines also its figures.
 fn mark((baseline, now): (Option<f64>, Option<f64>), finding: Option<&Finding>) -> Cell {
     let text = finding.map_or_else(String::new, |finding| match finding {
         Finding::Same(words) => words.clone(),

@@ -3,7 +3,7 @@
 use crate::chart::Chart;
 use crate::markup::escaped;
 
-/// Legends of more entries than this can be ticked all at once.
+/// Legends with more entries than this have buttons that show all series or none.
 const FEW: usize = 6;
 
 pub(super) fn html(chart: &Chart) -> String {

@@ -1,14 +1,15 @@
-//! Results as one HTML file that opens offline: tables that sort, charts, and where every number
-//! comes from.
+//! Results as one HTML file that opens offline: sortable tables, charts, and the provenance of
+//! every number.
 //!
-//! Style and script are written into the page; it asks nothing of a network. Without its script it
-//! shows everything; the script sorts, filters, and hides series of charts.
+//! The page includes its style and script and needs no network. It shows everything without the
+//! script, which sorts, filters, and hides series of charts.
 
 mod figure;
 mod provenance;
 mod table;
 
 use crate::chart::{Chart, style};
+use crate::format::counted;
 use crate::markup::escaped;
 use crate::record::Record;
 use crate::table::Table;
@@ -16,19 +17,19 @@ use crate::table::Table;
 /// Contents of a page, from the top.
 #[derive(Debug, Default)]
 pub struct Page<'a> {
-    /// The line at its head.
+    /// The title line.
     pub title: String,
-    /// Time at which the page was made, and the data it was made from.
+    /// The time the page was made, and its data.
     pub made: String,
     /// The tables.
     pub tables: Vec<Table>,
     /// The charts.
     pub charts: Vec<Chart>,
-    /// The runs behind them.
+    /// The runs they are made from.
     pub records: &'a [Record],
 }
 
-/// Runs whose provenance is written out; a page with more is too large to open.
+/// Largest number of runs whose provenance is included; a page with more is too large to open.
 const MOST_RUNS: usize = 2_000;
 
 impl Page<'_> {
@@ -72,7 +73,7 @@ impl Page<'_> {
         )
     }
 
-    /// Returns the runs, each folded up under one line.
+    /// Returns the runs, each collapsed to one line.
     fn runs(&self) -> String {
         if self.records.is_empty() {
             return String::new();
@@ -82,7 +83,8 @@ impl Page<'_> {
         text.extend(shown.map(provenance::html));
         let left = self.records.len().saturating_sub(MOST_RUNS);
         if left > 0 {
-            text += &format!("<p>{left} more runs are not written out here.</p>\n");
+            let left = counted(left as u64, "more run");
+            text += &format!("<p>Not written out here: {left}.</p>\n");
         }
         text + "</section>\n"
     }
@@ -96,7 +98,7 @@ fn link(id: &str, title: &str) -> String {
     )
 }
 
-/// Returns a word for a failure, as a sign that is seen from afar.
+/// Returns the word for a failure as a badge.
 fn badge(word: &str) -> String {
     format!("<span class=\"badge\">{}</span>", escaped(word))
 }

@@ -1,4 +1,4 @@
-//! All of a record, folded up under one line.
+//! A whole record, collapsed to one line.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::format::percent;
 use crate::markup::escaped;
 use crate::record::Record;
 
-/// Returns one run: its outcome in a line, everything else on a click.
+/// Returns one run: its outcome in a line, the rest on a click.
 pub(super) fn html(record: &Record) -> String {
     let ending = match record.test_accuracy() {
         Some(accuracy) => format!("{} %", percent(accuracy)),

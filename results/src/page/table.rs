@@ -1,11 +1,11 @@
-//! A table that sorts.
+//! A sortable table.
 
 use super::badge;
 use crate::markup::escaped;
 use crate::table::{Align, Cell, Column, Table};
 
-/// Returns a table with its notes. Every cell carries the value that its column is sorted by.
-/// Columns that say the same of every row become a note.
+/// Returns a table with its notes. Every cell includes its sort key. A column with the same value
+/// in every row becomes a note.
 pub(super) fn html(table: &Table) -> String {
     let same: Vec<Option<&str>> = (0..table.columns.len())
         .map(|column| said_by_all(table, column))
@@ -49,8 +49,8 @@ pub(super) fn html(table: &Table) -> String {
     text + "</section>\n"
 }
 
-/// Returns the value of a column that tells rows apart, if it is the same for all rows. The first
-/// column names the rows.
+/// Returns the value of a key column, if it is the same for all rows. The first column, which names
+/// the rows, is excluded.
 fn said_by_all(table: &Table, column: usize) -> Option<&str> {
     let tells_apart = column > 0 && table.columns[column].key && table.rows.len() > 1;
     let mut words = table.rows.iter().map(|row| {
@@ -63,8 +63,7 @@ fn said_by_all(table: &Table, column: usize) -> Option<&str> {
     words.all(|word| word == first).then_some(first)
 }
 
-/// Returns a cell. What went wrong is a badge before the number, so that numbers stand below each
-/// other.
+/// Returns a cell. A failure is a badge before the number, so that numbers stay aligned.
 fn cell(cell: &Cell, align: Align) -> String {
     let number = cell.fields.iter().find_map(|(_, value)| value.as_f64());
     let value = number.map_or_else(String::new, |number| format!(" data-value=\"{number}\""));

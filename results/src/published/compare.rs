@@ -1,4 +1,4 @@
-//! Whether a score of ours may stand beside a printed one, and if not, why not.
+//! Rules for comparing one of our scores with a published one, with reasons against it.
 
 use super::labels::task_name;
 use super::{ACCURACY, Figure, Source};
@@ -7,29 +7,28 @@ use crate::record::{Batching, Record};
 /// The verdict on one record and one source.
 #[derive(Debug)]
 pub enum Comparison {
-    /// The two may stand side by side.
+    /// The two may be compared.
     Beside {
-        /// The printed figure.
+        /// The published figure.
         figure: &'static Figure,
-        /// Whether the recipe is the source's own, so that the same was done on both sides.
+        /// True if the recipe is that of the source, so that both sides trained in the same way.
         same_recipe: bool,
-        /// Notes that the reader must know all the same.
+        /// Caveats to print with the figure.
         caveats: Vec<String>,
     },
-    /// They may not.
+    /// They may not be compared.
     Apart {
-        /// The printed figure.
+        /// The published figure.
         figure: &'static Figure,
-        /// Why not, such as `listops@256 is not listops`.
+        /// The reasons, such as `listops@256 is not listops`.
         reasons: Vec<String>,
     },
     /// The source has no such figure.
     Absent,
 }
 
-/// Compares what a record was run on with what a source printed: the same task at the published
-/// parameters, real, complete and unaltered data, and a published recipe that nothing was changed
-/// in.
+/// Decides whether a record may be compared with a figure of a source. It requires the same task at
+/// the published parameters, real, complete and unaltered data, and an unchanged published recipe.
 pub fn compare(record: &Record, source: &Source) -> Comparison {
     let task = task_name(&record.task.name);
     let Some(figure) = source.cell(&record.model.name, &task, ACCURACY) else {
@@ -37,8 +36,7 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     };
     let mut reasons = Vec::new();
     let set = record.recipe.decisive_overrides();
-    // A published recipe trains the task at its source's own length, unless something was set
-    // otherwise.
+    // A published recipe trains the task at the length of its source, unless a setting changes it.
     let as_published = record.recipe.published && set.is_empty();
     let other_label = task_name(&record.task.label) != task;
     if other_label && !as_published {
@@ -82,8 +80,8 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     if record.task.protocol != "tay2021" {
         caveats.push(format!("protocol {}", record.task.protocol));
     }
-    // A variant named after the source (author and year, with which its key begins) computes what
-    // the source computed.
+    // A variant named after the source (author and year, the start of its key) computes the same as
+    // the source.
     let variant = record.model.departure();
     if let Some(variant) = variant.filter(|variant| !source.key.starts_with(variant)) {
         caveats.push(format!("variant {variant}"));

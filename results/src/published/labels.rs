@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::{distinct, figures};
 
-/// The benchmark's tasks as published tables name and order them.
+/// The benchmark's tasks, with the names and order of published tables.
 pub const TASKS: &[&str] = &[
     "listops",
     "text",
@@ -15,7 +15,7 @@ pub const TASKS: &[&str] = &[
     "pathx256",
 ];
 
-/// Returns our models that published figures exist for, in the order of the file.
+/// Returns our models with published figures, in the order of the file.
 pub fn models() -> &'static [&'static str] {
     static MODELS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
         let entries = figures().iter().map(|figure| figure.entry.as_str());

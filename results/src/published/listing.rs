@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Figure, Source, TASKS, Trust, distinct, sources};
 use crate::table::{Cell, Column, Row, Table, or_null};
 
-/// Returns the sources as a table: key, short name, year, how many figures, for what.
+/// Returns the sources as a table: key, short name, year, number of figures, tasks.
 pub fn listing() -> Table {
     let columns = vec![
         Column::key("name"),
@@ -36,6 +36,7 @@ pub fn listing() -> Table {
         columns,
         rows,
         notes: vec!["Name or key can be given to --against.".to_owned()],
+        ..Table::default()
     }
 }
 
@@ -115,6 +116,7 @@ pub fn figures_of(source: &Source) -> Table {
         columns,
         rows,
         notes,
+        ..Table::default()
     }
 }
 
@@ -133,7 +135,7 @@ impl Figure {
             "missing": self.value.is_none().then(|| self.text()),
             "trust": self.trust.words(),
             "defect": or_null(&self.defect),
-            "read_in": self.source,
+            "read_in": or_null(&self.source),
             "notes": or_null(&self.notes),
         })
     }

@@ -1,10 +1,10 @@
-//! Figures printed in papers, to be set beside ours and never averaged with them.
+//! Figures printed in papers, for comparison with ours; the two are never averaged.
 //!
-//! `published.csv` holds one number per row with the document it was read in, how far that document
-//! can be trusted, and what is known to be wrong with the number. Its column `entry` says which of
-//! our models a row is of: none where we have no such model, or where the source copies another
-//! one's figure beside its own. `published_sources.csv` has a line per source: its short name, and
-//! our recipes that follow its protocol, with spaces between.
+//! `published.csv` holds one number per row with the document it was read in, the trust in that
+//! document, and known defects of the number. Its column `entry` names our model of the row. It is
+//! empty if we have no such model, or if the source copies the figure from another source.
+//! `published_sources.csv` has a line per source: its short name, and our recipes that follow its
+//! protocol, separated by spaces.
 
 mod compare;
 mod labels;
@@ -39,13 +39,13 @@ pub struct Figure {
     pub key: String,
     /// The model's name there.
     pub model: String,
-    /// Our name for it; empty if it is none of ours.
+    /// Our name for it; empty if we do not have it.
     pub entry: String,
     /// Task, such as `listops`; also averages and tasks outside the benchmark.
     pub task: String,
     /// Name of the measured quantity, such as `accuracy` (percent) or `steps_per_sec@4k`.
     pub metric: String,
-    /// The number, absent where none was printed.
+    /// The number; absent if none was printed.
     pub value: Option<f64>,
     /// Reason why it is absent.
     pub missing: Option<Missing>,
@@ -53,14 +53,14 @@ pub struct Figure {
     pub trust: Trust,
     /// The known defect of the number; empty if there is none.
     pub defect: String,
-    /// Remarks on how it was measured or read.
+    /// Remarks on its measurement or its reading.
     pub notes: String,
 }
 
 /// Reason why a table prints no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Missing {
-    /// Chance level, or it could not be run.
+    /// At chance level, or could not be run.
     #[serde(rename = "FAIL")]
     Fail,
     /// Not reported.
@@ -98,10 +98,10 @@ impl Trust {
     }
 }
 
-/// An accuracy that a published run had on the way.
+/// An accuracy of a published run during training.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Milestone {
-    /// Passes over the training split by then.
+    /// Number of passes over the training split until then.
     pub epoch: usize,
     /// The accuracy, as a fraction.
     pub accuracy: f64,
@@ -159,16 +159,15 @@ pub struct Source {
 impl Source {
     /// Returns the figure for one of our models (registry name) on a task, if this source has it.
     ///
-    /// Where a source prints two versions of a number, it is the first: the paper's before its
-    /// README's.
+    /// If a source prints two versions of a number, the first counts: that of the paper before that
+    /// of its README.
     pub fn cell(&self, model: &str, task: &str, metric: &str) -> Option<&'static Figure> {
         let mut figures = self.figures.iter().copied();
         figures
             .find(|figure| figure.entry == model && figure.task == task && figure.metric == metric)
     }
 
-    /// Returns the spread over seeds that this source prints beside one of its accuracies, in
-    /// points.
+    /// Returns the spread over seeds that this source prints for one of its accuracies, in points.
     pub fn spread(&self, figure: &Figure) -> Option<f64> {
         let same = |other: &&&Figure| {
             (&other.model, &other.task) == (&figure.model, &figure.task)
@@ -242,28 +241,16 @@ pub fn sources() -> &'static [Source] {
     &SOURCES
 }
 
-/// Finds a source by its key or its short name.
+/// Finds a source by its key or its short name, in any case.
 ///
 /// # Errors
-/// [`Error::UnknownSource`] with the nearest names.
+/// [`Error::UnknownSource`].
 pub fn source(key: &str) -> Result<&'static Source> {
-    let found = sources()
-        .iter()
-        .find(|source| source.key == key || source.alias == key);
-    found.ok_or_else(|| {
-        let names = sources()
-            .iter()
-            .flat_map(|source| [source.alias, source.key]);
-        let mut near: Vec<_> = distinct(names)
-            .into_iter()
-            .map(|name| (strsim::jaro_winkler(key, name), name))
-            .collect();
-        near.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let names: Vec<_> = near.iter().take(3).map(|(_, name)| *name).collect();
-        Error::UnknownSource {
-            key: key.to_owned(),
-            hint: format!("nearest: {}", names.join(", ")),
-        }
+    let called = |name: &str| name.eq_ignore_ascii_case(key);
+    let mut sources = sources().iter();
+    let found = sources.find(|source| called(source.key) || called(source.alias));
+    found.ok_or_else(|| Error::UnknownSource {
+        key: key.to_owned(),
     })
 }
 

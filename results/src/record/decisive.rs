@@ -1,27 +1,29 @@
-//! Settings changed by a command line that can change a score.
+//! Classification of settings changed by a command line: those that can affect a score, and the
+//! others.
 
 use serde::{Deserialize, Serialize};
 
 use super::Recipe;
+use crate::format::counted;
 
-/// Settings of when something is written or timed. They change no weight.
+/// Settings of the times of writing and timing. They change no weight.
 const WRITING: &[&str] = &[
     "train.checkpoint_every",
     "train.log_every",
     "train.speed_warmup",
 ];
-/// Settings of how the same function is computed, with all their values that do so: sums in another
-/// order.
+/// Settings that select another computation of the same function, with sums in another order, and
+/// all such values.
 const COMPUTING: &[(&str, &[&str])] = &[
     ("model.attention", &["fused", "materialised"]),
     ("model.compute", &["auto", "scan", "fft"]),
 ];
-/// Whether incomplete files are taken: a record is marked as partial where that made a difference.
+/// Setting to accept incomplete files; if it makes a difference, the record is marked as partial.
 const MARKED_ELSEWHERE: &[&str] = &["data.allow_partial"];
-/// The setting of how many examples pass through the model at once.
+/// Setting of the number of examples per forward pass.
 const MICRO_BATCH: &str = "train.micro_batch";
 
-/// The way in which the batches of updates passed through the model.
+/// Split of the batches into forward passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Batching {
@@ -29,26 +31,26 @@ pub struct Batching {
     pub batch: u64,
     /// Examples per forward pass; the gradients of a batch are accumulated.
     pub forward: u64,
-    /// Whether the model has BatchNorm, whose statistics in training are those of a forward pass.
+    /// True if the model has BatchNorm, whose training statistics are those of one forward pass.
     pub batch_norm: bool,
 }
 
 impl Batching {
-    /// Returns the sentence to a BatchNorm that sees a part of the batch at a time; none where
-    /// results are those of the whole batch.
+    /// Returns the note that BatchNorm sees only a part of the batch; `None` if results are those
+    /// of the whole batch.
     pub fn split_statistics(&self) -> Option<String> {
         let Batching { batch, forward, .. } = self;
         (self.batch_norm && forward < batch).then(|| {
-            format!("BatchNorm's statistics are over {forward} examples instead of {batch}")
+            let forward = counted(*forward, "example");
+            format!("BatchNorm's statistics are over {forward} instead of {batch}")
         })
     }
 }
 
 impl Recipe {
-    /// Returns the overrides that can change a score: neither those that set what the recipe sets
-    /// anyway, nor those of when something is written or in which parts the same is computed.
-    /// Micro-batches count where BatchNorm sees them, and in older records, which do not say
-    /// whether it does.
+    /// Returns the overrides that can affect a score. Left out are those that repeat the recipe,
+    /// and those that change only the times of writing or the split of a computation. Micro-batches
+    /// count with BatchNorm, and in older records, which do not state whether the model has it.
     pub fn decisive_overrides(&self) -> Vec<&str> {
         let own = self.overrides.iter().map(String::as_str);
         own.filter(|assignment| self.decides(assignment)).collect()
@@ -61,7 +63,7 @@ impl Recipe {
         own.filter(|assignment| !self.repeats(assignment)).collect()
     }
 
-    /// Returns whether an assignment sets what the recipe sets anyway.
+    /// Returns whether an assignment repeats a value of the recipe.
     fn repeats(&self, assignment: &str) -> bool {
         self.repeated.iter().any(|one| one == assignment)
     }

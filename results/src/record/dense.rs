@@ -1,4 +1,4 @@
-//! Scores of a run on labels at single positions, beside the labels of whole sequences.
+//! Scores of a run on labels at positions, in addition to the labels of whole sequences.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,18 +10,18 @@ use super::number;
 pub struct Dense {
     /// Labels scored.
     pub labels: u64,
-    /// Share of them that was right.
+    /// Fraction of correct predictions.
     #[serde(deserialize_with = "number")]
     pub accuracy: f64,
     /// Their mean cross-entropy, in nats.
     #[serde(deserialize_with = "number")]
     pub loss: f64,
-    /// The mean over examples of the share that was right, an example's own label counting as
-    /// `train.sequence_weight` positions.
+    /// The mean over examples of the fraction of correct predictions, where the label of the whole
+    /// example counts as `train.sequence_weight` positions.
     #[serde(deserialize_with = "number")]
     pub weighted_accuracy: f64,
-    /// The mean over examples of their cross-entropies with the same weight, in nats: the loss that
-    /// training minimises.
+    /// The mean over examples of their cross-entropies with the same weights, in nats: the loss
+    /// that training minimises.
     #[serde(deserialize_with = "number")]
     pub weighted_loss: f64,
     /// Scores by group, without the groups that have no label.
@@ -36,14 +36,14 @@ pub struct DenseGroup {
     pub name: String,
     /// Labels scored.
     pub labels: u64,
-    /// Share of them that was right.
+    /// Fraction of correct predictions.
     #[serde(deserialize_with = "number")]
     pub accuracy: f64,
     /// Their mean cross-entropy, in nats.
     #[serde(deserialize_with = "number")]
     pub loss: f64,
-    /// Share that always answering the group's most frequent class of the training split gets
-    /// right; on the test split alone.
+    /// Accuracy of always predicting the group's most frequent class of the training split; only on
+    /// the test split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub majority: Option<f64>,
 }

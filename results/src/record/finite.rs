@@ -1,4 +1,4 @@
-//! Scores that are not finite: no score at all.
+//! Removal of non-finite scores, which are not scores.
 
 use super::{Outcome, Record};
 
@@ -27,7 +27,7 @@ impl Record {
             settle(&mut scores.test_accuracy, "test accuracy");
         }
         let wrong = wrong;
-        // Nothing rests on those of training: a run ends where one is not finite.
+        // Training losses are not considered: a run ends at the first non-finite one.
         let losses = [
             self.scores.as_mut().map(|it| &mut it.train_loss),
             self.pretraining.as_mut().map(|it| &mut it.train_loss),

@@ -6,11 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Dense;
 
-/// Scores of a run. Each number is absent when the run did not get there.
+/// Scores of a run. A number is absent if the run ended before it was computed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scores {
-    /// Accuracy on the test split, of the checkpoint that validation chose.
+    /// Accuracy on the test split at the checkpoint chosen by validation.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub test_accuracy: Option<f64>,
     /// Mean cross-entropy on the test split, in nats.
@@ -22,7 +22,7 @@ pub struct Scores {
     /// Mean cross-entropy on the validation split at the chosen checkpoint, in nats.
     #[serde(deserialize_with = "written", skip_serializing_if = "Option::is_none")]
     pub val_loss: Option<f64>,
-    /// The labels at positions of the test split; absent where these have none.
+    /// Scores on the labels at positions of the test split; absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_dense: Option<Dense>,
     /// The labels at positions of the validation split, at the chosen checkpoint.
@@ -40,23 +40,23 @@ pub struct Scores {
     pub examples_seen: u64,
     /// Number of times that the validation split was scored.
     pub evaluations: u64,
-    /// Mean cross-entropy on the validation split of always predicting the class shares of the
-    /// training split, in nats; where positions have labels, of all labels, weighted as
-    /// `weighted_loss` is.
+    /// Mean cross-entropy on the validation split, in nats, of always predicting the class shares
+    /// of the training split. If positions have labels, it covers all labels, weighted like
+    /// `weighted_loss`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior_loss: Option<f64>,
-    /// The share of `prior_loss` that predictions save, from 0 to 1: the mean over all evaluations
-    /// on the validation split and the final score on the test split.
+    /// The fraction of `prior_loss` that the model's predictions save, from 0 to 1: the mean over
+    /// all evaluations on the validation split and the final score on the test split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits_gained: Option<f64>,
 }
 
 impl Scores {
-    /// Distance below the prior's loss, as a share of it, from which a run counts as trained.
+    /// Relative distance below the prior's loss from which a run counts as trained.
     const TRAINED: f64 = 0.02;
 
-    /// Returns whether the final loss lies more than 2 % below the prior's; none for records
-    /// without one.
+    /// Returns whether the final loss is more than 2 % below the prior's; `None` for records
+    /// without these losses.
     #[must_use]
     pub fn trained(&self) -> Option<bool> {
         let weighted = self.test_dense.as_ref().map(|dense| dense.weighted_loss);
@@ -64,16 +64,16 @@ impl Scores {
         Some(loss < (1.0 - Self::TRAINED) * prior)
     }
 
-    /// Returns the validation accuracy by which settings are chosen: where positions have labels,
-    /// of all labels together.
+    /// Returns the validation accuracy that selects settings: of all labels if positions have
+    /// labels.
     #[must_use]
     pub fn deciding_accuracy(&self) -> Option<f64> {
         let dense = self.val_dense.as_ref();
         dense.map(|it| it.weighted_accuracy).or(self.val_accuracy)
     }
 
-    /// Returns the validation loss by which rates are chosen: where positions have labels, of all
-    /// labels together.
+    /// Returns the validation loss that selects learning rates: of all labels if positions have
+    /// labels.
     #[must_use]
     pub fn deciding_loss(&self) -> Option<f64> {
         let dense = self.val_dense.as_ref();
@@ -99,13 +99,13 @@ pub const MAJORITY: &str = "majority";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spread {
-    /// The middle.
+    /// The median.
     #[serde(deserialize_with = "number")]
     pub median: f64,
-    /// One tenth lies below.
+    /// The 10th percentile.
     #[serde(deserialize_with = "number")]
     pub p10: f64,
-    /// One tenth lies above.
+    /// The 90th percentile.
     #[serde(deserialize_with = "number")]
     pub p90: f64,
 }
@@ -126,20 +126,21 @@ pub struct Speed {
     /// Floating point operations of one step by formula, padding included; a multiply-add counts as
     /// two.
     pub flops_per_step: u64,
-    /// `flops_per_step` times the median steps per second. Kernels pass over padding, so on padded
-    /// data this can be more than the device can do.
+    /// `flops_per_step` times the median steps per second. Kernels skip padding, so on padded data
+    /// this can exceed the peak of the device.
     #[serde(deserialize_with = "number")]
     pub achieved_flops_per_second: f64,
     /// Steps that were timed.
     pub timed_steps: u64,
-    /// Steps before them that were not.
+    /// Steps before them that were not timed.
     pub warmup_steps: u64,
     /// Time of the timed steps by phase.
     pub phases: Phases,
-    /// Share of the timed steps' time, 0 to 1, that is none of the four phases: the harness's own.
+    /// Fraction of the timed steps' time, 0 to 1, outside the four phases: the overhead of the
+    /// harness.
     #[serde(deserialize_with = "number")]
     pub overhead_share: f64,
-    /// Seconds in training steps altogether, warm-up included.
+    /// Total seconds of training steps, warm-up included.
     #[serde(deserialize_with = "number")]
     pub training_seconds: f64,
     /// Seconds from the start of the run to its record.
@@ -165,15 +166,15 @@ pub struct Phases {
     pub optimizer: f64,
 }
 
-/// Memory at its highest.
+/// Peak memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Memory {
-    /// The high-water mark that the memory tables show, beyond the base.
+    /// The high-water mark shown in memory tables, above the base.
     pub peak_bytes: u64,
     /// Bytes that the process held before it built the model, mostly buffers whose size depends on
-    /// the processor and on the number of threads; 0, and not written, where the method does not
-    /// subtract them.
+    /// the processor and the number of threads. 0, and not written, if the method does not subtract
+    /// them.
     #[serde(skip_serializing_if = "is_zero")]
     pub base_bytes: u64,
     /// The process's resident size at its highest.
@@ -215,15 +216,14 @@ impl Speed {
     }
 }
 
-/// Reads a number that is there. JSON has no word for "not a number" and `serde_json` writes `null`
-/// instead: it is read back as what it was, to be told from a number that was never written.
+/// Reads a number that is present. JSON has no NaN, and `serde_json` writes `null` instead, which
+/// is read back as NaN, distinct from an absent number.
 pub(super) fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     number(deserializer).map(Some)
 }
 
-/// Reads a number. JSON has no word for "not a number" and `serde_json` writes `null` instead: it
-/// is read back as what it was,
-/// so that one undefined figure never costs the whole record.
+/// Reads a number. JSON has no NaN, and `serde_json` writes `null` instead, which is read back as
+/// NaN, so that one undefined figure does not invalidate the record.
 pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }

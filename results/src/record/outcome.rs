@@ -16,16 +16,16 @@ pub enum Outcome {
         #[serde(default)]
         reason: String,
     },
-    /// The loss became infinite or not a number.
+    /// The loss became infinite or NaN.
     Diverged {
         /// The step at which it was noticed.
         #[serde(default)]
         step: u64,
-        /// The observation.
+        /// A description of what was noticed.
         #[serde(default)]
         reason: String,
     },
-    /// The memory did not suffice.
+    /// The memory was not sufficient.
     OutOfMemory {
         /// The allocation that failed.
         #[serde(default)]
@@ -37,14 +37,14 @@ pub enum Outcome {
         #[serde(default)]
         step: u64,
     },
-    /// An ending that only a newer version has a name for.
+    /// An outcome of a newer version.
     #[serde(other)]
     Unknown,
 }
 
 impl Outcome {
-    /// Returns whether the same run would end the same way again. What was interrupted can go on,
-    /// and so can what failed, once its cause (a full disk, too low a limit) is gone.
+    /// Returns whether the same run would end in the same way again. An interrupted run can be
+    /// resumed, and so can a failed one, once the cause (a full disk, too low a limit) is gone.
     pub fn is_final(&self) -> bool {
         match self {
             Outcome::Scored | Outcome::Diverged { .. } | Outcome::Unknown => true,
@@ -54,7 +54,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the word that stands in a table's cell.
+    /// Returns the word for a table cell.
     pub fn word(&self) -> &'static str {
         match self {
             Outcome::Scored => "scored",
@@ -70,19 +70,24 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
-        match self {
-            Outcome::Scored | Outcome::Unknown => Ok(()),
-            Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => {
-                write!(f, ": {}", first_line(reason))
+        let reason = match self {
+            Outcome::Scored | Outcome::Unknown => "",
+            Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => first_line(reason),
+            Outcome::Diverged { step, reason } => {
+                write!(f, " at step {step}")?;
+                reason
             }
-            Outcome::Diverged { step, reason } => write!(f, " at step {step}: {reason}"),
-            Outcome::Interrupted { step } => write!(f, " at step {step}"),
+            Outcome::Interrupted { step } => return write!(f, " at step {step}"),
+        };
+        match reason {
+            "" => Ok(()),
+            reason => write!(f, ": {reason}"),
         }
     }
 }
 
-/// Returns the part of a reason that a table has room for. Records of older versions hold
-/// backtraces, too.
+/// Returns the part of a reason that fits into a table. Records of older versions also hold
+/// backtraces.
 pub(crate) fn first_line(reason: &str) -> &str {
     reason.lines().next().unwrap_or_default()
 }

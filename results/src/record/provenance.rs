@@ -2,32 +2,31 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Origin of the figures of a run, or of a cell of the benchmark. On disk its fields stand among
-/// those of the object it is part of.
+/// Origin of the figures of a run, or of a cell of the benchmark. On disk its fields are flattened
+/// into the object that contains it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Provenance {
-    /// Time at which the figures were written down, RFC 3339 in UTC.
+    /// Time at which the figures were stored, RFC 3339 in UTC.
     pub created: String,
-    /// The command line that asked for them.
+    /// The command line of the run.
     pub command: String,
-    /// Digest of the frozen spec that was followed.
+    /// Digest of the frozen spec.
     pub spec_digest: String,
     /// Number format of the training arithmetic, such as `f32`.
     pub precision: String,
     /// Device of the tensors, such as `cpu` or `cuda:0 NVIDIA H100`.
     pub device: String,
-    /// CPU threads that the process was allowed.
+    /// CPU threads that the process was allowed to use.
     pub threads: usize,
-    /// Runs of the same sweep that shared the machine at a time; 1 for a run by itself. Absent
-    /// where it is not known.
+    /// Number of simultaneous runs of the same sweep; 1 for a single run. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<usize>,
     /// The machine.
     pub host: Host,
     /// The programs.
     pub versions: Versions,
-    /// The source code's commit, where it is known.
+    /// The source code's commit, if known.
     pub revision: Option<Revision>,
     /// Differences from the start of the run that were accepted when it was resumed: data, program,
     /// instructions, a sentence each.
@@ -41,14 +40,15 @@ pub struct Provenance {
 pub struct Host {
     /// Name of the processor.
     pub cpu: String,
-    /// The vector instructions that kernels ran on, such as `AVX-512 and AMX`, `AVX2` or `portable
-    /// (aarch64)`. They decide how sums are rounded: only runs on the same ones agree bit for bit.
-    /// Empty where it is not known.
+    /// The vector instructions that kernels ran on, such as `AVX-512 and AMX`, `AVX2` or
+    /// `portable (aarch64)`. They determine the rounding of sums, so only runs on the same ones
+    /// agree bit for bit. Empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub instructions: String,
     /// Logical cores.
     pub cores: usize,
-    /// Memory that the run might use: the machine's, or what its container or `ulimit` left of it.
+    /// Memory available to the run: that of the machine, or less by the limits of its container or
+    /// `ulimit`.
     pub memory_bytes: u64,
     /// Operating system and its version.
     pub os: String,
@@ -68,7 +68,7 @@ pub struct Versions {
     pub candle: String,
     /// The compiler.
     pub rustc: String,
-    /// SHA-256 over the source files that this harness was built from; empty where it is not known.
+    /// SHA-256 over the source files of this harness; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub sources: String,
 }
@@ -79,7 +79,7 @@ pub struct Versions {
 pub struct Revision {
     /// Git commit.
     pub commit: String,
-    /// Whether files differed from it.
+    /// True if files differed from the commit.
     pub dirty: bool,
 }
 

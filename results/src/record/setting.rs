@@ -10,7 +10,7 @@ use super::{Batching, Revision};
 pub struct Task {
     /// Registry name, such as `listops`.
     pub name: String,
-    /// The name as published, or with what was changed: `listops`, `listops@256`.
+    /// The published name, or the name with the changes: `listops`, `listops@256`.
     pub label: String,
     /// `generated`, `official` or `synthetic`.
     pub source: String,
@@ -22,34 +22,32 @@ pub struct Task {
     pub data_digest: String,
     /// Rows of each split.
     pub rows: Rows,
-    /// Whether the splits hold only a part of the data that their source has.
+    /// True if the splits hold only a part of the data of their source.
     pub partial: bool,
-    /// Published facts about the data that its contents contradict, a sentence each; empty where
-    /// they hold.
+    /// Published facts that the data contradicts, a sentence each; empty if all facts hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub altered: Vec<String>,
 }
 
 impl Task {
-    /// Returns whether the data is a stand-in of the task's shape; its scores say nothing about the
-    /// task.
+    /// Returns whether the data is synthetic, with only the shape of the task's; its scores say
+    /// nothing about the task.
     pub fn synthetic(&self) -> bool {
         self.source == "synthetic"
     }
 
-    /// Returns whether the data was found to be other than what was published under its name.
+    /// Returns whether the data was found to differ from the data published under its name.
     pub fn altered(&self) -> bool {
         !self.altered.is_empty()
     }
 
-    /// Returns whether scores on this data are scores on the task, whatever they may be compared
-    /// with otherwise.
+    /// Returns whether scores on this data are scores on the task, regardless of other conditions
+    /// of a comparison.
     pub fn genuine(&self) -> bool {
         !self.synthetic() && !self.altered()
     }
 
-    /// Returns the label, with what the reader must not miss: `image (synthetic)`, `text
-    /// (altered)`.
+    /// Returns the label with its important marks: `image (synthetic)`, `text (altered)`.
     pub fn title(&self) -> String {
         let marks = [(self.synthetic(), "synthetic"), (self.altered(), "altered")];
         let marks: Vec<&str> = marks
@@ -85,48 +83,49 @@ pub struct Model {
     pub variant: String,
     /// Trained parameters.
     pub parameters: u64,
-    /// Whether padding is kept out of the model's mixing.
+    /// True if the model masks padding.
     pub masks_padding: bool,
-    /// Breach of the benchmark's rules by the model, in words: its scores stand beside no others.
+    /// Breach of the benchmark's rules by the model, in words. Its scores are not compared with
+    /// others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against_rules: Option<String>,
-    /// The family whose block the recipe gave it; absent where the recipe gives all models the
-    /// same.
+    /// The family whose block the recipe gave it; absent if the recipe gives all models the same
+    /// block.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
     /// Origin of a user's own model; absent for a model of the registry, whose source is the
     /// program's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnModel>,
-    /// Lines of the source of a model of one's own with products whose factors were not rounded in
-    /// `bf16`, which all others are; empty where there are none.
+    /// Source lines of a user's own model with matrix products whose operands are not rounded in
+    /// `bf16`, unlike all others; empty if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unrounded: Vec<String>,
 }
 
-/// The code of a model of one's own.
+/// The code of a user's own model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnModel {
-    /// SHA-256 over the source files of its variants.
+    /// SHA-256 of the source files of its variants.
     pub source: String,
-    /// Name of the program that has it, which is its crate's unless that says otherwise.
+    /// Name of the program that contains it; by default that of its crate.
     pub program: String,
-    /// SHA-256 of that program's file, which all code of the crate is in.
+    /// SHA-256 of the program file, which contains all code of the crate.
     pub program_digest: String,
-    /// Name of the crate; empty where the program does not say it.
+    /// Name of the crate; empty if the program does not name it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub crate_name: String,
-    /// Version of the crate; empty where the program does not say it.
+    /// Version of the crate; empty if the program does not name it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub crate_version: String,
-    /// The crate's commit; absent where the program does not say it, or outside git.
+    /// The crate's commit; absent if the program does not name it, or outside git.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
 }
 
 impl OwnModel {
-    /// Returns what it comes from in words, such as `my_mixer 0.1.0 (4f2a91c07d3e, modified)`.
+    /// Returns its origin in words, such as `my_mixer 0.1.0 (4f2a91c07d3e, modified)`.
     pub fn origin(&self) -> String {
         let mut words = match self.crate_name.as_str() {
             "" => self.program.clone(),
@@ -140,8 +139,8 @@ impl OwnModel {
 }
 
 impl Model {
-    /// Returns the variant, unless it is the default, what the model's paper says: records write
-    /// that one as `paper` or leave it empty.
+    /// Returns the variant, unless it is the default, which follows the model's paper; records
+    /// write the default as `paper` or leave it empty.
     pub fn departure(&self) -> Option<&str> {
         let variant = self.variant.as_str();
         (!matches!(variant, "" | "paper")).then_some(variant)
@@ -152,22 +151,22 @@ impl Model {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recipe {
-    /// Name, such as `laptop`.
+    /// Name, such as `mini`.
     pub name: String,
     /// The paper or configuration file that it follows.
     pub source: String,
-    /// Whether it is a published protocol in full, so that its scores may stand beside published
-    /// ones.
+    /// True if it is a complete published protocol, so that its scores may be compared with
+    /// published ones.
     pub published: bool,
     /// Changes made by the command line, such as `train.steps=200`.
     pub overrides: Vec<String>,
-    /// The `overrides` that set a value that the recipe sets anyway.
+    /// The `overrides` that repeat a value of the recipe.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<String>,
-    /// The way in which batches passed through the model; absent in older records.
+    /// The split of batches into forward passes; absent in older records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batching: Option<Batching>,
-    /// Departures of this program, following the recipe, from the recipe's source, in words.
+    /// Departures of this program from the source of the recipe, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub departures: Vec<String>,
 }

@@ -1,5 +1,5 @@
 //! Comma-separated values: one table of everything, a row per cell, with a column that names the
-//! table that it is of. Units stand in the names of columns; notes are left to the other forms.
+//! table that it is of. The columns are those of the tables' schemas, whatever the rows hold. Units stand in the names of columns; notes are left to the other forms.
 
 use csv::Writer;
 use serde_json::Value;
@@ -12,24 +12,24 @@ use crate::table::Table;
 const TABLE: &str = "table";
 
 pub(super) fn render(tables: &[Table]) -> String {
-    let parts: Vec<(&str, Vec<tidy::TidyRow>)> = tables
+    let parts: Vec<(&Table, Vec<tidy::TidyRow>)> = tables
         .iter()
-        .map(|table| (table.name.as_str(), tidy::rows(table)))
+        .map(|table| (table, tidy::rows(table)))
         .collect();
-    let all = || parts.iter().flat_map(|(_, rows)| rows);
+    let names = parts.iter().map(|(table, rows)| tidy::names(table, rows));
+    let (about, found): (Vec<_>, Vec<_>) = names.unzip();
     let mut header: Vec<&str> = vec![TABLE];
-    let about = all().flat_map(|row| row.about.keys());
-    for name in about.chain(all().flat_map(|row| row.found.keys())) {
+    for name in about.iter().flatten().chain(found.iter().flatten()) {
         if !header.contains(&name.as_str()) {
             header.push(name);
         }
     }
     let mut writer = Writer::from_writer(Vec::new());
     let mut written = writer.write_record(header.iter().copied().map(field));
-    for (name, rows) in &parts {
+    for (table, rows) in &parts {
         for row in rows {
             let line = header.iter().map(|column| match *column {
-                TABLE => field(name),
+                TABLE => field(&table.name),
                 column => {
                     let value = row.about.get(column).or_else(|| row.found.get(column));
                     value.map_or_else(String::new, printed)

@@ -1,4 +1,4 @@
-//! A page with the tables alone.
+//! A page with only the tables.
 
 use crate::page::Page;
 use crate::table::Table;

@@ -1,46 +1,52 @@
-//! One JSON document: an array of tables. A cell is an object of its values, a string, or null;
-//! what people read in headers or below the table stands in `columns` and in each row's `about`.
+//! One JSON document: an array of tables. A cell is an object of its values, a string, or null.
+//! Facts that a printed table states in headers or notes are in `columns` and in each row's
+//! `about`.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::markup::is_obeyed;
-use crate::table::{Cell, Column, Table, or_null};
+use crate::markup::spelt;
+use crate::table::{Cell, Column, Fact, Table, known, or_null};
 
 pub(super) fn render(tables: &[Table]) -> String {
     let tables: Vec<Value> = tables.iter().map(table).collect();
     document(&tables).unwrap_or_default() + "\n"
 }
 
-/// Returns a value as a JSON document whose strings hold no character that a terminal would obey:
-/// those that JSON itself leaves as they are, such as U+009B, are spelt out.
+/// Returns a value as a JSON document whose strings hold no characters that control a terminal.
+/// Those that JSON does not escape by itself, such as U+009B, are escaped too.
 ///
 /// # Errors
 /// The value has a key that is no string, or its own serialization fails.
 pub fn document(value: &impl Serialize) -> serde_json::Result<String> {
-    let plain = serde_json::to_string_pretty(value)?;
-    let mut spelt = String::with_capacity(plain.len());
-    for c in plain.chars() {
-        match is_obeyed(c) {
-            true => spelt += &format!("\\u{:04x}", u32::from(c)),
-            false => spelt.push(c),
-        }
-    }
-    Ok(spelt)
+    Ok(spelt(&serde_json::to_string_pretty(value)?))
 }
 
 fn table(table: &Table) -> Value {
+    let mut shared: Vec<&str> = Vec::new();
+    for (name, _) in table.rows.iter().flat_map(|row| &row.facts) {
+        if !shared.contains(name) {
+            shared.push(name);
+        }
+    }
     let rows: Vec<Value> = table
         .rows
         .iter()
         .map(|row| {
-            let names = table.columns.iter().map(|column| column.name.clone());
-            let mut values: Map<String, Value> = names.zip(row.cells.iter().map(cell)).collect();
-            if !row.facts.is_empty() {
-                values.insert(
-                    "about".to_owned(),
-                    Value::Object(facts(&row.facts).collect()),
-                );
+            // A key that tells rows of this table apart is a fact about every row.
+            let is_fact = |column: &Column| column.key && shared.contains(&column.name.as_str());
+            let pairs = table.columns.iter().zip(&row.cells);
+            let mut values: Map<String, Value> = pairs
+                .filter(|(column, _)| !is_fact(column))
+                .map(|(column, cell)| (column.name.clone(), self::cell(column, cell)))
+                .collect();
+            if !shared.is_empty() {
+                let fact = |name: &str| row.facts.iter().find(|(known, _)| *known == name);
+                let facts = shared.iter().map(|name| {
+                    let value = fact(name).map_or(Value::Null, |(_, value)| known(value));
+                    ((*name).to_owned(), value)
+                });
+                values.insert("about".to_owned(), Value::Object(facts.collect()));
             }
             Value::Object(values)
         })
@@ -52,14 +58,14 @@ fn table(table: &Table) -> Value {
     json!({
         "table": table.name,
         "title": table.title,
-        "unit": table.unit,
+        "unit": or_null(&table.unit),
         "columns": Value::Object(told.collect()),
         "rows": rows,
         "notes": table.notes,
     })
 }
 
-/// Returns the facts about a column's cells, and their unit where it is not the table's.
+/// Returns the facts about a column's cells, and their unit if it differs from the table's.
 fn about(column: &Column) -> Option<Value> {
     let unit = column
         .unit
@@ -68,18 +74,22 @@ fn about(column: &Column) -> Option<Value> {
     (!all.is_empty()).then_some(Value::Object(all))
 }
 
-fn facts(facts: &[(&'static str, String)]) -> impl Iterator<Item = (String, Value)> {
+fn facts(facts: &[Fact]) -> impl Iterator<Item = (String, Value)> {
     let facts = facts.iter();
-    facts.map(|(name, fact)| ((*name).to_owned(), or_null(fact)))
+    facts.map(|(name, fact)| ((*name).to_owned(), known(fact)))
 }
 
-fn cell(cell: &Cell) -> Value {
-    if cell.fields.is_empty() {
+/// Returns a cell's values: all that its column declares, and others that it has.
+fn cell(column: &Column, cell: &Cell) -> Value {
+    if cell.fields.is_empty() && (column.fields.is_empty() || cell.text.is_empty()) {
         return or_null(&cell.text);
     }
-    let fields = cell.fields.iter();
-    let fields: Map<String, Value> = fields
-        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+    let declared = column.fields.iter().copied();
+    let others = cell.fields.iter().map(|(name, _)| *name);
+    let others = others.filter(|name| !column.fields.contains(name));
+    let fields: Map<String, Value> = declared
+        .chain(others)
+        .map(|name| (name.to_owned(), cell.field(name).map_or(Value::Null, known)))
         .collect();
     Value::Object(fields)
 }

@@ -32,7 +32,7 @@ pub(super) fn render(table: &Table) -> String {
     }
     text += "\\bottomrule\n\\end{tabular}\n\\end{adjustbox}\n";
     if !table.notes.is_empty() {
-        // A box of its own: notes are sentences and not centred.
+        // A separate box, since notes are sentences and are not centred.
         text += "\\par\\smallskip\n\\parbox{\\linewidth}{\\footnotesize\\raggedright\n";
         for note in &table.notes {
             text += &format!("{}\\par\n", escape(note));

@@ -62,9 +62,9 @@ pub(super) fn render(table: &Table) -> String {
     text
 }
 
-/// Returns text that stays on its line and in its cell, with every character literal. HTML would
-/// pass through, and where a renderer knows no backslash before a bracket, it still would: brackets
-/// and what could begin an entity are written as entities.
+/// Returns text that stays on its line and in its cell, with every character literal. Markdown
+/// passes HTML through, and some renderers do not accept a backslash before a bracket. So brackets,
+/// and characters that could start an entity, are written as entities.
 #[must_use]
 pub fn literal(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());

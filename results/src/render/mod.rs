@@ -1,4 +1,4 @@
-//! The forms a table takes, one per file.
+//! The output formats of tables, one per file.
 
 mod csv;
 mod html;
@@ -18,43 +18,43 @@ use crate::{Error, Result};
 
 pub use json::document;
 
-/// A form.
+/// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For terminals, at most [`width`] columns wide.
     Text,
     /// For pages on GitHub and the like.
     Markdown,
-    /// One table of all, a line per cell, values unrounded.
+    /// One table with a line per cell, values unrounded.
     Csv,
     /// One document, values unrounded.
     Json,
     /// For papers; needs the packages `adjustbox` and `booktabs`.
     Latex,
-    /// For browsers: one file, tables that sort.
+    /// For browsers: one file with sortable tables.
     Html,
 }
 
-/// Columns that text is made for where there is no terminal.
+/// Width of text in columns if there is no terminal.
 const USUAL_WIDTH: usize = 100;
-/// The narrowest text that is made, and the widest: lines that are longer are hard to read.
+/// The smallest and the largest width of text; longer lines are hard to read.
 const WIDTHS: RangeInclusive<usize> = 60..=160;
 static WIDTH: AtomicUsize = AtomicUsize::new(USUAL_WIDTH);
 
-/// Columns that text is made for.
+/// Returns the width of text in columns.
 #[must_use]
 pub fn width() -> usize {
     WIDTH.load(Ordering::Relaxed)
 }
 
-/// Makes text for a terminal of so many columns from here on, at least 60 and at most 160.
+/// Sets the width of text to that of a terminal, at least 60 and at most 160 columns.
 pub fn set_width(columns: usize) {
     let columns = columns.clamp(*WIDTHS.start(), *WIDTHS.end());
     WIDTH.store(columns, Ordering::Relaxed);
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 6] = [
         Format::Text,
         Format::Markdown,
@@ -98,7 +98,7 @@ impl FromStr for Format {
     fn from_str(name: &str) -> Result<Format> {
         let found = Format::ALL
             .into_iter()
-            .find(|form| form.to_string() == name);
+            .find(|form| form.to_string().eq_ignore_ascii_case(name));
         found.ok_or_else(|| Error::UnknownFormat {
             name: name.to_owned(),
             known: Format::ALL.map(|form| form.to_string()).join(", "),

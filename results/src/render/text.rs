@@ -10,9 +10,9 @@ use super::width;
 use crate::format::wrap;
 use crate::table::{Align, Row, Table};
 
-/// Key columns are not wider than this; longer entries are broken.
+/// Largest width of key columns; longer entries are broken.
 const KEYS: usize = 26;
-/// Nor are other columns of words.
+/// Largest width of other columns of words.
 const WORDS: usize = 36;
 /// Spaces between columns.
 const GAP: usize = 2;
@@ -54,8 +54,7 @@ fn column_width(table: &Table, column: usize) -> usize {
     GAP + widths.max().unwrap_or(0)
 }
 
-/// Returns the columns of each block: all keys, and as many others as fit beside them, but at least
-/// one.
+/// Returns the columns of each block: all keys, and as many others as fit, at least one.
 fn blocks(table: &Table) -> Vec<Vec<usize>> {
     let columns = 0..table.columns.len();
     let (keys, values): (Vec<usize>, Vec<usize>) = columns.partition(|i| table.columns[*i].key);
@@ -76,7 +75,7 @@ fn blocks(table: &Table) -> Vec<Vec<usize>> {
     blocks
 }
 
-/// Draws some columns. In a part of a broken table, rows that have nothing there are left out.
+/// Draws some columns. In a part of a broken table, empty rows are left out.
 fn grid(table: &Table, columns: &[usize], part: bool) -> String {
     let filled = |row: &&Row| {
         let mut values = columns.iter().filter(|i| !table.columns[**i].key);

@@ -1,23 +1,43 @@
-//! Tables as rows of named values, for machines: a row per cell where columns are of one kind, such
-//! as tasks or lengths, else a row per row. What people read once, in a header or below the table,
-//! stands in every row.
+//! Tables as rows of named values, for machines: a row per cell if columns are of one kind, such as
+//! tasks or lengths, else a row per row. Facts that a printed table states once, in a header or a
+//! note, are repeated in every row.
 
 use serde_json::{Map, Value};
 
-use crate::table::{Cell, Table, or_null};
+use crate::table::{Cell, Schema, Table, known, or_null};
 
 /// A row in two parts, each of names and values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TidyRow {
     /// The facts that identify the row.
     pub(super) about: Map<String, Value>,
-    /// The values found.
+    /// The measured values.
     pub(super) found: Map<String, Value>,
 }
 
+impl TidyRow {
+    /// Returns the row with the names of a schema, in its order; what the row lacks is null.
+    fn arranged(self, schema: &Schema) -> TidyRow {
+        let TidyRow { about, found } = self;
+        let part = |names: &[&'static str], of: &Map<String, Value>| {
+            debug_assert!(
+                of.keys().all(|name| names.contains(&name.as_str())),
+                "{of:?} has more than {names:?}"
+            );
+            let value = |name: &str| of.get(name).cloned().unwrap_or(Value::Null);
+            let pairs = names.iter().map(|name| ((*name).to_owned(), value(name)));
+            pairs.collect()
+        };
+        TidyRow {
+            about: part(schema.about, &about),
+            found: part(schema.found, &found),
+        }
+    }
+}
+
 impl Table {
-    /// Returns one object per row, with a name for each value that it holds. A name is that of the
-    /// value, or of its column where several columns have values of that name.
+    /// Returns one object per row, with a name for each value. It is the name of the value, or that
+    /// of its column if several columns have values of that name.
     pub fn objects(&self) -> Vec<Map<String, Value>> {
         let rows = rows(self).into_iter();
         rows.map(|row| row.about.into_iter().chain(row.found).collect())
@@ -25,8 +45,38 @@ impl Table {
     }
 }
 
+/// Returns the names of a table's facts and values, in their order.
+pub(super) fn names(table: &Table, rows: &[TidyRow]) -> (Vec<String>, Vec<String>) {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    if !table.schema.is_empty() {
+        return (owned(table.schema.about), owned(table.schema.found));
+    }
+    let distinct = |part: fn(&TidyRow) -> &Map<String, Value>| {
+        let mut names: Vec<String> = Vec::new();
+        for name in rows.iter().flat_map(|row| part(row).keys()) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    };
+    (distinct(|row| &row.about), distinct(|row| &row.found))
+}
+
 /// Returns the rows of a table.
 pub(super) fn rows(table: &Table) -> Vec<TidyRow> {
+    let rows = found_rows(table);
+    match table.schema.is_empty() {
+        true => rows,
+        false => {
+            let rows = rows.into_iter();
+            rows.map(|row| row.arranged(&table.schema)).collect()
+        }
+    }
+}
+
+/// Returns the rows with the names that columns and cells give.
+fn found_rows(table: &Table) -> Vec<TidyRow> {
     let names = Names::new(table);
     let mut rows = Vec::new();
     let melted = table.columns.iter().any(|column| !column.facts.is_empty());
@@ -41,7 +91,7 @@ pub(super) fn rows(table: &Table) -> Vec<TidyRow> {
             names.enter(index, cell, part);
         }
         for (name, value) in &row.facts {
-            whole.about.insert((*name).to_owned(), or_null(value));
+            whole.about.insert((*name).to_owned(), known(value));
         }
         if !melted {
             rows.push(whole);
@@ -51,7 +101,7 @@ pub(super) fn rows(table: &Table) -> Vec<TidyRow> {
         for ((index, column), cell) in filled.filter(|((_, column), _)| !column.facts.is_empty()) {
             let mut one = whole.clone();
             for (name, value) in &column.facts {
-                one.about.insert((*name).to_owned(), or_null(value));
+                one.about.insert((*name).to_owned(), known(value));
             }
             names.enter(index, cell, &mut one.found);
             rows.push(one);
@@ -101,22 +151,22 @@ impl Names {
         Names(all.collect())
     }
 
-    /// Enters the values of a cell under their names.
+    /// Inserts the values of a cell under their names.
     fn enter(&self, column: usize, cell: &Cell, into: &mut Map<String, Value>) {
         for (field, name) in &self.0[column] {
             let value = match *field {
                 "" => or_null(&cell.text),
-                field => cell.field(field).cloned().unwrap_or(Value::Null),
+                field => cell.field(field).map_or(Value::Null, known),
             };
             into.insert(name.clone(), value);
         }
     }
 }
 
-/// Names of the values behind a column's cells, in the order of their appearance. None: the column
-/// is words.
+/// Names of the values behind a column's cells: those that it declares, and others in the order of
+/// their appearance. None: the column is words.
 fn fields(table: &Table, column: usize) -> Vec<&'static str> {
-    let mut names = Vec::new();
+    let mut names = table.columns[column].fields.to_vec();
     let cells = table.rows.iter().filter_map(|row| row.cells.get(column));
     for (name, _) in cells.flat_map(|cell| &cell.fields) {
         if !names.contains(name) {
@@ -127,7 +177,7 @@ fn fields(table: &Table, column: usize) -> Vec<&'static str> {
 }
 
 /// The values that are in the unit of their column.
-const IN_UNIT: [&str; 9] = [
+const IN_UNIT: [&str; 11] = [
     "mean",
     "deviation",
     "low",
@@ -137,6 +187,8 @@ const IN_UNIT: [&str; 9] = [
     "margin",
     "baseline",
     "now",
+    "majority",
+    "trained_mean",
 ];
 
 fn with_unit(name: String, field: &str, unit: &str) -> String {
@@ -188,6 +240,7 @@ mod tests {
                 Cell::text("five"),
             ])],
             notes: vec![],
+            schema: Schema::default(),
         };
         let objects = serde_json::to_string(&table.objects()).unwrap();
         assert_eq!(

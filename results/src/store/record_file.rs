@@ -2,16 +2,19 @@
 //!
 //! A column is named by the path of its field in `record.json`, with dots between:
 //! `scores.test_accuracy`. A cell is the field's JSON, and text stands without quotation marks
-//! unless it would read as something else. An empty cell is an absent field. So the file holds all
+//! unless it would read as something else or holds a character that a terminal would obey. A `'`
+//! stands before text that a spreadsheet would take for a formula. An empty cell is an absent field. So the file holds all
 //! that records do, fields that are added later included, and every column can be read by any
 //! program that reads CSV.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Schema;
+use crate::markup::{guarded, spelt, unguarded};
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record, SCHEMA};
 use crate::{Error, Result, atomic};
@@ -22,38 +25,46 @@ const ENDING: &str = "csv";
 /// Separator of the names in the path of a field.
 const DOT: char = '.';
 
-/// Returns whether a path names a file of records and no folder.
+/// Returns whether a path names a file of records instead of a folder.
 #[must_use]
 pub fn is_named_so(path: &Path) -> bool {
     path.extension().is_some_and(|it| it == ENDING) && !path.is_dir()
 }
 
-/// Reads the records of a file, each with the line it stands on.
+/// Reads the records of a file, each with its line number.
 ///
 /// # Errors
-/// The file cannot be read, or a line of it holds no record; or the record is a newer program's.
+/// The file cannot be read; a line of it holds no record, or one with a figure that cannot be; or
+/// the record is a newer program's. The message has the line and the column.
 pub fn read(path: &Path) -> Result<Vec<(u64, Record)>> {
     let bytes = disk::read(path).map_err(Error::io("read", path))?;
     parse(path, &bytes)
 }
 
-/// Reads the records of a file with these bytes, each with the line it stands on. Errors name
-/// `path`.
+/// Reads the records of a file with these bytes, each with its line number. Errors name `path`.
 ///
 /// # Errors
-/// A line holds no record; or the record is a newer program's.
+/// Those of [`read`], but for reading the file.
 pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
     let bad = |line: u64, reason: String| Error::NotARow {
         path: path.to_owned(),
         line,
         reason,
     };
-    let of_csv = |error: csv::Error| {
+    let of_csv = |error: csv::Error, columns: &csv::StringRecord| {
         let line = error.position().map_or(1, csv::Position::line);
-        bad(line, error.to_string())
+        let column = match error.kind() {
+            csv::ErrorKind::Utf8 { err, .. } => columns.get(err.field()),
+            _ => None,
+        };
+        let column = column.map_or_else(String::new, |name| format!("column {name}: "));
+        bad(line, format!("{column}{error}"))
     };
     let mut reader = csv::Reader::from_reader(bytes);
-    let columns = reader.headers().map_err(of_csv)?.clone();
+    let columns = match reader.headers() {
+        Ok(columns) => columns.clone(),
+        Err(error) => return Err(of_csv(error, &csv::StringRecord::new())),
+    };
     if columns
         .iter()
         .collect::<std::collections::BTreeSet<_>>()
@@ -67,7 +78,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
     }
     let mut records = Vec::new();
     for row in reader.into_records() {
-        let row = row.map_err(of_csv)?;
+        let row = row.map_err(|error| of_csv(error, &columns))?;
         let line = row.position().map_or(1, csv::Position::line);
         let mut fields = Map::new();
         for (column, cell) in columns
@@ -75,18 +86,70 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
             .zip(&row)
             .filter(|(_, cell)| !cell.is_empty())
         {
-            let value = serde_json::from_str(cell).unwrap_or_else(|_| Value::from(cell));
+            let value = serde_json::from_str(cell).unwrap_or_else(|_| unguarded(cell).into());
             insert(&mut fields, column, value).map_err(|reason| bad(line, reason))?;
         }
         let fields = Value::Object(fields);
-        let schema: Schema = serde::Deserialize::deserialize(&fields)
-            .map_err(|error: serde_json::Error| bad(line, error.to_string()))?;
+        let schema: Schema = read_fields(&fields).map_err(|reason| bad(line, reason))?;
         schema.check(SCHEMA, path)?;
-        let record =
-            serde_json::from_value(fields).map_err(|error| bad(line, error.to_string()))?;
+        let record: Record = read_fields(&fields).map_err(|reason| bad(line, reason))?;
+        let record = record.settled();
+        record.check().map_err(|reason| bad(line, reason))?;
         records.push((line, record));
     }
     Ok(records)
+}
+
+/// Reads a value from the fields of a row.
+///
+/// # Errors
+/// A field is missing or of another kind; the message names its column.
+fn read_fields<T: DeserializeOwned>(fields: &Value) -> Result<T, String> {
+    T::deserialize(fields).map_err(|error| {
+        let reason = error.to_string();
+        match culprit::<T>(fields, &reason) {
+            Some(column) => format!("column {column}: {reason}"),
+            None => reason,
+        }
+    })
+}
+
+/// Returns the column that is at fault if reading fails for `reason`: the one without which reading
+/// succeeds, else the first without which it fails for another reason. `None` if there is none, as
+/// where a column is missing, which the reason names.
+fn culprit<T: DeserializeOwned>(fields: &Value, reason: &str) -> Option<String> {
+    if reason.starts_with("missing field") {
+        return None;
+    }
+    let mut cells = Vec::new();
+    flatten("", fields, &mut cells);
+    let mut other = None;
+    for (column, _) in cells {
+        let mut rest = fields.clone();
+        remove(&mut rest, &column);
+        match T::deserialize(&rest) {
+            Ok(_) => return Some(column),
+            Err(error) if error.to_string() != reason => other = other.or(Some(column)),
+            Err(_) => {}
+        }
+    }
+    other
+}
+
+/// Removes the value at a path of names.
+fn remove(fields: &mut Value, path: &str) {
+    match path.split_once(DOT) {
+        Some((name, rest)) => {
+            if let Some(inner) = fields.get_mut(name) {
+                remove(inner, rest);
+            }
+        }
+        None => {
+            if let Value::Object(fields) = fields {
+                fields.remove(path);
+            }
+        }
+    }
 }
 
 /// Puts a value at a path of names, making the objects on the way.
@@ -110,7 +173,7 @@ fn insert(fields: &mut Map<String, Value>, path: &str, value: Value) -> Result<(
     }
 }
 
-/// Writes records into a file, in the order of the tables, replacing what was there.
+/// Writes records to a file, in the order of the tables, replacing an existing one.
 ///
 /// # Errors
 /// The folder is missing, read-only or full.
@@ -137,7 +200,7 @@ pub fn write(path: &Path, records: &[Record]) -> Result<()> {
         })?;
         let mut cells = Vec::new();
         flatten("", &value, &mut cells);
-        // A new column goes behind the one that precedes it in this record.
+        // A new column goes after the one that precedes it in this record.
         let mut place = 0;
         for (column, _) in &cells {
             place = match columns.iter().position(|known| known == column) {
@@ -164,8 +227,8 @@ pub fn write(path: &Path, records: &[Record]) -> Result<()> {
     atomic::write(path, &bytes.map_err(Error::io("write", path))?)
 }
 
-/// Lists the fields below a value by their paths. An empty text is left out: it is what an absent
-/// one reads as.
+/// Lists the fields below a value by their paths. Empty text is left out, since an absent field
+/// reads as empty.
 fn flatten(path: &str, value: &Value, cells: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -178,21 +241,25 @@ fn flatten(path: &str, value: &Value, cells: &mut Vec<(String, String)>) {
             }
         }
         Value::String(text) if text.is_empty() => {}
-        Value::String(text) if serde_json::from_str::<Value>(text).is_err() => {
-            cells.push((path.to_owned(), text.clone()));
-        }
-        _ => cells.push((path.to_owned(), value.to_string())),
+        Value::String(text) if is_plain(text) => cells.push((path.to_owned(), guarded(text))),
+        _ => cells.push((path.to_owned(), spelt(&value.to_string()))),
     }
+}
+
+/// Returns whether a text can stand without quotation marks: it reads as no other JSON, and has
+/// nothing that a terminal would obey.
+fn is_plain(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_err() && spelt(text) == text
 }
 
 /// Returns the records of several folders and files of records as one set, each cell once.
 ///
-/// Runs of the same settings are of the same cell. One that ended for good stands for one that
-/// failed; unfinished ones are left out. Two that ended for good must agree in data, ending and
-/// scores: times and machines may differ.
+/// Runs with the same settings belong to the same cell. A run with a final outcome replaces a
+/// failed one, and unfinished runs are left out. Two runs with final outcomes must agree in data,
+/// outcome and scores; times and machines may differ.
 ///
 /// # Errors
-/// [`Error::Conflict`] if they do not; whatever keeps a folder or a file from being read.
+/// [`Error::Conflict`] if they do not; or a folder or a file cannot be read.
 pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
     let mut merged = Merged::default();
     let mut places: BTreeMap<String, (usize, String)> = BTreeMap::new();
@@ -236,15 +303,15 @@ pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
 pub struct Merged {
     /// One record for each cell.
     pub records: Vec<Record>,
-    /// Runs of cells that were there already.
+    /// Number of runs of cells that existed already.
     pub repeats: usize,
-    /// Runs that have not ended.
+    /// Number of runs without a final outcome.
     pub unfinished: usize,
     /// Files that hold no record, with the reason.
     pub skipped: Vec<(PathBuf, String)>,
 }
 
-/// Returns the records of a folder or a file, each with its place in words.
+/// Returns the records of a folder or a file, each with its location in words.
 fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<(String, Record)>> {
     if is_named_so(source) {
         let records = read(source)?.into_iter();
@@ -262,7 +329,7 @@ fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<
     Ok(places.zip(loaded.records).collect())
 }
 
-/// Returns the first field in which two runs of one cell differ that must not.
+/// Returns the first field in which two runs of one cell must agree but differ.
 fn difference(one: &Record, other: &Record) -> Option<&'static str> {
     if one.task.data_digest != other.task.data_digest {
         Some("task.data_digest")

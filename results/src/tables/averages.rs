@@ -6,7 +6,7 @@ use crate::pivot::{Pivot, TRAINING};
 use crate::published::{ACCURACY, Source};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
-use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
+use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 use crate::verdict::Verdict;
 
 /// Returns one row per model and setting that has any average, with the published row recomputed
@@ -16,7 +16,9 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
     columns.extend(CONVENTIONS.iter().map(|convention| {
-        Column::value(convention.name).about(vec![("average", convention.name.to_owned())])
+        Column::value(convention.name)
+            .about(vec![("average", convention.name.into())])
+            .holding(&["mean"])
     }));
     let mut rows = Vec::new();
     let mut reduced = false;
@@ -25,7 +27,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             let mut places = (0..pivot.tasks.len()).filter(|column| pivot.tasks[*column] == task);
             match (places.next(), places.next()) {
                 (Some(column), None) => score(&row.cells[column]),
-                // If a task has two data sets, neither is the task's.
+                // If a task has two data sets, neither counts as the task.
                 _ => Score::Absent,
             }
         };
@@ -40,7 +42,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
         let mut keys = vec![Cell::text(row.model), Cell::text(MEASURED)];
         keys.extend(row.varying.iter().map(Cell::text));
         rows.push(Row {
-            facts: row.setting.clone(),
+            facts: row.facts.clone(),
             contest: Some(row.contest()),
             ..Row::new(keys.into_iter().chain(cells).collect())
         });
@@ -76,6 +78,19 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
         columns,
         rows,
         notes,
+        schema: Schema {
+            about: &[
+                "model",
+                "from",
+                "variant",
+                "recipe",
+                "set",
+                "precision",
+                "device",
+                "average",
+            ],
+            found: &["mean_percent"],
+        },
     };
     table.with_best("mean", Best::Highest)
 }
@@ -95,11 +110,12 @@ fn averages(score: impl Fn(&str) -> Score) -> Option<Vec<Cell>> {
     })
 }
 
-/// Returns the mean over the seeds in percent; a failure where all seeds failed, or learned no more
+/// Returns the mean over the seeds in percent; a failure if all seeds failed, or learned no more
 /// than the majority class.
 fn score(runs: &[&Record]) -> Score {
     let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
-    let values: Vec<f64> = scored.filter_map(|run| run.test_accuracy()).collect();
+    let values = scored.filter_map(|run| run.test_accuracy());
+    let values: Vec<f64> = values.map(|accuracy| 100.0 * accuracy).collect();
     let ended = |run: &&&Record| {
         !matches!(
             run.outcome,
@@ -108,10 +124,12 @@ fn score(runs: &[&Record]) -> Score {
     };
     match Sample::of(&values) {
         Some(sample) => {
-            let verdict = runs.first().and_then(|run| Verdict::of(sample.mean, run));
+            let verdict = runs
+                .first()
+                .and_then(|run| Verdict::of(sample.mean / 100.0, run));
             match verdict.is_some_and(|verdict| verdict.fail) && is_path_x(runs) {
                 true => Score::Failed,
-                false => Score::Value(100.0 * sample.mean),
+                false => Score::Value(sample.mean),
             }
         }
         None if runs.iter().any(|run| ended(&run)) => Score::Failed,
@@ -119,8 +137,8 @@ fn score(runs: &[&Record]) -> Score {
     }
 }
 
-/// Returns whether a score at chance is printed as a failure and not as a number: so it is for
-/// Path-X, and only there.
+/// Returns whether a score at chance is printed as a failure instead of a number, which is done
+/// only for Path-X.
 fn is_path_x(runs: &[&Record]) -> bool {
     runs.iter()
         .any(|run| crate::published::is_path_x(&run.task.name))

@@ -1,27 +1,38 @@
-//! The table of bits gained: models by tasks, each cell the mean over its seeds, with the seeds
-//! that learned anything.
+//! The table of bits gained: models by tasks, each cell the mean over its seeds, with the number of
+//! seeds that learned anything.
 
 use serde_json::json;
 
-use super::capped;
+use super::{about, capped};
 use crate::agreement::{Agreement, Measure, Selection, select};
 use crate::pivot::{Pivot, PivotRow, TRAINING};
 use crate::published::Source;
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
-use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
+use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 
-/// Anchors that an agreement is stated of, at least.
+/// Least number of anchors for an agreement.
 const FEWEST: usize = 3;
 
-/// Makes the table. Published figures are of another quantity, and stand nowhere in it; models
-/// without any bits on file neither.
+/// Makes the table. It leaves out published figures, which are of another quantity, and models
+/// without any bits.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let shown = |row: &&PivotRow| row.cells.iter().flatten().any(|run| has_bits(run));
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
-    columns.extend(pivot.columns.iter().map(Column::value));
+    let values = pivot.columns.iter().zip(&pivot.facts);
+    columns.extend(values.map(|(name, facts)| {
+        let fields = &[
+            "mean",
+            "deviation",
+            "seeds",
+            "trained",
+            "trained_mean",
+            "status",
+        ];
+        Column::value(name).about(facts.clone()).holding(fields)
+    }));
     let mut endings = Vec::new();
     let mut rows = Vec::new();
     for row in pivot.rows.iter().filter(shown) {
@@ -29,6 +40,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         cells.extend(row.varying.iter().map(Cell::text));
         cells.extend(row.cells.iter().map(|runs| cell(runs)));
         rows.push(Row {
+            facts: row.facts.clone(),
             contest: Some(row.contest()),
             ..Row::new(cells)
         });
@@ -58,15 +70,26 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let table = Table {
         name: "bits".to_owned(),
         title: "Bits gained, 0 to 100".to_owned(),
-        unit: String::new(),
+        unit: "%".to_owned(),
         columns,
         rows,
         notes,
+        schema: Schema {
+            about: about!(),
+            found: &[
+                "mean_percent",
+                "deviation_percent",
+                "seeds",
+                "trained",
+                "trained_mean_percent",
+                "status",
+            ],
+        },
     };
     table.with_best("mean", Best::Highest)
 }
 
-/// Returns the mean over the seeds, and how many of them learned anything.
+/// Returns the mean over the seeds, and the number of seeds that learned anything.
 fn cell(runs: &[&Record]) -> Cell {
     let reached = |run: &&Record| Some((100.0 * Measure::Bits.reached(run)?, trained(run)));
     let reached: Vec<(f64, bool)> = runs.iter().filter_map(reached).collect();
@@ -74,10 +97,11 @@ fn cell(runs: &[&Record]) -> Cell {
     let of_trained = reached.iter().filter(|(_, trained)| *trained);
     let of_trained: Vec<f64> = of_trained.map(|(value, _)| *value).collect();
     let Some(sample) = Sample::of(&all) else {
-        return Cell::text(runs.first().map_or("", |run| match run.outcome {
-            Outcome::Scored => "",
-            ref other => other.word(),
-        }));
+        let ended = runs.iter().find(|run| run.outcome != Outcome::Scored);
+        return ended.map_or_else(Cell::default, |run| {
+            let word = run.outcome.word();
+            Cell::with(word, "status", word)
+        });
     };
     let mut text = format!("{:.1}", sample.mean);
     if let Some(deviation) = sample.deviation {
@@ -98,6 +122,7 @@ fn cell(runs: &[&Record]) -> Cell {
             ("seeds", json!(all.len())),
             ("trained", json!(of_trained.len())),
             ("trained_mean", json!(best)),
+            ("status", json!(null)),
         ],
         ..Cell::default()
     }
@@ -108,14 +133,14 @@ fn has_bits(run: &Record) -> bool {
     scores.is_some_and(|scores| scores.bits_gained.is_some())
 }
 
-/// Returns whether a run ended well below the loss of the label shares.
+/// Returns whether a run ended well below the loss of the class shares.
 fn trained(run: &Record) -> bool {
     let scores = run.scores.as_ref();
     scores.and_then(|scores| scores.trained()) == Some(true)
 }
 
-/// Returns the agreement of the runs with published tables, where they are all of one protocol and
-/// enough anchors are among them.
+/// Returns the agreement of the runs with published tables, if they share one protocol and include
+/// enough anchors.
 fn agreement(records: &[Record]) -> Option<String> {
     let chosen = select(records, &Selection::default()).ok()?;
     let agreement = Agreement::of(&chosen, Some(Measure::Bits), None);

@@ -9,15 +9,20 @@ use crate::equivalence::{Equivalence, LEVEL, MARGIN, Score, margin};
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::{Comparison, Source, compare};
 use crate::record::Record;
-use crate::table::{Cell, Column, Row, Table};
+use crate::table::{Cell, Column, Row, Schema, Table};
 
-/// Returns one row per cell that the source has a figure for.
+/// Returns one row per cell with a figure in the source.
 pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let mut columns = vec![Column::key("task"), Column::key("model")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
-    columns.extend(["ours", "interval", "published", "difference"].map(Column::value));
-    columns.push(Column::text("verdict"));
+    columns.extend([
+        Column::value("ours").holding(&["mean", "seeds", "status"]),
+        Column::value("interval").holding(&["low", "high"]),
+        Column::value("published").holding(&["mean"]),
+        Column::value("difference").holding(&["difference"]),
+        Column::text("verdict").holding(&["verdict", "margin"]),
+    ]);
     let mut rows = Vec::new();
     let mut notes = Vec::new();
     let mut remarks = Vec::new();
@@ -58,9 +63,13 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             let scored = ours.as_ref().map_or(0, |ours| ours.seeds);
             if scored > 0 && scored < runs.len() {
                 remarks.push(format!(
-                    "{} on {column}: {scored} of {} seeds have a score, the verdict is on these.",
+                    "{} on {column}: {scored} of {} seeds {}.",
                     row.model,
-                    runs.len()
+                    runs.len(),
+                    match scored {
+                        1 => "has a score, the verdict is on that",
+                        _ => "have a score, the verdict is on these",
+                    }
                 ));
             }
             let margin = margin(source, figure);
@@ -74,20 +83,21 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             let mut cells = vec![Cell::text(column), Cell::text(row.model)];
             cells.extend(row.varying.iter().map(Cell::text));
             cells.push(ours.as_ref().map_or_else(
-                || Cell::text(runs[0].outcome.word()),
+                || Cell::with(runs[0].outcome.word(), "status", runs[0].outcome.word()),
                 |ours| Cell {
                     text: format!("{:.2}", ours.mean),
                     fields: vec![("mean", json!(ours.mean)), ("seeds", json!(ours.seeds))],
                     ..Cell::default()
                 },
             ));
-            cells.push(ours.as_ref().map_or_else(Cell::default, |ours| Cell {
-                text: format!("{:.2} to {:.2}", ours.low, ours.high),
-                fields: vec![("low", json!(ours.low)), ("high", json!(ours.high))],
+            let interval = ours.as_ref().and_then(|ours| ours.interval);
+            cells.push(interval.map_or_else(Cell::default, |(low, high)| Cell {
+                text: format!("{low:.2} to {high:.2}"),
+                fields: vec![("low", json!(low)), ("high", json!(high))],
                 ..Cell::default()
             }));
             cells.push(match figure.value {
-                // A score on other data has nothing to do with the task: not even the figure is
+                // A score on other data has nothing to do with the task, so the figure is not
                 // shown.
                 _ if !run.task.genuine() => Cell::default(),
                 Some(value) => Cell::with(figure.text(), "mean", value),
@@ -100,9 +110,10 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                 Cell::with(format!("{points:+.2}"), "difference", points)
             }));
             cells.push(verdict.cell(margin));
-            let facts = row.setting.iter().chain(&pivot.facts[index]);
+            let mut facts = vec![("against", source.alias.into())];
+            facts.extend(row.facts.iter().chain(&pivot.facts[index]).cloned());
             rows.push(Row {
-                facts: facts.cloned().collect(),
+                facts,
                 ..Row::new(cells)
             });
         }
@@ -119,7 +130,9 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     };
     let mut legend = vec![format!(
         "reproduced: our {:.0} % interval for the mean over seeds lies within {MARGIN} points of the published figure, or within the \
-         spread that the source prints, if that is more; differs: the interval lies outside; cannot tell: partly.",
+         spread that the source prints, if that is more; differs: the interval lies outside; cannot tell: partly. The interval is \
+         Student's, with a spread of at least the error of counting right answers on the test split: equal scores are no certainty, \
+         more seeds tell.",
         100.0 * LEVEL
     )];
     if counted {
@@ -139,6 +152,32 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
         columns,
         rows,
         notes,
+        schema: Schema {
+            about: &[
+                "task",
+                "model",
+                "against",
+                "variant",
+                "recipe",
+                "set",
+                "precision",
+                "device",
+                "source",
+                "protocol",
+                "data",
+            ],
+            found: &[
+                "ours_mean_percent",
+                "seeds",
+                "status",
+                "low_percent",
+                "high_percent",
+                "published_percent",
+                "difference_percent",
+                "verdict",
+                "margin_percent",
+            ],
+        },
     }
 }
 
@@ -157,15 +196,14 @@ const OTHER_RECIPE: &str = "other recipe";
 
 /// The verdict on a cell.
 enum Verdict {
-    /// Reason why it cannot be compared with the figure, in words.
+    /// It cannot be compared with the figure; the reason in words.
     Not(&'static str),
-    /// It can.
+    /// The result of the comparison.
     Judged(Equivalence),
 }
 
 impl Verdict {
-    /// Judges a score by a figure in percent. Only what was trained by the source's own recipe is
-    /// judged.
+    /// Judges a score by a figure in percent. Only runs with the source's own recipe are judged.
     fn of(ours: Option<&Score>, theirs: Option<f64>, margin: f64, footing: Footing) -> Verdict {
         match (footing, ours, theirs) {
             (Footing::Apart, _, _) => Verdict::Not("not comparable"),

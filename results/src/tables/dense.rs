@@ -3,18 +3,19 @@
 
 use serde_json::json;
 
+use super::about;
 use crate::format::percent;
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::Source;
 use crate::record::{Dense, Record};
 use crate::stats::Sample;
-use crate::table::{Cell, Column, MEASURED, Row, Table};
+use crate::table::{Cell, Column, MEASURED, Row, Schema, Table};
 
-/// Names of the rows that are no group.
+/// Names of the rows that are not groups.
 const WHOLE: &str = "whole sequences";
 const ALL: &str = "all positions";
 
-/// Makes the table. Runs without such labels stand nowhere in it.
+/// Makes the table, without runs that have no such labels.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let labelled: Vec<Record> = records
         .iter()
@@ -25,7 +26,11 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
     columns.push(Column::key("labels"));
-    columns.extend(pivot.columns.iter().map(Column::value));
+    let values = pivot.columns.iter().zip(&pivot.facts);
+    columns.extend(values.map(|(name, facts)| {
+        let fields = &["mean", "deviation", "seeds", "majority"];
+        Column::value(name).about(facts.clone()).holding(fields)
+    }));
     let mut rows = Vec::new();
     for row in &pivot.rows {
         let mut names = vec![WHOLE.to_owned(), ALL.to_owned()];
@@ -40,7 +45,10 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             cells.extend(row.varying.iter().map(Cell::text));
             cells.push(Cell::text(&name));
             cells.extend(row.cells.iter().map(|runs| cell(runs, &name)));
-            rows.push(Row::new(cells));
+            rows.push(Row {
+                facts: row.facts.clone(),
+                ..Row::new(cells)
+            });
         }
     }
     let mut notes = vec![
@@ -62,6 +70,15 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         columns,
         rows,
         notes,
+        schema: Schema {
+            about: about!("labels"),
+            found: &[
+                "mean_percent",
+                "deviation_percent",
+                "seeds",
+                "majority_percent",
+            ],
+        },
     }
 }
 
@@ -71,8 +88,8 @@ fn dense(run: &Record) -> Option<&Dense> {
     scores.test_dense.as_ref().filter(|dense| dense.is_finite())
 }
 
-/// Returns the mean over the seeds of the accuracy on labels of this name, with that of the
-/// majority.
+/// Returns the mean over the seeds of the accuracy on labels of this name, with the majority
+/// accuracy.
 fn cell(runs: &[&Record], name: &str) -> Cell {
     let group = |run: &Record| -> Option<(f64, Option<f64>)> {
         let dense = dense(run)?;

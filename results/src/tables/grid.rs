@@ -2,13 +2,14 @@
 
 use serde_json::json;
 
-use super::capped;
-use crate::format::{self, ByteUnit};
+use super::{about, capped};
+use crate::equivalence::{LEVEL, Score};
+use crate::format::{self, ByteUnit, counted};
 use crate::pivot::{COMPUTING, MACHINE, METHOD, Pivot, PivotRow, TRAINING};
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
-use crate::table::{Best, Cell, Column, MEASURED, Row, Table};
+use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 use crate::verdict::Verdict;
 
 /// The measured quantity.
@@ -29,10 +30,49 @@ impl Quantity {
         }
     }
 
-    /// Returns the quantity of one record, in the unit of records.
+    /// Returns the names of its values for machines.
+    fn schema(self) -> Schema {
+        match self {
+            Quantity::Accuracy => Schema {
+                about: about!(),
+                found: &[
+                    "mean_percent",
+                    "deviation_percent",
+                    "seeds",
+                    "low_percent",
+                    "high_percent",
+                    "status",
+                ],
+            },
+            Quantity::Speed => Schema {
+                about: about!("computing", "processor", "threads"),
+                found: &[
+                    "mean_steps_per_second",
+                    "deviation_steps_per_second",
+                    "seeds",
+                    "low_steps_per_second",
+                    "high_steps_per_second",
+                    "status",
+                ],
+            },
+            Quantity::Memory => Schema {
+                about: about!("computing", "method"),
+                found: &[
+                    "mean_bytes",
+                    "deviation_bytes",
+                    "seeds",
+                    "low_bytes",
+                    "high_bytes",
+                    "status",
+                ],
+            },
+        }
+    }
+
+    /// Returns the quantity of one record, in the unit for machines.
     fn value(self, record: &Record) -> Option<f64> {
         let value = match self {
-            Quantity::Accuracy => record.test_accuracy(),
+            Quantity::Accuracy => record.test_accuracy().map(|accuracy| 100.0 * accuracy),
             Quantity::Speed => record.speed.as_ref().map(|s| s.steps_per_second.median),
             Quantity::Memory => record.memory.as_ref().map(|m| m.peak_bytes as f64),
         };
@@ -44,19 +84,17 @@ impl Quantity {
 struct Scale {
     /// Unit for people.
     unit: &'static str,
-    /// The quantity of a record times this is what people read.
+    /// What machines read times this is what people read.
     factor: f64,
     decimals: fn(f64) -> usize,
     /// Unit for machines, the same regardless of the size of the numbers.
     exact_unit: &'static str,
-    /// The quantity of a record times this is what machines read.
-    exact_factor: f64,
 }
 
 /// Makes a table of models by tasks; each cell is the mean over the seeds on file.
 ///
 /// Runs that differ in anything but the seed never share a cell. Published figures of `against` are
-/// set below the accuracies they may be compared with; a note says why others are not.
+/// below the accuracies they may be compared with. A note gives the reason why others are not.
 pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Source>) -> Table {
     let pivot = match quantity {
         Quantity::Accuracy => Pivot::new(records, &[TRAINING]),
@@ -66,17 +104,15 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
     let scale = match quantity {
         Quantity::Accuracy => Scale {
             unit: "%",
-            factor: 100.0,
+            factor: 1.0,
             decimals: |_| 2,
             exact_unit: "%",
-            exact_factor: 100.0,
         },
         Quantity::Speed => Scale {
             unit: "steps/s",
             factor: 1.0,
             decimals: format::decimals,
             exact_unit: "steps/s",
-            exact_factor: 1.0,
         },
         Quantity::Memory => {
             let values = records.iter().filter_map(|record| quantity.value(record));
@@ -87,7 +123,6 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
                 factor: 1.0 / unit.bytes,
                 decimals,
                 exact_unit: "bytes",
-                exact_factor: 1.0,
             }
         }
     };
@@ -100,7 +135,10 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
     let values = pivot.columns.iter().zip(&pivot.facts);
-    columns.extend(values.map(|(name, facts)| Column::value(name).about(facts.clone())));
+    columns.extend(values.map(|(name, facts)| {
+        let fields = &["mean", "deviation", "seeds", "low", "high", "status"];
+        Column::value(name).about(facts.clone()).holding(fields)
+    }));
     let mut maker = Maker::new(quantity, scale, &pivot);
     let mut rows = Vec::new();
     for row in &pivot.rows {
@@ -123,28 +161,29 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
         columns,
         rows,
         notes: maker.notes(against),
+        schema: quantity.schema(),
     };
     table.with_best("mean", best)
 }
 
-/// Makes the rows, and remembers what the notes must explain.
+/// Makes the rows, and collects facts for the notes.
 struct Maker<'a> {
     quantity: Quantity,
     scale: Scale,
     pivot: &'a Pivot<'a>,
-    /// The number of seeds where it is the same in every cell.
+    /// The number of seeds, if it is the same in every cell.
     seeds: Option<usize>,
     /// A cell was printed as FAIL.
     failed: bool,
-    /// Why runs ended early.
+    /// Reasons why runs ended early.
     endings: Vec<String>,
     /// Notes on the published figures that are shown.
     caveats: Vec<String>,
-    /// Why others are not.
+    /// Figures that are not shown.
     withheld: Vec<Withheld<'a>>,
 }
 
-/// Published figures that are there but may not stand beside ours.
+/// Published figures that may not be compared with ours.
 struct Withheld<'a> {
     reason: String,
     models: Vec<&'a str>,
@@ -184,13 +223,13 @@ impl<'a> Maker<'a> {
             cells.push(self.cell(runs));
         }
         Row {
-            facts: row.setting.clone(),
+            facts: row.facts.clone(),
             contest: Some(row.contest()),
             ..Row::new(cells)
         }
     }
 
-    /// Returns mean, spread and count of the scored runs, and a word for each that was not.
+    /// Returns mean, spread and count of the scored runs, and a word for each other run.
     fn cell(&mut self, runs: &[&Record]) -> Cell {
         let values: Vec<f64> = scored(self.quantity, runs);
         let mut words: Vec<String> = Vec::new();
@@ -216,8 +255,9 @@ impl<'a> Maker<'a> {
             if self.seeds.is_none() {
                 text += &format!(" ({})", sample.count);
             }
-            let verdict = runs.first().and_then(|run| Verdict::of(sample.mean, run));
-            if self.quantity == Quantity::Accuracy && verdict.is_some_and(|verdict| verdict.fail) {
+            let judged = runs.first().filter(|_| self.quantity == Quantity::Accuracy);
+            let verdict = judged.and_then(|run| Verdict::of(sample.mean / 100.0, run));
+            if verdict.is_some_and(|verdict| verdict.fail) {
                 self.failed = true;
                 words.insert(0, "FAIL".to_owned());
             }
@@ -229,17 +269,21 @@ impl<'a> Maker<'a> {
             text.push(' ');
         }
         text += &status;
-        let number = |value: Option<f64>| json!(value.map(|value| self.number(value)));
-        let interval = sample.and_then(|sample| sample.interval(0.95));
+        let interval = match self.quantity {
+            Quantity::Accuracy => Score::of(runs)
+                .filter(|score| score.seeds > 1)
+                .and_then(|score| score.interval),
+            Quantity::Speed | Quantity::Memory => sample.and_then(|it| it.interval(LEVEL)),
+        };
         let fields = vec![
-            ("mean", number(sample.map(|sample| sample.mean))),
+            ("mean", json!(sample.map(|sample| sample.mean))),
             (
                 "deviation",
-                number(sample.and_then(|sample| sample.deviation)),
+                json!(sample.and_then(|sample| sample.deviation)),
             ),
             ("seeds", json!(values.len())),
-            ("low", number(interval.map(|(low, _)| low))),
-            ("high", number(interval.map(|(_, high)| high))),
+            ("low", json!(interval.map(|(low, _)| low))),
+            ("high", json!(interval.map(|(_, high)| high))),
             ("status", json!((!status.is_empty()).then_some(status))),
         ];
         Cell {
@@ -247,11 +291,6 @@ impl<'a> Maker<'a> {
             fields,
             ..Cell::default()
         }
-    }
-
-    /// Returns a value in the unit for machines, without the digits that floating point adds to it.
-    fn number(&self, value: f64) -> f64 {
-        (self.scale.exact_factor * value * 1e9).round() / 1e9
     }
 
     /// Returns the published figures below a row, if any of them may stand there.
@@ -291,7 +330,7 @@ impl<'a> Maker<'a> {
         any.then(|| Row::new(cells))
     }
 
-    /// Remembers why a published figure is not shown.
+    /// Notes the reason why a published figure is not shown.
     fn withhold(&mut self, reason: String, model: &'a str, column: &'a str) {
         let known = self
             .withheld
@@ -338,7 +377,7 @@ impl<'a> Maker<'a> {
             cells.extend(columns.iter().map(|baselines| {
                 let found = baselines.iter().find(|baseline| baseline.name == *name);
                 found.map_or_else(Cell::default, |baseline| {
-                    let value = self.number(baseline.accuracy);
+                    let value = 100.0 * baseline.accuracy;
                     Cell::with(format::percent(baseline.accuracy), "mean", value)
                 })
             }));
@@ -359,7 +398,8 @@ impl<'a> Maker<'a> {
         match self.seeds {
             Some(1) => notes.push("One seed per cell.".to_owned()),
             Some(count) => notes.push(format!(
-                "Mean ± sample standard deviation over {count} seeds."
+                "Mean ± sample standard deviation over {}.",
+                counted(count as u64, "seed")
             )),
             None => notes.push(
                 "Mean ± sample standard deviation; in brackets the number of seeds.".to_owned(),
@@ -383,8 +423,8 @@ impl<'a> Maker<'a> {
         }
         if self.pivot.repeats > 0 {
             notes.push(format!(
-                "{} runs left out: the same seed was scored again later.",
-                self.pivot.repeats
+                "{} left out: the same seed was scored again later.",
+                counted(self.pivot.repeats as u64, "run")
             ));
         }
         capped(&mut notes, self.endings);

@@ -1,4 +1,4 @@
-//! The tables that records make.
+//! Tables made from records.
 
 mod averages;
 mod bits;
@@ -12,19 +12,19 @@ use crate::table::Table;
 use crate::{Error, Result};
 use grid::Quantity;
 
-/// A table that records make.
+/// A kind of table made from records.
 #[derive(Debug)]
 pub struct TableKind {
     /// Its name.
     pub name: &'static str,
     /// Summary of its contents, in a line.
     pub summary: &'static str,
-    /// Whether it is shown unless another one is asked for.
+    /// True if it is shown by default.
     pub by_default: bool,
     make: fn(&[Record], Option<&Source>) -> Table,
 }
 
-/// All of them, in the order they are shown in.
+/// All tables, in the order of display.
 pub static TABLES: &[TableKind] = &[
     TableKind {
         name: "accuracy",
@@ -74,7 +74,8 @@ impl TableKind {
     /// Makes the table.
     ///
     /// Runs that differ in anything but the seed never share a cell. Published figures of `against`
-    /// are set beside the accuracies they may be compared with; a note says why others are not.
+    /// are beside the accuracies they may be compared with. A note gives the reason why others are
+    /// not.
     pub fn make(&self, records: &[Record], against: Option<&Source>) -> Table {
         (self.make)(records, against)
     }
@@ -83,7 +84,7 @@ impl TableKind {
 /// Finds a table by its name.
 ///
 /// # Errors
-/// There is none of this name.
+/// No table has this name.
 pub fn find(name: &str) -> Result<&'static TableKind> {
     let found = TABLES.iter().find(|kind| kind.name == name);
     found.ok_or_else(|| {
@@ -94,6 +95,18 @@ pub fn find(name: &str) -> Result<&'static TableKind> {
         }
     })
 }
+
+/// Names of the facts that a row of a table by task and model has for machines: those of the model
+/// and its setting, those in between that a table has of its own, and those of the data.
+macro_rules! about {
+    ($($own:literal),*) => {
+        &[
+            "model", "from", "variant", "recipe", "set", "precision", "device", $($own,)* "task", "source",
+            "protocol", "data",
+        ]
+    };
+}
+use about;
 
 /// Adds sentences, but not so many that they go unread.
 fn capped(notes: &mut Vec<String>, mut more: Vec<String>) {

@@ -136,12 +136,12 @@ pub fn baseline(name: &str, accuracy: f64) -> Baseline {
     }
 }
 
-/// Returns the run made smaller, as the recipe `laptop` does.
+/// Returns the run made smaller, as the recipe `mini` does.
 pub fn small(mut record: Record) -> Record {
     record.task.label = "listops@256".to_owned();
     record.task.protocol = "clean".to_owned();
-    record.recipe.name = "laptop".to_owned();
-    record.recipe.source = "ListOps of 64 to 256 tokens, 2 layers, d 64".to_owned();
+    record.recipe.name = "mini".to_owned();
+    record.recipe.source = "own: a task made smaller".to_owned();
     record.recipe.published = false;
     record
 }

@@ -11,8 +11,7 @@ use super::records::{BATCHES, RECORD_BYTES, RECORDS, file_name, first_place};
 use crate::digest::hexadecimal;
 use crate::{Digest, Known, SplitWriter};
 
-/// Number of records at the beginning of a file that have a checksum of their own, for files that
-/// are cut short.
+/// Number of records at the beginning of a file with a separate checksum, for truncated files.
 const FIRST: usize = 1000;
 
 /// Published values of one file.
@@ -23,8 +22,8 @@ struct Published {
     labels_in_order: &'static str,
     /// SHA-256 of its first [`FIRST`] records.
     first: &'static str,
-    /// Name that git gives to a file of this content: SHA-1 behind a header with the size. Two
-    /// repositories agree on it.
+    /// Name that git gives to a file of this content: the SHA-1 over a header with the size and the
+    /// content. Two repositories agree on it.
     blob: &'static str,
 }
 

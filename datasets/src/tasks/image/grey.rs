@@ -11,7 +11,7 @@ pub(super) fn grey(red: u8, green: u8, blue: u8) -> u8 {
     (light * 255.5) as u8
 }
 
-/// Returns a whole picture in grey from its three channels, one behind the other.
+/// Returns a whole picture in grey from its three channels, one after the other.
 pub(super) fn picture(channels: &[u8; 3 * PIXELS]) -> [u8; PIXELS] {
     let channel = |number: usize, i: usize| channels[number * PIXELS + i];
     std::array::from_fn(|i| grey(channel(0, i), channel(1, i), channel(2, i)))

@@ -7,6 +7,7 @@ use super::{CLASSES, PIXELS, SIDE};
 use crate::archive::Member;
 use crate::error::Result;
 use crate::pickle::Pickle;
+use crate::words::counted;
 
 /// Maximum size of a file; the published ones have 31 million bytes.
 const LARGEST: u64 = 64 << 20;
@@ -48,15 +49,18 @@ pub(super) fn read(
     let shapes = [vec![count, 3 * PIXELS], vec![count, 3, SIDE, SIDE]];
     let (Some(content), true) = (data.bytes(), shapes.contains(&data.shape)) else {
         return Err(wrong(format!(
-            "{count} labels with an array `data` of {}, instead of {count} rows of {} bytes (uint8)",
+            "{} with an array `data` of {}, instead of {} of {} bytes (uint8)",
+            counted(count, "label"),
             data.text(),
+            counted(count, "row"),
             3 * PIXELS
         )));
     };
     let (rows, _) = content.as_chunks::<{ 3 * PIXELS }>();
     if count != RECORDS && !(allow_partial && (1..=RECORDS).contains(&count)) {
         return Err(wrong(format!(
-            "{count} pictures instead of {RECORDS}; to read a part of them all the same: --allow-partial"
+            "{} instead of {RECORDS}; to read a part of them all the same: --allow-partial",
+            counted(count, "picture")
         )));
     }
     for (index, (label, channels)) in labels.iter().zip(rows).enumerate() {

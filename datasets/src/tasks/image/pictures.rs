@@ -18,7 +18,7 @@ use crate::parquet::{self, Columns};
 /// Maximum size of a picture's PNG file; unpacked it has 3 KiB.
 const LARGEST_PNG: u64 = 1 << 16;
 
-/// Three channels of a picture, one behind the other: red, green, blue.
+/// Three channels of a picture, one after the other: red, green, blue.
 pub(super) type Channels = [u8; 3 * PIXELS];
 
 /// Pictures of one published split.
@@ -124,7 +124,7 @@ pub(super) enum Placed {
         /// Number at the beginning of the file's name.
         place: Option<usize>,
     },
-    /// Another file, with the reason why it is no picture.
+    /// Another file, with the reason why it is not a picture.
     Stray(String),
 }
 
@@ -133,13 +133,19 @@ const PICTURES: [&str; 10] = [
     ".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".npy",
 ];
 
+/// Returns whether a file is named like a picture.
+pub(super) fn is_picture(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    PICTURES.iter().any(|end| lower.ends_with(end))
+}
+
 /// Classifies a file `.../{train,test}/<class>/<name>.png`, with the class by name or number, or a
 /// stray file in its place.
 pub(super) fn placed(name: &str) -> Option<Placed> {
     let mut parts = name.rsplit('/');
     let (file, class, split) = (parts.next()?, parts.next()?, parts.next()?);
     let lower = file.to_ascii_lowercase();
-    let is_picture = PICTURES.iter().any(|end| lower.ends_with(end));
+    let is_picture = is_picture(file);
     let of_test = match split.to_ascii_lowercase().as_str() {
         "train" => Some(false),
         "test" => Some(true),

@@ -9,7 +9,8 @@ use super::{ABOUT, CLASSES, Options, checksums, grey, pickles};
 use crate::archive::Raw;
 use crate::digest::is_held_out;
 use crate::error::{Error, Result};
-use crate::locate::{Form, Wanted, locate};
+use crate::locate::{Form, Place, Role, Wanted, folder_of, locate};
+use crate::words::counted;
 use crate::{Known, Request, SplitName, SplitWriter};
 
 /// Name of the published archive.
@@ -28,8 +29,8 @@ pub(super) fn known() -> Vec<Known> {
 /// Name of the fact about train where its order is unknown.
 const UNORDERED: &str = "train: labels";
 
-/// Minimum share of different pictures in a split without a known order: the published ones hardly
-/// repeat, so a smaller share is no accident.
+/// Minimum fraction of different pictures in a split without a known order. The published ones
+/// hardly repeat, so a smaller fraction is not accidental.
 const LEAST_DISTINCT: f64 = 0.9;
 
 /// Pictures that were found.
@@ -54,11 +55,13 @@ pub(super) fn build(
         about: &ABOUT,
         what: "the CIFAR-10 pictures (data_batch_1.bin or data_batch_1 and so on, {train,test}/<class>/*.png, or parquet)",
         archive: ARCHIVE,
-        fits: &fits,
+        role: &role,
+        flat: false,
+        copies: false,
         parquet: true,
     };
     let mut found = match locate(request.raw, &wanted, request.progress)? {
-        Form::Members(raw) => from_members(&raw, &wanted, options.allow_partial, request)?,
+        Form::Members(raw) => from_members(&raw, &wanted, options.allow_partial, request, writer)?,
         Form::Parquet { train, test } => {
             let mut found = Found {
                 train: Pictures::default(),
@@ -164,8 +167,10 @@ fn check_size(
         file: raw.to_owned(),
         problem,
     };
-    let counts =
-        format!("{train} pictures of train and {test} of test instead of {TRAIN} and {RECORDS}");
+    let counts = format!(
+        "{} of train and {test} of test instead of {TRAIN} and {RECORDS}",
+        counted(train, "picture")
+    );
     if train > TRAIN || test > RECORDS {
         return Err(wrong(format!("{counts}: more than were published")));
     }
@@ -184,15 +189,40 @@ fn check_size(
     Ok(())
 }
 
-fn fits(name: &str) -> bool {
-    records::placed(name).is_some()
-        || pickles::placed(name).is_some()
-        || pictures::placed(name).is_some()
-        || is_other_batch(name)
+/// Returns the role of a file by its name.
+fn role(name: &str) -> Role<'_> {
+    if records::placed(name).is_some() || pickles::placed(name).is_some() {
+        return Role::Data(Place::beside("batches", name));
+    }
+    match pictures::placed(name) {
+        Some(Placed::Picture { of_test, label, .. }) => {
+            let part_folder = folder_of(name);
+            let split = if of_test { "test" } else { "train" };
+            Role::Data(Place {
+                form: "class folders",
+                folder: folder_of(folder_of(part_folder)),
+                part: format!("{split}/{label}"),
+                part_folder,
+            })
+        }
+        Some(Placed::Stray(problem)) => Role::Stray(problem),
+        None if is_other_batch(name) => Role::Stray(
+            "no file of CIFAR-10 that is read: those are data_batch_1 to data_batch_5 and test_batch \
+             (Python), or the same with .bin (binary)"
+                .to_owned(),
+        ),
+        None if pictures::is_picture(name) => Role::Loose(
+            "a picture that is in none of the folders of pictures, {train,test}/<class>",
+        ),
+        None if name.to_ascii_lowercase().ends_with(".bin") => {
+            Role::Loose("a binary file that is none of data_batch_1.bin to data_batch_5.bin and test_batch.bin")
+        }
+        None => Role::Other,
+    }
 }
 
-/// Returns whether a file is named like a batch that was not published, or like one in a form that
-/// is not read (`.mat`).
+/// Returns whether a file is named like an unpublished batch, or like one in a format that is not
+/// read (`.mat`).
 fn is_other_batch(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     file.starts_with("data_batch") || file.starts_with("test_batch")
@@ -203,13 +233,14 @@ fn from_members(
     wanted: &Wanted<'_>,
     allow_partial: bool,
     request: &Request<'_>,
+    writer: &mut SplitWriter,
 ) -> Result<Found> {
     let mut train = Pictures::default();
     let mut test = Pictures::default();
     let mut seen = [false; BATCHES + 1];
     let mut in_files = false;
     let mut all_numbered = [true; 2];
-    wanted.members(
+    let survey = wanted.members(
         raw,
         "reading pictures",
         request.progress,
@@ -229,19 +260,13 @@ fn from_members(
                     false => records::read(&mut member, number, allow_partial, pictures),
                 };
             }
-            let (of_test, label, place) = match pictures::placed(member.name) {
-                Some(Placed::Picture {
-                    of_test,
-                    label,
-                    place,
-                }) => (of_test, label, place),
-                Some(Placed::Stray(problem)) => return Err(member.wrong(problem)),
-                None => {
-                    return Err(member.wrong(
-                        "no file of CIFAR-10 that is read: those are data_batch_1 to data_batch_5 and test_batch \
-                         (Python), or the same with .bin (binary)",
-                    ));
-                }
+            let Some(Placed::Picture {
+                of_test,
+                label,
+                place,
+            }) = pictures::placed(member.name)
+            else {
+                return Ok(());
             };
             let pictures = if of_test { &mut test } else { &mut train };
             if pictures.len() >= TRAIN {
@@ -255,6 +280,10 @@ fn from_members(
             Ok(())
         },
     )?;
+    survey
+        .notes()
+        .into_iter()
+        .for_each(|note| writer.note(note));
     if !in_files {
         return Ok(Found {
             train,

@@ -4,6 +4,7 @@ use super::pictures::{Pictures, wrong_row};
 use super::{CLASSES, PIXELS};
 use crate::archive::Member;
 use crate::error::Result;
+use crate::words::counted;
 
 /// Number of pictures in a file.
 pub(super) const RECORDS: usize = 10_000;
@@ -46,7 +47,8 @@ pub(super) fn read(
             (false, false) => "",
         };
         Err(format!(
-            "{bytes} bytes instead of {full} ({RECORDS} records of {RECORD_BYTES} bytes){remedy}"
+            "{} instead of {full} ({RECORDS} records of {RECORD_BYTES} bytes){remedy}",
+            counted(bytes, "byte")
         ))
     };
     // Checked before the file is read, where the size is known.

@@ -43,7 +43,7 @@ fn draw_picture(rng: &mut ChaCha8Rng, side: i32, label: u8) -> Vec<u8> {
     let radius = between(rng, 4 * scale as u32..=6 * scale as u32) as i32;
     let across = |direction: i32| direction * distance / 128;
     let (dx, dy) = (across(right), across(down));
-    // The dark disc is anywhere such that the bright one lies within the picture.
+    // The dark disc is anywhere such that the bright one is within the picture.
     let mut place = |step: i32| {
         let (low, high) = ((-step).max(0), side - step.max(0));
         let margin = scale / 2;

@@ -34,7 +34,7 @@ fn group(depth: usize) -> u8 {
     (depth.min(GROUPS.len()) - 1) as u8
 }
 
-/// Writes a row, with labels at its brackets where the options ask for them.
+/// Writes a row, with labels at its brackets if the options request them.
 pub(super) fn write(
     options: &Options,
     writer: &mut SplitWriter,

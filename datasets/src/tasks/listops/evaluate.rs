@@ -2,8 +2,8 @@
 //!
 //! MIN and MAX of the arguments; MED is the median, for an even number of arguments the mean of the
 //! middle two, truncated; SM is the sum modulo 10; FIRST and LAST, which only the original data of
-//! 2018 has, are the first and the last argument. Values are digits, so ten counts and two places
-//! are all that an operator needs to know.
+//! 2018 has, are the first and the last argument. Values are digits, so an operator only needs ten
+//! counts and the first and last argument.
 
 use super::vocabulary::Token;
 

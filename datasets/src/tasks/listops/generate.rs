@@ -2,15 +2,15 @@
 //! new.
 //!
 //! As published, a tree grows from the root: a node above the greatest depth is an operator with
-//! probability 1/4, else a digit. Most trees are a lone digit or far too long, so about one in
+//! probability 1/4, else a digit. Most trees are a single digit or far too long, so about one in
 //! twelve is kept. Lengths count tokens, closing brackets included. There are three differences,
 //! none of which changes the distribution: the operator is drawn before its arguments (so that
-//! tokens can be written as they come), a tree is dropped as soon as it must become too long, and
+//! tokens can be written immediately), a tree is dropped as soon as it must become too long, and
 //! numbers come from ChaCha8.
 //!
 //! Attempts are numbered. Chunk c is attempts c·CHUNK to (c+1)·CHUNK - 1 and draws from stream c,
-//! so chunks can be made by any number of threads. They are merged by number, which makes the rows
-//! a function of the options alone.
+//! so chunks can be made by any number of threads. They are merged by number, so the rows depend
+//! only on the options.
 
 use std::collections::HashSet;
 
@@ -49,10 +49,10 @@ pub struct Effort {
     pub repeated: u64,
 }
 
-/// Draws the rows of train, val and test, and passes them to `keep` in this order.
+/// Draws the rows of train, val and test, and passes them to `keep` in that order.
 ///
 /// # Errors
-/// [`Error::Infeasible`] when new expressions become too rare to go on, or the error of `keep`.
+/// [`Error::Infeasible`] if new expressions become too rare, or the error of `keep`.
 pub fn generate(
     options: &Options,
     progress: &dyn Progress,
@@ -113,7 +113,7 @@ struct Chunk {
 
 struct Row {
     attempt: u64,
-    /// End of its tokens; they begin where the row before ends.
+    /// End of its tokens; they start where the previous row ends.
     end: usize,
     label: u8,
     hash: RowHash,
@@ -249,7 +249,7 @@ struct Tree {
     max_length: usize,
     /// Size that the buffer may not reach while the present tree grows.
     limit: usize,
-    /// Minimum number of tokens that open operators still need: one per argument to come, and the
+    /// Minimum number of tokens that open operators still need: one per missing argument, and the
     /// closing brackets.
     owed: usize,
 }

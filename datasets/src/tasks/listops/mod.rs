@@ -1,10 +1,10 @@
 //! ListOps: the value of a nested expression of MIN, MAX, MED and SM over digits.
 //!
 //! Nangia and Bowman, 2018, arXiv:1804.06028; lengths and counts as in Tay et al., 2021,
-//! arXiv:2011.04006. By default expressions are drawn here with the published parameters: the
-//! published files were drawn without a seed, so no generator can reproduce their rows. The source
+//! arXiv:2011.04006. By default expressions are drawn here with the published parameters, since the
+//! published files were drawn without a seed and no generator can reproduce their rows. The source
 //! `official` reads the published files. About 17 % of the labels are 9, and as many are 0; the
-//! first token alone answers 36 %.
+//! first token alone predicts 36 %.
 //!
 //! With `dense` every closing bracket has a label too, the value of its list (`dense.rs`).
 

@@ -29,8 +29,8 @@ pub struct Options {
     /// Exclusive upper bound on the number of tokens.
     pub max_length: usize,
     /// Probability that a node above `max_depth` is an operator rather than a digit. The published
-    /// generator calls the same number, 0.25, the probability of a value, but uses it this way
-    /// round.
+    /// generator calls the same number, 0.25, the probability of a value, but uses it as that of an
+    /// operator.
     pub operator_probability: f64,
     /// True if each closing bracket is labelled with the value of its list.
     pub dense: bool,

@@ -19,11 +19,12 @@ use crate::archive::Member;
 use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
 use crate::lines::{Line, Lines, whole_number};
-use crate::locate::{Form, Wanted, locate, stand_in};
+use crate::locate::{Form, Place, Role, Wanted, folder_in_words, locate, stand_in};
 use crate::source_checks::UNPROVED;
-use crate::{PerSplit, Progress, SplitName, SplitWriter, remote};
+use crate::words::{counted, listed};
+use crate::{PerSplit, Progress, SplitName, SplitWriter, remote, words};
 
-/// Number of bytes of lines that are read before they are parsed in parallel.
+/// Number of bytes of lines that are read and then parsed in parallel.
 const BATCH: usize = 1 << 23;
 
 /// Reads the three files into `writer`.
@@ -45,7 +46,9 @@ pub(super) fn read(
         about: &ABOUT,
         what: "the published files of listops (basic_train.tsv, basic_val.tsv, basic_test.tsv)",
         archive: remote::LRA_RELEASE,
-        fits: &|name| placed(name).is_some(),
+        role: &role,
+        flat: true,
+        copies: true,
         parquet: false,
     };
     let Form::Members(raw) = locate(raw, &wanted, progress)? else {
@@ -55,7 +58,7 @@ pub(super) fn read(
     let mut rows: PerSplit<Option<usize>> = PerSplit::default();
     let mut folder: Option<String> = None;
     let mut passed_over = BTreeSet::new();
-    wanted.members(&raw, "reading expressions", progress, &mut |member| {
+    let survey = wanted.members(&raw, "reading expressions", progress, &mut |member| {
         let Some((below, split)) = placed(member.name) else {
             return Ok(());
         };
@@ -107,22 +110,38 @@ pub(super) fn read(
         if rows != wanted {
             writer.mark_partial();
             writer.note(format!(
-                "{} has {rows} examples, the published file {wanted}",
-                file_name(split)
+                "{} has {}, the published file {wanted}",
+                file_name(split),
+                counted(rows, "example")
             ));
         }
     }
     if !passed_over.is_empty() {
         let others: Vec<_> = passed_over.into_iter().collect();
         writer.note(format!(
-            "read from the folder `{}`; files of the same names in `{}` were not read",
-            folder.unwrap_or_default(),
-            others.join("`, `")
+            "read from {}; files of the same names in {} were not read",
+            folder_in_words(&folder.unwrap_or_default()),
+            listed(others.iter().map(|folder| folder_in_words(folder)))
         ));
     }
+    survey
+        .notes()
+        .into_iter()
+        .for_each(|note| writer.note(note));
     writer.note(UNPROVED);
     writer.note(duplicates.text());
     Ok(())
+}
+
+/// Returns the role of a file by its name.
+fn role(name: &str) -> Role<'_> {
+    match placed(name) {
+        Some(_) => Role::Data(Place::beside("expressions", name)),
+        None if name.to_ascii_lowercase().ends_with(".tsv") => Role::Loose(
+            "none of the tables that are read, which are basic_train.tsv, basic_val.tsv and basic_test.tsv",
+        ),
+        None => Role::Other,
+    }
 }
 
 fn file_name(split: SplitName) -> String {
@@ -187,10 +206,8 @@ impl Reader<'_> {
             Some(label @ 0..=9) => label as u8,
             Some(label) => return Err(format!("the answer {label} is not 0 to 9")),
             None => {
-                return Err(format!(
-                    "the answer `{}` is not a whole number",
-                    shortened(target)
-                ));
+                let shown = words::quoted(&shortened(target));
+                return Err(format!("the answer {shown} is not a whole number"));
             }
         };
         let tokens = self.encode(field(columns.source, "Source")?)?;
@@ -263,7 +280,9 @@ struct Columns {
 impl Columns {
     fn read(lines: &mut Lines<impl Read>) -> Result<Columns> {
         let mut header = Vec::new();
-        lines.next(&mut header)?;
+        if lines.next(&mut header)?.is_none() {
+            return Err(lines.wrong(1, "the file is empty".to_owned()));
+        }
         let text = String::from_utf8_lossy(&header);
         let place = |name: &str| {
             text.split('\t')

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use super::evaluate::{Closed, walk};
 use super::vocabulary::{TOKENS, Token};
 
-/// Depth below which operators are left out: no generated tree gets there, but any bytes may be
-/// drawn.
+/// Depth below which operators are left out. No generated tree is that deep, but arbitrary bytes
+/// may be.
 const DEEPEST: usize = 64;
 
 /// Returns the tree, one operator a line, digits that follow each other on one line; below it the
@@ -53,7 +53,7 @@ pub(super) fn to_text(tokens: &[u8], label: u8) -> String {
 
 /// Draws the branches of a list of (depth, line), from the last line up.
 fn connect(lines: &[(usize, String)]) -> String {
-    // For each depth, whether a later line hangs on the branch there.
+    // For each depth, true if a later line belongs to the branch there.
     let mut continues = [false; DEEPEST + 1];
     let mut drawn = Vec::with_capacity(lines.len());
     for (depth, line) in lines.iter().rev() {

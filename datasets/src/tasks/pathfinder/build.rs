@@ -2,7 +2,7 @@
 //! build can resume.
 //!
 //! A chunk stores an image as its label and its pixels, followed by the targets and the groups of
-//! the pixels, where they have labels of their own.
+//! the pixels, if they have labels.
 
 use super::generator::Generator;
 use super::options::Options;
@@ -19,7 +19,7 @@ struct Batch {
     rows: std::ops::Range<usize>,
 }
 
-/// Draws all rows, in parallel; image `row` of a split depends on (options, split, row) alone.
+/// Draws all rows, in parallel; image `row` of a split depends only on (options, split, row).
 pub(super) fn build(
     options: &Options,
     request: &Request<'_>,

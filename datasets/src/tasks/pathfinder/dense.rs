@@ -1,4 +1,4 @@
-//! Labels at positions: for every pixel of a dash, whether it lies on the path of the marked disc,
+//! Labels at positions: for every pixel of a dash, whether it is on the path of the marked disc,
 //! the first of the two discs in reading order. Label 1 is on its contour, 0 on the other contour
 //! or a distractor; other pixels have no label.
 //!
@@ -14,7 +14,7 @@ use crate::{Dense, DenseRow};
 
 const GROUPS: [&str; 3] = ["near", "middle", "far"];
 
-/// Minimum darkness of a labelled pixel, as a share of its dash's maximum.
+/// Minimum darkness of a labelled pixel, as a fraction of its dash's maximum.
 const INKED: f64 = 0.5;
 
 /// Returns the kind of labels.
@@ -26,8 +26,8 @@ impl Renderer {
     /// Returns the labels of the pixels of a scene, row by row. Dashes that are not among `tiles`
     /// are left out.
     pub(super) fn dense(&self, scene: &Scene, tiles: &Tiles) -> DenseRow {
-        // If both discs are in one place, either may be the marked one: they begin and end the same
-        // contour.
+        // If both discs are in one place, either may be the marked one, since they are at the ends
+        // of the same contour.
         let marked = usize::from(scene.discs[1] < scene.discs[0]);
         let (centre, contour) = (scene.discs[marked], scene.contours_of_discs()[marked]);
         let path = &scene.targets[contour];
@@ -51,8 +51,8 @@ impl Renderer {
         row
     }
 
-    /// Returns the darkness of the darkest of some dashes at each pixel, as a share of its greatest
-    /// darkness.
+    /// Returns the darkness of the darkest of some dashes at each pixel, as a fraction of the
+    /// dash's maximum.
     fn darkness<'a>(&self, dashes: impl Iterator<Item = &'a Paddle>, tiles: &Tiles) -> Vec<f64> {
         let mut picture = vec![0.0; self.side * self.side];
         for dash in dashes {

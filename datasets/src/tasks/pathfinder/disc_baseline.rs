@@ -1,9 +1,9 @@
-//! A baseline that sees only the distance between the two discs: the gain from the contours has to
+//! A baseline that sees only the distance between the two discs. The gain from the contours has to
 //! be measured against it.
 //!
-//! Discs are found from pixels alone. For every pixel bright enough to lie inside a disc, the grey
+//! Discs are found from pixels only. For every pixel bright enough to be inside a disc, the grey
 //! values under a disc centred there are added up. The largest sum is one disc; the largest sum
-//! whose centre lies outside that disc is the other. On 2,000 images of this generator per set both
+//! with a centre outside that disc is the other. On 2,000 images of this generator per set, both
 //! discs are found within a pixel in all but a few images, as tests check. The rule answers one
 //! label inside an interval of distances and the other label outside.
 

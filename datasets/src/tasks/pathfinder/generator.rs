@@ -34,7 +34,7 @@ impl Generator {
         }
     }
 
-    /// Returns the parameters with which the images are drawn.
+    /// Returns the parameters of the images.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }

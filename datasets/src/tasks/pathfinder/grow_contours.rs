@@ -1,6 +1,6 @@
 //! Growth of contours and distractors, dash by dash, by the rules of the original generator.
 //!
-//! Three of those rules look like mistakes of the original, but they change the images, so they are
+//! Three of those rules look like mistakes of the original. They affect the images, so they are
 //! kept: the newest dash of a contour does not count as occupied until the next one is placed, so
 //! contours can cross; the start point of the second contour is not tested for occupancy; and the
 //! last dash of the first contour is never occupied.
@@ -20,7 +20,7 @@ use crate::rng::below;
 const TRIES: usize = 3;
 /// Number of attempts per distractor.
 const DISTRACTOR_ATTEMPTS: usize = 5;
-/// Sum of candidate weights below which a contour cannot go on.
+/// Sum of candidate weights below which a contour cannot continue.
 const NOWHERE: f64 = 1e-4;
 
 /// A placed dash: its first pixel, (y, x), and the index of its tile in [`Tiles`].
@@ -223,7 +223,7 @@ impl ContourGrower {
         None
     }
 
-    /// Adds one dash, which becomes pending; the dash that was pending becomes occupancy.
+    /// Adds one dash, which becomes pending; the previously pending dash becomes occupancy.
     fn extend(
         &self,
         occupancy: &mut Occupancy,

@@ -1,11 +1,11 @@
-//! Map of the occupied pixels, in a layout in which the growing rules test a whole row of pixels at
-//! a time.
+//! Map of the occupied pixels, in a layout that allows the growing rules to test a whole row of
+//! pixels at a time.
 //!
-//! Occupancy is an 8-bit map, as in the release. Beside it lies its dilation by the margin (the
-//! maximum over a disc), because candidate cells are weighted by their whole neighbourhood; it is
+//! Occupancy is an 8-bit map, as in the release. A second map holds its dilation by the margin (the
+//! maximum over a disc), because candidate cells are weighted by their whole neighbourhood. It is
 //! updated with tiles that were dilated in advance. Strictly, a tile would have to be clipped at
 //! the window's edge before it is dilated. The two results differ only in cells within the margin
-//! of the edge, and there the dilation of the border is 255 already.
+//! of the edge, where the dilation of the border is 255 already.
 
 use super::parameters::Parameters;
 use super::raster::disc;
@@ -23,7 +23,7 @@ pub(super) const FREE: u8 = 76;
 pub(super) struct Occupancy {
     side: usize,
     stride: usize,
-    /// Pixels from a tile's start to its edge, then likewise for a dilated tile.
+    /// Pixels from a tile's start to its edge, for the tile and for the dilated tile.
     reach: usize,
     dilated_reach: usize,
     /// Occupancy 0..=255; always 0 outside the window.

@@ -1,8 +1,8 @@
 //! Parameters of the published image sets, per resolution and difficulty.
 //!
 //! The numbers are those of the Long Range Arena's dataset documentation, corrected where images of
-//! the release prove otherwise: decoded images hold about 11 attempted distractors at 64 x 64 and
-//! 17 at 128 x 128, not the documented 5 and 8.
+//! the release contradict it: decoded images hold about 11 attempted distractors at 64 x 64 and 17
+//! at 128 x 128, not the documented 5 and 8.
 
 use std::fmt;
 use std::str::FromStr;
@@ -97,7 +97,7 @@ impl FromStr for Difficulty {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Pixels {
     /// Pixels as in the images of the release: floating-point strokes, scaled to their own maximum,
-    /// grey values truncated. Proved on decoded images of 64 and 128 pixels.
+    /// grey values truncated. Verified on decoded images of 64 and 128 pixels.
     #[default]
     Release,
     /// Pixels as the 2019 generator writes them: 8-bit strokes, the whole image stretched to
@@ -126,7 +126,7 @@ impl FromStr for Pixels {
     }
 }
 
-/// Parameters of the generator: everything that it depends on, apart from the seed.
+/// Parameters of the generator: all its inputs except for the seed.
 ///
 /// Only published combinations are possible (and other numbers of distractors and of dashes per
 /// contour), so that the tiles of any value are known to fit the fixed-width rows that the
@@ -169,8 +169,8 @@ pub struct Parameters {
 impl Parameters {
     /// Returns the parameters of the published set of this size and difficulty.
     ///
-    /// Distractor counts for easy and intermediate, and everything specific to 32 x 32, rest on the
-    /// documentation of the release alone.
+    /// Distractor counts for easy and intermediate, and all numbers specific to 32 x 32, come only
+    /// from the documentation of the release.
     pub fn published(size: Size, difficulty: Difficulty) -> Parameters {
         let contour_length = match difficulty {
             Difficulty::Easy => 6,

@@ -1,4 +1,4 @@
-//! Content of an image: dashes and discs, before they become grey values.
+//! Content of an image: dashes and discs, before rendering.
 
 /// One dash.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct Paddle {
 /// Geometry of one image.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scene {
-    /// Label: 1 if both discs lie on the same contour, else 0.
+    /// Label: 1 if both discs are on the same contour, else 0.
     pub label: u8,
     /// Clearance around dashes that this image uses, pixels.
     pub margin: usize,
@@ -22,7 +22,7 @@ pub struct Scene {
     pub targets: [Vec<Paddle>; 2],
     /// Short contours that found room.
     pub distractors: Vec<Vec<Paddle>>,
-    /// Centres of the two discs, (y, x): the origin lies on the free end of a first dash, the
+    /// Centres of the two discs, (y, x): the origin is on the free end of a first dash, the
     /// terminal on the outer end of a last one.
     pub discs: [(i32, i32); 2],
     /// Number of target pairs begun until one was complete, this one included.
@@ -34,7 +34,7 @@ impl Scene {
     pub fn contours_of_discs(&self) -> [usize; 2] {
         let begins_at = |target: &Vec<Paddle>| target.first().map(|dash| dash.start);
         let mut targets = self.targets.iter();
-        // First dashes lie apart, so only one contour begins at the origin; last dashes may meet.
+        // First dashes are apart, so only one contour begins at the origin; last dashes may meet.
         let origin = targets.position(|target| begins_at(target) == Some(self.discs[0]));
         let origin = origin.unwrap_or_default();
         match self.label {

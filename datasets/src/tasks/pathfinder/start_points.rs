@@ -21,8 +21,8 @@ pub(super) struct StartPoint {
     pub(super) to_pivot: (f64, f64),
     /// Cells around a tail that must be free, as distances in the maps of a [`Occupancy`].
     pub(super) kernel: Vec<isize>,
-    /// True if the free-space search works at all. When the kernel lies to one side of the tail,
-    /// some pixel at the window's edge has no kernel cell inside, and the original then gives up.
+    /// True if the free-space search works at all. If the kernel is to one side of the tail, some
+    /// pixel at the window's edge has no kernel cell inside, and the original then gives up.
     pub(super) usable: bool,
     /// Rows and columns in which the first contour may start.
     first: (Range<i32>, Range<i32>),
@@ -54,8 +54,8 @@ impl StartPoint {
         side: usize,
         rng: &mut ChaCha8Rng,
     ) -> Option<(i32, i32)> {
-        // Drawing until a pixel fits is uniform over those that fit; a full list is made only if
-        // few do.
+        // Drawing until a pixel fits is uniform over the pixels that fit. A full list is made only
+        // if there are few.
         for _ in 0..16 {
             let place = (
                 below(rng, side as u32) as i32,
@@ -136,7 +136,8 @@ fn kernel(tiles: &Tiles, tile: usize, reach: usize) -> Vec<(i32, i32)> {
 }
 
 /// Returns whether every pixel of the window has a kernel cell inside the window. Pixels further
-/// from an edge than the kernel reaches all behave alike, so one of them stands for the rest.
+/// from an edge than the reach of the kernel all behave in the same way, so one of them represents
+/// the rest.
 fn reaches_everywhere(kernel: &[(i32, i32)], side: i32) -> bool {
     let reach = kernel
         .iter()
@@ -158,8 +159,8 @@ fn reaches_everywhere(kernel: &[(i32, i32)], side: i32) -> bool {
 /// within twice the seed distance of the window's edge, so that the second start fits inside.
 ///
 /// Kernel cells outside the window are ignored, but a pixel that close to the edge also has one
-/// inside, which then lies in the forbidden zone. So the possible starts are those where the
-/// kernel's bounding box fits.
+/// inside, which is then in the forbidden zone. So the possible starts are those where the kernel's
+/// bounding box fits.
 fn first_rectangle(kernel: &[(i32, i32)], parameters: &Parameters) -> (Range<i32>, Range<i32>) {
     let clear = (2 * parameters.seed_distance).max(parameters.padding) as i32;
     let allowed = |offset: fn(&(i32, i32)) -> i32| {

@@ -96,7 +96,7 @@ impl Task for Contours {
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
         let options = self.set.read(self.about, request.options)?;
         match request.source {
-            // The release does not say to which contour a dash belongs.
+            // The release does not assign dashes to contours.
             Source::Official if options.dense => Err(refused(
                 self.about,
                 "dense",

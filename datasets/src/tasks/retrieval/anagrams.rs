@@ -1,11 +1,11 @@
-//! The stand-in whose topics share every byte (`topics = anagrams`): a word of one topic is an
+//! Synthetic data whose topics share every byte (`topics = anagrams`): a word of one topic is an
 //! anagram of a word of each other topic.
 //!
-//! A topic has [`WORDS`] words of five letters. Word w of any topic has the same letters in an
-//! order of its own, so that texts of different topics have equal counts of every byte, except for
-//! the word that is cut off at their end. A text goes through all words again and again, each time
-//! in another order; the topic of [`STRAY`] words in a hundred is drawn at random. The lexicon
-//! depends on the seed alone: all splits share it.
+//! A topic has [`WORDS`] words of five letters. Word w of every topic has the same letters, in an
+//! order specific to the topic, so that texts of different topics have equal counts of every byte,
+//! except for the word that is cut off at their end. A text cycles through all words, each time in
+//! another order. The topic of [`STRAY`] words in a hundred is drawn at random. The lexicon depends
+//! only on the seed: all splits share it.
 
 use rand_chacha::ChaCha8Rng;
 
@@ -47,7 +47,7 @@ impl Lexicon {
         lexicon
     }
 
-    /// Returns whether the words of this index are unlike each other and unlike all words before.
+    /// Returns whether the words of this index differ from each other and from all previous words.
     fn is_new(&self, index: usize) -> bool {
         let all = |upto: usize| self.0.iter().flat_map(move |topic| &topic[..upto]);
         let mut topics = self.0.iter().enumerate();

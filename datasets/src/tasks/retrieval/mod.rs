@@ -64,7 +64,7 @@ pub struct Retrieval;
 enum Topics {
     /// A word that names the topic.
     Names,
-    /// The order of letters within words alone.
+    /// Only the order of letters within words.
     Anagrams,
 }
 

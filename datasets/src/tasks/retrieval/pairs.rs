@@ -7,6 +7,7 @@ use crate::archive::Member;
 use crate::error::Result;
 use crate::lines::{Line, Lines, whole_number};
 use crate::literal::decode;
+use crate::words::{counted, quoted};
 use crate::{SplitName, SplitWriter};
 
 /// Maximum length of a line; two papers have 60 KB or so.
@@ -17,11 +18,17 @@ const LONGEST_ID: usize = 256;
 
 /// Returns the split of the file with this name.
 pub(super) fn placed(name: &str) -> Option<SplitName> {
-    match name.rsplit('/').next()?.to_ascii_lowercase().as_str() {
-        "new_aan_pairs.train.tsv" => Some(SplitName::Train),
-        "new_aan_pairs.eval.tsv" => Some(SplitName::Val),
-        "new_aan_pairs.test.tsv" => Some(SplitName::Test),
-        _ => None,
+    let file = name.rsplit('/').next()?;
+    let named = |split: &SplitName| file_name(*split).eq_ignore_ascii_case(file);
+    SplitName::ALL.into_iter().find(named)
+}
+
+/// Returns the name of the file of a split.
+pub(super) fn file_name(split: SplitName) -> &'static str {
+    match split {
+        SplitName::Train => "new_aan_pairs.train.tsv",
+        SplitName::Val => "new_aan_pairs.eval.tsv",
+        SplitName::Test => "new_aan_pairs.test.tsv",
     }
 }
 
@@ -92,7 +99,8 @@ impl Reader {
         else {
             let count = line.split(|&byte| byte == b'\t').count();
             return Err(format!(
-                "{count} columns instead of 5 (label, id, id, text, text)"
+                "{} instead of 5 (label, id, id, text, text)",
+                counted(count, "column")
             ));
         };
         let number = std::str::from_utf8(label).ok();
@@ -100,13 +108,16 @@ impl Reader {
             Some(0) => 0,
             Some(1) => 1,
             _ => {
-                let shown = label[..label.len().min(40)].escape_ascii();
-                return Err(format!("the label `{shown}` is neither 0 nor 1"));
+                let shown = label[..label.len().min(40)].escape_ascii().to_string();
+                return Err(format!("the label {} is neither 0 nor 1", quoted(&shown)));
             }
         };
         for id in [id1, id2] {
             if id.is_empty() || id.len() > LONGEST_ID {
-                return Err(format!("an id of {} bytes", id.len()));
+                return Err(format!(
+                    "an id of {}, instead of 1 to {LONGEST_ID}",
+                    counted(id.len(), "byte")
+                ));
             }
         }
         let text = |field: &[u8]| match self.decode {

@@ -7,8 +7,9 @@ use super::pairs::{self, Read, Reader};
 use super::{ABOUT, Options};
 use crate::archive::Raw;
 use crate::error::{Error, Result};
-use crate::locate::{Form, Wanted, locate};
+use crate::locate::{Form, Place, Role, Wanted, locate};
 use crate::source_checks::UNPROVED;
+use crate::words::{counted, listed};
 use crate::{Known, PerSplit, Protocol, Request, SplitName, SplitWriter, remote};
 
 /// Number of lines of the published files.
@@ -40,7 +41,9 @@ pub(super) fn build(
         about: &ABOUT,
         what: "the AAN pairs (new_aan_pairs.{train,eval,test}.tsv) or a corpus (papers.tsv and edges.tsv)",
         archive: remote::LRA_RELEASE,
-        fits: &fits,
+        role: &role,
+        flat: true,
+        copies: false,
         parquet: false,
     };
     let progress = request.progress;
@@ -54,7 +57,7 @@ pub(super) fn build(
     };
     let mut read: PerSplit<Option<Read>> = PerSplit::default();
     let mut corpus = Corpus::default();
-    wanted.members(&raw, "reading papers", progress, &mut |member| {
+    let survey = wanted.members(&raw, "reading papers", progress, &mut |member| {
         if let Some(split) = pairs::placed(member.name) {
             if read.get(split).is_some() {
                 return Err(member.wrong("a second file of this name"));
@@ -68,6 +71,10 @@ pub(super) fn build(
             None => Ok(()),
         }
     })?;
+    survey
+        .notes()
+        .into_iter()
+        .for_each(|note| writer.note(note));
     match read {
         PerSplit {
             train: Some(train),
@@ -86,20 +93,43 @@ pub(super) fn build(
             test: None,
         } => from_corpus(&corpus, options, request.protocol, &raw, writer),
         _ => {
-            let missing = SplitName::ALL
+            let missing: Vec<SplitName> = SplitName::ALL
                 .into_iter()
-                .filter(|&split| read.get(split).is_none());
-            let missing: Vec<_> = missing.map(|split| split.name()).collect();
-            Err(incomplete(
-                raw.path(),
-                format!("no pairs of {}", missing.join(" and ")),
-            ))
+                .filter(|&split| read.get(split).is_none())
+                .collect();
+            let problem = format!(
+                "no pairs of {}: {} {} missing",
+                listed(missing.iter().map(|split| split.name())),
+                listed(missing.iter().map(|split| pairs::file_name(*split))),
+                if missing.len() == 1 { "is" } else { "are" }
+            );
+            Err(survey.with_others(incomplete(raw.path(), problem)))
         }
     }
 }
 
-fn fits(name: &str) -> bool {
-    pairs::placed(name).is_some() || corpus::placed(name).is_some()
+/// Returns the role of a file by its name.
+fn role(name: &str) -> Role<'_> {
+    if pairs::placed(name).is_some() {
+        return Role::Data(Place::beside("pairs", name));
+    }
+    if corpus::placed(name).is_some() {
+        return Role::Data(Place::beside("papers with citations", name));
+    }
+    let file = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
+    if file.starts_with("new_aan_pairs") {
+        Role::Loose(
+            "none of the files of pairs, which are new_aan_pairs.train.tsv, new_aan_pairs.eval.tsv \
+             and new_aan_pairs.test.tsv",
+        )
+    } else if file.ends_with(".tsv") {
+        Role::Loose(
+            "none of the tables that are read, which are new_aan_pairs.{train,eval,test}.tsv, \
+             or papers.tsv and edges.tsv",
+        )
+    } else {
+        Role::Other
+    }
 }
 
 /// Records the facts of the published form after reading it.
@@ -115,7 +145,8 @@ fn describe(read: &PerSplit<Read>, writer: &mut SplitWriter) {
         if rows != *ROWS.get(split) {
             writer.mark_partial();
             writer.note(format!(
-                "{rows} pairs of {} instead of {}",
+                "{} of {} instead of {}",
+                counted(rows, "pair"),
                 split.name(),
                 ROWS.get(split)
             ));
@@ -129,7 +160,8 @@ fn describe(read: &PerSplit<Read>, writer: &mut SplitWriter) {
         }
         if *empty > 0 {
             writer.note(format!(
-                "{empty} empty texts of {} stored as one space",
+                "{} of {} stored as one space",
+                counted(*empty, "empty text"),
                 split.name()
             ));
         }
@@ -137,9 +169,9 @@ fn describe(read: &PerSplit<Read>, writer: &mut SplitWriter) {
     writer.note(UNPROVED);
     let test = &read.test.ids;
     writer.note(format!(
-        "{} of {} papers of test also occur in train, as in the published files",
+        "{} of {} of test also occur in train, as in the published files",
         test.intersection(&read.train.ids).count(),
-        test.len()
+        counted(test.len(), "paper")
     ));
 }
 
@@ -154,9 +186,9 @@ fn from_corpus(
     for split in SplitName::ALL {
         if !pairs.all.iter().any(|pair| pair.split == split) {
             let problem = format!(
-                "{} papers with {} citations between them are too few for pairs of {}",
-                corpus.papers(),
-                pairs.all.len() / 2 + pairs.across,
+                "{} with {} between them are too few for pairs of {}",
+                counted(corpus.papers(), "paper"),
+                counted(pairs.all.len() / 2 + pairs.across, "citation"),
                 split.name()
             );
             return Err(incomplete(raw.path(), problem));
@@ -167,8 +199,8 @@ fn from_corpus(
     }
     writer.mark_partial();
     writer.note(format!(
-        "not the published pairs: made here from {} papers, one pair without a citation for every one with",
-        corpus.papers()
+        "not the published pairs: made here from {}, one pair without a citation for every one with",
+        counted(corpus.papers(), "paper")
     ));
     writer.note(format!(
         "citations: {} used, {} between papers of different splits, {} repeated or of papers that are not here",

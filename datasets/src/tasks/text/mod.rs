@@ -6,18 +6,18 @@
 //! best of 1,000 to 4,000, so every other length has another label (`text@4000`). Model id =
 //! byte + 1, 0 is padding.
 //!
-//! Protocols. `tay2021`: train is all of train, and validation *is* the test split. `clean`: a
-//! review of train is held out for validation when the hash of its text says so, about one in ten.
-//! A review of train whose text also occurs in test is left out. The side of a review depends on
-//! its own text alone, so equal texts are never on two sides. Rows are in the order of their
+//! Protocols. `tay2021`: train is all of train, and validation *is* the test split. `clean`: the
+//! hash of the text of a train review selects whether it is held out for validation, about one in
+//! ten. A review of train whose text also occurs in test is left out. The split of a review depends
+//! only on its own text, so equal texts are never in two splits. Rows are in the order of their
 //! hashes: the same reviews give the same bytes whether they came from an unpacked folder, the
 //! archive, or parquet files.
 //!
 //! Stand-in (`synthetic`): meaningless words, among them `Hope` and `Fear`. A text has a turning
 //! point, somewhere from 30 to 70 % of its length. One of the two words is more frequent before it,
-//! nine to one, and the other one after it. The label says which one prevails in the end. Both are
-//! equally frequent in both classes, so the words alone carry no information; only their positions
-//! do.
+//! nine to one, and the other one after it. The label is the word that prevails in the end. Both
+//! are equally frequent in both classes, so the words alone carry no information; only their
+//! positions do.
 
 mod published;
 mod reviews;

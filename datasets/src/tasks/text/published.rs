@@ -7,6 +7,7 @@ use super::reviews::{self, Hash, Review, Reviews};
 use crate::digest::is_held_out;
 use crate::error::Result;
 use crate::locate::{Form, Wanted, locate};
+use crate::words::counted;
 use crate::{Known, Protocol, Request, SplitName, SplitWriter};
 
 /// Name of the published archive.
@@ -70,11 +71,17 @@ pub(super) fn build(
         about: &ABOUT,
         what: "the labelled IMDb reviews (aclImdb)",
         archive: ARCHIVE,
-        fits: &|name| reviews::placed(name).is_some(),
+        role: &reviews::role,
+        flat: false,
+        copies: false,
         parquet: true,
     };
     let [train, test] = match locate(request.raw, &wanted, request.progress)? {
-        Form::Members(raw) => reviews::from_members(&raw, &wanted, request.progress)?,
+        Form::Members(raw) => {
+            let (both, notes) = reviews::from_members(&raw, &wanted, request.progress)?;
+            notes.into_iter().for_each(|note| writer.note(note));
+            both
+        }
         Form::Parquet { train, test } => reviews::from_parquet(&train, &test, request.progress)?,
     };
     let in_test = test.hashes();
@@ -101,8 +108,8 @@ pub(super) fn build(
     if !complete(&train) || !complete(&test) {
         writer.mark_partial();
         writer.note(format!(
-            "{} reviews of train and {} of test instead of 25000 each",
-            train.all.len(),
+            "{} of train and {} of test instead of 25000 each",
+            counted(train.all.len(), "review"),
             test.all.len()
         ));
     }
@@ -138,7 +145,8 @@ pub(super) fn build(
     }
     writer.note(match request.protocol {
         Protocol::Clean => format!(
-            "{held_out} reviews of train held out for validation; {left_out} left out because test has the same text"
+            "{} of train held out for validation; {left_out} left out because test has the same text",
+            counted(held_out, "review")
         ),
         Protocol::Tay2021 => "validation is the test split, as in the 2021 code".to_owned(),
     });

@@ -1,5 +1,5 @@
-//! Labelled reviews as published, all in memory (65 MB): their order and their splits need all of
-//! them.
+//! Labelled reviews as published, all in memory (65 MB), since their order and their splits depend
+//! on all of them.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::archive::{Member, Raw};
 use crate::error::{Error, Result};
 use crate::lines::{WIDE, is_wide, without_mark};
-use crate::locate::Wanted;
+use crate::locate::{Place, Role, Wanted, folder_of};
 use crate::parquet::{self, Columns};
 use crate::{Digest, Progress};
 
@@ -52,7 +52,7 @@ pub(super) enum Placed<'a> {
         /// Name of the file.
         file: &'a str,
     },
-    /// Another file where reviews are expected, with the reason why it is none.
+    /// Another file where reviews are expected, with the reason why it is not a review.
     Stray(&'static str),
 }
 
@@ -82,7 +82,7 @@ pub(super) fn placed(name: &str) -> Option<Placed<'_>> {
         (Some(_), Some(_)) => Some(Placed::Stray(
             "among the reviews, but its name does not end in .txt",
         )),
-        (Some(_), None) if is_text && !class.eq_ignore_ascii_case("unsup") => Some(Placed::Stray(
+        (Some(_), None) if is_text && !is_unlabelled(class) => Some(Placed::Stray(
             "a text in a folder that is no class: known are neg, pos, and unsup, which is passed over",
         )),
         (None, Some(_))
@@ -96,18 +96,42 @@ pub(super) fn placed(name: &str) -> Option<Placed<'_>> {
     }
 }
 
-/// Reads both splits from a folder or an archive.
+/// Returns the role of a file by its name.
+pub(super) fn role(name: &str) -> Role<'_> {
+    match placed(name) {
+        Some(Placed::Review { split, label, .. }) => {
+            let part_folder = folder_of(name);
+            Role::Data(Place {
+                form: "reviews",
+                folder: folder_of(folder_of(part_folder)),
+                part: format!("{split}/{label}"),
+                part_folder,
+            })
+        }
+        Some(Placed::Stray(problem)) => Role::Stray(problem.to_owned()),
+        None if folder_of(name).split('/').any(is_unlabelled) => Role::Unwanted,
+        None if name.to_ascii_lowercase().ends_with(".txt") => {
+            Role::Loose("a text that is in none of the folders of reviews, {train,test}/{neg,pos}")
+        }
+        None => Role::Other,
+    }
+}
+
+/// Returns whether a folder is the one of reviews without a label.
+fn is_unlabelled(folder: &str) -> bool {
+    folder.eq_ignore_ascii_case("unsup")
+}
+
+/// Reads both splits from a folder or an archive. Returns notes about other files too.
 pub(super) fn from_members(
     raw: &Raw,
     wanted: &Wanted<'_>,
     progress: &dyn Progress,
-) -> Result<[Reviews; 2]> {
+) -> Result<([Reviews; 2], Vec<String>)> {
     let mut both = ["train", "test"].map(Reviews::empty);
-    wanted.members(raw, "reading reviews", progress, &mut |mut member| {
-        let (split, label, file) = match placed(member.name) {
-            Some(Placed::Review { split, label, file }) => (split, label, file),
-            Some(Placed::Stray(problem)) => return Err(member.wrong(problem)),
-            None => return Ok(()),
+    let survey = wanted.members(raw, "reading reviews", progress, &mut |mut member| {
+        let Some(Placed::Review { split, label, file }) = placed(member.name) else {
+            return Ok(());
         };
         let known = rating(file).is_some_and(|rating| match label {
             0 => (1..=4).contains(&rating),
@@ -121,9 +145,10 @@ pub(super) fn from_members(
         both[usize::from(split == "test")].take(&mut member, label, file)
     })?;
     for reviews in &mut both {
-        reviews.finish(raw.path().to_owned())?;
+        let finished = reviews.finish(raw.path().to_owned());
+        finished.map_err(|error| survey.with_others(error))?;
     }
-    Ok(both)
+    Ok((both, survey.notes()))
 }
 
 /// Reads both splits from parquet files with the columns `text` and `label`.

@@ -1,4 +1,4 @@
-//! `lra data list`: the stored data of every task, and the commands that make what is missing.
+//! `lra data list`: the stored data of every task, and the commands that make missing data.
 
 use std::process::ExitCode;
 
@@ -51,8 +51,12 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
         "MB"
     );
     for &task in datasets::TASKS {
+        let raw = store.raw_files(task);
         for (manifest, entry) in of_task(task, &entries) {
-            text += &line(manifest, entry, width);
+            let other = raw
+                .as_ref()
+                .and_then(|now| store.other_raw_files(task, &manifest.key(), now));
+            text += &line(manifest, entry, other.is_some(), width);
         }
         for absent in missing(&store, task, &entries) {
             let Missing {
@@ -73,7 +77,9 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(manifest: &Manifest, entry: &Entry, width: usize) -> String {
+/// Returns the line of an entry; `other_raw_files` is whether those that are raw now are not those
+/// that it was made from.
+fn line(manifest: &Manifest, entry: &Entry, other_raw_files: bool, width: usize) -> String {
     let rows = SplitName::ALL.map(|part| manifest.splits.get(part).rows.to_string());
     format!(
         "{:<width$}  {:<10} {:<8}{:>23}{:>9.1}  {}{}\n",
@@ -83,15 +89,16 @@ fn line(manifest: &Manifest, entry: &Entry, width: usize) -> String {
         rows.join(" / "),
         entry.bytes as f64 / 1e6,
         &manifest.digest[..manifest.digest.len().min(8)],
-        marks(manifest),
+        marks(manifest, other_raw_files),
     )
 }
 
 /// Returns the remarks that a reader of a line must not miss.
-fn marks(manifest: &Manifest) -> String {
+fn marks(manifest: &Manifest, other_raw_files: bool) -> String {
     let marks = [
         (manifest.partial, "  partial"),
         (!manifest.altered.is_empty(), "  altered"),
+        (other_raw_files, "  of other raw files"),
     ];
     let holding = marks.iter().filter(|(holds, _)| *holds);
     holding.map(|(_, mark)| *mark).collect()

@@ -16,11 +16,11 @@ use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::signals::Stop;
 use crate::task_choice::TaskChoice;
-use crate::{fetch, overlay, runtime, suggest};
+use crate::{fetch, overlay, runtime, stderr, suggest};
 
 /// Runs the command.
 pub fn run(verb: &DataVerb) -> Result<ExitCode> {
-    runtime::set_up(0)?;
+    runtime::set_up(None)?;
     match verb {
         DataVerb::List { place, json } => list::run(place, *json),
         DataVerb::Fetch {
@@ -90,8 +90,9 @@ fn fetch_files(
         };
         let path = file.path.display();
         cmd::print(&format!(
-            "{path}: {} bytes, {}, {proof}",
-            file.bytes, file.sha256
+            "{path}: {}, {}, {proof}",
+            results::counted(file.bytes, "byte"),
+            file.sha256
         ))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -112,7 +113,24 @@ fn make(chosen: &Chosen, from: Option<&Path>, force: bool, json: bool) -> Result
     } else {
         cmd::print(&format!("{}\n{}", folder.display(), overview(&splits)))?;
     }
+    tell_other_raw_files(task, &chosen.store)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names the stored data of a task that were made from other raw files than those that are raw now.
+fn tell_other_raw_files(task: &dyn Task, store: &Store) -> Result<()> {
+    let Some(now) = store.raw_files(task) else {
+        return Ok(());
+    };
+    let entries = store.list()?.into_iter();
+    let keys = entries.filter_map(|entry| {
+        let manifest = entry.manifest.ok()?;
+        (manifest.task == task.about().name).then(|| manifest.key())
+    });
+    for other in keys.filter_map(|key| store.other_raw_files(task, &key, &now)) {
+        stderr::line(&format!("warning: {other}"));
+    }
+    Ok(())
 }
 
 fn verify(chosen: &Chosen, from: Option<&Path>, json: bool) -> Result<ExitCode> {
@@ -164,6 +182,7 @@ impl Chosen {
         let mut settings = json!({ "data": task.defaults() });
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;
+            recipe.check_source(&name, source)?;
             let data = recipe.data(&name)?;
             overlay::merge(&mut settings, &data, &format!("recipe {}", recipe.name))?;
         }
@@ -179,6 +198,7 @@ impl Chosen {
             protocol: choice.protocol,
             options: settings["data"].take(),
         };
+        task.shape(&key.options).map_err(suggest::of_task)?;
         Ok(Chosen {
             task,
             key,
@@ -217,9 +237,9 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     let rows = splits.get(split);
     if row >= rows.len() {
         return Err(Error::usage(format!(
-            "--row {row}: {} has {} rows, counted from 0",
+            "--row {row}: {} has {}, counted from 0",
             split.name(),
-            rows.len()
+            results::counted(rows.len() as u64, "row")
         )));
     }
     if let Some(file) = png {

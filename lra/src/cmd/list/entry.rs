@@ -1,7 +1,7 @@
 //! One entry of a registry for machines: its full documentation in named values.
 
 use models::{Model, Variant};
-use results::published;
+use results::table::or_null;
 use serde_json::{Value, json};
 
 use crate::cli::Registry;
@@ -23,7 +23,7 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
                 "name": about.name,
                 "title": about.title,
                 "summary": about.summary,
-                "paper": about.paper,
+                "paper": or_null(about.paper),
                 "towers": about.towers,
                 "classes": about.classes,
                 "vocabulary": about.vocabulary,
@@ -38,7 +38,7 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
             json!({ "name": name, "settings": settings })
         }
         Registry::Published => {
-            let source = published::source(name).class(Class::Usage)?;
+            let source = suggest::source(name)?;
             let figures = source.figures.iter();
             figures.map(|figure| figure.json(source)).collect()
         }
@@ -53,7 +53,7 @@ pub(super) fn none_of(what: Registry) -> Error {
         _ => "axes",
     };
     Error::usage(format!(
-        "one entry can be shown of tasks, models, recipes and published sources; `lra list {what}` shows all there is to {what}"
+        "`lra list {what}` takes no name: it shows all {what} at once. Tasks, models, recipes and published sources can be shown one by one"
     ))
 }
 
@@ -74,8 +74,8 @@ fn model(model: &Model) -> Value {
     json!({
         "name": model.name,
         "title": model.title,
-        "paper": model.paper,
-        "arxiv": model.arxiv,
+        "paper": or_null(model.paper),
+        "arxiv": or_null(model.arxiv),
         "year": model.year,
         "time": model.time.to_string(),
         "memory": model.memory.to_string(),
@@ -93,7 +93,7 @@ fn variant(variant: &Variant) -> Value {
     json!({
         "name": variant.name,
         "masks_padding": variant.masks_padding,
-        "documentation": variant.documentation().trim(),
+        "documentation": or_null(variant.documentation().trim()),
         "losses": losses,
     })
 }

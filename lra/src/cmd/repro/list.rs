@@ -73,6 +73,7 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
                 .to_owned(),
             "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every difference, the time by the cell's own steps.".to_owned(),
         ],
+        ..Table::default()
     };
     if cells.iter().any(|(_, time)| !time.complete) {
         table.notes.push(
@@ -114,14 +115,18 @@ fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
     let only = only.map_or(String::new(), |source| format!(" {source}"));
     Ok((!left.is_empty()).then(|| {
         format!(
-            "{} more printed accuracies of models that are here are not offered: {}. `lra repro --unoffered{only}` names them.",
-            left.len(),
+            "Of models that are here, {} not offered: {}. `lra repro --unoffered{only}` tells of each.",
+            match left.len() {
+                1 => "another printed accuracy is".to_owned(),
+                count => format!("{count} more printed accuracies are"),
+            },
             reasons.join(", ")
         )
     }))
 }
 
-/// Returns the printed accuracies that are not offered, of the source that is asked for, or of all.
+/// Returns the published accuracies that are not offered, of the requested source or of all
+/// sources.
 fn left_out(arguments: &ReproArgs) -> Result<Vec<Unoffered>> {
     match source(arguments)? {
         Some(source) => unoffered::of(source),
@@ -129,7 +134,7 @@ fn left_out(arguments: &ReproArgs) -> Result<Vec<Unoffered>> {
     }
 }
 
-/// Prints every printed accuracy that is not offered, with the reason.
+/// Prints every published accuracy that is not offered, with the reason.
 pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
     let left = left_out(arguments)?;
     let rows = left.iter().map(|it| {
@@ -163,6 +168,7 @@ pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
             "offered of: sources whose figure of the same model on the same task is offered."
                 .to_owned(),
         ],
+        ..Table::default()
     };
     show(arguments, table)
 }

@@ -17,20 +17,20 @@ use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
+use crate::sweep::comparison::Comparer;
 use crate::sweep::estimator::{Estimate, Estimator};
 use crate::sweep::job::{JobOptions, LOG};
-use crate::sweep::plan::{self, Cell, Matrix};
+use crate::sweep::plan::{self, Cell, Matrix, Planned, Refused};
 use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
 use crate::sweep::scheduler::{Scheduler, State};
-use crate::sweep::search;
-use crate::sweep::{best, probe};
+use crate::sweep::{best, comparison, probe, scheduler, search};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
 use crate::{limits, runtime};
 
 /// Runs the command.
 pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
-    let cells = cells(arguments)?;
+    let Planned { cells, refused } = planned(arguments)?;
     let jobs = arguments.jobs();
     let share = || limits::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize / jobs);
     let devices = arguments.devices();
@@ -47,6 +47,11 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);
     let on_file = known(arguments, &options, &reporter)?;
+    for cell in &refused {
+        reporter.error(&format!("{}: {}", cell.title(), cell.reason));
+    }
+    let comparer = Comparer::new(options.data.clone(), &devices);
+    comparer.tell_other_raw_files(&cells, &reporter);
     if let Some(BatchSystem::Slurm) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         cmd::print(&script::script(arguments, &cells, &mut estimator)?)?;
@@ -56,8 +61,9 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         return dry_run(
             arguments,
-            &cells,
+            (&cells, &refused),
             &on_file,
+            &comparer,
             &mut estimator,
             &reporter,
             &stop,
@@ -69,6 +75,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         options: &options,
         jobs,
         devices: &devices,
+        comparer: &comparer,
         retry: arguments.retry_failed,
         redo_changed: arguments.redo_changed,
         stop: &stop,
@@ -77,12 +84,11 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     let states = scheduler.run(on_file)?;
     if arguments.json {
         let pairs = cells.iter().zip(&states);
-        let cells: Vec<Value> = pairs
-            .map(|(cell, state)| as_json(cell, &options, state))
-            .collect();
+        let run = pairs.map(|(cell, state)| as_json(cell, &options, state));
+        let cells: Vec<Value> = run.chain(refused.iter().map(refused_as_json)).collect();
         cmd::print_json(&cells)?;
     } else {
-        cmd::print(&outcome(&cells, &states, &options))?;
+        cmd::print(&outcome(&cells, &states, &refused, &options))?;
         if arguments.probe {
             let (table, lines) = probe::report(&cells, &known(arguments, &options, &reporter)?);
             cmd::print(&format!("{}\n{lines}", Format::Text.render(&[table])))?;
@@ -93,13 +99,18 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
             cmd::print(&Format::Text.render(&[table]))?;
         }
     }
-    Ok(exit_code(&states, stop.requested()))
+    Ok(exit_code(&states, &refused, stop.requested()))
 }
 
-fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
+/// Returns the cells that the command line asks for.
+fn planned(arguments: &SweepArgs) -> Result<Planned> {
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
     let mut models = plan::models(&arguments.models)?;
+    let points = search::points(&arguments.grid, arguments.trials.map(usize::from))?;
+    let mut typed = assignments.clone();
+    typed.extend(models.iter().flat_map(ModelChoice::assignments));
+    typed.extend(search::assignments(&points));
     if arguments.axes {
         let axes: Vec<_> = models
             .iter()
@@ -107,7 +118,6 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
             .collect();
         models.extend(axes);
     }
-    let points = search::points(&arguments.grid, arguments.trials.map(usize::from))?;
     let models = search::at_each(&models, &points);
     let tasks = arguments.tasks.iter();
     let tasks: Vec<TaskChoice> = tasks
@@ -121,18 +131,18 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
         protocol: arguments.protocol,
         assignments,
     };
-    let cells = match arguments.probe {
-        true => probe::cells(&matrix)?,
-        false => matrix.cells()?,
+    let planned = match arguments.probe {
+        true => probe::cells(&matrix, &typed)?,
+        false => matrix.planned(&typed)?,
     };
     Ok(match arguments.shard {
-        Some(shard) => plan::part(cells, shard),
-        None => cells,
+        Some(shard) => plan::part(planned, shard),
+        None => planned,
     })
 }
 
-/// Returns the finished runs in the sweep's folder and in the files it was given; if both have a
-/// cell, the folder's counts.
+/// Returns the finished runs in the sweep's folder and in the given files. If both have a cell,
+/// that of the folder counts.
 fn known(
     arguments: &SweepArgs,
     options: &JobOptions,
@@ -158,11 +168,13 @@ pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<Stri
 }
 
 /// Returns the states of the cells, and where to read more.
-fn outcome(cells: &[Cell], states: &[State], options: &JobOptions) -> String {
-    let mut lines = grid(cells, states);
+fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobOptions) -> String {
+    let mut lines = grid(cells, states, refused);
     lines.extend([String::new(), LEGEND.to_owned()]);
+    let told = refused.iter();
+    lines.extend(told.map(|it| format!("failed: {}: {}", it.title(), it.reason)));
     for (cell, state) in cells.iter().zip(states) {
-        if let State::Failed(reason) = state {
+        if let State::Failed(_, reason) = state {
             let log = options.folder(cell).join(LOG);
             lines.push(format!("failed: {}: {reason}", cell.title()));
             lines.push(format!("        {}", log.display()));
@@ -182,6 +194,13 @@ fn outcome(cells: &[Cell], states: &[State], options: &JobOptions) -> String {
                 .to_owned(),
         );
     }
+    let pairs = cells.iter().zip(states);
+    lines.extend(comparison::not_compared(pairs.filter_map(
+        |(cell, state)| match state {
+            State::Scored { not_compared, .. } => Some((cell, not_compared.as_deref()?)),
+            _ => None,
+        },
+    )));
     if states
         .iter()
         .any(|state| matches!(state, State::Scored { .. }))
@@ -191,20 +210,30 @@ fn outcome(cells: &[Cell], states: &[State], options: &JobOptions) -> String {
     lines.join("\n")
 }
 
-fn exit_code(states: &[State], stopped: bool) -> ExitCode {
+/// Returns success if every cell is scored; the code of wrong usage if all others have changed or
+/// cannot be built; else that of a failed run.
+fn exit_code(states: &[State], refused: &[Refused], stopped: bool) -> ExitCode {
     if stopped {
         return Class::Interrupted.into();
     }
-    let scored = |state: &&State| matches!(state, State::Scored { .. });
-    let changed = |state: &&State| matches!(state, State::Changed(_));
-    match (
-        states.iter().filter(scored).count(),
-        states.iter().filter(changed).count(),
-    ) {
-        (scored, _) if scored == states.len() => ExitCode::SUCCESS,
-        (scored, changed) if scored + changed == states.len() => Class::Usage.into(),
-        _ => Class::Run.into(),
-    }
+    let of_refused = (!refused.is_empty()).then_some(Class::Usage);
+    let worst = scheduler::worst(states).or(of_refused);
+    worst.map_or(ExitCode::SUCCESS, ExitCode::from)
+}
+
+/// Returns a cell that cannot be built as JSON: it has failed, and has neither an id nor a folder.
+fn refused_as_json(cell: &Refused) -> Value {
+    json!({
+        "id": Value::Null,
+        "task": cell.task.name,
+        "source": cell.task.source,
+        "model": cell.model.to_string(),
+        "recipe": cell.recipe,
+        "seed": cell.seed,
+        "state": "failed",
+        "detail": cell.reason,
+        "folder": Value::Null,
+    })
 }
 
 fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
@@ -216,14 +245,20 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
         State::Scored {
             accuracy,
             fresh: true,
+            ..
         } => ("scored", json!(accuracy)),
         State::Scored {
             accuracy,
             fresh: false,
+            ..
         } => ("on file", json!(accuracy)),
-        State::Failed(reason) => ("failed", json!(reason)),
+        State::Failed(_, reason) => ("failed", json!(reason)),
         State::Changed(changes) => ("changed", json!(changes)),
         State::Interrupted => ("interrupted", Value::Null),
+    };
+    let not_compared = match state {
+        State::Scored { not_compared, .. } => not_compared.as_deref(),
+        _ => None,
     };
     json!({
         "id": cell.id,
@@ -234,6 +269,7 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
         "seed": settings.seed,
         "state": word,
         "detail": detail,
+        "not_compared": not_compared,
         "folder": options.folder(cell),
     })
 }
@@ -241,8 +277,9 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
 /// Shows the cells that would be run.
 fn dry_run(
     arguments: &SweepArgs,
-    cells: &[Cell],
+    (cells, refused): (&[Cell], &[Refused]),
     on_file: &HashMap<String, Record>,
+    comparer: &Comparer,
     estimator: &mut Estimator<'_>,
     reporter: &Reporter,
     stop: &Stop,
@@ -253,12 +290,9 @@ fn dry_run(
         reporter.at(index as u64, &cell.title());
         let begun = arguments.out.join(&cell.id).join("spec.toml").exists();
         let known = on_file.get(&cell.digest);
-        let changed = match known {
-            Some(record) if !arguments.accept_changes => {
-                !cell.changes(record, &arguments.place.path())?.is_empty()
-            }
-            _ => false,
-        };
+        let compared = known.map(|record| comparer.compare(cell, record));
+        let compared = compared.transpose()?.unwrap_or_default();
+        let changed = !arguments.accept_changes && !compared.changes.is_empty();
         let state = match known {
             Some(_) if changed && arguments.redo_changed => "again",
             Some(record) if changed && record.outcome.is_final() => "changed",
@@ -267,9 +301,11 @@ fn dry_run(
             None if begun => "resume",
             None => "run",
         };
+        let not_compared = compared.not_compared.filter(|_| state == "on file");
         lines.push(Line {
             cell,
             state,
+            not_compared,
             estimate: estimator.estimate(cell)?,
         });
         if stop.requested() {
@@ -279,17 +315,41 @@ fn dry_run(
     }
     reporter.stop();
     if arguments.json {
-        cmd::print_json(&lines.iter().map(Line::json).collect::<Vec<_>>())?;
+        let planned = lines.iter().map(Line::json);
+        let all: Vec<Value> = planned.chain(refused.iter().map(refused_as_json)).collect();
+        cmd::print_json(&all)?;
     } else {
-        cmd::print(&Format::Text.render(&[plan_table(&lines, arguments.jobs())]))?;
+        let mut table = plan_table(&lines, arguments.jobs());
+        table.rows.extend(refused.iter().map(refused_row));
+        cmd::print(&Format::Text.render(&[table]))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(match refused.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => Class::Usage.into(),
+    })
+}
+
+/// Returns the line of the plan for a cell that cannot be built.
+fn refused_row(cell: &Refused) -> Row {
+    let words = [
+        cell.column.clone(),
+        cell.model.to_string(),
+        cell.recipe.clone(),
+        cell.seed.to_string(),
+        "failed".to_owned(),
+        String::new(),
+        String::new(),
+        cell.reason.clone(),
+    ];
+    Row::new(words.map(TableCell::text).to_vec())
 }
 
 /// A line of the plan.
 struct Line<'a> {
     cell: &'a Cell,
     state: &'static str,
+    /// Reason why the data of a record on file were not compared.
+    not_compared: Option<String>,
     estimate: Result<Estimate, String>,
 }
 
@@ -305,6 +365,7 @@ impl Line<'_> {
             "recipe": settings.recipe,
             "seed": settings.seed,
             "state": self.state,
+            "not_compared": self.not_compared,
             "seconds": estimate.ok().map(|it| it.time.as_secs_f64()),
             "peak_bytes": estimate.ok().map(|it| it.peak_bytes),
             "basis": estimate.map_or_else(Clone::clone, |it| it.basis.clone()),
@@ -345,15 +406,19 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
     let all: Duration = times.sum();
     let unknown = to_do().filter(|line| line.estimate.is_err()).count();
     let mut note = format!(
-        "{} of {} cells to run, about {} with {jobs} at a time on cores of their own; runs that share \
+        "{} of {} to run, about {} with {jobs} at a time on cores of their own; runs that share \
          cores take longer",
         to_do().count(),
-        lines.len(),
+        results::counted(lines.len() as u64, "cell"),
         human_duration(all / jobs as u32)
     );
     if unknown > 0 {
         note += &format!("; {unknown} of them not counted, since nothing is known");
     }
+    let reasons = lines.iter();
+    let reasons = reasons.filter_map(|line| Some((line.cell, line.not_compared.as_deref()?)));
+    let reasons = comparison::not_compared(reasons).into_iter();
+    let notes = std::iter::once(note).chain(reasons);
     Table {
         name: "plan".to_owned(),
         title: "Plan".to_owned(),
@@ -369,6 +434,7 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
             Column::text("known from"),
         ],
         rows: lines.iter().map(Line::row).collect(),
-        notes: vec![format!("{note}.")],
+        notes: notes.map(|note| format!("{note}.")).collect(),
+        ..Table::default()
     }
 }

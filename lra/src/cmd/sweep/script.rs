@@ -8,8 +8,8 @@ use crate::sweep::estimator::Estimator;
 use crate::sweep::plan::Cell;
 use crate::sweep::slurm;
 
-/// Ratio of a process's memory to what its allocator counts: freed blocks that it keeps, code,
-/// stacks.
+/// Ratio of a process's memory to the memory its allocator counts, for retained free blocks, code
+/// and stacks.
 const BESIDE_HEAP: f64 = 1.25;
 /// Most elements of an array by default: the usual limit of clusters, less one.
 const MOST_ELEMENTS: usize = 1000;
@@ -17,8 +17,7 @@ const MOST_ELEMENTS: usize = 1000;
 /// this machine.
 const RESERVE: (f64, Duration) = (1.5, Duration::from_secs(600));
 
-/// Returns this sweep as a job script: this command line without the words that asked for the
-/// script.
+/// Returns this sweep as a job script: this command line without the words that request the script.
 pub(super) fn script(
     arguments: &SweepArgs,
     cells: &[Cell],
@@ -69,8 +68,8 @@ pub(super) fn script(
     })
 }
 
-/// Returns the time of the longest element, with a reserve. Cells are dealt out to the elements in
-/// turn.
+/// Returns the time of the longest element, with a reserve. Cells are distributed to the elements
+/// in turn.
 fn time_limit(
     cells: &[Cell],
     elements: usize,

@@ -1,8 +1,8 @@
-//! Commands, as other programs call them.
+//! Names of commands in other programs.
 
 use super::{Alias, near, same};
 
-/// Commands, each with the one to type instead.
+/// Commands, each with the one to use instead.
 pub(in crate::suggest) const COMMANDS: &[Alias] = &[
     same(
         &["run"],

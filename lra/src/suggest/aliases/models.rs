@@ -1,4 +1,4 @@
-//! Models, as public code bases and papers call them.
+//! Names of models in public code bases and papers.
 
 use super::{Alias, near, same};
 
@@ -16,7 +16,12 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
             "standard",
             "attention",
             "self-attention",
+            "full",
             "full-attention",
+            "exact-attention",
+            "quadratic",
+            "xformer",
+            "vanilla-attention",
             "mha",
             "multi-head-attention",
             "transformer-encoder",

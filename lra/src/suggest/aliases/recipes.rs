@@ -2,9 +2,14 @@
 
 use super::{Alias, near, same};
 
-/// Recipes; the names of published sources are beside them in `results`.
+/// Recipes; the names of published sources are in `results`.
 pub(in crate::suggest) const RECIPES: &[Alias] = &[
-    same(&["laptop"], &["default", "small", "cpu"]),
+    same(&["mini"], &["default", "small", "cpu"]),
+    near(
+        &["mini"],
+        &["laptop"],
+        "mini replaced laptop, with each model in the block of its authors",
+    ),
     same(&["smoke"], &["test", "tiny", "quick", "debug", "toy"]),
     near(
         &["tay2021", "tay2021-paper"],

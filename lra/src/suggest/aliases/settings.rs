@@ -1,8 +1,8 @@
-//! Settings, as public configurations call them.
+//! Names of settings in public configurations.
 
 use super::{Alias, near, same};
 
-/// Settings, by the last part of their name. A target that begins with dashes is a flag.
+/// Settings, by the last part of their name. A target that starts with dashes is a flag.
 pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     same(
         &["train.learning_rate", "pretrain.learning_rate"],
@@ -17,6 +17,8 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "peak_lr",
             "init_lr",
             "step_size",
+            "peak_learning_rate",
+            "lr_base",
         ],
     ),
     near(
@@ -35,6 +37,8 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "per_device_train_batch_size",
             "max_sentences",
             "minibatch_size",
+            "global_batch_size",
+            "loader_batch_size",
         ],
     ),
     near(
@@ -65,6 +69,8 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "iterations",
             "num_iterations",
             "max_iters",
+            "training_steps",
+            "total_iters",
         ],
     ),
     near(
@@ -122,6 +128,12 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "gradient_clip_val",
             "max_grad_norm",
             "grad_norm_clip",
+            "clip_grad",
+            "clip_grad_norm",
+            "gradient_clip_norm",
+            "gradient_clipping",
+            "grad_clip_val",
+            "max_norm",
         ],
     ),
     same(
@@ -272,6 +284,10 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "p_dropout",
             "drop_rate",
             "hidden_dropout_prob",
+            "hidden_dropout",
+            "act_dropout",
+            "activation_dropout",
+            "residual_dropout",
         ],
     ),
     same(
@@ -336,6 +352,12 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "pooling_mode",
             "pool",
             "classifier",
+            "classifier_pool",
+            "classifier_pooling",
+            "pooling_type",
+            "pool_type",
+            "pool_mode",
+            "decoder_mode",
             "sen_rep_type",
             "sentence_rep",
         ],
@@ -372,6 +394,11 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "seq_length",
             "sequence_length",
             "max_positions",
+            "max_source_positions",
+            "truncation_length",
+            "max_input_length",
+            "input_length",
+            "context_length",
             "max_position_embeddings",
             "tokens_per_sample",
         ],
@@ -388,6 +415,7 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "state_size",
             "state_dim",
             "n_state",
+            "d_state_size",
             "ssm_size",
             "ssm_size_base",
         ],
@@ -432,20 +460,22 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
         &["num_hash", "num_hashes", "n_hashes", "n_hash"],
     ),
     same(
+        &["model.block", "model.chunk"],
+        &["block_size", "bucket_size", "chunk_size", "block_len"],
+    ),
+    same(
+        &["model.window", "model.local_window", "model.block"],
         &[
-            "model.block",
-            "model.chunk",
-            "model.window",
-            "model.segment",
-        ],
-        &[
-            "block_size",
-            "bucket_size",
-            "chunk_size",
             "window_size",
-            "segment_size",
             "attention_window",
+            "window_len",
+            "window_length",
+            "local_window_size",
         ],
+    ),
+    same(
+        &["model.segment", "model.block"],
+        &["segment_size", "segment_length", "seg_len"],
     ),
     same(
         &["model.random"],
@@ -460,21 +490,134 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "attention_activation_fn",
         ],
     ),
+    same(&["model.shared"], &["encoder_z_dim", "z_dim"]),
+    same(
+        &["model.values", "model.hidden"],
+        &["encoder_hidden_dim", "v_dim", "hdim"],
+    ),
+    same(&["model.modes"], &["encoder_n_dim", "n_dim", "ema_dim"]),
+    same(
+        &["model.taps"],
+        &["d_conv", "kernel_taps", "truncation", "ema_length"],
+    ),
+    same(
+        &["model.expand"],
+        &["expand_factor", "expansion_factor", "expand_ratio"],
+    ),
+    same(&["model.dt_min"], &["ssm_dt_min", "dtmin"]),
+    same(&["model.dt_max"], &["ssm_dt_max", "dtmax"]),
+    same(&["model.n_ssm"], &["num_ssm", "n_ssms"]),
+    same(&["model.clusters"], &["num_clusters", "n_clusters"]),
+    same(
+        &["model.global", "model.global_extra"],
+        &["num_global_tokens", "global_tokens", "global_size"],
+    ),
+    same(
+        &["model.length"],
+        &[
+            "projection_length",
+            "encoder_projection_length",
+            "projected_length",
+        ],
+    ),
+    same(
+        &["block.bias"],
+        &[
+            "rel_pos_bias",
+            "relative_attention",
+            "relative_position_bias",
+        ],
+    ),
+    same(
+        &["block.rotary"],
+        &["use_rotary", "rotary_embeddings", "use_rope", "rope"],
+    ),
+    same(&["block.gate"], &["use_glu", "glu", "gated_mlp"]),
+    same(&["block.residual"], &["residual_type", "reversible"]),
+    same(
+        &["train.optimizer"],
+        &["optim", "optimizer_name", "optimizer_type", "opt"],
+    ),
+    same(
+        &["train.schedule_steps"],
+        &["t_max", "decay_steps", "lr_decay_steps"],
+    ),
+    same(
+        &["data.train"],
+        &["num_train", "train_size", "n_train", "train_examples"],
+    ),
+    same(&["data.decode"], &["decoded"]),
+    same(&["embed.token_std"], &["initializer_range", "init_std"]),
     same(
         &["--seed"],
         &["seed", "random_seed", "jax_seed", "manual_seed"],
     ),
     same(
-        &["--task"],
+        &["--task", "--tasks"],
         &["task", "task_name", "dataset", "dataset_name"],
     ),
-    same(&["--model"], &["model_type", "model_name", "arch"]),
-    same(&["--recipe"], &["recipe", "config"]),
-    same(&["--device"], &["device", "gpu", "gpus", "accelerator"]),
-    same(&["--threads"], &["num_threads", "workers"]),
     same(
-        &["--out"],
+        &["--model", "--models"],
+        &["model_type", "model_name", "arch", "architecture", "net"],
+    ),
+    same(
+        &["--recipe"],
         &[
+            "recipe",
+            "config",
+            "config_file",
+            "cfg",
+            "experiment",
+            "preset",
+        ],
+    ),
+    same(
+        &["--device"],
+        &[
+            "device",
+            "gpu",
+            "gpus",
+            "gpu_id",
+            "accelerator",
+            "cuda",
+            "use_cuda",
+            "cuda_device",
+            "no_cuda",
+        ],
+    ),
+    same(
+        &["--threads"],
+        &[
+            "num_threads",
+            "workers",
+            "num_workers",
+            "n_threads",
+            "nproc",
+        ],
+    ),
+    same(&["--jobs"], &["n_jobs", "num_jobs", "parallel"]),
+    same(
+        &["--resume"],
+        &[
+            "resume_from_checkpoint",
+            "restore_checkpoints",
+            "restore_checkpoint",
+            "restore_file",
+            "continue",
+        ],
+    ),
+    same(&["--force"], &["overwrite", "overwrite_output_dir"]),
+    same(&["--quiet"], &["silent", "no_progress"]),
+    same(
+        &["--out", "--output"],
+        &[
+            "output",
+            "output_path",
+            "output_folder",
+            "workdir",
+            "run_dir",
+            "runs_dir",
+            "results_dir",
             "output_dir",
             "out_dir",
             "save_dir",

@@ -1,8 +1,9 @@
 //! Separable convolutions in place of linear layers. Dehghani et al., 2018, "Universal Transformers", arXiv:1807.03819.
 //!     y = S₅(dropout(f(S₃(x)))),  S_w(x)_t = W Σ_j d_j ⊙ x_{t + j - (w - 1) / 2} + b
-//! x, y (B, L, D); S₃ has d (3, D), W (F, D), S₅ d (5, F), W (D, F): each channel by a kernel of its own, then a linear layer.
-//! A position sees three to each side. Padded positions are zeros before either convolution, so that they change nothing.
-//! Time O(L·D·F).
+//! x, y (B, L, D); S₃ has d (3, D), W (F, D), S₅ has d (5, F), W (D, F): each channel is convolved
+//! with its own kernel, then a linear layer mixes channels. A position sees three neighbours on
+//! either side. Padded positions are zeros before either convolution, so they have no effect. Time
+//! O(L·D·F).
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -2,13 +2,15 @@
 //! weights renormalised: Lepikhin et al., 2020, "GShard", arXiv:2006.16668; one expert per token: Fedus et al., 2021, "Switch Transformers",
 //! arXiv:2101.03961.
 //!     p = softmax(x W_r);   switch: y = p_e FFN_e(x), e = arg max p;   moe: y = Σ_{e in the two largest} p_e / (p_e1 + p_e2) FFN_e(x)
-//! x, y (B, L, D), W_r (D, X), X experts, each a feed-forward network of its own.
-//! An expert takes at most ⌈c n / X⌉ of a sequence's n real tokens in training, c = `block.expert_capacity`, in the order of positions, first
-//! choices before second ones (0: any number; in evaluation any number); a token that is turned away gets 0 from it. Losses, per sequence:
-//! `balance` = X Σ_e f_e P_e, f_e the share of its real tokens whose first choice is e, P_e their mean p_e; `router_z` = their mean
-//! (log Σ exp(x W_r))².
-//! Departures: the group that capacity and balance refer to is one sequence, so that no result depends on its neighbours in the batch; padded
-//! tokens are not routed; the second expert is always used, where GShard draws; no dropout within experts. Time O(L·k·D·F), k experts per token.
+//! x, y (B, L, D), W_r (D, X), X experts, each a feed-forward network with its own weights.
+//! In training an expert takes at most ⌈c n / X⌉ of a sequence's n real tokens,
+//! c = `block.expert_capacity`, in the order of positions, first choices before second ones (0: no
+//! limit; evaluation has no limit). A token that is turned away gets 0 from that expert. Losses,
+//! per sequence: `balance` = X Σ_e f_e P_e, with f_e the fraction of its real tokens whose first
+//! choice is e and P_e their mean p_e; `router_z` = their mean (log Σ exp(x W_r))².
+//! Departures: capacity and balance refer to one sequence, so no result depends on the rest of the
+//! batch; padded tokens are not routed; the second expert is always used, where GShard draws; no
+//! dropout within experts. Time O(L·k·D·F), k experts per token.
 
 use candle_core::{D, DType, Tensor};
 

@@ -1,4 +1,5 @@
-//! What a block does to each position by itself (`block.ffn`): mixing of channels, (B, L, D) -> (B, L, D).
+//! Channel mixers: the part of a block that treats each position separately (`block.ffn`),
+//! (B, L, D) -> (B, L, D).
 
 mod conv;
 pub mod experts;
@@ -10,6 +11,7 @@ pub use self::{conv::SeparableConv, experts::Experts, product_keys::ProductKeys}
 use crate::{
     Pass, Result, VarBuilder,
     layers::{FeedForward, FusedSublayer},
+    loss::Loss,
     options::{BlockOptions, ChannelKind},
 };
 
@@ -25,6 +27,20 @@ pub trait ChannelMixer: Send + Sync {
     /// Counts the floating-point operations for one sequence of `length`: matrix products, a
     /// multiply-add being two.
     fn flops(&self, length: usize) -> u64;
+}
+
+/// Every loss that a channel mixer can add to the cross-entropy.
+pub const LOSSES: &[Loss] = experts::LOSSES;
+
+/// Returns the losses that a channel mixer of this kind adds to the cross-entropy.
+#[must_use]
+pub fn losses(kind: ChannelKind) -> &'static [Loss] {
+    match kind {
+        ChannelKind::Switch | ChannelKind::Moe => experts::LOSSES,
+        ChannelKind::Dense | ChannelKind::ProductKeys | ChannelKind::Conv | ChannelKind::None => {
+            &[]
+        }
+    }
 }
 
 /// The channel mixer of a block.

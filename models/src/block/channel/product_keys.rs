@@ -1,10 +1,12 @@
 //! Product-key memory. Lample et al., 2019, "Large Memory Layers with Product Keys", arXiv:1907.05242.
 //!     y = Σ_h Σ_{(i, j) in T} softmax_T(s_ij) v_ij,  s_ij = q₁·a_i + q₂·b_j,  T the k largest of all n² sums
-//! For each head h, q₁, q₂ (K / 2) are the two normed halves of a query x W_h, a and b (n, K / 2) its sub-keys, v (n², D) values that all heads share.
-//! The k largest sums are among those of the k largest of either half, so n², the size of the memory, costs 2 n products:
-//! time O(H·(D·K + n·K + k²)) for each position, memory O(L·H·k·D). H: `block.heads`, n: `block.product_keys`, k: `block.product_top`, K: D.
-//! Ties go to the lower number; gradients pass through what was chosen. Departure: each half of a query has a LayerNorm, where the paper's has a batch
-//! norm, whose rows would know each other.
+//! For each head h, q₁, q₂ (K / 2) are the two normalised halves of a query x W_h, a and b
+//! (n, K / 2) its sub-keys, v (n², D) values shared by all heads. The k largest sums are among
+//! those of the k largest products of either half, so a memory of n² values costs 2 n products:
+//! time O(H·(D·K + n·K + k²)) for each position, memory O(L·H·k·D). H: `block.heads`, n:
+//! `block.product_keys`, k: `block.product_top`, K: D. Ties go to the lower index. Gradients pass
+//! through the chosen values and scores. Departure: each half of a query has a LayerNorm. The paper
+//! has a batch norm, which makes rows depend on each other.
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;

@@ -1,5 +1,6 @@
-//! Scores of contents with distances that are told apart up to K, by a table for each query or key: time O(L·K·E) and memory
-//! O(L·K) per head, beside attention's own; nothing is kept for a pair.
+//! Scores that depend on the contents and on distances up to K, by a table for each query or key:
+//! time O(L·K·E) and memory O(L·K) per head, in addition to attention's own. Nothing is stored per
+//! pair.
 //!
 //! | value | z_ij | source |
 //! |---|---|---|
@@ -7,10 +8,10 @@
 //! | `deberta` | (q_i·k_j + q_i·(W_K r_δ(i, j)) + k_j·(W_Q r_δ(i, j))) / √(3 E), δ(i, j) = i - j + K in [0, 2 K) | microsoft/DeBERTa, DeBERTa/deberta/disentangled_attention.py, commit 4d7fe0b, and `transformers` |
 //! | `deberta_paper` | the same with δ(j, i) in the third term | He et al., 2020, arXiv:2006.03654, equation 4 |
 //!
-//! K is `block.bias_distance`, N - 1 for Shaw and N for DeBERTa if the longest length N is less
-//! than K (`att_span` in `transformers`): then no two distances share a row that K would tell
-//! apart. Shaw's second table, of values, is left out: the paper found no use in it (its table 3).
-//! DeBERTa's r (2 K, D) is shared by all layers, W_K and W_Q are each layer's own.
+//! K is `block.bias_distance`. If the longest length N is less than K, it is N - 1 for Shaw and N
+//! for DeBERTa (`att_span` in `transformers`); two distances then share a row only if K would merge
+//! them too. Shaw's second table, of values, is left out: the paper found no gain from it (its
+//! table 3). DeBERTa's r (2 K, D) is shared by all layers; W_K and W_Q belong to each layer.
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -1,12 +1,12 @@
-//! Scores by distance alone: z_ij += t_h[j - i].
+//! Scores that depend only on distance: z_ij += t_h[j - i].
 //!
 //! | value | t_h[δ] | source |
 //! |---|---|---|
-//! | `t5` | a learned number for each head and bucket of distances; products are not divided by √E, and queries' weights begin E^-½ times as large instead | Raffel et al., 2019, arXiv:1910.10683 |
+//! | `t5` | a learned number for each head and bucket of distances; products are not divided by √E, and query weights start E^-½ times as large instead | Raffel et al., 2019, arXiv:1910.10683 |
 //! | `alibi` | -s_h abs(δ), s_h = 2^(-8 h / H), both ways in time | Press et al., 2021, arXiv:2108.12409 |
 //! | `gauss` | -abs(w_h δ² + b_h), learned w_h >= 0 and b_h <= 0 | Guo, Zhang, Liu, 2019, "Gaussian Transformer", AAAI |
 //!
-//! No number of them is kept for a pair: O(L·H) memory, and one addition for each score.
+//! No number is stored per pair: O(L·H) memory, and one addition for each score.
 
 use std::ops::Range;
 

@@ -1,8 +1,11 @@
-//! Keys and values that are of no token. Sukhbaatar et al., 2019, "Augmenting Self-attention with Persistent Memory", arXiv:1907.01470.
+//! Memory keys and values that belong to no token. Sukhbaatar et al., 2019, "Augmenting
+//! Self-attention with Persistent Memory", arXiv:1907.01470.
 //!     y_i = Σ_j softmax_j(q_i·[k ; M_k]_j / √E) [v ; M_v]_j,  M_k = √E P_k,  M_v = √n P_v
-//! n slots with learned P_k ~ N(0, 1 / E) and P_v ~ N(0, 1 / n) for each head, so that M ~ N(0, 1) while steps are of the size of
-//! other weights'. They have no position and are never hidden: a query that sees no token sees them alone. Under block masks every query
-//! of a block sees them, once. Time O(L·n·E) per head. In the paper they replace the feed-forward network (`block.ffn = none`).
+//! n slots with learned P_k ~ N(0, 1 / E) and P_v ~ N(0, 1 / n) for each head, so that M ~ N(0, 1),
+//! while updates have the size of other weights' updates. Slots have no position and are never
+//! hidden: a query that sees no token still sees them. Under block masks every query of a block
+//! sees them, once. Time O(L·n·E) per head. In the paper they replace the feed-forward network
+//! (`block.ffn = none`).
 
 use candle_core::Tensor;
 use candle_nn::Init;

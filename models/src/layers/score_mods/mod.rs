@@ -1,13 +1,14 @@
-//! What attention takes into its scores beside the product of query and key, and keys that are of no token: axes of the
-//! block around every mixer that can take them ([`Supports`]).
+//! Score modifications: terms of attention scores beside the product of query and key, and keys
+//! that belong to no token. They are options of the block around every mixer that supports them
+//! ([`Supports`]).
 //!
 //! ```text
 //! q, k ← rotated by position            block.rotary    RoFormer
 //! k, v ← [k ; M_k], [v ; M_v]           block.memory    all-attention
 //! z_ij ← z_ij + ..                      block.bias      T5, ALiBi, Gaussian, Shaw, Transformer-XL, DeBERTa
 //! ```
-//! Positions are those of the sequence as the mixer is given it, so that the CLS slot is one like any other, at 0. Hidden keys
-//! stay hidden whatever is added to their scores.
+//! Positions are those of the sequence that the mixer receives, so the CLS token is at position 0.
+//! A hidden key stays hidden, whatever is added to its score.
 
 mod content;
 mod distance;

@@ -1,8 +1,9 @@
 //! Rotary positions. Su et al., 2021, "RoFormer", arXiv:2104.09864.
 //!     (x_2c, x_2c+1) of position t ← the pair rotated by t·10000^{-2 c / E}, for queries and keys of each head
-//! so that q_i·k_j depends on contents and i - j. Neighbouring columns are a pair, as in the paper; a last one without a partner stays as it is.
-//! Mixers that take features of queries and keys rotate before the features, so that these stay positive and their sums the denominator's; the paper
-//! rotates features, in the numerator alone.
+//! so that q_i·k_j depends on contents and i - j. Neighbouring columns form a pair, as in the
+//! paper. An odd last column is not rotated. Mixers with features of queries and keys rotate before
+//! the features, so that the features, and the sums in the denominator, stay positive. The paper
+//! rotates the features, and only in the numerator.
 
 use candle_core::Tensor;
 

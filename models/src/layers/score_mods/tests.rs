@@ -1,4 +1,5 @@
-//! Every term against its equation in plain loops, by both forms of attention, over all pairs and under block masks.
+//! Tests of every score modification against its equation in plain loops, with both forms of
+//! attention, over all pairs and under block masks.
 
 use std::collections::HashMap;
 

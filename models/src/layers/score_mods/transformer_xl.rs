@@ -1,11 +1,14 @@
-//! Transformer-XL's scores. Dai et al., 2019, arXiv:1901.02860, both ways in time as in XLNet (Yang et al., 2019, arXiv:1906.08237).
+//! Transformer-XL's scores. Dai et al., 2019, arXiv:1901.02860, in both directions as in XLNet
+//! (Yang et al., 2019, arXiv:1906.08237).
 //!     z_ij = ((q_i + u)·k_j + (q_i + w)·W_R r_{i - j}) / √E,  r_δ = [sin(ω_c δ) ; cos(ω_c δ)],  ω_c = 10000^{-2 c / D}
-//! u, w (H, E) are each layer's own (`untie_r`) or those of all, W_R (D to H E) is each layer's own. Distances are not clipped.
+//! u, w (H, E) belong to each layer (`untie_r`) or are shared by all; each layer has its own W_R (D
+//! to H E). Distances are not clipped.
 //!
-//! r_{i - j} is a rotation of r_{-j} by i, so that with g_i = W_Rᵀ (q_i + w) = [g^s ; g^c] of each head
+//! r_{i - j} is r_{-j} rotated by i. With g_i = W_Rᵀ (q_i + w) = [g^s ; g^c] of each head,
 //!     g_i·r_{i - j} = (pairs (g^c, -g^s) rotated by ωi)·(pairs (cos ωj, sin ωj))
-//! is a product of D more columns of queries and keys. Every form of attention can compute it, whatever pairs it computes, and nothing
-//! is kept for a pair; a score costs (E + D) / E times as much, and weighted values what they did.
+//! is a product of D more columns of queries and keys. Every form of attention can compute it,
+//! whichever pairs it covers, and nothing is stored per pair. A score costs (E + D) / E times as
+//! much; weighted values cost the same.
 
 use candle_core::{Device, Tensor};
 use candle_nn::Init;

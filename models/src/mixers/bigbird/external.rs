@@ -1,11 +1,7 @@
-//! Learned tokens that go through an encoder before the sequence: BigBird's ETC form, and ETC's global input (Ainslie et al., 2020, arXiv:2004.08483).
+//! Learned tokens that pass through the encoder before the sequence: BigBird's ETC form, and ETC's
+//! global input (Ainslie et al., 2020, arXiv:2004.08483).
 
-use candle_core::Tensor;
-
-use crate::{
-    Encoder, Mask, Pass, Result, context::ModelContext, encoder::Encoded, error::require,
-    params::xavier_uniform,
-};
+use crate::{encoder::Encoded, prelude::*};
 
 /// Returns the encoder that `inner` builds with `count` learned tokens before every sequence; as it
 /// is if there are none.

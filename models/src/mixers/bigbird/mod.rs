@@ -1,32 +1,35 @@
 //! BigBird. Zaheer et al., 2020, "Big Bird: Transformers for Longer Sequences", arXiv:2007.14062.
 //!     y_i = Σ_j a_ij v_j, a_i = softmax(q_i·k_j / √E) over keys j in the listed blocks: i's block and its neighbours (window),
 //!     the first and the last (global, which see all themselves), and r random others, drawn per head and block of queries
-//! B batch, H heads, L length, E width of a head, S block length; q, k, v (B, H, L, E). Time O(L·(5 + r)·S·E) per head, memory O(L·(5 + r)·S).
-//! The paper's ITC form: global tokens are tokens of the sequence. Its ETC form adds `global_extra` g learned tokens (0: none), which pass through all layers before
-//! the sequence and are dropped behind the last: they see everything and everything sees them, and no block of the sequence is global.
-//! Options beside it: `block` S, `random` r. Padded keys get weight zero. Dropout on the weights.
-//! Random blocks depend on seed and layer only. Blocks are counted on the longest length, as if every sequence were padded to it: how far a batch is padded then
-//! changes nothing, but a short sequence has no last block and fewer random ones; so it was in 2021. Position 0 (the CLS token where there is one) is in the first block.
+//! B batch, H heads, L length, E width of a head, S block length; q, k, v (B, H, L, E). Time
+//! O(L·(5 + r)·S·E) per head, memory O(L·(5 + r)·S). The paper's ITC form: global tokens are tokens
+//! of the sequence. Dropout on the weights. Random blocks depend only on seed and layer. Position 0
+//! (the CLS token if there is one) is in the first block.
+//!
+//! # Options
+//!
+//! The paper's ETC form adds `global_extra` g learned tokens (0: none), which pass through all
+//! layers before the sequence and are dropped after the last one. They see every position and every
+//! position sees them, and no block of the sequence is global. `block` is S, `random` is r.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero. Blocks are counted on the longest length, as if every sequence were
+//! padded to it. So the padding of a batch changes nothing, but a short sequence has no last block
+//! and fewer random ones, as in 2021.
+//!
+//! # Departures
+//!
+//! None known.
 
 mod external;
 
-use candle_core::{DType, Tensor};
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mixer, Pass, Result, RngKey,
-    context::{LayerContext, ModelContext},
+    RngKey,
     encoder::blocks,
-    error::require,
-    layers::{Dropout, Projections, Supports},
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::{
-        self, AttentionOptions, BlockLists, BlockMask, BlockMasks, StridedPositions,
-        partial_softmax,
-    },
-    options::{LONGEST, Range, to_json},
-    rng::StreamKey,
+    ops::attention::{BlockLists, BlockMask, StridedPositions},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -39,18 +42,12 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·S·E)"),
     memory: Cost::Linear("O(L·S)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),
         tay2021::bigbird::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 1, LONGEST),
-        Range::int("random", 0, LONGEST),
-        Range::int("global_extra", 0, LONGEST),
-    ],
+    ..Model::with_options::<Options>()
 };
 
 /// Most queries of a block of attention.
@@ -59,23 +56,16 @@ const SIDE: usize = 64;
 /// Positions from which the 2021 code draws random blocks.
 const POOL_2021: usize = 1024;
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(default = 64, range = int(1, LONGEST))]
     block: usize,
+    #[option(default = 3, range = int(0, LONGEST))]
     random: usize,
     /// g.
+    #[option(range = int(0, LONGEST))]
     global_extra: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: 64,
-            random: 3,
-            global_extra: 0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -1,15 +1,15 @@
 //! Clusters of vectors by their hashes: k-means in Hamming space, after Lloyd.
 //!
-//! A centroid is as many bits as a hash. Positions go to the nearest centroid, the first of those that are equally near; a bit of a
-//! centroid becomes 1 where more than half of its positions have it. All integers, and on the host, so that the choice is the same everywhere.
+//! A centroid has as many bits as a hash. Each position joins the nearest centroid, the first one
+//! in case of a tie. A bit of a centroid becomes 1 if more than half of its positions have it. All
+//! arithmetic is on integers and on the host, so the clusters are the same on every machine.
 
-use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
 use crate::{
-    Error, Pass, Result, RngKey,
+    RngKey,
     ops::{HammingKMeans, IGNORE_INDEX, linear},
-    rng::StreamKey,
+    prelude::*,
 };
 
 /// Clustering of vectors by Lloyd's algorithm on hashes.

@@ -1,35 +1,38 @@
-//! Clustered attention. Vyas et al., 2020, "Fast Transformers with Clustered Attention", arXiv:2007.04825.
+//! Clustered attention. Vyas et al., 2020, "Fast Transformers with Clustered Attention",
+//! arXiv:2007.04825.
 //!     y_i = Σ_j A_cj v_j for the cluster c of i,  A_c = softmax_j(p_c·k_j / √E),  p_c the mean of the q_i of cluster c
 //!     `improved`: y_i = Σ_{j not in T_c} A_cj v_j + m_c Σ_{j in T_c} softmax_{j in T_c}(q_i·k_j / √E) v_j,  m_c = Σ_{j in T_c} A_cj
-//! B batch, H heads, L length, E width of a head, C clusters, n bits; q, k, v, y (B, H, L, E), A (B, H, C, L), T_c the `topk` keys of largest p_c·k_j.
-//! Bit b of a query's hash is [q_i·a_b > t_b], a_b and t_b standard normal; queries are clustered by k-means of hashes, `iterations` - 1 rounds of assignment and majority
-//! vote and a last assignment. Time O(L·C·(E + iterations) + L·n·E) per head and O(L·topk·E) if improved, memory O(C·L).
-//! Options: `clusters` C, `bits`, `iterations`, `hash_bias` (false: t_b = 0), `improved`, `topk`. All heads and examples share planes and first centroids, drawn per seed, step
-//! and layer: C positions, of which a sequence takes those of its own that are real. An empty cluster gets random bits.
-//! Padded queries are hashed and counted nowhere, padded keys get weight zero. Dropout on the weights. Which query is in which cluster has no gradient; m_c has
-//! one, where the package lets it stop.
+//! B batch, H heads, L length, E width of a head, C clusters, n bits; q, k, v, y (B, H, L, E), A
+//! (B, H, C, L), T_c the `topk` keys of largest p_c·k_j. Bit b of a query's hash is [q_i·a_b >
+//! t_b], with a_b and t_b standard normal. Queries are clustered by k-means of hashes:
+//! `iterations` - 1 rounds of assignment and majority vote, then a last assignment. Time O(L·C·(E +
+//! iterations) + L·n·E) per head and O(L·topk·E) if improved, memory O(C·L). All heads and examples
+//! share planes and first centroids, drawn per seed, step and layer. The first centroids are C
+//! positions, of which a sequence uses its real ones. An empty cluster gets random bits. Dropout on
+//! the weights.
+//!
+//! # Options
+//!
+//! `clusters` C, `bits`, `iterations`, `hash_bias` (false: t_b = 0), `improved`, `topk`.
+//!
+//! # Padding
+//!
+//! Padded queries are neither hashed nor counted, and padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! The clustering has no gradient; m_c has one, where the package stops it.
 
 mod lloyd;
 
-use candle_core::{DType, Device, Tensor};
-use serde::{Deserialize, Serialize};
-
 use self::lloyd::Lloyd;
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections, Supports},
-    model::{Cost, Model, Reference, Variant},
     ops::{
         IGNORE_INDEX, Order,
-        attention::{
-            self, AttentionOptions, BlockMask, BlockMasks,
-            partial_softmax::{self, by_head},
-        },
-        matmul, segment_mean, softmax, take, top_k,
+        attention::{BlockMask, partial_softmax::by_head},
+        segment_mean, top_k,
     },
-    options::{LONGEST, Range, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -42,45 +45,25 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·C·E)"),
     memory: Cost::Linear("O(C·L)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
-    variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("clusters", 1, LONGEST),
-        Range::int("bits", 1, 63),
-        Range::int("iterations", 1, 1000),
-        Range::int("topk", 1, LONGEST),
-    ],
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Clustered>(include_str!("mod.rs"))],
+    ..Model::mixer::<Clustered>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = 100, range = int(1, LONGEST))]
     clusters: usize,
+    #[option(default = 63, range = int(1, 63))]
     bits: usize,
+    #[option(default = 10, range = int(1, 1000))]
     iterations: usize,
+    #[option(default = true)]
     hash_bias: bool,
     improved: bool,
+    #[option(default = 32, range = int(1, LONGEST))]
     topk: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            clusters: 100,
-            bits: 63,
-            iterations: 10,
-            hash_bias: true,
-            improved: false,
-            topk: 32,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Clustered::new(at, &options)?)))
 }
 
 struct Clustered {
@@ -105,7 +88,9 @@ struct Operands {
     count: usize,
 }
 
-impl Clustered {
+impl MixerModel for Clustered {
+    type Options = Options;
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let rate = at.block.attention_dropout;
         Ok(Self {
@@ -125,7 +110,9 @@ impl Clustered {
             width: at.block.head_dim(),
         })
     }
+}
 
+impl Clustered {
     /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).
     fn attend(&self, [q, k, v]: [Tensor; 3], pass: &Pass) -> Result<Tensor> {
         let queries = by_head(&q)?;

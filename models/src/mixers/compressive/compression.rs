@@ -1,14 +1,7 @@
-//! What S rows that fall out of memory become: ⌈S/c⌉ rows.
-
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! Compression of the S rows that leave the memory to ⌈S/c⌉ rows.
 
 use super::Parts;
-use crate::{
-    Mask, Result, VarBuilder, layers::Linear, mask::PADDED, ops::activation::relu,
-    params::xavier_uniform,
-};
+use crate::{mask::PADDED, ops::activation::relu, prelude::*};
 
 /// f.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

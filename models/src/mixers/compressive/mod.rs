@@ -1,41 +1,45 @@
-//! Compressive Transformer. Rae et al., 2019, "Compressive Transformers for Long-Range Sequence Modelling", arXiv:1911.05507: Transformer-XL, see
-//! there, with a second, coarser memory.
+//! Compressive Transformer. Rae et al., 2019, "Compressive Transformers for Long-Range Sequence
+//! Modelling", arXiv:1911.05507: Transformer-XL, see there, with a second, coarser memory.
 //!     y_i = attention of position i on [z_τ ; x of the M positions before i's segment τ ; x of segment τ],  z_τ = the last C rows of f(o_1), f(o_2), ..
-//! After each segment of S positions the S that fall out of memory, o (S, D), become f(o) (⌈S/c⌉, D). B batch, L length, H heads, E width of a
-//! head, D width. A row of z is at the distance that it would have if z were what comes before the memory, one position a row, as in the paper.
-//! Time O(L·(S + M + C)·D) per head, memory O(L·(E + D)·(2 + C/S)). Options: `segment` S, `memory` M, `causal`, `detach` and `untie` as in
-//! Transformer-XL; `compressed` C (0: S), `rate` c, `compression` f: `conv` of width and stride c, `mean` or `max` of c rows, `most_used`, the ⌈S/c⌉ rows with
-//! the largest mean attention from the last segment that had them in memory, `dilated`: x ← x + relu(conv₃(x)) at distances 1, 2, 4, .. below c, then `conv`
-//! (the paper does not say which stack it has), or `none`, which is Transformer-XL.
-//! Loss `reconstruct`, weight 1, in each layer with weights in f: mean over positions of the squared difference per channel between attention on o and on
-//! f(o), of scores without positions, from the segment that pushed o out; W_Q, W_K, W_V, x and o
-//! are constants there (`stop_gradient` in the paper's algorithm 2), whatever `detach` says, and z
-//! is one elsewhere, so that f learns from this loss alone (`detach` = false: from both, ours). The
-//! paper's other loss, a decoder of f(o), was the worse one and is left out.
-//! Padding is zeros to f and counts in no mean; a row of z that is made of nothing else is hidden.
+//! After each segment of S positions, the S rows that leave the memory, o (S, D), are compressed to
+//! f(o) (⌈S/c⌉, D). B batch, L length, H heads, E width of a head, D width. Rows of z have the
+//! distances they would have if each were one position before the memory, as in the paper. Time
+//! O(L·(S + M + C)·D) per head, memory O(L·(E + D)·(2 + C/S)).
+//!
+//! # Options
+//!
+//! `segment` S, `memory` M, `causal`, `detach` and `untie` as in Transformer-XL; `compressed` C (0:
+//! S); `rate` c; `compression` f: `conv` of width and stride c, `mean` or `max` of c rows,
+//! `most_used`, the ⌈S/c⌉ rows with the largest mean attention from the last segment that had them
+//! in memory, `dilated`: x ← x + relu(conv₃(x)) at distances 1, 2, 4, .. below c, then `conv` (the
+//! paper does not specify its stack), or `none`, which is Transformer-XL. Loss `reconstruct`,
+//! weight 1, in each layer whose f has weights: the mean over positions of the squared difference
+//! per channel between attention on o and attention on f(o), with scores without positions, from
+//! the segment that pushed o out. W_Q, W_K, W_V, x and o are constants in this loss
+//! (`stop_gradient` in the paper's algorithm 2), for any `detach`. Elsewhere z is a constant, so f
+//! learns from this loss only (`detach` = false: from both losses, our addition).
+//!
+//! # Padding
+//!
+//! Padding enters f as zeros and is in no mean. A row of z made of padding only is hidden.
+//!
+//! # Departures
+//!
+//! The paper's other loss, a decoder of f(o), performed worse and is left out.
 
 mod compression;
 mod most_used;
 
 use std::ops::Range;
 
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
-
-use self::compression::{Compression, Kind};
-use super::transformer_xl::{self, Older, Recurrence, TAKES, with_cls_last};
-use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Supports},
-    loss::Loss,
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
-    ops::take,
-    options::{LONGEST, Range as Allowed, Residual, to_json},
-};
+use self::compression::Compression;
+use self::compression::Kind;
+use super::transformer_xl;
+use super::transformer_xl::Older;
+use super::transformer_xl::Recurrence;
+use super::transformer_xl::TAKES;
+use super::transformer_xl::with_cls_last;
+use crate::prelude::*;
 
 /// Loss of attention by the compression.
 const RECONSTRUCT: Loss = Loss::new("reconstruct", 1.0);
@@ -50,49 +54,34 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(S + M + C)·D)"),
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: transformer_xl::SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs")).with_losses(&[RECONSTRUCT])],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Allowed::int("segment", 0, LONGEST),
-        Allowed::int("memory", 0, LONGEST),
-        Allowed::int("compressed", 0, LONGEST),
-        Allowed::int("rate", 1, LONGEST),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// S.
+    #[option(range = int(0, LONGEST))]
     segment: usize,
     /// M.
+    #[option(range = int(0, LONGEST))]
     memory: usize,
     /// C.
+    #[option(range = int(0, LONGEST))]
     compressed: usize,
     /// c.
+    #[option(default = 4, range = int(1, LONGEST))]
     rate: usize,
     /// f.
+    #[option(default = Kind::Conv)]
     compression: Kind,
     causal: bool,
+    #[option(default = true)]
     detach: bool,
     untie: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            segment: 0,
-            memory: 0,
-            compressed: 0,
-            rate: 4,
-            compression: Kind::Conv,
-            causal: false,
-            detach: true,
-            untie: false,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -1,18 +1,16 @@
-//! Which rows of the memory are used most, by attention itself, segment after segment.
+//! Selection of the most used rows of the memory, by attention from segment to segment.
 
 use std::ops::Range;
 
-use candle_core::{DType, Tensor};
-
-use super::{Compressive, Evictions};
+use super::Compressive;
+use super::Evictions;
 use crate::{
-    Mask, Result,
     mask::PADDED,
     ops::{
         IGNORE_INDEX,
         attention::{scores, with_columns},
-        softmax, take,
     },
+    prelude::*,
 };
 
 impl Compressive {

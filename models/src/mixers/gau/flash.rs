@@ -1,24 +1,29 @@
 //! FLASH. Hua et al., 2022, "Transformer Quality in Linear Time", arXiv:2202.10447.
 //!     y = (U ⊙ (A V + Q' (K'ᵀ V) / n)) W_o + b_o,  A within chunks of C positions,  Q' = g₂ ⊙ z + b₂, K' = g₃ ⊙ z + b₃
-//! all else as in the gated attention unit: U, V (B, L, e), z, Q', K' (B, L, s), A (B, L / C, C, C), n the real positions of a sequence, for A those of a
-//! chunk. K'ᵀ V (B, s, e) is the sum over all positions, those of a position's own chunk among them, as the paper has it where nothing is causal.
-//! Time O(L·C·(s + e) + L·s·e), memory O(L·C). Options: those of GAU with `chunk` C = 256. Padding adds nothing to K'ᵀ V.
-//! Departures: as of GAU. Equations and code of the unit: `models/src/mixers/gau/mod.rs`.
+//! all else as in the gated attention unit: U, V (B, L, e), z, Q', K' (B, L, s), A (B, L / C, C,
+//! C), n the real positions of a sequence, in A those of a chunk. K'ᵀ V (B, s, e) is the sum over
+//! all positions, including the position's own chunk, as in the paper's non-causal form. Time
+//! O(L·C·(s + e) + L·s·e), memory O(L·C). Equations and code of the unit:
+//! `models/src/mixers/gau/mod.rs`.
+//!
+//! # Options
+//!
+//! `chunk` C (256); `hidden`, `shared`, `attention` and `hidden_dropout` as of GAU.
+//!
+//! # Padding
+//!
+//! Padding adds nothing to K'ᵀ V.
+//!
+//! # Departures
+//!
+//! Those of GAU.
 
-use candle_core::Tensor;
-use candle_nn::Init;
-
-use super::{Beside, Gated, NARROW, Options, widths};
-use crate::{
-    Encoder, Mask, Pass, Result, VarBuilder,
-    context::ModelContext,
-    encoder,
-    error::require,
-    mask::zero_padding,
-    model::{Cost, Model, Variant},
-    ops::matmul,
-    options::to_json,
-};
+use super::Beside;
+use super::Gated;
+use super::NARROW;
+use super::Options;
+use super::widths;
+use crate::prelude::*;
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -42,7 +47,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     encoder::blocks(context, |at| {
         let (hidden, shared) = widths(at, &options);
         let linear = LinearAttention::new(&at.vb.pp("linear"), shared, hidden)?;
-        Ok(Box::new(Gated::new(at, &options, Some(Box::new(linear)))?))
+        Ok(Box::new(Gated::new(at, &options)?.with(Box::new(linear))))
     })
 }
 

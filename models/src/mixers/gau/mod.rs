@@ -1,32 +1,38 @@
-//! GAU. Hua et al., 2022, "Transformer Quality in Linear Time", arXiv:2202.10447: the gated attention unit, all of FLASH-Quad.
+//! GAU, the gated attention unit, which is FLASH-Quad. Hua et al., 2022, "Transformer Quality in
+//! Linear Time", arXiv:2202.10447.
 //!     [U | V | z] = SiLU(x W + b),  Q = g₀ ⊙ z + b₀, K = g₁ ⊙ z + b₁,  y = (U ⊙ (A V)) W_o + b_o,  A = max(Q Kᵀ / n + w_(j-i), 0)²
-//! B batch, L length, D width, e width of U and V, s that of z, n the real keys, N longest length; x, y (B, L, D), U, V (B, L, e), z, Q, K (B, L, s),
-//! A (B, L, L), w (2 N - 1), a learned number for each distance. One head, no softmax, and no feed-forward (`block.ffn` = none): this is all there is.
-//! Time O(L²·(s + e)), memory O(L²). Options: `hidden` e (0: `block.mlp_dim`), `shared` s (0: D / 2), `attention` relu2, or `laplace` and `softmax` as in
-//! Mega, `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys of a chunk, `hidden_dropout` on A V.
-//! Weights, g and w N(0, 0.02²), biases 0. Padding is no key. A CLS token, zero at first, has U = 0 for ever where nothing marks positions: pool by
-//! the mean. Departure: the paper marks positions by rotary vectors and w; here, as in the runs on
-//! this benchmark by the authors of Mega, w does, for each layer its own. Published norms there,
-//! with ε = 1e-5: ScaleNorm (g x/√(mean x² + ε),
-//! g = 1 at first, `block.scale_norm = rms`) for texts, BatchNorm for images.
+//! B batch, L length, D width, e width of U and V, s that of z, n the number of real keys, N
+//! longest length; x, y (B, L, D), U, V (B, L, e), z, Q, K (B, L, s), A (B, L, L), w (2 N - 1), a
+//! learned number for each distance. There is one head and no softmax. The block has no
+//! feed-forward network (`block.ffn` = none): the unit replaces both sublayers. Time O(L²·(s + e)),
+//! memory O(L²). Weights, g and w start as N(0, 0.02²), biases as 0. A CLS token starts at zero and
+//! has U = 0 forever if there is no position encoding: use mean pooling. The norms published for
+//! those runs, with ε = 1e-5, are ScaleNorm (g x/√(mean x² + ε), g = 1 at first,
+//! `block.scale_norm = rms`) for texts and BatchNorm for images.
+//!
+//! # Options
+//!
+//! `hidden` e (0: `block.mlp_dim`); `shared` s (0: D / 2); `attention` relu2, or `laplace` and
+//! `softmax` as in Mega; `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys
+//! of a chunk; `hidden_dropout` on A V.
+//!
+//! # Padding
+//!
+//! Padding is never a key.
+//!
+//! # Departures
+//!
+//! The paper encodes positions by rotary vectors and w; here, as in the runs on this benchmark by
+//! the authors of Mega, only w does, and each layer has its own.
 
 pub mod flash;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
 use super::mega::{SharedAttention, Weighing};
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear},
-    model::{Cost, Model, Reference, Variant},
     ops::{activation::silu, columns},
-    options::{LONGEST, Range, WIDEST, to_json},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -39,46 +45,28 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Equations,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
         "block": {"ffn": "none", "norm": "scale", "scale_norm": "rms", "norm_epsilon": 1e-5}
     }"#,
-    variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("hidden", 0, WIDEST),
-        Range::int("shared", 0, WIDEST),
-        Range::int("chunk", 0, LONGEST),
-        Range::probability("hidden_dropout"),
-    ],
+    variants: &[Variant::mixer::<Gated>(include_str!("mod.rs"))],
+    ..Model::mixer::<Gated>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(range = int(0, WIDEST))]
     hidden: usize,
+    #[option(range = int(0, WIDEST))]
     shared: usize,
+    #[option(default = Weighing::Relu2)]
     attention: Weighing,
+    #[option(range = int(0, LONGEST))]
     chunk: usize,
+    #[option(range = probability)]
     hidden_dropout: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            hidden: 0,
-            shared: 0,
-            attention: Weighing::Relu2,
-            chunk: 0,
-            hidden_dropout: 0.0,
-        }
-    }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Gated::new(at, &options, None)?)))
 }
 
 /// Term beside A V that is gated together with it.
@@ -110,8 +98,10 @@ fn widths(at: &LayerContext, options: &Options) -> (usize, usize) {
     (hidden, or(options.shared, at.block.dim.div_ceil(2)))
 }
 
-impl Gated {
-    fn new(at: &LayerContext, options: &Options, beside: Option<Box<dyn Beside>>) -> Result<Self> {
+impl MixerModel for Gated {
+    type Options = Options;
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (dim, (hidden, shared)) = (at.block.dim, widths(at, options));
         let linear = |name, inputs, outputs| {
             let (weight, bias) = (NARROW, Some(Init::Const(0.0)));
@@ -127,11 +117,21 @@ impl Gated {
             inner: linear("inner", dim, 2 * hidden + shared)?,
             outer: linear("outer", hidden, dim)?,
             attention: SharedAttention::new(&vb, shared, chunk, options.attention, rate)?,
-            beside,
+            beside: None,
             dropout: Dropout::new(&at.vb.pp("hidden_drop"), options.hidden_dropout),
             hidden,
             shared,
         })
+    }
+}
+
+impl Gated {
+    /// Returns this unit with a term beside A V.
+    fn with(self, beside: Box<dyn Beside>) -> Self {
+        Self {
+            beside: Some(beside),
+            ..self
+        }
     }
 }
 

@@ -1,17 +1,12 @@
-//! Attention of one head whose queries and keys are one vector, scaled and shifted apart: of Mega and of gated attention units.
-
-use candle_core::{D, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! Attention of one head whose queries and keys are one vector with separate scales and offsets,
+//! for Mega and gated attention units.
 
 use crate::{
-    Mask, Pass, Result, VarBuilder,
-    layers::Dropout,
     ops::{
         activation::relu,
-        attention::{self, AttentionDropout, AttentionOptions, BlockLists, RelativeScores},
-        matmul,
+        attention::{AttentionDropout, BlockLists, RelativeScores},
     },
+    prelude::*,
 };
 
 /// Map from scores z to weights.

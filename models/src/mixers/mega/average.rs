@@ -1,16 +1,11 @@
-//! The exponential moving average of many modes, in both directions.
-
-use candle_core::Tensor;
-use candle_nn::Init;
+//! The exponential moving average with many modes, in both directions.
 
 use crate::{
-    Result, VarBuilder,
     ops::{
-        self, Modes, StateSpaceOptions,
+        Modes, StateSpaceOptions,
         activation::{sigmoid, silu},
-        add,
     },
-    params::Attributes,
+    prelude::*,
     rng::Stream,
 };
 

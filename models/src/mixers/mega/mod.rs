@@ -2,18 +2,32 @@
 //!     m = SiLU(K→ * x̂ + K← * x̂ + ω ⊙ x̂),  K_l = h^-½ Σ_n p β γ q^l,  p = σ(δ), q = 1 - p σ(α), both kernels with their tap 0 at the position itself
 //!     [u | z | r | c] = [σ | SiLU | SiLU | 1](m W_m + b_m),  V = SiLU(x̂ W_v + b_v),  Q = g₀ ⊙ z + b₀, K = g₁ ⊙ z + b₁
 //!     H = SiLU(c + (r ⊙ (A V)) W_h + b_h),  A = softmax(Q Kᵀ / √s + w_(j-i)),  y = x + u ⊙ (H - x),  then a feed-forward network
-//! x̂ is norm(x), and y is followed by none, in pre-norm; in post-norm x̂ is x and y is normed. B batch, L length, D width, h modes, s width of z,
-//! v width of V and r, C chunk, N longest length; x, m, u, c, H (B, L, D), K (D, L), δ, α, β, γ (2 D, h), ω (D), w (2 N - 1), or (2 C - 1).
-//! Time O(L²·(s + v)), with chunks O(L·C·(s + v)), and O(L·D·h) for m; memory O(L·(D + v)), and with laplace or relu2 O(L²) or O(L·C).
-//! Options: `attention` softmax, `laplace` ½ (1 + erf((z - √½) √2π)) or `relu2` max(z, 0)², both of z = Q Kᵀ / n + w, n the real keys, with no other
-//! normalisation; `shared` s (0: D / 2), `values` v (0: `block.mlp_dim`), `modes` h, `taps` after which both kernels end (0: nowhere), `chunk` C
-//! (0: all positions see each other): positions of one chunk of C attend to each other, m crosses chunks; `hidden_dropout` on V and in the feed-forward.
-//! Weights N(0, 0.02²), biases 0; δ, α ~ N(0, 0.2²), β = 1, -1, 1, .. + N(0, 0.02²) by mode, γ, ω ~
-//! N(0, 1). Padding: its x̂ is zero in m, and it is no key; what it gets is counted by BatchNorm,
-//! as published. Published norms, all with ε = 1e-5: LayerNorm for ListOps, ScaleNorm (g x/√(mean
-//! x² + ε), g = 1 at first, `block.scale_norm = rms`) for texts, both post-norm, BatchNorm and
-//! pre-norm for images. Pixels there begin with `embed.scalar_init = normal`.
-//! Departures: embedding and head are those of the benchmark here.
+//! In pre-norm blocks x̂ is norm(x) and y is not normalised; in post-norm blocks x̂ is x and y is
+//! normalised. B batch, L length, D width, h modes, s width of z, v width of V and r, C chunk, N
+//! longest length; x, m, u, c, H (B, L, D), K (D, L), δ, α, β, γ (2 D, h), ω (D), w (2 N - 1), or
+//! (2 C - 1). Time O(L²·(s + v)), with chunks O(L·C·(s + v)), and O(L·D·h) for m; memory O(L·(D +
+//! v)), and with laplace or relu2 O(L²) or O(L·C). Weights start as N(0, 0.02²), biases as 0; δ, α
+//! ~ N(0, 0.2²), β = 1, -1, 1, .. + N(0, 0.02²) by mode, γ, ω ~ N(0, 1). Published norms, all with
+//! ε = 1e-5: LayerNorm for ListOps, ScaleNorm (g x/√(mean x² + ε), g = 1 at first,
+//! `block.scale_norm = rms`) for texts, both post-norm, BatchNorm and pre-norm for images. Pixels
+//! there start with `embed.scalar_init = normal`.
+//!
+//! # Options
+//!
+//! `attention`: softmax, `laplace` ½ (1 + erf((z - √½) √2π)) or `relu2` max(z, 0)², both of z = Q
+//! Kᵀ / n + w, with n the number of real keys and no other normalisation; `shared` s (0: D / 2);
+//! `values` v (0: `block.mlp_dim`); `modes` h; `taps`, the length of both kernels (0: unlimited);
+//! `chunk` C (0: all positions see each other): positions attend within their chunk of C, and m
+//! crosses chunks; `hidden_dropout` on V and in the feed-forward network.
+//!
+//! # Padding
+//!
+//! At padding x̂ is zero in m, and padding is never a key; its own output is counted by BatchNorm,
+//! as published.
+//!
+//! # Departures
+//!
+//! Embedding and head are those of this benchmark.
 
 mod attention;
 mod average;
@@ -21,26 +35,18 @@ pub mod chunk;
 #[cfg(test)]
 mod tests;
 
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
 pub(super) use self::attention::{SharedAttention, Weighing};
 use self::average::MovingAverage;
 use crate::{
-    Encoded, Encoder, Pass, Result, VarBuilder,
+    Encoded,
     block::norm::Norm,
-    context::ModelContext,
-    encoder,
-    error::require,
-    layers::{Dropout, FeedForward, FusedSublayer, Linear},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
+    layers::{FeedForward, FusedSublayer},
     ops::{
         activation::{sigmoid, silu},
-        add, columns,
+        columns,
     },
-    options::{BlockOptions, ChannelKind, LONGEST, NormPlace, Range, WIDEST, to_json},
+    options::{ChannelKind, NormPlace},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -53,47 +59,32 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Linear("O(L·E)"),
     reference: Reference::Package,
-    family: crate::Family::Gated,
+    family: Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
         "block": {"norm_place": "post", "activation": "silu", "scale_norm": "rms", "norm_epsilon": 1e-5}
     }"#,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("shared", 0, WIDEST),
-        Range::int("values", 0, WIDEST),
-        Range::int("modes", 1, 1024),
-        Range::int("taps", 0, LONGEST),
-        Range::int("chunk", 0, LONGEST),
-        Range::probability("hidden_dropout"),
-    ],
+    ..Model::with_options::<Options>()
 };
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
+    #[option(default = Weighing::Softmax)]
     attention: Weighing,
+    #[option(range = int(0, WIDEST))]
     shared: usize,
+    #[option(range = int(0, WIDEST))]
     values: usize,
+    #[option(default = 16, range = int(1, 1024))]
     modes: usize,
+    #[option(default = 1024, range = int(0, LONGEST))]
     taps: usize,
+    #[option(range = int(0, LONGEST))]
     chunk: usize,
+    #[option(range = probability)]
     hidden_dropout: f64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            attention: Weighing::Softmax,
-            shared: 0,
-            values: 0,
-            modes: 16,
-            taps: 1024,
-            chunk: 0,
-            hidden_dropout: 0.0,
-        }
-    }
 }
 
 /// Initial values of all weights.

@@ -17,7 +17,7 @@ fn mixer(parameters: &crate::Parameters, options: Options, longest: usize) -> Mr
         ..BlockOptions::default()
     };
     let at = LayerContext::new(parameters.builder(), &block, longest);
-    Mra::new(&at, options).unwrap()
+    Mra::new(&at, &options).unwrap()
 }
 
 /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).

@@ -1,14 +1,13 @@
-//! Trigonometric random features, the form that Performer's positive ones replace (Rahimi & Recht, 2007, "Random Features for Large-Scale Kernel
-//! Machines"; Choromanski et al., 2020, section 2.3).
+//! Trigonometric random features, which Performer's positive features replace (Rahimi & Recht,
+//! 2007, "Random Features for Large-Scale Kernel Machines"; Choromanski et al., 2020, section 2.3).
 //!     y_i = Σ_j φ(q_i)·φ(k_j) v_j / d_i,  d_i = Σ_j φ(q_i)·φ(k_j),  φ(x) = exp(|x'|²/2) [sin W x' ; cos W x'] / √M,  x' = x / E^¼
-//! W (M, E). A query's own factor cancels and is left out; keys' are divided by the largest of the row's real keys. As in the published code
-//! 2ε is added to d_i where it is within ε of 0.
-
-use candle_core::{D, Tensor};
+//! W (M, E). The factor of the query itself cancels and is left out; keys are divided by the
+//! largest factor among the row's real keys. As in the published code, 2ε is added to d_i where it
+//! is within ε of 0.
 
 use crate::{
-    Mask, Result,
-    ops::{attention::partial_softmax::by_head, linear, matmul},
+    ops::{attention::partial_softmax::by_head, linear},
+    prelude::*,
 };
 
 /// Maps queries, keys and values (B, L, H, E) by directions w (M, E), to (B, L, H, E); a row

@@ -1,14 +1,24 @@
-//! Admin. Liu, Liu, Gao, Chen & Han, 2020, "Understanding the Difficulty of Training Transformers", arXiv:2004.08249.
+//! Admin. Liu, Liu, Gao, Chen & Han, 2020, "Understanding the Difficulty of Training Transformers",
+//! arXiv:2004.08249.
 //!     x ← norm(ω ⊙ x + Attention(x)),  x ← norm(ω ⊙ x + FFN(x))
-//! x (B, L, D), ω (D) per sublayer, √((n + 1)/ln(n + 1) - 1) at first for n sublayers: deep post-norm stacks lean less on any one branch.
-//! Time O(L²·E) per head, memory O(L·E).
-//! Departure: that first ω is the closed form of the authors' later package, admin-torch, where the paper measures the variances of a first pass.
-//! Equations and code: `models/src/block/residual.rs`.
+//! x (B, L, D), ω (D) per sublayer, √((n + 1)/ln(n + 1) - 1) at first for n sublayers, so that deep
+//! post-norm stacks depend less on any one branch. Time O(L²·E) per head, memory O(L·E). Equations
+//! and code: `models/src/block/residual.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! This initial ω is the closed form of the authors' later package, admin-torch, where the paper
+//! measures variances in a first pass.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -18,7 +28,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2004.08249",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"residual": "admin", "norm_place": "post"}}"#,
     variants: &[Variant {
         source: include_str!("admin.rs"),

@@ -1,17 +1,27 @@
-//! All-attention. Sukhbaatar et al., 2019, "Augmenting Self-attention with Persistent Memory", arXiv:1907.01470.
+//! All-attention. Sukhbaatar et al., 2019, "Augmenting Self-attention with Persistent Memory",
+//! arXiv:1907.01470.
 //!     y_i = Σ_j softmax_j(q_i·[k ; M_k]_j / √E) [v ; M_v]_j
-//! q, k, v (B, H, L, E); M_k = √E P_k and M_v = √n P_v (H, n, E) keys and values that belong to no
-//! token, n = `block.memory`, in place of the feed-forward network. P_k ~ N(0, 1/E) and P_v ~ N(0,
-//! 1/n) at first, and learned, so that M ~ N(0, 1): the scales of facebookresearch/adaptive-span,
-//! persistent memory.
-//! Time O(L·(L + n)·E) per head, memory O((L + n)·E).
-//! The paper has n = 1024 for width 512, twice it; here 64 for the default width 64, to be set with it. Departures: no adaptive span and no
-//! relative positions, which the paper adds; one softmax over tokens and memory as there. Equations and code: `models/src/layers/score_mods/memory.rs`.
+//! q, k, v (B, H, L, E); M_k = √E P_k and M_v = √n P_v (H, n, E) are keys and values that belong to
+//! no token, n = `block.memory`. They replace the feed-forward network. P_k and P_v are learned,
+//! P_k ~ N(0, 1/E) and P_v ~ N(0, 1/n) at first, so that M ~ N(0, 1): the scales of
+//! facebookresearch/adaptive-span, persistent memory. Time O(L·(L + n)·E) per head, memory O((L +
+//! n)·E). The paper has n = 1024 for width 512, twice the width; here n is 64 for the default width
+//! 64, and should be set with it. One softmax covers tokens and memory, as in the paper. Equations
+//! and code: `models/src/layers/score_mods/memory.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! No adaptive span and no relative positions, which the paper adds.
 
-use crate::{
-    mixers::transformer,
-    model::{Cost, Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -22,7 +32,7 @@ pub const MODEL: Model = Model {
     arxiv: "1907.01470",
     time: Cost::Quadratic("O(L·(L + n)·E)"),
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"memory": 64, "ffn": "none"}}"#,
     variants: &[Variant {
         source: include_str!("all_attention.rs"),

@@ -1,24 +1,31 @@
-//! DeBERTa's encoder. He et al., 2020, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", arXiv:2006.03654.
+//! DeBERTa's encoder. He et al., 2020, "DeBERTa: Decoding-enhanced BERT with Disentangled
+//! Attention", arXiv:2006.03654.
 //!     z_ij = (q_i·k_j + q_i·K_r[δ(i, j)] + k_j·Q_r[δ(i, j)]) / √(3 E),  y_i = Σ_j softmax_j(z_ij) v_j
-//! q, k, v (B, H, L, E); K_r, Q_r (H, 2 K, E) are the keys and queries that learned vectors of distances (2 K, D), shared by all layers, have in each
-//! layer; δ(i, j) = i - j + K clipped to 0 … 2 K - 1, K = `block.bias_distance` (512 in the paper),
-//! or N if the longest length N is less. Post-norm, gelu. The third term is that of the authors'
-//! code (microsoft/DeBERTa, DeBERTa/deberta/disentangled_attention.py, commit 4d7fe0b) and of
-//! `transformers`; the paper prints δ(j, i) there (its equation 4), which is `model.variant =
-//! paper`, or `block.bias = deberta_paper` around any model.
-//! Time O(L²·E + L·K·E) per head, memory O(L·(E + K)).
-//! Distances begin as N(0, 0.02²), as there. Departures: no absolute positions before the softmax
-//! of a masked language model, as there is none here; projections without biases, which begin as
-//! Xavier-uniform, there N(0, 0.02²); LayerNorm's ε is `block.norm_epsilon` = 1e-6, there 1e-7.
-//! Equations and code: `models/src/layers/score_mods/content.rs`.
+//! q, k, v (B, H, L, E); K_r, Q_r (H, 2 K, E) are the keys and queries that each layer computes
+//! from learned vectors of distances (2 K, D), shared by all layers; δ(i, j) = i - j + K clipped to
+//! 0 … 2 K - 1, K = `block.bias_distance` (512 in the paper), or N if the longest length N is less.
+//! Post-norm, gelu. The third term is that of the authors' code (microsoft/DeBERTa,
+//! DeBERTa/deberta/disentangled_attention.py, commit 4d7fe0b) and of `transformers`. The paper
+//! prints δ(j, i) in that term (its equation 4), which is `model.variant = paper`, or `block.bias =
+//! deberta_paper` around any model. Time O(L²·E + L·K·E) per head, memory O(L·(E + K)). Vectors of
+//! distances start as N(0, 0.02²), as in that code. Equations and code:
+//! `models/src/layers/score_mods/content.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! No absolute positions before the softmax of a masked language model, since there is none here;
+//! projections have no biases and start Xavier-uniform, in that code as N(0, 0.02²); LayerNorm's ε
+//! is `block.norm_epsilon` = 1e-6, in that code 1e-7.
 
-use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    mixers::transformer,
-    model::{Cost, Model, Reference, Variant},
-    options::{BlockOptions, PairBias},
-};
+use crate::{mixers::transformer, options::PairBias, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -29,7 +36,7 @@ pub const MODEL: Model = Model {
     arxiv: "2006.03654",
     time: Cost::Quadratic("O(L²·E + L·K·E)"),
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"bias": "deberta", "norm_place": "post"}}"#,
     variants: &[
         Variant {

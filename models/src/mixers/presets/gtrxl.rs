@@ -1,15 +1,25 @@
-//! GTrXL. Parisotto et al., 2019, "Stabilizing Transformers for Reinforcement Learning", arXiv:1910.06764.
+//! GTrXL. Parisotto et al., 2019, "Stabilizing Transformers for Reinforcement Learning",
+//! arXiv:1910.06764.
 //!     x ← g(x, Attention(norm(x))),  x ← g(x, FFN(norm(x))),  g the gate of a GRU whose input is relu of the sublayer's output
-//! x (B, L, D); six (D, D) matrices and a bias per gate. The bias keeps the gates nearly closed at first: the stack begins near the identity.
-//! Time O(L²·E) per head, and 12·L·D² per sublayer for its gate; memory O(L·E).
-//! What makes it a Transformer-XL, relative positions and a memory of the segment before, is not part of it here: one sequence is one segment,
-//! and positions are what `embed.positions` says. Departure: a last norm, as after every pre-norm stack. Equations and code:
-//! `models/src/block/residual.rs`.
+//! x (B, L, D); six (D, D) matrices and a bias per gate. The bias keeps the gates nearly closed at
+//! first, so the stack starts near the identity. Time O(L²·E) per head, and 12·L·D² per sublayer
+//! for its gate; memory O(L·E). Equations and code: `models/src/block/residual.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! Relative positions and a memory of the previous segment, which make it a Transformer-XL, are not
+//! part of it here: one sequence is one segment, and positions are set by `embed.positions`. A last
+//! norm, as after every pre-norm stack.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -19,7 +29,7 @@ pub const MODEL: Model = Model {
     year: 2019,
     arxiv: "1910.06764",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"residual": "gru"}}"#,
     variants: &[Variant {
         source: include_str!("gtrxl.rs"),

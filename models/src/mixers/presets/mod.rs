@@ -1,5 +1,5 @@
-//! Models that are the Transformer with other axes: a card, its settings, no equations of their own. What an axis computes is said, and tested,
-//! where its code stands.
+//! Transformers with other block options: a card and settings, without equations of their own. Each
+//! option is documented and tested beside its code.
 
 pub mod admin;
 pub mod alibi;

@@ -1,18 +1,29 @@
-//! Mixture of experts, two per token. Shazeer et al., 2017, "Outrageously Large Neural Networks", arXiv:1701.06538, in the Transformer of
-//! Lepikhin et al., 2020, "GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding", arXiv:2006.16668.
+//! Mixture of experts, two per token. Shazeer et al., 2017, "Outrageously Large Neural Networks",
+//! arXiv:1701.06538, in the Transformer of Lepikhin et al., 2020, "GShard: Scaling Giant Models
+//! with Conditional Computation and Automatic Sharding", arXiv:2006.16668.
 //!     y = Σ_{e in the two largest p} p_e / (p_e1 + p_e2) FFN_e(x),  p = softmax(x W_r)
-//! in place of the feed-forward network of every second block; a Transformer otherwise. x, y (B, L, D), W_r (D, X), X = `block.experts`.
-//! Time O(L²·E) per head, and twice as much for the experts as for one feed-forward network; memory O(L·E); X times the weights in those blocks.
-//! An expert takes at most ⌈c n / X⌉ of a sequence's n real tokens in training, c = `block.expert_capacity`, here twice what it is for one
-//! expert per token: first choices before second.
-//! Loss `balance`, X Σ_e f_e P_e per sequence, weight 0.01, f of first choices.
-//! Departures: groups are sequences, where GShard's are what one machine holds; in evaluation there is no capacity; the second expert is always
-//! used, where GShard draws. Equations and code: `models/src/block/channel/experts.rs`.
+//! in place of the feed-forward network of every second block; otherwise a Transformer. x, y (B, L,
+//! D), W_r (D, X), X = `block.experts`. Time O(L²·E) per head, and twice the time of one
+//! feed-forward network for the experts; memory O(L·E); X times the weights in those blocks. In
+//! training an expert takes at most ⌈c n / X⌉ of a sequence's n real tokens, first choices before
+//! second ones. c = `block.expert_capacity` is twice the value for one expert per token. Loss
+//! `balance`, X Σ_e f_e P_e per sequence, weight 0.01, where f counts first choices. Equations and
+//! code: `models/src/block/channel/experts.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero, and padded tokens are not routed.
+//!
+//! # Departures
+//!
+//! Groups are sequences, where GShard groups the tokens of one machine; evaluation has no capacity
+//! limit; the second expert is always used, where GShard draws.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -22,7 +33,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2006.16668",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"ffn": "moe", "expert_capacity": 2.5}}"#,
     variants: &[Variant {
         source: include_str!("moe.rs"),

@@ -1,15 +1,26 @@
-//! Product-key memory. Lample et al., 2019, "Large Memory Layers with Product Keys", arXiv:1907.05242.
+//! Product-key memory. Lample et al., 2019, "Large Memory Layers with Product Keys",
+//! arXiv:1907.05242.
 //!     y = Σ_h Σ_{(i, j) in T} softmax_T(q₁·a_i + q₂·b_j) v_ij,  T the k largest of all n² sums
-//! in place of the feed-forward network of every second block; a Transformer otherwise. x, y (B, L, D), q₁, q₂ (D/2) the halves of a query per head,
-//! a, b (n, D/2) its sub-keys, v (n², D), n = `block.product_keys`, k = `block.product_top`.
-//! Time O(L²·E) per head, and O(L·(n + k²)·D) for a memory of n² values; memory O(L·k·D).
-//! The paper's has 512² values, of which four heads read 32 each, between two of 16 layers; here 32² and 8, for a width of 64. Departure: LayerNorm
-//! in place of a batch norm on queries. Equations and code: `models/src/block/channel/product_keys.rs`.
+//! in place of the feed-forward network of every second block; otherwise a Transformer. x, y (B, L,
+//! D), q₁, q₂ (D/2) the halves of a query per head, a, b (n, D/2) its sub-keys, v (n², D), n =
+//! `block.product_keys`, k = `block.product_top`. Time O(L²·E) per head, and O(L·(n + k²)·D) for a
+//! memory of n² values; memory O(L·k·D). The paper's memory has 512² values, of which four heads
+//! read 32 each, between two of 16 layers. Here it has 32² values, of which heads read 8, for a
+//! width of 64. Equations and code: `models/src/block/channel/product_keys.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! LayerNorm in place of a batch norm on queries.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -19,7 +30,7 @@ pub const MODEL: Model = Model {
     year: 2019,
     arxiv: "1907.05242",
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"ffn": "product_keys"}}"#,
     variants: &[Variant {
         source: include_str!("product_keys.rs"),

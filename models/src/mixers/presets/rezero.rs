@@ -1,13 +1,23 @@
-//! ReZero. Bachlechner et al., 2020, "ReZero is All You Need: Fast Convergence at Large Depth", arXiv:2003.04887.
+//! ReZero. Bachlechner et al., 2020, "ReZero is All You Need: Fast Convergence at Large Depth",
+//! arXiv:2003.04887.
 //!     x ← x + α Attention(x),  x ← x + α FFN(x),  α = 0 at first
-//! x (B, L, D), α one number per block, for both sublayers. No norms.
-//! Time O(L²·E) per head, memory O(L·E). The stack begins as the identity: in the first step only α has a gradient, and nothing behind it.
-//! Equations and code: `models/src/block/residual.rs`.
+//! x (B, L, D), α one number per block, for both sublayers. No norms. Time O(L²·E) per head, memory
+//! O(L·E). The stack starts as the identity: in the first step only α has a gradient, and no weight
+//! of a sublayer has one. Equations and code: `models/src/block/residual.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! None known.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -17,7 +27,7 @@ pub const MODEL: Model = Model {
     year: 2020,
     arxiv: "2003.04887",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"residual": "rezero", "norm": "none"}}"#,
     variants: &[Variant {
         source: include_str!("rezero.rs"),

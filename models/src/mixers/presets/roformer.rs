@@ -1,15 +1,25 @@
-//! RoFormer. Su et al., 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864.
+//! RoFormer. Su et al., 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding",
+//! arXiv:2104.09864.
 //!     y_i = Σ_j softmax_j((R_i q_i)·(R_j k_j) / √E) v_j
-//! q, k, v (B, H, L, E); R_t rotates the columns 2 c and 2 c + 1 by t·10000^(-2 c / E), so that the product depends on j - i. Nothing is learned,
-//! and nothing else marks positions. Time O(L²·E) per head, memory O(L·E).
-//! Departure: pre-norm blocks with a LayerNorm whose ε is 1e-6, where the paper's are BERT's, with
-//! 1e-12. Around a mixer of features (`linear`, `performer`), `block.rotary` rotates before the
-//! features. Equations and code: `models/src/layers/score_mods/rotary.rs`.
+//! q, k, v (B, H, L, E); R_t rotates the columns 2 c and 2 c + 1 by t·10000^(-2 c / E), so that the
+//! product depends on j - i. Nothing is learned, and there is no other position encoding. Time
+//! O(L²·E) per head, memory O(L·E). Around a mixer of features (`linear`, `performer`),
+//! `block.rotary` rotates before the features. Equations and code:
+//! `models/src/layers/score_mods/rotary.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! Pre-norm blocks with a LayerNorm of ε 1e-6, where the paper has BERT's blocks with 1e-12.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -19,7 +29,7 @@ pub const MODEL: Model = Model {
     year: 2021,
     arxiv: "2104.09864",
     reference: Reference::Shared,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"embed": {"positions": "none"}, "block": {"rotary": true}}"#,
     variants: &[Variant {
         source: include_str!("roformer.rs"),

@@ -1,17 +1,28 @@
-//! Switch Transformer. Fedus, Zoph & Shazeer, 2021, "Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient
-//! Sparsity", arXiv:2101.03961.
+//! Switch Transformer. Fedus, Zoph & Shazeer, 2021, "Switch Transformers: Scaling to Trillion
+//! Parameter Models with Simple and Efficient Sparsity", arXiv:2101.03961.
 //!     y = p_e FFN_e(x),  e = arg max p,  p = softmax(x W_r)
-//! in place of the feed-forward network of every second block; a Transformer otherwise. x, y (B, L, D), W_r (D, X), X = `block.experts`.
-//! Time O(L²·E) per head, and as much for the experts as for one feed-forward network; memory O(L·E); X times the weights in those blocks.
-//! An expert takes at most ⌈c n / X⌉ of a sequence's n real tokens in training, c = `block.expert_capacity`; the residual stream carries the rest.
-//! Loss `balance`, X Σ_e f_e P_e per sequence, weight 0.01. Of two equal probabilities the lower number wins.
-//! Departures: groups are sequences, where the paper's are what one machine holds; in evaluation there is no capacity, where the paper has
-//! c = 2; a dense network's initial values. Equations and code: `models/src/block/channel/experts.rs`.
+//! in place of the feed-forward network of every second block; otherwise a Transformer. x, y (B, L,
+//! D), W_r (D, X), X = `block.experts`. Time O(L²·E) per head, and the time of one feed-forward
+//! network for the experts; memory O(L·E); X times the weights in those blocks. In training an
+//! expert takes at most ⌈c n / X⌉ of a sequence's n real tokens, c = `block.expert_capacity`; the
+//! other tokens pass only through the residual stream. Loss `balance`, X Σ_e f_e P_e per sequence,
+//! weight 0.01. If two probabilities are equal, the lower index wins. Equations and code:
+//! `models/src/block/channel/experts.rs`.
+//!
+//! # Options
+//!
+//! `attention` and `span` as of the Transformer.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero, and padded tokens are not routed.
+//!
+//! # Departures
+//!
+//! Groups are sequences, where the paper groups the tokens of one machine; evaluation has no
+//! capacity limit, where the paper has c = 2; initial values are those of a dense network.
 
-use crate::{
-    mixers::transformer,
-    model::{Model, Reference, Variant},
-};
+use crate::{mixers::transformer, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -21,7 +32,7 @@ pub const MODEL: Model = Model {
     year: 2021,
     arxiv: "2101.03961",
     reference: Reference::Equations,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: r#"{"block": {"ffn": "switch"}}"#,
     variants: &[Variant {
         source: include_str!("switch.rs"),

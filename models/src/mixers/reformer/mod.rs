@@ -1,37 +1,42 @@
-//! Reformer. Kitaev, Kaiser, Levskaya, 2020, "Reformer: The Efficient Transformer", arXiv:2001.04451.
+//! Reformer. Kitaev, Kaiser, Levskaya, 2020, "Reformer: The Efficient Transformer",
+//! arXiv:2001.04451.
 //!     y_i = Σ_r exp(z_ri - z_i) Σ_{j in P_ri} exp(q_i·k_j / √E - z_ri) v_j,  k_j = q_j / |q_j|,  z_i = ln Σ_r exp(z_ri)
-//! P_ri: positions whose vector falls into the bucket of q_i in round r, h_r(x) = argmax([x R_r ; -x R_r]), as far as they share the chunk of i or are in the one before,
-//! once positions are sorted by bucket and cut into chunks. A position sees itself only if it sees nothing else. Chunk 0 of a round looks back to the last chunk of the round before.
-//! B batch, H heads, L length, S chunk, E width of a head, T rounds, N largest length, n = N / S rounded up to even: buckets (1 if N <= S); q, v (B, L, H, E), R_r (E, n / 2). Queries are the keys.
-//! Time O(T·L·S·E) per head and O(T·L·n·E) for hashing, memory O(T·L·S). Options: `chunk` S, `rounds` T, `across_buckets`: chunks attend regardless of buckets.
-//! With n = N / S a chunk holds as many positions as a bucket does in the mean, as in the reformer-pytorch package; in the paper and in trax chunks are twice as long as buckets (n = 2 N / S).
-//! R is drawn per seed, step and layer and shared by heads and examples. Pairs that meet in more than one round count once in each, as in trax by default.
-//! Padding is sorted behind everything else, and hidden: it takes no position in the chunks of real tokens. Dropout on the weights.
-//! The paper's reversible blocks are an option of every model, `block.residual = reversible`: memory then does not grow with the number of layers. The paper joins the two streams
-//! at the end side by side, here they are averaged. Recomputed vectors differ by rounding, so one that lies between two buckets may fall into the other. Not here: the causal form.
+//! P_ri: positions whose vector falls into the bucket of q_i in round r, h_r(x) = argmax([x R_r ;
+//! -x R_r]), restricted to the chunk of i and the one before it, after positions are sorted by
+//! bucket and split into chunks. A position sees itself only if it sees no other. Chunk 0 of a
+//! round looks back to the last chunk of the previous round. B batch, H heads, L length, S chunk, E
+//! width of a head, T rounds, N largest length, n = N / S rounded up to even: buckets (1 if N <=
+//! S); q, v (B, L, H, E), R_r (E, n / 2). Queries serve as keys. Time O(T·L·S·E) per head and
+//! O(T·L·n·E) for hashing, memory O(T·L·S). R is drawn per seed, step and layer and shared by heads
+//! and examples. Pairs that meet in several rounds count once in each, as in trax by default.
+//! Dropout on the weights. The paper's reversible blocks are an option of every model,
+//! `block.residual = reversible`: memory then does not grow with the number of layers. Recomputed
+//! vectors differ by rounding, so a vector between two buckets may fall into the other one.
+//!
+//! # Options
+//!
+//! `chunk` S, `rounds` T, `across_buckets`: chunks attend regardless of buckets.
+//!
+//! # Padding
+//!
+//! Padding is sorted to the end and hidden, so it takes no position in the chunks of real tokens.
+//!
+//! # Departures
+//!
+//! With n = N / S, a chunk is as long as the average bucket, as in the reformer-pytorch package; in
+//! the paper and in trax chunks are twice as long as buckets (n = 2 N / S). The paper concatenates
+//! the two streams at the end; here they are averaged. Not here: the causal form.
 
 mod sort;
 
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{DType, Device, Tensor};
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result, RngKey, VarBuilder,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Linear, ScoreMods, Supports},
+    RngKey,
+    layers::ScoreMods,
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{AttentionOptions, partial_softmax},
-        l2_normalize, lsh,
-    },
-    options::{BlockOptions, LONGEST, Range, to_json},
-    params::xavier_uniform,
-    rng::StreamKey,
+    ops::{l2_normalize, lsh},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -44,32 +49,22 @@ pub const MODEL: Model = Model {
     time: Cost::Mixed("O(T·L·(S + L/S)·E)"),
     memory: Cost::Linear("O(T·L·S)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("mod.rs")),
+        Variant::mixer::<Reformer>(include_str!("mod.rs")),
         tay2021::reformer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("chunk", 1, LONGEST), Range::int("rounds", 1, 64)],
+    ..Model::mixer::<Reformer>()
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(default = 32, range = int(1, LONGEST))]
     chunk: usize,
+    #[option(default = 2, range = int(1, 64))]
     rounds: usize,
     across_buckets: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            chunk: 32,
-            rounds: 2,
-            across_buckets: false,
-        }
-    }
 }
 
 impl Options {
@@ -79,12 +74,6 @@ impl Options {
         }
         Ok(())
     }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    options.check()?;
-    encoder::blocks(context, |at| Ok(Box::new(Reformer::new(at, &options)?)))
 }
 
 struct Reformer {
@@ -99,7 +88,13 @@ struct Reformer {
     heads: usize,
 }
 
-impl Reformer {
+impl MixerModel for Reformer {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        options.check()
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let block = at.block;
         let [query, value] = inward(&at.vb, block, block.qkv_dim)?;

@@ -1,11 +1,14 @@
-//! Where positions go when they are sorted by bucket, and what a chunk may see.
+//! The order of positions sorted by bucket, and the positions that a chunk sees.
 
 use std::ops::Range;
 
 use rayon::prelude::*;
 
 use super::Sorting;
-use crate::ops::attention::{BlockMask, BlockMasks, QueryRange};
+use crate::{
+    ops::attention::{BlockMask, QueryRange},
+    prelude::*,
+};
 
 /// Replaces the score of a position with itself: less than any other score, more than that of a
 /// hidden key.

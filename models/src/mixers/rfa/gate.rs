@@ -1,12 +1,10 @@
-//! Gated sums, in chunks: within a chunk by products of all pairs, from chunk to chunk by a recurrence.
+//! Gated sums, in chunks: products of all pairs within a chunk, a recurrence between chunks.
 //!     S_t = g_t S_(t-1) + (1 - g_t) k_t v_tᵀ,  y_t = q_t S_t = Σ_{j ≤ t} exp(c_t - c_j) (1 - g_j) q_t·k_j v_j,  c_t = Σ_{u ≤ t} ln g_u
 //! L length, C positions of a chunk, F features, V width of a value; time O(L·(C + F)·V + L·C·F), memory O(L·C + L/C·F·V).
 
-use candle_core::{Device, Tensor};
-
 use crate::{
-    Result,
-    ops::{self, ScanOptions, activation::sigmoid, exact_matmul, matmul},
+    ops::{ScanOptions, activation::sigmoid, exact_matmul},
+    prelude::*,
 };
 
 /// C.
@@ -79,7 +77,7 @@ fn forward(operands: [&Tensor; 3], kept: &Tensor, added: &Tensor) -> Result<Tens
     let states = states.reshape((rows * count, (), width))?;
     let far = matmul(&q.broadcast_mul(&sums.exp()?)?, &states)?;
 
-    let y = ops::add(&near, &far)?.reshape((heads, batch, count * chunk, width))?;
+    let y = add(&near, &far)?.reshape((heads, batch, count * chunk, width))?;
     Ok(y.narrow(2, 0, length)?)
 }
 

@@ -1,38 +1,42 @@
-//! S4D. Gu, Gupta, Goel, Ré, 2022, "On the Parameterization and Initialization of Diagonal State Space Models", arXiv:2206.11893.
+//! S4D. Gu, Gupta, Goel, Ré, 2022, "On the Parameterization and Initialization of Diagonal State
+//! Space Models", arXiv:2206.11893.
 //!     K_l = 2 Re Σ_m C_m (e^{ΔA_m} - 1)/A_m · e^{ΔA_m l},  y_t = Σ_{j≤t} K_{t-j} x_j + Σ_{j>t} K'_{j-t-1} x_j + D x_t,  out = a ⊙ σ(g), [a, g] = W f(y) + b
-//! x, y, out (B, L, H), H the width; A = -e^{a} + i·ω, C and C' (H, N/2) complex with m < N/2 (each mode stands for itself and its conjugate), step Δ (H),
-//! D (H), W (2H, H); N = `model.state`. The second kernel, with a C' of its own, looks ahead and does not see the position itself; `direction = forward` leaves it out.
-//! `init`: `lin` a = ln ½, ω = π m; `inv` ω = (N/π)(N/(2m+1) - 1); `legs` the eigenvalues of
-//! HiPPO-LegS, whose B begins in C, its imaginary part clipped to ±2 as by default in
-//! state-spaces/s4 since March 2023 (`B_clip` in src/models/hippo/hippo.py and
-//! src/models/sequence/kernels/dplr.py, commit e757cef); `legs_unclipped` the same without the
-//! clip, as in the paper; `real` A = -(n+1), N modes without the factor 2. C ~ N(0, 1/2) in each
-//! part, times B where there is one. Δ = e^δ, δ uniform between the logarithms of `dt_min` and
-//! `dt_max`. `n_ssm` sets of A are shared by the channels in turn (0: one for each).
-//! Time O(L·N) by a scan for up to 12 modes, O(L·log L) by Fourier transforms for more (`compute` = `scan`, `fft`); memory O(L).
-//! `taps` cuts the kernels to K positions: how far does a task really need to look? Padded
-//! positions are zeros to the filter, and so seen by none; their outputs are the filter's tail, as
-//! published, which `block.norm = batch` counts among its statistics, however the filter is
-//! computed.
-//! The block has no feed-forward network: norm, this, dropout, residual (`block.ffn = none`). The published code has BatchNorm (`block.norm = batch`), rates of
-//! their own for a, ω and δ (`train.groups`), and no positions.
-
-use candle_core::Tensor;
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
+//! x, y, out (B, L, H), H the width; A = -e^{a} + i·ω, C and C' (H, N/2) complex with m < N/2 (each
+//! mode represents a pair of conjugates), step Δ (H), D (H), W (2H, H); N = `model.state`. C ~ N(0,
+//! 1/2) in each part, times B if there is one. Time O(L·N) by a scan for up to 12 modes, O(L·log L)
+//! by Fourier transforms for more (`compute` = `scan`, `fft`); memory O(L). The block has no
+//! feed-forward network: norm, this mixer, dropout, residual (`block.ffn = none`).
+//!
+//! # Options
+//!
+//! The second kernel, with its own C', looks ahead and does not include the position itself;
+//! `direction = forward` leaves it out. `init`: `lin` a = ln ½, ω = π m; `inv` ω = (N/π)(N/(2m+1) -
+//! 1); `legs` the eigenvalues of HiPPO-LegS, whose B is folded into the initial C, with its
+//! imaginary part clipped to ±2 as by default in state-spaces/s4 since March 2023 (`B_clip` in
+//! src/models/hippo/hippo.py and src/models/sequence/kernels/dplr.py, commit e757cef);
+//! `legs_unclipped` the same without the clip, as in the paper; `real` A = -(n+1), N modes without
+//! the factor 2. Δ = e^δ, δ uniform between the logarithms of `dt_min` and `dt_max`. `n_ssm` sets
+//! of A are shared by the channels in turn (0: one for each). `taps` cuts the kernels to K
+//! positions, to test how far a task needs to look. `state` is N; `frequency` is a factor of ω at
+//! first, 3 and 5 in S4D-FT (Yu et al., 2024); `compute` is `auto`, which goes by the number of
+//! modes, `scan` or `fft`.
+//!
+//! # Padding
+//!
+//! Padded positions enter the filter as zeros, so no position sees them. Their own outputs are the
+//! tail of the filter, as published. `block.norm = batch` counts these outputs in its statistics,
+//! with either way of computing the filter.
+//!
+//! # Departures
+//!
+//! The published code has BatchNorm (`block.norm = batch`), separate learning rates for a, ω and δ
+//! (`train.groups`), and no positions.
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
     hippo,
     layers::{Direction, GluOutput, OutputGate, OutputInit, convolve},
-    mask::zero_padding,
-    model::{Cost, Model, Reference, Variant},
     ops::{Complex, Modes, StateSpaceOptions, state_space, state_space_sum},
-    options::{LONGEST, Range, to_json},
-    params::Attributes,
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -45,18 +49,10 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·log L)"),
     memory: Cost::Linear("O(L)"),
     reference: Reference::Equations,
-    family: crate::Family::Filter,
+    family: Family::Filter,
     settings: r#"{"embed": {"positions": "none"}, "block": {"ffn": "none", "activation": "gelu_erf"}}"#,
-    variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("state", 1, 4096),
-        Range::int("n_ssm", 0, 1 << 20),
-        Range::positive("dt_min", 1e3),
-        Range::positive("dt_max", 1e3),
-        Range::positive("frequency", 1e6),
-        Range::int("taps", 0, LONGEST),
-    ],
+    variants: &[Variant::mixer::<S4d>(include_str!("mod.rs"))],
+    ..Model::mixer::<S4d>()
 };
 
 /// Initial values of A.
@@ -88,75 +84,35 @@ enum Compute {
     Fft,
 }
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
     /// N.
+    #[option(default = 4, range = int(1, 4096))]
     state: usize,
+    #[option(default = Start::Lin)]
     init: Start,
+    #[option(default = Direction::Both)]
     direction: Direction,
+    #[option(default = 1, range = int(0, 1 << 20))]
     n_ssm: usize,
+    #[option(default = 0.001, range = positive(1e3))]
     dt_min: f64,
+    #[option(default = 0.1, range = positive(1e3))]
     dt_max: f64,
     /// Factor of ω at first: 3 and 5 in S4D-FT (Yu et al., 2024).
+    #[option(default = 1.0, range = positive(1e6))]
     frequency: f64,
     /// K; 0 for all.
+    #[option(range = int(0, LONGEST))]
     taps: usize,
+    #[option(default = Compute::Auto)]
     compute: Compute,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            state: 4,
-            init: Start::Lin,
-            direction: Direction::Both,
-            n_ssm: 1,
-            dt_min: 0.001,
-            dt_max: 0.1,
-            frequency: 1.0,
-            taps: 0,
-            compute: Compute::Auto,
-        }
-    }
 }
 
 /// Number of complex modes up to which states are walked: the cost of a walk grows with the number
 /// of modes, the cost of transforms does not.
 const MOST_SCANNED: usize = 12;
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    let (even, dim) = (options.state.is_multiple_of(2), context.block.dim);
-    require(
-        even || options.init == Start::Real,
-        "model.state",
-        options.state,
-        "an even number, since complex modes stand for pairs (init = real takes any)",
-    )?;
-    require(
-        options.dt_min <= options.dt_max,
-        "model.dt_min",
-        options.dt_min,
-        format!("at most model.dt_max = {}", options.dt_max),
-    )?;
-    require(
-        options.n_ssm == 0 || dim.is_multiple_of(options.n_ssm),
-        "model.n_ssm",
-        options.n_ssm,
-        format!("0, or a divisor of block.dim = {dim}"),
-    )?;
-    require(
-        !options.init.is_legs() || options.state <= hippo::LARGEST,
-        "model.state",
-        options.state,
-        format!(
-            "at most {} for model.init = legs and legs_unclipped",
-            hippo::LARGEST
-        ),
-    )?;
-    encoder::blocks(context, |at| Ok(Box::new(S4d::new(at, &options)?)))
-}
 
 struct S4d {
     /// δ (H).
@@ -174,7 +130,40 @@ struct S4d {
     taps: usize,
 }
 
-impl S4d {
+impl MixerModel for S4d {
+    type Options = Options;
+
+    fn check(options: &Options, context: &ModelContext) -> Result<()> {
+        let (even, dim) = (options.state.is_multiple_of(2), context.block.dim);
+        require(
+            even || options.init == Start::Real,
+            "model.state",
+            options.state,
+            "an even number, since complex modes stand for pairs (init = real takes any)",
+        )?;
+        require(
+            options.dt_min <= options.dt_max,
+            "model.dt_min",
+            options.dt_min,
+            format!("at most model.dt_max = {}", options.dt_max),
+        )?;
+        require(
+            options.n_ssm == 0 || dim.is_multiple_of(options.n_ssm),
+            "model.n_ssm",
+            options.n_ssm,
+            format!("0, or a divisor of block.dim = {dim}"),
+        )?;
+        require(
+            !options.init.is_legs() || options.state <= hippo::LARGEST,
+            "model.state",
+            options.state,
+            format!(
+                "at most {} for model.init = legs and legs_unclipped",
+                hippo::LARGEST
+            ),
+        )
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&at.vb, at.block.dim);
         let real = options.init == Start::Real;
@@ -237,7 +226,9 @@ impl S4d {
             taps: options.taps,
         })
     }
+}
 
+impl S4d {
     /// Returns e^{ΔA} (H, M) and the weights with which each direction reads the states.
     fn modes(&self) -> Result<Vec<Modes>> {
         let dt = self.log_dt.exp()?.unsqueeze(1)?; // (H, 1)
@@ -246,7 +237,7 @@ impl S4d {
         // Channel h has set h mod n_ssm.
         let all = |x: &Tensor| {
             let x = x.unsqueeze(0)?.broadcast_as((dim / sets, sets, modes))?;
-            Ok::<_, crate::Error>(x.reshape((dim, modes))?)
+            Ok::<_, Error>(x.reshape((dim, modes))?)
         };
         let decay = all(&self.log_a_real.exp()?.neg()?)?;
         let directions = 0..self.c.0.dim(0)?;
@@ -294,7 +285,7 @@ impl S4d {
         let impulse = impulse.pad_with_zeros(1, 0, taps - 1)?;
         let kernel = |modes: &Modes| {
             let answer = state_space(&impulse, modes, None, FORWARD)?;
-            Ok::<_, crate::Error>(answer.squeeze(0)?.t()?) // (H, taps)
+            Ok::<_, Error>(answer.squeeze(0)?.t()?) // (H, taps)
         };
         let filters: Vec<Tensor> = modes.iter().map(kernel).collect::<Result<_>>()?;
         let kernel = Tensor::cat(&filters, 1)?;

@@ -1,18 +1,15 @@
-//! The paper's variant on heads side by side: no key is copied but into a sorted one.
-
-use candle_core::Tensor;
+//! The paper's variant, with heads side by side. Keys are copied only into sorted keys.
 
 use super::SMALLEST;
 use crate::{
-    Mask, Result,
     layers::ScoreMods,
     mask::PADDED,
     ops::{
-        attention::{self, AttentionDropout, AttentionOptions, BlockLists, BlockMasks},
-        cat, exact_matmul, permute_blocks, permute_blocks_beside,
+        attention::{AttentionDropout, BlockLists},
+        exact_matmul, permute_blocks, permute_blocks_beside,
         pooling::weighted_sum,
-        swap_axes,
     },
+    prelude::*,
 };
 
 /// A sequence with its blocks: heads side by side, and filled up with zeros where it has to be.

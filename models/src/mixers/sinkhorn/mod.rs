@@ -1,33 +1,37 @@
 //! Sparse Sinkhorn attention. Tay et al., 2020, "Sparse Sinkhorn Attention", arXiv:2002.11296.
 //!     y_i = softmax attention of q_i on block b(i) and on the block that is sorted to its place,
 //!     k̃_us = Σ_w P_uw k_ws,  ṽ_us = Σ_w P_uw v_ws,  P = Sinkhorn((relu([Σ_s q_us ; Σ_s k_us] W) + g) / τ)
-//! Sinkhorn(R): exp(R) with rows and columns divided by their sums in turn, `iterations` times, in the log domain: nearly a permutation of the n blocks.
-//! B batch, H heads, L length, S block, n = ⌈L / S⌉ blocks, E width of a head; q, k, v (B, L, H, E), W (H, 2E, n of the largest length), P (B, H, n, n).
-//! Time O(L·S·E + (L/S)²·S·E) per head, memory O(L·S + (L/S)²). Options: `block` S (0: √N rounded up to a power of two, N the largest length), `iterations`, `temperature` τ, `noise` (Gumbel g, in
-//! training only), `sortcut` c: 0, or every block sees the first c sorted blocks and its own, for O(L·c·S).
-//! Padded keys are left out of sums, blocks and sorting: a block without a real token is not sorted, and a sorted key counts as much as the share of real keys in it.
-//! Departures: the sorting network is the one-layer one of the sinkhorn-transformer package, for each head; SortCut keeps a block's own keys, as there. Encoder only.
-//! A sorted key is a mixture of positions and has none: what `block.bias` adds by distance is for a block's own keys.
-//! Up to S tokens there is one block and this is softmax attention; W then has no effect.
+//! Sinkhorn(R): exp(R), with rows and columns divided by their sums in turn, `iterations` times, in
+//! the log domain: nearly a permutation of the n blocks. B batch, H heads, L length, S block, n =
+//! ⌈L / S⌉ blocks, E width of a head; q, k, v (B, L, H, E), W (H, 2E, n of the largest length), P
+//! (B, H, n, n). Time O(L·S·E + (L/S)²·S·E) per head, memory O(L·S + (L/S)²). Encoder only. A
+//! sorted key is a mixture of positions and has no position: `block.bias` by distance applies only
+//! to a block's own keys. Up to S tokens there is one block, and this is softmax attention; W then
+//! has no effect.
+//!
+//! # Options
+//!
+//! `block` S (0: √N rounded up to a power of two, N the largest length); `iterations`;
+//! `temperature` τ; `noise` (Gumbel g, only in training); `sortcut` c: 0, or every block sees the
+//! first c sorted blocks and its own, in O(L·c·S).
+//!
+//! # Padding
+//!
+//! Padded keys are left out of sums, blocks and sorting: a block without a real token is not
+//! sorted, and a sorted key is weighted by its share of real keys.
+//!
+//! # Departures
+//!
+//! The sorting network has one layer, as in the sinkhorn-transformer package, for each head;
+//! SortCut keeps a block's own keys, as in that package.
 
 mod blocked;
 
-use candle_core::{Device, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
 use self::blocked::Blocked;
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::{activation::relu, attention::partial_softmax, matmul, sinkhorn_normalize},
-    options::{LONGEST, Range, to_json},
-    rng::StreamKey,
+    ops::{activation::relu, sinkhorn_normalize},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -40,41 +44,27 @@ pub const MODEL: Model = Model {
     time: Cost::Mixed("O(L·S·E + L²·E/S)"),
     memory: Cost::Mixed("O(L·S + L²/S²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
-        Variant::paper(build, include_str!("mod.rs")),
+        Variant::mixer::<Sinkhorn>(include_str!("mod.rs")),
         tay2021::sinkhorn::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 0, LONGEST),
-        Range::int("iterations", 1, 1000),
-        Range::positive("temperature", 1e6),
-        Range::int("sortcut", 0, LONGEST),
-    ],
+    ..Model::mixer::<Sinkhorn>()
 };
 
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(range = int(0, LONGEST))]
     pub(super) block: usize,
+    #[option(default = 7, range = int(1, 1000))]
     iterations: usize,
+    #[option(default = 0.75, range = positive(1e6))]
     temperature: f64,
+    #[option(default = true)]
     noise: bool,
+    #[option(range = int(0, LONGEST))]
     sortcut: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            block: 0,
-            iterations: 7,
-            temperature: 0.75,
-            noise: true,
-            sortcut: 0,
-        }
-    }
 }
 
 impl Options {
@@ -93,12 +83,6 @@ impl Options {
             "more than 0",
         )
     }
-}
-
-fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let options: Options = context.options()?;
-    options.check()?;
-    encoder::blocks(context, |at| Ok(Box::new(Sinkhorn::new(at, &options)?)))
 }
 
 /// Shares of real keys below this count as none.
@@ -129,7 +113,13 @@ struct Sorting {
     noise: Option<StreamKey>,
 }
 
-impl Sinkhorn {
+impl MixerModel for Sinkhorn {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        options.check()
+    }
+
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (heads, width) = (at.block.heads, at.block.head_dim());
         let block = match options.block {

@@ -1,29 +1,29 @@
-//! Sparse Transformer. Child et al., 2019, "Generating Long Sequences with Sparse Transformers", arXiv:1904.10509.
+//! Sparse Transformer. Child et al., 2019, "Generating Long Sequences with Sparse Transformers",
+//! arXiv:1904.10509.
 //!     y_i = Σ_j a_ij v_j over j in A(i), a_i = softmax(q_i·k_j / √E), both ways in time, since sequences are classified whole
 //!     `fixed`: A(i) = i's block of l, and the last c positions of every block; `strided`: |i - j| <= l, and j with l | i - j
-//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E). Time O(L·(l + c·L / l)·E) per head, memory the same without E:
-//! O(L·√L·E) with l = √L. Options: `pattern`, `block` l (0: √(longest length), rounded up to a multiple of 8), `summary` c (0: 8),
-//! `heads`: `merged`, every head sees both sets in one softmax, `split`, the first half sees the first set and the others the second, or `alternate`, layers 0, 2, ..
-//! see the first set and layers 1, 3, .. the second.
-//! Padded keys get weight zero. Dropout on the weights. Not as in the paper: all heads share one c; no recomputation, no causal form.
+//! B batch, H heads, L length, E width of a head; q, k, v (B, H, L, E). Time O(L·(l + c·L / l)·E)
+//! per head, memory the same without E: O(L·√L·E) with l = √L. Dropout on the weights.
+//!
+//! # Options
+//!
+//! `pattern`; `block` l (0: √(longest length), rounded up to a multiple of 8); `summary` c (0: 8);
+//! `heads`: `merged`, every head sees both sets in one softmax, `split`, the first half of the
+//! heads sees the first set and the others the second, or `alternate`, layers 0, 2, .. see the
+//! first set and layers 1, 3, .. the second. `first` is for `variant = tay2021` alone.
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! All heads share one c; no recomputation, no causal form.
 
 pub(super) mod pattern;
 
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
-
 use self::pattern::Pattern;
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections, Supports},
-    mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::attention::partial_softmax,
-    options::{LONGEST, Range, to_json},
-};
+use crate::{mixers::tay2021, prelude::*};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -35,17 +35,12 @@ pub const MODEL: Model = Model {
     time: Cost::Sqrt("O(L·√L·E)"),
     memory: Cost::Sqrt("O(L·√L)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),
         tay2021::sparse::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[
-        Range::int("block", 0, LONGEST),
-        Range::int("summary", 0, LONGEST),
-    ],
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,12 +60,14 @@ pub(super) enum Heads {
     Alternate,
 }
 
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Clone, Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     pub(super) pattern: Kind,
     pub(super) heads: Heads,
+    #[option(range = int(0, LONGEST))]
     block: usize,
+    #[option(range = int(0, LONGEST))]
     summary: usize,
     /// Option of `tay2021` only.
     pub(super) first: bool,

@@ -1,7 +1,11 @@
-//! Which keys a query sees: the near set A and the far one, as block masks for attention.
+//! The keys that a query sees: the near set A and the far set, as block masks for attention.
 
-use super::{Heads, Kind};
-use crate::ops::attention::{BlockLists, BlockMask, BlockMasks, QueryRange, StridedPositions};
+use super::Heads;
+use super::Kind;
+use crate::{
+    ops::attention::{BlockLists, BlockMask, QueryRange, StridedPositions},
+    prelude::*,
+};
 
 /// The settings of the two sets.
 #[derive(Clone, Copy)]

@@ -1,36 +1,40 @@
-//! Synthesizer. Tay et al., 2020, "Synthesizer: Rethinking Self-Attention in Transformer Models", arXiv:2005.00743.
+//! Synthesizer. Tay et al., 2020, "Synthesizer: Rethinking Self-Attention in Transformer Models",
+//! arXiv:2005.00743.
 //!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(S_ij) over the first L of N columns
 //!     random             S = R                          R (H, N, N) learned
 //!     fixed_random       S = R                          R (H, N, N) as it is drawn, not trained
 //!     factorised_random  S = P Qᵀ                       P, Q (H, N, K) learned
 //!     dense              S_i = W relu(U x_i + b) + c    U (H E, D), per head W (E, N), c (N)
 //!     factorised_dense   S_ij = F_i,⌊j/m⌋ G_i,j mod m   F, G as in dense, with ⌈N/m⌉ and m columns, m = ⌈√N⌉
-//! The weights do not come from comparing tokens. B batch, H heads, L length, N largest length, E width of a head; v (B, L, H, E), S (B, H, L, L).
-//! With `dot_product` the scores are the mixture α₁ q_i·k_j/√E + α₂ S_ij with learned α, α₁ + α₂ = 1.
-//! Time O(L²·E) per head, memory O(L²): it is as quadratic as the Transformer, and R alone has H N² parameters.
-//! Options: `scores` (above), `dot_product`, `rank` K of factorised_random (0: 8).
-//! Padded keys get weight zero. Dropout on the weights. Heads have a synthesizer each; the two factors are tiled differently, as equal tilings would make m columns alike.
+//! The weights do not depend on comparisons of tokens. B batch, H heads, L length, N largest
+//! length, E width of a head; v (B, L, H, E), S (B, H, L, L). Time O(L²·E) per head, memory O(L²),
+//! as quadratic as the Transformer. R alone has H N² parameters. Dropout on the weights. Each head
+//! has its own synthesizer. The two factors are tiled differently, since equal tilings would make m
+//! columns equal.
+//!
+//! # Options
+//!
+//! With `dot_product` the scores are the mixture α₁ q_i·k_j/√E + α₂ S_ij with learned α, α₁ +
+//! α₂ = 1. `scores` (above), `dot_product`, `rank` K of factorised_random (0: 8).
+//!
+//! # Padding
+//!
+//! Padded keys get weight zero.
+//!
+//! # Departures
+//!
+//! None known.
 
 mod scores;
 
-use candle_core::{D, Tensor};
-use candle_nn::Init;
-use serde::{Deserialize, Serialize};
-
-use self::scores::{Synthesised, Synthetic};
+use self::scores::Synthesised;
+use self::scores::Synthetic;
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
     encoder::blocks,
-    layers::{Dropout, Linear, Supports, score_mods::Rotary},
+    layers::score_mods::Rotary,
     mixers::tay2021,
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{AttentionOptions, attend_biased, partial_softmax::by_head, weigh},
-        matmul, softmax,
-    },
-    options::{LONGEST, Range, to_json},
-    params::xavier_uniform,
+    ops::attention::{attend_biased, partial_softmax::by_head, weigh},
+    prelude::*,
 };
 
 /// The registry's entry.
@@ -43,14 +47,12 @@ pub const MODEL: Model = Model {
     time: Cost::Quadratic("O(L²·E)"),
     memory: Cost::Quadratic("O(L²)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
-    settings: "",
+    family: Family::Xformer,
     variants: &[
         Variant::paper(build, include_str!("mod.rs")),
         tay2021::synthesizer::VARIANT,
     ],
-    options: || to_json(&Options::default()),
-    ranges: &[Range::int("rank", 0, LONGEST)],
+    ..Model::with_options::<Options>()
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,22 +65,15 @@ enum Scores {
     FactorisedDense,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
+    #[option(default = Scores::Random)]
     scores: Scores,
+    #[option(default = true)]
     pub(super) dot_product: bool,
+    #[option(range = int(0, LONGEST))]
     rank: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            scores: Scores::Random,
-            dot_product: true,
-            rank: 0,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

@@ -1,18 +1,11 @@
-//! The synthesised scores S: from the parameters alone, or from each query alone.
+//! The synthesised scores S, from the parameters only or from each query only.
 
 use std::sync::Arc;
 
-use candle_core::Tensor;
-use candle_nn::Init;
-
-use super::{Form, Options, Scores};
-use crate::{
-    Pass, Result, VarBuilder,
-    context::LayerContext,
-    layers::Linear,
-    ops::{activation::relu, matmul},
-    params::{Attributes, Buffer, xavier_uniform},
-};
+use super::Form;
+use super::Options;
+use super::Scores;
+use crate::{ops::activation::relu, params::Buffer, prelude::*};
 
 /// Source of S.
 pub(super) enum Synthetic {

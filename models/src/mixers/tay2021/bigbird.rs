@@ -1,7 +1,9 @@
-//! The 2021 code's BigBird: random blocks from the first 1,024 positions only (ours, not NumPy's draws), zeros up to a multiple of S (a whole block if
-//! there is no rest) that count as real keys, no dropout on the weights. Exactly as then only if batches are padded to the longest length.
+//! The 2021 code's BigBird: random blocks from the first 1,024 positions only (our draws, not
+//! NumPy's), zero padding to a multiple of S (a whole block if it fits already) that counts as real
+//! keys, no dropout on the weights. This equals the 2021 code only if batches are padded to the
+//! longest length.
 
-use crate::{Encoder, Result, context::ModelContext, mixers::bigbird, model::Variant};
+use crate::{mixers::bigbird, prelude::*};
 
 pub const VARIANT: Variant = Variant {
     name: "tay2021",

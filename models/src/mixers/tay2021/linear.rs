@@ -1,12 +1,7 @@
-//! The 2021 code's linear attention: the authors', with padding summed up like any token, as it takes no mask.
+//! The 2021 code's linear attention: the authors' form, but without a mask, so padding is summed
+//! like any token.
 
-use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    encoder,
-    mixers::linear::{Linear, Options},
-    model::Variant,
-};
+use crate::{mixers::linear::Linear, prelude::*};
 
 pub const VARIANT: Variant = Variant {
     name: "tay2021",
@@ -15,6 +10,8 @@ pub const VARIANT: Variant = Variant {
 };
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Linear::new(at, false)?)))
+    let options: NoOptions = context.options()?;
+    encoder::blocks(context, |at| {
+        Ok(Box::new(Linear::new(at, &options)?.without_mask()))
+    })
 }

@@ -1,12 +1,9 @@
-//! The 2021 code's Linformer: `rank` K = 16 unless it is set, A and F start as Xavier-uniform instead of N(0, 1/K), and padding is
-//! projected like any token, as it takes no mask.
+//! The 2021 code's Linformer: `rank` K = 16 unless it is set, A and F start Xavier-uniform instead
+//! of N(0, 1/K). It has no mask, so padding is projected like any token.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
     mixers::linformer::{self, Form},
-    model::Variant,
-    params::xavier_uniform,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

@@ -1,27 +1,23 @@
 //! The 2021 code's local attention, which is not local: S tokens that are L' / S apart see each other.
-//! - The sequence is filled up with zeros to L' = n·S positions, by a whole block more where nothing is left to fill, and then reshaped to (S, n) where (n, S) was
-//!   meant: group g holds the positions g, g + n, g + 2n, ..
-//! - The mask is cut into (n, S) after all, so place i of group g goes by the mask of position g·S + i, not of i·n + g: padding leaks. A query
-//!   whose place is hidden weighs its whole group alike.
-//! - What is filled up counts as real: -1e9 was given as padding of a boolean mask, where it means true.
+//! - The sequence is padded with zeros to L' = n·S positions, by a whole block more if it fits
+//!   already, and then reshaped to (S, n) instead of (n, S): group g holds the positions g, g + n,
+//!   g + 2n, ..
+//! - The mask is nevertheless reshaped to (n, S), so place i of group g uses the mask of position
+//!   g·S + i instead of i·n + g: padding leaks. A query whose place is hidden weighs its whole
+//!   group equally.
+//! - The added positions count as real: the code pads a boolean mask with -1e9, which is true.
 //!
-//! Exactly as then only if batches are padded to the longest length; shorter ones have zeros there. Options: `block` S (0: 50).
-
-use candle_core::Tensor;
+//! This equals the 2021 code only if batches are padded to the longest length; shorter ones have
+//! zeros there. Options: `block` S (0: 50).
 
 use super::attend;
 use crate::{
-    Encoder, Mask, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::{Dropout, Projections},
     mixers::local::Options,
-    model::Variant,
     ops::{
-        attention::partial_softmax::{self, by_head},
+        attention::partial_softmax::by_head,
         interleave::{deinterleave, interleave},
     },
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

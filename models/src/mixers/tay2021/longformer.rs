@@ -1,13 +1,10 @@
-//! The 2021 code's Longformer: keys i - w / 2 + 1 to i + w / 2, no dilation and, as no task names any, no global positions (`global` has no effect).
-//! It masks L x L weights, and computes a second such product for global positions that it throws away; neither is done here.
+//! The 2021 code's Longformer: keys i - w / 2 + 1 to i + w / 2, no dilation, and no global
+//! positions, since no task sets any (`global` has no effect). That code masks L x L weights, and
+//! computes a second such product for global positions that it discards; neither is done here.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    encoder,
-    error::require,
     mixers::longformer::{Longformer, Options, Pattern},
-    model::Variant,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

@@ -1,5 +1,6 @@
-//! What the benchmark's code of 2021 (google-research/long-range-arena) computes where that is not what a model's paper says: one file per
-//! model, each with its entry for the model's list of variants. Cases made with that code are in `models/tests/parity/tay2021-*`.
+//! The computations of the benchmark's code of 2021 (google-research/long-range-arena) that differ
+//! from a model's paper: one file per model, each with its entry for the model's list of variants.
+//! Test cases made with that code are in `models/tests/parity/tay2021-*`.
 
 pub(super) mod bigbird;
 pub(super) mod linear;
@@ -12,13 +13,7 @@ pub(super) mod sinkhorn;
 pub(super) mod sparse;
 pub(super) mod synthesizer;
 
-use candle_core::{D, Tensor};
-
-use crate::{
-    Pass, Result,
-    layers::Dropout,
-    ops::{matmul, softmax},
-};
+use crate::prelude::*;
 
 /// Subtracted from scores of hidden pairs: so large that the score added to it is lost, in f32
 /// (where the 2021 code's 1e10 is enough) and in f64.

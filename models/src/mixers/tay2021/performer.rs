@@ -1,25 +1,19 @@
-//! What the 2021 code ran under the name of FAVOR+ on all tasks but ListOps: features max(x, 0) + 0.001 of the raw vectors (`kernel=relu`, the
-//! default here). On ListOps it ran random features (`kernel=favor`, `features=2`; 0 stands for its default of 256):
+//! The 2021 code's FAVOR+ on all tasks but ListOps: features max(x, 0) + 0.001 of the raw vectors
+//! (`kernel=relu`, the default here). On ListOps it used random features (`kernel=favor`,
+//! `features=2`; 0 stands for its default of 256):
 //!     φ_r(x) = (exp(w_r·x' - |x'|²/2 - max) + ε) / √M,  x' = x / E^¼,  y_i = φ(q_i) S / d_i,  d_i = φ(q_i)·z, and 2ε more where |d_i| <= ε
-//! with the largest w·x' of a query's row, or of all keys of a head, as max; unlike the authors' constant it has a gradient.
-//! It drew w at every call, from the bits of the queries' sum; here w is drawn at every step from the seed, so `redraw` is refused.
-//! Padding is summed up like any token. Symbols as in the paper's form.
-
-use candle_core::{D, Tensor};
+//! where max is the largest w·x' of a query's row, or of all keys of a head; unlike the authors'
+//! constant it has a gradient. That code drew w at every call, from the bits of the queries' sum.
+//! Here w is drawn at every step from the seed, so `redraw` is refused. Padding is summed like any
+//! token. Symbols as in the paper's form.
 
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    error::require,
-    layers::Projections,
     mixers::performer::{Favor, Kernel, Options},
-    model::Variant,
     ops::{
         linear,
         linear_attention::{self, EPS, FeatureMap, exponential},
-        matmul, swap_axes,
     },
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

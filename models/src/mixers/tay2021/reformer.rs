@@ -1,26 +1,26 @@
 //! The 2021 code's Reformer. Its options are those of the paper's form, and have no effect.
 //! - `qkv_dim` is ignored: D is used. Queries are the keys; there is no output projection.
-//! - The sequence is filled up with zeros on the right to the next multiple of ten, by ten where it is one already.
-//! - One round, ten buckets; the random key is a constant, so one rotation serves every head, layer, batch and step.
-//! - The sorted sequence is cut into ten chunks, because the number of buckets is used as the number of chunks: time is O(L²/5).
-//! - Scores are multiplied by √E where the paper divides, keys are not scaled to length one, and there is no exclusion of oneself, no mask of
-//!   padding or of other buckets, no dropout. Chunk 0 looks back to chunk 9.
-//! - Outputs (H, L', E) are reshaped to (L', H E) without being transposed, and then cut to L rows: row p holds H neighbouring positions of head
-//!   ⌊p H / L'⌋, and the last positions of the last head are lost in position of what was filled up.
+//! - The sequence is padded with zeros on the right to the next multiple of ten, by ten if it is
+//!   one already.
+//! - One round, ten buckets; the random key is a constant, so one rotation serves every head,
+//!   layer, batch and step.
+//! - The sorted sequence is split into ten chunks, because the number of buckets is used as the
+//!   number of chunks: time is O(L²/5).
+//! - Scores are multiplied by √E where the paper divides, keys are not scaled to length one, and
+//!   nothing excludes the position itself. There is no mask of padding or of other buckets, and no
+//!   dropout. Chunk 0 looks back to chunk 9.
+//! - Outputs (H, L', E) are reshaped to (L', H E) without a transpose, and then cut to L rows: row
+//!   p holds H neighbouring positions of head ⌊p H / L'⌋, and the cut removes the last positions of
+//!   the last head instead of the padding.
 //!
-//! Its sequences always had the task's full length; here a batch may be shorter, and then chunks are too.
-
-use candle_core::Tensor;
+//! In that code sequences always had the task's full length. Here a batch may be shorter, and then
+//! chunks are too.
 
 use crate::{
-    Encoder, Mixer, Pass, Result, RngKey,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Linear},
+    RngKey,
     mixers::reformer::{Hash, Options, inward},
-    model::Variant,
-    ops::attention::partial_softmax::{self, by_head},
-    rng::StreamKey,
+    ops::attention::partial_softmax::by_head,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {
@@ -49,7 +49,7 @@ struct Chunks {
 impl Chunks {
     fn new(at: &LayerContext) -> Result<Self> {
         let block = at.block;
-        crate::error::require(
+        require(
             block.dim.is_multiple_of(block.heads),
             "block.dim",
             block.dim,

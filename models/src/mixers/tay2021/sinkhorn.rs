@@ -1,28 +1,26 @@
-//! The 2021 code's Sinkhorn attention, with neither sorting nor local blocks. With n = L / S groups:
+//! The 2021 code's Sinkhorn attention, which has neither sorting nor local blocks. With n = L / S
+//! groups:
 //!     y_i = softmax attention of q_i on the S positions i mod n, i mod n + n, .. + softmax attention of q_i on S summaries,
 //!     summary s = Σ of the n neighbouring keys (values) s·n .. s·n + n - 1
-//! It reshapes the sequence to (S, n) where (n, S) was meant, so its "blocks" are positions n apart. The product that should apply the block order
-//! sums over blocks of keys and over columns of the order separately: every column sum is 1, so all groups see the same summaries and the sorting
-//! network (with a plain softmax where Sinkhorn was meant) has neither effect nor gradient, and is not created here. The two attentions are added, not normalised together.
-//! Masks are cut into n neighbouring runs of S and applied to the groups by number, so padding leaks; a pair of places is hidden from the summaries if no run has
-//! both. A query all of whose pairs are hidden weighs them alike. Options: `block` S (0: 50); the others have no effect.
-//! The code refuses lengths that S does not divide; here the sequence is filled up with zeros, which are keys of score 0 as in its other models.
-
-use candle_core::Tensor;
+//! That code reshapes the sequence to (S, n) instead of (n, S), so its "blocks" are positions n
+//! apart. The product that should apply the block order sums over blocks of keys and over columns
+//! of the order separately. Every column sum is 1, so all groups see the same summaries. The
+//! sorting network (with a plain softmax instead of Sinkhorn) has neither effect nor gradient, and
+//! is not created here. The two attentions are added, not normalised together.
+//! Masks are split into n neighbouring runs of S and applied to the groups by number, so padding
+//! leaks; a pair of places is hidden from the summaries if no run has both. A query whose pairs are
+//! all hidden weighs them equally. Options: `block` S (0: 50); the others have no effect.
+//! The code refuses lengths that S does not divide; here the sequence is padded with zeros, which
+//! are keys of score 0 as in its other models.
 
 use super::attend;
 use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections},
     mixers::sinkhorn::Options,
-    model::Variant,
     ops::{
-        add,
-        attention::partial_softmax::{self, by_head},
+        attention::partial_softmax::by_head,
         interleave::{deinterleave, interleave},
     },
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

@@ -1,14 +1,11 @@
-//! The 2021 code's Sparse Transformer: `block` l = 50 and `summary` c = 10 unless they are set, `pattern=fixed`, merged and causal; the first of each block is a
-//! summary too. Position 0 sees and is seen by all if it is a CLS token or `first` is set (as for the 2021 dual encoder).
-//! It masks L x L weights; the blocks computed here give the same numbers.
+//! The 2021 code's Sparse Transformer: `block` l = 50 and `summary` c = 10 unless they are set,
+//! `pattern=fixed`, merged and causal; the first position of each block is a summary too. Position
+//! 0 sees and is seen by all if it is a CLS token or `first` is set (as for the 2021 dual encoder).
+//! That code masks L x L weights; the blocks computed here give the same numbers.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    encoder,
-    error::require,
     mixers::sparse::{Heads, Kind, Options, Sparse},
-    model::Variant,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

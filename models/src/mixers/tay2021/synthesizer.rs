@@ -1,14 +1,12 @@
-//! The 2021 code's Synthesizer: the mixture is the plain sum q·k / √E + S. Its working configurations all have `scores=random`, the default.
-//! The factors of `factorised_random` start as Xavier-uniform, in what JAX makes of three dimensions: within √(6 / (H·(N + K))), with `rank` K = 32
-//! unless it is set. Without the dot product it takes no mask, so `dot_product=false` is refused here.
+//! The 2021 code's Synthesizer: the mixture is the plain sum q·k / √E + S. Its working
+//! configurations all have `scores=random`, the default. The factors of `factorised_random` start
+//! Xavier-uniform, with JAX's bound for three dimensions, √(6 / (H·(N + K))), and `rank` K = 32
+//! unless it is set. Without the dot product that code has no mask, so `dot_product=false` is
+//! refused here.
 
 use crate::{
-    Encoder, Result,
-    context::ModelContext,
-    error::require,
     mixers::synthesizer::{self, Form, Options},
-    model::Variant,
-    params::xavier_uniform,
+    prelude::*,
 };
 
 pub const VARIANT: Variant = Variant {

@@ -1,8 +1,7 @@
-//! A CLS token in a row that information goes through from front to back: at the front it would see nothing of what follows its segment.
+//! Moves the CLS token for layers in which information only moves forward: at the front it would
+//! see nothing after its segment.
 
-use candle_core::{DType, Tensor};
-
-use crate::{Encoded, Encoder, Mask, Mixer, Pass, Result, ops::take};
+use crate::{Encoded, prelude::*};
 
 /// Wraps `encoder` such that a CLS token at position 0 moves behind the last real one of its row;
 /// hidden states are in the order of the input.

@@ -1,35 +1,43 @@
-//! Transformer-XL. Dai et al., 2019, "Transformer-XL: Attentive Language Models beyond a Fixed-Length Context", arXiv:1901.02860; both ways in
-//! time within a segment as in XLNet, Yang et al., 2019, arXiv:1906.08237.
+//! Transformer-XL. Dai et al., 2019, "Transformer-XL: Attentive Language Models beyond a
+//! Fixed-Length Context", arXiv:1901.02860; in both directions within a segment as in XLNet, Yang
+//! et al., 2019, arXiv:1906.08237.
 //!     y_i = Σ_j softmax_j(((q_i + u)·k_j + (q_i + w)·W_R r_{i - j}) / √E) v_j over the keys j of i's segment and of the M positions before it
-//! x, y (B, L, D) in segments of S positions, q = x W_Q; k, v of x within the segment and of SG(x) before it, SG passing no gradient; u, w (H, E)
-//! the same in all layers, W_R (D to H E) each layer's; r_δ = [sin ω_c δ ; cos ω_c δ], ω_c = 10000^{-2 c / D}. B batch, H heads, E width of a head.
-//! What the paper keeps from segment to segment, the inputs of each layer, are here all at hand: a layer computes all segments at once.
-//! Time O(L·(S + M)·D) per head, memory O(L·(E + D)). Options: `segment` S (0: ⌈N/4⌉, at most 256; N the longest length), `memory` M (0: S), `causal`:
-//! keys up to i alone, as published; `detach`: without it gradients go through the memory, which is ours; `untie`: u and w of each layer's own.
-//! Padding is hidden, in segments and in memory. Information goes forward in time alone, so a CLS token stands behind a row's last real token while
-//! blocks run, and comes back to the front; `head.pooling = first` reads a position that has seen its own segment alone.
-//! Post-norm blocks and no other positions, as published; with pre-norm ones the gradient of a norm's own weights stops at the memory too. Dropout on the weights.
+//! x, y (B, L, D) in segments of S positions, q = x W_Q; k, v of x within the segment and of SG(x)
+//! before it, where SG passes no gradient; u, w (H, E) shared by all layers; W_R (D to H E) belongs
+//! to each layer; r_δ = [sin ω_c δ ; cos ω_c δ], ω_c = 10000^{-2 c / D}. B batch, H heads, E width
+//! of a head. The paper keeps the inputs of each layer from segment to segment. Here the whole
+//! sequence is available, so a layer computes all segments at once. Time O(L·(S + M)·D) per head,
+//! memory O(L·(E + D)). Information only moves forward in time, so a CLS token is moved behind the
+//! last real token of its row for the blocks, and back to the front after them. `head.pooling =
+//! first` reads a position that has seen only its own segment. Post-norm blocks and no other
+//! positions, as published. With pre-norm blocks, the gradient of a norm's own weights also stops
+//! at the memory. Dropout on the weights.
+//!
+//! # Options
+//!
+//! `segment` S (0: ⌈N/4⌉, at most 256; N the longest length); `memory` M (0: S); `causal`: only
+//! keys up to i, as published; `detach`: if false, gradients pass through the memory, which is our
+//! addition; `untie`: each layer has its own u and w.
+//!
+//! # Padding
+//!
+//! Padding is hidden, in segments and in memory.
+//!
+//! # Departures
+//!
+//! None known.
 
 mod cls;
 
 use std::ops::Range;
 
-use candle_core::Tensor;
-use serde::{Deserialize, Serialize};
+use crate::{
+    layers::TransformerXl,
+    ops::attention::{BlockMask, QueryRange},
+    prelude::*,
+};
 
 pub(super) use self::cls::with_cls_last;
-use crate::{
-    Encoder, Mixer, Pass, Result,
-    context::{LayerContext, ModelContext},
-    encoder,
-    layers::{Dropout, Projections, Supports, TransformerXl},
-    model::{Cost, Model, Reference, Variant},
-    ops::{
-        attention::{self, AttentionOptions, BlockMask, BlockMasks, QueryRange, partial_softmax},
-        cat, take,
-    },
-    options::{LONGEST, Range as Allowed, to_json},
-};
 
 /// The registry's entry.
 pub const MODEL: Model = Model {
@@ -41,44 +49,29 @@ pub const MODEL: Model = Model {
     time: Cost::Linear("O(L·(S + M)·D)"),
     memory: Cost::Linear("O(L·D)"),
     reference: Reference::Package,
-    family: crate::Family::Xformer,
+    family: Family::Xformer,
     settings: SETTINGS,
     variants: &[Variant::paper(build, include_str!("mod.rs"))],
-    options: || to_json(&Options::default()),
-    ranges: RANGES,
+    ..Model::with_options::<Options>()
 };
 
 /// Settings of all models with recurrence.
 pub(super) const SETTINGS: &str =
     r#"{"block": {"norm_place": "post"}, "embed": {"positions": "none"}}"#;
 
-pub(super) const RANGES: &[Allowed] = &[
-    Allowed::int("segment", 0, LONGEST),
-    Allowed::int("memory", 0, LONGEST),
-];
-
-#[derive(Serialize, Deserialize)]
+#[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     /// S.
+    #[option(range = int(0, LONGEST))]
     pub(super) segment: usize,
     /// M.
+    #[option(range = int(0, LONGEST))]
     pub(super) memory: usize,
     pub(super) causal: bool,
+    #[option(default = true)]
     pub(super) detach: bool,
     pub(super) untie: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            segment: 0,
-            memory: 0,
-            causal: false,
-            detach: true,
-            untie: false,
-        }
-    }
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {

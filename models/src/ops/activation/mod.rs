@@ -8,21 +8,28 @@ use candle_core::Tensor;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::choice::Choices;
 use crate::ops::supports;
 
 /// Non-linearity of a feed-forward network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
-    /// GELU in its tanh approximation (JAX's default, and the 2021 code's).
+    /// GELU, tanh form.
+    ///
+    /// It is JAX's default, and the 2021 code's.
     Gelu,
-    /// GELU by the error function (PyTorch's default).
+    /// GELU, exact.
+    ///
+    /// It has the error function, and is PyTorch's default.
     GeluErf,
     /// max(x, 0).
     Relu,
-    /// x / (1 + exp(-x)), also called Swish.
+    /// x σ(x), Swish.
     Silu,
-    /// 1 / (1 + exp(-x)).
+    /// σ(x).
+    ///
+    /// That is 1 / (1 + exp(-x)).
     Sigmoid,
     /// max(x, 0)².
     ReluSquared,

@@ -1,11 +1,11 @@
-//! Nothing is cut off, and no text lies on another.
+//! Tests that nothing is cut off and that no texts overlap.
 
 use super::*;
 use crate::chart::scene::Rect;
 use crate::chart::{Axis, Baseline, Scale};
 
-/// Returns a chart of so many series with names of all lengths, and of values that lie close
-/// together and far apart.
+/// Returns a chart of `count` series with names of all lengths, and with values close together and
+/// far apart.
 fn chart(count: usize, form: fn(usize) -> Form, scale: Scale) -> Chart {
     let series = (0..count).map(|index| {
         let height = |step: usize| 20.0 + ((7 * index + 3 * step) % 11) as f64;
@@ -130,7 +130,7 @@ fn no_text_lies_on_another() {
     }
 }
 
-/// Discs lie on neither axis nor title.
+/// Discs overlap neither axes nor title.
 #[test]
 fn discs_and_lines_stay_between_the_axes() {
     for (chart, sheet, scene) in all(&[Sheet::WIDE, Sheet::NARROW]) {

@@ -1,19 +1,19 @@
 //! Reading of a set from an archive in one pass and without unpacking it.
 //!
 //! Only images and metadata of the wanted set are read. Images are copied, still packed, to an
-//! unnamed file beside the store, because the archive's order is not the metadata's order and
-//! memory would not hold them all.
+//! unnamed file next to the store, because the archive's order is not the metadata's order and they
+//! would not fit into memory.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::fs::File as Spool;
 use std::io::{BufWriter, Write};
 
-use super::innermost;
-use super::pictures::{LARGEST_IMAGE, LARGEST_LIST, Metadata, Pictures, batch_key};
-use super::set::{Set, batch_of};
+use super::copies::{Copy, Found, Search};
+use super::pictures::{LARGEST_IMAGE, LARGEST_LIST};
+use super::set::File;
 use crate::Request;
 use crate::archive::Raw;
 use crate::error::{self, Error, Result};
-use crate::locate::Wanted;
 
 /// Maximum number of images and metadata files of one set; the release has 200,200.
 const MEMBERS: usize = 2_000_000;
@@ -21,23 +21,19 @@ const MEMBERS: usize = 2_000_000;
 /// Maximum bytes of metadata; the release has 12 million in a set.
 const LISTS: usize = 256 << 20;
 
-/// One copy of the set in the archive.
-#[derive(Default)]
-struct Copy {
-    metadata: Metadata,
-    places: HashMap<String, (u64, u64)>,
-}
+/// Start and length of an image in the file of copied images.
+pub(super) type Extent = (u64, u64);
 
-/// Copies the images of a set from an archive, and reads its metadata.
+/// Copies the images of a set from an archive, and reads its metadata. Returns the set and the file
+/// of images.
 ///
 /// # Errors
 /// The set is missing, or the archive cannot be read.
 pub(super) fn copy(
     raw: &Raw,
-    set: &Set,
-    wanted: &Wanted<'_>,
+    search: &Search<'_>,
     request: &Request<'_>,
-) -> Result<(Metadata, Pictures)> {
+) -> Result<(Found<Extent>, Spool)> {
     let path = raw.path();
     let wrong = |problem: String| Error::File {
         file: path.to_owned(),
@@ -45,16 +41,15 @@ pub(super) fn copy(
     };
     let mut spool = BufWriter::with_capacity(1 << 20, request.checkpoint.scratch()?);
     let mut end = 0u64;
-    let mut copies: HashMap<String, Copy> = HashMap::new();
+    let mut copies: BTreeMap<String, Copy<Extent>> = BTreeMap::new();
     let (mut members, mut lists) = (0, 0);
-    // `wanted` accepts lists only; here the images are needed too.
-    let is_wanted = |name: &str| set.within(name).is_some();
     let contents = raw.members(
         "reading the archive",
         request.progress,
-        &is_wanted,
+        &|name| search.see(name),
+        &|name| search.file(name).is_some(),
         &mut |mut member| {
-            let Some((prefix, inside)) = set.within(member.name) else {
+            let Some((prefix, inside, file)) = search.file(member.name) else {
                 return Ok(());
             };
             members += 1;
@@ -63,37 +58,28 @@ pub(super) fn copy(
             }
             let copy = copies.entry(prefix.to_owned()).or_default();
             let mut bytes = Vec::new();
-            if let Some(batch) = batch_of(inside).map_err(|problem| member.wrong(problem))? {
-                lists += member.bytes(LARGEST_LIST, &mut bytes)?;
-                if lists > LISTS {
-                    return Err(wrong(format!("more than {LISTS} bytes of metadata")));
+            match file {
+                File::List(batch) => {
+                    lists += member.bytes(LARGEST_LIST, &mut bytes)?;
+                    if lists > LISTS {
+                        return Err(wrong(format!("more than {LISTS} bytes of metadata")));
+                    }
+                    copy.add_list(batch, bytes, &member.path)
                 }
-                copy.metadata.insert(batch_key(batch), bytes);
-            } else if inside.starts_with("imgs/") {
-                let length = member.bytes(LARGEST_IMAGE, &mut bytes)? as u64;
-                spool
-                    .write_all(&bytes)
-                    .map_err(error::io("copy images from", path))?;
-                copy.places.insert(inside.to_owned(), (end, length));
-                end += length;
+                File::Image => {
+                    let length = member.bytes(LARGEST_IMAGE, &mut bytes)? as u64;
+                    spool
+                        .write_all(&bytes)
+                        .map_err(error::io("copy images from", path))?;
+                    let extent = (end, length);
+                    end += length;
+                    copy.add_image(inside, extent, &member.path)
+                }
             }
-            Ok(())
         },
     )?;
     let spool = spool
         .into_inner()
         .map_err(|failed| error::io("copy images from", path)(failed.into_error()))?;
-    copies.retain(|_, copy| !copy.metadata.is_empty());
-    match innermost(copies.into_iter().collect()).map_err(wrong)? {
-        None => Err(wanted.missing(path, Some(&contents))),
-        Some((prefix, copy)) => {
-            let pictures = Pictures::Copied {
-                archive: path.to_owned(),
-                prefix,
-                spool,
-                places: copy.places,
-            };
-            Ok((copy.metadata, pictures))
-        }
-    }
+    Ok((search.choose(copies, raw, &contents)?, spool))
 }

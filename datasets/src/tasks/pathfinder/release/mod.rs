@@ -3,9 +3,10 @@
 //!
 //! Rows are in the order of batches and lines, whether they are read from a folder or an archive.
 //! Images that are listed but missing or empty (the release has one) are left out and counted: with
-//! them the data is partial.
+//! them the data is partial. Images that no list has are refused: they have no label.
 
 mod archive;
+mod copies;
 mod metadata;
 mod pictures;
 mod png;
@@ -18,6 +19,7 @@ use self::metadata::Listed;
 use super::parameters::{Difficulty, Size};
 use crate::error::{Error, Result};
 use crate::source_checks::UNPROVED;
+use crate::words::counted;
 use crate::{About, Protocol, Request, SplitName, SplitWriter};
 
 /// Number of images per published set.
@@ -35,7 +37,8 @@ pub(super) fn read(
     request: &Request<'_>,
     writer: &mut SplitWriter,
 ) -> Result<()> {
-    let (listed, mut pictures) = pictures::find(about, size, difficulty, request)?;
+    let (listed, mut pictures, notes) = pictures::find(about, size, difficulty, request)?;
+    notes.into_iter().for_each(|note| writer.note(note));
     let splits = assign(&listed, request.protocol);
     let progress = request.progress;
     progress.begin("decoding images", Some(listed.len() as u64));
@@ -82,20 +85,15 @@ pub(super) fn read(
         return Err(Error::File {
             file: pictures.origin(),
             problem: format!(
-                "{} images are listed and {left_out} of them missing or empty: too few for three splits",
-                listed.len()
+                "of {} listed, {left_out} missing or empty: too few for three splits",
+                counted(listed.len(), "image")
             ),
         });
     }
     if left_out > 0 {
         writer.note(format!(
-            "{left_out} listed images are missing or empty and left out"
-        ));
-    }
-    let unlisted = pictures.unlisted(&listed)?;
-    if unlisted > 0 {
-        writer.note(format!(
-            "{unlisted} images are in no list, have no label, and were not read"
+            "{}, missing or empty, left out",
+            counted(left_out, "listed image")
         ));
     }
     if listed.len() > PUBLISHED {
@@ -144,30 +142,8 @@ fn assign(listed: &[Listed], protocol: Protocol) -> Vec<SplitName> {
     splits
 }
 
-/// Returns the innermost of several copies of a set, each with the path of its folder: they can lie
-/// at several depths of the release, and the inner one is good.
-///
-/// # Errors
-/// A description with the paths of two copies at the same depth: either may be meant.
-fn innermost<T>(mut copies: Vec<(String, T)>) -> Result<Option<(String, T)>, String> {
-    let depth = |prefix: &str| prefix.matches('/').count();
-    copies.sort_by(|(one, _), (other, _)| one.cmp(other));
-    let Some(deepest) = copies.iter().map(|(prefix, _)| depth(prefix)).max() else {
-        return Ok(None);
-    };
-    let mut inner = copies
-        .into_iter()
-        .filter(|(prefix, _)| depth(prefix) == deepest);
-    match (inner.next(), inner.next()) {
-        (Some((one, _)), Some((other, _))) => Err(format!(
-            "the set is there twice, in `{one}` and in `{other}`: name the folder to read with --from"
-        )),
-        (found, _) => Ok(found),
-    }
-}
-
-/// Returns the configuration of property tests: at least `least` cases, and more where
-/// `PROPTEST_CASES` asks for them.
+/// Returns the configuration of property tests: at least `least` cases, or more if `PROPTEST_CASES`
+/// is larger.
 #[cfg(test)]
 fn cases(least: u32) -> proptest::prelude::ProptestConfig {
     let config = proptest::prelude::ProptestConfig::default();

@@ -5,17 +5,18 @@ use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::archive;
-use super::innermost;
+use super::archive::{self, Extent};
+use super::copies::{Copy, Found, Metadata, Search};
 use super::metadata::{self, Listed};
-use super::set::{Set, batch_of};
-use crate::archive::Raw;
+use super::set::{self, Set};
 use crate::archive::folder::files_below;
+use crate::archive::{Contents, Raw};
 use crate::error::{Error, Result, io};
 use crate::files::{self, relative_name};
 use crate::locate::{Form, Wanted, locate};
 use crate::remote::LRA_RELEASE;
 use crate::tasks::pathfinder::parameters::{Difficulty, Size};
+use crate::words::counted;
 use crate::{About, Request};
 
 /// Maximum size of an image file; one of 256 x 256 pixels has 64 KiB when it is not packed at all.
@@ -34,48 +35,92 @@ pub(super) enum Pictures {
         /// Path of the set inside the archive.
         prefix: String,
         spool: File,
-        /// Start and length of each image in the spool.
-        places: HashMap<String, (u64, u64)>,
+        /// Place of each image in the spool.
+        places: HashMap<String, Extent>,
     },
 }
 
 /// Finds a set at `request.raw`: a folder of the release at any of its levels or around it, an
-/// archive, or a folder with one.
+/// archive, or a folder with one. Returns its lists, its images, and notes about other files.
+///
+/// # Errors
+/// The set is missing, or a file among its own is none of its lists and listed images.
 pub(super) fn find(
     about: &'static About,
     size: Size,
     difficulty: Difficulty,
     request: &Request<'_>,
-) -> Result<(Vec<Listed>, Pictures)> {
+) -> Result<(Vec<Listed>, Pictures, Vec<String>)> {
     let set = Set::new(size, difficulty);
     let what = set.text();
     let wanted = Wanted {
         about,
         what: &what,
         archive: LRA_RELEASE,
-        fits: &|name| set.has_list(name),
+        role: &|name| set.role(name),
+        flat: false,
+        copies: true,
         parquet: false,
     };
     let Form::Members(raw) = locate(request.raw, &wanted, request.progress)? else {
         return Err(wanted.missing(request.raw, None)); // Parquet was not requested.
     };
-    let (files, pictures) = match &raw {
-        Raw::Folder(folder) => in_folder(folder, &set)?,
-        archive => archive::copy(archive, &set, &wanted, request)?,
+    let search = Search::new(&set, &wanted);
+    let (metadata, images, pictures, notes) = match &raw {
+        Raw::Folder(folder) => {
+            let found = in_folder(folder, &raw, &search)?;
+            let pictures = Pictures::Folder(folder.join(found.prefix));
+            let Copy { metadata, images } = found.copy;
+            (
+                metadata,
+                images.into_keys().collect(),
+                pictures,
+                found.notes,
+            )
+        }
+        archive => {
+            let (found, spool) = archive::copy(archive, &search, request)?;
+            let Copy { metadata, images } = found.copy;
+            let names: Vec<String> = images.keys().cloned().collect();
+            let pictures = Pictures::Copied {
+                archive: archive.path().to_owned(),
+                prefix: found.prefix,
+                spool,
+                places: images,
+            };
+            (metadata, names, pictures, found.notes)
+        }
     };
-    let listed = list(&files, &pictures)?;
+    let listed = list(&metadata, &pictures)?;
     if listed.is_empty() {
         return Err(wanted.missing(&pictures.origin(), None));
     }
-    Ok((listed, pictures))
+    refuse_unlisted(&images, &listed, &pictures)?;
+    Ok((listed, pictures, notes))
 }
 
-/// Metadata files by batch.
-pub(super) type Metadata = BTreeMap<(u64, String), Vec<u8>>;
-
-/// Returns a sort key that puts `3` before `20`.
-pub(super) fn batch_key(name: &str) -> (u64, String) {
-    (name.parse().unwrap_or(u64::MAX), name.to_owned())
+/// Refuses images that no list has.
+fn refuse_unlisted(images: &[String], listed: &[Listed], pictures: &Pictures) -> Result<()> {
+    let known: HashSet<&str> = listed.iter().map(|image| image.path.as_str()).collect();
+    let unlisted = || {
+        images
+            .iter()
+            .filter(|image| !known.contains(image.as_str()))
+    };
+    let Some(first) = unlisted().min() else {
+        return Ok(());
+    };
+    let others = match unlisted().count() - 1 {
+        0 => String::new(),
+        more => format!(", as {} too", counted(more, "other")),
+    };
+    Err(Error::File {
+        file: pictures.name_of(first),
+        problem: format!(
+            "in none of the lists, metadata/*.npy, so it has no label{others}: add the list that has it, \
+             or move it away"
+        ),
+    })
 }
 
 fn list(files: &Metadata, pictures: &Pictures) -> Result<Vec<Listed>> {
@@ -97,29 +142,30 @@ fn list(files: &Metadata, pictures: &Pictures) -> Result<Vec<Listed>> {
 }
 
 /// Returns metadata and images of a set in a folder or below it, where its lists are.
-fn in_folder(folder: &Path, set: &Set) -> Result<(Metadata, Pictures)> {
-    let mut copies: BTreeMap<String, Metadata> = BTreeMap::new();
-    for path in files_below(folder, &mut |name| set.has_list(name))? {
+fn in_folder(folder: &Path, raw: &Raw, search: &Search<'_>) -> Result<Found<()>> {
+    let mut copies: BTreeMap<String, Copy<()>> = BTreeMap::new();
+    let mut contents = Contents::default();
+    let files = files_below(folder, &mut |name| {
+        let is_of_set = search.file(name).is_some();
+        contents.add(name, is_of_set);
+        search.see(name);
+        is_of_set
+    })?;
+    for path in files {
         let name = relative_name(folder, &path);
-        let Some((prefix, inside)) = set.within(&name) else {
+        let Some((prefix, inside, file)) = search.file(&name) else {
             continue;
         };
-        let wrong = |problem: String| Error::File {
-            file: path.clone(),
-            problem,
-        };
-        if let Some(batch) = batch_of(inside).map_err(wrong)? {
-            let bytes = whole(&path, LARGEST_LIST)?.unwrap_or_default();
-            let metadata = copies.entry(prefix.to_owned()).or_default();
-            metadata.insert(batch_key(batch), bytes);
+        let copy = copies.entry(prefix.to_owned()).or_default();
+        match file {
+            set::File::List(batch) => {
+                let bytes = whole(&path, LARGEST_LIST)?.unwrap_or_default();
+                copy.add_list(batch, bytes, &path)?;
+            }
+            set::File::Image => copy.add_image(inside, (), &path)?,
         }
     }
-    let found = innermost(copies.into_iter().collect()).map_err(|problem| Error::File {
-        file: folder.to_owned(),
-        problem,
-    })?;
-    let (prefix, metadata) = found.unwrap_or_default();
-    Ok((metadata, Pictures::Folder(folder.join(prefix))))
+    search.choose(copies, raw, &contents)
 }
 
 /// Reads a whole file; returns `None` if it does not exist.
@@ -163,22 +209,6 @@ impl Pictures {
                     .and_then(|_| spool.read_exact(&mut bytes))
                     .map_err(io("read images copied from", archive))?;
                 Ok(Some(bytes).filter(|bytes| !bytes.is_empty()))
-            }
-        }
-    }
-
-    /// Returns the number of images that are not in any list.
-    pub(super) fn unlisted(&self, listed: &[Listed]) -> Result<usize> {
-        let known: HashSet<&str> = listed.iter().map(|image| image.path.as_str()).collect();
-        let is_other = |image: &str| image.ends_with(".png") && !known.contains(image);
-        match self {
-            Pictures::Folder(folder) if folder.join("imgs").is_dir() => {
-                let inside = |name: &str| is_other(&format!("imgs/{name}"));
-                Ok(files_below(&folder.join("imgs"), &mut |name| inside(name))?.len())
-            }
-            Pictures::Folder(_) => Ok(0),
-            Pictures::Copied { places, .. } => {
-                Ok(places.keys().filter(|image| is_other(image)).count())
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Names of the files of a set.
 
+use crate::locate::{Place, Role};
 use crate::tasks::pathfinder::parameters::{Difficulty, Size};
 
 /// A published set: the images of one size and difficulty.
@@ -50,25 +51,78 @@ impl Set {
         Some((&name[..inside], &name[inside..]))
     }
 
-    /// Returns whether a file is a list of the set's images.
-    pub(super) fn has_list(&self, name: &str) -> bool {
-        self.within(name)
-            .is_some_and(|(_, inside)| inside.starts_with("metadata/"))
+    /// Returns the role of a file by its name: lists are the data that a set is found by, and
+    /// images are read by the lists.
+    pub(super) fn role<'a>(&self, name: &'a str) -> Role<'a> {
+        let lower = name.to_ascii_lowercase();
+        match self.within(name) {
+            Some((prefix, inside)) => match File::of(inside) {
+                Ok(File::List(_)) => {
+                    let folder = prefix.trim_end_matches('/');
+                    Role::Data(Place {
+                        form: "lists of images",
+                        folder,
+                        part: String::new(),
+                        part_folder: folder,
+                    })
+                }
+                Ok(File::Image) => Role::Unwanted,
+                Err(problem) => Role::Loose(problem),
+            },
+            None if is_of_published_set(name) => Role::Unwanted,
+            None if lower.ends_with(".png") || lower.ends_with(".npy") => {
+                Role::Loose("in no published set, but named like a file of one")
+            }
+            None => Role::Other,
+        }
+    }
+
+    /// Returns the folder of a set's size, if its path has one.
+    pub(super) fn size_folder<'a>(&self, prefix: &'a str) -> Option<&'a str> {
+        let size = prefix.trim_end_matches('/').strip_suffix(self.difficulty)?;
+        let size = size.strip_suffix('/')?;
+        size.ends_with(&self.size).then_some(size)
     }
 }
 
-/// Returns the batch that a file inside a set lists: `3` of `metadata/3.npy`; `None` for other
-/// files.
-///
-/// # Errors
-/// A file among the lists is not a list.
-pub(super) fn batch_of(inside: &str) -> Result<Option<&str>, String> {
-    let Some(file) = inside.strip_prefix("metadata/") else {
-        return Ok(None);
-    };
-    match file.rsplit_once('.') {
-        Some((batch, end)) if end.eq_ignore_ascii_case("npy") => Ok(Some(batch)),
-        _ => Err("among the lists of images, but its name does not end in .npy".to_owned()),
+/// Returns whether a file lies in the folder of any published set.
+fn is_of_published_set(name: &str) -> bool {
+    let folders: Vec<&str> = name.split('/').rev().skip(1).collect();
+    folders.windows(2).any(|pair| {
+        let is_difficulty = Difficulty::ALL.iter().any(|one| one.folder() == pair[0]);
+        let is_size = |size: &Size| pair[1] == format!("pathfinder{}", size.side());
+        is_difficulty && Size::ALL.iter().any(is_size)
+    })
+}
+
+/// A file inside a set.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum File<'a> {
+    /// List of images, with its batch: `3` of `metadata/3.npy`.
+    List(&'a str),
+    /// An image.
+    Image,
+}
+
+impl File<'_> {
+    /// Returns the kind of a file by its path inside the set.
+    ///
+    /// # Errors
+    /// Sets have no such file: the reason.
+    pub(super) fn of(inside: &str) -> Result<File<'_>, &'static str> {
+        let parts: Vec<&str> = inside.split('/').collect();
+        match parts[..] {
+            ["metadata", file] => match file.rsplit_once('.') {
+                Some((batch, end)) if end.eq_ignore_ascii_case("npy") => Ok(File::List(batch)),
+                _ => Err("among the lists of images, but its name does not end in .npy"),
+            },
+            ["metadata", ..] => Err("below the lists of images, which are metadata/<batch>.npy"),
+            ["imgs", _, file] if file.ends_with(".png") => Ok(File::Image),
+            ["imgs", ..] => Err("among the images, which are imgs/<batch>/<name>.png"),
+            _ => Err(
+                "in the folder of a set, which has metadata/<batch>.npy and imgs/<batch>/<name>.png alone",
+            ),
+        }
     }
 }
 
@@ -93,7 +147,7 @@ mod tests {
             "curv_contour_length_14/metadata/0.npy",
             "metadata/0.npy",
         ] {
-            assert!(set.has_list(name), "{name}");
+            assert!(matches!(set.role(name), Role::Data(_)), "{name}");
         }
         for name in [
             "xpathfinder32/curv_contour_length_14/metadata/0.npy",
@@ -107,9 +161,37 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_told_from_others() {
-        assert_eq!(batch_of("metadata/3.npy"), Ok(Some("3")));
-        assert_eq!(batch_of("imgs/3/sample_0.png"), Ok(None));
-        assert!(batch_of("metadata/3.txt").is_err());
+    fn lists_and_images_are_told_from_others() {
+        assert_eq!(File::of("metadata/3.npy"), Ok(File::List("3")));
+        assert_eq!(File::of("imgs/3/sample_0.png"), Ok(File::Image));
+        for other in [
+            "metadata/3.txt",
+            "metadata/more/3.npy",
+            "imgs/sample_0.png",
+            "imgs/3/more/sample_0.png",
+            "imgs/3/sample_0.jpg",
+            "more/3.npy",
+        ] {
+            assert!(File::of(other).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn sets_of_other_sizes_and_difficulties_are_known() {
+        let set = Set::new(Size::S32, Difficulty::Hard);
+        for name in [
+            "pathfinder32/curv_baseline/imgs/0/sample_0.png",
+            "x/pathfinder128/curv_contour_length_14/metadata/0.npy",
+        ] {
+            assert_eq!(set.role(name), Role::Unwanted, "{name}");
+        }
+        let other = "pathfinder32/curv_contour_length_15/metadata/0.npy";
+        assert!(matches!(set.role(other), Role::Loose(_)));
+        assert_eq!(
+            set.size_folder("x/pathfinder32/curv_contour_length_14/"),
+            Some("x/pathfinder32")
+        );
+        assert_eq!(set.size_folder("curv_contour_length_14/"), None);
+        assert_eq!(set.size_folder(""), None);
     }
 }

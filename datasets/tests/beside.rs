@@ -1,0 +1,439 @@
+//! Files beside the published ones: read, known by name, told in a note, or refused; the same in a
+//! folder and in an archive.
+
+use std::fs;
+
+use crate::raw::published::{
+    batches, class_folders, expressions, pairs, pictures, published, read, refused, reviews,
+};
+use crate::raw::{self, Files};
+use lra_datasets::Task;
+use lra_datasets::tasks::pathfinder::PATHFINDER;
+use lra_datasets::tasks::{Image, ListOps, Retrieval, Text};
+
+/// Every file that looks like data is read or refused by its name, wherever among the data it lies,
+/// and nothing beside the data is read.
+#[test]
+fn what_looks_like_data_is_never_passed_over_in_silence() {
+    let png = pictures(32, 1)[0].1.clone();
+    let table = expressions()[0].1.clone();
+    let set = "pathfinder32/curv_contour_length_14";
+    let list = b"imgs/0 sample_0.png 0 1\n".to_vec();
+    let cases: Vec<(&dyn Task, Files, String, Vec<u8>, &str)> = vec![
+        (
+            &Text,
+            reviews(),
+            "aclImdb/train/pos/sub/99_8.txt".into(),
+            b"x".to_vec(),
+            "none of the folders",
+        ),
+        (
+            &Text,
+            reviews(),
+            "aclImdb/train/99_8.txt".into(),
+            b"x".to_vec(),
+            "none of the folders",
+        ),
+        (
+            &Text,
+            reviews(),
+            "aclImdb/pos/99_8.txt".into(),
+            b"x".to_vec(),
+            "none of the folders",
+        ),
+        (
+            &Text,
+            reviews(),
+            "aclImdb/train/more/pos/99_8.txt".into(),
+            b"x".to_vec(),
+            "none of the folders",
+        ),
+        (
+            &Text,
+            reviews(),
+            "aclImdb/99_8.txt.gz".into(),
+            raw::gzip(b"x"),
+            "none of the folders",
+        ),
+        (
+            &Text,
+            reviews(),
+            "x/other/train/pos/99_8.txt".into(),
+            b"x".to_vec(),
+            "a second place of reviews",
+        ),
+        (
+            &Text,
+            reviews(),
+            "aclImdb/Train/pos/99_8.txt".into(),
+            b"x".to_vec(),
+            "a second folder of the same reviews",
+        ),
+        (
+            &Text,
+            reviews(),
+            "aclImdb/train/positive/99_8.txt".into(),
+            b"x".to_vec(),
+            "a second folder of the same reviews",
+        ),
+        (
+            &Image,
+            class_folders(),
+            "cifar/loose.png".into(),
+            png.clone(),
+            "none of the folders",
+        ),
+        (
+            &Image,
+            class_folders(),
+            "cifar/train/loose.jpg".into(),
+            png.clone(),
+            "none of the folders",
+        ),
+        (
+            &Image,
+            class_folders(),
+            "cifar/train/cat/sub/1.png".into(),
+            png.clone(),
+            "none of the folders",
+        ),
+        (
+            &Image,
+            class_folders(),
+            "cifar/Train2/cat/1.png".into(),
+            png.clone(),
+            "none of the folders",
+        ),
+        (
+            &Image,
+            class_folders(),
+            "cifar/train/3/1.png".into(),
+            class_folders()[0].1.clone(),
+            "a second folder of the same",
+        ),
+        (
+            &Image,
+            class_folders(),
+            "other/train/cat/1.png".into(),
+            class_folders()[0].1.clone(),
+            "a second place of class folders",
+        ),
+        (
+            &Image,
+            batches(),
+            "cifar-10-batches-bin/more.bin".into(),
+            png.clone(),
+            "none of data_batch_1.bin",
+        ),
+        (
+            &Image,
+            batches(),
+            "cifar-10-batches-bin/loose.png".into(),
+            png.clone(),
+            "none of the folders",
+        ),
+        (
+            &Retrieval,
+            pairs(),
+            "aan/new_aan_pairs.val.tsv".into(),
+            table.clone(),
+            "none of the files of pairs",
+        ),
+        (
+            &Retrieval,
+            pairs(),
+            "aan/new_aan_pairs.valid.tsv".into(),
+            table.clone(),
+            "none of the files of pairs",
+        ),
+        (
+            &Retrieval,
+            pairs(),
+            "aan/more.tsv".into(),
+            table.clone(),
+            "none of the tables",
+        ),
+        (
+            &ListOps,
+            expressions(),
+            "listops/basic_extra.tsv".into(),
+            table.clone(),
+            "none of the tables",
+        ),
+        (
+            &ListOps,
+            expressions(),
+            "listops/basic_extra.tsv.gz".into(),
+            raw::gzip(&table),
+            "none of the tables",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            format!("{set}/imgs/0/sample_99.png"),
+            png.clone(),
+            "in none of the lists",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            format!("{set}/imgs/loose.png"),
+            png.clone(),
+            "among the images",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            format!("{set}/imgs/0/sample_1.jpg"),
+            png.clone(),
+            "among the images",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            format!("{set}/loose.png"),
+            png.clone(),
+            "in the folder of a set",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            format!("{set}/metadata/more/1.npy"),
+            list.clone(),
+            "below the lists",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            format!("{set}/metadata/0.NPY"),
+            list.clone(),
+            "a second file of this name",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            format!("{set}/metadata/1.npy.gz"),
+            raw::gzip(&list),
+            "does not end in .npy",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            "pathfinder32/curv_contour_length_15/metadata/0.npy".into(),
+            list.clone(),
+            "in no published set",
+        ),
+    ];
+    for (task, mut files, stray, content, problem) in cases {
+        files.push((stray.clone(), content));
+        let root = tempfile::tempdir().unwrap();
+        let forms = [
+            raw::folder(&root.path().join("folder"), &files),
+            raw::file(root.path(), "a.tar.gz", &raw::gzip(&raw::tar(&files))),
+            raw::file(root.path(), "a.zip", &raw::zip(&files)),
+        ];
+        for form in forms {
+            let said = refused(task, &form);
+            // Of two folders of one part, either may be named first.
+            let name = match problem.starts_with("a second folder") {
+                true => stray.rsplit_once('/').unwrap().0,
+                false => stray.trim_end_matches(".gz"),
+            };
+            assert!(
+                said.contains(name) && said.contains(problem),
+                "{stray}: {said}"
+            );
+            assert!(said.contains("move "), "{said}");
+        }
+    }
+}
+
+/// Documentation, checksums and data of other tasks may lie among the data; what else does is told.
+#[test]
+fn what_may_lie_beside_the_data_changes_nothing() {
+    let beside = [
+        "README",
+        "readme.html",
+        "LICENSE.txt",
+        "SHA256SUMS",
+        "md5sum.txt",
+        "aclImdb_v1.tar.gz.sha256",
+        "imdb.vocab",
+        "imdbEr.txt",
+        "train/urls_pos.txt",
+        "train/labeledBow.feat",
+        "train/unsup/0_0.txt",
+        "batches.meta.txt",
+    ];
+    let mut all = published();
+    all.push((&Image, class_folders()));
+    for (task, files) in all {
+        let root = tempfile::tempdir().unwrap();
+        let plain = raw::folder(&root.path().join("plain"), &files);
+        let wanted = read(task, &plain).manifest().clone();
+        let folder = match task.about().name {
+            "pathfinder" => "pathfinder32/curv_contour_length_14",
+            "pathx" => "pathfinder128/curv_contour_length_14",
+            _ => files[0].0.split('/').next().unwrap(),
+        };
+        let mut more = files.clone();
+        let of_text = |name: &&&str| task.about().name == "text" || !name.starts_with("train/");
+        for name in beside.iter().filter(of_text) {
+            more.push((format!("{folder}/{name}"), b"words".to_vec()));
+        }
+        // Data of other tasks, and files that look like data elsewhere.
+        for (other, files) in published() {
+            let same = |name: &str| name.strip_suffix('x').unwrap_or(name).starts_with("path");
+            let [own, other] = [task, other].map(|task| task.about().name);
+            if own != other && !(same(own) && same(other)) {
+                more.extend(files);
+            }
+        }
+        more.push(("holiday/cat/beach.png".into(), b"sand".to_vec()));
+        more.push(("glue/dev.tsv".into(), b"1\t2\n".to_vec()));
+        more.push(("letters/pos/1.txt".into(), b"Dear".to_vec()));
+        for form in [
+            raw::folder(&root.path().join("folder"), &more),
+            raw::file(root.path(), "a.tar.gz", &raw::gzip(&raw::tar(&more))),
+            raw::file(root.path(), "a.zip", &raw::zip(&more)),
+        ] {
+            let read = read(task, &form).manifest().clone();
+            assert_eq!(read.digest, wanted.digest, "{}", form.display());
+            assert_eq!(read.notes, wanted.notes, "{}", form.display());
+        }
+        // A file of no known name among the data is told.
+        if !folder.starts_with("path") {
+            files_told(task, &files, folder);
+        }
+    }
+}
+
+fn files_told(task: &dyn Task, files: &Files, folder: &str) {
+    let root = tempfile::tempdir().unwrap();
+    let mut more = files.clone();
+    more.push((format!("{folder}/thesis.docx"), b"words".to_vec()));
+    for form in [
+        raw::folder(&root.path().join("folder"), &more),
+        raw::file(root.path(), "a.zip", &raw::zip(&more)),
+    ] {
+        let notes = read(task, &form).manifest().notes.join("\n");
+        assert!(notes.contains("was not read: "), "{notes}");
+        assert!(notes.contains("thesis.docx"), "{notes}");
+    }
+}
+
+/// An archive beside its unpacked folder is told: the folder may have been unpacked in part.
+#[test]
+fn an_archive_beside_its_folder_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    let whole = raw::gzip(&raw::tar(&reviews()));
+    raw::file(root.path(), "aclImdb_v1.tar.gz", &whole);
+    let mut part = reviews();
+    part.truncate(150);
+    let folder = raw::folder(root.path(), &part);
+    let notes = read(&Text, &folder).manifest().notes.join("\n");
+    let told = "aclImdb_v1.tar.gz lies there too and was not read";
+    assert!(notes.contains(told), "{notes}");
+    let root = tempfile::tempdir().unwrap();
+    raw::file(root.path(), "aclImdb_v1.tar.gz", &whole);
+    part.truncate(100);
+    let said = refused(&Text, &raw::folder(root.path(), &part));
+    assert!(
+        said.contains("no positive review of test") && said.contains(told),
+        "{said}"
+    );
+    // Two archives of the published name: either may be meant.
+    let root = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        fs::create_dir(root.path().join(name)).unwrap();
+        raw::file(&root.path().join(name), "aclImdb_v1.tar.gz", &whole);
+    }
+    let said = refused(&Text, root.path());
+    assert!(said.contains("several archives"), "{said}");
+}
+
+/// Parquet files of another split in a folder of their own are not passed over.
+#[test]
+fn parquet_files_of_other_splits_are_refused() {
+    const SCHEMA: &str = "message m { optional binary text (STRING); optional int64 label; }";
+    let root = tempfile::tempdir().unwrap();
+    let write = |name: &str| {
+        let rows: Vec<Vec<u8>> = (0..40)
+            .map(|n| format!("{name} {n}").into_bytes())
+            .collect();
+        let rows: Vec<(&[u8], i64)> = rows
+            .iter()
+            .zip(0..)
+            .map(|(row, n)| (&row[..], n % 2))
+            .collect();
+        let path = root.path().join(name);
+        raw::parquet(&path, SCHEMA, &rows, parquet::basic::Compression::SNAPPY);
+    };
+    for name in [
+        "imdb/train/0.parquet",
+        "imdb/test/0.parquet",
+        "imdb/unsupervised/0.parquet",
+    ] {
+        write(name);
+    }
+    // Those of other tasks and folders are none of theirs.
+    write("cifar10/train/0.parquet");
+    write("elsewhere/0.parquet");
+    let digest = read(&Text, root.path()).manifest().digest.clone();
+    assert!(!digest.is_empty());
+    write("imdb/validation/0.parquet");
+    let said = refused(&Text, root.path());
+    assert!(
+        said.contains("validation/0.parquet: a parquet file beside those"),
+        "{said}"
+    );
+}
+
+/// Text from files that is empty is told in words, and one is not many.
+#[test]
+fn empty_text_and_single_files_are_told_in_words() {
+    type Harm = fn(&mut Files);
+    let cases: [(&dyn Task, Files, Harm, &str); 4] = [
+        (
+            &ListOps,
+            expressions(),
+            |files| files[0].1.clear(),
+            "basic_train.tsv:1: the file is empty",
+        ),
+        (
+            &ListOps,
+            expressions(),
+            |files| files[0].1.extend(b"[MAX 1 2 ]\t\n"),
+            "the answer nothing is not a whole number",
+        ),
+        (
+            &Retrieval,
+            pairs(),
+            |files| files.truncate(1),
+            "no pairs of val and test: new_aan_pairs.eval.tsv and new_aan_pairs.test.tsv are missing",
+        ),
+        (
+            &Retrieval,
+            pairs(),
+            |files| files[1].1 = b"\tA\tB\tx\ty\n".to_vec(),
+            "new_aan_pairs.eval.tsv:1: the label nothing is neither 0 nor 1",
+        ),
+    ];
+    for (task, mut files, harm, problem) in cases {
+        harm(&mut files);
+        let root = tempfile::tempdir().unwrap();
+        let said = refused(task, &raw::folder(root.path(), &files));
+        assert!(said.contains(problem) && !said.contains("``"), "{said}");
+    }
+    // Of two copies of the published files, one at the top and one in a folder.
+    let root = tempfile::tempdir().unwrap();
+    for (name, content) in expressions() {
+        let file = name.rsplit('/').next().unwrap().to_owned();
+        raw::folder(root.path(), &vec![(name, content.clone()), (file, content)]);
+    }
+    let notes = read(&ListOps, root.path()).manifest().notes.join("\n");
+    assert!(
+        notes.contains("read from the top folder; files of the same names in `listops`"),
+        "{notes}"
+    );
+}

@@ -1,0 +1,224 @@
+//! `#[derive(Options)]`.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{
+    Attribute, Data, DeriveInput, Error, Expr, Field, Fields, LitStr, Path, Result, Token, Type,
+    parse_quote,
+};
+
+/// Attributes of the struct.
+pub(crate) struct Container {
+    /// Path of the crate `lra_models`.
+    pub(crate) root: Path,
+    section: Option<LitStr>,
+}
+
+impl Container {
+    pub(crate) fn read(attributes: &[Attribute]) -> Result<Self> {
+        let mut container = Self {
+            root: parse_quote!(::lra_models),
+            section: None,
+        };
+        for attribute in attributes.iter().filter(|it| it.path().is_ident("options")) {
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("crate") {
+                    container.root = meta.value()?.parse()?;
+                } else if meta.path.is_ident("section") {
+                    container.section = Some(meta.value()?.parse()?);
+                } else {
+                    return Err(meta.error("expected `crate` or `section`"));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(container)
+    }
+}
+
+/// Values of an axis.
+enum Axis {
+    /// Those of the field's enum.
+    Enum,
+    /// An array of choices.
+    Listed(Expr),
+}
+
+/// Attributes of a field.
+#[derive(Default)]
+struct Declared {
+    default: Option<Expr>,
+    range: Option<Expr>,
+    axis: Option<Axis>,
+}
+
+impl Declared {
+    fn read(field: &Field) -> Result<Self> {
+        let mut declared = Self::default();
+        for attribute in field.attrs.iter().filter(|it| it.path().is_ident("option")) {
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("default") {
+                    declared.default = Some(meta.value()?.parse()?);
+                } else if meta.path.is_ident("range") {
+                    declared.range = Some(meta.value()?.parse()?);
+                } else if meta.path.is_ident("axis") {
+                    declared.axis = Some(match meta.input.peek(Token![=]) {
+                        true => Axis::Listed(meta.value()?.parse()?),
+                        false => Axis::Enum,
+                    });
+                } else {
+                    return Err(meta.error("expected `default`, `range` or `axis`"));
+                }
+                Ok(())
+            })?;
+        }
+        if is_number(&field.ty) && declared.range.is_none() {
+            return Err(Error::new_spanned(
+                field,
+                "a number needs a range: #[option(range = int(0, LONGEST))]",
+            ));
+        }
+        Ok(declared)
+    }
+}
+
+fn is_number(kind: &Type) -> bool {
+    let numbers = ["usize", "u32", "u64", "f32", "f64"];
+    matches!(kind, Type::Path(it) if numbers.iter().any(|number| it.path.is_ident(number)))
+}
+
+/// Returns the constructor of `Range` that `range` names, with the key as first argument.
+fn range_of(range: &Expr, key: &str, root: &Path) -> Result<TokenStream> {
+    let (kind, arguments) = match range {
+        Expr::Path(kind) => (kind.to_token_stream(), Vec::new()),
+        Expr::Call(call) => (
+            call.func.to_token_stream(),
+            call.args.iter().collect::<Vec<_>>(),
+        ),
+        other => {
+            let words = "expected a constructor of `Range` without the key, such as `int(1, 64)`";
+            return Err(Error::new_spanned(other, words));
+        }
+    };
+    Ok(quote!(#root::options::Range::#kind(#key #(, #arguments)*)))
+}
+
+pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
+    let Container { root, section } = Container::read(&input.attrs)?;
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new_spanned(input, "options are a struct"));
+    };
+    let fields = match &data.fields {
+        Fields::Named(fields) => &fields.named,
+        other => return Err(Error::new_spanned(other, "options have names")),
+    };
+    let (mut defaults, mut ranges, mut axes) = (Vec::new(), Vec::new(), Vec::new());
+    for field in fields {
+        let declared = Declared::read(field)?;
+        let (ident, kind) = (&field.ident, &field.ty);
+        let key = ident.to_token_stream().to_string();
+        let default = match declared.default {
+            Some(default) => default.into_token_stream(),
+            None => quote!(::core::default::Default::default()),
+        };
+        defaults.push(quote!(#ident: #default));
+        if let Some(range) = &declared.range {
+            ranges.push(range_of(range, &key, &root)?);
+        }
+        let values = match declared.axis {
+            Some(Axis::Enum) => quote!(<#kind as #root::options::Choices>::CHOICES),
+            Some(Axis::Listed(choices)) => quote!(&#choices),
+            None => continue,
+        };
+        let Some(section) = &section else {
+            let words = "a struct with axes needs #[options(section = \"...\")]";
+            return Err(Error::new_spanned(field, words));
+        };
+        let key = format!("{}.{key}", section.value());
+        axes.push(quote!(#root::options::Axis { key: #key, values: #values }));
+    }
+    let name = &input.ident;
+    Ok(quote! {
+        impl ::core::default::Default for #name {
+            fn default() -> Self {
+                Self { #(#defaults),* }
+            }
+        }
+
+        impl #root::options::OptionSet for #name {
+            const RANGES: &'static [#root::options::Range] = &[#(#ranges),*];
+            const AXES: &'static [#root::options::Axis] = &[#(#axes),*];
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(input: DeriveInput) -> String {
+        derive(&input).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_range_gets_its_key_and_an_axis_its_section() {
+        let code = derive(&parse_quote! {
+            #[options(section = "block", crate = lra::models)]
+            struct Options {
+                #[option(default = 2, range = int(1, LONGEST))]
+                layers: usize,
+                #[option(range = probability)]
+                dropout: f64,
+                #[option(default = NormKind::Layer, axis)]
+                norm: NormKind,
+                share: bool,
+            }
+        });
+        let code = code.unwrap().to_string().replace(' ', "");
+        for part in [
+            "Self{layers:2,dropout:::core::default::Default::default(),norm:NormKind::Layer,",
+            "lra::models::options::Range::int(\"layers\",1,LONGEST)",
+            "lra::models::options::Range::probability(\"dropout\")",
+            "key:\"block.norm\",values:<NormKindaslra::models::options::Choices>::CHOICES",
+        ] {
+            assert!(code.contains(part), "{part} in {code}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_declaration_is_refused_with_a_reason() {
+        let number = fault(parse_quote!(
+            struct Options {
+                rank: usize,
+            }
+        ));
+        assert!(number.contains("a number needs a range"), "{number}");
+        let range = fault(parse_quote!(
+            struct Options {
+                #[option(range = 1..4)]
+                rank: usize,
+            }
+        ));
+        assert!(range.contains("a constructor of `Range`"), "{range}");
+        let section = fault(parse_quote!(
+            struct Options {
+                #[option(axis)]
+                norm: NormKind,
+            }
+        ));
+        assert!(section.contains("section"), "{section}");
+        let word = fault(parse_quote!(
+            struct Options {
+                #[option(least = 1)]
+                share: bool,
+            }
+        ));
+        assert!(word.contains("expected `default`"), "{word}");
+        let kind = fault(parse_quote!(
+            enum Options {
+                One,
+            }
+        ));
+        assert_eq!(kind, "options are a struct");
+    }
+}

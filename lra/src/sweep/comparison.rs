@@ -1,0 +1,114 @@
+//! Comparison of the records on file with what the cells of a sweep would be made with here.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+
+use datasets::Store;
+use results::Record;
+
+use crate::cell::changes::{self, StoredData};
+use crate::device;
+use crate::error::Result;
+use crate::progress::Reporter;
+use crate::sweep::plan::Cell;
+
+/// Compares records with what would be made here. Data that several cells share are looked at once.
+pub struct Comparer {
+    data: PathBuf,
+    /// Devices that a run may have, as records name them; none if they are not known.
+    devices: Vec<String>,
+    /// Stored data, or the reason why they cannot be compared, by their folders.
+    stored: RefCell<HashMap<PathBuf, Result<StoredData, String>>>,
+    /// Notes that were printed.
+    told: RefCell<HashSet<String>>,
+}
+
+/// A record compared with what would be made here.
+#[derive(Debug, Default)]
+pub struct Comparison {
+    /// Differences in words.
+    pub changes: Vec<String>,
+    /// Reason why the data of the record were not compared.
+    pub not_compared: Option<String>,
+}
+
+impl Comparer {
+    /// Returns a comparer for runs with the data directory `data` on one of `devices`, as
+    /// `--device` takes them. Devices that are not here, as on the node from which jobs are
+    /// submitted, are not compared.
+    pub fn new(data: PathBuf, devices: &[String]) -> Comparer {
+        let devices = devices.iter().map(|name| device::named(name));
+        Comparer {
+            data,
+            devices: devices.collect::<Option<_>>().unwrap_or_default(),
+            stored: RefCell::default(),
+            told: RefCell::default(),
+        }
+    }
+
+    /// Compares a record of a cell with what would be made here.
+    pub fn compare(&self, cell: &Cell, record: &Record) -> Result<Comparison> {
+        let mut changes = changes::of_program(record, &cell.resolved, &self.devices)?;
+        let not_compared = match self.stored(cell) {
+            Ok(stored) => {
+                changes.extend(stored.changes(record));
+                stored.not_compared(record).map(str::to_owned)
+            }
+            Err(error) => {
+                changes.push(format!("its data cannot be compared: {error}"));
+                None
+            }
+        };
+        Ok(Comparison {
+            changes,
+            not_compared,
+        })
+    }
+
+    /// Prints, once each, the differences between the raw files that the stored data of cells were
+    /// made from and those that are raw now.
+    pub fn tell_other_raw_files(&self, cells: &[Cell], reporter: &Reporter) {
+        for stored in cells.iter().flat_map(|cell| self.stored(cell)) {
+            if let Some(other) = stored.other_raw_files()
+                && self.told.borrow_mut().insert(other.to_owned())
+            {
+                reporter.note(other);
+            }
+        }
+    }
+
+    fn stored(&self, cell: &Cell) -> Result<StoredData, String> {
+        let resolved = &cell.resolved;
+        let folder = Store::new(&self.data).folder(resolved.task, &resolved.spec.data_key());
+        if let Some(known) = self.stored.borrow().get(&folder) {
+            return known.clone();
+        }
+        let found = StoredData::find(resolved, &self.data).map_err(|error| error.to_string());
+        // Data that are not here may be built by the next run.
+        if found.as_ref().is_ok_and(StoredData::are_here) {
+            self.stored.borrow_mut().insert(folder, found.clone());
+        }
+        found
+    }
+}
+
+/// Returns a line for each column and reason of the cells on file whose data were not compared.
+pub fn not_compared<'a>(cells: impl Iterator<Item = (&'a Cell, &'a str)>) -> Vec<String> {
+    let mut counts: Vec<(String, &str, usize)> = Vec::new();
+    for (cell, reason) in cells {
+        let column = cell.column();
+        match counts
+            .iter_mut()
+            .find(|(known, why, _)| *known == column && *why == reason)
+        {
+            Some((_, _, count)) => *count += 1,
+            None => counts.push((column, reason, 1)),
+        }
+    }
+    let line = |(column, reason, count): (String, &str, usize)| match count {
+        1 => format!("not compared: a score of {column} on file: {reason}"),
+        _ => format!("not compared: {count} scores of {column} on file, of each: {reason}"),
+    };
+    counts.into_iter().map(line).collect()
+}
