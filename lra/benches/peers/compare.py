@@ -55,7 +55,6 @@ RECIPE_LENGTH = 2000
 HEAD = 128
 # Models that are held against a package that no training step can be set beside, and why.
 WITHOUT = {
-    "lstm": "torch.nn.LSTM takes no mask within a batch, and no peer has the block around it",
 }
 
 

@@ -39,7 +39,6 @@ mod long_conv;
 mod long_short;
 mod longformer;
 mod lru;
-mod lstm;
 mod luna;
 mod mamba;
 mod mamba2;
@@ -141,7 +140,6 @@ pub static MODELS: &[&Model] = &[
     &deltanet::MODEL,
     &gated_deltanet::MODEL,
     &min_gru::MODEL,
-    &lstm::MODEL,
     &s4d::MODEL,
     &s5::MODEL,
     &lru::MODEL,
