@@ -64,7 +64,7 @@ RENEW ?=
 ## The HTML page in a headless Chromium: three widths, light, dark and print, beside the pictures on file (RENEW=1 renews them)
 .PHONY: screenshots
 screenshots:
-	RENEW=$(RENEW) cargo test --locked -p lra-results --test browser -- --ignored
+	RENEW=$(RENEW) cargo test --locked -p lra-results --test all -- browser:: -- --ignored
 
 ## The job scripts of `lra sweep --emit slurm` tried with a real Slurm of this one machine, preemption included (root, and
 ## Debian's packages slurm-wlm and munge)

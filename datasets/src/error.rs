@@ -26,6 +26,23 @@ pub enum Error {
         /// Accepted values.
         allowed: String,
     },
+    /// An option has a word that is none of its choices.
+    #[error(
+        "{task}: data.{} = \"{}\" is none of its values: {}",
+        plain(key),
+        plain(value),
+        known.join(", ")
+    )]
+    Word {
+        /// Name of the task.
+        task: &'static str,
+        /// Key of the option.
+        key: String,
+        /// Given word.
+        value: String,
+        /// The words that it can be.
+        known: Vec<String>,
+    },
     /// The task has no option of this name.
     #[error("{task} has no option `{}`; it has: {known}", plain(key))]
     UnknownOption {
@@ -173,6 +190,7 @@ impl Error {
     pub fn class(&self) -> Class {
         match self {
             Error::Option { .. }
+            | Error::Word { .. }
             | Error::UnknownOption { .. }
             | Error::Source { .. }
             | Error::Infeasible { .. } => Class::Usage,

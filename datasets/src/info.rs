@@ -107,7 +107,7 @@ impl FromStr for Source {
     fn from_str(text: &str) -> Result<Self, String> {
         Source::ALL
             .into_iter()
-            .find(|source| source.name() == text)
+            .find(|source| source.name().eq_ignore_ascii_case(text))
             .ok_or_else(|| {
                 format!("unknown source `{text}`; known: generated, official, synthetic")
             })
@@ -120,7 +120,7 @@ impl FromStr for Protocol {
     fn from_str(text: &str) -> Result<Self, String> {
         Protocol::ALL
             .into_iter()
-            .find(|protocol| protocol.name() == text)
+            .find(|protocol| protocol.name().eq_ignore_ascii_case(text))
             .ok_or_else(|| format!("unknown protocol `{text}`; known: clean, tay2021"))
     }
 }

@@ -54,7 +54,7 @@ impl FromStr for SplitName {
     fn from_str(text: &str) -> Result<Self, String> {
         SplitName::ALL
             .into_iter()
-            .find(|split| split.name() == text)
+            .find(|split| split.name().eq_ignore_ascii_case(text))
             .ok_or_else(|| format!("unknown split `{text}`; known: train, val, test"))
     }
 }

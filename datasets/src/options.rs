@@ -14,8 +14,8 @@ use crate::{About, Source};
 /// right type.
 ///
 /// # Errors
-/// [`Error::UnknownOption`], or [`Error::Option`] naming the key that is missing or of another
-/// type.
+/// [`Error::UnknownOption`], [`Error::Word`] for a word that is none of the option's, or
+/// [`Error::Option`] naming the key that is missing or of another type.
 pub(crate) fn parse<T: Serialize + DeserializeOwned>(
     about: &About,
     defaults: &T,
@@ -73,13 +73,25 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
             Some(key) if given[key].is_number() => {
                 bad(key, given[key].to_string(), format!("at most {}", u32::MAX))
             }
-            Some(key) => bad(key, given[key].to_string(), error.to_string()),
+            Some(key) => match (given[key].as_str(), words(&error.to_string())) {
+                (Some(value), Some(known)) => none_of(about, key, value, &known),
+                _ => bad(key, given[key].to_string(), error.to_string()),
+            },
             None => bad("options", options.to_string(), error.to_string()),
         }
     })
 }
 
-/// Checks that an option is in a range.
+/// Returns the words that the reader expected, from its message for an unknown one, "unknown
+/// variant `a`, expected one of `b`, `c`"; `None` for any other message.
+fn words(message: &str) -> Option<Vec<&str>> {
+    let (_, expected) = message
+        .strip_prefix("unknown variant ")?
+        .rsplit_once("expected ")?;
+    Some(expected.split('`').skip(1).step_by(2).collect())
+}
+
+/// Checks that an option lies in a range.
 ///
 /// # Errors
 /// [`Error::Option`] naming key, value and range.
@@ -94,6 +106,16 @@ pub(crate) fn within<T: PartialOrd + Display>(
     }
     let allowed = format!("{} to {}", range.start(), range.end());
     Err(refused(about, key, value, allowed))
+}
+
+/// Returns the error for a word that is none of an option's.
+pub(crate) fn none_of(about: &About, key: &str, word: &str, known: &[&str]) -> Error {
+    Error::Word {
+        task: about.name,
+        key: key.to_owned(),
+        value: word.to_owned(),
+        known: known.iter().map(|word| (*word).to_owned()).collect(),
+    }
 }
 
 /// Returns the error for a value that an option cannot have.

@@ -83,7 +83,7 @@ fn options_decide_shape_and_label() {
             .shape(&key(&[(name, value)]).options)
             .unwrap_err();
         assert!(
-            matches!(&error, Error::Option { key, .. } if key == name),
+            matches!(&error, Error::Option { key, .. } | Error::Word { key, .. } if key == name),
             "{error}"
         );
     }

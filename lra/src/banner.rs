@@ -5,6 +5,7 @@ use results::Record;
 use results::record::Batching;
 
 use crate::spec::{PretrainKind, Resolved};
+use crate::words::counted;
 
 /// Returns the lines; `flops` are those of one example's forward pass.
 pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> Vec<String> {
@@ -16,29 +17,29 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     let mut lines = vec![
         format!("run        {}", draft.id),
         format!(
-            "data       {} ({}, {}{partial}{altered}): {} / {} / {} examples of up to {} tokens",
+            "data       {} ({}, {}{partial}{altered}): {} / {} / {} examples of up to {}",
             task.label,
             task.source,
             task.protocol,
             rows.train,
             rows.val,
             rows.test,
-            shape.max_length
+            counted(shape.max_length, "token")
         ),
         format!(
-            "model      {} ({}): {} parameters, {} blocks, d {}, {} heads, {:.2} GFLOP forward per example",
+            "model      {} ({}): {}, {}, d {}, {}, {:.2} GFLOP forward per example",
             draft.model.name,
             draft.model.variant,
-            draft.model.parameters,
-            block.layers,
+            counted(draft.model.parameters, "parameter"),
+            counted(block.layers, "block"),
             block.dim,
-            block.heads,
+            counted(block.heads, "head"),
             flops as f64 / 1e9
         ),
         format!(
-            "training   {} updates of {} examples, recipe {}{}, seed {}, {} with {} threads",
-            train.steps,
-            train.batch,
+            "training   {} of {}, recipe {}{}, seed {}, {} with {}",
+            counted(train.steps, "update"),
+            counted(train.batch, "example"),
             draft.recipe.name,
             if draft.recipe.overrides.is_empty() {
                 ""
@@ -47,7 +48,7 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             },
             draft.seed,
             draft.provenance.device,
-            draft.provenance.threads
+            counted(draft.provenance.threads, "thread")
         ),
     ];
     let pretrain = &spec.pretrain;
@@ -57,8 +58,9 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
         PretrainKind::Next => Some("the next token".to_owned()),
     };
     lines.extend(what.map(|what| {
-        let (steps, batch) = (pretrain.steps, pretrain.batch);
-        format!("before     pretraining by {steps} updates of {batch} examples: {what}")
+        let steps = counted(pretrain.steps, "update");
+        let batch = counted(pretrain.batch, "example");
+        format!("before     pretraining by {steps} of {batch}: {what}")
     }));
     let split = draft.recipe.batching.as_ref();
     let split = split.and_then(Batching::split_statistics);

@@ -460,7 +460,9 @@ impl Attempt<'_> {
 /// Classifies the error of a model that cannot be built: its settings are at fault, or the run is.
 fn in_building(cause: models::Error) -> Error {
     let class = match cause {
-        models::Error::Option { .. } | models::Error::Options { .. } => Class::Usage,
+        models::Error::Option { .. }
+        | models::Error::Word { .. }
+        | models::Error::Options { .. } => Class::Usage,
         _ => Class::Run,
     };
     Error {

@@ -46,12 +46,12 @@ pub enum Verb {
     Sweep(sweep::SweepArgs),
     /// Measure speed and memory of training steps over length, model by model
     Bench(bench::BenchArgs),
-    /// Build, verify, list and show data
-    #[command(subcommand)]
+    /// Make, fetch, verify, list and look at data
+    #[command(subcommand, after_help = data::EXAMPLES)]
     Data(DataVerb),
-    /// Tables of accuracy, speed and memory from the records of finished runs
+    /// Make tables of accuracy, speed and memory from the records of finished runs
     Report(ReportArgs),
-    /// Train a published cell as its source did, and compare it with the published figure
+    /// Train a published cell as its source did, and compare it with the printed figure
     Repro(repro::ReproArgs),
     /// Measure how well runs rank models in the order of the published tables
     Agree(agree::AgreeArgs),
@@ -59,33 +59,43 @@ pub enum Verb {
     Mini(mini::MiniArgs),
     /// Merge the records of folders and files into one CSV file, each cell once
     Merge(agree::MergeArgs),
-    /// Compare the runs of a folder with a baseline; exit code 1 if any cell got worse
+    /// Compare the runs of a folder with a baseline; the exit code is 1 if any cell got worse
     Check(CheckArgs),
-    /// List tasks, models, recipes, block options, published results or devices
+    /// List tasks, models, recipes, published results, devices and axes
     List(ListArgs),
-    /// Check the promises of every model: gradients, padding, rows, lengths, costs, causality,
-    /// determinism
+    /// Test what every model promises on one model: gradients, padding, rows, lengths, costs,
+    /// causality, determinism
     CheckModel(CheckModelArgs),
-    /// Create a crate for your own model
-    #[command(subcommand)]
+    /// Start a program with a model of your own
+    #[command(subcommand, after_help = NEW_MODEL_EXAMPLES)]
     New(NewVerb),
-    /// Print completions for a shell: `lra completions
-    /// bash > ~/.local/share/bash-completion/completions/lra`
+    /// Print completions for a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Write manual pages, a file for each command: `lra man ~/.local/share/man/man1`
+    /// Write manual pages, a file for each command
+    #[command(after_help = MAN_EXAMPLES)]
     Man {
         /// Folder to write them to
         folder: PathBuf,
     },
-    /// Compare mixers with published implementations, by case files
+    /// Compare mixers with other people's implementations, by case files
     Parity(ParityArgs),
     /// Answer a request for a measurement, as JSON from standard input to standard output; started by other commands
     #[command(hide = true)]
     Measure,
 }
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  lra completions bash > ~/.local/share/bash-completion/completions/lra
+  lra completions zsh > ~/.zfunc/_lra";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  lra man ~/.local/share/man/man1    read by `man lra` and `man lra-run`";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -131,8 +141,7 @@ pub struct RunArgs {
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
-    /// Source of the data, unless given with the task: generated, official or synthetic [default:
-    /// the task's own]
+    /// Where the data comes from, unless --task names the source: generated, official or synthetic [default: the task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Accept incomplete files of image (the same as --set data.allow_partial=true); the record
@@ -204,7 +213,7 @@ pub struct ReportArgs {
     /// Folder of run folders, or a file of records (see `lra merge`)
     #[arg(default_value = "runs")]
     pub dir: PathBuf,
-    /// Table to print [default: accuracy, speed and memory]
+    /// Table to make [default: accuracy, speed and memory]
     #[arg(long, value_name = "NAME", value_parser = parse::table())]
     pub table: Option<&'static TableKind>,
     /// Published results to show beside ours (see `lra list published`)
@@ -289,14 +298,14 @@ Examples:
   lra list tasks
   lra list models --recipe tay2021 --task text     sizes as in the 2021 configuration
   lra list models reformer                         paper, equation, cost, options
-  lra list published tay2021                       its figures, where they were read, what is wrong with them
+  lra list published tay2021                       figures of one source, where they were read, what is wrong with them
   lra list published --json | jq .";
 
 #[derive(Debug, Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub struct ListArgs {
-    /// Registry to list
-    #[arg(value_enum)]
+    /// What to list
+    #[arg(value_enum, ignore_case = true)]
     pub what: Registry,
     /// Print one entry in full: its documentation, or the figures of a published source (the same
     /// as --long NAME)
@@ -308,7 +317,7 @@ pub struct ListArgs {
     /// Count the models' parameters with this recipe [default: laptop]
     #[arg(long)]
     pub recipe: Option<String>,
-    /// ... and for this task [default: listops]
+    /// Count the models' parameters for this task [default: listops]
     #[arg(long)]
     pub task: Option<String>,
     /// Print JSON
@@ -342,12 +351,12 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub enum NewVerb {
-    /// Create a crate with your own model: a program like lra with one more model
+    /// Make a crate with a model of your own: a program that is lra with one model more
     #[command(after_help = NEW_MODEL_EXAMPLES)]
     Model {
-        /// Name of the model: lower-case letters, digits and underscores
+        /// Name of the model and its crate: lower-case letters, digits and underscores
         name: String,
-        /// Folder to create [default: the name]
+        /// Folder to make [default: the name]
         #[arg(long, value_name = "DIR")]
         path: Option<PathBuf>,
         /// Folder of the crate `lra` in its sources [default: where this program was built]
@@ -356,7 +365,13 @@ pub enum NewVerb {
     },
 }
 
+const PARITY_EXAMPLES: &str = "\
+Examples:
+  lra parity models/tests/parity/xcit-1.safetensors
+  lra parity models/tests/parity/xcit-1.safetensors --json";
+
 #[derive(Debug, Args)]
+#[command(after_help = PARITY_EXAMPLES)]
 pub struct ParityArgs {
     /// Case files (see models/tests/parity)
     #[arg(required = true, value_name = "FILE")]
@@ -380,10 +395,59 @@ pub enum Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::RunRequest;
     use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    /// Returns the words of the examples in a help text, without what a shell does with them and
+    /// without the remark behind two blanks.
+    fn examples(help: &str) -> Vec<Vec<String>> {
+        let lines = help.lines().filter_map(|line| line.strip_prefix("  "));
+        let commands = lines.filter(|line| line.starts_with("lra "));
+        let words = commands.map(|line| {
+            let ends = ["  ", " | ", " > ", " && "];
+            let ends = ends.iter().filter_map(|end| line.find(end));
+            let line = &line[..ends.min().unwrap_or(line.len())];
+            line.split(' ').map(str::to_owned).collect()
+        });
+        words.collect()
+    }
+
+    /// Checks the help of a command and of all below it.
+    fn check_examples(command: &clap::Command, name: &str) {
+        let help = command.get_after_help().map(ToString::to_string);
+        let help = help.unwrap_or_else(|| panic!("lra{name} has no examples"));
+        let examples = examples(&help);
+        assert!(!examples.is_empty(), "lra{name}: {help}");
+        for words in examples {
+            let told = words.join(" ");
+            let cli = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{told}: {error}"));
+            if let Verb::Run(run) = cli.verb {
+                let request = RunRequest {
+                    task: &run.task.name,
+                    model: &run.model,
+                    recipe: &run.recipe,
+                    source: run.task.source,
+                    protocol: run.protocol,
+                    seed: run.seed,
+                    assignments: &run.assignments,
+                };
+                if let Err(error) = request.resolve() {
+                    panic!("{told}: {error}");
+                }
+            }
+        }
+        for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
+            check_examples(below, &format!("{name} {}", below.get_name()));
+        }
+    }
+
+    #[test]
+    fn every_command_has_examples_that_can_be_typed() {
+        check_examples(&Cli::command(), "");
     }
 }

@@ -64,7 +64,12 @@ impl Error {
         Error::new(Class::Usage, message)
     }
 
-    /// Returns this error prefixed with a description of the failed operation.
+    /// Returns an error with the class and the message of this one.
+    pub fn again(&self) -> Self {
+        Error::new(self.class, self)
+    }
+
+    /// Returns this error with a description of the operation that failed in front.
     pub fn during(self, doing: impl fmt::Display) -> Self {
         Error {
             cause: self.cause.context(doing.to_string()),

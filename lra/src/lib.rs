@@ -61,6 +61,7 @@ mod task_choice;
 mod tensorboard;
 mod timing;
 mod train;
+mod words;
 
 pub use models;
 pub use own_crate::Crate;

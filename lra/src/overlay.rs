@@ -47,7 +47,7 @@ fn merge_at(base: &mut Value, over: &Value, origin: &str, path: &str) -> Result<
             Ok(())
         }
         (slot, value) => Err(Refused::Error(Error::usage(format!(
-            "{origin}: {path} is {}, so it cannot be set to {value}",
+            "{origin}: {path} takes {}, so it cannot be {value}",
             kind(slot)
         )))),
     }
@@ -101,14 +101,14 @@ pub fn parse_assignment(text: &str) -> Result<Value> {
         .filter(|(key, _)| !key.trim().is_empty())
         .ok_or_else(|| {
             Error::usage(format!(
-                "--set {text}: expected key=value, such as train.steps=500"
+                "--set {text}: this is not KEY=VALUE, such as train.steps=500"
             ))
         })?;
     let (key, value) = (key.trim(), value.trim());
     if key.split('.').count() > MAX_DEPTH {
         let start: String = key.chars().take(40).collect();
         return Err(Error::usage(format!(
-            "--set {start}...: no setting lies that deep"
+            "--set {start}...: too many dots; a setting is called section.name"
         )));
     }
     let parsed = toml::from_str::<Map<String, Value>>(&format!("value = {value}"))
@@ -119,7 +119,7 @@ pub fn parse_assignment(text: &str) -> Result<Value> {
     // JSON has no notation for these numbers, and TOML none for JSON's null.
     if parsed.is_null() {
         return Err(Error::usage(format!(
-            "--set {text}: a setting is a finite number"
+            "--set {text}: the value is not a finite number"
         )));
     }
     let nested = key.rsplit('.').fold(parsed, |inner, part| {
@@ -172,7 +172,7 @@ fn is_size(slot: &Value, value: &Value, path: &str) -> bool {
 
 fn kind(value: &Value) -> &'static str {
     match value {
-        Value::Null => "unset",
+        Value::Null => "a single value",
         Value::Bool(_) => "true or false",
         Value::Number(number) if number.is_f64() => "a number",
         Value::Number(_) => "a whole number",
@@ -250,7 +250,7 @@ mod tests {
         let message = set("train.zzzz=1").unwrap_err().to_string();
         assert!(
             message.ends_with(
-                "unknown setting 'train.zzzz'; train has: steps, learning_rate, schedule"
+                "unknown setting 'train.zzzz'; the settings of section train are steps, learning_rate, schedule"
             ),
             "{message}"
         );

@@ -1,34 +1,40 @@
 //! Lookup of names in a registry, with suggestions for an unknown name.
 //!
-//! A name is one exact word, so that records and scripts always use the same one. A name that
-//! differs in case, dashes or underscores, one that public code uses ([`aliases`]), a task's label
-//! ([`label`]) and a misspelling are errors that name the right one.
+//! A name is one word, in any case; records always hold it as the registry spells it. A name that
+//! differs in dashes or underscores, one that public code uses ([`aliases`]), a task's label
+//! ([`label`]) and a misspelling are errors that name the right one. A name that is like none is
+//! answered with the command that lists them all.
 
 mod aliases;
 mod label;
+mod setting;
 #[cfg(test)]
 mod tests;
+mod word;
 
 use std::fmt::Write as _;
 
-use results::published;
+use results::published::{self, Source};
 
-use self::aliases::{Alias, COMMANDS, MODELS, RECIPES, SETTINGS, TASKS};
+use self::aliases::{Alias, COMMANDS, MODELS, RECIPES, SETTINGS, SOURCES, TASKS};
+pub use self::setting::unknown_setting;
+pub use self::word::{of_model, of_task};
 use crate::error::{Error, Result};
 
 /// Largest number of suggestions for an unknown name.
 const MOST_GUESSES: usize = 3;
 
-/// Finds the entry called `name`; the error suggests the name that was probably meant.
+/// Finds the entry called `name`, in any case; the error suggests the name that was probably meant.
 pub fn find<'a, T>(
     kind: &str,
     name: &str,
     entries: &'a [T],
     name_of: impl Fn(&T) -> &str,
 ) -> Result<&'a T> {
-    entries
-        .iter()
-        .find(|entry| name_of(entry) == name)
+    let exact = entries.iter().find(|entry| name_of(entry) == name);
+    let folded = |entry: &&T| name_of(entry).eq_ignore_ascii_case(name);
+    exact
+        .or_else(|| entries.iter().find(folded))
         .ok_or_else(|| Error::usage(unknown(kind, name, entries.iter().map(&name_of))))
 }
 
@@ -44,6 +50,7 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
             "task" => TASKS,
             "model" => MODELS,
             "recipe" => RECIPES,
+            "published source" => SOURCES,
             _ => &[],
         };
         let alias = Guess::of_alias(name, aliases, &known);
@@ -55,84 +62,34 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
     });
     let listing = match kind {
         "task" | "model" | "recipe" => format!("`lra list {kind}s` names them all"),
+        "published source" => "`lra list published` names them all".to_owned(),
         _ => format!("known: {}", known.join(", ")),
     };
     guess.message(kind, name, &listing)
 }
 
-/// Returns the message for a setting at `path`, such as `train.stpes`, that is not among `known`,
-/// the paths of all settings.
-pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
-    let (section, leaf) = path.rsplit_once('.').unwrap_or(("", path));
-    let mut guess = Guess::default();
-    let spelt = known.iter().find(|known| fold(known) == fold(path));
-    guess.names.extend(spelt.map(|known| (*known).to_owned()));
-    if let Some(alias) = aliases_of(leaf, SETTINGS).next() {
-        let there = |name: &&&str| name.starts_with("--") || known.contains(name);
-        let targets: Vec<&str> = alias.to.iter().filter(there).copied().collect();
-        let own = targets.iter().find(|name| section_of(name) == section);
-        let targets = own.map_or(&targets[..1.min(targets.len())], std::slice::from_ref);
-        guess.add(targets);
-        if !targets.is_empty() {
-            alias.note.clone_into(&mut guess.note);
-        }
-    }
-    let same_leaf = |name: &&&str| fold(leaf_of(name)) == fold(leaf);
-    let elsewhere: Vec<&str> = known.iter().filter(same_leaf).copied().collect();
-    guess.add(&elsewhere);
-    if guess.names.is_empty() {
-        let near = |name: &&&str| {
-            let sections = section.is_empty() || similar(section, section_of(name)).is_some();
-            sections && similar(leaf, leaf_of(name)).is_some()
-        };
-        let mut near: Vec<&str> = known.iter().filter(near).copied().collect();
-        let likeness = |name: &str| {
-            let leaf = similar(leaf, leaf_of(name)).unwrap_or_default();
-            leaf + similar(section, section_of(name)).unwrap_or_default()
-        };
-        near.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
-        guess.add(&near);
-    }
-    let siblings = |section: &str| -> Vec<&str> {
-        let siblings = known.iter().filter(|name| section_of(name) == section);
-        siblings.map(|name| leaf_of(name)).collect()
-    };
-    let own = siblings(section);
-    let top = |name: &&'a str| name.split('.').next().unwrap_or_default();
-    let mut sections: Vec<&str> = known.iter().map(top).collect();
-    sections.dedup();
-    let listing = match guess.names.is_empty() {
-        false => String::new(),
-        true if own.is_empty() => format!("sections: {}", sections.join(", ")),
-        true => format!("{section} has: {}", own.join(", ")),
-    };
-    guess.message("setting", path, &listing)
+/// Returns the published source called `name`, by its short name or its key in any case; the error
+/// suggests the one that was probably meant.
+pub fn source(name: &str) -> Result<&'static Source> {
+    published::source(name).map_err(|_| {
+        let short = published::sources().iter().map(|source| source.alias);
+        let keys = published::sources().iter().map(|source| source.key);
+        Error::usage(unknown("published source", name, short.chain(keys)))
+    })
 }
 
-/// Returns the meaning of a flag of other programs that does not exist here: the flag here, or the
-/// setting; and a remark.
-pub fn flag(word: &str) -> Option<(String, &'static str)> {
-    let alias = aliases_of(word, SETTINGS).next()?;
-    let to = alias.to[0];
-    let to = match to.starts_with("--") {
-        true => to.to_owned(),
-        false => format!("--set {to}=VALUE"),
-    };
-    Some((to, alias.note))
+/// Returns what a flag of other programs stands for: flags and settings here, the likeliest first,
+/// and a remark.
+pub fn flag(word: &str) -> Option<(&'static [&'static str], &'static str)> {
+    aliases_of(word, SETTINGS)
+        .next()
+        .map(|alias| (alias.to, alias.note))
 }
 
 /// Returns the command here that another program calls `word`, and a remark.
 pub fn command(word: &str) -> Option<(&'static str, &'static str)> {
     let alias = aliases_of(word, COMMANDS).next()?;
     Some((alias.to[0], alias.note))
-}
-
-fn section_of(path: &str) -> &str {
-    path.rsplit_once('.').map_or("", |(section, _)| section)
-}
-
-fn leaf_of(path: &str) -> &str {
-    path.rsplit_once('.').map_or(path, |(_, leaf)| leaf)
 }
 
 /// A guess at the name that was meant.
@@ -249,27 +206,46 @@ fn aliases_of<'a>(name: &str, aliases: &'a [Alias]) -> impl Iterator<Item = &'a 
 
 /// Returns the known names most similar to `name`, the likeliest first; empty if none is similar.
 fn nearest(name: &str, known: &[&str]) -> Vec<String> {
-    let mut near: Vec<(f64, &str)> = known
+    let near = known
         .iter()
-        .filter_map(|known| Some((similar(name, known)?, *known)))
-        .collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+        .filter_map(|known| Some((similar(name, known)?, *known)));
+    likeliest(near.collect())
+}
+
+/// Returns the names with the fewest edits, the likeliest first, as many as are suggested.
+fn likeliest(mut near: Vec<(Likeness, &str)>) -> Vec<String> {
+    let fewest = near.iter().map(|(it, _)| it.edits).min();
+    near.retain(|(it, _)| Some(it.edits) == fewest);
+    near.sort_by(|a, b| b.0.share.total_cmp(&a.0.share));
     near.truncate(MOST_GUESSES);
     near.into_iter().map(|(_, name)| name.to_owned()).collect()
 }
 
-/// Returns the similarity of two names, from 0 to 1, if `name` can be a misspelling of `known`: at
-/// most one letter in three is replaced, left out, added or swapped with the next and the names are
-/// similar, or `name` is the beginning of `known`.
-fn similar(name: &str, known: &str) -> Option<f64> {
+/// Likeness of a name to a known one.
+#[derive(Clone, Copy)]
+struct Likeness {
+    /// Letters replaced, left out, added or swapped with the next; 1 for a name that is cut off.
+    edits: usize,
+    /// Similarity, from 0 to 1.
+    share: f64,
+}
+
+/// Returns the likeness of two names, if one can be a misspelling of the other: at most one letter
+/// in four is replaced, left out, added or swapped with the next, and most begin alike.
+fn similar(name: &str, known: &str) -> Option<Likeness> {
     const LEAST: f64 = 0.85;
     let (name, known) = (fold(name), fold(known));
     let longest = name.chars().count().max(known.chars().count());
     let edits = strsim::osa_distance(&name, &known);
-    let likeness = strsim::jaro_winkler(&name, &known);
+    let share = strsim::jaro_winkler(&name, &known);
     // The beginning of a name, such as `perform`.
-    let begins = name.len() >= 4 && known.starts_with(&name);
-    ((3 * edits <= longest && likeness >= LEAST) || begins).then_some(likeness)
+    if name.len() >= 4 && known.starts_with(&name) {
+        return Some(Likeness {
+            edits: edits.min(1),
+            share,
+        });
+    }
+    (4 * edits <= longest && share >= LEAST).then_some(Likeness { edits, share })
 }
 
 /// Returns every command that an alias leads to.

@@ -140,7 +140,7 @@ fn allowing_a_part_is_refused_where_it_means_nothing() {
     ] {
         let refused = place.fails(2, command);
         assert!(
-            refused.contains("--allow-partial") && refused.contains("the flag exists for image"),
+            refused.contains("--allow-partial") && refused.contains("the flag is for image"),
             "{command}: {refused}"
         );
     }

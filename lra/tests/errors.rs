@@ -60,6 +60,27 @@ fn unknown_names_are_answered_with_the_nearest() {
         ("train --task text --model bag", "did you mean 'run'?"),
         ("data download text", "did you mean 'data fetch'?"),
         ("list models --long performr", "did you mean 'performer'?"),
+        (
+            "run --task toy --model bag --set block.norm=RMSNorm",
+            "did you mean 'rms'?",
+        ),
+        (
+            "run --task toy --model bag --precision BF16",
+            "did you mean 'bf16'?",
+        ),
+        (
+            "data show pathfinder --set data.difficulty=Hard",
+            "did you mean 'hard'?",
+        ),
+        (
+            "run --task toy --model linear --set d_state=64",
+            "this is model.state of the models ",
+        ),
+        ("mini s4d --cuda", "did you mean '--device'?"),
+        (
+            "run --task text --model bag --workdir x",
+            "did you mean '--out'?",
+        ),
     ] {
         let message = place.fails(2, words);
         assert!(message.contains(hint), "lra {words}: {message}");
@@ -185,7 +206,7 @@ fn numbers_out_of_range_are_named_with_their_range() {
             "not a seed from 0 to 9223372036854775807",
         ),
         ("--seeds 0..9999999999", "a command takes 10000 at most"),
-        ("--threads 100000", "not a number of threads from 0 to"),
+        ("--threads 100000", "a run has 0 (one for each core) to "),
         ("--threads 1000", "four for each core"),
     ] {
         let message = place.fails(2, &format!("{TINY} --model performer {words}"));

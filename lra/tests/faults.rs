@@ -78,7 +78,7 @@ impl Drop for Schedule {
     fn drop(&mut self) {
         if thread::panicking() {
             eprintln!(
-                "LRA_FAULTS={} lra {}\nagain: LRA_SCHEDULE={} cargo test --locked --workspace --test faults -- {}",
+                "LRA_FAULTS={} lra {}\nagain: LRA_SCHEDULE={} cargo test --locked -p lra --test all -- faults::{}",
                 self.plan, self.words, self.seed, self.kind
             );
         }

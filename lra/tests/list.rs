@@ -53,7 +53,10 @@ fn models_name_the_family_of_their_block() {
 #[test]
 fn sizes_are_asked_of_models_only() {
     let message = Place::new().fails(2, "list tasks --recipe smoke");
-    assert!(message.contains("apply to models"), "{message}");
+    assert!(
+        message.contains("apply to `lra list models` alone"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -66,7 +69,31 @@ fn a_published_source_shows_its_figures_and_where_they_were_read() {
         "{text}"
     );
     assert_eq!(text, place.ok("list published --long tay2021long"));
-    assert!(place.fails(2, "list published tay2012").contains("nearest"));
+    place.ok("run --task toy --model bag --recipe smoke --quiet");
+    assert_eq!(
+        place.ok("list published mega"),
+        place.ok("list published Mega")
+    );
+    for words in [
+        "list published NAME",
+        "list published NAME --json",
+        "report runs --against NAME",
+        "repro NAME",
+        "repro NAME listops performer",
+        "bench --against NAME --models bag --lengths 64",
+    ] {
+        let told = |name: &str| place.fails(2, &words.replace("NAME", name));
+        let near = told("tay2012");
+        assert!(
+            near.contains("'tay2012'; did you mean 'tay2021'?"),
+            "{near}"
+        );
+        let none = told("wikitext");
+        assert_eq!(
+            none.trim_end(),
+            "error: unknown published source 'wikitext'; `lra list published` names them all"
+        );
+    }
 }
 
 #[test]

@@ -290,7 +290,8 @@ fn every_file_of_tests_is_run() {
         let manifest = fs::read_to_string(crate_folder.join("Cargo.toml")).unwrap();
         for entry in fs::read_dir(crate_folder.join("tests")).unwrap() {
             let path = entry.unwrap().path();
-            if path.extension().is_none_or(|it| it != "rs") {
+            let is_file = path.extension().is_some_and(|it| it == "rs");
+            if !is_file && !path.join("main.rs").exists() {
                 continue;
             }
             let stem = path.file_stem().unwrap().to_str().unwrap();

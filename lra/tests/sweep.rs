@@ -76,6 +76,33 @@ fn cells_are_run_once_and_a_failed_one_stops_nothing() {
 }
 
 #[test]
+fn a_cell_that_cannot_be_built_is_a_row_and_the_others_run() {
+    let place = Place::new();
+    let words = TINY.replace("bag,linear", "bag,s4d,transformer");
+    let words = format!("{words} --set block.bias=t5 --json");
+    let plan = place.lra(&format!("{words} --dry-run"));
+    assert_eq!(plan.status.code(), Some(2), "{}", err(&plan));
+    let output = place.lra(&words);
+    assert_eq!(output.status.code(), Some(2), "{}", err(&output));
+    assert!(err(&output).contains("toy s4d, seed 0"), "{}", err(&output));
+    let cells = json(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(cells.len(), 3);
+    let refused: Vec<&Value> = cells.iter().filter(|it| it["state"] == "failed").collect();
+    assert!(refused.iter().any(|it| it["model"] == "s4d"), "{cells:?}");
+    for cell in &refused {
+        let reason = cell["detail"].as_str().unwrap();
+        assert!(reason.contains("block.bias"), "{reason}");
+    }
+    let run = cells.iter().find(|it| it["model"] == "transformer");
+    assert_eq!(run.unwrap()["state"], "scored");
+    let text = place.lra(&words.replace(" --json", ""));
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("failed: toy s4d, seed 0: "), "{text}");
+    let message = place.fails(2, &words.replace("bag,s4d,transformer", "s4d"));
+    assert!(message.contains("block.bias"), "{message}");
+}
+
+#[test]
 fn running_out_of_memory_is_a_state_and_can_be_tried_again() {
     let place = Place::new();
     let words = "sweep --tasks toy --models transformer --recipe smoke --steps 4 --set data.train=64 --json \

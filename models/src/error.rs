@@ -6,8 +6,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An option has a value outside its range.
-    #[error("{key} = {value} is out of range: {allowed}")]
+    /// An option has a value that it cannot have: a number outside its range, or a choice that
+    /// others rule out.
+    #[error("{key} = {value} {} {allowed}", verdict(value))]
     Option {
         /// Full key as in `--set`, for example `block.heads`.
         key: String,
@@ -15,6 +16,16 @@ pub enum Error {
         value: String,
         /// Accepted values.
         allowed: String,
+    },
+    /// An option has a word that is none of its choices.
+    #[error("{key} = {value:?} is none of its values: {}", known.join(", "))]
+    Word {
+        /// Full key as in `--set`, for example `block.norm`.
+        key: String,
+        /// The word that was given.
+        value: String,
+        /// The words that it can be.
+        known: Vec<String>,
     },
     /// The options of a section are not an object with exactly the known keys.
     #[error("the options {section}.*: {reason}")]
@@ -53,6 +64,14 @@ pub enum Error {
     /// A tensor operation failed.
     #[error(transparent)]
     Tensor(#[from] candle_core::Error),
+}
+
+/// Returns what is wrong with a value, up to the allowed ones: a number has a range, a word has none.
+fn verdict(value: &str) -> &'static str {
+    match value.parse::<f64>() {
+        Ok(_) => "is out of range:",
+        Err(_) => "is not possible: it must be",
+    }
 }
 
 /// Lets our errors cross candle interfaces (parameter backends, custom operations).

@@ -145,7 +145,7 @@ impl Model {
     /// Returns the variant that the model's own `options` ask for; the first if they name none.
     ///
     /// # Errors
-    /// [`crate::Error::Option`] with the names that there are.
+    /// [`crate::Error::Word`] with the names that there are.
     pub fn variant(&self, options: &Value) -> Result<&'static Variant> {
         let Some(wanted) = options.get(KEY) else {
             return Ok(&self.variants[0]);
@@ -153,11 +153,13 @@ impl Model {
         let found = self.variants.iter();
         let mut found = found.filter(|variant| Some(variant.name) == wanted.as_str());
         found.next().ok_or_else(|| {
-            let known: Vec<&str> = self.variants.iter().map(|variant| variant.name).collect();
-            Error::Option {
+            let known = self.variants.iter().map(|variant| variant.name.to_owned());
+            Error::Word {
                 key: format!("model.{KEY}"),
-                value: wanted.to_string(),
-                allowed: known.join(" or "),
+                value: wanted
+                    .as_str()
+                    .map_or_else(|| wanted.to_string(), str::to_owned),
+                known: known.collect(),
             }
         })
     }

@@ -99,8 +99,8 @@ impl fmt::Display for Range {
 /// Reads the options of a section, such as `block`, whose `defaults` have every key.
 ///
 /// # Errors
-/// [`Error::Option`] naming the key, its value and the values that are allowed; [`Error::Options`]
-/// if a key is missing or unknown.
+/// [`Error::Option`] naming the key, its value and the values that are allowed; [`Error::Word`] for
+/// a word that is none of the key's; [`Error::Options`] if a key is missing or unknown.
 pub fn read<T: DeserializeOwned>(
     section: &str,
     options: &Value,
@@ -129,13 +129,30 @@ pub fn read<T: DeserializeOwned>(
             defaults.get(key.as_str()).is_some() && T::deserialize(&alone).is_err()
         };
         match entries().map(|(key, _)| key).find(spoils) {
-            Some(key) => refused(key, error.to_string()),
+            Some(key) => match (options[key].as_str(), words(&error.to_string())) {
+                (Some(value), Some(known)) => Error::Word {
+                    key: format!("{section}.{key}"),
+                    value: value.to_owned(),
+                    known,
+                },
+                _ => refused(key, error.to_string()),
+            },
             None => Error::Options {
                 section: section.to_owned(),
                 reason: error.to_string(),
             },
         }
     })
+}
+
+/// Returns the words that the reader expected, from its message for an unknown one, "unknown
+/// variant `a`, expected one of `b`, `c`"; `None` for any other message.
+fn words(message: &str) -> Option<Vec<String>> {
+    let (_, expected) = message
+        .strip_prefix("unknown variant ")?
+        .rsplit_once("expected ")?;
+    let quoted = expected.split('`').skip(1).step_by(2);
+    Some(quoted.map(str::to_owned).collect())
 }
 
 #[cfg(test)]

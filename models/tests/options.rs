@@ -101,7 +101,8 @@ fn unknown_missing_and_misspelt_model_options_are_refused() {
         options.model["kernel"] = json!("rbf")
     });
     assert!(
-        kernel.starts_with("model.kernel = \"rbf\" is out of range") && kernel.contains("favor"),
+        kernel.starts_with("model.kernel = \"rbf\" is none of its values")
+            && kernel.contains("favor"),
         "{kernel}"
     );
     let negative = refusal("performer", |options| options.model["features"] = json!(-1));

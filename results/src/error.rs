@@ -100,12 +100,10 @@ pub enum Error {
         reason: String,
     },
     /// No published source has this key.
-    #[error("no published source is called `{key}`; {hint} (`lra list published` lists them)")]
+    #[error("no published source is called `{key}`; `lra list published` lists them all")]
     UnknownSource {
         /// The requested key.
         key: String,
-        /// The nearest keys.
-        hint: String,
     },
     /// No renderer has this name.
     #[error("no format is called `{name}`; there are: {known}")]

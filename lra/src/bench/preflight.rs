@@ -5,6 +5,7 @@ use results::bench::Outcome;
 
 use crate::estimate::extrapolate::{Point, power_law};
 use crate::timing::human_duration;
+use crate::words::counted;
 
 /// A measured cell.
 #[derive(Clone, Copy, Debug)]
@@ -77,8 +78,8 @@ pub fn predict_skip(
     }
     if seconds * limits.steps as f64 > limits.time.as_secs_f64() {
         let reason = format!(
-            "{} steps of about {seconds:.1} s by {known}, the limit is {}",
-            limits.steps,
+            "{} of about {seconds:.1} s by {known}, the limit is {}",
+            counted(limits.steps, "step"),
             human_duration(limits.time)
         );
         return Some(Outcome::Skipped { reason });

@@ -309,7 +309,7 @@ fn ended(answer: Answer, limit: Duration) -> Option<std::result::Result<Measured
             Outcome::Failed { reason }
         }
         Answer::Reply(Reply::Products { .. }) => Outcome::Failed {
-            reason: "another question was answered".to_owned(),
+            reason: "the measuring process answered another question".to_owned(),
         },
         Answer::TimedOut => Outcome::TimedOut {
             reason: format!("the limit is {}", human_duration(limit)),

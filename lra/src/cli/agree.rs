@@ -26,12 +26,11 @@ pub struct AgreeArgs {
     /// settings, if there are any]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
-    /// Anchors to compare with: those for tuning a protocol, or those sealed until it is frozen
-    /// [default: all]
-    #[arg(long, value_name = "HALF")]
+    /// Anchors to compare: those that a protocol may be tuned on, or those sealed until it is frozen [default: all]
+    #[arg(long, value_name = "HALF", ignore_case = true)]
     pub half: Option<HalfChoice>,
-    /// Quantity to rank runs by [default: bits gained if every record has them, else accuracy]
-    #[arg(long, value_name = "MEASURE")]
+    /// What runs are ranked by [default: bits gained where every record has them, else accuracy]
+    #[arg(long, value_name = "MEASURE", ignore_case = true)]
     pub by: Option<MeasureChoice>,
     /// Format of the table: text, markdown, csv, json or latex
     #[arg(long, default_value_t = Format::Text)]
@@ -47,9 +46,9 @@ pub struct AgreeArgs {
 /// A half of the anchors.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum HalfChoice {
-    /// The last bit of the name's SHA-256 is 1
+    /// Anchors whose name has a SHA-256 that ends with the bit 1
     Tuning,
-    /// It is 0
+    /// Anchors whose name has one that ends with the bit 0
     Sealed,
 }
 

@@ -47,8 +47,7 @@ pub struct BenchArgs {
     /// Time that each process measures, at least two steps [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub per_round: Option<Duration>,
-    /// Compare this program with another build of it: both measure every cell in turn; exit code 1
-    /// if this one is slower
+    /// Compare this program with another build of it: both measure every cell in turn; the exit code is 1 if this one is slower
     #[arg(long, value_name = "PROGRAM", conflicts_with = "show")]
     pub base: Option<PathBuf>,
     /// Fraction of its speed that a cell may lose against --base

@@ -27,13 +27,12 @@ impl DataPlace {
     }
 }
 
-/// Selection of the data of a task.
+/// Choice of the data of a task.
 #[derive(Debug, Args)]
 pub struct DataChoice {
     /// Task (see `lra list tasks`), as `task` or `task:source`
     pub task: TaskChoice,
-    /// Source of the data, unless given with the task [default: official with --from, otherwise the
-    /// task's own]
+    /// Where the data comes from, unless the task names the source [default: official with --from, otherwise the task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Split rules: clean or tay2021
@@ -52,9 +51,49 @@ pub struct DataChoice {
     pub json: bool,
 }
 
+/// Examples of all verbs.
+pub const EXAMPLES: &str = "\
+Examples:
+  lra data list                           the data of every task that is here, and how to get the rest
+  lra data make listops                   draw the data of a task that is generated
+  lra data fetch text                     download published files
+  lra data make text                      ... and build the data from them
+  lra data verify listops                 counts, labels and checksums
+  lra data show listops --row 3           an example and the trivial baselines";
+
+const LIST_EXAMPLES: &str = "\
+Examples:
+  lra data list
+  lra data list --json | jq .missing";
+
+const FETCH_EXAMPLES: &str = "\
+Examples:
+  lra data fetch text
+  lra data fetch image --from downloads/cifar-10-binary.tar.gz    a file that is here already
+  lra data fetch retrieval --mirror https://mirror.example/lra    from a mirror";
+
+const MAKE_EXAMPLES: &str = "\
+Examples:
+  lra data make listops
+  lra data make listops --set data.max_length=512 --set data.min_length=128
+  lra data make text --from downloads/aclImdb_v1.tar.gz
+  lra data make image:synthetic           a stand-in that needs no file";
+
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  lra data verify listops
+  lra data verify text --from downloads/aclImdb_v1.tar.gz    files that nothing is built from yet";
+
+const SHOW_EXAMPLES: &str = "\
+Examples:
+  lra data show listops
+  lra data show listops --row 3 --split val
+  lra data show pathfinder --png sheet.png    a contact sheet";
+
 #[derive(Debug, Subcommand)]
 pub enum DataVerb {
-    /// List the stored data of every task, and the commands for missing data
+    /// List the data of every task, with the command that gets what is not here
+    #[command(after_help = LIST_EXAMPLES)]
     List {
         #[command(flatten)]
         place: DataPlace,
@@ -62,7 +101,8 @@ pub enum DataVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Download the published files of a task; an interrupted download continues where it stopped
+    /// Download the published files of a task; an interrupted download goes on where it broke
+    #[command(after_help = FETCH_EXAMPLES)]
     Fetch {
         /// Task (see `lra list tasks`)
         task: String,
@@ -76,6 +116,7 @@ pub enum DataVerb {
         place: DataPlace,
     },
     /// Build the data of a task
+    #[command(after_help = MAKE_EXAMPLES)]
     Make {
         #[command(flatten)]
         choice: DataChoice,
@@ -90,7 +131,8 @@ pub enum DataVerb {
         #[arg(long)]
         allow_partial: bool,
     },
-    /// Verify the data of a task: checksums, counts, labels, and known facts of the published files
+    /// Verify the data of a task: checksums, counts, labels, and what is known of the published files
+    #[command(after_help = VERIFY_EXAMPLES)]
     Verify {
         #[command(flatten)]
         choice: DataChoice,
@@ -102,13 +144,14 @@ pub enum DataVerb {
         allow_partial: bool,
     },
     /// Show an example, histograms and the trivial baselines
+    #[command(after_help = SHOW_EXAMPLES)]
     Show {
         #[command(flatten)]
         choice: DataChoice,
-        /// Row of the example
+        /// Number of the example, from 0
         #[arg(long, default_value_t = 0)]
         row: usize,
-        /// Split: train, val or test
+        /// Split that it is from: train, val or test
         #[arg(long, default_value_t = SplitName::Train)]
         split: SplitName,
         /// For image tasks: write a contact sheet of the examples from --row on to this file

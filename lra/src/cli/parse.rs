@@ -32,7 +32,11 @@ impl fmt::Display for Seeds {
 
 /// Parses `0..5`, 5 not included, or `0,1,4`.
 pub fn seeds(text: &str) -> Result<Seeds, String> {
-    let expected = || format!("'{text}' are not seeds such as 0..5 or 0,1,4");
+    let expected = || {
+        format!(
+            "'{text}' is neither a range of seeds, such as 0..5 (5 not included), nor a list, such as 0,1,4"
+        )
+    };
     let number = |text: &str| seed(text).map_err(|_| expected());
     let Some((first, end)) = text.split_once("..") else {
         let seeds: Vec<u64> = text.split(',').map(number).collect::<Result<_, _>>()?;
@@ -44,10 +48,12 @@ pub fn seeds(text: &str) -> Result<Seeds, String> {
     };
     let seeds = number(first)?..number(end)?;
     match seeds.end.saturating_sub(seeds.start) {
-        0 => Err(format!("'{text}' is empty")),
+        0 => Err(format!(
+            "'{text}' holds no seed: END is not included, so it must be more than FIRST"
+        )),
         1..=MOST_SEEDS => Ok(Seeds(seeds.collect())),
         count => Err(format!(
-            "'{text}' are {count} seeds; a command takes {MOST_SEEDS} at most"
+            "'{text}' names {count} seeds; a command takes {MOST_SEEDS} at most"
         )),
     }
 }
@@ -58,7 +64,11 @@ pub struct Devices(pub Vec<String>);
 
 /// Parses `cuda:0..4`, 4 not included, or `cuda:0,cuda:2`.
 pub fn devices(text: &str) -> Result<Devices, String> {
-    let expected = || format!("'{text}' are not devices such as cuda:0..4 or cuda:0,cuda:2");
+    let expected = || {
+        format!(
+            "'{text}' is neither a range of devices, such as cuda:0..4 (4 not included), nor a list, such as cuda:0,cuda:2"
+        )
+    };
     let Some((kind, numbers)) = text.split_once(':').filter(|_| text.contains("..")) else {
         let names: Vec<String> = text.split(',').map(str::to_owned).collect();
         return match names.iter().any(String::is_empty) {
@@ -84,14 +94,18 @@ pub fn threads(text: &str) -> Result<usize, String> {
     let most = most_threads();
     let threads = text.parse().ok().filter(|threads| *threads <= most);
     threads.ok_or_else(|| {
-        format!("'{text}' is not a number of threads from 0 to {most}, four for each core or 64")
+        format!(
+            "a run has 0 (one for each core) to {most} threads; the limit is four for each core, and 64 on small machines"
+        )
     })
 }
 
 /// Parses a number from 0 to 1, 1 not included.
 pub fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
-    share.ok_or_else(|| format!("'{text}' is not a share from 0 to 1"))
+    share.ok_or_else(|| {
+        format!("'{text}' is not a share: a number from 0 up to 1, and 1 is not included")
+    })
 }
 
 /// Parses `8G` or `1.5 MiB` into at least one byte.

@@ -13,10 +13,10 @@ use super::parse::{self, Seeds};
 const EXAMPLES: &str = "\
 Examples:
   lra repro --list                                all published cells that can be trained here, cheapest first
-  lra repro s5                                    those of one source: hours here, and in how much each differs
-  lra repro --unoffered mega                      its other figures of models that are here, and why not
+  lra repro s5                                    those of one source: hours here, and how many things differ
+  lra repro --unoffered mega                      its other figures of models that are here, and why there is no way
   lra repro tay2021 listops performer --dry-run   what was printed, what differs here, what it costs
-  lra repro s4 text s4d                           train it and hold it against the printed figure
+  lra repro s4 text s4d                           train it and compare it with the printed figure
   lra repro nystromformer listops transformer --seeds 0..3
   lra repro chordmixer text chordmixer --budget 12h    as many seeds as fit
   lra repro nystromformer --budget 12h            as many of its cells as fit, cheapest first
@@ -42,7 +42,7 @@ pub struct ReproArgs {
     /// Show the published figure, every known difference and the cost, and train nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Recipe, if the source has several [default: the first that has the task]
+    /// One of the source's recipes [default: the first that has the task]
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,
     /// Seeds: FIRST..END, END not included, or a list

@@ -1,7 +1,9 @@
 //! Commands and flags that other programs have: the error names the equivalent here.
 
+use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use crate::cli::Cli;
 use crate::suggest;
 
 /// Returns the one-line message for an unknown command or flag that other programs have; `None` for
@@ -24,10 +26,45 @@ pub fn explained(error: &clap::Error) -> Option<String> {
             let word = word(ContextKind::InvalidArg)?;
             let flag = word.split('=').next().unwrap_or(word);
             let (to, note) = suggest::flag(flag.strip_prefix("--")?)?;
+            let to = to.iter().filter(|to| **to != flag);
+            let command = command_of(error)?;
+            let to = to.copied().find_map(|to| usable(to, &command))?;
             let note = remark(note);
-            (to != flag).then(|| format!("unknown flag '{flag}'; did you mean '{to}'?{note}"))
+            Some(format!("unknown flag '{flag}'; did you mean '{to}'?{note}"))
         }
         _ => None,
+    }
+}
+
+/// Returns the command that refused its words, by the usage that the error shows.
+fn command_of(error: &clap::Error) -> Option<clap::Command> {
+    let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else {
+        return None;
+    };
+    let usage = usage.to_string();
+    // The first words are `Usage:` and the name of the program.
+    let words = usage.split_whitespace().skip(2);
+    let mut command = Cli::command();
+    for word in words {
+        let Some(below) = command.find_subcommand(word) else {
+            break;
+        };
+        command = below.clone();
+    }
+    Some(command)
+}
+
+/// Returns the words that give `to`, a flag or a setting, to this command; `None` if it takes none
+/// such.
+fn usable(to: &str, command: &clap::Command) -> Option<String> {
+    let has = |flag: &str| {
+        command
+            .get_arguments()
+            .any(|it| it.get_long() == Some(flag))
+    };
+    match to.strip_prefix("--") {
+        Some(flag) => has(flag).then(|| to.to_owned()),
+        None => has("set").then(|| format!("--set {to}=VALUE")),
     }
 }
 
@@ -62,6 +99,14 @@ mod tests {
             ("lra run --batch_size=8", "'--set train.batch=VALUE'"),
             ("lra run --dataset imdb", "did you mean '--task'?"),
             ("lra run --epochs 3", "epochs times the training rows"),
+            ("lra run --workdir there", "did you mean '--out'?"),
+            ("lra run --output there", "did you mean '--out'?"),
+            ("lra report --workdir there", "did you mean '--output'?"),
+            ("lra mini s4d --cuda", "did you mean '--device'?"),
+            ("lra bench --gpu 0", "did you mean '--device'?"),
+            ("lra run --max-length 512", "'--set data.max_length=VALUE'"),
+            ("lra run --config a.yaml", "did you mean '--recipe'?"),
+            ("lra sweep --model bag", "did you mean '--models'?"),
         ] {
             let told = told(words).unwrap();
             assert!(told.contains(hint), "{words}: {told}");
@@ -69,11 +114,11 @@ mod tests {
         assert_eq!(told("lra run --zzz 3"), None);
         assert_eq!(told("lra zzz"), None);
         assert_eq!(told("lra report --device cpu"), None, "a flag of others");
+        assert_eq!(told("lra report --lr 0.1"), None, "it takes no settings");
     }
 
     #[test]
     fn what_is_recommended_can_be_typed() {
-        use clap::CommandFactory;
         let program = Cli::command();
         for to in suggest::commands() {
             let mut at = &program;
@@ -82,12 +127,8 @@ mod tests {
             }
         }
         for to in suggest::flags() {
-            let run = program.find_subcommand("run").unwrap();
-            let name = to.trim_start_matches("--");
-            assert!(
-                run.get_arguments().any(|it| it.get_long() == Some(name)),
-                "{to}"
-            );
+            let mut commands = program.get_subcommands();
+            assert!(commands.any(|it| usable(to, it).is_some()), "{to}");
         }
     }
 }

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use results::bench::{Bench, Outcome, against_base};
-use results::published;
 
 use crate::bench::preflight::Limits;
 use crate::bench::session::{LEAST, Plan, Session, TIME_LIMIT};
@@ -16,7 +15,7 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::{device, host, limits, provenance, runtime};
+use crate::{device, host, limits, provenance, runtime, suggest};
 
 /// Defaults of the effort of a session.
 struct Effort {
@@ -51,7 +50,7 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let plan = plan(arguments)?;
-    published::source(&arguments.against).class(Class::Usage)?;
+    suggest::source(&arguments.against)?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);
     fs::create_dir_all(&arguments.out).during(
@@ -164,7 +163,7 @@ fn show(arguments: &BenchArgs, cells: &[Bench]) -> Result<()> {
     if arguments.json {
         return cmd::print_json(&cells);
     }
-    let source = published::source(&arguments.against).class(Class::Usage)?;
+    let source = suggest::source(&arguments.against)?;
     let change = against_base(cells, arguments.speed_threshold);
     let mut tables: Vec<_> = change.map(|it| it.table).into_iter().collect();
     tables.extend(results::bench::tables(cells, Some(source)));

@@ -8,6 +8,7 @@ use crate::cli::CheckArgs;
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
 use crate::stderr;
+use crate::words::counted;
 
 /// Runs the command.
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
@@ -22,7 +23,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         }
         now.write(&arguments.baseline).class(Class::Data)?;
         let (cells, file) = (now.rows.len(), arguments.baseline.display());
-        stderr::line(&format!("{cells} cells written to {file}"));
+        stderr::line(&format!("{} written to {file}", counted(cells, "cell")));
         return Ok(ExitCode::SUCCESS);
     }
     let baseline = Baseline::read(&arguments.baseline).class(Class::Data)?;

@@ -13,7 +13,7 @@ use results::{Format, published, width, wrap};
 use serde_json::{Value, json};
 
 use crate::cli::{ListArgs, Registry};
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Error, Result};
 use crate::recipe::{RECIPES, Recipe};
 use crate::spec::RunRequest;
 use crate::suggest;
@@ -25,7 +25,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         match (arguments.what, arguments.json) {
             (_, true) => cmd::print_json(&entry::json(arguments.what, name)?)?,
             (Registry::Published, false) => {
-                let source = published::source(name).class(Class::Usage)?;
+                let source = suggest::source(name)?;
                 return show(&published::figures_of(source), false);
             }
             (_, false) => cmd::print(&documentation(arguments.what, name)?)?,
@@ -34,7 +34,9 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
     }
     let sizes = (arguments.recipe.as_deref(), arguments.task.as_deref());
     if arguments.what != Registry::Models && sizes != (None, None) {
-        return Err(Error::usage("--recipe and --task apply to models"));
+        return Err(Error::usage(
+            "--recipe and --task apply to `lra list models` alone",
+        ));
     }
     let table = match arguments.what {
         Registry::Tasks => tasks(),

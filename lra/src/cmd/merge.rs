@@ -8,6 +8,7 @@ use results::store::record_file::{self, Merged};
 use crate::cli::agree::MergeArgs;
 use crate::error::{Class, Classify, Error, Result};
 use crate::stderr;
+use crate::words::counted;
 
 /// Runs the command.
 pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
@@ -28,7 +29,10 @@ pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
     warn(&merged);
     if arguments.strict && !merged.skipped.is_empty() {
         let count = merged.skipped.len();
-        let message = format!("{count} damaged or foreign records (see the warnings)");
+        let message = format!(
+            "{} left out (see the warnings)",
+            counted(count, "damaged or foreign record")
+        );
         return Err(Error::new(Class::Data, message));
     }
     if merged.records.is_empty() {
@@ -37,7 +41,7 @@ pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
     }
     record_file::write(output, &merged.records).class(Class::Data)?;
     let (count, place) = (merged.records.len(), output.display());
-    let mut line = format!("{count} cells written to {place}");
+    let mut line = format!("{} written to {place}", counted(count, "cell"));
     for (number, what) in [
         (merged.repeats, "repeated"),
         (merged.unfinished, "unfinished, left out"),

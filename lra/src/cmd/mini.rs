@@ -37,6 +37,10 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
     };
     let (tasks, left_out) = tasks(arguments, &reporter)?;
     let mut runs = Runs::new(arguments, &stop, &reporter)?;
+    // A model that cannot be built is told before another one is trained.
+    for model in &models {
+        runs.cells(model, &tasks, &Rates::new())?;
+    }
     let mut cards = Vec::new();
     for model in &models {
         let rates = match arguments.glance {
@@ -206,7 +210,7 @@ impl<'a> Runs<'a> {
                 seeds: self.arguments.seeds.0.iter().copied().take(1).collect(),
                 ..self.matrix(model, task, self.arguments.assignments.clone())
             };
-            cells.extend(probe::cells(&matrix)?);
+            cells.extend(probe::cells(&matrix, &[])?.cells);
         }
         let records = self.run(&cells)?;
         let records = plan::on_file(records);

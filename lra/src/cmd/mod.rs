@@ -24,6 +24,7 @@ use results::store::Loaded;
 use crate::error::{Class, Classify, Error, Result};
 pub use crate::output::{print, print_json};
 use crate::stderr;
+use crate::words::{counted, listed};
 
 /// Returns the setting of `--allow-partial`.
 ///
@@ -38,8 +39,8 @@ pub fn allow_partial(task: &str) -> Result<&'static str> {
         .any(|known| known.about().name == task);
     if is_known && !having.contains(&task) {
         return Err(Error::usage(format!(
-            "--allow-partial: the flag exists for {}; {task} reads what there is without it and marks the data as partial",
-            having.join(", ")
+            "--allow-partial: the flag is for {}; {task} takes incomplete files without it and marks the data as partial",
+            listed(having)
         )));
     }
     Ok("data.allow_partial=true")
@@ -59,7 +60,10 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
         let count = loaded.skipped.len();
         return Err(Error::new(
             Class::Data,
-            format!("{count} damaged or foreign records (see the warnings)"),
+            format!(
+                "{} left out (see the warnings)",
+                counted(count, "damaged or foreign record")
+            ),
         ));
     }
     if loaded.records.is_empty() {

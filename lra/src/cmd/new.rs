@@ -25,9 +25,9 @@ serde = { version = \"1\", features = [\"derive\"] }
 /// Runs the command.
 pub fn run(verb: &NewVerb) -> Result<ExitCode> {
     let NewVerb::Model { name, path, lra } = verb;
-    check_name(name)?;
     let folder = path.clone().unwrap_or_else(|| PathBuf::from(name));
     let lra = lra.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
+    check_name(name, &locked_crates(&lra))?;
     if !lra.join("Cargo.toml").is_file() {
         return Err(Error::usage(format!(
             "{} holds no Cargo.toml: --lra names the folder `lra` within the sources of this program",
@@ -87,44 +87,103 @@ fn write(folder: &Path, files: &[(&str, String)]) -> Result<()> {
     fs::rename(&unfinished, folder).during(Class::Data, making())
 }
 
-fn check_name(name: &str) -> Result<()> {
+/// Returns the names of the crates that a program from lra's sources in the folder `lra` is built
+/// of, as code calls them, by the lock file beside that folder; empty if there is none.
+fn locked_crates(lra: &Path) -> Vec<String> {
+    let text = disk::read_to_string(&lra.join("../Cargo.lock")).unwrap_or_default();
+    let names = text.lines().filter_map(|line| {
+        let name = line.strip_prefix("name = \"")?.strip_suffix('"')?;
+        Some(name.replace('-', "_"))
+    });
+    names.collect()
+}
+
+/// Checks that a model, its crate and its types can have this name; `crates` are those that the
+/// program is built of.
+fn check_name(name: &str, crates: &[String]) -> Result<()> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let refused = |why: &str, instead: &str| {
+        Err(Error::usage(format!(
+            "'{name}' cannot name a model: {why}; choose another name, such as {instead}"
+        )))
+    };
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(plain) {
-        return Err(Error::usage(format!(
-            "'{name}' cannot name a model: lower-case letters, digits and underscores, a letter first"
-        )));
+        let why = "a name has lower-case letters, digits and underscores, and begins with a letter";
+        return refused(why, &plain_name(name));
     }
+    let longer = format!("{name}_mixer");
     if models::registry().iter().any(|model| model.name == name) {
-        return Err(Error::usage(format!("there is a model '{name}' already")));
+        return refused("there is a model of that name already", &longer);
     }
-    match taken(name) {
-        Some(by) => Err(Error::usage(format!(
-            "'{name}' cannot name a model: {by} has that name, so the crate would not compile; add a word, such as {name}_mixer"
-        ))),
+    match taken(name, crates) {
+        Some(by) => refused(by, &longer),
         None => Ok(()),
     }
 }
 
-/// Keywords of Rust, reserved ones included, in lower case.
-const KEYWORDS: &str = "abstract as async await become box break const continue crate do dyn else enum extern false final fn for gen if \
-    impl in let loop macro match mod move mut override priv pub ref return self static struct super trait true try type typeof \
-    unsafe unsized use virtual where while yield";
-
-/// Crates that every program has, and folders that cargo makes.
-const RESERVED: &str = "alloc build core deps examples incremental proc_macro std test";
-
-/// Returns the existing owner of the name of a new model: the language, a crate, or a word of the
-/// example in one of the forms of the name.
-fn taken(name: &str) -> Option<&'static str> {
-    if KEYWORDS.split_whitespace().any(|word| word == name) {
-        return Some("a keyword of Rust");
+/// Returns `name` with what a name cannot have replaced.
+fn plain_name(name: &str) -> String {
+    let replaced = name.chars().map(|c| match c.to_ascii_lowercase() {
+        c if c.is_ascii_alphanumeric() => c,
+        _ => '_',
+    });
+    let replaced: String = replaced.collect();
+    let words: Vec<&str> = replaced
+        .split('_')
+        .filter(|word| !word.is_empty())
+        .collect();
+    match words.join("_") {
+        plain if plain.starts_with(|c: char| c.is_ascii_lowercase()) => plain,
+        plain if plain.is_empty() => "my_mixer".to_owned(),
+        plain => format!("mixer_{plain}"),
     }
-    let mut crates = DEPENDENCIES.lines().filter_map(|line| line.split_once(' '));
-    if RESERVED.split_whitespace().any(|word| word == name)
-        || name == "lra"
-        || crates.any(|(dependency, _)| dependency.replace('-', "_") == name)
+}
+
+/// Keywords of Rust, reserved and weak ones included, in lower case.
+const KEYWORDS: &str = "abstract as async auto await become box break const continue crate default do dyn else enum extern false final \
+    fn for gen if impl in let loop macro macro_rules match mod move mut override priv pub raw ref return safe self static struct super \
+    trait true try type typeof union unsafe unsized use virtual where while yield";
+
+/// Types that Rust has without an import.
+const PRIMITIVES: &str = "bool char f128 f16 f32 f64 i128 i16 i32 i64 i8 isize never str u128 u16 u32 u64 u8 usize option result string \
+    vec";
+
+/// Crates that every program has.
+const STANDARD: &str = "alloc core proc_macro std test";
+
+/// Crates whose names readers would take for that library.
+const LIBRARIES: &str = "candle lra burn torch tch";
+
+/// Folders that cargo makes.
+const FOLDERS: &str = "build deps examples incremental";
+
+/// Devices of Windows, which has no file or folder of that name.
+const DEVICES: &str = "aux con nul prn com0 com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt0 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9";
+
+/// Returns the reason why a new model cannot have a name: the language, a crate, the file system, or
+/// a word of the example in one of the forms that the name takes there.
+fn taken(name: &str, crates: &[String]) -> Option<&'static str> {
+    let among = |words: &str| words.split_whitespace().any(|word| word == name);
+    for (words, why) in [
+        (KEYWORDS, "it is a keyword of Rust"),
+        (PRIMITIVES, "it is a type of Rust"),
+        (STANDARD, "it is a crate of Rust's own"),
+        (LIBRARIES, "it is the name of a library"),
+        (
+            FOLDERS,
+            "cargo makes a folder of that name for its own files",
+        ),
+        (DEVICES, "Windows keeps that name for a device"),
+    ] {
+        if among(words) {
+            return Some(why);
+        }
+    }
+    let mut dependencies = DEPENDENCIES.lines().filter_map(|line| line.split_once(' '));
+    if dependencies.any(|(dependency, _)| dependency.replace('-', "_") == name)
+        || crates.iter().any(|other| other == name)
     {
-        return Some("a crate or a folder of its build");
+        return Some("it is a crate that the program is built of");
     }
     if name == NAME {
         return None;
@@ -136,7 +195,7 @@ fn taken(name: &str) -> Option<&'static str> {
         .filter(|line| !line.trim_start().starts_with("//"));
     let mut words = code.flat_map(|line| line.split(|c| !letters(c)));
     let met = words.any(|word| forms.iter().any(|form| form == word));
-    met.then_some("something that the program uses")
+    met.then_some("the code of the new program already uses that word")
 }
 
 /// Converts `my_mixer` into a type name: `MyMixer`.
@@ -214,41 +273,68 @@ mod tests {
 
     #[test]
     fn names_are_checked() {
-        assert!(check_name("my_mixer2").is_ok());
-        for wrong in ["", "2x", "My", "a-b", "a/b", "performer"] {
-            assert!(check_name(wrong).is_err(), "{wrong}");
+        let crates = locked_crates(Path::new(BUILT_IN));
+        for fine in ["my_mixer2", "neighbours", "s4x", "union_find", "conv"] {
+            check_name(fine, &crates).unwrap();
         }
-        // Names that cargo or the compiler refuses: keywords, crates, names of the example.
-        for wrong in [
-            "type",
-            "async",
-            "gen",
-            "self",
-            "yield",
-            "core",
-            "std",
-            "test",
-            "alloc",
-            "build",
-            "deps",
-            "proc_macro",
-            "lra",
-            "serde",
-            "candle_core",
-            "candle_nn",
-            "options",
-            "tensor",
-            "mixer",
-            "model",
-            "result",
-            "pass",
-            "main",
-            "tests",
-            "linear_",
-            "ok",
+        for (wrong, instead) in [
+            ("", "my_mixer"),
+            ("2x", "mixer_2x"),
+            ("My", "my"),
+            ("a-b", "a_b"),
+            ("a/b", "a_b"),
+            ("Größe", "gr_e"),
+            ("performer", "performer_mixer"),
         ] {
-            let error = check_name(wrong).map(|()| wrong).unwrap_err().to_string();
-            assert!(error.contains(wrong), "{error}");
+            let error = check_name(wrong, &crates).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("such as {instead}")), "{error}");
         }
+        // Names that cargo, the compiler or Windows refuses, or that clash with those of the
+        // program.
+        for (why, names) in [
+            (
+                "it is a keyword of Rust",
+                "type async gen self yield union macro_rules static dyn raw auto",
+            ),
+            (
+                "it is a type of Rust",
+                "i8 i16 i32 i64 i128 isize u8 usize f16 f32 f64 bool char str vec",
+            ),
+            (
+                "it is a crate of Rust's own",
+                "core std test alloc proc_macro",
+            ),
+            ("it is the name of a library", "candle lra"),
+            ("cargo makes a folder", "build deps examples incremental"),
+            ("Windows keeps that name", "con prn aux nul com1 com9 lpt1"),
+            (
+                "a crate that the program is built of",
+                "serde candle_core candle_nn rayon toml gemm lra_models lra_cpu clap",
+            ),
+            (
+                "already uses that word",
+                "options tensor mixer model pass main tests linear_ ok",
+            ),
+        ] {
+            for wrong in names.split(' ') {
+                let error = check_name(wrong, &crates)
+                    .map(|()| wrong)
+                    .unwrap_err()
+                    .to_string();
+                assert!(error.contains(why), "{error}");
+                let instead = format!("such as {wrong}_mixer");
+                assert!(error.ends_with(&instead), "{error}");
+                if wrong != "linear_" {
+                    check_name(&format!("{wrong}_mixer"), &crates).unwrap();
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_lock_file_the_crates_that_are_named_are_refused() {
+        let nowhere = locked_crates(Path::new("/nowhere/lra"));
+        assert!(nowhere.is_empty());
+        assert!(check_name("candle_core", &nowhere).is_err());
     }
 }

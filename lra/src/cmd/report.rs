@@ -9,11 +9,12 @@ use results::page::Page;
 use results::store::Loaded;
 use results::table::Table;
 use results::tables::{TABLES, TableKind};
-use results::{Format, Record, published, splice};
+use results::{Format, Record, splice};
 
 use crate::cli::ReportArgs;
 use crate::error::{Class, Classify, Result};
-use crate::{cmd, host};
+use crate::words::counted;
+use crate::{cmd, host, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
@@ -41,8 +42,8 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
             let page = Page {
                 title: "Long Range Arena".to_owned(),
                 made: format!(
-                    "{} runs, lra {}, {}",
-                    loaded.records.len(),
+                    "{}, lra {}, {}",
+                    counted(loaded.records.len(), "run"),
                     env!("CARGO_PKG_VERSION"),
                     host::now()
                 ),
@@ -107,7 +108,7 @@ fn bench_tables(bench: &[Bench], against: &str) -> Result<Vec<Table>> {
     if bench.is_empty() {
         return Ok(Vec::new());
     }
-    let source = published::source(against).class(Class::Usage)?;
+    let source = suggest::source(against)?;
     Ok(results::bench::tables(bench, Some(source)))
 }
 
@@ -138,7 +139,7 @@ pub fn make(
     records: &[Record],
     against: &str,
 ) -> Result<Vec<Table>> {
-    let source = published::source(against).class(Class::Usage)?;
+    let source = suggest::source(against)?;
     let kinds = TABLES.iter().filter(|kind| wanted(kind));
     Ok(kinds.map(|kind| kind.make(records, Some(source))).collect())
 }

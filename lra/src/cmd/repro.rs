@@ -101,8 +101,8 @@ fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
         }
         (Some(_), None, None, None) => Ok(None),
         _ => Err(Error::usage(
-            "which cell? `lra repro SOURCE TASK MODEL`, such as `lra repro tay2021 listops performer`; \
-             `lra repro --list` shows them all, `lra repro SOURCE` those of a source, and `lra repro SOURCE --budget 12h` trains as many as fit",
+            "no cell is named: `lra repro SOURCE TASK MODEL` trains one, such as `lra repro tay2021 listops performer`; \
+             `lra repro --list` shows all cells, `lra repro SOURCE` those of a source, and `lra repro SOURCE --budget 12h` trains as many as fit",
         )),
     }
 }
@@ -307,8 +307,8 @@ fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCe
 
 /// Returns the requested source.
 fn source(arguments: &ReproArgs) -> Result<Option<&'static published::Source>> {
-    let only = arguments.source.as_deref().map(published::source);
-    only.transpose().class(Class::Usage)
+    let only = arguments.source.as_deref().map(suggest::source);
+    only.transpose()
 }
 
 fn job_options(arguments: &ReproArgs) -> JobOptions {

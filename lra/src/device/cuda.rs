@@ -9,13 +9,15 @@ use candle_core::{CudaDevice, Device};
 use sys::CUmemPool_attribute as Attribute;
 
 use super::{Found, Peak};
+use crate::words::counted;
 
 /// Opens the GPU with this number.
 pub(super) fn open(ordinal: usize) -> anyhow::Result<Device> {
     let count = count()?;
     anyhow::ensure!(
         ordinal < count,
-        "there are {count} GPUs here, counted from 0"
+        "this machine has {}, counted from 0",
+        counted(count, "GPU")
     );
     let device = Device::new_cuda_with_stream(ordinal)?;
     let cuda = device.as_cuda_device()?;

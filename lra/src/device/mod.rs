@@ -10,6 +10,7 @@ use candle_core::Device;
 
 use crate::error::{Error, Result};
 use crate::spec::Precision;
+use crate::words::counted;
 use crate::{host, memory};
 
 /// A device that runs can use.
@@ -74,7 +75,7 @@ pub fn list() -> (Vec<Found>, Option<String>) {
     let processor = host::describe("cpu");
     let mut found = vec![Found {
         name: "cpu".to_owned(),
-        title: format!("{}, {} cores", processor.cpu, processor.cores),
+        title: format!("{}, {}", processor.cpu, counted(processor.cores, "core")),
         memory_bytes: processor.memory_bytes,
         driver: String::new(),
     }];

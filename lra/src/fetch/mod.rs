@@ -101,12 +101,12 @@ pub fn fetch(
         }
         Origin::Mirror(base) if !is_address(base) => {
             return Err(Error::usage(format!(
-                "the mirror {base} is no address (http:// or https://)"
+                "the mirror '{base}' is not an address that begins with http:// or https://"
             )));
         }
         Origin::Mirror(_) | Origin::Published if task.remote().is_empty() => {
             return Err(Error::usage(format!(
-                "{}: no published file has an address; it is made here: lra data make {0}",
+                "{}: there is nothing to download; the data is made here by `lra data make {0}`",
                 task.about().name
             )));
         }

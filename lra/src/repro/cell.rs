@@ -4,10 +4,11 @@
 use datasets::{Protocol, TASKS};
 use results::published::{self, ACCURACY, Figure, Source};
 
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Error, Result};
 use crate::estimate::{Workload, planned_rows};
 use crate::recipe::Recipe;
 use crate::spec::{Resolved, RunRequest};
+use crate::suggest;
 
 /// A published accuracy, and our recipe that follows its source.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ impl PublishedCell {
     /// source that has the task. If the source prints no such figure, another source that shares a
     /// recipe with it may.
     pub fn find(source: &str, task: &str, model: &str, recipe: Option<&str>) -> Result<Self> {
-        let named = published::source(source).class(Class::Usage)?;
+        let named = suggest::source(source)?;
         if let Some(wrong) = recipe.filter(|name| !named.recipes.contains(name)) {
             return Err(Error::usage(format!(
                 "recipe {wrong} does not follow {} (those that do: {})",
@@ -53,8 +54,8 @@ impl PublishedCell {
         let mut names: Vec<&str> = elsewhere.map(|cell| cell.source.alias).collect();
         names.dedup();
         Err(Error::usage(format!(
-            "{source} has no cell of {model} on {task} that a recipe of ours trains (sources that have: {}); \
-             `lra repro {source}` shows its cells",
+            "no recipe here trains {model} on {task} as {source} did (sources with such a cell: {}); \
+             `lra repro {source}` shows the cells of {source}",
             or_none(&names)
         )))
     }

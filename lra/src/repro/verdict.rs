@@ -6,6 +6,7 @@ use results::{Format, Outcome, Record, markdown, tables};
 use crate::error::{Class, Classify, Result};
 use crate::repro::cell::PublishedCell;
 use crate::repro::plan::Plan;
+use crate::words::counted;
 
 /// A plan and the records of its runs.
 pub struct Verdict<'a> {
@@ -51,7 +52,7 @@ impl Verdict<'_> {
         for record in scored.filter(|it| it.outcome == Outcome::Scored) {
             let made = &record.provenance;
             text += &format!(
-                "- {}: {}, lra {}{}, {} on {} with {} threads.\n",
+                "- {}: {}, lra {}{}, {} on {} with {}.\n",
                 markdown::literal(&record.id),
                 markdown::code(&made.command),
                 markdown::literal(&made.versions.lra),
@@ -61,7 +62,7 @@ impl Verdict<'_> {
                 )),
                 markdown::literal(&made.device),
                 markdown::literal(&made.host.cpu),
-                made.threads
+                counted(made.threads, "thread")
             );
         }
         text

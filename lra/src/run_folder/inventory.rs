@@ -8,6 +8,7 @@ use results::{Outcome, Record};
 use super::{DRAFT, PhaseFiles, RunFolder, SPEC};
 use crate::error::{Class, Classify, Error, Result};
 use crate::timing::Timings;
+use crate::words::listed;
 
 /// Error about missing files that a run needs to resume.
 #[derive(Debug)]
@@ -15,16 +16,11 @@ pub struct Missing(pub Vec<PathBuf>);
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let files: Vec<_> = self
-            .0
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect();
-        let verb = if files.len() == 1 { "is" } else { "are" };
+        let files = listed(self.0.iter().map(|path| path.display()));
+        let verb = if self.0.len() == 1 { "is" } else { "are" };
         write!(
             f,
-            "the run cannot go on: {} {verb} missing; put back what was removed, or start over with --force",
-            files.join(" and ")
+            "the run cannot go on: {files} {verb} missing; put back what was removed, or start over with --force"
         )
     }
 }

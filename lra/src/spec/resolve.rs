@@ -79,7 +79,7 @@ impl RunRequest<'_> {
             let known: Vec<String> = task.about().sources.iter().map(Source::to_string).collect();
             let message = format!(
                 "{} has no source '{source}' (it has: {})",
-                self.task,
+                task.about().name,
                 known.join(", ")
             );
             return Err(Error::usage(message));
@@ -89,14 +89,15 @@ impl RunRequest<'_> {
         let asked = self.assignments.iter();
         let mut asked = asked.filter_map(|it| it.strip_prefix(FAMILY));
         let family = recipe.family(model, asked.next_back())?;
-        let layers = recipe.layers(self.task, self.model, family)?;
+        let names = (task.about().name, model.name);
+        let layers = recipe.layers(names.0, names.1, family)?;
         let origin = format!("recipe {}", recipe.name);
         overlay::merge(&mut settings, &layers.common, &origin)?;
         // A model's defining settings override a recipe's settings for all models or a family. The
         // recipe's settings for this model override them. A family that is not the model's own
         // overrides even those, since the model is tried in its block.
         let own = model.settings().class(Class::Usage)?;
-        let own = [(own, format!("model {}", self.model))];
+        let own = [(own, format!("model {}", names.1))];
         let of_family = layers.family.into_iter().map(|it| (it, origin.clone()));
         let ordered: Vec<(Value, String)> = match family.is_none_or(|family| family == model.family)
         {
@@ -128,14 +129,14 @@ impl RunRequest<'_> {
         if planned(&by_recipe) != planned(&settings) {
             repeated.retain(|it| !it.starts_with("train.steps"));
         }
-        let shape = task.shape(&settings["data"])?;
+        let shape = task.shape(&settings["data"]).map_err(suggest::of_task)?;
         evaluate_sizes(&mut settings["model"], shape.max_length)?;
         let section = Section(&settings, &defaults);
         let mut spec = Spec {
             cell: Cell {
-                task: self.task.to_owned(),
+                task: names.0.to_owned(),
                 task_version: task.about().version,
-                model: self.model.to_owned(),
+                model: names.1.to_owned(),
                 recipe: recipe.name.clone(),
                 source,
                 protocol: self.protocol,
@@ -153,16 +154,16 @@ impl RunRequest<'_> {
         let weight = spec.train.sequence_weight;
         if shape.dense.is_none() && weight != sequence_weight() {
             return Err(Error::usage(format!(
-                "train.sequence_weight = {weight}: the data has no labels at positions beside the sequence's own; choose such data with                  data.dense=true, or leave this out"
+                "train.sequence_weight = {weight}: only whole sequences of this data have labels; set data.dense=true for labels at positions, or leave this out"
             )));
         }
         let hidden_share = task.about().hidden_share;
         spec.pretrain = spec.pretrain.settled(&spec.train, hidden_share);
-        let variant = model.variant(&spec.model).class(Class::Usage)?;
+        let variant = model.variant(&spec.model).map_err(suggest::of_model)?;
         if spec.train.bucket > 0 && !variant.masks_padding {
             return Err(Error::usage(format!(
                 "train.bucket = {}: padding influences what {} with model.variant = {} computes, so its length must not depend on the batch; use 0",
-                spec.train.bucket, self.model, variant.name
+                spec.train.bucket, model.name, variant.name
             )));
         }
         let mut resolved = Resolved {
@@ -267,7 +268,8 @@ struct Section<'a>(&'a Value, &'a Value);
 
 impl Section<'_> {
     fn read<T: DeserializeOwned>(&self, name: &str, ranges: &[Range]) -> Result<T> {
-        options::read(name, &self.0[name], &self.1[name], ranges).class(Class::Usage)
+        let read = options::read(name, &self.0[name], &self.1[name], ranges);
+        read.map_err(suggest::of_model)
     }
 }
 
@@ -334,10 +336,10 @@ impl Resolved {
             )));
         }
         let parameters = Parameters::meta(&Device::Cpu, DType::F32);
-        let classifier = self.classifier(&shape, &parameters).during(
-            Class::Usage,
-            "the model cannot be built with these settings",
-        )?;
+        let built = self.classifier(&shape, &parameters);
+        let classifier = built.map_err(|error| {
+            suggest::of_model(error).during("the model cannot be built with these settings")
+        })?;
         let weights = parameters.elements();
         if weights as u64 > MOST_NUMBERS {
             return Err(Error::usage(format!(

@@ -239,13 +239,13 @@ impl TrainOptions {
         if self.micro_batch > self.batch {
             let (micro, batch) = (self.micro_batch, self.batch);
             return Err(Error::usage(format!(
-                "train.micro_batch = {micro} is out of range: at most train.batch, {batch}"
+                "train.micro_batch = {micro} is out of range: at most train.batch = {batch}"
             )));
         }
         if self.schedule_steps > 0 && !self.schedule.has_length() {
             let planned = self.schedule_steps;
             return Err(Error::usage(format!(
-                "train.schedule_steps = {planned}: train.schedule = constant and rsqrt have no length; use 0"
+                "train.schedule_steps = {planned}: the schedules constant and rsqrt have no length; use 0"
             )));
         }
         for (name, weight) in &self.aux {
@@ -270,7 +270,7 @@ impl TrainOptions {
             }
             if group.learning_rate.is_some() && self.learning_rate == 0.0 {
                 return Err(Error::usage(format!(
-                    "train.groups: '{name}' has a rate of its own, which follows the schedule of train.learning_rate = 0"
+                    "train.groups: '{name}' has a learning rate of its own, but with train.learning_rate = 0 nothing is trained"
                 )));
             }
         }

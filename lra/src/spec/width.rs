@@ -49,7 +49,7 @@ pub(super) fn solve(resolved: &mut Resolved, wanted: usize) -> Option<String> {
             let width = search.start.block.dim;
             search.set(width);
             Some(format!(
-                "the model has about {wanted} parameters at no width, and keeps block.dim = {width}"
+                "the model has about {wanted} parameters at no width, so block.dim stays {width}"
             ))
         }
     }

@@ -1,6 +1,6 @@
 //! Names in public code bases and papers that differ from the names here.
 //!
-//! Tasks, models and settings are named as in the configurations of
+//! Tasks, models, settings and their values are named as in the configurations of
 //! google-research/long-range-arena, state-spaces/s4, mlpen/Nystromformer, facebookresearch/mega,
 //! lindermanlab/S5 and HazyResearch/safari, in `lra_release`, and in fairseq, Hugging Face and
 //! PyTorch. Case, dashes, underscores and spaces are ignored in comparisons.
@@ -9,13 +9,17 @@ mod commands;
 mod models;
 mod recipes;
 mod settings;
+mod sources;
 mod tasks;
+mod words;
 
 pub(super) use self::commands::COMMANDS;
 pub(super) use self::models::MODELS;
 pub(super) use self::recipes::RECIPES;
 pub(super) use self::settings::SETTINGS;
+pub(super) use self::sources::SOURCES;
 pub(super) use self::tasks::TASKS;
+pub(super) use self::words::WORDS;
 
 /// A name here, with other names for it.
 pub(super) struct Alias {

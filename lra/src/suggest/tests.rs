@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::aliases::WORDS;
 use super::*;
 use crate::recipe;
 use crate::spec::RunRequest;
 
 fn told(kind: &str, name: &str) -> String {
     match kind {
+        "published source" => source(name).err().unwrap().to_string(),
         "task" => {
             let found = find(kind, name, datasets::TASKS, |it| it.about().name);
             found.err().unwrap().to_string()
@@ -30,6 +32,7 @@ fn names_of_public_code_lead_to_those_here() {
     for (kind, name, to) in [
         ("task", "imdb", "text"),
         ("task", "IMDB", "text"),
+        ("task", "doc_matching", "retrieval"),
         ("task", "lra_imdb", "text"),
         ("task", "imdb-classification", "text"),
         ("task", "lra-imdb-classification", "text"),
@@ -42,7 +45,7 @@ fn names_of_public_code_lead_to_those_here() {
         ("task", "cifar", "image"),
         ("task", "lra_listops", "listops"),
         ("task", "listops-1000", "listops"),
-        ("task", "ListOps", "listops"),
+        ("task", "List-Ops", "listops"),
         ("task", "pathfinder32", "pathfinder"),
         ("task", "pathfinder32-curv_contour_length_14", "pathfinder"),
         ("task", "path-x", "pathx"),
@@ -50,7 +53,8 @@ fn names_of_public_code_lead_to_those_here() {
         ("task", "pathfinder128", "pathx"),
         ("model", "softmax", "transformer"),
         ("model", "vanilla", "transformer"),
-        ("model", "Transformer", "transformer"),
+        ("model", "full", "transformer"),
+        ("model", "Full_Attention", "transformer"),
         ("model", "linear_transformer", "linear"),
         ("model", "linear-attention", "linear"),
         ("model", "big_bird", "bigbird"),
@@ -68,6 +72,11 @@ fn names_of_public_code_lead_to_those_here() {
         ("recipe", "s4d", "s4"),
         ("recipe", "liquid_s4", "liquid-s4"),
         ("recipe", "default", "laptop"),
+        ("published source", "lra", "tay2021"),
+        ("published source", "tay2020", "tay2021"),
+        ("published source", "nystrom", "nystromformer"),
+        ("published source", "H-Transformer-1D", "h-transformer"),
+        ("published source", "tay2012", "tay2021"),
     ] {
         let told = told(kind, name);
         let hint = format!("did you mean '{to}'");
@@ -92,14 +101,48 @@ fn what_is_like_nothing_is_answered_with_a_command_alone() {
         ("model", "h3"),
         ("model", "s3"),
         ("recipe", "megatron"),
+        ("published source", "wikitext"),
+        ("published source", "x"),
+        ("published source", "retnet"),
     ] {
-        let command = format!("unknown {kind} '{name}'; `lra list {kind}s` names them all");
+        let list = match kind {
+            "published source" => "published".to_owned(),
+            kind => format!("{kind}s"),
+        };
+        let command = format!("unknown {kind} '{name}'; `lra list {list}` names them all");
         assert_eq!(told(kind, name), command);
     }
 }
 
 #[test]
+fn names_are_found_in_any_case() {
+    let model = find("model", "Mega", models::registry(), |it| it.name);
+    assert_eq!(model.unwrap().name, "mega");
+    let task = find("task", "ListOps", datasets::TASKS, |it| it.about().name);
+    assert_eq!(task.unwrap().about().name, "listops");
+    assert_eq!(source("Mega").unwrap().alias, "mega");
+    let request = RunRequest {
+        task: "Toy",
+        model: "Linear",
+        recipe: "Smoke",
+        source: None,
+        protocol: datasets::Protocol::Clean,
+        seed: 0,
+        assignments: &[],
+    };
+    let cell = request.resolve().unwrap().spec.cell;
+    assert_eq!(
+        [cell.task, cell.model, cell.recipe],
+        ["toy", "linear", "smoke"],
+        "records have the names of the registries"
+    );
+}
+
+#[test]
 fn misspelt_names_are_answered_with_the_nearest_ones() {
+    let plural =
+        "unknown model 'performers'; did you mean 'performer'? (`lra list models` names them all)";
+    assert_eq!(told("model", "performers"), plural);
     for (name, to) in [
         ("perfomer", "performer"),
         ("linfromer", "linformer"),
@@ -191,6 +234,22 @@ fn settings_of_public_configurations_lead_to_those_here() {
         ("s4d", "d_state", "model.state"),
         ("nystromformer", "num_landmarks", "model.landmarks"),
         ("performer", "model.featrues", "model.features"),
+        ("linear", "classifier_pool", "head.pooling"),
+        ("linear", "clip_grad_norm", "train.clip"),
+        ("longformer", "window_size", "model.window"),
+        ("linear", "hidden_size", "block.dim"),
+        ("linear", "num_hidden_layers", "block.layers"),
+        ("linear", "num_attention_heads", "block.heads"),
+        ("linear", "intermediate_size", "block.mlp_dim"),
+        ("linear", "hidden_dropout_prob", "block.dropout"),
+        ("linear", "max_grad_norm", "train.clip"),
+        ("linear", "train_batch_size", "train.batch"),
+        ("linear", "max_seq_len", "data.max_length"),
+        ("linear", "emb_dim", "block.dim"),
+        ("linear", "mlp_dim", "block.mlp_dim"),
+        ("linear", "qkv_dim", "block.qkv_dim"),
+        ("bigbird", "block_size", "model.block"),
+        ("mega", "chunk_size", "model.chunk"),
     ] {
         let told = told(model, path);
         assert!(
@@ -200,10 +259,85 @@ fn settings_of_public_configurations_lead_to_those_here() {
     }
     let none = told("linear", "zzz.zzz");
     assert!(
-        none.contains("sections: ") && !none.contains("did you mean"),
+        none.contains("the sections of settings are") && !none.contains("did you mean"),
         "{none}"
     );
-    assert!(!told("linear", "d_state").contains("model.state"));
+    assert!(told("linear", "zzz").contains("the sections of settings are"));
+    assert!(told("linear", "train.zzz").contains("the settings of section train are"));
+    for (path, of) in [
+        ("d_state", "this is model.state of the models "),
+        ("model.state", "this is model.state of the models "),
+        ("window_size", "this is model."),
+        ("num_landmarks", "this is model.landmarks of the models "),
+        (
+            "data.difficulty",
+            "this is data.difficulty of the tasks pathfinder",
+        ),
+    ] {
+        let told = told("linear", path);
+        assert!(
+            told.contains(of) && !told.contains("did you mean"),
+            "{path}: {told}"
+        );
+    }
+}
+
+/// Returns the error of a run of `toy` with this assignment.
+fn refused(task: &str, model: &str, assignment: &str) -> String {
+    let request = RunRequest {
+        task,
+        model,
+        recipe: "smoke",
+        source: None,
+        protocol: datasets::Protocol::Clean,
+        seed: 0,
+        assignments: &[assignment.to_owned()],
+    };
+    request.resolve().err().unwrap().to_string()
+}
+
+#[test]
+fn words_of_public_configurations_lead_to_those_here() {
+    for (task, assignment, to) in [
+        ("toy", "block.norm=RMS", "rms"),
+        ("toy", "block.norm=rmsnorm", "rms"),
+        ("toy", "block.norm=LayerNorm", "layer"),
+        ("toy", "block.norm=BatchNorm1d", "batch"),
+        ("toy", "block.norm=None", "none"),
+        ("toy", "block.norm_place=prenorm", "pre"),
+        ("toy", "block.activation=ReLU", "relu"),
+        ("toy", "block.activation=GELU", "gelu"),
+        ("toy", "block.activation=swish", "silu"),
+        ("toy", "block.activation=rleu", "relu"),
+        ("toy", "train.optimizer=AdamW", "adamw"),
+        ("toy", "train.optimizer=Adam", "adamw"),
+        ("toy", "train.schedule=cosine_with_warmup", "cosine"),
+        ("toy", "train.precision=fp32", "f32"),
+        ("toy", "head.pooling=CLS", "cls"),
+        ("toy", "head.pooling=MEAN", "mean"),
+        ("toy", "head.pooling=avg", "mean"),
+        ("toy", "embed.positions=sinusoidal", "sinusoid"),
+        ("toy", "model.variant=Paper", "paper"),
+        ("toy", "model.kernel=FAVOR", "favor"),
+        ("pathfinder", "data.difficulty=Hard", "hard"),
+    ] {
+        let told = refused(task, "performer", assignment);
+        let (key, word) = assignment.split_once('=').unwrap();
+        let start = format!("unknown value of {key} '{word}'; did you mean '{to}'?");
+        assert!(told.contains(&start), "{assignment}: {told}");
+    }
+    let none = refused("toy", "performer", "block.norm=zzz");
+    assert!(
+        none.starts_with("block.norm = \"zzz\" is none of its values: layer, rms, "),
+        "{none}"
+    );
+}
+
+/// Returns the values of a setting that holds a word, as the error for an unknown one lists them.
+fn words_of(task: &str, model: &str, key: &str) -> Vec<String> {
+    let told = refused(task, model, &format!("{key}=zzzz"));
+    let (_, words) = told.split_once("none of its values: ").unwrap();
+    words.split(", ").map(str::to_owned).collect()
 }
 
 #[test]
@@ -222,12 +356,38 @@ fn every_alias_leads_to_one_name_that_there_is() {
     settings.extend(["train.groups", "train.bucket"].map(str::to_owned));
     settings.extend(["steps", "batch", "learning_rate"].map(|it| format!("pretrain.{it}")));
     settings.extend(flags().map(str::to_owned));
+    settings.extend(["train.optimizer", "train.schedule_steps"].map(str::to_owned));
+    let mut words: BTreeSet<String> = BTreeSet::new();
+    for key in [
+        "block.norm",
+        "block.norm_place",
+        "block.activation",
+        "block.ffn",
+        "block.gate",
+        "block.residual",
+        "block.bias",
+        "train.optimizer",
+        "train.schedule",
+        "train.precision",
+        "train.select",
+        "train.decay",
+        "head.pooling",
+        "embed.positions",
+        "pretrain.kind",
+    ] {
+        words.extend(words_of("toy", "performer", key));
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let sources = published::sources().iter();
+    let sources: Vec<&str> = sources.flat_map(|it| [it.alias, it.key]).collect();
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     for (aliases, known) in [
         (TASKS, tasks),
         (MODELS, models),
         (RECIPES, recipes),
         (SETTINGS, settings),
+        (SOURCES, sources),
+        (WORDS, words),
     ] {
         let mut seen = BTreeSet::new();
         for alias in aliases {

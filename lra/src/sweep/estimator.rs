@@ -149,7 +149,7 @@ impl<'a> Estimator<'a> {
             Answer::Reply(Reply::OutOfMemory { reason }) => Err(format!("out of memory: {reason}")),
             Answer::Reply(Reply::Failed { reason }) | Answer::Crashed(reason) => Err(reason),
             Answer::Reply(Reply::Products { .. }) => {
-                Err("another question was answered".to_owned())
+                Err("the measuring process answered another question".to_owned())
             }
             Answer::TimedOut => Err(format!(
                 "a small step takes more than {}",

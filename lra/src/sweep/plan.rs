@@ -8,7 +8,7 @@ use datasets::{Protocol, Source};
 use results::{Outcome, Record};
 
 use crate::cell::{self, changes};
-use crate::error::{Error, Result};
+use crate::error::{Class, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::spec::{Resolved, RunRequest};
 use crate::task_choice::TaskChoice;
@@ -99,24 +99,127 @@ impl Cell {
     }
 }
 
+/// A cell of the matrix that no run can be made of: its model cannot take its settings.
+pub struct Refused {
+    /// Task and source, for the head of a column.
+    pub column: String,
+    /// The task.
+    pub task: TaskChoice,
+    /// The model with its options.
+    pub model: ModelChoice,
+    /// Value of `--recipe`.
+    pub recipe: String,
+    /// Seed.
+    pub seed: u64,
+    /// The reason.
+    pub reason: String,
+}
+
+impl Refused {
+    /// Returns the name of the cell in tables, as [`Cell::title`] does.
+    pub fn title(&self) -> String {
+        format!("{} {}, seed {}", self.column, self.model, self.seed)
+    }
+}
+
+/// The cells of a sweep.
+pub struct Planned {
+    /// Those that are run.
+    pub cells: Vec<Cell>,
+    /// Those that cannot be.
+    pub refused: Vec<Refused>,
+}
+
 impl Matrix {
     /// Returns every cell once: recipes over tasks over models over seeds.
+    ///
+    /// # Errors
+    /// A cell cannot be built.
     pub fn cells(&self) -> Result<Vec<Cell>> {
         let mut cells = Vec::new();
+        self.each(|cell, _| {
+            cells.push(cell?);
+            Ok(())
+        })?;
+        Ok(cells)
+    }
+
+    /// Returns every cell once, those that cannot be built apart.
+    ///
+    /// # Errors
+    /// No model can be built on a task by a recipe, or no cell can take one of the `typed`
+    /// assignments, those of the command line: the words are wrong, not their combination.
+    pub fn planned(&self, typed: &[String]) -> Result<Planned> {
+        let (mut cells, mut refused) = (Vec::new(), Vec::new());
+        // Recipes, tasks and assignments that have been met, each with the first error if no cell
+        // has it so far.
+        let mut met: Vec<(Vec<String>, Option<Error>)> = Vec::new();
+        self.each(|cell, refusal| {
+            let mut keys = vec![vec![refusal.recipe.clone(), refusal.task.to_string()]];
+            let own: Vec<String> = refusal.model.assignments().collect();
+            let of_cell = |it: &&String| self.assignments.contains(it) || own.contains(it);
+            keys.extend(typed.iter().filter(of_cell).map(|it| vec![it.clone()]));
+            for key in keys {
+                let error = cell.as_ref().err().map(Error::again);
+                match met.iter_mut().find(|(other, _)| *other == key) {
+                    Some((_, first)) if error.is_none() => *first = None,
+                    Some(_) => {}
+                    None => met.push((key, error)),
+                }
+            }
+            match cell {
+                Ok(cell) => cells.push(cell),
+                Err(error) if error.class == Class::Usage => refused.push(Refused {
+                    reason: error.to_string(),
+                    ..refusal
+                }),
+                Err(error) => return Err(error),
+            }
+            Ok(())
+        })?;
+        if let Some(error) = met.into_iter().find_map(|(_, error)| error) {
+            return Err(error);
+        }
+        for refusal in &mut refused {
+            let beside = |cell: &&Cell| {
+                let of = &cell.resolved.spec.cell;
+                cell.recipe == refusal.recipe && of.task.eq_ignore_ascii_case(&refusal.task.name)
+            };
+            if let Some(cell) = cells.iter().find(beside) {
+                refusal.column = cell.column();
+            }
+        }
+        Ok(Planned { cells, refused })
+    }
+
+    /// Hands every cell on once, with the words that name it if it cannot be built.
+    fn each(&self, mut next: impl FnMut(Result<Cell>, Refused) -> Result<()>) -> Result<()> {
         let mut known = HashSet::new();
         for recipe in &self.recipes {
             for task in &self.tasks {
                 for model in &self.models {
                     for &seed in &self.seeds {
-                        let cell = self.cell(recipe, task, model, seed)?;
-                        if known.insert(cell.digest.clone()) {
-                            cells.push(cell);
+                        let cell = self.cell(recipe, task, model, seed);
+                        let words = Refused {
+                            column: task.to_string(),
+                            task: task.clone(),
+                            model: model.clone(),
+                            recipe: recipe.clone(),
+                            seed,
+                            reason: String::new(),
+                        };
+                        let name = match &cell {
+                            Ok(cell) => cell.digest.clone(),
+                            Err(_) => format!("{recipe} {}", words.title()),
+                        };
+                        if known.insert(name) {
+                            next(cell, words)?;
                         }
                     }
                 }
             }
         }
-        Ok(cells)
+        Ok(())
     }
 
     fn cell(
@@ -151,12 +254,17 @@ impl Matrix {
 }
 
 /// Returns the cells of a shard: every `count`-th one, so that long tasks are distributed evenly.
-pub fn part(cells: Vec<Cell>, shard: Shard) -> Vec<Cell> {
-    let numbered = cells.into_iter().enumerate();
-    numbered
-        .filter(|(index, _)| index % shard.count == shard.index - 1)
-        .map(|(_, cell)| cell)
-        .collect()
+/// Those that cannot be built are told by the first shard.
+pub fn part(planned: Planned, shard: Shard) -> Planned {
+    let numbered = planned.cells.into_iter().enumerate();
+    let mine = numbered.filter(|(index, _)| index % shard.count == shard.index - 1);
+    Planned {
+        cells: mine.map(|(_, cell)| cell).collect(),
+        refused: match shard.index {
+            1 => planned.refused,
+            _ => Vec::new(),
+        },
+    }
 }
 
 /// Returns the stored records of runs that have ended, with any outcome, by the digest of their
@@ -207,12 +315,75 @@ mod tests {
         let whole = ids(matrix().cells().unwrap());
         assert_eq!(whole.len(), 12, "a model that is named twice counts once");
         let mut parts: Vec<String> = (1..=5)
-            .flat_map(|index| ids(part(matrix().cells().unwrap(), Shard { index, count: 5 })))
+            .flat_map(|index| {
+                let planned = matrix().planned(&[]).unwrap();
+                ids(part(planned, Shard { index, count: 5 }).cells)
+            })
             .collect();
         let mut sorted = whole.clone();
         sorted.sort();
         parts.sort();
         assert_eq!(parts, sorted);
+    }
+
+    fn of(names: &[&str], assignments: &[&str]) -> Matrix {
+        let owned = |words: &[&str]| words.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        Matrix {
+            models: models(&owned(names)).unwrap(),
+            assignments: owned(assignments),
+            ..matrix()
+        }
+    }
+
+    #[test]
+    fn a_cell_that_cannot_be_built_does_not_end_the_others() {
+        let typed = ["block.bias=t5".to_owned()];
+        let matrix = of(&["transformer", "s4d"], &["block.bias=t5"]);
+        assert!(matrix.cells().is_err(), "all or none");
+        let planned = matrix.planned(&typed).unwrap();
+        let of_model = |model: &str| {
+            let run = planned.cells.iter().filter(|it| it.model.model == model);
+            let refused = planned.refused.iter();
+            let refused = refused.filter(|it| it.model.model == model);
+            (run.count(), refused.count())
+        };
+        assert_eq!(of_model("transformer"), (6, 0));
+        assert_eq!(of_model("s4d"), (0, 6));
+        let first = &planned.refused[0];
+        assert!(first.reason.contains("block.bias"), "{}", first.reason);
+        assert_eq!(first.title(), "toy s4d, seed 0");
+        let parts = [1, 2].map(|index| {
+            let planned = matrix.planned(&typed).unwrap();
+            part(planned, Shard { index, count: 2 }).refused.len()
+        });
+        assert_eq!(parts, [6, 0], "the first shard tells of them");
+    }
+
+    #[test]
+    fn a_setting_that_no_cell_can_take_is_an_error() {
+        for (names, assignments, typed) in [
+            (
+                &["bag", "linear"][..],
+                &["train.stpes=1"][..],
+                "train.stpes=1",
+            ),
+            (&["s4d", "lru"], &["block.bias=t5"], "block.bias=t5"),
+            // A point of a grid, or an option of one model.
+            (&["bag", "bag:block.bias=t6"], &[], "block.bias=t6"),
+            (&["bag", "linear:zzz=1"], &[], "model.zzz=1"),
+        ] {
+            let matrix = of(names, assignments);
+            let error = matrix.planned(&[typed.to_owned()]).err().unwrap();
+            assert_eq!(error.class, Class::Usage);
+            let (key, _) = typed.split_once('=').unwrap();
+            assert!(error.to_string().contains(key), "{error}");
+        }
+        let unknown = Matrix {
+            tasks: vec!["toy".parse().unwrap(), "listop".parse().unwrap()],
+            ..of(&["bag"], &[])
+        };
+        let error = unknown.planned(&[]).err().unwrap().to_string();
+        assert!(error.contains("did you mean 'listops'?"), "{error}");
     }
 
     #[test]

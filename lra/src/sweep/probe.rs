@@ -9,8 +9,8 @@ use results::table::{Cell as TableCell, Column, Row, Table};
 
 use crate::error::{Error, Result};
 use crate::model_choice::ModelChoice;
-use crate::recipe::Recipe;
-use crate::sweep::plan::{Cell, Matrix};
+use crate::recipe::{Probe, Recipe};
+use crate::sweep::plan::{Cell, Matrix, Planned, Refused};
 
 /// Number of settings that a probe adds to a model's options; the learning rate is the last.
 const ADDED: usize = 4;
@@ -19,17 +19,15 @@ const ADDED: usize = 4;
 /// recipe, in this order.
 ///
 /// # Errors
-/// A recipe names no rates, or a cell is not possible.
-pub fn cells(matrix: &Matrix) -> Result<Vec<Cell>> {
+/// A recipe names no rates, or as [`Matrix::planned`].
+pub fn cells(matrix: &Matrix, typed: &[String]) -> Result<Planned> {
+    for name in &matrix.recipes {
+        rates_of(name)?;
+    }
+    let refused = matrix.planned(typed)?.refused;
     let mut cells = Vec::new();
     for name in &matrix.recipes {
-        let recipe = Recipe::load(name)?;
-        let Some(probe) = &recipe.body.probe else {
-            return Err(Error::usage(format!(
-                "--probe: recipe {} names no rates to try; one that does is mini",
-                recipe.name
-            )));
-        };
+        let probe = rates_of(name)?;
         for task in &matrix.tasks {
             for model in &matrix.models {
                 let of_model = |model: ModelChoice| Matrix {
@@ -40,6 +38,10 @@ pub fn cells(matrix: &Matrix) -> Result<Vec<Cell>> {
                     protocol: matrix.protocol,
                     assignments: matrix.assignments.clone(),
                 };
+                let of_it = |it: &Refused| (&it.recipe, &it.task, &it.model) == (name, task, model);
+                if refused.iter().any(of_it) {
+                    continue;
+                }
                 let whole = of_model(model.clone()).cells()?;
                 let train = &whole[0].resolved.spec.train;
                 let shortened = |steps: usize| (steps as f64 * probe.share).ceil() as usize;
@@ -56,7 +58,18 @@ pub fn cells(matrix: &Matrix) -> Result<Vec<Cell>> {
             }
         }
     }
-    Ok(cells)
+    Ok(Planned { cells, refused })
+}
+
+/// Returns the search for rates that a recipe describes.
+fn rates_of(name: &str) -> Result<Probe> {
+    let recipe = Recipe::load(name)?;
+    recipe.body.probe.ok_or_else(|| {
+        Error::usage(format!(
+            "--probe: recipe {} names no rates to try; one that does is mini",
+            recipe.name
+        ))
+    })
 }
 
 /// Returns the best learning rate of each task, by its name, from the short runs of one model. A

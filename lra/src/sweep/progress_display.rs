@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::sweep::job::Job;
-use crate::sweep::plan::Cell;
+use crate::sweep::plan::{Cell, Refused};
 use crate::sweep::scheduler::State;
 use crate::timing::human_duration;
+use crate::words::counted;
 use crate::{colour, stderr};
 
 /// Shows the progress of a sweep.
@@ -76,7 +77,7 @@ impl ProgressDisplay {
             State::Failed(reason) => self.alert(&format!("{place} {title}: {reason}")),
             State::Changed(reason) => {
                 self.say(&format!(
-                    "{place} {title}: not on file as asked for: {reason}"
+                    "{place} {title}: on file, but changed since: {reason}"
                 ));
             }
             State::Interrupted => self.say(&format!("{place} {title}: interrupted{time}")),
@@ -87,7 +88,8 @@ impl ProgressDisplay {
     /// Reports that jobs are being stopped.
     pub fn stopping(&mut self, jobs: usize) {
         self.say(&format!(
-            "stopping, once running cells have saved their state: {jobs}"
+            "stopping: waiting for {} to save state",
+            counted(jobs, "running cell")
         ));
     }
 
@@ -107,7 +109,7 @@ impl ProgressDisplay {
             return;
         }
         self.drawn = Some(Instant::now());
-        let mut lines = grid(cells, states);
+        let mut lines = grid(cells, states, &[]);
         lines.push(String::new());
         for job in running {
             let time = human_duration(job.elapsed());
@@ -178,27 +180,36 @@ fn sign(state: &State) -> char {
 /// Legend of the symbols.
 pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
 
-/// Returns the states as a table: models by tasks, a symbol per seed.
-pub fn grid(cells: &[Cell], states: &[State]) -> Vec<String> {
+/// Returns the states as a table: models by tasks, a sign per seed. What cannot be built has failed.
+pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<String> {
     let several = cells.iter().any(|cell| cell.recipe != cells[0].recipe);
-    let column = |cell: &Cell| match several {
-        true => format!("{} ({})", cell.column(), cell.resolved.spec.cell.recipe),
-        false => cell.column(),
+    let column = |column: String, recipe: &str| match several {
+        true => format!("{column} ({recipe})"),
+        false => column,
     };
+    let run = cells.iter().zip(states).map(|(cell, state)| {
+        let column = column(cell.column(), &cell.resolved.spec.cell.recipe);
+        (column, cell.model.to_string(), sign(state))
+    });
+    let failed = sign(&State::Failed(String::new()));
+    let refused = refused.iter().map(|it| {
+        let column = column(it.column.clone(), &it.recipe);
+        (column, it.model.to_string(), failed)
+    });
+    let entries: Vec<(String, String, char)> = run.chain(refused).collect();
     let (mut columns, mut models) = (Vec::new(), Vec::new());
-    for cell in cells {
-        let (column, model) = (column(cell), cell.model.to_string());
-        if !columns.contains(&column) {
-            columns.push(column);
+    for (column, model, _) in &entries {
+        if !columns.contains(column) {
+            columns.push(column.clone());
         }
-        if !models.contains(&model) {
-            models.push(model);
+        if !models.contains(model) {
+            models.push(model.clone());
         }
     }
     let signs = |model: &str, wanted: &str| -> String {
-        let mine = cells.iter().zip(states);
-        mine.filter(|(cell, _)| cell.model.to_string() == model && column(cell) == wanted)
-            .map(|(_, state)| sign(state))
+        let mine = entries.iter();
+        mine.filter(|(column, of, _)| of == model && column == wanted)
+            .map(|(_, _, sign)| *sign)
             .collect()
     };
     let width = |text: &str| text.chars().count();

@@ -126,6 +126,17 @@ pub fn points(dimensions: &[Dimension], trials: Option<usize>) -> Result<Vec<Vec
     Ok(points)
 }
 
+/// Returns the assignments of all points, each once.
+pub fn assignments(points: &[Vec<String>]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for assignment in points.iter().flatten() {
+        if !all.contains(assignment) {
+            all.push(assignment.clone());
+        }
+    }
+    all
+}
+
 /// Returns every model at every point.
 pub fn at_each(models: &[ModelChoice], points: &[Vec<String>]) -> Vec<ModelChoice> {
     let at = |model: &ModelChoice, point: &Vec<String>| ModelChoice {

@@ -91,7 +91,7 @@ fn kept_bytes_at(model: &'static Model, length: usize) -> usize {
     options.block.layers = 1;
     let parameters = Parameters::new(1, &Device::Cpu, DType::F64);
     let classifier = match Classifier::new(model, &shape, &options, &parameters) {
-        Err(Error::Option { .. }) => {
+        Err(Error::Option { .. } | Error::Word { .. }) => {
             subject_of(DType::F64, model, &shape, &small(model), 1).classifier
         }
         other => other.kept(),

@@ -70,7 +70,9 @@ pub(super) fn blocks_of_every_form_train_every_parameter(model: &'static Model) 
         let parameters = Parameters::new(2, &Device::Cpu, DType::F32);
         let classifier = match Classifier::new(model, &shape(1), &options, &parameters) {
             Ok(classifier) => classifier,
-            Err(Error::Option { .. }) if !model.settings.is_empty() => continue,
+            Err(Error::Option { .. } | Error::Word { .. }) if !model.settings.is_empty() => {
+                continue;
+            }
             Err(error) => panic!("{}: {error}", model.name),
         };
         let subject = Subject {

@@ -94,11 +94,14 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let plain = |model: &&&Model| model.settings.is_empty();
     let model = mixers::find(&options.mixer);
     let model = model.filter(|model| plain(&model)).ok_or_else(|| {
-        let names = MODELS.iter().filter(plain).map(|model| model.name);
-        Error::Option {
+        let names = MODELS
+            .iter()
+            .filter(plain)
+            .map(|model| model.name.to_owned());
+        Error::Word {
             key: "model.mixer".to_owned(),
             value: options.mixer.clone(),
-            allowed: names.collect::<Vec<_>>().join(" or "),
+            known: names.collect(),
         }
     })?;
     let lower = match options.lower {

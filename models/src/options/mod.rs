@@ -93,21 +93,23 @@ impl Options {
                 "reversible",
                 "plain where embed.positions = conditional, which cannot be undone",
             ),
-            Residual::Admin if !post => refuse("admin", "wants block.norm_place = post"),
-            Residual::Rezero if !bare => refuse("rezero", "wants block.norm = none"),
+            Residual::Admin if !post => {
+                refuse("admin", "another one unless block.norm_place = post")
+            }
+            Residual::Rezero if !bare => refuse("rezero", "another one unless block.norm = none"),
             _ => Ok(()),
         }?;
         require(
             block.norm != NormKind::Ada || block.dim >= 2,
             "block.norm",
             "ada",
-            "wants block.dim of at least 2",
+            "another norm unless block.dim is at least 2",
         )?;
         require(
             block.gate == Gate::None || !matches!(block.ffn, ChannelKind::None | ChannelKind::Conv),
             "block.gate",
             "glu",
-            "wants a block.ffn that is not none and not conv",
+            "none where block.ffn = none or conv",
         )?;
         require(
             block.ffn != ChannelKind::ProductKeys || block.product_top <= block.product_keys,
@@ -119,7 +121,7 @@ impl Options {
             !block.dropout_tied || block.ffn == ChannelKind::None,
             "block.dropout_tied",
             true,
-            "wants block.ffn = none",
+            "false unless block.ffn = none",
         )?;
         require(
             block.last_norm || block.norm_place == NormPlace::Pre,
@@ -147,7 +149,7 @@ impl Options {
             self.embed.positions != Positions::Complex || block.dim.is_multiple_of(2),
             "embed.positions",
             "complex",
-            "wants an even block.dim",
+            "another one unless block.dim is even",
         )
     }
 }

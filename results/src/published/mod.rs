@@ -241,28 +241,16 @@ pub fn sources() -> &'static [Source] {
     &SOURCES
 }
 
-/// Finds a source by its key or its short name.
+/// Finds a source by its key or its short name, in any case.
 ///
 /// # Errors
-/// [`Error::UnknownSource`] with the nearest names.
+/// [`Error::UnknownSource`].
 pub fn source(key: &str) -> Result<&'static Source> {
-    let found = sources()
-        .iter()
-        .find(|source| source.key == key || source.alias == key);
-    found.ok_or_else(|| {
-        let names = sources()
-            .iter()
-            .flat_map(|source| [source.alias, source.key]);
-        let mut near: Vec<_> = distinct(names)
-            .into_iter()
-            .map(|name| (strsim::jaro_winkler(key, name), name))
-            .collect();
-        near.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let names: Vec<_> = near.iter().take(3).map(|(_, name)| *name).collect();
-        Error::UnknownSource {
-            key: key.to_owned(),
-            hint: format!("nearest: {}", names.join(", ")),
-        }
+    let called = |name: &str| name.eq_ignore_ascii_case(key);
+    let mut sources = sources().iter();
+    let found = sources.find(|source| called(source.key) || called(source.alias));
+    found.ok_or_else(|| Error::UnknownSource {
+        key: key.to_owned(),
     })
 }
 

@@ -98,7 +98,7 @@ impl FromStr for Format {
     fn from_str(name: &str) -> Result<Format> {
         let found = Format::ALL
             .into_iter()
-            .find(|form| form.to_string() == name);
+            .find(|form| form.to_string().eq_ignore_ascii_case(name));
         found.ok_or_else(|| Error::UnknownFormat {
             name: name.to_owned(),
             known: Format::ALL.map(|form| form.to_string()).join(", "),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::dense;
 use super::parameters::{Difficulty, Parameters, Pixels, Size};
 use crate::error::Result;
-use crate::options::{parse, refused, within};
+use crate::options::{none_of, parse, refused, within};
 use crate::{About, Shape, SplitName};
 
 /// Published set of a task, and whether other sets can be chosen.
@@ -88,19 +88,19 @@ impl Set {
         let side = raw.size.unwrap_or(self.size.side() as u64);
         let difficulty = raw.difficulty.as_deref().unwrap_or(self.difficulty.name());
         let dashes = [raw.min_dashes, raw.max_dashes].map(Option::unwrap_or_default);
-        let unknown = |key, name: &str, allowed| refused(about, key, format!("`{name}`"), allowed);
         Ok(Options {
             seed: raw.seed,
             rows: [raw.train, raw.val, raw.test],
             size: Size::of_side(side)
                 .ok_or_else(|| refused(about, "size", side, "32, 64, 128, 256"))?,
-            difficulty: difficulty
-                .parse()
-                .map_err(|()| unknown("difficulty", difficulty, "easy, intermediate, hard"))?,
+            difficulty: difficulty.parse().map_err(|()| {
+                let known = ["easy", "intermediate", "hard"];
+                none_of(about, "difficulty", difficulty, &known)
+            })?,
             pixels: raw
                 .pixels
                 .parse()
-                .map_err(|()| unknown("pixels", &raw.pixels, "release, upstream"))?,
+                .map_err(|()| none_of(about, "pixels", &raw.pixels, &["release", "upstream"]))?,
             dashes: read_dashes(about, dashes)?,
             dense: raw.dense,
         })

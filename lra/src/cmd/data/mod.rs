@@ -16,6 +16,7 @@ use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::signals::Stop;
 use crate::task_choice::TaskChoice;
+use crate::words::counted;
 use crate::{fetch, overlay, runtime, suggest};
 
 /// Runs the command.
@@ -164,7 +165,7 @@ impl Chosen {
         let mut settings = json!({ "data": task.defaults() });
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;
-            let data = recipe.data(&name)?;
+            let data = recipe.data(task.about().name)?;
             overlay::merge(&mut settings, &data, &format!("recipe {}", recipe.name))?;
         }
         for assignment in choice.assignments.iter().map(String::as_str).chain(extra) {
@@ -179,6 +180,7 @@ impl Chosen {
             protocol: choice.protocol,
             options: settings["data"].take(),
         };
+        task.shape(&key.options).map_err(suggest::of_task)?;
         Ok(Chosen {
             task,
             key,
@@ -217,9 +219,9 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     let rows = splits.get(split);
     if row >= rows.len() {
         return Err(Error::usage(format!(
-            "--row {row}: {} has {} rows, counted from 0",
+            "--row {row}: {} has {}, counted from 0",
             split.name(),
-            rows.len()
+            counted(rows.len(), "row")
         )));
     }
     if let Some(file) = png {

@@ -1,7 +1,6 @@
 //! One entry of a registry for machines: its full documentation in named values.
 
 use models::{Model, Variant};
-use results::published;
 use serde_json::{Value, json};
 
 use crate::cli::Registry;
@@ -38,7 +37,7 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
             json!({ "name": name, "settings": settings })
         }
         Registry::Published => {
-            let source = published::source(name).class(Class::Usage)?;
+            let source = suggest::source(name)?;
             let figures = source.figures.iter();
             figures.map(|figure| figure.json(source)).collect()
         }
@@ -53,7 +52,7 @@ pub(super) fn none_of(what: Registry) -> Error {
         _ => "axes",
     };
     Error::usage(format!(
-        "one entry can be shown of tasks, models, recipes and published sources; `lra list {what}` shows all there is to {what}"
+        "`lra list {what}` takes no name: it shows all {what} at once. Tasks, models, recipes and published sources can be shown one by one"
     ))
 }
 

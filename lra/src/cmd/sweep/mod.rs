@@ -19,7 +19,7 @@ use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::sweep::estimator::{Estimate, Estimator};
 use crate::sweep::job::{JobOptions, LOG};
-use crate::sweep::plan::{self, Cell, Matrix};
+use crate::sweep::plan::{self, Cell, Matrix, Planned, Refused};
 use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
 use crate::sweep::scheduler::{Scheduler, State};
 use crate::sweep::search;
@@ -30,7 +30,7 @@ use crate::{limits, runtime};
 
 /// Runs the command.
 pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
-    let cells = cells(arguments)?;
+    let Planned { cells, refused } = planned(arguments)?;
     let jobs = arguments.jobs();
     let share = || limits::total_memory().map(|bytes| (bytes as f64 * 0.95) as usize / jobs);
     let devices = arguments.devices();
@@ -47,6 +47,9 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);
     let on_file = known(arguments, &options, &reporter)?;
+    for cell in &refused {
+        reporter.error(&format!("{}: {}", cell.title(), cell.reason));
+    }
     if let Some(BatchSystem::Slurm) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         cmd::print(&script::script(arguments, &cells, &mut estimator)?)?;
@@ -56,7 +59,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         return dry_run(
             arguments,
-            &cells,
+            (&cells, &refused),
             &on_file,
             &mut estimator,
             &reporter,
@@ -77,12 +80,11 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     let states = scheduler.run(on_file)?;
     if arguments.json {
         let pairs = cells.iter().zip(&states);
-        let cells: Vec<Value> = pairs
-            .map(|(cell, state)| as_json(cell, &options, state))
-            .collect();
+        let run = pairs.map(|(cell, state)| as_json(cell, &options, state));
+        let cells: Vec<Value> = run.chain(refused.iter().map(refused_as_json)).collect();
         cmd::print_json(&cells)?;
     } else {
-        cmd::print(&outcome(&cells, &states, &options))?;
+        cmd::print(&outcome(&cells, &states, &refused, &options))?;
         if arguments.probe {
             let (table, lines) = probe::report(&cells, &known(arguments, &options, &reporter)?);
             cmd::print(&format!("{}\n{lines}", Format::Text.render(&[table])))?;
@@ -93,13 +95,18 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
             cmd::print(&Format::Text.render(&[table]))?;
         }
     }
-    Ok(exit_code(&states, stop.requested()))
+    Ok(exit_code(&states, &refused, stop.requested()))
 }
 
-fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
+/// Returns the cells that the command line asks for.
+fn planned(arguments: &SweepArgs) -> Result<Planned> {
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
     let mut models = plan::models(&arguments.models)?;
+    let points = search::points(&arguments.grid, arguments.trials.map(usize::from))?;
+    let mut typed = assignments.clone();
+    typed.extend(models.iter().flat_map(ModelChoice::assignments));
+    typed.extend(search::assignments(&points));
     if arguments.axes {
         let axes: Vec<_> = models
             .iter()
@@ -107,7 +114,6 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
             .collect();
         models.extend(axes);
     }
-    let points = search::points(&arguments.grid, arguments.trials.map(usize::from))?;
     let models = search::at_each(&models, &points);
     let tasks = arguments.tasks.iter();
     let tasks: Vec<TaskChoice> = tasks
@@ -121,13 +127,13 @@ fn cells(arguments: &SweepArgs) -> Result<Vec<Cell>> {
         protocol: arguments.protocol,
         assignments,
     };
-    let cells = match arguments.probe {
-        true => probe::cells(&matrix)?,
-        false => matrix.cells()?,
+    let planned = match arguments.probe {
+        true => probe::cells(&matrix, &typed)?,
+        false => matrix.planned(&typed)?,
     };
     Ok(match arguments.shard {
-        Some(shard) => plan::part(cells, shard),
-        None => cells,
+        Some(shard) => plan::part(planned, shard),
+        None => planned,
     })
 }
 
@@ -157,10 +163,12 @@ pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<Stri
     Ok(plan::on_file(loaded.records))
 }
 
-/// Returns the states of the cells, and pointers to more information.
-fn outcome(cells: &[Cell], states: &[State], options: &JobOptions) -> String {
-    let mut lines = grid(cells, states);
+/// Returns the states of the cells, and where to read more.
+fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobOptions) -> String {
+    let mut lines = grid(cells, states, refused);
     lines.extend([String::new(), LEGEND.to_owned()]);
+    let told = refused.iter();
+    lines.extend(told.map(|it| format!("failed: {}: {}", it.title(), it.reason)));
     for (cell, state) in cells.iter().zip(states) {
         if let State::Failed(reason) = state {
             let log = options.folder(cell).join(LOG);
@@ -191,7 +199,9 @@ fn outcome(cells: &[Cell], states: &[State], options: &JobOptions) -> String {
     lines.join("\n")
 }
 
-fn exit_code(states: &[State], stopped: bool) -> ExitCode {
+/// Returns success if every cell is scored; the code of wrong usage if all others have changed or
+/// cannot be built; else that of a failed run.
+fn exit_code(states: &[State], refused: &[Refused], stopped: bool) -> ExitCode {
     if stopped {
         return Class::Interrupted.into();
     }
@@ -201,10 +211,25 @@ fn exit_code(states: &[State], stopped: bool) -> ExitCode {
         states.iter().filter(scored).count(),
         states.iter().filter(changed).count(),
     ) {
-        (scored, _) if scored == states.len() => ExitCode::SUCCESS,
+        (scored, _) if scored == states.len() && refused.is_empty() => ExitCode::SUCCESS,
         (scored, changed) if scored + changed == states.len() => Class::Usage.into(),
         _ => Class::Run.into(),
     }
+}
+
+/// Returns a cell that cannot be built as JSON: it has failed, and has neither an id nor a folder.
+fn refused_as_json(cell: &Refused) -> Value {
+    json!({
+        "id": Value::Null,
+        "task": cell.task.name,
+        "source": cell.task.source,
+        "model": cell.model.to_string(),
+        "recipe": cell.recipe,
+        "seed": cell.seed,
+        "state": "failed",
+        "detail": cell.reason,
+        "folder": Value::Null,
+    })
 }
 
 fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
@@ -241,7 +266,7 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
 /// Shows the cells that would be run.
 fn dry_run(
     arguments: &SweepArgs,
-    cells: &[Cell],
+    (cells, refused): (&[Cell], &[Refused]),
     on_file: &HashMap<String, Record>,
     estimator: &mut Estimator<'_>,
     reporter: &Reporter,
@@ -279,11 +304,33 @@ fn dry_run(
     }
     reporter.stop();
     if arguments.json {
-        cmd::print_json(&lines.iter().map(Line::json).collect::<Vec<_>>())?;
+        let planned = lines.iter().map(Line::json);
+        let all: Vec<Value> = planned.chain(refused.iter().map(refused_as_json)).collect();
+        cmd::print_json(&all)?;
     } else {
-        cmd::print(&Format::Text.render(&[plan_table(&lines, arguments.jobs())]))?;
+        let mut table = plan_table(&lines, arguments.jobs());
+        table.rows.extend(refused.iter().map(refused_row));
+        cmd::print(&Format::Text.render(&[table]))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(match refused.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => Class::Usage.into(),
+    })
+}
+
+/// Returns the line of the plan for a cell that cannot be built.
+fn refused_row(cell: &Refused) -> Row {
+    let words = [
+        cell.column.clone(),
+        cell.model.to_string(),
+        cell.recipe.clone(),
+        cell.seed.to_string(),
+        "failed".to_owned(),
+        String::new(),
+        String::new(),
+        cell.reason.clone(),
+    ];
+    Row::new(words.map(TableCell::text).to_vec())
 }
 
 /// A line of the plan.

@@ -36,6 +36,9 @@ pub(in crate::suggest) const TASKS: &[Alias] = &[
             "match",
             "document-retrieval",
             "document-matching",
+            "doc-matching",
+            "matching-aan",
+            "text-matching",
             "byte-retrieval",
             "doc-retrieval",
             "dual-encoder",
@@ -43,6 +46,8 @@ pub(in crate::suggest) const TASKS: &[Alias] = &[
             "anthology",
             "tsv_data",
             "retrieval-aan",
+            "aan-retrieval",
+            "lra-matching",
         ],
     ),
     same(

@@ -1,0 +1,108 @@
+//! Suggestions for settings that do not exist, or that the chosen model or task does not have.
+
+use super::Likeness;
+use super::aliases::{Alias, SETTINGS};
+use super::{Guess, aliases_of, fold, likeliest, similar};
+
+/// Most models or tasks that are named as having a setting.
+const MOST_HOLDERS: usize = 6;
+
+/// Returns the message for a setting at `path`, such as `train.stpes`, that is not among `known`,
+/// the paths of all settings.
+pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
+    let (section, leaf) = (section_of(path), leaf_of(path));
+    let mut guess = Guess::default();
+    let spelt = known.iter().find(|known| fold(known) == fold(path));
+    guess.names.extend(spelt.map(|known| (*known).to_owned()));
+    let alias = aliases_of(leaf, SETTINGS).next();
+    if let Some(alias) = alias {
+        let there = |name: &&&str| name.starts_with("--") || known.contains(name);
+        let targets: Vec<&str> = alias.to.iter().filter(there).copied().collect();
+        let own = targets.iter().find(|name| section_of(name) == section);
+        let targets = own.map_or(&targets[..1.min(targets.len())], std::slice::from_ref);
+        guess.add(targets);
+        if !targets.is_empty() {
+            alias.note.clone_into(&mut guess.note);
+        }
+    }
+    let same_leaf = |name: &&&str| fold(leaf_of(name)) == fold(leaf);
+    let elsewhere: Vec<&str> = known.iter().filter(same_leaf).copied().collect();
+    guess.add(&elsewhere);
+    if guess.names.is_empty()
+        && let Some(told) = of_others(path, alias)
+    {
+        return guess.message("setting", path, &told);
+    }
+    if guess.names.is_empty() {
+        let near = known.iter().filter_map(|name| {
+            let own = similar(leaf, leaf_of(name))?;
+            let of_section = match section.is_empty() {
+                true => None,
+                false => Some(similar(section, section_of(name))?),
+            };
+            let edits = own.edits + of_section.map_or(0, |it| it.edits);
+            let share = own.share + of_section.map_or(0.0, |it| it.share);
+            Some((Likeness { edits, share }, *name))
+        });
+        guess.names = likeliest(near.collect());
+    }
+    let of_section = known.iter().filter(|name| section_of(name) == section);
+    let own: Vec<&str> = of_section.map(|name| leaf_of(name)).collect();
+    let top = |name: &&'a str| name.split('.').next().unwrap_or_default();
+    let mut sections: Vec<&str> = known.iter().map(top).collect();
+    sections.dedup();
+    let listing = match guess.names.is_empty() {
+        false => String::new(),
+        true if section.is_empty() || own.is_empty() => {
+            format!("the sections of settings are {}", sections.join(", "))
+        }
+        true => format!("the settings of section {section} are {}", own.join(", ")),
+    };
+    guess.message("setting", path, &listing)
+}
+
+/// Returns who has a setting that the chosen model or task lacks: one called as the last part of
+/// `path`, or one that `alias` leads to; `None` if nobody has.
+fn of_others(path: &str, alias: Option<&Alias>) -> Option<String> {
+    let top = section_of(path).split('.').next().unwrap_or_default();
+    if !["", "model", "data"].contains(&top) {
+        return None;
+    }
+    let leaf = fold(leaf_of(path));
+    let models = models::registry().iter().map(|it| (it.name, it.defaults()));
+    let tasks = datasets::TASKS.iter();
+    let tasks = tasks.map(|it| (it.about().name, it.defaults()));
+    for (of, kind, all) in [
+        ("model", "models", models.collect::<Vec<_>>()),
+        ("data", "tasks", tasks.collect()),
+    ] {
+        let keys = all.iter().flat_map(|(_, options)| options.as_object());
+        let keys: Vec<&str> = keys
+            .flat_map(|options| options.keys().map(String::as_str))
+            .collect();
+        // The name itself comes before what others call so.
+        let own = keys.iter().copied().find(|key| fold(key) == leaf);
+        let aliased = alias.into_iter().flat_map(|alias| alias.to);
+        let aliased = aliased.filter(|to| section_of(to) == of);
+        let mut aliased = aliased.map(|to| leaf_of(to));
+        let key = own.or_else(|| aliased.find(|key| keys.contains(key)));
+        let Some(key) = key else { continue };
+        let has = all.iter().filter(|(_, options)| options.get(key).is_some());
+        let has: Vec<&str> = has.map(|(name, _)| *name).collect();
+        let more = match has.len().saturating_sub(MOST_HOLDERS) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let named = has[..has.len().min(MOST_HOLDERS)].join(", ");
+        return Some(format!("this is {of}.{key} of the {kind} {named}{more}"));
+    }
+    None
+}
+
+fn section_of(path: &str) -> &str {
+    path.rsplit_once('.').map_or("", |(section, _)| section)
+}
+
+fn leaf_of(path: &str) -> &str {
+    path.rsplit_once('.').map_or(path, |(_, leaf)| leaf)
+}
