@@ -54,9 +54,7 @@ RECIPE = {"layers": 2, "dim": 64, "heads": 2, "mlp": 128, "batch": 32, "dropout"
 RECIPE_LENGTH = 2000
 HEAD = 128
 # Models that are held against a package that no training step can be set beside, and why.
-WITHOUT = {
-    "lstm": "torch.nn.LSTM takes no mask within a batch, and no peer has the block around it",
-}
+WITHOUT = {}
 
 
 def settings_of(arguments, model, sizes):

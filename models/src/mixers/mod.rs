@@ -37,7 +37,6 @@ mod long_conv;
 mod long_short;
 mod longformer;
 mod lru;
-mod lstm;
 mod luna;
 mod mamba;
 mod mamba2;
@@ -139,7 +138,6 @@ pub static MODELS: &[&Model] = &[
     &deltanet::MODEL,
     &gated_deltanet::MODEL,
     &min_gru::MODEL,
-    &lstm::MODEL,
     &s4d::MODEL,
     &s5::MODEL,
     &lru::MODEL,

@@ -49,7 +49,6 @@ pub mod length_projection;
 pub mod linear;
 pub mod linear_attention;
 pub mod lsh;
-pub mod lstm;
 pub mod matmul;
 pub mod norm;
 pub mod packing;

@@ -207,7 +207,6 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     same(&["lion"], &["lion-s", "lion-d", "lion-lit"]),
     same(&["deltanet"], &["delta-rule"]),
     same(&["gated_deltanet"], &["gdn", "gated-delta-rule"]),
-    same(&["lstm"], &["bilstm", "long-short-term-memory"]),
     same(
         &["s4d"],
         &[
