@@ -48,7 +48,7 @@ impl Duplicates {
     pub(crate) fn text(&self) -> String {
         format!(
             "{} repeated within a split, {} in more than one split",
-            counted(self.within as u64, "row"),
+            counted(self.within, "row"),
             self.between
         )
     }

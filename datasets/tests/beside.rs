@@ -11,6 +11,9 @@ use lra_datasets::Task;
 use lra_datasets::tasks::pathfinder::PATHFINDER;
 use lra_datasets::tasks::{Image, ListOps, Retrieval, Text};
 
+/// A task with its files, a further file with its path and content, and words of the error.
+type Case = (&'static dyn Task, Files, String, Vec<u8>, &'static str);
+
 /// Every file that looks like data is read or refused by its name, wherever among the data it lies,
 /// and nothing beside the data is read.
 #[test]
@@ -19,7 +22,7 @@ fn what_looks_like_data_is_never_passed_over_in_silence() {
     let table = expressions()[0].1.clone();
     let set = "pathfinder32/curv_contour_length_14";
     let list = b"imgs/0 sample_0.png 0 1\n".to_vec();
-    let cases: Vec<(&dyn Task, Files, String, Vec<u8>, &str)> = vec![
+    let cases: Vec<Case> = vec![
         (
             &Text,
             reviews(),

@@ -178,9 +178,9 @@ mod tests {
         assert_eq!(counted(0, "thread"), "0 threads");
         assert_eq!(counted(2_000, "step"), "2,000 steps");
         assert_eq!(listed::<&str>([]), "");
-        assert_eq!(listed(&["a"]), "a");
-        assert_eq!(listed(&["a", "b"]), "a and b");
-        assert_eq!(listed(&["a", "b", "c", "d"]), "a, b, c and d");
+        assert_eq!(listed(["a"]), "a");
+        assert_eq!(listed(["a", "b"]), "a and b");
+        assert_eq!(listed(["a", "b", "c", "d"]), "a, b, c and d");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::agreement::{Cluster, anchors};
+use crate::agreement::{Cluster, anchors, is_rate};
 use crate::card::RECIPE;
 use crate::format::percent;
 use crate::record::{Outcome, Record};
@@ -22,7 +22,8 @@ impl Meaning {
     /// Returns the meaning of a record's score beside the runs of `table`. Returns none if the
     /// record has no score or no trivial baseline.
     ///
-    /// Only runs by the small protocol without changes are set beside others of it.
+    /// Only runs by the small protocol without changes are set beside others of it; learning rates are
+    /// none.
     #[must_use]
     pub fn of(record: &Record, table: &[Record]) -> Option<Meaning> {
         let score = record.test_accuracy().filter(|score| score.is_finite())?;
@@ -55,8 +56,9 @@ impl Meaning {
 
 /// Returns what each cluster of the published models reaches in `table` on the data of a record.
 fn others(record: &Record, table: &[Record]) -> Vec<String> {
-    let follows =
-        |it: &Record| it.recipe.name == RECIPE && it.recipe.decisive_overrides().is_empty();
+    let follows = |it: &Record| {
+        it.recipe.name == RECIPE && it.recipe.decisive_overrides().iter().all(|it| is_rate(it))
+    };
     if !follows(record) {
         return Vec::new();
     }

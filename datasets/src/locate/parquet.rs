@@ -55,10 +55,8 @@ pub(super) fn forms_in(about: &About, folder: &Path, files: &[PathBuf]) -> Resul
 fn around<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Option<&'a Path> {
     let mut folders = files.filter_map(|file| file.parent());
     let first = folders.next()?;
-    folders.fold(Some(first), |around, folder| {
-        around?
-            .ancestors()
-            .find(|around| folder.starts_with(around))
+    folders.try_fold(first, |around, folder| {
+        around.ancestors().find(|around| folder.starts_with(around))
     })
 }
 

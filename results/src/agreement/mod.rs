@@ -30,6 +30,7 @@ use crate::table::{Cell, Column, Row, Schema, Table};
 
 pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
+pub(crate) use self::selection::is_rate;
 pub use self::selection::{Selection, select};
 pub use self::standing::{Standing, TaskStanding};
 

@@ -90,14 +90,16 @@ fn changes(record: &Record) -> Vec<&str> {
 
 /// Returns the assignments that change the protocol, in alphabetical order.
 fn changes_of(assignments: &[String]) -> Vec<&str> {
-    let is_rate = |assignment: &&str| {
-        let key = assignment.split_once('=').map(|(key, _)| key.trim());
-        key == Some(RATE)
-    };
     let assignments = assignments.iter().map(String::as_str);
     let mut changes: Vec<&str> = assignments.filter(|it| !is_rate(it)).collect();
     changes.sort_unstable();
     changes
+}
+
+/// Returns whether an assignment gives a learning rate, which every model has of its own.
+pub(crate) fn is_rate(assignment: &str) -> bool {
+    let key = assignment.split_once('=').map(|(key, _)| key.trim());
+    key == Some(RATE)
 }
 
 fn refuse(reason: String) -> Error {

@@ -10,7 +10,7 @@ const SHARE: Range = ("a share from 0 to 1", |it| {
     it.is_nan() || (0.0..=1.0).contains(&it)
 });
 const SIZE: Range = ("a number from 0 on", |it| {
-    it.is_nan() || it >= 0.0 && it < f64::INFINITY
+    it.is_nan() || (0.0..f64::INFINITY).contains(&it)
 });
 
 /// First figure found that cannot be, in words.
