@@ -447,6 +447,6 @@ fn a_word_that_is_no_value_is_answered_with_the_values() {
     assert_eq!(error.class(), Class::Usage);
     assert_eq!(
         error.to_string(),
-        "retrieval: option `topics` cannot be \"colours\"; allowed: names, anagrams"
+        "retrieval: data.topics = \"colours\" is none of its values: names, anagrams"
     );
 }

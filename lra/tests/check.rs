@@ -116,5 +116,5 @@ fn a_check_without_baseline_or_runs_says_so() {
     let text = place.fails(3, "check --baseline none.csv");
     assert!(text.contains("none.csv"), "{text}");
     let text = place.fails(2, "check --baseline none.csv --level 2");
-    assert!(text.contains("from 0 to 1"), "{text}");
+    assert!(text.contains("from 0 up to 1"), "{text}");
 }

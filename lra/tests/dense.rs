@@ -102,7 +102,10 @@ fn settings_of_labels_at_positions_are_refused_where_there_are_none() {
     let error = place.fails(2, &format!("{toy} --set data.dense=true"));
     assert!(error.contains("data.dense"), "{error}");
     let error = place.fails(2, &format!("{toy} --set train.sequence_weight=2"));
-    assert!(error.contains("no labels at positions"), "{error}");
+    assert!(
+        error.contains("only whole sequences of this data have labels"),
+        "{error}"
+    );
     let error = place.fails(2, &format!("{DENSE} --set train.sequence_weight=0"));
     assert!(error.contains("sequence_weight"), "{error}");
     let official = "run --task pathfinder --source official --recipe smoke --model linear";

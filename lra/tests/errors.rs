@@ -77,11 +77,11 @@ fn unknown_names_are_answered_with_the_nearest() {
         ("data download text", "did you mean 'data fetch'?"),
         ("list models --long performr", "did you mean 'performer'?"),
         (
-            "run --task toy --model bag --set block.norm=RMSNorm",
+            "run --task toy --recipe smoke --model bag --set block.norm=RMSNorm",
             "did you mean 'rms'?",
         ),
         (
-            "run --task toy --model bag --precision BF16",
+            "run --task toy --recipe smoke --model bag --precision BF16",
             "did you mean 'bf16'?",
         ),
         (
@@ -89,7 +89,7 @@ fn unknown_names_are_answered_with_the_nearest() {
             "did you mean 'hard'?",
         ),
         (
-            "run --task toy --model linear --set d_state=64",
+            "run --task toy --recipe smoke --model linear --set d_state=64",
             "this is model.state of the models ",
         ),
         ("mini s4d --cuda", "did you mean '--device'?"),
@@ -208,10 +208,7 @@ fn numbers_out_of_range_are_named_with_their_range() {
             "model.redraw = 9223372036854775807 is out of range",
         ),
         ("--set data.train=4294967296", "train"),
-        (
-            "--set block.activation=swish",
-            "block.activation = \"swish\"",
-        ),
+        ("--set block.activation=swish", "did you mean 'silu'?"),
         (
             "--set train.batch=1048576 --set block.mlp_dim=65536",
             "the model is too large",

@@ -84,7 +84,7 @@ fn a_cell_that_cannot_be_built_is_a_row_and_the_others_run() {
     assert_eq!(plan.status.code(), Some(2), "{}", err(&plan));
     let output = place.lra(&words);
     assert_eq!(output.status.code(), Some(2), "{}", err(&output));
-    assert!(err(&output).contains("toy s4d, seed 0"), "{}", err(&output));
+    assert!(err(&output).contains("s4d, seed 0: "), "{}", err(&output));
     let cells = json(&String::from_utf8(output.stdout).unwrap());
     assert_eq!(cells.len(), 3);
     let refused: Vec<&Value> = cells.iter().filter(|it| it["state"] == "failed").collect();
@@ -97,7 +97,10 @@ fn a_cell_that_cannot_be_built_is_a_row_and_the_others_run() {
     assert_eq!(run.unwrap()["state"], "scored");
     let text = place.lra(&words.replace(" --json", ""));
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("failed: toy s4d, seed 0: "), "{text}");
+    assert!(
+        text.contains("failed: ") && text.contains("s4d, seed 0: "),
+        "{text}"
+    );
     let message = place.fails(2, &words.replace("bag,s4d,transformer", "s4d"));
     assert!(message.contains("block.bias"), "{message}");
 }

@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod axes;
-mod bfloat16;
 mod dense;
 mod initial_values;
 mod options;
@@ -12,4 +11,3 @@ mod parity;
 mod patterns;
 mod published_sizes;
 mod structure;
-mod threads;

@@ -242,7 +242,7 @@ fn combinations_without_a_meaning_are_refused() {
             options.block.gate = Gate::Glu;
             options.block.ffn = ChannelKind::None;
         },
-        "block.ffn that is not none",
+        "block.ffn = none",
     );
     refused(
         |options| {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::agreement::{Measure, Selection, Standing, select};
+use crate::agreement::{Measure, Standing, changes_of};
 use crate::format::counted;
 use crate::record::{Outcome, Record, Scores};
 use crate::stats::Sample;
@@ -30,19 +30,14 @@ pub fn committed() -> Result<Vec<Record>> {
 }
 
 /// Returns the runs of a table that a model is ranked among: those by the recipe with the changes
-/// `set`, or, if there are none, those of the protocol as it is. Learning rates are no changes.
-/// Short runs in search of a rate, and runs in another block, are left out.
+/// `set`, each `key=value`, and no others. Learning rates are no changes. So short runs in search of
+/// a rate, and runs in another block, are left out.
 #[must_use]
 pub fn rivals<'a>(table: &'a [Record], set: &[String]) -> Vec<&'a Record> {
-    let with = |set: &[String]| {
-        let asked = Selection {
-            recipe: Some(RECIPE.to_owned()),
-            set: set.to_vec(),
-        };
-        select(table, &asked)
-    };
-    let chosen = with(set).or_else(|_| with(&[]));
-    chosen.unwrap_or_default()
+    let wanted = changes_of(set);
+    let is_rival =
+        |it: &&Record| it.recipe.name == RECIPE && changes_of(&it.recipe.overrides) == wanted;
+    table.iter().filter(is_rival).collect()
 }
 
 /// Setting that gives every model the block of X-formers.

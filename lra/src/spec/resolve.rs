@@ -84,7 +84,7 @@ impl RunRequest<'_> {
             );
             return Err(Error::usage(message));
         }
-        recipe.check_source(self.task, source)?;
+        recipe.check_source(task.about().name, source)?;
         let defaults = defaults(task, model);
         let mut settings = defaults.clone();
         let asked = self.assignments.iter();

@@ -54,7 +54,6 @@ fn names_of_public_code_lead_to_those_here() {
         ("model", "softmax", "transformer"),
         ("model", "ssd", "mamba2"),
         ("model", "mamba-2", "mamba2"),
-        ("model", "RetNet", "retnet"),
         ("model", "vanilla", "transformer"),
         ("model", "full", "transformer"),
         ("model", "Full_Attention", "transformer"),

@@ -15,7 +15,7 @@
 //!
 //! # Options
 //!
-//! None. The variants have different decays.
+//! None.
 //!
 //! # Padding
 //!

@@ -30,8 +30,8 @@ use crate::table::{Cell, Column, Row, Schema, Table};
 
 pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
-pub(crate) use self::selection::is_rate;
 pub use self::selection::{Selection, select};
+pub(crate) use self::selection::{changes_of, is_rate};
 pub use self::standing::{Standing, TaskStanding};
 
 /// Least difference of two published averages, in points, for their pair to count.

@@ -89,7 +89,7 @@ fn changes(record: &Record) -> Vec<&str> {
 }
 
 /// Returns the assignments that change the protocol, in alphabetical order.
-fn changes_of(assignments: &[String]) -> Vec<&str> {
+pub(crate) fn changes_of(assignments: &[String]) -> Vec<&str> {
     let assignments = assignments.iter().map(String::as_str);
     let mut changes: Vec<&str> = assignments.filter(|it| !is_rate(it)).collect();
     changes.sort_unstable();

@@ -122,11 +122,6 @@ fn role(name: &str) -> Role<'_> {
             "none of the files of pairs, which are new_aan_pairs.train.tsv, new_aan_pairs.eval.tsv \
              and new_aan_pairs.test.tsv",
         )
-    } else if file.ends_with(".tsv") {
-        Role::Loose(
-            "none of the tables that are read, which are new_aan_pairs.{train,eval,test}.tsv, \
-             or papers.tsv and edges.tsv",
-        )
     } else {
         Role::Other
     }
