@@ -150,13 +150,6 @@ fn what_looks_like_data_is_never_passed_over_in_silence() {
             "none of the files of pairs",
         ),
         (
-            &Retrieval,
-            pairs(),
-            "aan/more.tsv".into(),
-            table.clone(),
-            "none of the tables",
-        ),
-        (
             &ListOps,
             expressions(),
             "listops/basic_extra.tsv".into(),

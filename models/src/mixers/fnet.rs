@@ -6,8 +6,8 @@
 //!
 //! # Options
 //!
-//! Values grow by √(N·D): with `block.norm_place = post`, as in the paper, s = 1; pre-norm blocks
-//! use s = 1/√(N·D), which is not in the paper. `scale` sets s directly (0: these defaults).
+//! Values grow by √(N·D): with `block.norm_place = post`, as in the paper, s = 1; in pre-norm
+//! blocks, s = 1/√(N·D), which is not in the paper. `scale` sets s directly (0: these defaults).
 //!
 //! # Padding
 //!
