@@ -119,15 +119,17 @@ impl Timings {
         add(&mut self.phases, &time.phases);
     }
 
-    /// Reads a whole log and returns its totals.
+    /// Reads a whole log and returns its totals. Half a line at the end, which a killed process
+    /// leaves, is not read.
     ///
     /// # Errors
     /// [`Damaged`], or the file cannot be read.
     pub fn read(path: &Path) -> anyhow::Result<Timings> {
         let text =
             disk::read_to_string(path).map_err(|error| Damaged::or_io(path, "reading", error))?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut sum = Timings::default();
-        for (index, line) in text.lines().enumerate() {
+        for (index, line) in text[..whole].lines().enumerate() {
             let line: Timings = serde_json::from_str(line).map_err(|error| Damaged {
                 path: path.to_owned(),
                 problem: format!("line {}: {error}", index + 1),

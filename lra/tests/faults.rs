@@ -17,10 +17,10 @@ use crate::common::{Place, assert_same, err};
 use serde_json::Value;
 
 /// Schedules of each kind that are tried unless `LRA_SCHEDULES` is set.
-const RUNS: u64 = 64;
-const SWEEPS: u64 = 4;
-const BUILDS: u64 = 24;
-const CHECKS: u64 = 9;
+const RUNS: u64 = 500;
+const SWEEPS: u64 = 60;
+const BUILDS: u64 = 240;
+const CHECKS: u64 = 200;
 
 /// SplitMix64 random number generator.
 struct Random(u64);
@@ -130,7 +130,10 @@ impl Schedule {
         match code {
             Some(0) => {}
             Some(code) => {
-                assert!([2, 3, 4].contains(&code), "exit code {code}: {told}");
+                // A check whose logs cannot be read has not passed.
+                let is_check = code == 1 && self.words.starts_with("check ");
+                let is_known = is_check || [2, 3, 4].contains(&code);
+                assert!(is_known, "exit code {code}: {told}");
                 // A sweep names the runs that failed.
                 let said = ["error: ", "failed: "].iter().any(|it| told.contains(it));
                 assert!(said, "exit code {code}: {told}");
@@ -474,6 +477,10 @@ fn checks() {
         if struck.code == Some(0) {
             assert!(found.as_ref() == Some(whole), "{}", struck.told);
             assert_eq!(&struck.printed, printed);
+        } else if struck.code == Some(1) {
+            // The verdict of a check that has not passed.
+            let text = String::from_utf8(found.unwrap()).unwrap();
+            assert!(text.ends_with("</testsuites>\n"), "{text}");
         } else {
             assert!(found == old || found.as_ref() == Some(whole), "{output}");
         }

@@ -46,6 +46,9 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         reference: arguments.reference.clone(),
     };
     let check = judge(&baseline, &now, &thresholds);
+    for damaged in now.rows.iter().filter_map(|row| row.damaged.as_ref()) {
+        stderr::line(&format!("error: {damaged}"));
+    }
     if let Some(file) = &arguments.junit {
         results::write(file, junit(&check).as_bytes()).class(Class::Data)?;
     }

@@ -145,10 +145,12 @@ fn verify(chosen: &Chosen, from: Option<&Path>, json: bool) -> Result<ExitCode> 
         cmd::print(&verification.to_string())?
     }
     // Damaged data is a data error, not a failed comparison.
-    Ok(if verification.passed() {
-        ExitCode::SUCCESS
-    } else {
-        Class::Data.into()
+    Ok(match verification.passed() {
+        true => ExitCode::SUCCESS,
+        false => {
+            reporter.error("the data did not pass; lines with FAIL say why");
+            Class::Data.into()
+        }
     })
 }
 
