@@ -118,7 +118,7 @@ fn what_tables_keep_apart_has_charts_of_its_own() {
             .map(|series| format!("{:.0}", series.points[0].1))
             .collect();
         assert_eq!(Vec::from_iter(heights), ["30", "50"], "difference {index}");
-        let drawn = chart::curves(&loaded);
+        let drawn = chart::curves(&loaded, &mut Vec::new());
         assert_eq!(drawn.len(), curves, "difference {index} was averaged over");
         for charts in [&bubbles, &drawn] {
             let names: BTreeSet<&String> = charts.iter().map(|chart| &chart.name).collect();

@@ -13,7 +13,7 @@ use results::{Format, Record, splice};
 
 use crate::cli::ReportArgs;
 use crate::error::{Class, Classify, Result};
-use crate::{cmd, host, suggest};
+use crate::{cmd, host, stderr, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
@@ -111,10 +111,15 @@ fn bench_tables(bench: &[Bench], against: &str) -> Result<Vec<Table>> {
     Ok(results::bench::tables(bench, Some(source)))
 }
 
-/// Returns all charts of the records and a benchmark.
+/// Returns all charts of the records and a benchmark, with a warning for each run whose curve is
+/// missing.
 fn charts(loaded: &Loaded, bench: &[Bench]) -> Vec<Chart> {
     let mut charts = chart::bubbles(&loaded.records);
-    charts.extend(chart::curves(loaded));
+    let mut unread = Vec::new();
+    charts.extend(chart::curves(loaded, &mut unread));
+    for reason in unread {
+        stderr::line(&format!("warning: no learning curve of {reason}"));
+    }
     charts.extend(chart::lengths(bench));
     charts
 }

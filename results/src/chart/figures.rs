@@ -74,9 +74,9 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
 
 /// Returns charts of validation accuracy over training steps: means over the seeds that reached a
 /// step, in a band from their lowest to their highest value. Settings that the table of accuracies
-/// separates have their own charts. Runs without a readable log are left out and named in the
-/// notes.
-pub fn curves(loaded: &Loaded) -> Vec<Chart> {
+/// separates have their own charts. Runs without a readable log are left out, named in the notes,
+/// and added to `unread` with the reason.
+pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
     let places: BTreeMap<*const Record, usize> = loaded
         .records
         .iter()
@@ -108,7 +108,11 @@ pub fn curves(loaded: &Loaded) -> Vec<Chart> {
                             }
                         }
                     }
-                    Err(error) => notes.push(format!("{name}, seed {}: {error}.", run.seed)),
+                    Err(error) => {
+                        let reason = format!("{name}, seed {}: {error}.", run.seed);
+                        unread.push(reason.clone());
+                        notes.push(reason);
+                    }
                 }
             }
             let line = curve(name, ranks.of(name), &steps);

@@ -49,7 +49,7 @@ pub fn write(folder: &Path, records: &[Record]) {
 pub fn of(loaded: &Loaded) -> String {
     let source = published::source("tay2021").unwrap();
     let mut charts = bubbles(&loaded.records);
-    charts.extend(curves(loaded));
+    charts.extend(curves(loaded, &mut Vec::new()));
     let page = Page {
         title: "Long <Range> Arena".to_owned(),
         made: "today".to_owned(),
