@@ -18,7 +18,7 @@ pub struct Score {
     pub mean: f64,
     /// The sample standard deviation; a single seed has none.
     pub deviation: Option<f64>,
-    /// The interval for the mean at [`LEVEL`], within 0 to 100, by [`Uncertainty`]; absent where
+    /// The interval of 95 % for the mean, within 0 to 100, by [`Uncertainty`]; absent where
     /// nothing is known of the spread.
     pub interval: Option<(f64, f64)>,
     /// Number of seeds that were scored.

@@ -5,7 +5,7 @@
 //! HGRN2 (2404.07904); with the delta rule (DeltaNet, 2406.06484; Gated DeltaNet, 2412.06464) a key
 //! reads what the state holds for it first, and writes the difference:
 //!     S_t = diag(a_t) S_(t-1) + β_t k_t (v_t - (diag(a_t) S_(t-1))ᵀ k_t)ᵀ
-//! Both forms take [`CHUNK`] positions at a time. Within a chunk, weights of pairs of positions are
+//! Both forms take 16 positions at a time. Within a chunk, weights of pairs of positions are
 //! q_i·(k_j ⊙ a_(j+1) ⊙ .. ⊙ a_i); the state carries all that was before. No decay is divided by.
 
 pub(in crate::ops) mod cpu;
@@ -51,7 +51,7 @@ pub struct GatedLinearAttentionOptions<'a> {
 /// Returns y (B, L, H, V) of q and k (B, L, H, K) and v (B, L, H, V), as the module says.
 ///
 /// A position with k = 0 and a = 1 leaves the state as it was. Time O(L (K V + C (K + V))) for each
-/// sequence and head, with C = [`CHUNK`]. On the CPU a state of every fourth chunk is kept for the
+/// sequence and head, with C = 16. On the CPU a state of every fourth chunk is kept for the
 /// backward pass; elsewhere all chunks' are.
 /// # Errors
 /// If shapes do not fit.
