@@ -84,14 +84,20 @@ impl Wanted<'_> {
         matches!((self.role)(name), Role::Data(_) | Role::Stray(_))
     }
 
+    /// Returns the name of a packed file once unpacked. A reader that chooses among copies reads
+    /// files as they are.
+    fn unpacked<'n>(&self, name: &'n str) -> Option<&'n str> {
+        unpacked_name(name).filter(|_| !self.copies)
+    }
+
     /// Returns whether a file fits, as it is or once unpacked.
     fn takes(&self, name: &str) -> bool {
-        self.fits(name) || unpacked_name(name).is_some_and(|name| self.fits(name))
+        self.fits(name) || self.unpacked(name).is_some_and(|name| self.fits(name))
     }
 
     /// Returns the role of a file, as it is or once unpacked.
     fn role_of<'n>(&self, name: &'n str) -> Role<'n> {
-        let unpacked = unpacked_name(name).map(|name| (self.role)(name));
+        let unpacked = self.unpacked(name).map(|name| (self.role)(name));
         match ((self.role)(name), unpacked) {
             (_, Some(data @ Role::Data(_))) => data,
             (Role::Other, Some(role)) => role,

@@ -208,6 +208,13 @@ fn what_looks_like_data_is_never_passed_over_in_silence() {
         (
             &PATHFINDER,
             pictures(32, 40),
+            format!("{set}/metadata/1.npy.gz"),
+            raw::gzip(&list),
+            "does not end in .npy",
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
             "pathfinder32/curv_contour_length_15/metadata/0.npy".into(),
             list.clone(),
             "in no published set",

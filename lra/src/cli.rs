@@ -305,7 +305,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub struct ListArgs {
-    /// What to list
+    /// Registry to list
     #[arg(value_enum, ignore_case = true)]
     pub what: Registry,
     /// Print one entry in full: its documentation, or the figures of a published source (the same

@@ -281,7 +281,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 /// Resizes a block, or moves it if the new size is served with another alignment.
 ///
 /// # Safety
-/// That of [`GlobalAlloc::realloc`].
+/// As for [`GlobalAlloc::realloc`].
 unsafe fn resize(pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
     // SAFETY: the caller promises that the new size with this alignment is a layout.
     let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };

@@ -173,7 +173,8 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
     );
 }
 
-/// What lies in the place of a run's file and is none is damage, named with the way out.
+/// Checks that a folder or a pipe in the place of a run's file is reported as damage, with the
+/// remedy.
 #[test]
 fn folders_and_pipes_in_a_runs_folder_are_damaged_data() {
     let place = Place::new();

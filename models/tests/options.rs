@@ -218,7 +218,7 @@ fn the_section_on_options_names_every_option() {
     }
 }
 
-/// What an entry does not say itself comes from `Model::mixer`, which has no name.
+/// Checks that no entry has kept the empty texts of `Model::mixer`.
 #[test]
 fn the_card_of_a_model_is_complete() {
     for model in MODELS {

@@ -1,4 +1,4 @@
-//! What a score means: its distance from the best trivial predictor, and what other models reach on
+//! The meaning of a score: its distance from the best trivial predictor, and what other models reach on
 //! the same data in a table of the small protocol.
 
 use std::collections::BTreeMap;

@@ -154,7 +154,7 @@ pub unsafe fn pack_rows<const N: usize>(
 /// Packs a column-major matrix with columns `column` apart, as [`pack_rows`] does.
 ///
 /// # Safety
-/// That of [`pack_rows`].
+/// As for [`pack_rows`].
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
 pub unsafe fn pack_columns<const N: usize>(
     (x, column): (*const f32, usize),

@@ -16,10 +16,11 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     if arguments.update {
         let damaged = loaded.damaged();
         if damaged > 0 {
+            let records = results::counted(damaged as u64, "damaged or foreign record");
             return Err(Error::new(
                 Class::Data,
                 format!(
-                    "{damaged} damaged or foreign records (see the warnings); no baseline is written: \
+                    "{records} (see the warnings); no baseline is written: \
                      run them again with `lra run --force`, or move them away"
                 ),
             ));

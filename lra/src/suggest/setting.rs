@@ -62,7 +62,7 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
 }
 
 /// Returns who has a setting that the chosen model or task lacks: one called as the last part of
-/// `path`, or one that `alias` leads to; `None` if nobody has.
+/// `path`, or one that `alias` leads to; `None` if none has.
 fn of_others(path: &str, alias: Option<&Alias>) -> Option<String> {
     let top = section_of(path).split('.').next().unwrap_or_default();
     if !["", "model", "data"].contains(&top) {

@@ -1,4 +1,4 @@
-//! What follows linear attention with decays: `W_o (RMSNorm(y) ⊙ SiLU(W_g x))`, the norm over each
+//! The output of linear attention with decays: `W_o (RMSNorm(y) ⊙ SiLU(W_g x))`, the norm over each
 //! head by itself with one gain for all of them.
 
 use candle_core::Tensor;

@@ -84,7 +84,7 @@ impl Quantity {
 struct Scale {
     /// Unit for people.
     unit: &'static str,
-    /// What machines read times this is what people read.
+    /// Factor from the values for machines to those for people.
     factor: f64,
     decimals: fn(f64) -> usize,
     /// Unit for machines, the same regardless of the size of the numbers.

@@ -114,5 +114,5 @@ impl Plan {
 
 /// Returns a number of runs in words.
 fn runs(count: usize) -> String {
-    format!("{count} run{}", if count == 1 { "" } else { "s" })
+    results::counted(count as u64, "run")
 }

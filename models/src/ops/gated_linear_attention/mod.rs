@@ -22,7 +22,7 @@ use crate::{Packing, Result};
 /// Positions of a chunk.
 const CHUNK: usize = 16;
 
-/// What is added to the exponent of a weight that is left out. Finite in every float type.
+/// Number added to the exponent of a weight that is left out. Finite in every float type.
 const LEFT_OUT: f64 = -1e4;
 /// The least logarithm of a decay that the composed form tells from less: e^-100 is 0 in f32.
 const LEAST_LOG_DECAY: f64 = -100.0;

@@ -71,7 +71,7 @@ pub(super) fn multiply_add(
     isa.run(Multiply::<true> { a, b, out, sizes });
 }
 
-/// What is left of working memory that is split up.
+/// Working memory that is still to be split up.
 pub(super) struct Split<'a>(pub(super) &'a mut [f32]);
 
 impl<'a> Split<'a> {
