@@ -3,8 +3,9 @@
 //! B batch, L length, D width, D' inner width; x, out (B, L, D), z, u, h (B, L, D'). States are
 //! positive and averages of what came before, so that a scan over the length computes them. All is
 //! causal: a position sees those before it. Time and memory O(L·D'). g is that of the paper's
-//! appendix on stability. The inner width is that of the package minGRU-pytorch. Weights begin
-//! uniform within inputs^-½. Its authors have not run this benchmark.
+//! appendix on stability. g and the inner width were read in lucidrains/minGRU-pytorch@2707433
+//! minGRU_pytorch/minGRU.py and minGRULM.py. Weights begin uniform within inputs^-½. Its authors
+//! have not run this benchmark.
 //!
 //! # Options
 //!
@@ -19,7 +20,8 @@
 //!
 //! # Departures
 //!
-//! The package minGRU-pytorch has no b, and a convolution before the layer, which is not here.
+//! The package minGRU-pytorch has no b, and rounds the inner width down. Its convolution before the
+//! layer, off by default, is not here.
 
 use candle_core::Tensor;
 use candle_nn::Init;
