@@ -43,6 +43,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) flat: bool,
     /// True if the reader chooses among several copies of the data.
     pub(crate) copies: bool,
+    /// True if the reader unpacks files that are packed one by one.
+    pub(crate) packed: bool,
     /// True if the task reads parquet files too.
     pub(crate) parquet: bool,
 }
@@ -84,10 +86,9 @@ impl Wanted<'_> {
         matches!((self.role)(name), Role::Data(_) | Role::Stray(_))
     }
 
-    /// Returns the name of a packed file once unpacked. A reader that chooses among copies reads
-    /// files as they are.
+    /// Returns the name of a packed file once unpacked, if the reader unpacks it.
     fn unpacked<'n>(&self, name: &'n str) -> Option<&'n str> {
-        unpacked_name(name).filter(|_| !self.copies)
+        unpacked_name(name).filter(|_| self.packed)
     }
 
     /// Returns whether a file fits, as it is or once unpacked.

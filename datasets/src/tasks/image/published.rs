@@ -58,6 +58,7 @@ pub(super) fn build(
         role: &role,
         flat: false,
         copies: false,
+        packed: true,
         parquet: true,
     };
     let mut found = match locate(request.raw, &wanted, request.progress)? {

@@ -49,6 +49,7 @@ pub(super) fn read(
         role: &role,
         flat: true,
         copies: true,
+        packed: true,
         parquet: false,
     };
     let Form::Members(raw) = locate(raw, &wanted, progress)? else {

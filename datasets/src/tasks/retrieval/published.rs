@@ -44,6 +44,7 @@ pub(super) fn build(
         role: &role,
         flat: true,
         copies: false,
+        packed: true,
         parquet: false,
     };
     let progress = request.progress;

@@ -74,6 +74,7 @@ pub(super) fn build(
         role: &reviews::role,
         flat: false,
         copies: false,
+        packed: true,
         parquet: true,
     };
     let [train, test] = match locate(request.raw, &wanted, request.progress)? {

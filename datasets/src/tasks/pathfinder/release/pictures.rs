@@ -60,6 +60,7 @@ pub(super) fn find(
         role: &|name| set.role(name),
         flat: false,
         copies: true,
+        packed: false,
         parquet: false,
     };
     let Form::Members(raw) = locate(request.raw, &wanted, request.progress)? else {
