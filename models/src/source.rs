@@ -21,30 +21,44 @@ impl fmt::Display for Place {
     }
 }
 
-/// Calls that multiply matrices by candle, past [`crate::ops::matmul`].
-const PRODUCTS: [&str; 6] = [
+/// Calls and layers that multiply matrices by candle, past [`crate::ops::matmul`]. candle's sums
+/// along a dimension (`cumsum`) are products with a triangle of ones.
+const PRODUCTS: [&str; 19] = [
     ".matmul(",
+    "::matmul(",
     ".broadcast_matmul(",
+    "::broadcast_matmul(",
     ".conv1d(",
+    "::conv1d(",
+    ".conv1d_with_algo(",
+    ".conv_transpose1d(",
     ".conv2d(",
+    "::conv2d(",
     ".mv(",
+    "::mv(",
     ".dot(",
+    "::dot(",
+    ".cumsum(",
+    "candle_nn::linear",
+    "candle_nn::Linear",
+    "candle_nn::conv",
+    "candle_nn::Conv",
 ];
+/// Paths within [`crate::ops`], whose products are counted and rounded.
+const OURS: [&str; 2] = ["ops::matmul(", "ops::conv"];
 
 impl Variant {
-    /// Returns the lines of code in order, without comments and without everything after
-    /// `#[cfg(test)]`.
+    /// Returns the lines of code in order, without comments and without items under `#[cfg(test)]`.
     fn code(&self) -> impl Iterator<Item = Place> + use<> {
         let file = self.declared.file();
+        let mut tests = Tests::default();
         let lines = self.source.lines().enumerate();
         let lines = lines.map(move |(index, code)| Place {
             file,
             line: index + 1,
-            code: code.trim(),
+            code: without_comment(code).trim(),
         });
-        lines
-            .take_while(|place| place.code != "#[cfg(test)]")
-            .filter(|place| !place.code.starts_with("//"))
+        lines.filter(move |place| !tests.hold(place.code) && !place.code.is_empty())
     }
 
     /// Returns the first line of code with the first of `words` that any line has.
@@ -58,8 +72,46 @@ impl Variant {
     /// `--precision bf16` does not round, and operations that are not counted.
     #[must_use]
     pub fn direct_products(&self) -> Vec<Place> {
-        let direct = |place: &Place| PRODUCTS.iter().any(|word| place.code.contains(word));
+        let direct = |place: &Place| {
+            let code = OURS.iter().fold(place.code.to_owned(), |code, own| code.replace(own, ""));
+            PRODUCTS.iter().any(|word| code.contains(word))
+        };
         self.code().filter(direct).collect()
+    }
+}
+
+/// Returns a line up to the comment at its end.
+fn without_comment(line: &str) -> &str {
+    let quoted = |before: &str| before.matches('"').count() % 2 == 1;
+    let comments = line.match_indices("//");
+    let first = comments
+        .map(|(at, _)| at)
+        .find(|at| !quoted(&line[..*at]));
+    &line[..first.unwrap_or(line.len())]
+}
+
+/// The item under `#[cfg(test)]` that lines belong to, by its braces.
+#[derive(Default)]
+struct Tests {
+    /// Whether a line before was the attribute, and its item has not ended.
+    within: bool,
+    /// Braces that are open.
+    depth: usize,
+}
+
+impl Tests {
+    /// Returns whether the next line belongs to such an item, or is its attribute.
+    fn hold(&mut self, code: &str) -> bool {
+        if !self.within {
+            self.within = code.starts_with("#[cfg(test)]");
+            return self.within;
+        }
+        let before = self.depth;
+        self.depth += code.matches('{').count();
+        self.depth = self.depth.saturating_sub(code.matches('}').count());
+        let is_item = before > 0 || code.contains('{') || code.ends_with(';');
+        self.within = self.depth > 0 || !is_item;
+        true
     }
 }
 
@@ -82,18 +134,36 @@ mod tests {
     use super::*;
     use crate::mixers;
 
-    const SOURCE: &str = "//! x.matmul(w)\nlet y = x.matmul(&w)?;\n  // y.mv(x)\nlet z = matmul(&x, &w)?;\n\
-                          z.broadcast_matmul(&y)\n#[cfg(test)]\nx.dot(y)";
+    const SOURCE: &str = r#"//! x.matmul(w)
+#[cfg(test)]
+use candle_core::Device;
+let y = x.matmul(&w)?;
+  // y.mv(x)
+let z = matmul(&x, &w)?; // was x.matmul(&w)
+z.broadcast_matmul(&y)
+let a = crate::ops::matmul(&x, &w)?;
+let a = Tensor::matmul(&x, &w)?;
+let layer = candle_nn::Linear::new(w, None);
+let mean = x.cumsum(1)?;
+let text = "// no comment"; x.mv(&y)?;
+#[cfg(test)]
+mod tests {
+    fn f() {
+        x.dot(y)
+    }
+}
+x.dot(y)
+"#;
 
     #[test]
     fn products_of_candle_are_found_by_line() {
         let bag = mixers::find("bag").unwrap().variants[0].build;
         let variant = Variant::paper(bag, SOURCE);
         let lines: Vec<usize> = variant.direct_products().iter().map(|it| it.line).collect();
-        assert_eq!(lines, [2, 5]);
+        assert_eq!(lines, [4, 7, 9, 10, 11, 12, 19]);
         let place = variant.place_of(&["nowhere", "let z"]).unwrap();
         assert!(place.file.ends_with("source.rs"), "{place}");
-        assert!(place.to_string().ends_with(":4: let z = matmul(&x, &w)?;"));
-        assert_eq!(variant.place_of(&["dot"]), None);
+        assert!(place.to_string().ends_with(":6: let z = matmul(&x, &w)?;"));
+        assert_eq!(variant.place_of(&["fn f"]), None);
     }
 }

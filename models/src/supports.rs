@@ -9,7 +9,7 @@ use crate::{
 /// Axes about queries, keys and scores that a mixer supports; for the others, the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Supports {
-    /// `block.bias`.
+    /// `block.bias` and `block.soft_cap`.
     pub bias: Result<(), &'static str>,
     /// `block.rotary`.
     pub rotary: Result<(), &'static str>,
@@ -37,7 +37,7 @@ impl Supports {
 
     /// Attention by features of queries and keys.
     pub const BY_FEATURES: Self = Self {
-        bias: Err("queries and keys meet as features: there is no score of a pair to add to"),
+        bias: Err("queries and keys meet as features: no pair has a score"),
         ..Self::ALL
     };
 
@@ -60,6 +60,13 @@ impl Supports {
             "block.bias",
             block.bias.to_string(),
             "none",
+        )?;
+        refuse(
+            block.soft_cap > 0.0,
+            self.bias,
+            "block.soft_cap",
+            block.soft_cap.to_string(),
+            "0",
         )?;
         refuse(
             block.rotary,

@@ -150,12 +150,13 @@ fn every_value_of_every_axis_has_a_case() {
             .iter()
             .filter_map(|case| setting(case, axis.key))
             .collect();
-        if axis.key == "block.memory" {
+        if ["block.memory", "block.soft_cap"].contains(&axis.key) {
             // A number: any but 0 is the other value.
-            found
-                .iter_mut()
-                .filter(|value| *value != "0")
-                .for_each(|value| *value = "8".to_owned());
+            let of = |value: &String| match value.parse() {
+                Ok(0.0) => axis.values[0].value.to_owned(),
+                _ => axis.values[1].value.to_owned(),
+            };
+            found = found.iter().map(of).collect();
         }
         for choice in axis.values {
             let known = found.iter().any(|value| value == choice.value);

@@ -152,17 +152,23 @@ pub(super) fn refuse(error: Error) -> ! {
 /// Returns file, line and column of the innermost call of a printed backtrace that is neither a
 /// library's nor this program's.
 pub(super) fn caller(trace: &str) -> Option<&str> {
-    const OTHERS: [&str; 5] = [
-        "/registry/",
-        "/rustc/",
-        "/library/",
-        "models/src/",
-        "lra/src/",
-    ];
+    const OTHERS: [&str; 3] = ["/registry/", "/rustc/", "/library/"];
+    // Files of these crates, by paths from the workspace or absolute ones.
+    let ours = |place: &str| {
+        let models = env!("CARGO_MANIFEST_DIR");
+        let workspace = models.trim_end_matches("models");
+        let lra = format!("{workspace}lra");
+        let crates = [models, &lra, "models", "lra"];
+        let file = place.trim_start_matches("./");
+        crates.iter().any(|root| {
+            let within = file.strip_prefix(root);
+            within.is_some_and(|rest| rest.starts_with("/src/"))
+        })
+    };
     let mut places = trace
         .lines()
         .filter_map(|line| line.trim().strip_prefix("at "));
-    places.find(|place| !OTHERS.iter().any(|other| place.contains(other)))
+    places.find(|place| !ours(place) && !OTHERS.iter().any(|other| place.contains(other)))
 }
 
 /// Returns the gradient of the parameter at `path`.
@@ -223,5 +229,10 @@ mod tests {
                      at ./src/main.rs:80:17\n   3: main\n             at ./src/main.rs:99:1";
         assert_eq!(caller(trace), Some("./src/main.rs:80:17"));
         assert_eq!(caller("   0: main"), None);
+        // A crate whose name ends as one of these is a stranger's.
+        let own = "   0: f\n   at ./my_models/src/lib.rs:3:1\n   at /home/me/lra/src/main.rs:4:1";
+        assert_eq!(caller(own), Some("./my_models/src/lib.rs:3:1"));
+        let rest = own.replace("./my_models", "models");
+        assert_eq!(caller(&rest), Some("/home/me/lra/src/main.rs:4:1"));
     }
 }

@@ -126,6 +126,8 @@ class Model:
         if self.block["rotary"]:
             q, k = self.rotate(q), self.rotate(k)
         scores = q @ k.transpose(-1, -2) / math.sqrt(DIM // HEADS) + self.scores_by_distance(at, x.shape[1])
+        if cap := self.block.get("soft_cap"):
+            scores = torch.tanh(scores / cap) * cap
         scores = scores.masked_fill(mask[:, None, None, :] == 0, -math.inf)
         slots = self.block["memory"]
         if slots:
@@ -287,6 +289,7 @@ for kind in ("alibi", "gauss"):
     case(f"bias-{kind}", block={"bias": kind})
 case("rotary", block={"rotary": True})
 case("memory", block={"memory": 3})
+case("soft_cap", block={"soft_cap": 0.75, "bias": "alibi"})
 for kind in ("sinusoid", "complex", "conditional", "none"):
     case(f"positions-{kind}", embed={"positions": kind})
 case("positions-every_layer", embed={"every_layer": True})

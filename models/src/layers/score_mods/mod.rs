@@ -6,6 +6,7 @@
 //! q, k ← rotated by position            block.rotary    RoFormer
 //! k, v ← [k ; M_k], [v ; M_v]           block.memory    all-attention
 //! z_ij ← z_ij + ..                      block.bias      T5, ALiBi, Gaussian, Shaw, Transformer-XL, DeBERTa
+//! z_ij ← c tanh(z_ij / c)               block.soft_cap  Gemma 2
 //! ```
 //! Positions are those of the sequence that the mixer receives, so the CLS token is at position 0.
 //! A hidden key stays hidden, whatever is added to its score.
@@ -42,6 +43,7 @@ pub struct ScoreMods {
     bias: Option<Bias>,
     rotary: Option<Rotary>,
     memory: Option<Memory>,
+    soft_cap: Option<f64>,
     heads: usize,
     /// E.
     width: usize,
@@ -111,6 +113,7 @@ impl ScoreMods {
             bias,
             rotary: block.rotary.then(|| Rotary::new(block.head_dim())),
             memory,
+            soft_cap: (block.soft_cap > 0.0).then_some(block.soft_cap),
             heads: block.heads,
             width: block.head_dim(),
         })
@@ -130,7 +133,15 @@ impl ScoreMods {
     /// attention.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.bias.is_none() && self.memory.is_none()
+        self.bias.is_none() && self.memory.is_none() && self.soft_cap.is_none()
+    }
+
+    /// Returns `options` with the cap of the scores.
+    fn capped(&self, options: AttentionOptions) -> AttentionOptions {
+        AttentionOptions {
+            soft_cap: self.soft_cap,
+            ..options
+        }
     }
 
     /// Returns the additions to attention within a sequence of `length` if none depends on
@@ -143,10 +154,11 @@ impl ScoreMods {
         length: usize,
         options: &AttentionOptions,
     ) -> Result<Option<AttentionOptions>> {
+        let options = self.capped(options.clone());
         Ok(match (&self.bias, &self.memory) {
-            (None, None) => Some(options.clone()),
+            (None, None) => Some(options),
             (Some(Bias::ByDistance(bias)), None) => {
-                Some(bias.options(options.clone(), length, 0..length)?)
+                Some(bias.options(options, length, 0..length)?)
             }
             _ => None,
         })
@@ -223,7 +235,7 @@ impl ScoreMods {
             options: AttentionOptions {
                 mask,
                 block_masks,
-                ..options
+                ..self.capped(options)
             },
             positions,
         };

@@ -20,7 +20,8 @@
 //!
 //! # Departures
 //!
-//! Feed-forward layers keep their biases; weights are uniform with the same variance, in T5 normal.
+//! Feed-forward layers keep their biases. Weights are Xavier-uniform; in T5 they are normal, of
+//! variance 1 / (number of inputs), which is the same where all widths are equal.
 
 use crate::{mixers::transformer, prelude::*};
 

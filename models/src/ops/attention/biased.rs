@@ -3,10 +3,14 @@
 
 use candle_core::Tensor;
 
-use super::{AttentionOptions, weigh};
+use super::{
+    AttentionOptions, all_scores,
+    score_mod::{self, PairTerm, ScoreMods},
+    weigh,
+};
 use crate::{
     Mask, Result,
-    ops::{attention::partial_softmax::by_head, check, matmul},
+    ops::{attention::partial_softmax::by_head, check},
 };
 
 /// Returns self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H E), with
@@ -44,7 +48,9 @@ pub fn attend_biased(
     let scale = options.scale.unwrap_or((q.dim(3)? as f64).powf(-0.5));
     let bias = bias.narrow(1, 0, length)?.narrow(2, 0, length)?;
     let bias = bias.broadcast_mul(factor)?.unsqueeze(0)?;
-    let scores = matmul(&q.affine(scale, 0.0)?, &k.t()?)?.broadcast_add(&bias)?;
+    let mut steps: ScoreMods = vec![Box::new(PairTerm(bias))];
+    steps.extend(score_mod::of_options(options));
+    let scores = all_scores(&q.affine(scale, 0.0)?, &k, &steps)?;
     let mask = options.mask.as_ref().map(Mask::new).transpose()?;
     let y = weigh(&scores, &v, mask.as_ref(), options.dropout.as_ref())?;
     Ok(by_head(&y)?.flatten_from(2)?)

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use super::{
     gather::{filled_up, gather},
-    relative::Pairs,
+    relative::BlockPairs,
+    score_mod::{self, Pairs},
     sparse::{Group, Operands},
 };
 use crate::{
@@ -91,23 +92,20 @@ impl<'a> Keys<'a> {
         };
         let q = q.reshape((products.0, products.1, width))?;
         let scores = matmul(&q, &of(operands.k)?.t()?)?.reshape(shape)?;
-        let scores = match operands.relative {
-            Some(relative) => {
-                let pairs = Pairs {
+        let scores = match operands.score_mods {
+            [] => scores,
+            steps => {
+                let numbers = group.block_masks.iter().map(|(number, _)| *number);
+                let pairs = BlockPairs {
                     queries: group.positions(operands.q.dim(2)?),
                     keys: positions.clone(),
                     shape,
-                    plans: group.mask_count,
-                    numbers: group
-                        .block_masks
-                        .iter()
-                        .map(|(number, _)| *number)
-                        .collect(),
+                    mask_count: group.mask_count,
+                    numbers: numbers.collect(),
                     lengths: (operands.q.dim(2)?, length),
                 };
-                pairs.add(relative, &scores)?
+                score_mod::apply(steps, scores, Pairs::Blocks(&pairs))?
             }
-            None => scores,
         };
         let padding = self.padding(group, operands, &positions)?;
         let bias = match (self.hidden(group, operands.q)?, padding) {

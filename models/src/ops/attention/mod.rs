@@ -1,5 +1,5 @@
 //! Softmax attention, for every mixer that has one.
-//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(scale q_i·k_j + additions of `relative` by distance)
+//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(cap(scale q_i·k_j + additions of `relative` by distance))
 //! The sum is over the keys j that the options' block masks let query i see. B batch, H heads, Lq
 //! queries, Lk keys, E and Ev widths of a head; q (B, Lq, H E), k (B, Lk, H E), v (B, Lk, H Ev), y
 //! (B, Lq, H Ev). Columns that depend on a key's position alone need not be in k: `key_columns`
@@ -13,6 +13,7 @@ mod keys;
 pub mod partial_softmax;
 mod patterns;
 mod relative;
+mod score_mod;
 mod sparse;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -29,7 +30,11 @@ pub use self::{
     biased::attend_biased, block_lists::BlockLists, partial_softmax::WeightDropout,
     patterns::StridedPositions,
 };
-use self::{partial_softmax::by_head, sparse::Operands};
+use self::{
+    partial_softmax::by_head,
+    score_mod::{Pairs, ScoreMod},
+    sparse::Operands,
+};
 use super::{matmul, softmax};
 use crate::ops::supports;
 use crate::{Mask, Result};
@@ -74,9 +79,12 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
     let (q, k, v) = (split(&q.affine(scale, 0.0)?)?, split(k)?, split(v)?); // (B, H, L, E)
     let mask = options.mask.as_ref().map(Mask::new).transpose()?;
     let dropout = options.dropout.as_ref();
-    let relative = options.relative.as_ref();
+    let steps = score_mod::of_options(options);
     let y = match &options.block_masks {
-        None => dense(&q, &k, &v, mask.as_ref(), (dropout, relative))?,
+        None => {
+            let scores = all_scores(&q, &k, &steps)?;
+            weigh(&scores, &v, mask.as_ref(), dropout)?
+        }
         Some(block_masks) => {
             let (q, k, v) = (&q, &k, &v);
             let operands = Operands {
@@ -85,7 +93,7 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
                 v,
                 mask: mask.as_ref(),
                 dropout,
-                relative,
+                score_mods: &steps,
             };
             sparse::attend(&operands, block_masks.all())?
         }
@@ -121,7 +129,8 @@ pub fn attend_materialised(
     v: &Tensor,
     options: &AttentionOptions,
 ) -> Result<Tensor> {
-    let plain = options.block_masks.is_none() && options.relative.is_none();
+    let plain =
+        options.block_masks.is_none() && options.relative.is_none() && options.soft_cap.is_none();
     let empty = q.elem_count() == 0 || k.elem_count() == 0;
     if supports(q) && plain && !empty {
         let k = with_columns(k, options.heads, options.key_columns.as_ref())?;
@@ -148,31 +157,15 @@ pub fn weights(q: &Tensor, k: &Tensor, options: &AttentionOptions) -> Result<Ten
     let scores = all_scores(
         &split(&q.affine(scale, 0.0)?)?,
         &split(k)?,
-        options.relative.as_ref(),
+        &score_mod::of_options(options),
     )?;
     let mask = options.mask.as_ref().map(Mask::new).transpose()?;
     softmax::masked(&scores, mask.as_ref())
 }
 
 /// Returns scores (B, H, Lq, Lk) of every query (B, H, Lq, E), scaled, on every key (B, H, Lk, E).
-fn all_scores(q: &Tensor, k: &Tensor, relative: Option<&RelativeScores>) -> Result<Tensor> {
-    let scores = matmul(q, &k.t()?)?;
-    match relative {
-        Some(relative) => relative::add(relative, &scores),
-        None => Ok(scores),
-    }
-}
-
-/// Returns attention (B, H, Lq, Ev) of every query (B, H, Lq, E) on every key (B, H, Lk, E) with
-/// its value (B, H, Lk, Ev).
-fn dense(
-    q: &Tensor,
-    k: &Tensor,
-    v: &Tensor,
-    mask: Option<&Mask>,
-    (dropout, relative): (Option<&AttentionDropout>, Option<&RelativeScores>),
-) -> Result<Tensor> {
-    weigh(&all_scores(q, k, relative)?, v, mask, dropout)
+fn all_scores(q: &Tensor, k: &Tensor, steps: &[Box<dyn ScoreMod + '_>]) -> Result<Tensor> {
+    score_mod::apply(steps, matmul(q, &k.t()?)?, Pairs::All)
 }
 
 /// Returns q_i·k_j / √E (B, H, L, L) of queries and keys (B, L, H, E), for mixers that do more with

@@ -4,11 +4,24 @@
 use candle_core::{Device, Tensor};
 
 use super::cpu::RelativeScores;
-use super::{gather::gather, sparse::Operands};
+use super::{
+    gather::gather,
+    score_mod::{Pairs, ScoreMod},
+    sparse::Operands,
+};
 use crate::Result;
 
+impl ScoreMod for &RelativeScores {
+    fn apply(&self, scores: &Tensor, pairs: Pairs<'_>) -> Result<Tensor> {
+        match pairs {
+            Pairs::All => add(self, scores),
+            Pairs::Blocks(pairs) => pairs.add(self, scores),
+        }
+    }
+}
+
 /// Returns `scores` (B, H, Lq, Lk) plus the additions of `relative` to each pair.
-pub(super) fn add(relative: &RelativeScores, scores: &Tensor) -> Result<Tensor> {
+fn add(relative: &RelativeScores, scores: &Tensor) -> Result<Tensor> {
     let (batch, heads, queries, all_keys) = scores.dims4()?;
     let (first, keys) = (relative.keys.start, relative.keys.len());
     if keys == 0 {
@@ -52,30 +65,30 @@ fn column(relative: &RelativeScores, i: usize, j: usize) -> u32 {
 }
 
 /// The pairs of a group of blocks: scores (B or G, H or P', M, Q, K).
-pub(super) struct Pairs {
+pub(super) struct BlockPairs {
     /// Positions of queries, (P' M Q), as [`super::sparse`] counts them.
     pub(super) queries: Vec<u32>,
     /// Positions of keys, (P' M K), or (P' K) where all blocks have the same.
     pub(super) keys: Vec<u32>,
     pub(super) shape: (usize, usize, usize, usize, usize),
     /// P.
-    pub(super) plans: usize,
+    pub(super) mask_count: usize,
     /// Numbers of the P' block masks.
     pub(super) numbers: Vec<usize>,
     /// Lq and Lk.
     pub(super) lengths: (usize, usize),
 }
 
-impl Pairs {
+impl BlockPairs {
     /// Returns `scores` plus the additions of `relative`.
-    pub(super) fn add(&self, relative: &RelativeScores, scores: &Tensor) -> Result<Tensor> {
+    fn add(&self, relative: &RelativeScores, scores: &Tensor) -> Result<Tensor> {
         let (outer, inner, blocks, queries, keys) = self.shape;
-        let plans = self.numbers.len();
+        let masks = self.numbers.len();
         let (mut columns, mut there) = (Vec::new(), Vec::new());
-        for row in 0..plans * blocks * queries {
+        for row in 0..masks * blocks * queries {
             let block = row / queries;
             // One list of keys for each block, or for each block mask.
-            let list = match self.keys.len() == plans * keys {
+            let list = match self.keys.len() == masks * keys {
                 true => block / blocks,
                 false => block,
             };
@@ -89,7 +102,7 @@ impl Pairs {
         }
         let device = scores.device();
         let all_there = there.iter().all(|there| *there == 1.0);
-        let own = (1, plans, blocks, queries, keys);
+        let own = (1, masks, blocks, queries, keys);
         let tensor = |x: Tensor| x.to_device(device);
         let columns = tensor(Tensor::from_vec(columns, own, &Device::Cpu)?)?;
         let there = tensor(Tensor::from_vec(there, own, &Device::Cpu)?)?;
@@ -107,7 +120,7 @@ impl Pairs {
             let heads = table.dim(0)?;
             // With one block mask for all, heads lie beside each other; otherwise each block mask
             // is of one head.
-            let rows: Vec<u32> = match self.plans {
+            let rows: Vec<u32> = match self.mask_count {
                 1 => (0..inner as u32).collect(),
                 _ => self.numbers.iter().map(|n| (n % heads) as u32).collect(),
             };
@@ -119,7 +132,10 @@ impl Pairs {
             more(term.reshape((1, inner, blocks, queries, keys))?)?;
         }
         if let Some(table) = &relative.of_queries {
-            let rows = gather(&Operands::by_block_mask(table, self.plans)?, &self.queries)?;
+            let rows = gather(
+                &Operands::by_block_mask(table, self.mask_count)?,
+                &self.queries,
+            )?;
             let rows = rows.reshape((outer, inner, blocks, queries, relative.columns()))?;
             more(rows.contiguous()?.gather(&full, 4)?)?;
         }
@@ -129,7 +145,10 @@ impl Pairs {
             let after = self.lengths.1 - relative.keys.start - count;
             let table = table.pad_with_zeros(2, relative.keys.start, after)?;
             debug_assert_eq!(table.dims(), [batch, heads, self.lengths.1, width]);
-            let rows = gather(&Operands::by_block_mask(&table, self.plans)?, &self.keys)?;
+            let rows = gather(
+                &Operands::by_block_mask(&table, self.mask_count)?,
+                &self.keys,
+            )?;
             let rows = rows.reshape((outer, inner, (), keys, width))?;
             let rows = rows.broadcast_as((outer, inner, blocks, keys, width))?;
             let columns = full.t()?.contiguous()?;

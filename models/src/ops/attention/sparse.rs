@@ -19,12 +19,11 @@ use super::cpu::BlockView;
 use super::{
     gather::{filled_up, gather},
     keys::Keys,
+    score_mod::ScoreMod,
 };
 use crate::{
     Mask, Result,
-    ops::attention::{
-        AttentionDropout, BlockMask, RelativeScores, partial_softmax::PartialSoftmax,
-    },
+    ops::attention::{AttentionDropout, BlockMask, partial_softmax::PartialSoftmax},
 };
 
 /// Operands of attention: scaled queries (B, H, Lq, E), keys (B, H, Lk, E) and values (B, H, Lk,
@@ -35,7 +34,7 @@ pub(super) struct Operands<'a> {
     pub(super) v: &'a Tensor,
     pub(super) mask: Option<&'a Mask>,
     pub(super) dropout: Option<&'a AttentionDropout>,
-    pub(super) relative: Option<&'a RelativeScores>,
+    pub(super) score_mods: &'a [Box<dyn ScoreMod + 'a>],
 }
 
 impl Operands<'_> {

@@ -92,7 +92,12 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
         let masks = block_masks(length, batch).into_iter();
         let masks = masks.map(|(name, masks)| (name, Some(masks)));
         for (name, block_masks) in masks.chain([("all", None)]) {
-            for (masked, rate) in [(false, 0.0), (true, 0.0), (false, 0.4), (true, 0.4)] {
+            for (masked, rate, soft_cap) in [
+                (false, 0.0, None),
+                (true, 0.0, None),
+                (false, 0.4, None),
+                (true, 0.4, Some(1.5)),
+            ] {
                 let inputs =
                     [("q", width), ("k", width), ("v", value_width)].map(|(path, width)| {
                         Var::from_tensor(&normal(path, &[batch, length, HEADS * width])).unwrap()
@@ -107,6 +112,7 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
                         mask: masked.then(|| real.to_dtype(dtype)).transpose()?,
                         dropout: (rate > 0.0).then(|| AttentionDropout::new(&rng, batch, rate)),
                         block_masks: block_masks.clone(),
+                        soft_cap,
                         ..AttentionOptions::default()
                     };
                     let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype));
@@ -128,6 +134,7 @@ fn gradients_agree_with_differences() {
         let options = AttentionOptions {
             heads: HEADS,
             block_masks: Some(block_masks),
+            soft_cap: Some(2.0),
             ..AttentionOptions::default()
         };
         check_gradient(name, &[shape, shape, values], |inputs| {

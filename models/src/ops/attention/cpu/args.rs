@@ -10,10 +10,9 @@ use rayon::prelude::*;
 
 use super::AttentionDropout;
 use super::backward::BackwardTask;
-use super::bias::{Bias, BiasGradient};
 use super::forward::ForwardTask;
 use super::key_mask::{KeyBlock, KeyMask};
-use super::relative::{TableGradients, Tables};
+use super::score_mod::{ScoreMods, TermGradients, TileMods};
 use super::sparse::BlockMasks;
 
 /// Tasks that a pass is split into where the heads alone are fewer.
@@ -60,10 +59,7 @@ pub(super) struct AttentionArgs<'a> {
     pub(super) dropout: Option<&'a AttentionDropout>,
     /// Block masks of the queries; without them every query sees every key.
     pub(super) block_masks: Option<&'a BlockMasks>,
-    /// Bias that is added to the scores.
-    pub(super) bias: Option<Bias<'a>>,
-    /// Tables that are added to the scores by distance.
-    pub(super) relative: Option<Tables<'a>>,
+    pub(super) score_mods: ScoreMods<'a>,
 }
 
 impl<'a> AttentionArgs<'a> {
@@ -138,10 +134,9 @@ impl<'a> AttentionArgs<'a> {
         StridedRowsMut { start, ..target }
     }
 
-    /// Returns whether a head's work must be done by one task: it adds to gradients of rows shared
-    /// by several parts.
-    pub(super) fn undivided(&self) -> bool {
-        self.relative.is_some_and(|tables| tables.have_rows())
+    /// Returns the modifications of a head's scores, at no tile yet.
+    pub(super) fn tile_mods(&self, head: Head) -> TileMods<'a> {
+        TileMods::new(self.score_mods, head)
     }
 
     /// Returns whether at most [`SIDE`] queries are known to be padding.
@@ -174,12 +169,12 @@ impl<'a> AttentionArgs<'a> {
         sums: &[f32],
         outputs: [&[f32]; 2],
         targets: [StridedRowsMut; 3],
-        tables: Option<&TableGradients>,
+        terms: Option<TermGradients>,
     ) {
         match self.block_masks {
-            Some(block_masks) => self.sparse_backward(block_masks, sums, outputs, targets, tables),
+            Some(block_masks) => self.sparse_backward(block_masks, sums, outputs, targets, terms),
             None => {
-                self.dense_backward(sums, outputs, targets, (None, tables));
+                self.dense_backward(sums, outputs, targets, terms);
             }
         }
     }
@@ -217,14 +212,15 @@ impl<'a> AttentionArgs<'a> {
         sums: &[f32],
         [output, doutput]: [&[f32]; 2],
         targets: [StridedRowsMut; 3],
-        (bias, tables): (Option<BiasGradient>, Option<&TableGradients>),
+        terms: Option<TermGradients>,
     ) -> f64 {
         let heads = self.batch * self.heads;
         let key_blocks = self.keys_len.div_ceil(SIDE);
         // The gradient of a bias is summed over examples: one task has the same keys of all of
         // them.
-        let apart = if bias.is_some() { self.heads } else { heads };
-        let parts = match self.undivided() {
+        let of_pairs = matches!(terms, Some(TermGradients::ByPair(_)));
+        let apart = if of_pairs { self.heads } else { heads };
+        let parts = match self.score_mods.undivided() {
             true => 1,
             false => TASKS
                 .div_ceil(apart.max(1))
@@ -242,9 +238,9 @@ impl<'a> AttentionArgs<'a> {
         let run = |index: usize, part: usize| {
             let head = self.head(index);
             let blocks = &blocks[head.example];
-            let share = |part| match bias {
-                None => blocks.len() * part / parts,
-                Some(_) => {
+            let share = |part| match of_pairs {
+                false => blocks.len() * part / parts,
+                true => {
                     let first = key_blocks * part / parts * SIDE;
                     blocks.partition_point(|block| block.first < first)
                 }
@@ -263,8 +259,7 @@ impl<'a> AttentionArgs<'a> {
             let sums = &sums[self.sum_index(head, 0)..][..self.queries_len];
             isa.run(BackwardTask {
                 args: self,
-                bias,
-                tables,
+                terms,
                 part,
                 head,
                 blocks: &blocks[share(part)..share(part + 1)],
@@ -276,12 +271,12 @@ impl<'a> AttentionArgs<'a> {
                 dvalues: to(2),
             })
         };
-        let dfactors: Vec<f64> = match bias {
-            None => (0..heads * parts)
+        let dfactors: Vec<f64> = match of_pairs {
+            false => (0..heads * parts)
                 .into_par_iter()
                 .map(|task| run(task / parts, task % parts))
                 .collect(),
-            Some(_) => (0..self.heads * parts)
+            true => (0..self.heads * parts)
                 .into_par_iter()
                 .map(|task| {
                     let index = |example| example * self.heads + task / parts;

@@ -14,11 +14,10 @@ use lra_cpu::tile::{
 use lra_cpu::zero_rows::are_zero_rows;
 
 use super::args::{AttentionArgs, Head, Widths};
-use super::bias::BiasGradient;
 use super::dropout::{Tile, kept_factors};
 use super::key_mask::KeyBlock;
 use super::packed_kv::{KeyTile, PackedKv};
-use super::relative::{Places, TableGradients};
+use super::score_mod::{TermGradients, TileMods};
 
 /// Floats of one operand of the keys that are worked on together, so that they stay in the
 /// second-level cache.
@@ -27,8 +26,7 @@ const GROUP_FLOATS: usize = 32 * 1024;
 /// All queries of one head against some of its keys.
 pub(super) struct BackwardTask<'a> {
     pub(super) args: &'a AttentionArgs<'a>,
-    pub(super) bias: Option<BiasGradient<'a>>,
-    pub(super) tables: Option<&'a TableGradients<'a>>,
+    pub(super) terms: Option<TermGradients<'a>>,
     /// Number of the part of the head's work.
     pub(super) part: usize,
     pub(super) head: Head,
@@ -78,6 +76,7 @@ impl Kernel for BackwardTask<'_> {
         let mut queries = Queries::new(args);
         let mut packed_kv = PackedKv::new(args, (per_group, SIDE));
         let mut tiles = Tiles::new(args);
+        let mut mods = args.tile_mods(self.head);
         let mut dfactor = 0.0;
         for blocks in self.blocks.chunks(per_group) {
             let (keys, values) = (args.keys(self.head), args.values(self.head));
@@ -101,7 +100,7 @@ impl Kernel for BackwardTask<'_> {
                         &queries,
                         at,
                         (packed_kv.tile(slot, (block.len(), block.bits)), *block),
-                        &mut tiles,
+                        (&mut mods, &mut tiles),
                         dqueries,
                     );
                 }
@@ -139,6 +138,8 @@ pub(super) struct Tiles {
     /// Gradients of weights; after a step those of scores, if they are asked for.
     pub(super) gradients: Tile64,
     pub(super) returns_gradients: bool,
+    /// Derivatives of scores by sums that are capped; none without a cap.
+    pub(super) slopes: Option<Box<Tile64>>,
     pub(super) keep_mask: Tile64,
     /// Room for operands whose format is not plain numbers.
     pub(super) scratch: [Scratch; 3],
@@ -152,7 +153,8 @@ impl Tiles {
             widths: args.widths,
             weights: Tile64::filled(0.0),
             gradients: Tile64::filled(0.0),
-            returns_gradients: args.bias.is_some() || args.relative.is_some(),
+            returns_gradients: args.score_mods.term.is_some(),
+            slopes: args.score_mods.cap.map(|_| Box::new(Tile64::filled(0.0))),
             keep_mask: Tile64::filled(1.0),
             scratch: [(); 3].map(|()| Operand::A.scratch(args.format, (SIDE, SIDE))),
         }
@@ -168,49 +170,33 @@ impl BackwardTask<'_> {
         queries: &Queries,
         (first, count): (usize, usize),
         (tile, block): (KeyTile, KeyBlock),
-        tiles: &mut Tiles,
+        (mods, tiles): (&mut TileMods, &mut Tiles),
         dqueries: &mut [f32],
     ) -> f64 {
         let drawn = |dropout| self.args.tile(dropout, self.head, first, block.first);
         let drawn = self.args.dropout.map(drawn);
-        if let Some(tables) = &self.args.relative {
-            let keys = block.first..block.first + block.len();
-            let places = Places::new(tables, first..first + count, keys);
-            let add = |scores: &mut _| tables.add(&places, self.head, scores);
-            tiles.step(s, (queries, count), tile, add, drawn, dqueries);
-            if let Some(gradients) = self.tables {
-                let task = (self.head, self.part);
-                // SAFETY: a task alone has its part of its head, and all of it where rows have
-                // gradients.
-                unsafe { gradients.add(tables, &places, task, &tiles.gradients) }
-            }
-            return 0.0;
-        }
-        let Some(gradient) = self.bias else {
-            tiles.step(s, (queries, count), tile, |_| {}, drawn, dqueries);
-            return 0.0;
+        mods.load(first..first + count, block.positions());
+        let modify = |scores: &mut _, slopes: Option<&mut Tile64>| {
+            mods.apply(s, block.len(), scores, slopes);
         };
-        let (at, sizes) = ((first, block.first), (count, block.len()));
-        let mut biases = Tile64::filled(0.0);
-        let number = self.head.number;
-        gradient.bias.load(number, at, sizes, &mut biases);
-        let add = |scores: &mut _| gradient.bias.add(&biases, block.len(), scores);
-        tiles.step(s, (queries, count), tile, add, drawn, dqueries);
-        // SAFETY: one task has these keys of this head, of all examples.
-        unsafe { gradient.add(number, at, sizes, [&biases, &tiles.gradients]) }
+        tiles.step(s, (queries, count), tile, modify, drawn, dqueries);
+        // SAFETY: a task alone has its part of its head, all of it if the work is undivided, and for
+        // a term by pair these keys of all examples.
+        unsafe { mods.add_gradients(self.terms.as_ref(), self.part, &tiles.gradients) }
     }
 }
 
 impl Tiles {
     /// Adds the gradients of one tile to those of its queries (the columns of `dqueries`), keys and
-    /// values. `alter` changes the scores (keys, queries) before they become weights.
+    /// values. `modify` turns products (keys, queries) into scores, and
+    /// writes the slopes of their cap.
     #[inline(always)]
     pub(super) fn step<S: Lanes>(
         &mut self,
         s: S,
         (queries, count): (&Queries, usize),
         keys: KeyTile,
-        alter: impl FnOnce(&mut [f32; SIDE * SIDE]),
+        modify: impl FnOnce(&mut [f32; SIDE * SIDE], Option<&mut Tile64>),
         drawn: Option<Tile>,
         dqueries: &mut [f32],
     ) {
@@ -227,7 +213,7 @@ impl Tiles {
             (&mut *self.weights, SIDE),
             (rows, columns, widths.queries),
         );
-        alter(&mut self.weights);
+        modify(&mut self.weights, self.slopes.as_deref_mut());
         product::<S, false>(
             s,
             format,

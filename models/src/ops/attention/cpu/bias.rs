@@ -9,6 +9,7 @@ use lra_cpu::buffers::Shared;
 use lra_cpu::tile::{PAD, Rows, SIDE, pack_columns};
 
 use super::args::AttentionArgs;
+use super::score_mod::{Term, TermGradients};
 use super::{Attention, AttentionOptions, NAME};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 
@@ -151,8 +152,8 @@ impl CustomOp<5> for Biased {
         let mut dbias = vec![0.0; bias.data.len()];
         let to = Shared::new(&mut dbias);
         let dfactor = gradients.write(|targets| {
-            let of_bias = Some(BiasGradient { bias, to: &to });
-            args.dense_backward(&pass.saved, [pass.y, pass.dy], targets, (of_bias, None))
+            let terms = TermGradients::ByPair(BiasGradient { bias, to: &to });
+            args.dense_backward(&pass.saved, [pass.y, pass.dy], targets, Some(terms))
         });
         let [dq, dk, dv] = gradients.into_gradients();
         Ok([dq, dk, dv, dbias.into(), vec![dfactor as f32].into()])
@@ -170,7 +171,7 @@ impl Biased {
             factor: factor.data[0],
         };
         let mut args = self.0.args([q, k, v])?;
-        args.bias = Some(bias);
+        args.score_mods.term = Some(Term::ByPair(bias));
         Ok((args, bias))
     }
 }

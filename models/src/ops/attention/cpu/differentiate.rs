@@ -1,5 +1,6 @@
 //! Scores of a tile to weights after dropout, P M with P = exp2(S - sum), and gradients of those to
-//! gradients of scores, dS = P (M D - δ). Rows are keys, columns queries.
+//! gradients of scores, dS = P (M D - δ), times the slope of their cap. Rows are keys, columns
+//! queries.
 
 #[cfg(target_arch = "x86_64")]
 use lra_cpu::format::amx_packing::{self, Parts, TERMS, TILE};
@@ -72,7 +73,7 @@ impl Tiles {
             let row = key * SIDE..key * SIDE + columns;
             let (weights, _) = S::as_mut_simd_f32s(&mut self.weights[row.clone()]);
             let (gradients, _) = S::as_mut_simd_f32s(&mut self.gradients[row.clone()]);
-            let (keep_mask, _) = S::as_simd_f32s(&self.keep_mask[row]);
+            let (keep_mask, _) = S::as_simd_f32s(&self.keep_mask[row.clone()]);
             if bits >> key & 1 == 0 {
                 weights.fill(zero);
                 gradients.fill(zero);
@@ -80,10 +81,16 @@ impl Tiles {
             }
             let per_query = sums[..used].iter().zip(&deltas[..used]).zip(keep_mask);
             for ((weight, gradient), ((sum, delta), keep_mask)) in
-                weights.iter_mut().zip(gradients).zip(per_query)
+                weights.iter_mut().zip(&mut *gradients).zip(per_query)
             {
                 let tile = [*weight, *gradient, *keep_mask];
                 (*weight, *gradient) = differentiate::<S, DROP>(s, tile, [*sum, *delta]);
+            }
+            if let Some(slopes) = &self.slopes {
+                let (slopes, _) = S::as_simd_f32s(&slopes[row]);
+                for (gradient, slope) in gradients.iter_mut().zip(slopes) {
+                    *gradient = s.mul_f32s(*gradient, *slope);
+                }
             }
         }
     }
@@ -123,6 +130,8 @@ impl Tiles {
         let (scores, _) = S::as_simd_f32s(&*self.weights);
         let (gradients, _) = S::as_mut_simd_f32s(&mut *self.gradients);
         let (keep_mask, _) = S::as_simd_f32s(&*self.keep_mask);
+        let slopes = self.slopes.as_ref();
+        let slopes = slopes.map(|slopes| S::as_simd_f32s(&slopes[..]).0);
         let zero = s.splat_f32s(0.0);
         for key_tile in 0..amx_packing::steps(keys) {
             for line in 0..amx_packing::SIDE {
@@ -142,6 +151,9 @@ impl Tiles {
                             let per_query = [sums[column], deltas[column]];
                             (p[half][group], ds[half][group]) =
                                 differentiate::<S, DROP>(s, tile, per_query);
+                            if let Some(slopes) = slopes {
+                                ds[half][group] = s.mul_f32s(ds[half][group], slopes[at]);
+                            }
                         }
                     }
                     if self.returns_gradients {

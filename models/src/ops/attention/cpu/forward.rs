@@ -2,14 +2,11 @@
 
 use lra_cpu::buffers::Shared;
 use lra_cpu::simd::{Kernel, Lanes};
-use lra_cpu::tile::{
-    Operand, PAD, PackedTiles, SIDE, Tile64, pack_columns, pack_rows, padded, product,
-};
+use lra_cpu::tile::{Operand, PAD, PackedTiles, SIDE, pack_columns, pack_rows, padded, product};
 
 use super::args::{AttentionArgs, Head};
 use super::dropout::{Tile, row_length};
 use super::key_mask::KeyBlock;
-use super::relative::Places;
 use super::weighted_sums::{WeightedSums, finalize};
 
 /// The queries `first..first + count` of one head (whole blocks, except at the end).
@@ -57,7 +54,7 @@ impl Kernel for ForwardTask<'_> {
 
         let mut queries = PackedTiles::new(format, Operand::B, 1, (width, SIDE));
         let mut weighted = WeightedSums::new(args);
-        let mut biases = Tile64::filled(0.0);
+        let mut mods = args.tile_mods(head);
         for first in (first..first + count).step_by(SIDE) {
             let count = SIDE.min(args.queries_len - first);
             // Queries that see no key yield zeros.
@@ -81,16 +78,8 @@ impl Kernel for ForwardTask<'_> {
                     (&mut **scores, SIDE),
                     (block.rows(), columns, width),
                 );
-                if let Some(bias) = args.bias {
-                    let sizes = (count, block.len());
-                    bias.load(head.number, (first, block.first), sizes, &mut biases);
-                    bias.add(&biases, block.len(), scores);
-                }
-                if let Some(tables) = &args.relative {
-                    let keys = block.first..block.first + block.len();
-                    let places = Places::new(tables, first..first + count, keys);
-                    tables.add(&places, head, scores);
-                }
+                mods.load(first..first + count, block.positions());
+                mods.apply(s, block.len(), scores, None);
                 let drawn = args
                     .dropout
                     .map(|dropout| args.tile(dropout, head, first, block.first));

@@ -1,5 +1,7 @@
 //! Mask of the keys of an example: one bit per key, in blocks of [`SIDE`].
 
+use std::ops::Range;
+
 use candle_core::{Result, Tensor, bail};
 use lra_cpu::tile::{PANEL, SIDE};
 
@@ -24,6 +26,11 @@ pub(super) struct KeyBlock {
 }
 
 impl KeyBlock {
+    /// Returns the positions of the keys up to the last real one.
+    pub(super) fn positions(&self) -> Range<usize> {
+        self.first..self.first + self.len()
+    }
+
     /// Returns the number of keys up to the last real one.
     pub(super) fn len(&self) -> usize {
         SIDE - self.bits.leading_zeros() as usize

@@ -41,10 +41,13 @@ pub fn attention_materialized(
         let (q, k, v) = (q.shape(), k.shape(), v.shape());
         bail!("{NAME}: queries {q:?}, keys {k:?}, values {v:?}");
     }
-    if options.block_masks.is_some() || options.relative.is_some() || options.key_columns.is_some()
+    if options.block_masks.is_some()
+        || options.relative.is_some()
+        || options.soft_cap.is_some()
+        || options.key_columns.is_some()
     {
         bail!(
-            "{NAME}: weights are kept without block masks, scores by distance and columns of all keys"
+            "{NAME}: weights are kept without block masks, scores by distance, soft cap and columns of all keys"
         );
     }
     let real = options.mask.as_ref().map(Tensor::contiguous).transpose()?;

@@ -20,6 +20,7 @@ mod key_mask;
 mod materialized;
 mod packed_kv;
 mod relative;
+mod score_mod;
 mod sparse;
 mod weighted_sums;
 
@@ -37,6 +38,7 @@ use self::key_mask::KeyMask;
 pub use self::materialized::attention_materialized;
 pub use self::relative::RelativeScores;
 use self::relative::Tables;
+use self::score_mod::{ScoreMods, SoftCap, Term, TermGradients};
 pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
 pub(crate) use self::sparse::{BlockView, TileView, first_weight};
 use crate::autograd::read;
@@ -64,6 +66,8 @@ pub struct AttentionOptions {
     pub block_masks: Option<BlockMasks>,
     /// Tables that are added to the scores by distance.
     pub relative: Option<RelativeScores>,
+    /// c, which bounds scores after all additions: c tanh(z / c).
+    pub soft_cap: Option<f64>,
     /// (Lk, P), columns that the keys of every head and example have after their own, so that
     /// queries have E + P. They take no gradient.
     pub key_columns: Option<Tensor>,
@@ -105,6 +109,12 @@ impl AttentionOptions {
         }
         if self.dropout.as_ref().is_some_and(|d| d.batch() != batch) {
             bail!("{NAME}: dropout needs one counter for each of {batch} examples");
+        }
+        if self
+            .soft_cap
+            .is_some_and(|cap| !(cap > 0.0 && cap.is_finite()))
+        {
+            bail!("{NAME}: a soft cap of {:?} is not above 0", self.soft_cap);
         }
         if let Some(relative) = &self.relative {
             relative.check((batch, heads), (queries, keys))?;
@@ -171,6 +181,7 @@ struct Attention {
     key_columns: Option<(Vec<f32>, usize)>,
     /// The largest distance in the tables, and the keys that have a position.
     distances: Option<(usize, Range<usize>)>,
+    soft_cap: Option<f64>,
 }
 
 impl Attention {
@@ -201,6 +212,7 @@ impl Attention {
                 None => None,
             },
             distances: relative.map(|relative| (relative.reach, relative.keys.clone())),
+            soft_cap: options.soft_cap,
         })
     }
 
@@ -212,8 +224,7 @@ impl Attention {
         }
     }
 
-    /// Returns the arguments of this call on queries, keys and values, without the additions to the
-    /// scores.
+    /// Returns the arguments of this call on queries, keys and values, without a term of the scores.
     fn args<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<AttentionArgs<'a>> {
         let (batch, queries_len, _) = q.shape.dims3()?;
         let width = |x: &View| Ok::<_, candle_core::Error>(x.shape.dims3()?.2 / self.heads);
@@ -246,17 +257,19 @@ impl Attention {
             self_attention: self.self_attention,
             dropout: self.dropout.as_ref(),
             block_masks: self.block_masks.as_ref(),
-            bias: None,
-            relative: None,
+            score_mods: ScoreMods {
+                term: None,
+                cap: self.soft_cap.map(SoftCap::new),
+            },
         })
     }
 
-    fn problem_with_tables<'a>(
+    fn args_with_tables<'a>(
         &'a self,
         [q, k, v, of_heads, of_queries, of_keys]: &[View<'a>; 6],
     ) -> Result<AttentionArgs<'a>> {
         let mut args = self.args([q, k, v])?;
-        args.relative = self.distances.as_ref().map(|(reach, keys)| Tables {
+        let tables = |(reach, keys): &(usize, Range<usize>)| Tables {
             reach: *reach,
             keys: (keys.start, keys.len()),
             queries: args.queries_len,
@@ -264,7 +277,8 @@ impl Attention {
             of_heads: of_heads.given(),
             of_queries: of_queries.given(),
             of_keys: of_keys.given(),
-        });
+        };
+        args.score_mods.term = self.distances.as_ref().map(tables).map(Term::ByDistance);
         Ok(args)
     }
 
@@ -285,7 +299,7 @@ impl CustomOp<6> for Attention {
     const READS_OUTPUT: bool = true;
 
     fn forward(&self, operands: [View; 6], _: bool) -> Result<(Vec<f32>, Shape, Self::Saved)> {
-        let args = self.problem_with_tables(&operands)?;
+        let args = self.args_with_tables(&operands)?;
         let (output, sums) = args.forward();
         Ok((output, args.output_shape(), sums))
     }
@@ -295,14 +309,16 @@ impl CustomOp<6> for Attention {
         operands: [View; 6],
         pass: BackwardPass<Self::Saved, 6>,
     ) -> Result<[Gradient; 6]> {
-        let args = self.problem_with_tables(&operands)?;
+        let args = self.args_with_tables(&operands)?;
         let [q, k, v, tables @ ..] = operands;
         let mut gradients = GradientRows::new(&[q, k, v], |len| self.start(len));
         let [.., of_heads, of_queries, of_keys] = pass.wanted;
         let mut of_tables = relative::Buffers::new(&args, [of_heads, of_queries, of_keys], &tables);
         gradients.write(|targets| {
             let outputs = [pass.y, pass.dy];
-            args.backward(&pass.saved, outputs, targets, of_tables.targets().as_ref());
+            let tables = of_tables.targets();
+            let terms = tables.as_ref().map(TermGradients::ByDistance);
+            args.backward(&pass.saved, outputs, targets, terms);
         });
         let [dq, dk, dv] = gradients.into_gradients();
         let [of_heads, of_queries, of_keys] = of_tables.into_gradients(&args);

@@ -19,14 +19,15 @@ fn composed(
     mask: Option<&Tensor>,
     factors: Option<&Tensor>,
 ) -> Result<Tensor> {
-    composed_with(qkv, heads, None, mask, factors)
+    composed_with(qkv, heads, (None, None), mask, factors)
 }
 
-/// Returns composed attention with a bias added to the scores (B, H, Lq, Lk).
+/// Returns composed attention with a bias added to the scores (B, H, Lq, Lk), and with a soft cap
+/// of the sum.
 fn composed_with(
     [q, k, v]: [&Tensor; 3],
     heads: usize,
-    bias: Option<&Tensor>,
+    (bias, cap): (Option<&Tensor>, Option<f64>),
     mask: Option<&Tensor>,
     factors: Option<&Tensor>,
 ) -> Result<Tensor> {
@@ -35,6 +36,10 @@ fn composed_with(
     let scores = (q.matmul(&k.t()?)? * (e as f64).powf(-0.5))?;
     let scores = match bias {
         Some(bias) => scores.broadcast_add(bias)?,
+        None => scores,
+    };
+    let scores = match cap {
+        Some(cap) => ((scores / cap)?.tanh()? * cap)?,
         None => scores,
     };
     let highest = scores.max_keepdim(D::Minus1)?.detach();
@@ -156,16 +161,20 @@ fn a_learned_bias_meets_its_twin() {
         let bias = sampler.normal(&[heads, longest, longest], 1.0);
         let factor = sampler.normal(&[1], 1.0);
         let mask = mask(&mut sampler, batch, length, true);
-        for mask in [None, Some(&mask)] {
+        for (mask, cap) in [(None, None), (Some(&mask), None), (Some(&mask), Some(1.5))] {
+            let options = AttentionOptions {
+                soft_cap: cap,
+                ..options(heads, mask)
+            };
             agree(
                 "attention with a bias",
                 &[x.clone(), bias.clone(), factor.clone()],
-                |x| attention_biased(&x[0], &x[1], &x[2], &options(heads, mask)),
+                |x| attention_biased(&x[0], &x[1], &x[2], &options),
                 |x| {
                     let [q, k, v] = thirds(&x[0])?;
                     let bias = x[1].narrow(1, 0, length)?.narrow(2, 0, length)?;
                     let bias = bias.broadcast_mul(&x[2])?.unsqueeze(0)?;
-                    let y = composed_with([&q, &k, &v], heads, Some(&bias), mask, None)?;
+                    let y = composed_with([&q, &k, &v], heads, (Some(&bias), cap), mask, None)?;
                     without_padding(&y, mask)
                 },
             );
@@ -175,6 +184,30 @@ fn a_learned_bias_meets_its_twin() {
     let bias = sampler.normal(&[2, 3, 3], 1.0);
     let factor = sampler.normal(&[1], 1.0);
     assert!(attention_biased(&x, &bias, &factor, &options(2, None)).is_err());
+}
+
+#[test]
+fn a_soft_cap_meets_its_twin() {
+    let mut sampler = Sampler::new(17);
+    for (length, heads, width, cap) in [(1, 1, 4, 0.5), (70, 2, 5, 2.0), (130, 1, 40, 1.0)] {
+        let x = [sampler.normal(&[2, length, 3 * heads * width], 1.5)];
+        let mask = mask(&mut sampler, 2, length, true);
+        let options = AttentionOptions {
+            soft_cap: Some(cap),
+            ..options(heads, Some(&mask))
+        };
+        agree(
+            "attention with a soft cap",
+            &x,
+            |x| attention_packed(&x[0], &options),
+            |x| {
+                let [q, k, v] = thirds(&x[0])?;
+                let mods = (None, Some(cap));
+                let y = composed_with([&q, &k, &v], heads, mods, Some(&mask), None)?;
+                without_padding(&y, Some(&mask))
+            },
+        );
+    }
 }
 
 #[test]
@@ -233,7 +266,7 @@ fn scores_by_distance_meet_their_twin() {
                     let of_keys = x[3].gather(&columns.t()?.contiguous()?, 3)?.t()?;
                     bias = ((bias + x[2].gather(&columns, 3)?)? + of_keys)?;
                 }
-                let y = composed_with([&q, &k, &v], heads, Some(&bias), Some(&mask), None)?;
+                let y = composed_with([&q, &k, &v], heads, (Some(&bias), None), Some(&mask), None)?;
                 without_padding(&y, Some(&mask))
             },
         );
@@ -307,5 +340,13 @@ fn shapes_that_do_not_fit_are_errors() {
     ] {
         let refused = attention(&x, &x, &values, &options(2, None)).unwrap_err();
         assert!(refused.to_string().contains("cannot be split"), "{refused}");
+    }
+    for cap in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let options = AttentionOptions {
+            soft_cap: Some(cap),
+            ..options(2, None)
+        };
+        let refused = attention_packed(&x, &options).unwrap_err();
+        assert!(refused.to_string().contains("is not above 0"), "{refused}");
     }
 }

@@ -14,6 +14,7 @@ use lra_cpu::buffers::Shared;
 pub(super) use self::tile::Places;
 use super::NAME;
 use super::args::{AttentionArgs, Head, TASKS};
+use super::score_mod::Term;
 use crate::autograd::{Gradient, View};
 
 /// Additions to scores by the distance of key from query. Queries are at 0, 1, .., keys too, from
@@ -144,7 +145,10 @@ pub(super) struct Buffers {
 
 impl Buffers {
     pub(super) fn new(args: &AttentionArgs, wanted: [bool; 3], tables: &[View; 3]) -> Self {
-        let columns = args.relative.map_or(0, |tables| tables.columns());
+        let columns = match &args.score_mods.term {
+            Some(Term::ByDistance(tables)) => tables.columns(),
+            Some(Term::ByPair(_)) | None => 0,
+        };
         let heads = args.batch * args.heads;
         let parts = most_parts(heads);
         let [of_heads, of_queries, of_keys] = wanted;

@@ -6,21 +6,21 @@ use std::ops::Range;
 use lra_cpu::scratch::Scratch;
 use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::tile::StridedRowsMut;
-use lra_cpu::tile::{PAD, Rows, SIDE, columns_to_rows, padded};
+use lra_cpu::tile::{PAD, Rows, SIDE, Tile64, columns_to_rows, padded};
 use lra_cpu::zero_rows::are_zero_rows;
 
 use super::super::args::{AttentionArgs, Head};
 use super::super::backward::{Queries, Tiles, deltas};
 use super::super::packed_kv::{KeyTile, PackedKv};
-use super::super::relative::{Places, TableGradients};
+use super::super::score_mod::TermGradients;
 use super::block_mask::BlockMask;
-use super::{alter, drawn, indices};
+use super::{apply_ranges, drawn, indices};
 
 /// Some blocks of queries of one head.
 pub(super) struct BackwardTask<'a> {
     pub(super) args: &'a AttentionArgs<'a>,
     pub(super) block_mask: &'a BlockMask,
-    pub(super) tables: Option<&'a TableGradients<'a>>,
+    pub(super) terms: Option<TermGradients<'a>>,
     /// Number of the part of the head's work.
     pub(super) part: usize,
     pub(super) head: Head,
@@ -53,6 +53,7 @@ impl Kernel for BackwardTask<'_> {
         let mut dqueries = Scratch::zeros(SIDE * padded(width));
         let mut dquery_rows = Scratch::zeros(SIDE * padded(width));
         let mut tiles = Tiles::new(args);
+        let mut mods = args.tile_mods(head);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
             let count = positions.len();
@@ -75,25 +76,16 @@ impl Kernel for BackwardTask<'_> {
                 let drawn = args
                     .dropout
                     .map(|dropout| drawn(args, dropout, head, number));
-                let places = args.relative.as_ref().map(|tables| {
-                    let keys = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
-                    let places = Places::new(tables, indices(positions), indices(keys));
-                    (tables, places)
-                });
-                let alter = |scores: &mut _| {
-                    if let Some((tables, places)) = &places {
-                        tables.add(places, head, scores);
-                    }
-                    alter(s, block_mask, tile, columns, scores);
+                let key_positions = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
+                mods.load(indices(positions), indices(key_positions));
+                let modify = |scores: &mut _, slopes: Option<&mut Tile64>| {
+                    mods.apply(s, key_positions.len(), scores, slopes);
+                    apply_ranges(s, block_mask, tile, columns, scores);
                 };
-                tiles.step(s, (&queries, count), keys, alter, drawn, &mut dqueries);
-                if let (Some((tables, places)), Some(gradients)) = (&places, self.tables) {
-                    // SAFETY: a task alone has its part of its head, and all of it where rows have
-                    // gradients.
-                    unsafe {
-                        gradients.add(tables, places, (head, self.part), &tiles.gradients);
-                    }
-                }
+                tiles.step(s, (&queries, count), keys, modify, drawn, &mut dqueries);
+                // SAFETY: a task alone has its part of its head, and all of it if the work is
+                // undivided. There is no term by pair under block masks.
+                unsafe { mods.add_gradients(self.terms.as_ref(), self.part, &tiles.gradients) };
             }
             columns_to_rows(&dqueries, count, width, &mut dquery_rows);
             // SAFETY: this task alone has its head's columns of the rows of its queries.

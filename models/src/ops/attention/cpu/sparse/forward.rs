@@ -11,10 +11,9 @@ use lra_cpu::tile::{
 };
 
 use super::super::args::{AttentionArgs, Head};
-use super::super::relative::Places;
 use super::super::weighted_sums::{WeightedSums, finalize};
 use super::block_mask::BlockMask;
-use super::{alter, drawn, indices};
+use super::{apply_ranges, drawn, indices};
 
 /// Some blocks of queries of one head.
 pub(in super::super) struct ForwardTask<'a> {
@@ -45,6 +44,7 @@ impl Kernel for ForwardTask<'_> {
         let mut revisited = block_mask.repeats_queries().then(|| Revisited::new(args));
         let mut queries = PackedTiles::new(format, Operand::B, 1, (width, SIDE));
         let mut weighted = WeightedSums::new(args);
+        let mut mods = args.tile_mods(head);
         for block in &block_mask.query_blocks()[self.blocks.clone()] {
             let positions = block_mask.query_positions(block);
             let count = positions.len();
@@ -74,12 +74,10 @@ impl Kernel for ForwardTask<'_> {
                     (&mut **scores, SIDE),
                     (count_keys.next_multiple_of(PANEL), columns, width),
                 );
-                if let Some(tables) = &args.relative {
-                    let keys = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
-                    let places = Places::new(tables, indices(positions), indices(keys));
-                    tables.add(&places, head, scores);
-                }
-                alter(s, block_mask, tile, columns, scores);
+                let key_positions = block_mask.key_positions(&block_mask.key_blocks()[tile.keys]);
+                mods.load(indices(positions), indices(key_positions));
+                mods.apply(s, count_keys, scores, None);
+                apply_ranges(s, block_mask, tile, columns, scores);
                 let drawn = args
                     .dropout
                     .map(|dropout| drawn(args, dropout, head, number));

@@ -25,7 +25,7 @@ use self::forward::ForwardTask;
 use super::AttentionDropout;
 use super::args::{AttentionArgs, Head, TASKS};
 use super::dropout;
-use super::relative::TableGradients;
+use super::score_mod::TermGradients;
 
 /// Blocks of queries below which a part of a head is not worth its own sums.
 const LEAST_BLOCKS: usize = 8;
@@ -143,7 +143,7 @@ fn indices(positions: &[u32]) -> impl ExactSizeIterator<Item = usize> {
 /// Hides the pairs that a tile's query ranges leave out, and adds the bias to diagonal scores
 /// (keys, queries).
 #[inline(always)]
-fn alter<S: Lanes>(
+fn apply_ranges<S: Lanes>(
     s: S,
     block_mask: &BlockMask,
     tile: &Tile,
@@ -183,7 +183,7 @@ fn parts(args: &AttentionArgs, block_mask: &BlockMask) -> Vec<Range<usize>> {
     let heads = args.batch * args.heads;
     let blocks = block_mask.query_blocks().len();
     // Queries that are in several blocks are summed up by one task.
-    let count = if block_mask.repeats_queries() || args.undivided() {
+    let count = if block_mask.repeats_queries() || args.score_mods.undivided() {
         1
     } else {
         TASKS
@@ -240,7 +240,7 @@ impl AttentionArgs<'_> {
         sums: &[f32],
         [output, doutput]: [&[f32]; 2],
         targets: [StridedRowsMut; 3],
-        tables: Option<&TableGradients>,
+        terms: Option<TermGradients>,
     ) {
         let isa = Isa::current();
         let tasks = self.tasks(block_masks);
@@ -276,7 +276,7 @@ impl AttentionArgs<'_> {
                 isa.run(BackwardTask {
                     args: self,
                     block_mask,
-                    tables,
+                    terms,
                     part: *part,
                     head: *head,
                     blocks: blocks.clone(),
