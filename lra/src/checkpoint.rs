@@ -384,7 +384,7 @@ mod tests {
             updater
                 .accumulate(&mut gradients, loss.backward().unwrap())
                 .unwrap();
-            updater.update(gradients, 0.01, step + 1).unwrap();
+            updater.update(gradients, (0.01, 0.9), step + 1).unwrap();
         }
     }
 

@@ -54,13 +54,24 @@ fn half_cosine(share: f64) -> f64 {
 
 fn one_cycle(s: f64, w: f64, n: f64) -> f64 {
     const START: f64 = 1.0 / 25.0;
-    const END: f64 = START / 1e4;
-    // The peak sits at update w - 1 and the end at n - 1, as both sides are counted in updates.
+    cycle(s, w, n, [START, 1.0, START / 1e4])
+}
+
+/// Returns β1 of the update made after `done` others, in a cycle of `steps` with `warmup` updates up
+/// to the highest rate: linearly from 0.95 to 0.85, and back (PyTorch's `OneCycleLR` with
+/// `cycle_momentum`, its default).
+pub fn cycled_momentum(done: usize, warmup: usize, steps: usize) -> f64 {
+    cycle(done as f64, warmup as f64, steps as f64, [0.95, 0.85, 0.95])
+}
+
+/// Returns the value after `s` updates: linear from `start` to `peak` and to `end`. The peak is at
+/// update w - 1 and the end at n - 1, as both sides are counted in updates.
+fn cycle(s: f64, w: f64, n: f64, [start, highest, end]: [f64; 3]) -> f64 {
     let (peak, last) = ((w - 1.0).max(0.0), (n - 1.0).max(1.0));
     if s < peak {
-        START + (1.0 - START) * s / peak
+        start + (highest - start) * s / peak
     } else {
-        1.0 + (END - 1.0) * ((s - peak) / (last - peak).max(1.0)).min(1.0)
+        highest + (end - highest) * ((s - peak) / (last - peak).max(1.0)).min(1.0)
     }
 }
 
@@ -73,6 +84,15 @@ mod tests {
             (left - right).abs() <= relative * right.abs().max(1e-12),
             "{left} is not {right}"
         );
+    }
+
+    /// PyTorch 2.15: OneCycleLR(max_lr=1e-4, pct_start=0.2, anneal_strategy='linear',
+    /// total_steps=5000) around AdamW.
+    #[test]
+    fn momentum_cycles_as_in_pytorch() {
+        for (done, beta1) in [(0, 0.95), (999, 0.85), (3000, 0.900_024_99), (4999, 0.95)] {
+            close(cycled_momentum(done, 1000, 5000), beta1, 1e-7);
+        }
     }
 
     #[test]

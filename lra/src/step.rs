@@ -143,9 +143,9 @@ impl Trainer<'_> {
             };
             losses.push(self.micro_batch(clock, &pass, part, &mut gradients)?);
         }
-        let rate = options.rate(step);
+        let rates = (options.rate(step), options.momentum(step));
         let gradient_norm = clock.phase(Phase::Optimizer, || {
-            let norm = self.optimizer.update(gradients, rate, step + 1)?;
+            let norm = self.optimizer.update(gradients, rates, step + 1)?;
             updates.commit(self.parameters)?;
             anyhow::Ok(norm)
         })?;

@@ -13,7 +13,7 @@ says so. With `--tuned` both run once more with what an expert would set: glibc 
 processors of AMD the slow path that MKL takes there is switched off. Both columns stand in the table.
 
 Memory is the growth of resident memory on both sides, from before the model is built to the peak; of a peer libraries and a
-small step come before the base. What lra holds in live heap bytes stands beside it.
+small step come before the base. The growth of lra's live heap stands beside it.
 
 Rows are the models of `lra list models` that have a peer (`@peer` in eager.py, packages.py, hugging_face.py, state_spaces.py).
 A model whose numbers are held against a package has one, or a reason in WITHOUT.
@@ -92,7 +92,7 @@ def ours(arguments, model, length, sizes):
     if measured["status"] != "steps":
         raise RuntimeError(answer.stdout.strip())
     seconds = measured["processor_seconds" if arguments.cpu else "seconds"]
-    heap = measured["peak_bytes"] + measured["base_bytes"]
+    heap = measured["peak_bytes"]
     resident = measured["resident_peak_bytes"] - measured["resident_base_bytes"]
     return {"seconds": seconds, "heap_bytes": heap, "resident_bytes": resident}
 
@@ -119,7 +119,7 @@ def ours_on_listops(arguments, model):
                 if sum(seconds) >= arguments.seconds:
                     process.send_signal(signal.SIGINT)
                     process.wait()
-                    heap = rounds[-1]["peak_bytes"] + rounds[-1]["base_bytes"]
+                    heap = rounds[-1]["peak_bytes"]
                     return {"seconds": seconds, "heap_bytes": heap, "resident_bytes": None}
             errors.seek(0)
             raise RuntimeError(errors.read().strip())
@@ -329,9 +329,19 @@ def main():
     arguments = parser.parse_args()
     if not arguments.listops and (arguments.bucket or arguments.attention_dropout != RECIPE["dropout"]):
         parser.error("--attention-dropout and --bucket apply to --listops")
-    sizes, lengths = SIZES[arguments.size], map(int, arguments.lengths.split(","))
+    try:
+        lengths = [int(length) for length in arguments.lengths.split(",")]
+    except ValueError:
+        parser.error(f"--lengths: {arguments.lengths} is no list of whole numbers")
+    if min([*lengths, arguments.rounds]) < 1 or arguments.seconds <= 0:
+        parser.error("--lengths, --rounds and --seconds are above 0")
+    sizes = SIZES[arguments.size]
     wanted = [name for name in arguments.models.split(",") if name]
     peers, (names, held) = load(), registered(arguments)
+    unknown = sorted(set(wanted) - {model for model, _ in peers})
+    if unknown:
+        known = ", ".join(sorted({model for model, _ in peers}))
+        parser.error(f"--models: no peer of {', '.join(unknown)}; there is one of {known}")
     having = {model.split(":")[0] for model, _ in peers}
     lacking = sorted(set(held) - having - set(WITHOUT))
     if lacking:
@@ -358,6 +368,7 @@ def main():
     environments = [{}] + ([tuned(pathlib.Path(folder.name))] if arguments.tuned else [])
     lines += heading(environments)
     print("\n".join(lines), flush=True)
+    failed = 0
     for length in lengths:
         for model, peer in sorted(peers, key=lambda key: names.index(key[0].split(":")[0])):
             if wanted and model not in wanted:
@@ -367,6 +378,7 @@ def main():
                 line = row(model, length, *cell(arguments, entry, model, peer, length, sizes, environments))
             except RuntimeError as error:
                 line = f"| {model} | {length} | | {peer} | failed: {error} |"
+                failed += 1
             lines.append(line)
             print(line, flush=True)
             if arguments.out:
@@ -374,6 +386,8 @@ def main():
     if WITHOUT and not wanted:
         reasons = [f"- {model} stands beside nothing: {reason}." for model, reason in WITHOUT.items()]
         print("\n".join(["", *reasons]))
+    if failed:
+        raise SystemExit(f"{failed} of the rows failed")
 
 
 if __name__ == "__main__":

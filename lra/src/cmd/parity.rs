@@ -98,14 +98,13 @@ fn line(file: &Path, row: &models::parity::Row) -> Row {
 /// The optimizer that `lra run` trains with.
 struct Ours {
     updater: Updater,
-    rate: f64,
+    rates: (f64, f64),
     updates: usize,
 }
 
 impl Ours {
     fn new(parameters: &Parameters, settings: &Settings) -> candle_core::Result<Self> {
         let options = TrainOptions {
-            beta1: settings.beta1,
             beta2: settings.beta2,
             epsilon: settings.epsilon,
             weight_decay: settings.weight_decay,
@@ -115,7 +114,7 @@ impl Ours {
         };
         Ok(Self {
             updater: Updater::new(parameters, &options)?,
-            rate: settings.rate,
+            rates: (settings.rate, settings.beta1),
             updates: 0,
         })
     }
@@ -126,7 +125,7 @@ impl Optimizer for Ours {
         self.updates += 1;
         let mut sum = self.updater.no_gradients();
         self.updater.accumulate(&mut sum, gradients)?;
-        self.updater.update(sum, self.rate, self.updates)?;
+        self.updater.update(sum, self.rates, self.updates)?;
         Ok(())
     }
 }

@@ -15,7 +15,6 @@ use crate::spec::TrainOptions;
 
 /// AdamW with its settings.
 pub(super) struct AdamW {
-    beta1: f64,
     beta2: f64,
     epsilon: f64,
 }
@@ -23,16 +22,9 @@ pub(super) struct AdamW {
 impl AdamW {
     /// Creates the rule from the settings of a training.
     pub(super) fn new(options: &TrainOptions) -> Self {
-        let &TrainOptions {
-            beta1,
-            beta2,
-            epsilon,
-            ..
-        } = options;
         AdamW {
-            beta1,
-            beta2,
-            epsilon,
+            beta2: options.beta2,
+            epsilon: options.epsilon,
         }
     }
 
@@ -45,12 +37,12 @@ impl AdamW {
         step: &Step,
     ) -> Result<()> {
         let t = step.update as f64;
-        let (correct1, correct2) = (1.0 - self.beta1.powf(t), 1.0 - self.beta2.powf(t));
-        let mut first = (&moments[0] * self.beta1)?;
+        let (correct1, correct2) = (1.0 - step.beta1.powf(t), 1.0 - self.beta2.powf(t));
+        let mut first = (&moments[0] * step.beta1)?;
         let mut second = (&moments[1] * self.beta2)?;
         if let Some(gradient) = gradient {
             let gradient = step.scale.apply(gradient)?;
-            first = (first + (&gradient * (1.0 - self.beta1))?)?;
+            first = (first + (&gradient * (1.0 - step.beta1))?)?;
             second = (second + (gradient.sqr()? * (1.0 - self.beta2))?)?;
         }
         let denominator = ((&second / correct2)?.sqrt()? + self.epsilon)?;
@@ -76,7 +68,7 @@ impl Optimizer for AdamW {
     ) -> Result<()> {
         match step.scale {
             Scale::Host(scale) if ops::supports(parameter) => ops::AdamW {
-                beta1: self.beta1,
+                beta1: step.beta1,
                 beta2: self.beta2,
                 epsilon: self.epsilon,
                 rate: step.rate,

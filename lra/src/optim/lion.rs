@@ -16,7 +16,6 @@ use crate::spec::TrainOptions;
 
 /// Lion with its settings.
 pub(super) struct Lion {
-    beta1: f64,
     beta2: f64,
 }
 
@@ -24,7 +23,6 @@ impl Lion {
     /// Creates the rule from the settings of a training.
     pub(super) fn new(options: &TrainOptions) -> Self {
         Lion {
-            beta1: options.beta1,
             beta2: options.beta2,
         }
     }
@@ -47,7 +45,7 @@ impl Optimizer for Lion {
             None => parameter.zeros_like()?,
         };
         let mean = |beta: f64| (&moments[0] * beta)? + (&gradient * (1.0 - beta))?;
-        let change = (mean(self.beta1)?.sign()? * step.rate)?;
+        let change = (mean(step.beta1)?.sign()? * step.rate)?;
         let momentum = mean(self.beta2)?.detach();
         let before = parameter.as_detached_tensor();
         parameter.set(&((before * (1.0 - step.decay))? - change)?)?;
@@ -66,7 +64,6 @@ mod tests {
     #[test]
     fn follows_the_equations_over_three_updates() {
         let options = TrainOptions {
-            beta1: 0.9,
             beta2: 0.99,
             ..TrainOptions::default()
         };
@@ -82,6 +79,7 @@ mod tests {
                 rate: 0.01,
                 decay: 0.001,
                 scale: Scale::Host(0.5),
+                beta1: 0.9,
                 update: update + 1,
             };
             let gradient = Tensor::new(&g, &Device::Cpu).unwrap();
@@ -111,6 +109,7 @@ mod tests {
             rate: 0.1,
             decay: 0.0,
             scale: Scale::Host(1.0),
+            beta1: 0.9,
             update: 1,
         };
         lion.update(&parameter, &mut moments, None, &step).unwrap();

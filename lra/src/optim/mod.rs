@@ -44,6 +44,8 @@ pub struct Step {
     pub decay: f64,
     /// Factor on the gradient, from clipping.
     pub scale: Scale,
+    /// β1 of this update.
+    pub beta1: f64,
     /// Number of the update, from 1.
     pub update: usize,
 }
@@ -181,9 +183,14 @@ impl Updater {
         Ok(())
     }
 
-    /// Makes update number `update` (counted from 1) and returns the global L2 norm of the gradient
-    /// before clipping.
-    pub fn update(&mut self, gradients: Gradients, rate: f64, update: usize) -> Result<Norm> {
+    /// Makes update number `update` (counted from 1) with a learning rate and β1. Returns the global
+    /// L2 norm of the gradient before clipping.
+    pub fn update(
+        &mut self,
+        gradients: Gradients,
+        (rate, beta1): (f64, f64),
+        update: usize,
+    ) -> Result<Norm> {
         let norm = global_norm(&gradients)?;
         let mut scale = Scale::Host(1.0);
         if self.clip > 0.0 {
@@ -201,6 +208,7 @@ impl Updater {
                 rate,
                 decay: rate * slot.weight_decay,
                 scale: scale.clone(),
+                beta1,
                 update,
             };
             self.optimizer
@@ -279,7 +287,9 @@ mod tests {
             .enumerate()
         {
             let t = (update + 1) as i32;
-            adamw.update(gradients(&g), 0.01, update + 1).unwrap();
+            adamw
+                .update(gradients(&g), (0.01, options.beta1), update + 1)
+                .unwrap();
             for i in 0..2 {
                 m[i] = options.beta1 * m[i] + (1.0 - options.beta1) * g[i];
                 v[i] = options.beta2 * v[i] + (1.0 - options.beta2) * g[i] * g[i];
@@ -309,7 +319,7 @@ mod tests {
         let update = |change: fn(&mut Slot)| {
             let mut adamw = optimizer(&[1.0], &options);
             change(&mut adamw.slots[0]);
-            adamw.update(gradients(&[-1.0]), 0.1, 1).unwrap();
+            adamw.update(gradients(&[-1.0]), (0.1, 0.9), 1).unwrap();
             adamw.slots[0].parameter.to_vec1::<f64>().unwrap()[0]
         };
         // The first update moves by the learning rate, regardless of the gradient's size.
@@ -365,7 +375,7 @@ mod tests {
         let mut with_clip = optimizer(&[0.0, 0.0], &clipped);
         assert_eq!(
             with_clip
-                .update(gradients(&[3.0, 4.0]), 0.1, 1)
+                .update(gradients(&[3.0, 4.0]), (0.1, 0.9), 1)
                 .unwrap()
                 .read()
                 .unwrap(),
@@ -379,7 +389,7 @@ mod tests {
             },
         );
         by_hand
-            .update(gradients(&[3.0 / 5.0, 4.0 / 5.0]), 0.1, 1)
+            .update(gradients(&[3.0 / 5.0, 4.0 / 5.0]), (0.1, 0.9), 1)
             .unwrap();
         let first_moment = |adamw: &Updater| adamw.slots[0].moments[0].to_vec1::<f64>().unwrap();
         for (left, right) in first_moment(&with_clip)
@@ -401,11 +411,13 @@ mod tests {
         let mut wide = optimizer(&[0.5, -0.25, 3.0], &options);
         let mut fused = updater(narrow(wide.slots[0].parameter.as_tensor()), &options);
         for (update, values) in [[1.0, 2.0, -3.0], [0.1, 0.0, 0.2]].into_iter().enumerate() {
-            let composed = wide.update(gradients(&values), 0.01, update + 1).unwrap();
+            let composed = wide
+                .update(gradients(&values), (0.01, 0.9), update + 1)
+                .unwrap();
             let gradient = Gradients(vec![Some(narrow(
                 gradients(&values).0[0].as_ref().unwrap(),
             ))]);
-            let norm = fused.update(gradient, 0.01, update + 1).unwrap();
+            let norm = fused.update(gradient, (0.01, 0.9), update + 1).unwrap();
             assert!((norm.read().unwrap() - composed.read().unwrap()).abs() < 1e-6);
         }
         let composed = wide.slots[0].parameter.to_vec1::<f64>().unwrap();

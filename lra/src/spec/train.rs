@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ParameterGroup;
 use crate::error::{Error, Result};
-use crate::schedule::Schedule;
+use crate::schedule::{self, Schedule};
 
 /// Choice of the weights that are scored on the test split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +99,10 @@ pub struct TrainOptions {
     pub learning_rate: f64,
     /// Schedule of the learning rate.
     pub schedule: Schedule,
+    /// Whether β1 falls from 0.95 to 0.85 while the rate of `one_cycle` rises, and rises again while
+    /// it falls, as in PyTorch's `OneCycleLR` by default. `beta1` then has no effect.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cycle_momentum: bool,
     /// Planned length of the schedule in updates, warm-up included. 0 means the length of the run,
     /// which is also the value if the number of updates is set and this is not. A cosine rises
     /// again after it.
@@ -162,6 +166,14 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over references"
+)]
+fn is_false(setting: &bool) -> bool {
+    !*setting
+}
+
 /// Returns the usual weight of a sequence's own label.
 pub(super) fn sequence_weight() -> f64 {
     4.0
@@ -184,6 +196,7 @@ impl Default for TrainOptions {
             bucket: 0,
             learning_rate: 1e-3,
             schedule: Schedule::Cosine,
+            cycle_momentum: false,
             schedule_steps: 0,
             optimizer: OptimizerKind::Adamw,
             warmup: 100,
@@ -236,6 +249,11 @@ impl TrainOptions {
     ];
 
     pub(super) fn check(&self) -> Result<()> {
+        if self.cycle_momentum && self.schedule != Schedule::OneCycle {
+            return Err(Error::usage(
+                "train.cycle_momentum = true needs train.schedule = one_cycle: other schedules have no cycle",
+            ));
+        }
         if self.micro_batch > self.batch {
             let (micro, batch) = (self.micro_batch, self.batch);
             return Err(Error::usage(format!(
@@ -280,12 +298,24 @@ impl TrainOptions {
     /// Returns the rate of the update made after `done` others, for parameters without a rate of
     /// their own.
     pub fn rate(&self, done: usize) -> f64 {
-        let planned = match self.schedule_steps {
+        self.schedule
+            .rate(self.learning_rate, done, self.warmup, self.planned())
+    }
+
+    /// Returns β1 of the update made after `done` others.
+    pub fn momentum(&self, done: usize) -> f64 {
+        match self.cycle_momentum {
+            true => schedule::cycled_momentum(done, self.warmup, self.planned()),
+            false => self.beta1,
+        }
+    }
+
+    /// Returns the planned length of the schedule in updates.
+    fn planned(&self) -> usize {
+        match self.schedule_steps {
             0 => self.steps,
             planned => planned,
-        };
-        self.schedule
-            .rate(self.learning_rate, done, self.warmup, planned)
+        }
     }
 
     /// Returns the number of examples per forward pass.
