@@ -8,6 +8,7 @@ mod causality;
 mod costs;
 mod gradients;
 mod graph;
+mod heap;
 mod independence;
 mod outputs;
 mod subject;
@@ -20,6 +21,7 @@ use self::{
     graph::{
         memory_grows_as_the_card_says, no_number_is_kept_with_fewer_bits_than_the_parameters_have,
     },
+    heap::peak_memory_grows_as_the_card_says,
     independence::{
         a_pass_leaves_nothing_behind, evaluation_drops_nothing, rows_do_not_know_each_other,
     },
@@ -54,6 +56,8 @@ use crate::{
     pass::Supervision,
     registry,
 };
+
+pub use self::heap::{HeapPeak, count_heap_by};
 
 /// A promise that every model must keep.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +163,9 @@ pub const CHECKS: &[Check] = promises![
     operations_grow_as_the_card_says: [operations_are_those_counted], &["time: Cost", "fn flops"];
     memory_grows_as_the_card_says: [operations_grow_as_the_card_says],
         &["memory: Cost", "fn forward"];
-    logits_are_finite_up_to_the_longest_task: [memory_grows_as_the_card_says], FORWARD;
+    peak_memory_grows_as_the_card_says: [memory_grows_as_the_card_says],
+        &["memory: Cost", "fn forward"];
+    logits_are_finite_up_to_the_longest_task: [peak_memory_grows_as_the_card_says], FORWARD;
     the_seed_decides_every_bit:
         [no_number_is_kept_with_fewer_bits_than_the_parameters_have], FORWARD;
     a_pass_leaves_nothing_behind: [the_seed_decides_every_bit], FORWARD;

@@ -73,7 +73,9 @@ impl Variant {
     #[must_use]
     pub fn direct_products(&self) -> Vec<Place> {
         let direct = |place: &Place| {
-            let code = OURS.iter().fold(place.code.to_owned(), |code, own| code.replace(own, ""));
+            let code = OURS
+                .iter()
+                .fold(place.code.to_owned(), |code, own| code.replace(own, ""));
             PRODUCTS.iter().any(|word| code.contains(word))
         };
         self.code().filter(direct).collect()
@@ -84,9 +86,7 @@ impl Variant {
 fn without_comment(line: &str) -> &str {
     let quoted = |before: &str| before.matches('"').count() % 2 == 1;
     let comments = line.match_indices("//");
-    let first = comments
-        .map(|(at, _)| at)
-        .find(|at| !quoted(&line[..*at]));
+    let first = comments.map(|(at, _)| at).find(|at| !quoted(&line[..*at]));
     &line[..first.unwrap_or(line.len())]
 }
 

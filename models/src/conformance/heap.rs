@@ -1,0 +1,69 @@
+//! The heap during a pass: constants and intermediate tensors, which no graph keeps.
+
+use std::sync::OnceLock;
+
+use super::*;
+
+/// Runs work, and returns the most bytes of heap in use at once beyond those at its start.
+pub type HeapPeak = fn(&mut dyn FnMut()) -> usize;
+
+static HEAP_PEAK: OnceLock<HeapPeak> = OnceLock::new();
+
+/// Counts the heap of checks by `peak`, the function of a program whose allocator counts bytes.
+/// Without one, peaks are not checked. Later calls change nothing.
+pub fn count_heap_by(peak: HeapPeak) {
+    HEAP_PEAK.get_or_init(|| peak);
+}
+
+/// Checks that the peak of the heap in an evaluation at L, 2L and 4L grows no faster than
+/// [`Model::memory`] says, with the kernels of f32. It finds what neither products nor the graph of
+/// a training pass show: a constant of all pairs, or a sum along the sequence as a product with a
+/// triangle (candle's `cumsum`).
+pub(super) fn peak_memory_grows_as_the_card_says(model: &'static Model) {
+    let Some(peak) = HEAP_PEAK.get() else {
+        return;
+    };
+    let most = match model.memory {
+        Cost::Linear(_) => 2.6,
+        Cost::Sqrt(_) => 3.1,
+        Cost::Mixed(_) | Cost::Quadratic(_) => return,
+    };
+    // The longer lengths decide if a window is wider than the shorter ones.
+    let mut said = String::new();
+    for lengths in [[512, 1024, 2048], [1024, 2048, 4096]] {
+        let [short, long, longest] = lengths.map(|length| peak_at(*peak, model, length));
+        // Differences cancel the memory that does not depend on the length.
+        let [less, more] = [long as f64 - short as f64, longest as f64 - long as f64];
+        let growth = more / less;
+        if growth <= most {
+            return;
+        }
+        said = format!(
+            "{short}, {long} and {longest} B at {lengths:?} tokens: each doubling adds {growth:.1} times the one before"
+        );
+    }
+    panic!(
+        "{}: the card says memory {}, but an evaluation takes {said}, where {most} times is the most",
+        model.name, model.memory
+    );
+}
+
+/// Returns the peak of an evaluation of one sequence of `length`, of the second of two: the first
+/// allocates what threads keep.
+fn peak_at(peak: HeapPeak, model: &'static Model, length: usize) -> usize {
+    let shape = Shape {
+        max_length: length,
+        ..shape(1)
+    };
+    let parameters = Parameters::new(1, &Device::Cpu, DType::F32);
+    let built = |parameters| Classifier::new(model, &shape, &small(model), parameters).kept();
+    // The first draws the parameters; the second keeps no graph.
+    built(&parameters);
+    let classifier = built(&parameters.detached());
+    let inputs = one(tokens(&[length], length, 0));
+    let mut run = || {
+        classifier.forward(&inputs, &evaluation()).kept();
+    };
+    run();
+    peak(&mut run)
+}
