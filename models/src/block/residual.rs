@@ -12,7 +12,6 @@
 //! ```text
 //! y' = relu(y);  r = σ(y' Wᵣ + x Uᵣ);  z = σ(y' W_z + x U_z - b);  h = tanh(y' W_h + (r ⊙ x) U_h)
 //! ```
-//! W, U (D, D) without biases, b (D) = 2 at first: the gate begins nearly closed. `admin` takes the closed form of its published package
 //! W, U (D, D) without biases, b (D) = 2 at first: the gate starts nearly closed. `admin` uses the
 //! closed form of its published package, where the paper measures variances in a first pass.
 //! `reversible` is not a sum, see [`crate::encoder`].
