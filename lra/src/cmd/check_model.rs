@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cli::CheckModelArgs;
 use crate::error::{Class, Classify, Result};
 use crate::panics::{self, Panic};
-use crate::{child, cmd, suggest};
+use crate::{child, cmd, runtime, suggest};
 
 /// Environment variable that makes libraries keep the backtrace of an error, which contains the
 /// line of the model.
@@ -23,6 +23,7 @@ pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
     if std::env::var_os(TRACES).is_none() && std::env::var_os("RUST_BACKTRACE").is_none() {
         return again_with_traces();
     }
+    runtime::set_up(None)?;
     let told = |promise: &Check, outcome: &Outcome| match arguments.json {
         true => Ok(()),
         false => cmd::print(&line(model, promise, outcome)),
