@@ -214,7 +214,10 @@ mod tests {
         assert!(leaves_room(least << 20, held).is_ok(), "{text}");
         assert!(leaves_room((least - 2) << 20, held).is_err(), "{text}");
         let text = check(1).unwrap_err().to_string();
-        assert!(text.starts_with("a memory limit of 1 byte is too low"), "{text}");
+        assert!(
+            text.starts_with("a memory limit of 1 byte is too low"),
+            "{text}"
+        );
         assert!(check(usize::MAX).is_ok());
     }
 }

@@ -7,7 +7,7 @@ use results::record::{self, Outcome, Provenance, Record};
 
 use super::{RunContext, Trained, bits, run_id};
 use crate::checkpoint::State;
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::run_folder::{self, PhaseFiles, RunFolder};
 use crate::spec::{PretrainKind, PretrainOptions, Resolved};
 use crate::timing::Timings;
