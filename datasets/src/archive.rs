@@ -241,15 +241,12 @@ impl Member<'_> {
 /// Returns the error for a failed read. For a packed file it usually means damage, which no retry
 /// repairs.
 pub(crate) fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Error {
-    move |error| {
-        use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
-        match error.kind() {
-            InvalidData | InvalidInput | Other | UnexpectedEof => Error::File {
-                file: path.to_owned(),
-                problem: format!("damaged or incomplete: {}", brief(&error.to_string())),
-            },
-            _ => io_error("read", path)(error),
-        }
+    move |error| match disk::is_of_content(&error) {
+        true => Error::File {
+            file: path.to_owned(),
+            problem: format!("damaged or incomplete: {}", brief(&error.to_string())),
+        },
+        false => io_error("read", path)(error),
     }
 }
 

@@ -146,7 +146,7 @@ pub enum Error {
         remedy: String,
     },
     /// The operating system refused an operation.
-    #[error("cannot {action} {}: {cause}{}", shown(path), hint(cause))]
+    #[error("cannot {action} {}: {cause}{}", shown(path), hint(action, cause))]
     Io {
         /// Attempted action: "write", "read", "create".
         action: &'static str,
@@ -186,6 +186,17 @@ pub enum Class {
 }
 
 impl Error {
+    /// Returns whether the system refused to read a file that is there, which says nothing about
+    /// its content.
+    pub(crate) fn is_of_system(&self) -> bool {
+        match self {
+            Error::Io { cause, .. } => {
+                cause.kind() != io::ErrorKind::NotFound && !disk::is_of_content(cause)
+            }
+            _ => false,
+        }
+    }
+
     /// Returns the kind of this error.
     pub fn class(&self) -> Class {
         match self {
@@ -223,7 +234,11 @@ pub fn plain(text: &str) -> String {
     for symbol in text.chars() {
         match symbol {
             _ if symbol.is_control() => spelt.extend(symbol.escape_default()),
-            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
                 spelt.extend(symbol.escape_unicode());
             }
             _ => spelt.push(symbol),
@@ -237,13 +252,20 @@ pub(crate) fn shown(path: &Path) -> String {
     plain(&path.to_string_lossy())
 }
 
-fn hint(cause: &io::Error) -> &'static str {
+fn hint(action: &str, cause: &io::Error) -> &'static str {
+    let reads = matches!(action, "read" | "map" | "find");
     match cause.kind() {
         io::ErrorKind::OutOfMemory => {
             "\n  out of memory: raise the limit on address space (`ulimit -v`) or free some memory"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "\n  the disk is full: free some space or choose another folder with --data"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "\n  no file may be as large here: raise the limit (`ulimit -f`) or choose another folder with --data"
+        }
+        io::ErrorKind::PermissionDenied if reads => {
+            "\n  it is there, but you may not read it: have its permissions changed"
         }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
             "\n  choose a folder you may write to with --data or LRA_DATA"
@@ -255,6 +277,28 @@ fn hint(cause: &io::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_of_the_direction_of_writing_are_spelt_out() {
+        for (mark, spelt) in [('\u{61c}', "\\u{61c}"), ('\u{202e}', "\\u{202e}")] {
+            assert_eq!(plain(&format!("a{mark}")), format!("a{spelt}"));
+        }
+    }
+
+    #[test]
+    fn what_the_system_refuses_says_nothing_of_the_file() {
+        // Input/output error, permission denied, invalid argument, too many open files.
+        for number in [5, 13, 22, 24] {
+            let refused = io("read", Path::new("x"))(io::Error::from_raw_os_error(number));
+            assert!(refused.is_of_system(), "{refused}");
+            let cause = io::Error::from_raw_os_error(number);
+            let member = crate::archive::unreadable(Path::new("x.tar"))(cause);
+            assert!(!member.to_string().contains("damaged"), "{member}");
+        }
+        for kind in [io::ErrorKind::NotFound, io::ErrorKind::InvalidData] {
+            assert!(!io("read", Path::new("x"))(kind.into()).is_of_system());
+        }
+    }
 
     #[test]
     fn a_lack_of_memory_is_no_damage_of_the_file() {
@@ -269,5 +313,11 @@ mod tests {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         let error = io("read", Path::new("x"))(denied);
         assert_eq!(error.class(), Class::System);
+        // A folder for writing is no remedy for what cannot be read.
+        let text = error.to_string();
+        assert!(
+            text.contains("you may not read it") && !text.contains("write"),
+            "{text}"
+        );
     }
 }

@@ -49,8 +49,16 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// There is a symbolic link, a folder, a pipe or a device at `path`, or the file cannot be created.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
+    disk::create(path)
+}
+
+/// Opens or creates a file that is used as a lock. Its content is left as it is.
+///
+/// # Errors
+/// Errors of [`create`].
+pub(crate) fn lock_file(path: &Path) -> io::Result<File> {
     let mut options = File::options();
-    disk::own(path, options.create(true).truncate(true).write(true))
+    disk::own(path, options.create(true).truncate(false).write(true))
 }
 
 /// Creates a file or empties it, to be written in pieces.

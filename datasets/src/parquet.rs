@@ -5,12 +5,14 @@
 //! so the sizes of row groups, columns and pages are checked against limits first ([`pages`]), and
 //! a panic of the crate on damaged data becomes an error ([`guard`]).
 
+mod fault;
 mod guard;
 mod pages;
 
 use std::fs;
 use std::path::Path;
 
+use fault::Fault;
 use guard::guarded;
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
@@ -49,9 +51,14 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
         file: path.to_owned(),
         problem: format!("not a readable parquet file: {error}"),
     };
+    let failed = |fault: Fault, of: &str| match fault {
+        Fault::System(cause) => io("read", path)(cause),
+        Fault::Content(problem) => damaged(&format!("{of}{problem}")),
+    };
     let file = files::open(path)?;
     let bytes = fs::metadata(path).map_err(io("read", path))?.len();
-    let reader = guarded(|| SerializedFileReader::new(file)).map_err(|error| damaged(&error))?;
+    let reader =
+        guarded(|| SerializedFileReader::new(file)).map_err(|error| failed(error.into(), ""))?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let place = |names: &[&str]| {
         let have: Vec<_> = (0..schema.num_columns())
@@ -83,7 +90,7 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
         let metadata = reader.metadata().row_group(group);
         for place in places {
             pages::check(path, metadata.column(place), bytes)
-                .map_err(|problem| damaged(&format!("row group {}: {problem}", group + 1)))?;
+                .map_err(|fault| failed(fault, &format!("row group {}: ", group + 1)))?;
         }
         let [bytes, labels] = guarded(|| {
             let group = reader.get_row_group(group)?;
@@ -92,7 +99,7 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
                 Column::open(&*group, places[1])?,
             ])
         })
-        .map_err(|error| damaged(&error))?;
+        .map_err(|error| failed(error.into(), ""))?;
         let mut group = Group {
             path,
             columns,
@@ -122,8 +129,10 @@ impl Group<'_> {
                 line: next,
                 problem,
             };
-            let or_after =
-                |problem: String| wrong(format!("or one of the rows after it: {problem}"));
+            let or_after = |fault: Fault| match fault {
+                Fault::System(cause) => io("read", self.path)(cause),
+                Fault::Content(problem) => wrong(format!("or one of the rows after it: {problem}")),
+            };
             let bytes = self.bytes.bytes().map_err(or_after)?;
             let numbers = self
                 .labels
@@ -168,9 +177,9 @@ macro_rules! next_values {
     ($column:expr, $reader:expr) => {{
         let (mut levels, mut values) = (Vec::new(), Vec::new());
         let read = guarded(|| $reader.read_records(ROWS, Some(&mut levels), None, &mut values));
-        let (rows, count, _) = read.map_err(|error| error.to_string())?;
+        let (rows, count, _) = read?;
         if count != rows || levels.iter().any(|&level| level != $column.present) {
-            return Err(format!("a value of `{}` is missing", $column.name));
+            return Err(format!("a value of `{}` is missing", $column.name).into());
         }
         values
     }};
@@ -187,26 +196,30 @@ impl Column {
     }
 
     /// Returns the next values of a column of bytes or text; empty at the end.
-    fn bytes(&mut self) -> Result<Vec<ByteArray>, String> {
+    fn bytes(&mut self) -> Result<Vec<ByteArray>, Fault> {
         match &mut self.reader {
             ColumnReader::ByteArrayColumnReader(reader) => Ok(next_values!(self, reader)),
-            _ => Err(format!("column `{}` is neither bytes nor text", self.name)),
+            _ => Err(format!("column `{}` is neither bytes nor text", self.name).into()),
         }
     }
 
     /// Returns the next values of a column of labels as numbers; empty at the end. `label_of`
     /// converts words.
-    fn numbers(&mut self, label_of: fn(&str) -> Option<i64>) -> Result<Vec<i64>, String> {
+    fn numbers(&mut self, label_of: fn(&str) -> Option<i64>) -> Result<Vec<i64>, Fault> {
         let name = &self.name;
         let whole = |value: f64| {
-            whole(value).ok_or_else(|| format!("the label {value} of `{name}` is no whole number"))
+            whole(value).ok_or_else(|| {
+                Fault::from(format!("the label {value} of `{name}` is no whole number"))
+            })
         };
         let word = |value: &ByteArray| {
             let word = String::from_utf8_lossy(value.data());
             let label = whole_number(&word).or_else(|| label_of(word.trim()));
             label.ok_or_else(|| {
                 let shown: String = word.chars().take(40).collect();
-                format!("the label `{shown}` of `{name}` is no number and no known class")
+                Fault::from(format!(
+                    "the label `{shown}` of `{name}` is no number and no known class"
+                ))
             })
         };
         match &mut self.reader {
@@ -232,7 +245,7 @@ impl Column {
             ColumnReader::ByteArrayColumnReader(reader) => {
                 next_values!(self, reader).iter().map(word).collect()
             }
-            _ => Err(format!("column `{name}` holds neither numbers nor words")),
+            _ => Err(format!("column `{name}` holds neither numbers nor words").into()),
         }
     }
 }

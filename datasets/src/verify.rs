@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::duplicates::{Duplicates, row_hash};
-use crate::error::{Class, Error, Result};
+use crate::error::{Error, Result};
 use crate::manifest::{Manifest, SplitName};
 use crate::split_writer::too_large;
 use crate::store::entry;
@@ -122,7 +122,7 @@ impl Store {
     /// Verifies a folder from [`list`](Self::list), as [`verify`](Self::verify) does.
     ///
     /// # Errors
-    /// The memory does not suffice.
+    /// The system refuses to read a file: no memory, no permission, a failing disk.
     pub fn verify_folder(
         &self,
         task: &dyn Task,
@@ -145,12 +145,12 @@ impl Store {
     }
 }
 
-/// Returns the failed check for an error of reading. A lack of memory stays an error: it says
-/// nothing of the files.
+/// Returns the failed check for an error of reading. What the system refuses stays an error: it
+/// says nothing of the files.
 fn failed(name: impl Into<String>, error: Error) -> Result<Check> {
-    match error.class() {
-        Class::Memory => Err(error),
-        _ => Ok(Check::new(name, false, error.to_string())),
+    match error.is_of_system() {
+        true => Err(error),
+        false => Ok(Check::new(name, false, error.to_string())),
     }
 }
 

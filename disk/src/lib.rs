@@ -3,19 +3,24 @@
 //! - [`open`], [`read`] and [`read_to_string`] accept regular files only, since a pipe or a device
 //!   might never end.
 //! - [`own`] opens files that the program names in its own folders, and follows no symbolic link
-//!   there.
+//!   there. [`create`] and [`own_alone`] leave other hard links of such a file as they are.
 //! - [`write()`] replaces a file as a whole: after a crash it holds its old content or the new one.
+//! - [`is_of_content`] tells errors about a file from those of the system.
 //! - [`try_lock`] takes a lock that ends with its process. `LRA_LOCKS=off` allows file systems
 //!   without locks.
 //! - In debug builds `LRA_FAULTS` makes chosen operations fail (`faults.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod alone;
+mod blame;
 mod faults;
 mod lock;
 mod open;
 mod write;
 
+pub use alone::{create, is_shared, own_alone};
+pub use blame::is_of_content;
 pub use lock::{try_lock, try_lock_strictly};
 pub use open::{open, own, read, read_to_string, refuse_link, refuse_links};
 pub use write::{

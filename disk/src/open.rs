@@ -101,7 +101,7 @@ pub(crate) fn refuse_special(path: &Path) -> io::Result<()> {
 fn is_a_link() -> io::Error {
     io::Error::new(
         ErrorKind::InvalidInput,
-        "it is a symbolic link, and no link is followed here: remove it, or put the file itself in its place",
+        "it is a symbolic link, and no link is followed here: remove it, or put what it leads to in its place",
     )
 }
 

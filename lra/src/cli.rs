@@ -327,8 +327,8 @@ pub struct ListArgs {
 }
 
 const CHECK_MODEL_EXAMPLES: &str = "\
-Gradients are held against difference quotients in f64, `is_causal` against other tokens behind a position, the card's costs against
-what passes keep and count, `flops` against the products computed. A promise that rests on a broken one is not tried. What is broken
+Gradients are held against difference quotients in f64, `is_causal` against other tokens behind a position, the card's costs against \
+what passes keep and count, `flops` against the products computed. A promise that rests on a broken one is not tried. What is broken \
 is told with a line of the model's source; an error of a tensor operation with the line that asked for it.
 
 Examples:

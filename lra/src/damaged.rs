@@ -26,14 +26,13 @@ impl Damaged {
     /// due to what lies in its place, such as a folder or a pipe; else the system's error, with
     /// `doing` before the path.
     pub fn or_io(path: &Path, doing: &str, error: io::Error) -> anyhow::Error {
-        use io::ErrorKind::{InvalidData, InvalidInput, IsADirectory};
-        match error.kind() {
-            InvalidData | InvalidInput | IsADirectory => Damaged {
+        match disk::is_of_content(&error) {
+            true => Damaged {
                 path: path.to_owned(),
                 problem: error.to_string(),
             }
             .into(),
-            _ => anyhow::Error::new(error).context(format!("{doing} {}", path.display())),
+            false => anyhow::Error::new(error).context(format!("{doing} {}", path.display())),
         }
     }
 }

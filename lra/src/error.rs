@@ -83,7 +83,7 @@ impl fmt::Display for Error {
     /// one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let causes: Vec<String> = self.cause.chain().map(message).collect();
-        f.write_str(&printable(&causes.join(": ")))
+        f.write_str(&as_message(&causes.join(": ")))
     }
 }
 
@@ -107,6 +107,23 @@ pub fn printable(text: &str) -> String {
         datasets::plain(&piece[..end]) + &piece[end..]
     });
     kept.collect()
+}
+
+/// Returns a message that is safe for a terminal: of the control characters only tabs and the line
+/// ends of this program stay, after which it indents by two blanks. So a name with a line feed
+/// cannot look like another message.
+pub fn as_message(text: &str) -> String {
+    let (mut safe, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(place) = rest.find(['\n', '\t']) {
+        let (before, from) = rest.split_at(place);
+        safe += &datasets::plain(before);
+        rest = &from[1..];
+        match from.starts_with('\t') || rest.starts_with("  ") {
+            true => safe += &from[..1],
+            false => safe += &datasets::plain(&from[..1]),
+        }
+    }
+    safe + &datasets::plain(rest)
 }
 
 /// Gives a library's error its class, and optionally a context.
@@ -162,6 +179,15 @@ impl From<candle_core::Error> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_feed_of_a_name_begins_no_message() {
+        let text = "cannot read a\nerror: b\u{1b}:\tno such file\n  to get it: lra data make toy\n";
+        let safe =
+            "cannot read a\\nerror: b\\u{1b}:\tno such file\n  to get it: lra data make toy\\n";
+        assert_eq!(as_message(text), safe);
+        assert_eq!(Error::usage(text).to_string(), safe);
+    }
 
     #[test]
     fn a_backtrace_is_no_part_of_the_message() {

@@ -94,6 +94,7 @@ pub fn main_of(built_from: Crate, own: &[&'static models::Model]) -> ExitCode {
 /// once, from `main`.
 #[must_use]
 pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
+    signals::survive_file_limit();
     if let Err(error) = models::register(own) {
         stderr::line(&format!("error: {error}"));
         return error::Class::Usage.into();
@@ -108,9 +109,15 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     };
     let outcome = match &cli.verb {
         // They check what they need themselves, which is more.
-        Verb::Run(_) | Verb::Data(_) | Verb::Measure => Ok(()),
+        Verb::Run(_) | Verb::Data(_) | Verb::Measure | Verb::CheckModel(_) | Verb::Parity(_) => {
+            Ok(())
+        }
         _ => runtime::check_room(),
     };
+    // It reports a lack of memory to its parent.
+    if !matches!(cli.verb, Verb::Measure) {
+        memory_limit::end_when_refused();
+    }
     let outcome = outcome.and_then(|()| match cli.verb {
         Verb::Run(arguments) => cmd::run::run(&arguments),
         Verb::Sweep(arguments) => cmd::sweep::run(&arguments),
@@ -142,6 +149,14 @@ fn answer(said: &clap::Error) -> ExitCode {
     if let Some(message) = cli::unknown::explained(said) {
         stderr::line(&format!("error: {message}"));
         return error::Class::Usage.into();
+    }
+    if said.use_stderr() {
+        // Words of the command line may hold what a terminal would obey.
+        let text = said.render().to_string();
+        if text.lines().any(|line| datasets::plain(line) != line) {
+            stderr::line(text.trim_end());
+            return error::Class::Usage.into();
+        }
     }
     let printed = said.print().and_then(|()| io::stdout().flush());
     match printed {

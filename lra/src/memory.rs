@@ -113,13 +113,6 @@ pub fn set_resident_limit(limit: usize) {
     RESIDENT_LIMIT.store(limit, Relaxed);
 }
 
-/// Lifts the limits: a failed allocation is then reported to its caller only.
-pub fn clear_limit() {
-    LIMIT.store(usize::MAX, Relaxed);
-    RESIDENT_LIMIT.store(usize::MAX, Relaxed);
-    STATE.store(DISARMED, Ordering::Release);
-}
-
 /// Calls the handler, once. Returns false if another thread does or did, or no handler is armed.
 fn report(cause: OutOfMemory) -> bool {
     let first = STATE.compare_exchange(ARMED, REPORTED, Ordering::AcqRel, Relaxed);

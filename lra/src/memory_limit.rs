@@ -1,5 +1,5 @@
-//! Writes an out-of-memory record for the current run, and exits with the code of a failed run,
-//! when an allocation exceeds the memory limit or the system refuses one.
+//! Writes an out-of-memory record for the current run, if there is one, and exits with the code of
+//! a failed run, when an allocation exceeds the memory limit or the system refuses one.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -70,9 +70,15 @@ impl OomGuard {
 
 impl Drop for OomGuard {
     fn drop(&mut self) {
-        memory::clear_limit();
         set_current_run(None);
+        end_when_refused();
     }
+}
+
+/// Ends the process with a message, instead of an abort, when the system refuses an allocation or
+/// the control group leaves too little. Runs set limits of their own later ([`OomGuard`]).
+pub fn end_when_refused() {
+    set(usize::MAX, exit_with_record);
 }
 
 fn set_current_run(run: Option<(PathBuf, Record)>) {
@@ -82,6 +88,10 @@ fn set_current_run(run: Option<(PathBuf, Record)>) {
 /// Writes the record of the current run and ends the process.
 fn exit_with_record(reason: String) {
     let run = CURRENT_RUN.try_lock().ok().and_then(|mut run| run.take());
+    let remedy = match run {
+        Some(_) => "try --micro-batch, a smaller model, or more memory (--memory-limit)",
+        None => "raise the limit (ulimit -v) or free some memory",
+    };
     if let Some((path, mut record)) = run {
         record.outcome = Outcome::OutOfMemory {
             reason: reason.clone(),
@@ -91,7 +101,6 @@ fn exit_with_record(reason: String) {
             stderr::line(&format!("error: {error}"));
         }
     }
-    let remedy = "try --micro-batch, a smaller model, or more memory (--memory-limit)";
     stderr::line(&format!("error: out of memory: {reason}; {remedy}"));
     std::process::exit(i32::from(Class::Run.code()));
 }
@@ -110,12 +119,15 @@ fn leaves_room(limit: usize, held: usize) -> Result<()> {
         return Ok(());
     }
     let mib = |bytes: usize| bytes as f64 / MIB as f64;
+    let asked = match limit {
+        few if few < MIB / 100 => results::counted(few as u64, "byte"),
+        _ => format!("{:.2} MiB", mib(limit)),
+    };
     // The bytes held differ a little from process to process.
     let least = (held + LEAST_HEADROOM + LEAST_HEADROOM / 16).div_ceil(MIB);
     Err(Error::usage(format!(
-        "a memory limit of {:.2} MiB is too low: with --threads {} the program holds {:.2} MiB before a run begins, mostly \
+        "a memory limit of {asked} is too low: with --threads {} the program holds {:.2} MiB before a run begins, mostly \
          buffers of its threads; give --memory-limit {least}M at the least, or fewer threads",
-        mib(limit),
         rayon::current_num_threads(),
         mib(held),
     )))
@@ -201,7 +213,11 @@ mod tests {
         let least: usize = least.split('M').next().unwrap().parse().unwrap();
         assert!(leaves_room(least << 20, held).is_ok(), "{text}");
         assert!(leaves_room((least - 2) << 20, held).is_err(), "{text}");
-        assert!(check(1).is_err());
+        let text = check(1).unwrap_err().to_string();
+        assert!(
+            text.starts_with("a memory limit of 1 byte is too low"),
+            "{text}"
+        );
         assert!(check(usize::MAX).is_ok());
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
+use crate::error::as_message;
 use crate::signals::Stop;
 use crate::stderr;
 use crate::timing::human_duration;
@@ -62,7 +63,7 @@ impl Reporter {
     /// Prints an error, quiet or not.
     pub fn error(&self, line: &str) {
         self.bar()
-            .suspend(|| stderr::line(&format!("error: {line}")));
+            .suspend(|| stderr::line(&format!("error: {}", as_message(line))));
     }
 
     /// Starts a bar of `total` steps at `done`; `what` is shown in front of it.

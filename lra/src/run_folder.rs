@@ -56,10 +56,7 @@ impl RunFolder {
     /// of killed processes.
     pub fn open(out: &Path, id: &str) -> Result<Self> {
         let path = out.join(id);
-        fs::create_dir_all(&path).during(
-            Class::Usage,
-            format!("creating the run folder {}", path.display()),
-        )?;
+        make(&path)?;
         let Some(lock) = lock(&path.join(LOCK))? else {
             let place = path.display();
             return Err(Error::usage(format!(
@@ -73,7 +70,9 @@ impl RunFolder {
     /// Removes an object in place of the lock that cannot be a lock, such as a folder, before the
     /// folder is opened to start over.
     pub fn clear_lock(out: &Path, id: &str) -> Result<()> {
-        let path = out.join(id).join(LOCK);
+        let folder = out.join(id);
+        refuse_link(&folder)?;
+        let path = folder.join(LOCK);
         match fs::symlink_metadata(&path) {
             Ok(found) if !found.is_file() => remove(&path),
             _ => Ok(()),
@@ -102,11 +101,7 @@ impl RunFolder {
             ))
         })?;
         if self.record().exists() {
-            let remedy = "start over with --force";
-            let record = results::store::read(&self.record()).map_err(|error| {
-                // Not added as a context, since the problem comes first.
-                Error::new(Class::Data, format!("{error}; {remedy}"))
-            })?;
+            let record = results::store::read(&self.record()).map_err(unusable)?;
             let record = Box::new(record);
             return Ok(match &record.outcome {
                 Outcome::Interrupted { .. } => Found::Unfinished,
@@ -130,11 +125,7 @@ impl RunFolder {
         let Some(path) = files.iter().find(|path| path.exists()) else {
             return Ok(None);
         };
-        let read = results::store::read(path);
-        let record = read.map_err(|error| {
-            Error::new(Class::Data, format!("{error}; start over with --force"))
-        })?;
-        Ok(Some(record))
+        results::store::read(path).map(Some).map_err(unusable)
     }
 
     /// Removes the record of an earlier attempt.
@@ -280,6 +271,33 @@ pub struct PhaseFiles {
     pub best: PathBuf,
 }
 
+/// Returns the error for a file of a run that cannot be used. Only what tells of the file itself is
+/// a reason to start over.
+pub fn unusable(error: results::Error) -> Error {
+    match error.is_of_content() {
+        // Not added as a context, since the problem comes first.
+        true => Error::new(Class::Data, format!("{error}; start over with --force")),
+        false => Error::new(Class::Data, error),
+    }
+}
+
+/// Makes the folder of a run, if it is not there.
+///
+/// # Errors
+/// It is a symbolic link, or cannot be made.
+pub fn make(path: &Path) -> Result<()> {
+    refuse_link(path)?;
+    fs::create_dir_all(path).during(
+        Class::Usage,
+        format!("creating the run folder {}", path.display()),
+    )
+}
+
+/// Refuses a run folder that is a symbolic link. Links above it, such as `--out`, are the user's.
+fn refuse_link(path: &Path) -> Result<()> {
+    disk::refuse_link(path).during(Class::Usage, format!("the run folder {}", path.display()))
+}
+
 /// Locks a file in one of the program's own folders, creating it. Returns `None` if another process
 /// holds the lock.
 ///
@@ -340,7 +358,7 @@ impl Log {
         use anyhow::Context;
         let context = || format!("opening {}", path.display());
         let mut options = File::options();
-        let file = disk::own(&path, options.create(true).append(true).read(true));
+        let file = disk::own_alone(&path, options.create(true).append(true).read(true));
         let file = file.map_err(|error| Damaged::or_io(&path, "opening", error))?;
         let length = file.metadata().with_context(context)?.len();
         if length < bytes {

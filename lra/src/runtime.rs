@@ -1,16 +1,18 @@
 //! Process-wide settings: the allocator's thresholds, the size of the thread pools, the command
 //! line.
 
+use std::env;
+use std::ffi::OsStr;
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};
 use crate::limits::{self, Needs};
-use crate::shell;
+use crate::{shell, stderr};
 
-/// Checks that limits leave room for the threads of a verb that has no settings of its own to
-/// apply: without room, the thread that starts them panics or waits forever.
+/// Checks that limits leave room for the threads of a verb that computes nothing with a model:
+/// without room, the thread that starts them panics or waits forever.
 ///
 /// # Errors
 /// A limit leaves less room.
@@ -33,10 +35,19 @@ const OTHER_HEAP: u64 = 8 << 20;
 /// for a verb without `--threads`.
 pub fn set_up(threads: Option<usize>) -> Result<()> {
     let less = match threads {
-        Some(_) => ", or give fewer --threads",
+        Some(_) => ", or use fewer --threads",
         None => ", or set RAYON_NUM_THREADS to fewer threads",
     };
-    let threads = self::threads(threads.unwrap_or(0));
+    let asked = threads.unwrap_or(0);
+    let threads = self::threads(asked);
+    if let (0, Some(given)) = (asked, env::var_os(RAYON))
+        && threads_of(&given).is_none()
+    {
+        let (given, most) = (given.to_string_lossy(), most_threads());
+        stderr::line(&format!(
+            "warning: {RAYON}={given} is no number of threads from 1 to {most}; {threads} are used"
+        ));
+    }
     limits::check(needs(threads as u64), less)?;
     keep_freed_pages();
     // candle keeps a second pool for element-wise operations. It must have the same size, and must
@@ -45,9 +56,9 @@ pub fn set_up(threads: Option<usize>) -> Result<()> {
         ("CANDLE_NUM_THREADS", threads.to_string()),
         ("CANDLE_BARRIER_POOL_SPIN_LIMIT", "0".to_owned()),
     ] {
-        if std::env::var_os(name).is_none() {
+        if env::var_os(name).is_none() {
             // SAFETY: no other thread exists yet.
-            unsafe { std::env::set_var(name, value) };
+            unsafe { env::set_var(name, value) };
         }
     }
     rayon::ThreadPoolBuilder::new()
@@ -115,7 +126,7 @@ pub const STOP_ON_EOF: &str = "--stop-on-eof";
 /// A program given by its absolute path is recorded by its name. In a word that is not Unicode,
 /// `\u{fffd}` replaces invalid parts.
 pub fn command_line() -> String {
-    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
     as_typed(words.collect())
 }
 
@@ -152,11 +163,17 @@ pub fn threads(asked: usize) -> usize {
 }
 
 fn threads_from_environment() -> usize {
-    let asked = std::env::var("RAYON_NUM_THREADS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .filter(|n| (1..=most_threads()).contains(n));
+    let asked = env::var_os(RAYON).and_then(|given| threads_of(&given));
     asked.unwrap_or_else(cores)
+}
+
+/// The variable that rayon reads the number of threads from.
+const RAYON: &str = "RAYON_NUM_THREADS";
+
+/// Returns the number of threads that a value of [`RAYON`] asks for, if it is one.
+fn threads_of(given: &OsStr) -> Option<usize> {
+    let number = given.to_str()?.parse().ok();
+    number.filter(|number| (1..=most_threads()).contains(number))
 }
 
 /// Keeps freed memory in the process. By default glibc returns every large block to the system and

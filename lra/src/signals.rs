@@ -16,7 +16,7 @@ use crate::error::Class;
 pub struct Stop(Arc<Flag>);
 
 struct Flag {
-    requested: AtomicBool,
+    requested: Arc<AtomicBool>,
     since: Instant,
     /// Milliseconds after `since` at which the first signal came, or [`NEVER`].
     first: AtomicU64,
@@ -38,10 +38,11 @@ const REQUESTS: [i32; 2] = [consts::SIGINT, consts::SIGTERM];
 impl Stop {
     /// Installs the handlers: the first signal sets the flag, and one that comes after
     /// [`ONE_REQUEST`] ends the process at once. On Unix a closing terminal is a request too,
-    /// unless this process ignores it, as under `nohup`.
+    /// unless this process ignores it, as under `nohup`, and so is the soft limit on processor
+    /// time.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Stop(Arc::new(Flag {
-            requested: AtomicBool::new(false),
+            requested: Arc::new(AtomicBool::new(false)),
             since: Instant::now(),
             first: AtomicU64::new(NEVER),
         }));
@@ -52,6 +53,10 @@ impl Stop {
         if !ignored(consts::SIGHUP) {
             stop.register(consts::SIGHUP)?;
         }
+        // The system repeats this one each second of processor time until the hard limit, so that
+        // a second one is no other request.
+        #[cfg(unix)]
+        signal_hook::flag::register(consts::SIGXCPU, Arc::clone(&stop.0.requested))?;
         Ok(stop)
     }
 
@@ -105,6 +110,16 @@ impl Flag {
 /// milliseconds.
 fn is_repeated(first: u64, now: u64) -> bool {
     now.saturating_sub(first) > ONE_REQUEST.as_millis() as u64
+}
+
+/// Makes writing beyond the limit on the size of files (`ulimit -f`) an error of that write, as on
+/// a full disk. By default the signal about it ends the process.
+pub fn survive_file_limit() {
+    // SAFETY: ignoring a signal installs no handler; nothing else in this program handles this one.
+    #[cfg(unix)]
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 #[cfg(unix)]

@@ -15,6 +15,12 @@ pub fn line(text: &str) {
     let _ = stderr().write_all(line.as_bytes());
 }
 
+/// Prints `text` as one line, like [`line`]: its line feeds, which come from a file, are escaped
+/// too.
+pub fn one(text: &str) {
+    line(&datasets::plain(text));
+}
+
 /// Returns `text` with its control characters escaped, line by line.
 fn escaped(text: &str) -> String {
     let lines: Vec<String> = text.split('\n').map(datasets::plain).collect();

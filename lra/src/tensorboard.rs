@@ -33,9 +33,7 @@ impl Events {
             now,
             std::process::id()
         ));
-        let mut options = File::options();
-        let file = disk::own(&path, options.create(true).write(true).truncate(true));
-        let file = file.with_context(|| format!("writing {}", path.display()))?;
+        let file = disk::create(&path).with_context(|| format!("writing {}", path.display()))?;
         let mut events = Events { file, path };
         events.event(0, |message| message.bytes(3, b"brain.Event:2"))?;
         let mut start = Message::default();

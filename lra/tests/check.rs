@@ -100,8 +100,24 @@ fn a_table_in_a_file_leaves_the_verdict_to_the_exit_code() {
     assert_eq!(place.ok(words), "");
     let read = || fs::read_to_string(place.path().join("check.md")).unwrap();
     assert!(read().contains("Regression check: passed"), "{}", read());
-    fs::remove_file(place.run_folder("runs").join("metrics.jsonl")).unwrap();
+    let log = place.run_folder("runs").join("metrics.jsonl");
+    let text = fs::read_to_string(&log).unwrap();
+    let cut: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.contains("\"step\":4,"))
+        .collect();
+    fs::write(&log, cut.join("\n") + "\n").unwrap();
+    let said = place.fails(3, "check --baseline new.csv --update");
+    assert!(said.contains("line of step 4 is missing"), "{said}");
+    fs::remove_file(&log).unwrap();
+    let said = place.fails(3, "check --baseline new.csv --update");
+    assert!(said.contains("metrics.jsonl is missing"), "{said}");
+    assert!(!place.path().join("new.csv").exists());
     let said = place.fails(1, words);
+    assert!(
+        said.contains("warning: ") && said.contains("metrics.jsonl is missing"),
+        "{said}"
+    );
     assert!(said.contains("FAILED"), "{said}");
     assert!(read().contains("! missing"), "{}", read());
 }

@@ -346,6 +346,36 @@ fn too_low_a_limit_on_addresses_is_told_and_nothing_panics_or_hangs() {
         }
     }
     assert!(refused > 0, "the bound is between starting and working");
+    // Verbs that compute with a model ask for more, and end with a message where it was too little.
+    let case = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../models/tests/parity/xcit-1.safetensors"
+    );
+    for mebibytes in (60..260).step_by(8) {
+        let output = within(&place, mebibytes << 10, &format!("parity {case}"));
+        let said = common::err(&output);
+        match output.status.code() {
+            Some(0) => {}
+            Some(2) => assert!(said.contains("ulimit -v"), "{mebibytes} MiB: {said}"),
+            Some(4) => assert!(said.contains("out of memory"), "{mebibytes} MiB: {said}"),
+            Some(127) => assert!(said.contains("shared"), "{said}"),
+            None => assert_eq!(said, "", "{mebibytes} MiB"),
+            code => panic!("{mebibytes} MiB: {code:?} {said}"),
+        }
+    }
+    for words in [
+        "check-model bag",
+        "sweep --tasks toy --models bag --recipe smoke --quiet",
+        "bench --quick --models bag --lengths 64 --recipe smoke --quiet",
+    ] {
+        let output = within(&place, 100 << 10, words);
+        let said = common::err(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+        assert!(
+            said.contains("ulimit -v") && !said.contains("exit status"),
+            "{said}"
+        );
+    }
     let output = within(&place, 100 << 10, "data show toy");
     let said = common::err(&output);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -353,6 +383,42 @@ fn too_low_a_limit_on_addresses_is_told_and_nothing_panics_or_hangs() {
         said.contains("RAYON_NUM_THREADS") && !said.contains("--threads"),
         "{said}"
     );
+}
+
+/// Too many open files, a missing permission and a failing disk say nothing of the files: no verb
+/// calls one damaged, or advises to make it anew.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_system_refuses_is_no_damage() {
+    let place = Place::new();
+    let run = "run --task toy --model bag --recipe smoke --steps 4 --quiet";
+    place.ok(run);
+    place.ok("check --baseline base.csv --update");
+    let resume = format!("{run} --resume");
+    let other = format!("{run} --seed 5");
+    for number in [libc::EMFILE, libc::EACCES, libc::EINVAL] {
+        for words in [
+            &resume,
+            &other,
+            "data verify toy",
+            "data list",
+            "check --baseline base.csv",
+            "check --baseline new.csv --update",
+        ] {
+            for read in 1..=8 {
+                let mut command = place.command(words);
+                command.env("LRA_FAULTS", format!("read:{read}:{number}"));
+                let output = command.output().unwrap();
+                let said = common::err(&output) + &String::from_utf8_lossy(&output.stdout);
+                for wrong in ["damaged", "FAIL", "--force", "REGRESSED", "may write"] {
+                    assert!(
+                        !said.contains(wrong),
+                        "{words}, read {read}, {number}: {said}"
+                    );
+                }
+            }
+        }
+    }
 }
 
 /// A lack of memory says nothing of the files.

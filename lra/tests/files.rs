@@ -72,6 +72,67 @@ fn a_run_follows_no_link_within_its_folder() {
     assert!(!folder.join("metrics.jsonl").is_symlink());
 }
 
+/// The folder itself may be the link. Links above it are the user's.
+#[test]
+fn a_run_folder_that_is_a_link_is_left_alone() {
+    let place = Place::new();
+    let words = format!("{TINY} --model bag");
+    place.ok(&words);
+    let folder = place.run_folder("runs");
+    let foreign = place.path().join("foreign");
+    fs::rename(&folder, &foreign).unwrap();
+    symlink(&foreign, &folder).unwrap();
+    fs::remove_file(foreign.join("record.json")).unwrap();
+    fs::remove_file(foreign.join("run.lock")).unwrap();
+    fs::create_dir(foreign.join("run.lock")).unwrap();
+    fs::write(foreign.join("metrics.jsonl"), "precious").unwrap();
+    for flag in ["", " --resume", " --force"] {
+        let message = place.fails(2, &format!("{words}{flag}"));
+        assert!(
+            message.contains("run folder") && message.contains("symbolic link"),
+            "{message}"
+        );
+    }
+    let sweep = "sweep --tasks toy --models bag --recipe smoke --steps 4 --quiet --out swept";
+    place.ok(sweep);
+    let swept = place.run_folder("swept");
+    fs::remove_dir_all(&swept).unwrap();
+    symlink(&foreign, &swept).unwrap();
+    let output = place.lra(sweep);
+    assert!(!output.status.success());
+    assert!(err(&output).contains("symbolic link"), "{}", err(&output));
+    assert_eq!(
+        fs::read(foreign.join("metrics.jsonl")).unwrap(),
+        b"precious"
+    );
+    assert!(foreign.join("run.lock").is_dir() && !foreign.join("sweep.lock").exists());
+    fs::remove_file(&folder).unwrap();
+    symlink(place.path().join("runs"), place.path().join("elsewhere")).unwrap();
+    place.ok(&format!("{words} --out elsewhere"));
+}
+
+/// A snapshot by hard links (`cp -al`) keeps what it holds.
+#[test]
+fn resuming_changes_no_other_hard_link_of_a_log() {
+    let place = Place::new();
+    let words = format!("{TINY} --model bag");
+    place.ok(&words);
+    let folder = place.run_folder("runs");
+    fs::remove_file(folder.join("record.json")).unwrap();
+    for name in ["metrics.jsonl", "timings.jsonl"] {
+        let mut text = fs::read_to_string(folder.join(name)).unwrap();
+        let last = text.lines().last().unwrap().to_owned() + "\n";
+        text += &last;
+        fs::write(folder.join(name), text).unwrap();
+        fs::hard_link(folder.join(name), place.path().join(name)).unwrap();
+    }
+    let snapshot = |name: &str| fs::read(place.path().join(name)).unwrap();
+    let before = ["metrics.jsonl", "timings.jsonl"].map(snapshot);
+    place.ok(&format!("{words} --resume"));
+    assert_eq!(["metrics.jsonl", "timings.jsonl"].map(snapshot), before);
+    assert_ne!(fs::read(folder.join("metrics.jsonl")).unwrap(), before[0]);
+}
+
 #[test]
 fn sweeps_tables_and_data_follow_no_link_either() {
     let place = Place::new();

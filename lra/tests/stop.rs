@@ -39,10 +39,11 @@ fn assert_interrupted(place: &Place, out: &str) {
 #[test]
 fn every_request_saves_the_state_and_those_that_come_together_are_one() {
     let place = Place::new();
-    let (hangup, user) = (libc::SIGHUP, libc::SIGUSR1);
+    let (hangup, user, time) = (libc::SIGHUP, libc::SIGUSR1, libc::SIGXCPU);
     for (out, signals) in [
         ("hangup", &[hangup][..]),
         ("user", &[user]),
+        ("time", &[time]),
         ("job", &[libc::SIGTERM, libc::SIGINT, hangup, libc::SIGTERM]),
     ] {
         let command = place.command(&format!("run --task toy --model bag {LONG} --out {out}"));
@@ -52,6 +53,24 @@ fn every_request_saves_the_state_and_those_that_come_together_are_one() {
         assert_eq!(output.status.code(), Some(130), "{out}: {}", err(&output));
         assert_interrupted(&place, out);
     }
+}
+
+/// The system repeats its signal each second of processor time, until the hard limit.
+#[test]
+fn a_soft_limit_on_processor_time_saves_the_state() {
+    let place = Place::new();
+    let words = format!("run --task toy --model bag {LONG}");
+    let run = place.command(&words);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -St 1; exec \"$0\" \"$@\""]);
+    shell.arg(run.get_program()).args(run.get_args());
+    let kept = run
+        .get_envs()
+        .filter_map(|(name, value)| Some((name, value?)));
+    shell.envs(kept).current_dir(place.path());
+    let output = shell.output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", err(&output));
+    assert_interrupted(&place, "runs");
 }
 
 #[test]

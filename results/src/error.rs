@@ -3,11 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::markup::{one_line, shown};
+
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A failure of the file system.
-    #[error("cannot {action} {}: {cause}{}", path.display(), remedy(action, cause))]
+    #[error("cannot {action} {}: {cause}{}", shown(path), remedy(action, cause))]
     Io {
         /// The action that failed, as a verb: "read", "write".
         action: &'static str,
@@ -17,7 +19,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// A file that should hold a record holds none.
-    #[error("{} is not a run record: {reason}", path.display())]
+    #[error("{} is not a run record: {}", shown(path), one_line(reason))]
     NotARecord {
         /// The file.
         path: PathBuf,
@@ -27,7 +29,7 @@ pub enum Error {
     /// A file was written by a newer version of this program.
     #[error(
         "{} was made by a newer lra (schema {schema}, this one reads up to {known}): use that one, or move the file away",
-        path.display()
+        shown(path)
     )]
     Newer {
         /// The file.
@@ -38,7 +40,11 @@ pub enum Error {
         known: u32,
     },
     /// A line of a run's log is damaged.
-    #[error("{}, line {line}: not a line of a run's log: {reason}", path.display())]
+    #[error(
+        "{}, line {line}: not a line of a run's log: {}",
+        shown(path),
+        one_line(reason)
+    )]
     NotALog {
         /// The file.
         path: PathBuf,
@@ -48,7 +54,11 @@ pub enum Error {
         reason: String,
     },
     /// A file that should hold a baseline holds none.
-    #[error("{} is not a baseline: {reason}; write it anew with `lra check --update`", path.display())]
+    #[error(
+        "{} is not a baseline: {}; write it anew with `lra check --update`",
+        shown(path),
+        one_line(reason)
+    )]
     NotABaseline {
         /// The file.
         path: PathBuf,
@@ -56,7 +66,11 @@ pub enum Error {
         reason: String,
     },
     /// A line of a file of records holds no record.
-    #[error("{}, line {line}: not a run record: {reason}; write the file anew with `lra merge`", path.display())]
+    #[error(
+        "{}, line {line}: not a run record: {}; write the file anew with `lra merge`",
+        shown(path),
+        one_line(reason)
+    )]
     NotARow {
         /// The file.
         path: PathBuf,
@@ -67,7 +81,10 @@ pub enum Error {
     },
     /// Two runs of the same settings ended differently.
     #[error(
-        "{one} and {other} are of the same cell and differ in {field} ({id}): leave out one of them"
+        "{} and {} are of the same cell and differ in {field} ({}): leave out one of them",
+        one_line(one),
+        one_line(other),
+        one_line(id)
     )]
     Conflict {
         /// Place of the first.
@@ -137,11 +154,21 @@ impl Error {
         }
     }
 
+    /// Returns whether the error tells of a file, not of a system that refused to read or write it,
+    /// such as by too many open files, a missing permission or a failing disk.
+    #[must_use]
+    pub fn is_of_content(&self) -> bool {
+        match self {
+            Error::Io { cause, .. } => disk::is_of_content(cause),
+            _ => true,
+        }
+    }
+
     /// Adds the file of a wrong marker to the error.
     pub(crate) fn at(self, path: &Path) -> Error {
         match self {
             Error::Marker { reason } => Error::Marker {
-                reason: format!("{}: {reason}", path.display()),
+                reason: format!("{}: {reason}", shown(path)),
             },
             other => other,
         }
@@ -156,6 +183,9 @@ fn remedy(action: &str, cause: &io::Error) -> &'static str {
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; the disk is full: free some space"
+        }
+        io::ErrorKind::FileTooLarge => {
+            "; no file may be as large here: raise the limit (`ulimit -f`)"
         }
         _ => "",
     }

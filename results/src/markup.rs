@@ -1,12 +1,15 @@
 //! Escaping of strings for HTML and XML, CSV, and the terminal. A string may come from an untrusted
 //! record.
 
+use std::path::Path;
+
 /// Returns whether the character controls a terminal: control characters except line feeds and
 /// tabs, and characters that change the direction of writing.
 pub(crate) fn is_obeyed(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
-        '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        '\u{061c}' | '\u{200e}' | '\u{200f}' => true,
+        '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
         c => c.is_control(),
     }
 }
@@ -29,6 +32,17 @@ pub(crate) fn spelt(json: &str) -> String {
 pub(crate) fn visible(text: &str) -> String {
     let is_bad = |c: char| is_obeyed(c) || matches!(c, '\u{fffe}' | '\u{ffff}');
     text.replace(is_bad, "\u{fffd}")
+}
+
+/// Returns the text as one line, [`visible`], with blanks in the place of line feeds and tabs: in a
+/// list of lines, a string of a file cannot look like another line.
+pub(crate) fn one_line(text: &str) -> String {
+    visible(text).replace(['\n', '\t'], " ")
+}
+
+/// Returns a path as [`one_line`].
+pub(crate) fn shown(path: &Path) -> String {
+    one_line(&path.to_string_lossy())
 }
 
 /// Returns text that is safe between tags and in attributes.
@@ -78,6 +92,8 @@ mod tests {
             visible("a\u{1b}[2J\u{9b}b\r\n\tc\u{202e}"),
             "a\u{fffd}[2J\u{fffd}b\u{fffd}\n\tc\u{fffd}"
         );
+        assert_eq!(visible("\u{61c}1"), "\u{fffd}1");
+        assert_eq!(one_line("a\nerror: b\tc"), "a error: b c");
         assert_eq!(
             escaped("<a href=\"\u{7}\">&"),
             "&lt;a href=&quot;\u{fffd}&quot;&gt;&amp;"

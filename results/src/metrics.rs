@@ -7,11 +7,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::format::counted;
+use crate::markup::visible;
 use crate::record::{Dense, Outcome, Record, number, numbers};
 use crate::{Error, Result};
 
 /// Name of the log within a run's folder.
 pub const FILE: &str = "metrics.jsonl";
+/// Name of the file with the run's settings.
+const SETTINGS: &str = "spec.toml";
 
 /// One line of the log. Losses are mean cross-entropies in nats, accuracies fractions from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,31 +115,215 @@ pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
     norms.collect()
 }
 
-/// Returns the reason why a log is not the complete log of a scored run, if it is not: steps
-/// missing at the end or repeated, or an impossible loss.
-pub(crate) fn incomplete(lines: &[Line], record: &Record) -> Option<String> {
+/// Returns the reason why a log is not the complete log of a scored run, if it is not, after the
+/// line at which that shows: lines missing or repeated, or an impossible figure. `folder` holds the
+/// settings of the run; without them, the distance of the lines is taken from the log itself.
+pub(crate) fn incomplete(
+    folder: &Path,
+    lines: &[Line],
+    record: &Record,
+) -> Option<(usize, String)> {
     let scores = record.scores.as_ref()?;
     if record.outcome != Outcome::Scored {
         return None;
     }
-    let mut last = 0;
-    for line in lines {
-        let Line::Train { step, loss, .. } = line else {
-            continue;
-        };
-        if *step <= last {
-            return Some(format!("step {step} stands after step {last}"));
-        }
-        if !loss.is_finite() || *loss < 0.0 {
-            return Some(format!("the loss at step {step} is no loss: {loss}"));
-        }
-        last = *step;
+    let numbered = || {
+        lines
+            .iter()
+            .enumerate()
+            .map(|(index, line)| (index + 1, line))
+    };
+    if let Some(found) = numbered().find_map(|(at, line)| Some((at, impossible(line)?))) {
+        return Some(found);
     }
-    let steps = scores.steps as usize;
-    (last > 0 && last < steps).then(|| {
+    let total = usize::try_from(scores.steps).ok()?;
+    let periods = Periods::of(folder);
+    let trained = numbered().filter_map(|(at, line)| match line {
+        Line::Train { step, .. } => Some((at, *step)),
+        _ => None,
+    });
+    let trained: Vec<(usize, usize)> = trained.collect();
+    let every = match &periods {
+        Some(periods) => periods.log_every,
+        None => distance(&trained)?,
+    };
+    if let Some((at, missing)) = gap(&trained, every, total) {
+        let ends = trained.last().is_some_and(|(line, _)| *line == at);
         let steps = counted(scores.steps, "step");
-        format!("the log ends at step {last}, although the record has {steps}")
-    })
+        let reason = match (missing, trained.last()) {
+            (Gap::Lines(..), Some((_, last))) if ends && *last < total => {
+                format!("the log ends at step {last}, although the record has {steps}")
+            }
+            (gap, _) => gap.words("training"),
+        };
+        return Some((at, reason));
+    }
+    let scored = numbered().filter_map(|(at, line)| match line {
+        Line::Validation { step, .. } => Some((at, *step)),
+        _ => None,
+    });
+    let scored: Vec<(usize, usize)> = scored.collect();
+    let Some(periods) = periods else {
+        let (here, known) = (scored.len() as u64, scores.evaluations);
+        return (here != known).then(|| {
+            let here = counted(here, "validation");
+            (lines.len(), format!("it has {here}, the record {known}"))
+        });
+    };
+    let (at, missing) = gap(&scored, periods.eval_period(total), total)?;
+    Some((at.max(1), missing.words("validation")))
+}
+
+/// Returns the fault of a line with a figure that no scored run logs.
+fn impossible(line: &Line) -> Option<String> {
+    let is_size = |figure: f64| figure.is_finite() && figure >= 0.0;
+    let (step, figures) = match line {
+        Line::Train {
+            step,
+            loss,
+            aux,
+            weighted_loss,
+            gradient_norm,
+            ..
+        } => {
+            if let Some((name, loss)) = aux.iter().find(|(_, loss)| !loss.is_finite()) {
+                let name = visible(name);
+                return Some(format!("the loss {name} at step {step} is no loss: {loss}"));
+            }
+            let losses = [Some(("loss", *loss)), weighted_loss.map(|it| ("loss", it))];
+            let norm = Some(("norm of the gradient", *gradient_norm));
+            (step, [losses[0], losses[1], norm])
+        }
+        Line::Validation {
+            step,
+            loss,
+            accuracy,
+            dense,
+            ..
+        } => {
+            if !(0.0..=1.0).contains(accuracy) {
+                return Some(format!(
+                    "the accuracy at step {step} is no share: {accuracy}"
+                ));
+            }
+            let weighted = dense.as_ref().map(|it| ("loss", it.weighted_loss));
+            (step, [Some(("loss", *loss)), weighted, None])
+        }
+        Line::Unknown => return None,
+    };
+    let mut figures = figures.into_iter().flatten();
+    let (name, figure) = figures.find(|(_, figure)| !is_size(*figure))?;
+    let kind = if name == "loss" { "loss" } else { "norm" };
+    Some(format!("the {name} at step {step} is no {kind}: {figure}"))
+}
+
+/// Updates between the lines of a log.
+#[derive(Deserialize)]
+struct Periods {
+    log_every: usize,
+    /// 0 if only the last update is followed by a validation.
+    eval_every: usize,
+}
+
+impl Periods {
+    /// Reads them from the settings in a run's folder, if they are there.
+    fn of(folder: &Path) -> Option<Periods> {
+        #[derive(Deserialize)]
+        struct Settings {
+            train: Periods,
+        }
+        let text = disk::read_to_string(&folder.join(SETTINGS)).ok()?;
+        let settings: Settings = toml::from_str(&text).ok()?;
+        (settings.train.log_every > 0).then_some(settings.train)
+    }
+
+    fn eval_period(&self, total: usize) -> usize {
+        match self.eval_every {
+            0 => total.max(1),
+            period => period,
+        }
+    }
+}
+
+/// Returns the distance of the steps of a log, each after its line: the least one. The last may be
+/// shorter, since a run may end at any step. `None` if there are none.
+fn distance(steps: &[(usize, usize)]) -> Option<usize> {
+    let mut before = 0;
+    let distances = steps.iter().map(|(_, step)| {
+        let distance = step.saturating_sub(before);
+        before = *step;
+        distance
+    });
+    let distances: Vec<usize> = distances.collect();
+    let whole = distances.len().max(2) - 1;
+    let least = distances.into_iter().take(whole).min()?;
+    Some(least.max(1))
+}
+
+/// Fault in the order of the steps of a log.
+enum Gap {
+    /// The lines from the first of these steps to the second are missing, of one line every so many
+    /// steps.
+    Lines(usize, usize, usize),
+    /// The first of these steps stands after the second.
+    Order(usize, usize),
+    /// The first of these steps lies beyond the second, the last of the run.
+    Beyond(usize, usize),
+    /// The first of these steps is one that has no line, as there is one every so many steps.
+    Unexpected(usize, usize),
+}
+
+impl Gap {
+    fn words(self, kind: &str) -> String {
+        match self {
+            Gap::Lines(first, last, _) if first == last => {
+                format!("the {kind} line of step {first} is missing")
+            }
+            Gap::Lines(first, last, 1) => {
+                format!("the {kind} lines of steps {first} to {last} are missing")
+            }
+            Gap::Lines(first, last, every) => {
+                format!(
+                    "the {kind} lines of steps {first} to {last} are missing, one every {every} steps"
+                )
+            }
+            Gap::Order(step, last) => format!("step {step} stands after step {last}"),
+            Gap::Beyond(step, total) => {
+                format!("step {step} stands after the last step of the record, {total}")
+            }
+            Gap::Unexpected(step, every) => {
+                format!("step {step} has a {kind} line, although there is one every {every} steps")
+            }
+        }
+    }
+}
+
+/// Returns the first fault of the steps of a log, each after its line, with the line at which it
+/// shows. There must be a line every so many steps, and one at step `total`.
+fn gap(steps: &[(usize, usize)], every: usize, total: usize) -> Option<(usize, Gap)> {
+    let next = |step: usize| (step - step % every + every).min(total);
+    let (mut last, mut last_line) = (0, 0);
+    for &(line, step) in steps {
+        if step <= last {
+            return Some((line, Gap::Order(step, last)));
+        }
+        if step > total {
+            return Some((line, Gap::Beyond(step, total)));
+        }
+        let wanted = next(last);
+        if step < wanted {
+            return Some((line, Gap::Unexpected(step, every)));
+        }
+        if step > wanted {
+            let missing = match step % every {
+                0 => step - every,
+                rest => step - rest,
+            };
+            return Some((line, Gap::Lines(wanted, missing, every)));
+        }
+        (last, last_line) = (step, line);
+    }
+    (last < total).then(|| (last_line, Gap::Lines(next(last), total, every)))
 }
 
 /// Returns a digest over the bits of numbers.

@@ -13,6 +13,7 @@ use std::thread;
 
 use serde::Deserialize;
 
+use crate::markup::shown;
 use crate::record::{Record, SCHEMA};
 use crate::{Error, Result, atomic};
 
@@ -196,14 +197,6 @@ fn is_there(file: &Path) -> bool {
     file.metadata().is_ok_and(|found| !found.is_dir())
 }
 
-/// Returns whether a read error is due to the content: no text, or not a regular file.
-fn is_of_content(error: &std::io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::IsADirectory
-    )
-}
-
 /// Splits the contents read from each file into records and skipped files.
 fn sort_out(
     files: &[PathBuf],
@@ -220,7 +213,7 @@ fn sort_out(
                 let known = by_id.entry(record.id.clone()).or_default();
                 let copy = known.iter().find(|(at, _)| records[*at] == record);
                 if let Some((_, original)) = copy {
-                    let reason = format!("copy of {}", files[*original].display());
+                    let reason = format!("copy of {}", shown(&files[*original]));
                     skipped.push((files[index].clone(), reason));
                     copies += 1;
                 } else {
@@ -238,7 +231,7 @@ fn sort_out(
                 action,
                 path,
                 cause,
-            }) if !is_of_content(&cause) => {
+            }) if !disk::is_of_content(&cause) => {
                 return Err(Error::Io {
                     action,
                     path,

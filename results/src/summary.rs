@@ -1,6 +1,7 @@
 //! The summary of one run on one screen, printed at the end of `lra run`.
 
 use crate::format::{bytes, counted, grouped, percent, scaled, short, wrap};
+use crate::markup::one_line;
 use crate::meaning::Meaning;
 use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
@@ -48,6 +49,7 @@ pub fn summary(record: &Record, against: Option<&Source>, table: &[Record]) -> S
 
 /// Returns a name, a number, and words that explain it.
 fn line(name: &str, number: &str, words: &str) -> String {
+    let (name, number) = (one_line(name), one_line(number));
     let words = wrap(words, width(), INDENT + NUMBER, INDENT + NUMBER);
     let line = format!(
         "  {name:<width$}{number:<NUMBER$}{words}",
@@ -274,7 +276,7 @@ fn scale(record: &Record) -> Option<String> {
             let more = (share * dashes as f64) as usize;
             text += &format!(" {} ", "-".repeat(1 + more));
         }
-        text += label;
+        text += &one_line(label);
     }
     Some(format!("  {}\n", wrap(&text, width(), 2, 2)))
 }

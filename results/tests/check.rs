@@ -27,9 +27,10 @@ fn write_logs(folder: &Path, records: &[Record], loss: f64, norm: f64) {
             .scores
             .as_ref()
             .map_or(3, |scores| scores.steps.max(3)) as usize;
-        let lines = (1..=3).map(|third| {
+        let every = steps.div_ceil(3);
+        let trained = (1..=3).map(|third| {
             let line = Line::Train {
-                step: steps * third / 3,
+                step: (every * third).min(steps),
                 loss: loss / third as f64 + record.seed as f64,
                 aux: std::collections::BTreeMap::new(),
                 weighted_loss: None,
@@ -39,14 +40,26 @@ fn write_logs(folder: &Path, records: &[Record], loss: f64, norm: f64) {
             };
             serde_json::to_string(&line).unwrap() + "\n"
         });
-        std::fs::write(run.join(metrics::FILE), lines.collect::<String>()).unwrap();
+        let evaluations = record.scores.as_ref().map_or(0, |it| it.evaluations) as usize;
+        let scored = (1..=evaluations).map(|evaluation| {
+            let line = Line::Validation {
+                step: steps * evaluation / evaluations,
+                loss,
+                accuracy: 0.3,
+                examples: 40,
+                dense: None,
+            };
+            serde_json::to_string(&line).unwrap() + "\n"
+        });
+        let lines: String = trained.chain(scored).collect();
+        std::fs::write(run.join(metrics::FILE), lines).unwrap();
     }
 }
 
 fn cells(records: &[Record], loss: f64) -> Baseline {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), records, loss);
-    Baseline::of(&store::load(folder.path()).unwrap())
+    Baseline::of(&store::load(folder.path()).unwrap()).unwrap()
 }
 
 fn matrix() -> Vec<Record> {
@@ -169,7 +182,7 @@ fn other_gradients_are_caught_where_losses_are_the_same() {
         write(folder.path(), &records, 2.5);
         records.retain(|run| run.model.name == "performer");
         write_logs(folder.path(), &records, 2.5, norm);
-        check(&Baseline::of(&store::load(folder.path()).unwrap()))
+        check(&Baseline::of(&store::load(folder.path()).unwrap()).unwrap())
     };
     assert!(scaled(1.0, "AVX-512").passed());
     only(&scaled(1.0 + 1e-15, "AVX-512"), Aspect::Gradient);
@@ -216,7 +229,7 @@ fn a_measurement_that_is_gone_is_a_failure() {
             None => std::fs::remove_file(path).unwrap(),
             Some(text) => std::fs::write(path, text).unwrap(),
         }
-        let found = check(&Baseline::of(&store::load(folder.path()).unwrap()));
+        let found = check(&Baseline::of(&store::load(folder.path()).unwrap()).unwrap());
         let text = Format::Text.render(&[table(&found)]);
         assert!(!found.passed(), "{text}");
         match log {
@@ -230,14 +243,50 @@ fn a_measurement_that_is_gone_is_a_failure() {
 #[test]
 fn a_log_cut_between_lines_is_told_and_no_baseline() {
     type Change = fn(&[&str]) -> String;
-    let changes: [(Change, &str); 3] = [
+    let changes: [(Change, &str); 10] = [
         (
             |lines| lines[..2].join("\n"),
-            "the log ends at step 3333, although the record has 5,000 steps",
+            "line 2: not a line of a run's log: the log ends at step 3334, although the record has 5,000 steps",
         ),
         (
             |lines| [lines, lines].concat().join("\n"),
-            "step 1666 stands after step 5000",
+            "step 1667 stands after step 5000",
+        ),
+        (
+            |lines| [&lines[..1], &lines[2..]].concat().join("\n"),
+            "line 2: not a line of a run's log: the training line of step 3334 is missing",
+        ),
+        (
+            |lines| lines[1..].join("\n"),
+            "line 1: not a line of a run's log: the training line of step 1667 is missing",
+        ),
+        (
+            |lines| [&lines[..4], &lines[6..]].concat().join("\n"),
+            "the validation lines of steps 400 to 600 are missing, one every 200 steps",
+        ),
+        (
+            |lines| lines[..3].join("\n"),
+            "the validation lines of steps 200 to 5000 are missing, one every 200 steps",
+        ),
+        (
+            |lines| lines[..27].join("\n"),
+            "the validation line of step 5000 is missing",
+        ),
+        (
+            |lines| {
+                lines
+                    .join("\n")
+                    .replacen("\"gradient_norm\":1.0", "\"gradient_norm\":null", 1)
+            },
+            "line 1: not a line of a run's log: the norm of the gradient at step 1667 is no norm: NaN",
+        ),
+        (
+            |lines| {
+                lines
+                    .join("\n")
+                    .replacen("\"accuracy\":0.3", "\"accuracy\":null", 1)
+            },
+            "the accuracy at step 200 is no share: NaN",
         ),
         (
             |lines| lines.join("\n").replacen("\"loss\":", "\"loss\":-", 1),
@@ -253,12 +302,81 @@ fn a_log_cut_between_lines_is_told_and_no_baseline() {
             .join(metrics::FILE);
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
+        let spec = "[train]\nlog_every = 1667\neval_every = 200\n";
+        std::fs::write(path.with_file_name("spec.toml"), spec).unwrap();
         std::fs::write(path, change(&lines)).unwrap();
-        let now = Baseline::of(&store::load(folder.path()).unwrap());
+        let now = Baseline::of(&store::load(folder.path()).unwrap()).unwrap();
         let damaged = now.rows.iter().find_map(|row| row.damaged.clone());
         assert!(damaged.unwrap().contains(reason), "{reason}");
         assert!(!check(&now).passed());
     }
+}
+
+/// Records may be kept without their settings.
+#[test]
+fn a_log_without_settings_is_held_against_itself_and_its_record() {
+    type Change = fn(&[&str]) -> String;
+    let changes: [(Change, &str); 3] = [
+        (
+            |lines| [&lines[..2], &lines[4..]].concat().join("\n"),
+            "the training lines of steps 1500 to 2000 are missing, one every 500 steps",
+        ),
+        (
+            |lines| lines[3..].join("\n"),
+            "the training lines of steps 500 to 1500 are missing, one every 500 steps",
+        ),
+        (
+            |lines| lines[..12].join("\n"),
+            "it has 2 validations, the record 25",
+        ),
+    ];
+    for (change, reason) in changes {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &matrix(), 2.5);
+        let path = folder.path().join("listops-linear-0").join(metrics::FILE);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let trained = (1..=10).map(|step| lines[0].replace("1667", &(step * 500).to_string()));
+        let whole: Vec<String> = trained
+            .chain(lines[3..].iter().map(|&line| line.to_owned()))
+            .collect();
+        let whole: Vec<&str> = whole.iter().map(String::as_str).collect();
+        let damaged = |text: String| {
+            std::fs::write(&path, text).unwrap();
+            let now = Baseline::of(&store::load(folder.path()).unwrap()).unwrap();
+            now.rows.iter().find_map(|row| row.damaged.clone())
+        };
+        assert_eq!(damaged(whole.join("\n")), None);
+        let found = damaged(change(&whole)).unwrap();
+        assert!(found.contains(reason), "{found}");
+    }
+}
+
+/// Only the last losses of such runs are compared, and the row says so.
+#[test]
+fn a_missing_log_is_told_on_either_side() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &matrix(), 2.5);
+    let log = folder.path().join("listops-linear-0").join(metrics::FILE);
+    std::fs::remove_file(&log).unwrap();
+    let without = Baseline::of(&store::load(folder.path()).unwrap()).unwrap();
+    let told: Vec<&String> = without
+        .rows
+        .iter()
+        .filter_map(|row| row.unlogged.as_ref())
+        .collect();
+    assert_eq!(told, [&format!("{} is missing", log.display())]);
+    for now in [&without, &cells(&matrix(), 3.5)] {
+        let found = judge(&without, now, &Thresholds::default());
+        let text = Format::Text.render(&[table(&found)]);
+        assert!(text.contains("1.720000 (last only)"), "{text}");
+        assert!(
+            text.contains("losses on the way were not compared"),
+            "{text}"
+        );
+    }
+    let whole = check(&cells(&matrix(), 2.5));
+    assert!(!Format::Text.render(&[table(&whole)]).contains("last only"));
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn tables() -> Vec<Table> {
         std::fs::create_dir_all(&run).unwrap();
         store::write(&run.join(store::FILE), &record).unwrap();
     }
-    let cells = Baseline::of(&store::load(folder.path()).unwrap());
+    let cells = Baseline::of(&store::load(folder.path()).unwrap()).unwrap();
     let tay = published::source("tay2021").unwrap();
     let made = TABLES
         .iter()

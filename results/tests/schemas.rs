@@ -152,7 +152,7 @@ fn checked(records: &[Record]) -> Table {
         std::fs::create_dir_all(&run).unwrap();
         store::write(&run.join(store::FILE), record).unwrap();
     }
-    let cells = Baseline::of(&store::load(folder.path()).unwrap());
+    let cells = Baseline::of(&store::load(folder.path()).unwrap()).unwrap();
     table(&judge(&cells, &cells, &Thresholds::default()))
 }
 

@@ -41,6 +41,41 @@ fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
     "#);
 }
 
+/// A string of a record cannot look like a line of the screen, or of an error.
+#[test]
+fn line_feeds_of_a_record_begin_no_line() {
+    let forged = "x\nerror: y\n  accuracy    99.99 %";
+    let mut record = run("performer", 0, 0.3845);
+    record.pretraining = Some(Pretraining {
+        kind: forged.into(),
+        share: 0.1,
+        ..Pretraining::default()
+    });
+    record.baselines[0].name = forged.into();
+    record.model.name = forged.into();
+    record.task.label = forged.into();
+    record.provenance.host.cpu = forged.into();
+    let reason = || forged.to_owned();
+    for outcome in [
+        Outcome::Scored,
+        Outcome::Diverged {
+            step: 3,
+            reason: reason(),
+        },
+        Outcome::Failed { reason: reason() },
+        Outcome::OutOfMemory { reason: reason() },
+    ] {
+        assert!(!outcome.to_string().contains('\n'), "{outcome}");
+        record.outcome = outcome;
+        let text = view(&record);
+        for line in text.lines() {
+            let line = line.trim_start();
+            assert!(!line.starts_with("error:"), "{text}");
+            assert!(!line.starts_with("accuracy    99"), "{text}");
+        }
+    }
+}
+
 /// Returns a run of the small protocol with this accuracy.
 fn mini(model: &str, seed: u64, accuracy: f64) -> Record {
     small(run(model, seed, accuracy))

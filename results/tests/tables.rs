@@ -764,6 +764,18 @@ fn json() {
     "#);
 }
 
+/// Behind `\\\\`, these two begin an argument.
+#[test]
+fn latex_rows_may_begin_with_any_character() {
+    for name in ["[1cm]", "*x"] {
+        let mut records = dozen();
+        records[0].model.name = name.to_owned();
+        let text = Format::Latex.render(&[accuracy(&records)]);
+        let row = text.lines().find(|line| line.contains(name)).unwrap();
+        assert!(row.starts_with(&format!("{{}}{name}")), "{text}");
+    }
+}
+
 #[test]
 fn latex() {
     insta::assert_snapshot!(Format::Latex.render(&[accuracy(&dozen())]), @r#"

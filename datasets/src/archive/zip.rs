@@ -8,6 +8,7 @@ use std::path::Path;
 
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
+use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::packing::{MOST_GROWTH, most_unpacked};
@@ -37,7 +38,10 @@ pub(super) fn each(
         file: path.to_owned(),
         problem,
     };
-    let damaged = |error: zip::result::ZipError| wrong(format!("damaged or incomplete: {error}"));
+    let damaged = |error: ZipError| match error {
+        ZipError::Io(cause) => unreadable(path)(cause),
+        error => wrong(format!("damaged or incomplete: {error}")),
+    };
     let mut archive = ZipArchive::new(BufReader::new(files::open(path)?)).map_err(damaged)?;
     let mut left = most_unpacked(bytes);
     for index in 0..archive.len() {

@@ -13,7 +13,7 @@ use flate2::read::MultiGzDecoder;
 use parquet::basic::{Compression, Type};
 use parquet::file::metadata::ColumnChunkMetaData;
 
-use crate::files;
+use super::fault::Fault;
 
 /// Maximum unpacked size of a page. Writers aim at one megabyte or less; a single value may be
 /// larger than that.
@@ -28,7 +28,7 @@ pub(super) fn check(
     path: &Path,
     column: &ColumnChunkMetaData,
     file_bytes: u64,
-) -> Result<(), String> {
+) -> Result<(), Fault> {
     let start = column
         .dictionary_page_offset()
         .unwrap_or(column.data_page_offset());
@@ -37,23 +37,24 @@ pub(super) fn check(
             .ok()
             .filter(|&value| value <= file_bytes)
     };
+    let outside = || Err("a column lies outside of the file".to_owned().into());
     let (Some(start), Some(length)) = (inside(start), inside(column.compressed_size())) else {
-        return Err("a column lies outside of the file".to_owned());
+        return outside();
     };
     let end = start + length;
     if end > file_bytes {
-        return Err("a column lies outside of the file".to_owned());
+        return outside();
     }
     walk(path, start, end, column).map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => "a page ends behind its column".to_owned(),
-        _ => error.to_string(),
+        ErrorKind::UnexpectedEof => "a page ends behind its column".to_owned().into(),
+        _ => error.into(),
     })
 }
 
 fn walk(path: &Path, start: u64, end: u64, column: &ColumnChunkMetaData) -> io::Result<()> {
     let packing = column.compression();
     let is_boolean = column.column_type() == Type::BOOLEAN;
-    let mut file = files::open(path).map_err(io::Error::other)?;
+    let mut file = disk::open(path)?;
     let mut place = start;
     let mut dictionary = false;
     while place < end {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use disk::Append;
 
-use crate::error::{Class, Error, Result, io};
+use crate::error::{Error, Result, io};
 use crate::files;
 use crate::manifest::{Manifest, PerSplit, SplitName};
 use crate::split::{Split, Splits};
@@ -100,10 +100,10 @@ pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
         problem,
         remedy: remedy.to_owned(),
     };
-    let text = files::read(&path).map_err(|error| match error.class() {
+    let text = files::read(&path).map_err(|error| match error.is_of_system() {
         // This says nothing of the file.
-        Class::Memory => error,
-        _ => damaged(error.to_string()),
+        true => error,
+        false => damaged(error.to_string()),
     })?;
     let mut manifest: Manifest =
         serde_json::from_slice(&text).map_err(|error| damaged(of_json(&error)))?;

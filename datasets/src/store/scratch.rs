@@ -35,7 +35,7 @@ impl Store {
             // The error of `tempfile` also names the folder that it did not create.
             .map_err(|error| io("create a folder in", &self.root)(error.kind().into()))?;
         let path = folder.path().join(LOCK);
-        let lock = files::create(&path).map_err(io("create", &path))?;
+        let lock = files::lock_file(&path).map_err(io("create", &path))?;
         match disk::try_lock(&lock) {
             Ok(()) | Err(TryLockError::WouldBlock) => {}
             Err(TryLockError::Error(error)) => return Err(io("lock", &path)(error)),
@@ -99,7 +99,7 @@ pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
     clear_leftovers(store);
     clear_scratch(parent(store));
     let path = beside(folder, LOCK);
-    let file = files::create(&path).map_err(io("create", &path))?;
+    let file = files::lock_file(&path).map_err(io("create", &path))?;
     match disk::try_lock(&file) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {

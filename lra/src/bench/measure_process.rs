@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::bench::worker::{Reply, Request};
 use crate::child::{self, Child, Waited};
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::signals::Stop;
 
 /// The hidden command that answers requests.
@@ -56,7 +56,7 @@ pub fn request_from(
         Waited::Stopped => Answer::Stopped,
         Waited::Exited(status) => match serde_json::from_str(&output) {
             Ok(reply) => Answer::Reply(reply),
-            Err(_) => crash(status, &errors),
+            Err(_) => return crash(status, &errors),
         },
     })
 }
@@ -64,12 +64,22 @@ pub fn request_from(
 /// Text that the standard library prints when an allocation fails and it aborts.
 const NO_MEMORY: &str = "memory allocation of";
 
-fn crash(status: ExitStatus, errors: &str) -> Answer {
+/// Returns the answer for a process that ended without a reply.
+///
+/// # Errors
+/// It refused to begin, for instance because of a limit on addresses.
+fn crash(status: ExitStatus, errors: &str) -> Result<Answer> {
     let last = child::last_line(errors);
+    if status.code() == Some(i32::from(Class::Usage.code())) {
+        let said = last.unwrap_or("the measuring process refused to begin");
+        return Err(Error::usage(said.trim_start_matches("error: ")));
+    }
     let last = last.map_or(String::new(), |line| format!(": {line}"));
     if errors.contains(NO_MEMORY) {
         let reason = format!("the system gave no more memory{last}");
-        return Answer::Reply(Reply::OutOfMemory { reason });
+        return Ok(Answer::Reply(Reply::OutOfMemory { reason }));
     }
-    Answer::Crashed(format!("the measuring process ended with {status}{last}"))
+    Ok(Answer::Crashed(format!(
+        "the measuring process ended with {status}{last}"
+    )))
 }

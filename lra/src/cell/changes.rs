@@ -144,7 +144,8 @@ pub fn of_program(record: &Record, resolved: &Resolved, devices: &[String]) -> R
             "it was made with {then}, and this processor has {instructions}"
         ));
     }
-    Ok(differences)
+    // Words of the record are no lines of their own.
+    Ok(differences.iter().map(|it| datasets::plain(it)).collect())
 }
 
 fn of_model(then: Option<&OwnModel>, now: Option<&OwnModel>) -> String {

@@ -8,7 +8,7 @@ use results::record::{self, Outcome, Provenance, Record};
 use super::{RunContext, Trained, bits, run_id};
 use crate::checkpoint::State;
 use crate::error::{Class, Classify, Error, Result};
-use crate::run_folder::{PhaseFiles, RunFolder};
+use crate::run_folder::{self, PhaseFiles, RunFolder};
 use crate::spec::{PretrainKind, PretrainOptions, Resolved};
 use crate::timing::Timings;
 use crate::train::Ending;
@@ -135,10 +135,7 @@ pub(super) fn complete(
             scores.val_dense = val.dense.clone();
             let dense = test.dense.clone();
             scores.test_dense = dense.map(|it| beside_majority(it, &trained.dense_baselines));
-            let log = results::metrics::read(folder.path());
-            let log = log.map_err(|error| {
-                Error::new(Class::Data, format!("{error}; start over with --force"))
-            })?;
+            let log = results::metrics::read(folder.path()).map_err(run_folder::unusable)?;
             scores.bits_gained = trained
                 .prior_loss
                 .and_then(|prior| bits::gained(prior, &log, test.deciding_loss()));

@@ -12,7 +12,7 @@ use crate::stderr;
 /// Runs the command.
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
-    let now = Baseline::of(&loaded);
+    let now = Baseline::of(&loaded).class(Class::Data)?;
     if arguments.update {
         let damaged = loaded.damaged();
         if damaged > 0 {
@@ -29,6 +29,15 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
             return Err(Error::new(
                 Class::Data,
                 format!("{damaged}; no baseline is written: run it again with `lra run --force`"),
+            ));
+        }
+        if let Some(missing) = now.rows.iter().find_map(|row| row.unlogged.as_ref()) {
+            return Err(Error::new(
+                Class::Data,
+                format!(
+                    "{missing}, so no later loss could be compared with those on its way; no baseline is written: \
+                     put the log back, or run it again with `lra run --force`"
+                ),
             ));
         }
         now.write(&arguments.baseline).class(Class::Data)?;
@@ -48,7 +57,12 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     };
     let check = judge(&baseline, &now, &thresholds);
     for damaged in now.rows.iter().filter_map(|row| row.damaged.as_ref()) {
-        stderr::line(&format!("error: {damaged}"));
+        stderr::one(&format!("error: {damaged}"));
+    }
+    for missing in now.rows.iter().filter_map(|row| row.unlogged.as_ref()) {
+        stderr::one(&format!(
+            "warning: {missing}, so losses on the way are not compared"
+        ));
     }
     if let Some(file) = &arguments.junit {
         results::write(file, junit(&check).as_bytes()).class(Class::Data)?;

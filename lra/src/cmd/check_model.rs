@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cli::CheckModelArgs;
 use crate::error::{Class, Classify, Result};
 use crate::panics::{self, Panic};
-use crate::{child, cmd, memory, suggest};
+use crate::{child, cmd, memory, runtime, suggest};
 
 /// Environment variable that makes libraries keep the backtrace of an error, which contains the
 /// line of the model.
@@ -28,6 +28,7 @@ pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
         work();
         memory::peak()
     });
+    runtime::set_up(None)?;
     let told = |promise: &Check, outcome: &Outcome| match arguments.json {
         true => Ok(()),
         false => cmd::print(&line(model, promise, outcome)),

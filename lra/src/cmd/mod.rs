@@ -52,8 +52,7 @@ pub fn allow_partial(task: &str) -> Result<&'static str> {
 pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
     let loaded = results::store::load(folder).class(Class::Data)?;
     for (path, reason) in &loaded.skipped {
-        let path = path.display();
-        stderr::line(&format!("warning: {path} left out: {reason}"));
+        stderr::one(&format!("warning: {} left out: {reason}", path.display()));
     }
     let recipes = loaded.records.iter().map(|it| it.recipe.name.as_str());
     for line in recipe::absent(recipes) {

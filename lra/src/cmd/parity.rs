@@ -11,13 +11,14 @@ use results::table::{Cell, Column, Row, Table};
 use serde_json::Value;
 
 use crate::cli::ParityArgs;
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::optim::Updater;
 use crate::spec::{Decay, TrainOptions};
-use crate::{cmd, stderr};
+use crate::{cmd, runtime, stderr};
 
 /// Runs the command: exit code 1 if any tensor differs by more than its tolerance.
 pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
+    runtime::set_up(None)?;
     let mut rows = Vec::new();
     let mut all_ok = true;
     for file in cases(&arguments.files) {
@@ -75,9 +76,14 @@ fn cases(files: &[PathBuf]) -> Vec<&Path> {
 fn compare(file: &Path) -> Result<Vec<models::parity::Row>> {
     let place = file.display();
     let bytes = disk::read(file).during(Class::Data, format!("reading {place}"))?;
-    let case = Case::read(&bytes).during(Class::Data, &place)?;
-    case.run(&|parameters, settings| Ok(Box::new(Ours::new(parameters, settings)?)))
+    let run = |case: Case| {
+        case.run(&|parameters, settings| Ok(Box::new(Ours::new(parameters, settings)?)))
+    };
+    let compared = Case::read(&bytes).and_then(run);
+    // Words of the file are no lines of their own.
+    compared
         .during(Class::Data, &place)
+        .map_err(|error| Error::new(error.class, datasets::plain(&error.to_string())))
 }
 
 fn line(file: &Path, row: &models::parity::Row) -> Row {

@@ -118,7 +118,7 @@ fn charts(loaded: &Loaded, bench: &[Bench]) -> Vec<Chart> {
     let mut unread = Vec::new();
     charts.extend(chart::curves(loaded, &mut unread));
     for reason in unread {
-        stderr::line(&format!("warning: no learning curve of {reason}"));
+        stderr::one(&format!("warning: no learning curve of {reason}"));
     }
     charts.extend(chart::lengths(bench));
     charts

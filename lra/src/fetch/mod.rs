@@ -253,6 +253,13 @@ fn locked(path: &Path, target: &Path) -> Result<File> {
     let file = disk::own(path, &mut options)
         .map_err(|error| wrong(format!("cannot create {}: {error}", path.display())))?;
     match disk::try_lock(&file) {
+        // Other links keep what they have: the file is begun anew.
+        Ok(()) if disk::is_shared(path) => {
+            let removed = fs::remove_file(path);
+            removed
+                .map_err(|error| wrong(format!("cannot replace {}: {error}", path.display())))?;
+            locked(path, target)
+        }
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(wrong(format!(
             "another process is fetching {}",

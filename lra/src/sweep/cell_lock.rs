@@ -1,10 +1,10 @@
 //! A lock file per cell, in addition to the lock of the run itself, so that only one sweep works on
 //! a cell at a time.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 
-use crate::error::{Class, Classify, Result};
+use crate::error::Result;
 use crate::run_folder;
 
 /// Lock held while a sweep works on a cell; released when dropped, or when the process ends in any
@@ -19,7 +19,7 @@ impl CellLock {
     /// Locks the cell in `folder`, creating the folder. Returns `None` if another process is
     /// working there.
     pub fn try_acquire(folder: &Path) -> Result<Option<CellLock>> {
-        fs::create_dir_all(folder).during(Class::Usage, format!("locking {}", folder.display()))?;
+        run_folder::make(folder)?;
         let Some(cell) = run_folder::lock(&folder.join(FILE))? else {
             return Ok(None);
         };

@@ -180,7 +180,7 @@ fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<String> {
 fn open_log(folder: &Path, words: &[String]) -> io::Result<File> {
     fs::create_dir_all(folder)?;
     let path = folder.join(LOG);
-    let mut log = disk::own(&path, File::options().create(true).append(true))
+    let mut log = disk::own_alone(&path, File::options().create(true).append(true))
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     let words: Vec<_> = words.iter().map(|word| shell::quoted(word)).collect();
     writeln!(log, "--- {}: lra {}", host::now(), words.join(" "))?;
@@ -203,13 +203,17 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
         (_, Some(record)) => Ended::of(record),
         (None, None) => Ended::Failed(Class::Run, status.to_string()),
         (Some(code), None) => {
-            let class = match code == i32::from(Class::Data.code()) {
-                true => Class::Data,
-                false => Class::Run,
-            };
+            let classes = [Class::Usage, Class::Data];
+            let class = classes.into_iter().find(|it| i32::from(it.code()) == code);
             let last = last_line(&folder.join(LOG));
             let last = last.trim_start_matches("error: ");
-            Ended::Failed(class, format!("{status}: {last}"))
+            Ended::Failed(
+                class.unwrap_or(Class::Run),
+                match last {
+                    "" => status.to_string(),
+                    said => said.to_owned(),
+                },
+            )
         }
     }
 }

@@ -65,13 +65,14 @@ impl State {
     }
 }
 
-/// Returns the class of the worst state, `None` if every cell is scored: what has changed is wrong
-/// usage, damaged or missing data are worse, and any other state without a score is a failed run.
+/// Returns the class of the worst state, `None` if every cell is scored: wrong usage, which what
+/// has changed is too, then damaged or missing data, then any other state without a score, which
+/// is a failed run.
 pub fn worst(states: &[State]) -> Option<Class> {
     let class = |state: &State| match state {
         State::Scored { .. } => None,
         State::Changed(_) => Some(Class::Usage),
-        State::Failed(Class::Data, _) => Some(Class::Data),
+        State::Failed(class @ (Class::Usage | Class::Data), _) => Some(*class),
         _ => Some(Class::Run),
     };
     let classes = states.iter().filter_map(class);

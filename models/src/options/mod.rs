@@ -139,7 +139,7 @@ impl Options {
             !self.embed.every_layer || table,
             "embed.every_layer",
             true,
-            "false where embed.positions is not sinusoid and not learned",
+            "false unless embed.positions is sinusoid or learned",
         )?;
         require(
             self.embed.positions != Positions::Complex || block.dim.is_multiple_of(2),

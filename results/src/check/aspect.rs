@@ -231,12 +231,19 @@ fn same_trace(
             Finding::Worse("others on the way".to_owned())
         }
         (Ok(_), Ok((was, is))) if exact => Finding::Worse(words(was, is)),
-        (_, Ok((was, is))) if (is - was).abs() <= share * was.abs() => {
-            Finding::Same(words(was, is))
+        (digests, Ok((was, is))) if (is - was).abs() <= share * was.abs() => {
+            let words = words(was, is);
+            Finding::Same(match exact && digests.is_err() {
+                true => format!("{words} {LAST_ONLY}"),
+                false => words,
+            })
         }
         (_, Ok((was, is))) => Finding::Worse(words(was, is)),
     }
 }
+
+/// Mark of a loss whose predecessors were not compared.
+pub(super) const LAST_ONLY: &str = "(last only)";
 
 fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let (was, is) = match both(before.peak_bytes, row.peak_bytes) {

@@ -1,10 +1,11 @@
 //! The rows of a baseline: figures of each cell, combined from the records of its seeds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 
 use serde::{Deserialize, Serialize};
 
-use crate::markup::visible;
+use crate::markup::{shown, visible};
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
@@ -89,12 +90,18 @@ pub struct Row {
     pub speed_error: Option<f64>,
     /// Reason why its logs cannot be judged; never stored.
     pub damaged: Option<String>,
+    /// The log of a scored run that is missing, in words, so that losses on the way cannot be
+    /// compared; never stored.
+    pub unlogged: Option<String>,
 }
 
 impl Baseline {
     /// Combines the records of a folder into cells. Of runs with the same seed, the latest counts.
     /// [`Row::damaged`] of a cell is set if it has an impossible figure or a damaged log.
-    pub fn of(loaded: &Loaded) -> Baseline {
+    ///
+    /// # Errors
+    /// The system refuses to read a log, which says nothing about it.
+    pub fn of(loaded: &Loaded) -> Result<Baseline> {
         let mut cells: BTreeMap<(usize, usize, Key), BTreeMap<u64, usize>> = BTreeMap::new();
         for (index, record) in loaded.records.iter().enumerate() {
             let ranks = (task_rank(&record.task.name), model_rank(&record.model.name));
@@ -110,16 +117,16 @@ impl Baseline {
         }
         let rows = cells.into_iter().map(|((_, _, key), seeds)| {
             let runs: Vec<usize> = seeds.into_values().collect();
-            let mut row = Row::of(key, loaded, &runs);
+            let mut row = Row::of(key, loaded, &runs)?;
             let record = loaded.folders[runs[0]].join(store::FILE);
             let impossible = row.check().err();
-            let impossible = impossible.map(|reason| format!("{}: {reason}", record.display()));
+            let impossible = impossible.map(|reason| format!("{}: {reason}", shown(&record)));
             row.damaged = row.damaged.take().or(impossible);
-            row
+            Ok(row)
         });
-        Baseline {
-            rows: rows.collect(),
-        }
+        Ok(Baseline {
+            rows: rows.collect::<Result<_>>()?,
+        })
     }
 }
 
@@ -166,7 +173,10 @@ impl Key {
 
 impl Row {
     /// Combines the runs of one cell, given by their indices in the order of their seeds.
-    fn of(key: Key, loaded: &Loaded, runs: &[usize]) -> Row {
+    ///
+    /// # Errors
+    /// The system refuses to read a log.
+    fn of(key: Key, loaded: &Loaded, runs: &[usize]) -> Result<Row> {
         let records: Vec<&Record> = runs.iter().map(|at| &loaded.records[*at]).collect();
         let first = records[0];
         let speed = mean(&records, speed_of);
@@ -186,7 +196,8 @@ impl Row {
         let end = ends.clone().find(|end| **end != Outcome::Scored);
         let (logs, damaged) = match Logs::read(loaded, runs) {
             Ok(logs) => (logs, None),
-            Err(error) => (Logs::default(), Some(error.to_string())),
+            Err(error) if error.is_of_content() => (Logs::default(), Some(error.to_string())),
+            Err(error) => return Err(error),
         };
         let joined = |of: fn(&Record) -> String| {
             let words: Vec<String> = records.iter().map(|record| of(record)).collect();
@@ -195,7 +206,7 @@ impl Row {
         let unknown = |record: &&&Record| {
             record.provenance.host.instructions != first.provenance.host.instructions
         };
-        Row {
+        Ok(Row {
             key,
             data: visible(&first.task.data_digest),
             processor: visible(&first.provenance.host.cpu),
@@ -220,6 +231,7 @@ impl Row {
             loss: mean(&records, |record| record.scores.as_ref()?.train_loss)
                 .map(|sample| sample.mean),
             trace: logs.trace,
+            unlogged: logs.missing,
             gradients: logs.gradients,
             gradient_norm: logs.gradient_norm,
             peak_bytes: peaks,
@@ -230,7 +242,7 @@ impl Row {
             steps_per_second: speed.map(|sample| sample.mean),
             speed_error: speed_error.map(|sample| sample.mean / (records.len() as f64).sqrt()),
             damaged,
-        }
+        })
     }
 }
 
@@ -315,6 +327,8 @@ struct Logs {
     trace: String,
     gradients: String,
     gradient_norm: Option<f64>,
+    /// The first log that a scored run lacks, in words.
+    missing: Option<String>,
 }
 
 impl Logs {
@@ -326,18 +340,25 @@ impl Logs {
         let mut lines = Vec::new();
         let mut norms = Vec::new();
         let mut whole = true;
+        let mut missing = None;
         for &at in runs {
             let (record, folder) = (&loaded.records[at], &loaded.folders[at]);
             let path = folder.join(metrics::FILE);
-            if path.symlink_metadata().is_err() {
-                whole = false;
-                continue;
-            }
-            let log = metrics::read(folder)?;
+            let made = record.scores.as_ref().is_some_and(|it| it.steps > 0);
+            let scored = made && record.outcome == Outcome::Scored;
+            let log = match metrics::read(folder) {
+                Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => {
+                    whole = false;
+                    if scored && missing.is_none() {
+                        missing = Some(format!("{} is missing", shown(&path)));
+                    }
+                    continue;
+                }
+                log => log?,
+            };
             let steps = metrics::gradient_norms(&log);
             if steps.is_empty() {
-                let made = record.scores.as_ref().is_some_and(|it| it.steps > 0);
-                if made && record.outcome == Outcome::Scored {
+                if scored {
                     return Err(Error::NotALog {
                         path,
                         line: 1,
@@ -346,15 +367,17 @@ impl Logs {
                 }
                 whole = false;
             }
-            if let Some(reason) = metrics::incomplete(&log, record) {
-                let line = log.len();
+            if let Some((line, reason)) = metrics::incomplete(folder, &log, record) {
                 return Err(Error::NotALog { path, line, reason });
             }
             norms.extend(steps);
             lines.extend(log);
         }
         if !whole {
-            return Ok(Logs::default());
+            return Ok(Logs {
+                missing,
+                ..Logs::default()
+            });
         }
         Ok(Logs {
             trace: metrics::trace(&lines),
@@ -362,6 +385,7 @@ impl Logs {
             gradient_norm: Sample::of(&norms)
                 .map(|sample| sample.mean)
                 .filter(|mean| mean.is_finite()),
+            missing: None,
         })
     }
 }

@@ -212,6 +212,7 @@ impl From<Flat> for Row {
             steps_per_second,
             speed_error,
             damaged: None,
+            unlogged: None,
         }
     }
 }

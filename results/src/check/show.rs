@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::aspect::{AT_A_TIME, Aspect, Finding, UNCERTAIN};
+use super::aspect::{AT_A_TIME, Aspect, Finding, LAST_ONLY, UNCERTAIN};
 use super::baseline::Key;
 use super::judge::{Check, State};
 use crate::equivalence::MARGIN;
@@ -189,6 +189,13 @@ pub fn table(check: &Check) -> Table {
     if unjudged(AT_A_TIME) {
         notes.push(format!(
             "(... {AT_A_TIME}): as many runs shared the machine (`lra sweep --jobs`); speeds under another load are not compared."
+        ));
+    }
+    let mut found = cells.iter().flat_map(|cell| &cell.findings);
+    if found.any(|one| one.words().ends_with(LAST_ONLY)) {
+        notes.push(format!(
+            "{LAST_ONLY}: losses on the way were not compared, since the log of a run is missing here or was missing when the \
+             baseline was written."
         ));
     }
     let verdict = if check.passed() { "passed" } else { "FAILED" };

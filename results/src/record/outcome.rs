@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::markup::one_line;
+
 /// Outcome of a run. On disk: an object tagged by `status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
@@ -71,15 +73,15 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
         let reason = match self {
-            Outcome::Scored | Outcome::Unknown => "",
-            Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => first_line(reason),
+            Outcome::Scored | Outcome::Unknown => return Ok(()),
+            Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => reason,
             Outcome::Diverged { step, reason } => {
                 write!(f, " at step {step}")?;
                 reason
             }
             Outcome::Interrupted { step } => return write!(f, " at step {step}"),
         };
-        match reason {
+        match one_line(first_line(reason)).as_str() {
             "" => Ok(()),
             reason => write!(f, ": {reason}"),
         }

@@ -45,7 +45,13 @@ pub(super) fn render(table: &Table) -> String {
 
 fn line(cells: impl Iterator<Item = String>) -> String {
     let cells: Vec<String> = cells.collect();
-    format!("{} \\\\\n", cells.join(" & "))
+    let row = cells.join(" & ");
+    // Behind the `\\` of the row before, these two would be read as its argument.
+    let guard = match row.trim_start().starts_with(['[', '*']) {
+        true => "{}",
+        false => "",
+    };
+    format!("{guard}{row} \\\\\n")
 }
 
 /// Makes every character literal.

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Schema;
-use crate::markup::{guarded, spelt, unguarded};
+use crate::markup::{guarded, shown, spelt, unguarded};
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record, SCHEMA};
 use crate::{Error, Result, atomic};
@@ -315,7 +315,7 @@ pub struct Merged {
 fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<(String, Record)>> {
     if is_named_so(source) {
         let records = read(source)?.into_iter();
-        let place = |line: u64| format!("{}, line {line}", source.display());
+        let place = |line: u64| format!("{}, line {line}", shown(source));
         return Ok(records
             .map(|(line, record)| (place(line), record))
             .collect());

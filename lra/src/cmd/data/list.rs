@@ -70,7 +70,12 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
     }
     for entry in &entries {
         if let Err(error) = &entry.manifest {
-            text += &format!("\ndamaged: {error}\n");
+            let state = match error.class() {
+                datasets::Class::Data => "damaged: ",
+                // The message says all that is known: nothing about the file.
+                _ => "",
+            };
+            text += &format!("\n{state}{error}\n");
         }
     }
     cmd::print(&text)?;

@@ -162,7 +162,8 @@ pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<Stri
     }
     let loaded = results::store::load(&options.out).class(Class::Data)?;
     for (path, reason) in &loaded.skipped {
-        reporter.say(&format!("warning: {} left out: {reason}", path.display()));
+        let line = format!("warning: {} left out: {reason}", path.display());
+        reporter.say(&datasets::plain(&line));
     }
     Ok(plan::on_file(loaded.records))
 }
