@@ -47,6 +47,17 @@ pub(crate) fn is_path_x(task: &str) -> bool {
     task_name(task) == "pathx"
 }
 
+/// Tasks whose texts published recipes cut, and the lengths they cut them to.
+const CUT: [(&str, &[&str]); 2] = [("text", &["1000", "4000"]), ("retrieval", &["4000"])];
+
+/// Returns whether a label is that of a task at a length to which published recipes cut its texts.
+pub(super) fn is_cut_in_print(label: &str, task: &str) -> bool {
+    CUT.iter().any(|(name, lengths)| {
+        let length = label.split_once('@').map(|(_, length)| length);
+        *name == task && length.is_some_and(|length| lengths.contains(&length))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
