@@ -334,10 +334,7 @@ fn findings_in_other_words_part_no_data_and_hide_none() {
     };
     let (keys, _, told) = means("0123456789abcdef");
     assert_eq!(keys, [("listops (generated, altered)".into(), 70.0.into())]);
-    assert!(
-        told.contains("ALTERED (x changed; x was"),
-        "{told}"
-    );
+    assert!(told.contains("ALTERED (x changed; x was"), "{told}");
     let (keys, cells, _) = means("");
     assert_eq!(
         keys,

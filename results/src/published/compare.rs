@@ -1,6 +1,6 @@
 //! Rules for comparing one of our scores with a published one, with reasons against it.
 
-use super::labels::{is_cut_in_print, task_name};
+use super::labels::{is_published_label, task_name};
 use super::{ACCURACY, Figure, Source};
 use crate::record::{Batching, Record};
 
@@ -39,7 +39,7 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     // A published recipe trains on texts of the length of its source, unless a setting changes it.
     let as_published = record.recipe.published && set.is_empty();
     let other_label = task_name(&record.task.label) != task;
-    if other_label && !(as_published && is_cut_in_print(&record.task.label, &task)) {
+    if other_label && !(as_published && is_published_label(&record.task.label, &task)) {
         reasons.push(format!("{} is not {task}", record.task.label));
     }
     if record.task.synthetic() {
