@@ -343,7 +343,7 @@ fn check_repeats(splits: &Splits) -> Check {
     };
     Check::new(
         name,
-        !promised || duplicates.within + duplicates.between == 0,
+        !promised || duplicates.within() + duplicates.between() == 0,
         duplicates.text(),
     )
 }

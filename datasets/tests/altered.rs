@@ -100,11 +100,12 @@ fn one_edited_review_of_the_published_ones_is_found() {
     assert!(!altered.contains("test:"), "{altered}");
 }
 
-/// Returns a binary file of pictures that were never published.
+/// Returns a binary file of different pictures that were never published.
 fn records(count: usize) -> Vec<u8> {
     (0..count * 3073)
-        .map(|i| match i % 3073 {
-            0 => (i / 3073 % 10) as u8,
+        .map(|i| match (i % 3073, i / 3073) {
+            (0, row) => (row % 10) as u8,
+            (at, row) if at % 1024 < 4 => (row >> (4 * (at % 1024))) as u8,
             _ => (i * 7 / 5) as u8,
         })
         .collect()
@@ -154,6 +155,77 @@ fn black_pictures_without_an_order_are_altered() {
         altered,
         "only 1 of 40 pictures of test differ, and the published ones hardly repeat"
     );
+}
+
+#[test]
+fn equal_pictures_with_an_order_are_altered() {
+    let root = tempfile::tempdir().unwrap();
+    let one = records(1).repeat(20);
+    let names = (1..=5).map(|n| format!("data_batch_{n}.bin"));
+    let mut files: Files = names.map(|name| (name, one.clone())).collect();
+    files.push(("test_batch.bin".to_owned(), one));
+    let folder = raw::folder(root.path(), &files);
+    let built = build(&Image, &image(true), &folder).unwrap();
+    let altered = built.manifest().altered.join("\n");
+    for words in [
+        "only 1 of 100 pictures of train differ",
+        "only 1 of 20 pictures of test differ",
+    ] {
+        assert!(altered.contains(words), "{altered}");
+    }
+    assert!(!built.passed, "{}", built.text);
+}
+
+#[test]
+fn reviews_that_are_alike_are_altered_or_refused_with_the_reason() {
+    let root = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: fn(&str) -> Vec<u8>| {
+        let mut files = reviews(15);
+        for (file, content) in &mut files {
+            *content = text(file.rsplit('/').next().unwrap());
+        }
+        raw::file(root.path(), name, &raw::tar(&files))
+    };
+    let same_in_test = write("same.tar", |file| file.as_bytes().to_vec());
+    let all_alike = write("alike.tar", |_| b"a review".to_vec());
+    let clean = Key::default_of(&Text);
+    for archive in [&same_in_test, &all_alike] {
+        let error = build(&Text, &clean, archive).unwrap_err();
+        assert_eq!(error.class(), Class::Data);
+        let words = "30 reviews of train, all left out because test has the same texts: none remain for train";
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let tay = Key {
+        protocol: lra_datasets::Protocol::Tay2021,
+        ..clean
+    };
+    let built = build(&Text, &tay, &same_in_test).unwrap();
+    let altered = built.manifest().altered.join("\n");
+    assert_eq!(
+        altered,
+        "30 of 30 different reviews of test also occur in train, and few of the published ones do"
+    );
+    let altered = build(&Text, &tay, &all_alike).unwrap();
+    let altered = altered.manifest().altered.join("\n");
+    assert!(
+        altered.contains("only 1 of 30 reviews of train differ"),
+        "{altered}"
+    );
+}
+
+#[test]
+fn too_few_examples_to_hold_some_out_say_so() {
+    let root = tempfile::tempdir().unwrap();
+    let few = raw::file(root.path(), "few.tar", &raw::tar(&reviews(1)));
+    let error = build(&Text, &Key::default_of(&Text), &few).unwrap_err();
+    let words = "2 reviews of train, 0 held out for validation by hash: none remain for val";
+    assert!(error.to_string().contains(words), "{error}");
+    let mut files = raw::published::class_folders();
+    files.retain(|(name, _)| name.contains("test") || name.ends_with("train0.png"));
+    let few = raw::folder(&root.path().join("few"), &files);
+    let error = build(&Image, &image(true), &few).unwrap_err();
+    let words = "2 pictures of train, 0 held out for validation by hash: none remain for val";
+    assert!(error.to_string().contains(words), "{error}");
 }
 
 /// Returns the published pictures that are available, one file's records after the other.

@@ -168,7 +168,7 @@ fn what_looks_like_data_is_never_passed_over_in_silence() {
             pictures(32, 40),
             format!("{set}/imgs/0/sample_99.png"),
             png.clone(),
-            "in none of the lists",
+            "in none of the lists, metadata/*.npy, so it has no label: add",
         ),
         (
             &PATHFINDER,

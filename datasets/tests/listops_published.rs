@@ -145,6 +145,71 @@ fn repeats_are_reported_not_refused() {
 }
 
 #[test]
+fn expressions_that_cannot_be_published_ones_are_altered() {
+    // As many as anything is concluded from, and none of them of a published length.
+    let lines = |count: usize, of: usize| {
+        let line = |row: usize| {
+            let (tens, ones) = (row % of / 10, row % of % 10);
+            format!("[MAX {tens} {ones} ]\t{}\n", tens.max(ones))
+        };
+        let lines: String = (0..count).map(line).collect();
+        format!("Source\tTarget\n{lines}")
+    };
+    let altered = |train: &str, test: &str| {
+        let splits = read(train.as_bytes(), GOOD.as_bytes(), test.as_bytes()).unwrap();
+        splits.manifest.altered
+    };
+    assert_eq!(altered(&lines(19, 2), GOOD), Vec::<String>::new());
+    assert_eq!(
+        altered(&lines(40, 10), &lines(20, 20)),
+        [
+            "40 of 40 expressions of train have 500 tokens or fewer, and the published ones have more",
+            "20 of 20 expressions of test have 500 tokens or fewer, and the published ones have more",
+            "only 10 of 40 expressions of train differ, and the published ones hardly repeat",
+        ]
+    );
+    let within = altered(&lines(60, 60), &lines(20, 20)).pop().unwrap();
+    assert_eq!(
+        within,
+        "20 of 20 different expressions of test also occur in train, and few of the published ones do"
+    );
+
+    // Short expressions under a short limit are the user's own, but not equal ones.
+    let root = tempfile::tempdir().unwrap();
+    let own = root.path().join("own");
+    let mut key = official();
+    key.options["max_length"] = json!(256);
+    key.options["min_length"] = json!(0);
+    write_raw(&own, &lines(30, 30));
+    let store = Store::new(root.path());
+    let built = store
+        .open_or_build(&ListOps, &key, Some(&own), &())
+        .unwrap();
+    assert_eq!(built.manifest.altered, Vec::<String>::new());
+    write_raw(&own, &lines(30, 2));
+    store.rebuild(&ListOps, &key, Some(&own), &()).unwrap();
+    let built = store.open_or_build(&ListOps, &key, None, &()).unwrap();
+    let verified = store.verify(&ListOps, &key, &()).unwrap();
+    assert!(!verified.passed());
+    assert!(built.manifest.altered[0].starts_with("only 2 of 30"));
+}
+
+#[test]
+fn repeats_are_counted_alike_when_made_and_when_verified() {
+    let root = tempfile::tempdir().unwrap();
+    let own = root.path().join("own");
+    write_raw(&own, &format!("{GOOD}[MAX 2 3 ]\t3\n1\t1\n"));
+    let store = Store::new(root.path());
+    let built = store
+        .open_or_build(&ListOps, &official(), Some(&own), &())
+        .unwrap();
+    let verified = store.verify(&ListOps, &official(), &()).unwrap();
+    let words = "1 row repeated within a split, 1 in more than one split";
+    assert_eq!(built.manifest.notes.last().unwrap(), words);
+    assert!(verified.to_string().contains(words), "{verified}");
+}
+
+#[test]
 fn refusals_name_file_and_line() {
     let long = format!("Source\tTarget\n[MAX {} ]\t1\n", "1 ".repeat(2000));
     let endless = format!("Source\tTarget\n{}\t1\n", "( ".repeat(1_000_000));

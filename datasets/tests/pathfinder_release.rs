@@ -191,6 +191,71 @@ fn missing_and_empty_images_are_left_out_and_counted() {
     }
 }
 
+/// The release has one empty image, in the easy set.
+#[test]
+fn the_image_that_is_empty_in_the_release_is_not_counted() {
+    let mut files = BTreeMap::new();
+    for (name, bytes) in small_set(40) {
+        let name = name.replace("14/imgs/0/sample_3.png", "14/imgs/0/sample_172.png");
+        let text = String::from_utf8(bytes.clone());
+        let bytes = text.map_or(bytes, |text| {
+            text.replace("imgs/0 sample_3.png", "imgs/0 sample_172.png")
+                .into_bytes()
+        });
+        files.insert(
+            name.replace("curv_contour_length_14", "curv_baseline"),
+            bytes,
+        );
+    }
+    files.insert(
+        "pathfinder32/curv_baseline/imgs/0/sample_172.png".to_owned(),
+        Vec::new(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    write_folder(folder.path(), &files);
+    let key = official(Protocol::Clean, &[("difficulty", json!("easy"))]);
+    let notes = read(folder.path(), &key).unwrap().manifest.notes;
+    for note in [
+        "1 listed image, missing or empty, left out",
+        "39 of 200000 published images are here",
+    ] {
+        assert!(notes.contains(&note.to_owned()), "{notes:?}");
+    }
+}
+
+#[test]
+fn images_that_cannot_be_published_ones_are_altered() {
+    let altered = |alter: fn(usize, &mut [u8])| {
+        let mut files = small_set(40);
+        let pictures = files.iter_mut().filter(|(name, _)| name.ends_with(".png"));
+        for (index, (_, png)) in pictures.enumerate() {
+            let mut pixels = [0; 1024];
+            alter(index, &mut pixels);
+            png.clear();
+            image::codecs::png::PngEncoder::new(png)
+                .write_image(&pixels, 32, 32, image::ExtendedColorType::L8)
+                .unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        write_folder(folder.path(), &files);
+        read(folder.path(), &clean()).unwrap().manifest.altered
+    };
+    let dashes = |index: usize, pixels: &mut [u8]| pixels[index..index + 9].fill(200);
+    assert_eq!(altered(dashes), Vec::<String>::new());
+    // One picture again and again.
+    let found = altered(|_, pixels| pixels[..9].fill(200)).join("\n");
+    assert!(
+        found.contains("only 1 of 32 images of train differ"),
+        "{found}"
+    );
+    // Different, but nothing is on them.
+    let found = altered(|index, pixels| pixels.fill(index as u8));
+    assert_eq!(
+        found,
+        ["40 of 40 images are of one grey all over, and the published ones show dashes"]
+    );
+}
+
 /// All 200,000 images are listed as published, and 400 are present: an archive that was unpacked in
 /// part.
 #[test]
@@ -358,7 +423,10 @@ fn wrong_data_is_refused_by_file_and_line() {
         "{truncated}"
     );
     let nothing = refused(|files| files.retain(|name, _| !name.ends_with(".png")));
-    assert!(nothing.contains("40 missing or empty"), "{nothing}");
+    assert!(
+        nothing.contains("40 of 40 listed images are missing or empty"),
+        "{nothing}"
+    );
     let folder = tempfile::tempdir().unwrap();
     let absent = read(folder.path(), &clean()).unwrap_err();
     assert!(matches!(absent, Error::Missing { .. }), "{absent}");

@@ -66,6 +66,66 @@ fn published_files_keep_their_splits_and_bytes() {
     assert_eq!(other.manifest().digest, built.manifest().digest);
 }
 
+/// Returns the three files with so many pairs, and texts by file and number of the pair.
+fn pairs_with(rows: [usize; 3], text: impl Fn(&str, usize) -> String) -> Files {
+    let file = |(name, rows): (&str, usize)| {
+        let row = |row: usize| format!("{}.0\tA\tB\t{}\tb'other'\n", row % 2, text(name, row));
+        let content: String = (0..rows).map(row).collect();
+        (format!("new_aan_pairs.{name}.tsv"), content.into_bytes())
+    };
+    let names = ["train", "eval", "test"];
+    names.into_iter().zip(rows).map(file).collect()
+}
+
+#[test]
+fn pairs_whose_texts_are_missing_are_partial() {
+    let root = tempfile::tempdir().unwrap();
+    let published = [147_086, 18_090, 17_437];
+    let with_empty = |name: &str, every: usize| {
+        let files = pairs_with(published, |file, row| match row % every {
+            0 => ["", "b''", "b\"\"", " ", r"b' \n'"][row / every % 5].to_owned(),
+            _ => format!("b'{file} {row}'"),
+        });
+        let folder = raw::folder(&root.path().join(name), &files);
+        build(&Retrieval, &key(Protocol::Clean), &folder).unwrap()
+    };
+    // A few empty texts among 294,172 are what a corpus may have.
+    let whole = with_empty("whole", 10_000);
+    let manifest = whole.manifest();
+    assert!(!manifest.partial && whole.passed, "{}", whole.text);
+    let note = "15 of 294172 texts of train without content";
+    assert!(
+        manifest.notes.iter().any(|it| it == note),
+        "{:?}",
+        manifest.notes
+    );
+    let part = with_empty("part", 30);
+    assert!(part.manifest().partial, "{}", part.text);
+    assert!(part.manifest().altered.is_empty(), "{}", part.text);
+    // Without any text all pairs are alike, too.
+    let none = with_empty("none", 1);
+    assert!(none.manifest().partial && !none.passed, "{}", none.text);
+}
+
+#[test]
+fn pairs_that_are_alike_are_altered() {
+    let root = tempfile::tempdir().unwrap();
+    let altered = |name: &str, text: fn(&str, usize) -> String| {
+        let folder = raw::folder(&root.path().join(name), &pairs_with([60, 20, 20], text));
+        let built = build(&Retrieval, &key(Protocol::Clean), &folder).unwrap();
+        built.manifest().altered.join("; ")
+    };
+    assert_eq!(altered("others", |file, row| format!("{file} {row}")), "");
+    assert_eq!(
+        altered("copied", |file, row| format!("{} {row}", file == "eval")),
+        "20 of 20 different pairs of test also occur in train, and few of the published ones do"
+    );
+    assert_eq!(
+        altered("few", |file, row| format!("{file} {}", row % 15)),
+        "only 15 of 60 pairs of train differ, and the published ones hardly repeat"
+    );
+}
+
 #[test]
 fn byte_order_marks_and_empty_lines_are_passed_over() {
     let root = tempfile::tempdir().unwrap();
@@ -299,6 +359,11 @@ fn a_wrong_corpus_is_refused() {
         (
             "no text",
             |files| files[0].1.extend(b"P60\t\n"),
+            "papers.tsv:61: an empty id or text",
+        ),
+        (
+            "blank text",
+            |files| files[0].1.extend(b"P60\tb' '\n"),
             "papers.tsv:61: an empty id or text",
         ),
         (

@@ -302,6 +302,11 @@ fn what_is_wrong_with_a_file_is_said() {
             "neg/1_3.txt: an empty review",
         ),
         (
+            "blank",
+            |files| files[5].1 = b" \r\n".to_vec(),
+            "neg/1_3.txt: an empty review",
+        ),
+        (
             "huge",
             |files| files[5].1 = vec![b'a'; 2 << 20],
             "neg/1_3.txt: larger than 1048576 bytes",

@@ -20,8 +20,8 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             task.label,
             task.source,
             task.protocol,
-            rows.train,
-            rows.val,
+            results::grouped(rows.train as u64),
+            results::grouped(rows.val as u64),
             results::counted(rows.test as u64, "example"),
             results::counted(shape.max_length as u64, "token")
         ),

@@ -23,6 +23,10 @@ fn cells_are_listed_cheapest_first_and_fit_the_terminal() {
     assert!(seconds.len() > 100 && seconds.is_sorted() && seconds[0] > 0.0);
     assert!(cells.iter().all(|it| number(it, "flops") > 0.0));
     assert!(cells.iter().any(|it| number(it, "differences") > 0.0));
+    // A printed FAIL is no number, but a word.
+    let printed = |it: &Value| it["published"].is_number() != it["missing"].is_string();
+    assert!(cells.iter().all(printed));
+    assert!(cells.iter().any(|it| it["missing"] == "FAIL"));
     let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in ["hours", "an estimate", "are not offered: no recipe follows"] {
         assert!(words.contains(part), "{part}: {table}");
@@ -95,8 +99,21 @@ fn a_plan_names_the_figure_the_differences_and_the_cost() {
     let plan = place.ok("repro s4 text s4d --dry-run --json --seeds 1..3");
     let plan: Value = serde_json::from_str(&plan).unwrap();
     assert_eq!(
-        (&plan["source"], &plan["seeds"]),
-        (&"gu2022s4d".into(), &serde_json::json!([1, 2]))
+        (&plan["source"], &plan["key"], &plan["seeds"]),
+        (
+            &"s4d".into(),
+            &"gu2022s4d".into(),
+            &serde_json::json!([1, 2])
+        )
+    );
+    let data = &plan["data"];
+    assert_eq!(
+        (&plan["data_source"], &data["state"]),
+        (&"official".into(), &"not here".into())
+    );
+    assert!(
+        data["command"].as_str().unwrap().contains("lra data"),
+        "{data}"
     );
     assert!(!place.path().join("runs").exists(), "nothing was run");
 }

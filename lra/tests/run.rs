@@ -228,6 +228,12 @@ fn without_a_terminal_there_are_no_bars_and_no_colours() {
     let place = Place::new();
     let output = place.lra("run --task toy --model bag --recipe smoke");
     assert!(output.status.success());
+    let rows = "2,000 / 256 / 256 examples of up to 32 tokens";
+    assert!(
+        common::err(&output).contains(rows),
+        "{}",
+        common::err(&output)
+    );
     for stream in [&output.stdout, &output.stderr] {
         assert!(
             !stream.contains(&0x1b) && !stream.contains(&b'\r'),

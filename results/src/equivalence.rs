@@ -23,6 +23,8 @@ pub struct Score {
     pub interval: Option<(f64, f64)>,
     /// Number of seeds that were scored.
     pub seeds: usize,
+    /// Number of seeds that diverged: the model failed with them.
+    pub diverged: usize,
 }
 
 impl Score {
@@ -32,7 +34,8 @@ impl Score {
         let scored = scored.filter_map(|run| run.test_accuracy());
         let values: Vec<f64> = scored.filter(|accuracy| accuracy.is_finite()).collect();
         let fractions = Sample::of(&values)?;
-        let uncertainty = Uncertainty::of(&fractions, runs[0].task.rows.test);
+        let uncertainty = Uncertainty::of(&fractions, test_rows(runs));
+        let diverged = |run: &&&Record| matches!(run.outcome, Outcome::Diverged { .. });
         let percent: Vec<f64> = values.iter().map(|accuracy| 100.0 * accuracy).collect();
         let percent = Sample::of(&percent)?;
         Some(Score {
@@ -43,8 +46,16 @@ impl Score {
                 (100.0 * low, 100.0 * high)
             }),
             seeds: percent.count,
+            diverged: runs.iter().filter(diverged).count(),
         })
     }
+}
+
+/// Returns the number of test rows behind every score of some runs: the least of the numbers that
+/// are known, 0 if none is.
+pub(crate) fn test_rows(runs: &[&Record]) -> usize {
+    let rows = runs.iter().map(|run| run.task.rows.test);
+    rows.filter(|rows| *rows > 0).min().unwrap_or(0)
 }
 
 /// Returns the margin around a published figure in points: [`MARGIN`], or the spread over seeds
@@ -57,7 +68,7 @@ pub fn margin(source: &Source, figure: &Figure) -> f64 {
 /// The verdict on a mean and a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Equivalence {
-    /// The whole interval lies within the margin.
+    /// The whole interval lies within the margin, and no seed diverged.
     Reproduced,
     /// The whole interval lies outside.
     Differs,
@@ -65,6 +76,13 @@ pub enum Equivalence {
     CannotTell {
         /// Width of the interval in points.
         width: f64,
+    },
+    /// The whole interval of the scored seeds lies within the margin, but others diverged.
+    Diverged {
+        /// Number of seeds that diverged.
+        diverged: usize,
+        /// Number of seeds that diverged or were scored.
+        of: usize,
     },
     /// There is only one seed, which says nothing about others.
     OneSeed,
@@ -80,7 +98,13 @@ impl Equivalence {
         match ours.interval {
             _ if ours.seeds < 2 => Equivalence::OneSeed,
             None => Equivalence::NoSpread,
-            Some((least, most)) if low <= least && most <= high => Equivalence::Reproduced,
+            Some((least, most)) if low <= least && most <= high => match ours.diverged {
+                0 => Equivalence::Reproduced,
+                diverged => Equivalence::Diverged {
+                    diverged,
+                    of: ours.seeds + diverged,
+                },
+            },
             Some((least, most)) if most < low || least > high => Equivalence::Differs,
             Some((least, most)) => Equivalence::CannotTell {
                 width: most - least,
@@ -93,9 +117,10 @@ impl Equivalence {
         match self {
             Equivalence::Reproduced => "reproduced",
             Equivalence::Differs => "differs",
-            Equivalence::CannotTell { .. } | Equivalence::OneSeed | Equivalence::NoSpread => {
-                "cannot tell"
-            }
+            Equivalence::CannotTell { .. }
+            | Equivalence::Diverged { .. }
+            | Equivalence::OneSeed
+            | Equivalence::NoSpread => "cannot tell",
         }
     }
 
@@ -109,6 +134,9 @@ impl Equivalence {
             }
             Equivalence::CannotTell { width } => {
                 format!("{} (interval {width:.0} points wide)", self.word())
+            }
+            Equivalence::Diverged { diverged, of } => {
+                format!("{} ({diverged} of {of} seeds diverged)", self.word())
             }
             Equivalence::OneSeed => format!("{} (one seed)", self.word()),
             Equivalence::NoSpread => format!("{} (equal scores)", self.word()),

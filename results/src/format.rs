@@ -76,7 +76,8 @@ pub(crate) fn bytes(size: u64) -> String {
 }
 
 /// Returns a number with commas between the thousands.
-pub(crate) fn grouped(count: u64) -> String {
+#[must_use]
+pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
-use crate::table::{Fact, or_null};
+use crate::table::{Fact, or_null, unique};
 
 /// A setting that distinguishes rows of the same model.
 pub(crate) struct Dimension {
@@ -185,7 +185,9 @@ struct Data<'a> {
     label: &'a str,
     source: &'a str,
     partial: bool,
-    altered: &'a [String],
+    altered: bool,
+    /// What is altered, where no digest tells these data from others.
+    findings: &'a [String],
     protocol: &'a str,
     digest: &'a str,
     task: &'a str,
@@ -199,7 +201,11 @@ impl<'a> Data<'a> {
             label: &task.label,
             source: &task.source,
             partial: task.partial,
-            altered: &task.altered,
+            altered: task.altered(),
+            findings: match task.data_digest.is_empty() {
+                true => &task.altered,
+                false => &[],
+            },
             protocol: &task.protocol,
             digest: &task.data_digest,
             task: if task.genuine() { &task.name } else { "" },
@@ -216,7 +222,7 @@ impl<'a> Data<'a> {
         if self.partial {
             known.push("partial".to_owned());
         }
-        if !self.altered.is_empty() {
+        if self.altered {
             known.push("altered".to_owned());
         }
         let same_label = || all.iter().filter(|data| data.label == self.label);
@@ -228,7 +234,7 @@ impl<'a> Data<'a> {
         }
         if same_label().any(|data| {
             (data.source, data.partial, data.protocol) == (self.source, self.partial, self.protocol)
-                && data.altered.is_empty() == self.altered.is_empty()
+                && data.altered == self.altered
                 && data.digest != self.digest
         }) {
             known.push(format!("data {}", brief(self.digest)));
@@ -245,7 +251,7 @@ impl Data<'_> {
     fn facts(&self) -> Vec<Fact> {
         let mut marks = vec![self.source];
         marks.extend(self.partial.then_some("partial"));
-        marks.extend((!self.altered.is_empty()).then_some("altered"));
+        marks.extend(self.altered.then_some("altered"));
         marks.retain(|mark| !mark.is_empty());
         vec![
             (
@@ -258,8 +264,9 @@ impl Data<'_> {
         ]
     }
 
-    /// Returns source, protocol and digest, as far as known.
-    fn origin(&self) -> String {
+    /// Returns source, protocol and digest, as far as known, and the findings of its runs on what is
+    /// altered.
+    fn origin(&self, findings: &[&str]) -> String {
         let mut known = vec![self.source.to_owned()];
         if !self.protocol.is_empty() {
             known.push(format!("protocol {}", self.protocol));
@@ -267,11 +274,28 @@ impl Data<'_> {
         if !self.digest.is_empty() {
             known.push(format!("data {}", brief(self.digest)));
         }
-        if !self.altered.is_empty() {
-            known.push(format!("ALTERED ({})", self.altered.join("; ")));
+        if !findings.is_empty() {
+            known.push(format!("ALTERED ({})", findings.join("; ")));
         }
         known.join(", ")
     }
+}
+
+/// Returns the facts of each data set, for machines. Where all are equal, the name of the task gets
+/// a number.
+fn facts(data: &[Data<'_>]) -> Vec<Vec<Fact>> {
+    let mut all: Vec<Vec<Fact>> = Vec::new();
+    for one in data {
+        let mut own = one.facts();
+        let named = own[0].1.as_str().unwrap_or_default().to_owned();
+        let mut count = 1;
+        while all.contains(&own) {
+            count += 1;
+            own[0].1 = format!("{named} #{count}").into();
+        }
+        all.push(own);
+    }
+    all
 }
 
 /// Returns the first characters of a digest, enough to distinguish two.
@@ -374,6 +398,18 @@ impl<'a> Pivot<'a> {
             .values()
             .flat_map(HashMap::values)
             .flat_map(BTreeMap::values);
+        // Two versions of the program may word what they find in the same data differently.
+        let findings = |data: &Data<'a>| -> Vec<&'a str> {
+            let own = grid.values().filter_map(|row| row.get(data));
+            let runs = own.flat_map(BTreeMap::values);
+            let mut findings: Vec<&str> = Vec::new();
+            for finding in runs.flat_map(|run| &run.task.altered) {
+                if !findings.contains(&finding.as_str()) {
+                    findings.push(finding);
+                }
+            }
+            findings
+        };
         let revisions: BTreeSet<_> = runs
             .filter_map(|run| run.provenance.revision.as_ref())
             .map(|revision| {
@@ -383,9 +419,9 @@ impl<'a> Pivot<'a> {
             .collect();
         Pivot {
             revisions: revisions.into_iter().collect(),
-            columns: data.iter().map(|one| one.header(&data)).collect(),
-            origins: data.iter().map(Data::origin).collect(),
-            facts: data.iter().map(Data::facts).collect(),
+            columns: unique(data.iter().map(|one| one.header(&data)), &[]),
+            origins: data.iter().map(|one| one.origin(&findings(one))).collect(),
+            facts: facts(&data),
             tasks: data.iter().map(|one| one.task.to_owned()).collect(),
             rows,
             varying: varying.iter().map(|i| dimensions[*i].name).collect(),

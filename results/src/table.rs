@@ -168,6 +168,9 @@ pub(crate) enum Best {
     Lowest,
 }
 
+/// Name of the word that a source prints instead of a figure, such as `FAIL`.
+pub const MISSING: &str = "missing";
+
 /// Word of the second column for a row of our own runs.
 pub(crate) const MEASURED: &str = "measured";
 
@@ -209,6 +212,21 @@ impl Cell {
         let found = self.fields.iter().find(|(field, _)| *field == name);
         found.map(|(_, value)| value)
     }
+}
+
+/// Returns names of which no two are equal, nor equal to one that is `taken`: a number follows a name
+/// that occurred before.
+pub(crate) fn unique(names: impl IntoIterator<Item = String>, taken: &[&str]) -> Vec<String> {
+    let mut all: Vec<String> = taken.iter().map(|name| (*name).to_owned()).collect();
+    for name in names {
+        let (mut own, mut count) = (name.clone(), 1);
+        while all.contains(&own) {
+            count += 1;
+            own = format!("{name} #{count}");
+        }
+        all.push(own);
+    }
+    all.split_off(taken.len())
 }
 
 /// Returns a word for machines: null where it is empty.

@@ -1,6 +1,6 @@
 //! Test whether a score shows that anything was learned.
 
-use crate::record::Record;
+use crate::record::{Outcome, Record};
 use crate::stats::binomial_error;
 
 /// A test accuracy compared with the majority class.
@@ -21,6 +21,17 @@ impl Verdict {
     /// The rule, for footnotes.
     pub const RULE: &str = "FAIL: no better than the majority class; the mean test accuracy is at most that of the \
                             majority class plus one standard error, sqrt(p (1 - p) / test rows).";
+
+    /// Judges the mean accuracy (a fraction) of the scored runs of a cell, by the one with the fewest
+    /// test rows.
+    pub(crate) fn of_seeds(mean: f64, runs: &[&Record]) -> Option<Verdict> {
+        let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
+        let fewest = scored.min_by_key(|run| match run.task.rows.test {
+            0 => usize::MAX,
+            rows => rows,
+        });
+        Verdict::of(mean, fewest?)
+    }
 
     /// Judges an accuracy (a fraction) by the task of a record. Without a recorded majority
     /// baseline, one over the number of classes replaces it. If that is unknown too, there is no

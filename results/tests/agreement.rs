@@ -185,7 +185,7 @@ fn the_table_of_bits_says_which_seeds_learned_anything() {
         [
             "16.7 ±14.4, 2/3 trained: 25.0",
             "50.0 ±0.0",
-            "8.3 ±7.2, 2/3 trained: 12.5"
+            "8.3 ±7.2, 2/3 trained: 12.5; 1 diverged"
         ]
     );
     assert!(table.rows[1].cells[2].best);

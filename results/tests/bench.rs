@@ -232,3 +232,180 @@ fn a_session_is_read_as_it_was_written() {
     let error = bench::read(&path).unwrap_err().to_string();
     assert!(error.contains("line 1"), "{error}");
 }
+
+/// A file of two sessions, joined by hand: each is a row of its own, and nothing is lost.
+#[test]
+fn sessions_in_one_file_stand_side_by_side() {
+    let session = |name: &str, alter: fn(&mut Bench)| {
+        let mut cells = vec![
+            cell("transformer", &[], 1024, [0.1, 0.1], 40),
+            cell("linear", &[], 1024, [0.05, 0.05], 20),
+        ];
+        for cell in &mut cells {
+            cell.session = name.to_owned();
+            alter(cell);
+        }
+        cells
+    };
+    let other: fn(&mut Bench) = |cell| {
+        cell.batch = 32;
+        cell.recipe.name = "tay2021-paper".to_owned();
+        cell.rounds.iter_mut().for_each(|round| {
+            round
+                .seconds
+                .iter_mut()
+                .for_each(|seconds| *seconds *= 10.0);
+        });
+    };
+    let slower: fn(&mut Bench) = |cell| {
+        cell.rounds.iter_mut().for_each(|round| {
+            round.seconds.iter_mut().for_each(|seconds| *seconds *= 2.0);
+        });
+    };
+    let one = session("2026-11-26", |_| ());
+    for (more, columns) in [
+        (session("2026-11-27", other), &["recipe", "batch"][..]),
+        // Alike in all but the session, and, last, in all but the figures.
+        (session("2026-11-27", slower), &["session"]),
+        (session("2026-11-26", slower), &["session"]),
+    ] {
+        let joined = [one.clone(), more.clone()].concat();
+        for table in bench::tables(&joined, None) {
+            let rows = if table.name == "bench-break-even" {
+                2
+            } else {
+                4
+            };
+            assert_eq!(table.rows.len(), rows, "{}", table.name);
+            let keys = table.columns.iter().filter(|column| column.key);
+            let keys: Vec<&str> = keys.map(|column| column.name.as_str()).collect();
+            assert!(columns.iter().all(|name| keys.contains(name)), "{keys:?}");
+            let objects = table.objects();
+            let about = |object: &serde_json::Map<String, serde_json::Value>| {
+                ["model", "cost", "length", "recipe", "batch", "session"]
+                    .map(|name| object.get(name).cloned())
+            };
+            for (index, object) in objects.iter().enumerate() {
+                let mut others = objects[..index].iter();
+                assert!(others.all(|it| about(it) != about(object)), "{objects:?}");
+            }
+        }
+        // The order of the sessions in the file decides nothing but that of the rows.
+        let text = Format::Text.render(&bench::tables(&joined, None));
+        // Each session has its own reference.
+        assert!(text.matches("(1.00×)").count() >= 2, "{text}");
+        assert!(text.matches("(2.00×)").count() >= 2, "{text}");
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest.unwrap() <= lra_results::width(), "{text}");
+    }
+    // The same line twice is one measurement.
+    let twice = [one.clone(), one.clone()].concat();
+    assert_eq!(
+        bench::tables(&twice, None)[0].rows.len(),
+        bench::tables(&one, None)[0].rows.len()
+    );
+}
+
+#[test]
+fn machines_read_in_which_setting_a_cell_was_measured() {
+    let source = published::source("tay2021").unwrap();
+    let mut cells = session();
+    cells[4].recipe.overrides = vec![
+        "data.max_length=1024".to_owned(),
+        "train.batch=4".to_owned(),
+        "block.layers=2".to_owned(),
+    ];
+    cells[2].recipe.overrides = vec!["model.attention=materialised".to_owned()];
+    for table in bench::tables(&cells, Some(source)) {
+        for object in table.objects() {
+            let measured = object.get("from").is_none_or(|from| from == "measured");
+            let of = |name: &str| object[name].clone();
+            let facts = [
+                "recipe",
+                "batch",
+                "precision",
+                "device",
+                "processor",
+                "threads",
+            ]
+            .map(of);
+            let known: [serde_json::Value; 6] = match measured {
+                true => [
+                    "nystromformer".into(),
+                    4.into(),
+                    "f32".into(),
+                    "cpu".into(),
+                    "Some CPU".into(),
+                    2.into(),
+                ],
+                false => Default::default(),
+            };
+            assert_eq!(facts, known, "{object:?}");
+        }
+    }
+    let rates = &bench::tables(&cells, None)[3];
+    let sets: Vec<_> = rates
+        .objects()
+        .iter()
+        .map(|row| row["set"].clone())
+        .collect();
+    let changed = sets.iter().filter(|set| **set == "block.layers=2").count();
+    assert_eq!((changed, sets.len()), (1, 6), "{sets:?}");
+}
+
+#[test]
+fn times_that_cannot_be_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("session.jsonl");
+    let refused = |alter: fn(&mut Bench)| {
+        let mut cells = session();
+        alter(&mut cells[1]);
+        bench::write(&path, &cells).unwrap();
+        bench::read(&path).unwrap_err().to_string()
+    };
+    for (alter, words) in [
+        (
+            (|cell| cell.rounds[1].seconds[0] = 0.0) as fn(&mut Bench),
+            "line 2: rounds[1].seconds[0] is 0, which is not a number above 0",
+        ),
+        (
+            |cell| cell.rounds[0].seconds[1] = -1.0,
+            "line 2: rounds[0].seconds[1] is -1",
+        ),
+        (
+            |cell| cell.rounds[0].phases.forward = -0.5,
+            "line 2: rounds[0].phases.forward is -0.5",
+        ),
+        (
+            |cell| cell.matmul_flops_per_second = Some(0.0),
+            "line 2: matmul_flops_per_second is 0",
+        ),
+        (|cell| cell.length = 0, "line 2: length is 0"),
+        (
+            |cell| {
+                cell.base = Some(Base {
+                    rounds: vec![Round {
+                        seconds: vec![-2.0],
+                        ..Round::default()
+                    }],
+                    ..Base::default()
+                });
+            },
+            "line 2: base.rounds[0].seconds[0] is -2",
+        ),
+    ] {
+        let error = refused(alter);
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn without_a_transformer_there_is_no_break_even() {
+    let cells = [cell("linear", &[], 1024, [0.1, 0.1], 40)];
+    let table = &bench::tables(&cells, None)[2];
+    assert_eq!(
+        (table.name.as_str(), table.rows.len()),
+        ("bench-break-even", 0)
+    );
+    assert!(table.notes[0].contains("nothing to compare with"));
+}

@@ -762,6 +762,36 @@ fn accuracies_that_are_too_uncertain_are_not_called_the_same() {
     assert!(text.contains("cannot tell"), "{text}");
 }
 
+/// Equal means of wide seeds are as uncertain as any others, unless the runs are the same.
+#[test]
+fn equal_means_are_the_same_only_where_they_are_certain() {
+    let pair = |one: f64, other: f64, rows: usize, loss: f64| {
+        let mut records = vec![
+            common::run("transformer", 0, one),
+            common::run("transformer", 1, other),
+        ];
+        for record in &mut records {
+            record.task.rows.test = rows;
+        }
+        cells(&records, loss)
+    };
+    let found = |before: &Baseline, now: &Baseline| {
+        let found = judge(before, now, &Thresholds::default());
+        let finding = found.cells[0].findings[0].clone();
+        (finding.word(), finding.words().to_owned())
+    };
+    let wide = pair(0.16, 0.36, 2_000, 2.5);
+    // No change of an accuracy is larger than a hundred points.
+    let unjudged = ("unjudged", "26.00 ±100.0".to_owned());
+    assert_eq!(found(&wide, &pair(0.01, 0.51, 2_000, 2.4)), unjudged);
+    let (word, words) = found(&wide, &pair(0.17, 0.36, 2_000, 2.4));
+    assert_eq!((word, words.as_str()), ("unjudged", "26.00 → 26.50 ±100.0"));
+    let same = |shown: &str| ("same", shown.to_owned());
+    assert_eq!(found(&wide, &wide), same("26.00"));
+    let narrow = |loss: f64| pair(0.26, 0.26, 2_000_000, loss);
+    assert_eq!(found(&narrow(2.5), &narrow(2.4)), same("26.00"));
+}
+
 /// Servers get the figures that people read.
 #[test]
 fn machines_read_the_figures_of_both_sides() {

@@ -168,6 +168,34 @@ fn only_the_published_task_and_protocol_may_be_compared() {
     );
 }
 
+/// A published recipe without changes trains on the published task: a record that says otherwise was
+/// made by hand.
+#[test]
+fn a_label_that_no_published_recipe_has_is_another_task() {
+    let reasons = |task: &str, label: &str| {
+        let mut record = on(run("performer", 0, 0.18), task, "official", 2);
+        record.task.label = label.into();
+        match compare(&record, published::source("tay2021").unwrap()) {
+            Comparison::Apart { reasons, .. } => reasons,
+            _ => vec![],
+        }
+    };
+    assert_eq!(
+        reasons("listops", "listops@64"),
+        ["listops@64 is not listops"]
+    );
+    assert_eq!(reasons("text", "text@100"), ["text@100 is not text"]);
+    assert_eq!(reasons("image", "image@4000"), ["image@4000 is not image"]);
+    for (task, label) in [
+        ("listops", "listops"),
+        ("text", "text@1000"),
+        ("text", "text@4000"),
+        ("retrieval", "retrieval@4000"),
+    ] {
+        assert_eq!(reasons(task, label), Vec::<String>::new());
+    }
+}
+
 /// A published recipe trains at the length of its source, which tables elsewhere may not have.
 #[test]
 fn another_length_is_no_matter_where_a_published_recipe_says_it() {
@@ -213,7 +241,7 @@ fn what_may_be_compared_comes_with_its_caveats() {
     assert_eq!(
         caveats,
         [
-            "recipe nystromformer is not the one of tay2021",
+            "recipe nystromformer does not follow source tay2021",
             "protocol clean",
             "variant relu"
         ]

@@ -32,12 +32,12 @@ const COLUMNS: &[(&str, &str)] = &[
     ),
     (
         "averages",
-        "model,from,variant,recipe,set,precision,device,average,mean_percent",
+        "model,from,variant,recipe,set,precision,device,average,mean_percent,status",
     ),
     (
         "comparison",
         "task,model,against,variant,recipe,set,precision,device,source,protocol,data,\
-         ours_mean_percent,seeds,status,low_percent,high_percent,published_percent,difference_percent,verdict,margin_percent",
+         ours_mean_percent,seeds,status,low_percent,high_percent,published_percent,missing,difference_percent,verdict,margin_percent",
     ),
     (
         "bits",
@@ -47,7 +47,7 @@ const COLUMNS: &[(&str, &str)] = &[
     (
         "dense",
         "model,from,variant,recipe,set,precision,device,labels,task,source,protocol,data,\
-         mean_percent,deviation_percent,seeds,majority_percent",
+         mean_percent,deviation_percent,seeds,majority_percent,status",
     ),
     (
         "check",
@@ -65,22 +65,34 @@ const COLUMNS: &[(&str, &str)] = &[
     ),
     (
         "bench-speed",
-        "model,from,length,value_steps_per_second,ratio,status",
+        "model,from,length,recipe,set,batch,precision,device,processor,threads,session,\
+         value_steps_per_second,ratio,status",
     ),
-    ("bench-memory", "model,from,length,value_bytes,ratio,status"),
-    ("bench-break-even", "model,cost,opponent,tokens,verdict"),
+    (
+        "bench-memory",
+        "model,from,length,recipe,set,batch,precision,device,processor,threads,session,\
+         value_bytes,ratio,status",
+    ),
+    (
+        "bench-break-even",
+        "model,cost,opponent,recipe,set,batch,precision,device,processor,threads,session,\
+         tokens,verdict",
+    ),
     (
         "bench-rates",
-        "model,length,steps_per_second,status,p10_steps_per_second,p90_steps_per_second,times,examples_per_second,\
+        "model,length,recipe,set,batch,precision,device,processor,threads,session,\
+         steps_per_second,status,p10_steps_per_second,p90_steps_per_second,times,examples_per_second,\
          tokens_per_second",
     ),
     (
         "bench-costs",
-        "model,length,peak_bytes,status,parameters,gflop_per_step,gflop_per_second,share_of_matmul",
+        "model,length,recipe,set,batch,precision,device,processor,threads,session,\
+         peak_bytes,status,parameters,gflop_per_step,gflop_per_second,share_of_matmul",
     ),
     (
         "bench-change",
-        "model,length,base_steps_per_second,steps_per_second,times,low,high,memory,verdict",
+        "model,length,recipe,set,batch,precision,device,processor,threads,session,\
+         base_steps_per_second,steps_per_second,times,low,high,memory,verdict",
     ),
 ];
 

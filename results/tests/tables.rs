@@ -203,7 +203,159 @@ fn a_verdict_on_some_of_the_seeds_says_so() {
     );
     let records = [run("performer", 0, 0.18), run("performer", 1, 0.181), lost];
     let found = text(table("comparison", &records, Some(tay())));
-    assert!(found.contains("2 of 3 seeds have a score"), "{found}");
+    let words = "mean and interval are over 2 of 3 seeds; 1 diverged.";
+    assert!(found.contains(words), "{found}");
+}
+
+fn diverged(record: Record) -> Record {
+    let divergence = Outcome::Diverged {
+        step: 9,
+        reason: String::new(),
+    };
+    ended(record, divergence)
+}
+
+/// A model that fails with half of its seeds does not reproduce what a paper prints.
+#[test]
+fn nothing_is_reproduced_where_seeds_diverged() {
+    let of = |accuracy: f64, failures: u64| {
+        let scored = (0..6).map(|seed| {
+            let mut record = run("performer", seed, accuracy);
+            record.task.rows.test = 200_000;
+            record
+        });
+        let lost = (6..6 + failures).map(|seed| diverged(run("performer", seed, 0.0)));
+        let records: Vec<Record> = scored.chain(lost).collect();
+        let table = table("comparison", &records, Some(tay()));
+        let object = table.objects().remove(0);
+        let words = table.rows[0].cells.last().unwrap().text.clone();
+        (words, object["verdict"].clone(), object["status"].clone())
+    };
+    let found = |words: &str, verdict: &str, status: serde_json::Value| {
+        (words.to_owned(), verdict.into(), status)
+    };
+    assert_eq!(
+        of(0.188, 0),
+        found("reproduced", "reproduced", serde_json::Value::Null)
+    );
+    assert_eq!(
+        of(0.188, 6),
+        found(
+            "cannot tell (6 of 12 seeds diverged)",
+            "cannot tell",
+            "6 diverged".into()
+        )
+    );
+    assert_eq!(
+        of(0.38, 1),
+        found("differs", "differs", "1 diverged".into())
+    );
+}
+
+#[test]
+fn every_table_of_seeds_says_that_some_diverged() {
+    let tasks = ["listops", "text", "retrieval", "image", "pathfinder"];
+    let scored = tasks.map(|task| {
+        let mut record = on(run("performer", 0, 0.4), task, "official", 2);
+        let scores = record.scores.as_mut().unwrap();
+        (scores.bits_gained, scores.prior_loss) = (Some(0.25), Some(2.0));
+        scores.test_dense = Some(Dense {
+            labels: 200,
+            accuracy: 0.5,
+            ..Dense::default()
+        });
+        record
+    });
+    let lost = tasks.map(|task| diverged(on(run("performer", 1, 0.0), task, "official", 2)));
+    let records: Vec<Record> = scored.into_iter().chain(lost).collect();
+    for kind in TABLES {
+        let made = kind.make(&records, Some(tay()));
+        let objects = made.objects();
+        let status = objects[0]["status"].as_str().unwrap_or_default();
+        assert!(status.contains("1 diverged"), "{}: {objects:?}", kind.name);
+        let told = text(made);
+        assert!(told.contains("diverged"), "{told}");
+    }
+}
+
+/// The order of the seeds does not matter: the fewest test rows count.
+#[test]
+fn a_verdict_knows_the_test_rows_of_every_seed() {
+    for first in [0, 1] {
+        let mut records = [run("performer", 0, 0.18), run("performer", 1, 0.1801)];
+        records[first].task.rows.test = 2;
+        records[1 - first].task.rows.test = 2_000_000;
+        let table = table("comparison", &records, Some(tay()));
+        let verdict = &table.objects()[0]["verdict"];
+        assert_eq!(verdict, "cannot tell", "{first}");
+        let accuracy = accuracy(&records);
+        assert!(accuracy.rows[0].cells[2].text.ends_with("FAIL"), "{first}");
+    }
+}
+
+#[test]
+fn a_printed_failure_stays_a_word_for_machines() {
+    let records = [run("performer", 0, 0.5), run("performer", 1, 0.5)];
+    let records = records.map(|record| on(record, "pathx", "official", 2));
+    let table = table("comparison", &records, Some(tay()));
+    let object = &table.objects()[0];
+    assert_eq!(object["missing"], "FAIL");
+    assert!(object["published_percent"].is_null());
+    let json: serde_json::Value = serde_json::from_str(&Format::Json.render(&[table])).unwrap();
+    assert_eq!(json[0]["rows"][0]["published"]["missing"], "FAIL");
+}
+
+/// Two versions of the program word a finding differently: the same rows are one data set. Where
+/// nothing tells which rows they are, they are two, and neither hides the other.
+#[test]
+fn findings_in_other_words_part_no_data_and_hide_none() {
+    let with = |seed: u64, accuracy: f64, finding: &str, digest: &str| {
+        let mut record = run("performer", seed, accuracy);
+        record.task.altered = vec![finding.to_owned()];
+        record.task.data_digest = digest.to_owned();
+        record
+    };
+    let means = |digest: &str| {
+        let records = [
+            with(0, 0.5, "x changed", digest),
+            with(1, 0.9, "x was changed", digest),
+        ];
+        let made = accuracy(&records);
+        let objects = made.objects();
+        let own = objects.iter().filter(|row| row["from"] == "measured");
+        let keys: Vec<_> = own
+            .map(|row| (row["task"].clone(), row["mean_percent"].clone()))
+            .collect();
+        let json = Format::Json.render(&[made.clone()]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let row = json[0]["rows"][0].as_object().unwrap();
+        let cells = row.values().filter(|cell| cell["mean"].is_number());
+        (keys, cells.count(), text(made))
+    };
+    let (keys, _, told) = means("0123456789abcdef");
+    assert_eq!(keys, [("listops (generated, altered)".into(), 70.0.into())]);
+    assert!(told.contains("ALTERED (x changed; x was"), "{told}");
+    let (keys, cells, _) = means("");
+    assert_eq!(
+        keys,
+        [
+            ("listops (generated, altered)".into(), 50.0.into()),
+            ("listops (generated, altered) #2".into(), 90.0.into()),
+        ]
+    );
+    assert_eq!(cells, 2);
+}
+
+#[test]
+fn no_speed_and_no_memory_is_below_zero() {
+    let mut records = [run("performer", 0, 0.4), run("performer", 1, 0.4)];
+    records[0].speed.as_mut().unwrap().steps_per_second.median = 1685.0;
+    records[1].speed.as_mut().unwrap().steps_per_second.median = 1141.0;
+    records[1].memory.as_mut().unwrap().peak_bytes = 1 << 40;
+    for (name, field) in [("speed", "low_steps_per_second"), ("memory", "low_bytes")] {
+        let low = &table(name, &records, None).objects()[0][field];
+        assert_eq!(*low, 0.0, "{name}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use datasets::Store;
+use datasets::{Split, Store};
 use results::table::or_null;
 use results::{width, wrap};
 use serde_json::{Value, json};
@@ -51,20 +51,13 @@ impl Plan {
     }
 
     /// Returns the origin of the data: the stored data, or the way to get them.
-    fn data(&self) -> String {
+    fn data(&self) -> Data {
         let store = Store::new(&self.data);
         let (task, key) = (self.resolved.task, self.resolved.spec.data_key());
         match store.open(task, &key) {
-            Ok(splits) => format!(
-                "{} / {} / {} examples, at hand",
-                splits.train.len(),
-                splits.val.len(),
-                splits.test.len()
-            ),
-            Err(_) if key.source == datasets::Source::Generated => {
-                "drawn when it is first used".to_owned()
-            }
-            Err(error) => error.to_string(),
+            Ok(splits) => Data::Stored([&splits.train, &splits.val, &splits.test].map(Split::len)),
+            Err(_) if key.source == datasets::Source::Generated => Data::Drawn,
+            Err(error) => Data::Missing(error),
         }
     }
 
@@ -108,7 +101,7 @@ impl Plan {
             ),
         );
         lines.add("follows", &self.resolved.recipe.body.source);
-        lines.add("data", &self.data());
+        lines.add("data", &self.data().text());
         for difference in self.differences() {
             lines.add("departs", &difference);
         }
@@ -164,22 +157,82 @@ impl Plan {
             .into_iter()
             .map(|it| json!({"step": it.step, "accuracy": it.accuracy, "whose": it.whose}))
             .collect();
+        let settings = &self.resolved.spec.cell;
         json!({
-            "source": source.key,
+            "source": source.alias,
+            "key": source.key,
+            "year": source.year,
             "task": figure.task,
             "model": figure.entry,
             "published": figure.value,
+            "missing": figure.missing_word(),
             "read_in": or_null(&figure.source),
             "trust": figure.trust.words(),
             "defect": or_null(&figure.defect),
+            "notes": or_null(&figure.notes),
             "recipe": recipe,
-            "protocol": self.resolved.spec.cell.protocol,
+            "follows": or_null(&self.resolved.recipe.body.source),
+            "variant": self.resolved.variant.name,
+            "protocol": settings.protocol,
+            "data_source": settings.source,
+            "data": self.data().json(),
             "seeds": self.seeds.0,
             "departures": self.differences(),
             "milestones": milestones,
             "seconds_per_seed": estimate.ok().map(|it| it.time.as_secs_f64()),
             "peak_bytes": estimate.ok().map(|it| it.peak_bytes),
+            "disk_bytes": self.disk(),
             "basis": estimate.map_or_else(Clone::clone, |it| it.basis.clone()),
+        })
+    }
+}
+
+/// The state of the data of a plan.
+enum Data {
+    /// Stored, with these numbers of examples in train, val and test.
+    Stored([usize; 3]),
+    /// Drawn by the first run.
+    Drawn,
+    /// Not here; the error names the command that helps.
+    Missing(datasets::Error),
+}
+
+impl Data {
+    fn text(&self) -> String {
+        match self {
+            Data::Stored(rows) => {
+                let [train, val, test] = rows.map(|rows| results::grouped(rows as u64));
+                format!("{train} / {val} / {test} examples, at hand")
+            }
+            Data::Drawn => "drawn when it is first used".to_owned(),
+            Data::Missing(error) => error.to_string(),
+        }
+    }
+
+    fn json(&self) -> Value {
+        let (state, rows, command) = match self {
+            Data::Stored(rows) => ("at hand", rows.map(Some), None),
+            Data::Drawn => ("drawn when it is first used", [None; 3], None),
+            Data::Missing(error) => {
+                let command = match error {
+                    datasets::Error::Missing { command, .. } => Some(command.as_str()),
+                    _ => None,
+                };
+                ("not here", [None; 3], command)
+            }
+        };
+        let [train, val, test] = rows;
+        let reason = match self {
+            Data::Missing(error) => Some(error.to_string()),
+            Data::Stored(_) | Data::Drawn => None,
+        };
+        json!({
+            "state": state,
+            "train": train,
+            "val": val,
+            "test": test,
+            "command": command,
+            "reason": reason,
         })
     }
 }
@@ -228,7 +281,24 @@ mod tests {
             let text = plan.text();
             let fits = text.lines().all(|line| line.chars().count() <= width());
             assert!(fits && text.contains(recipe), "{place}: {text}");
-            assert_eq!(plan.json()["recipe"], recipe, "{place}");
+            let json = plan.json();
+            assert_eq!(json["recipe"], recipe, "{place}");
+            // Machines get what people do.
+            let figure = plan.cell.figure;
+            assert_eq!(json["source"], plan.cell.source.alias, "{place}");
+            assert_eq!(json["published"].is_null(), json["missing"].is_string());
+            assert_eq!(json["notes"].is_null(), figure.notes.is_empty());
+            for key in ["variant", "data_source", "disk_bytes", "follows"] {
+                assert!(!json[key].is_null(), "{place}: {key}");
+            }
+            assert!(json["data"]["state"].is_string());
+            let (task, data) = (plan.resolved.task, &plan.resolved.spec.data);
+            let label = task.shape(data).unwrap().label;
+            let task = task.about().name;
+            assert!(
+                results::published::is_published_label(&label, task),
+                "{label} is not comparable with {task}"
+            );
         }
     }
 }

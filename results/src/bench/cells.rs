@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::tables::{Grid, times};
+use super::setting::about;
+use super::tables::{Grid, GridRow, times};
 use super::{Bench, BreakEven, REFERENCE};
 use crate::format::{ByteUnit, grouped, scaled, short};
 use crate::table::{Cell, Column, Row, Schema, Table};
@@ -11,28 +12,49 @@ impl Grid<'_> {
     /// Returns the table of the length from which each model beats softmax attention, in the form
     /// of the reference and in other forms.
     pub(super) fn break_even(&self) -> Table {
-        let softmax = self.models.iter().copied();
-        let softmax: Vec<&Bench> = softmax.filter(|model| model.model == REFERENCE).collect();
+        let is_softmax = |row: &&GridRow| row.first().model == REFERENCE;
+        // Forms of softmax attention, each in one setting or several.
+        let mut forms: Vec<String> = Vec::new();
+        for label in self
+            .rows
+            .iter()
+            .filter(is_softmax)
+            .map(|row| row.first().label())
+        {
+            if !forms.contains(&label) {
+                forms.push(label);
+            }
+        }
         let mut columns = vec![Column::key("model")];
-        for opponent in &softmax {
+        columns.extend(self.settings());
+        for opponent in &forms {
             for cost in ["time", "memory"] {
-                let facts = vec![("cost", cost.into()), ("opponent", opponent.label().into())];
-                let column = Column::value(format!("{cost} of {}", opponent.label()));
+                let facts = vec![
+                    ("cost", cost.into()),
+                    ("opponent", opponent.as_str().into()),
+                ];
+                let column = Column::value(format!("{cost} of {opponent}"));
                 columns.push(column.about(facts).holding(&["tokens", "verdict"]));
             }
         }
-        let rivals = self.models.iter().copied();
-        let rivals = rivals.filter(|model| model.model != REFERENCE);
-        let rows = rivals.map(|model| {
-            let mut cells = vec![Cell::text(model.label())];
-            for opponent in &softmax {
+        // Without an opponent there is nothing to say of any model.
+        let rivals = self
+            .rows
+            .iter()
+            .filter(|row| !is_softmax(row) && !forms.is_empty());
+        let rows = rivals.map(|row| {
+            let mut cells = vec![Cell::text(row.first().label())];
+            cells.extend(row.settings());
+            for form in &forms {
+                let mut others = self.rows.iter().filter(is_softmax);
+                let opponent =
+                    others.find(|it| it.first().label() == *form && it.facts == row.facts);
                 let against = |cost: fn(&Bench, &Bench) -> Option<f64>| {
                     let ratios: Vec<(usize, f64)> = self
                         .lengths
                         .iter()
                         .filter_map(|length| {
-                            let (mine, theirs) =
-                                (self.cell(model, *length)?, self.cell(opponent, *length)?);
+                            let (mine, theirs) = (row.cell(*length)?, opponent?.cell(*length)?);
                             Some((*length, cost(mine, theirs)?))
                         })
                         .collect();
@@ -41,7 +63,10 @@ impl Grid<'_> {
                 cells.push(against(|mine, theirs| Some(1.0 / mine.speed_over(theirs)?)));
                 cells.push(against(Bench::memory_over));
             }
-            Row::new(cells)
+            Row {
+                facts: row.facts.clone(),
+                ..Row::new(cells)
+            }
         });
         Table {
             name: "bench-break-even".to_owned(),
@@ -50,14 +75,15 @@ impl Grid<'_> {
             rows: rows.collect(),
             columns,
             schema: Schema {
-                about: &["model", "cost", "opponent"],
+                about: about!("model", "cost", "opponent"),
                 found: &["tokens", "verdict"],
             },
-            notes: vec![
-                "The length from which on a model takes less time, or less memory, than softmax attention at every \
+            notes: vec![match forms.is_empty() {
+                true => format!("No {REFERENCE} was measured, so that there is nothing to compare with."),
+                false => "The length from which on a model takes less time, or less memory, than softmax attention at every \
                  longer length measured; between two lengths interpolated on logarithmic scales."
                     .to_owned(),
-            ],
+            }],
         }
     }
 
@@ -84,12 +110,12 @@ impl Grid<'_> {
             "Every cell: what it reaches",
             columns,
             found,
-            |cell| {
+            |row, cell| {
                 let rate = cell.steps_per_second()?;
                 let examples = rate.median * cell.batch as f64;
                 let tokens = examples * cell.length as f64;
                 let (digits, prefix) = scaled(tokens);
-                let ratio = self.reference(cell.length);
+                let ratio = self.reference(row, cell.length);
                 let ratio = ratio.and_then(|reference| cell.speed_over(reference));
                 Some(vec![
                     number("steps_per_second", rate.median),
@@ -129,7 +155,7 @@ impl Grid<'_> {
             "share_of_matmul",
         ];
         let title = "Every cell: what it costs";
-        let mut table = self.in_full("bench-costs", title, columns, found, |cell| {
+        let mut table = self.in_full("bench-costs", title, columns, found, |_, cell| {
             let (rate, peak) = (cell.steps_per_second()?, cell.peak_bytes()?);
             let shown = short(peak as f64 / unit.bytes);
             let flops = cell.flops_per_step as f64;
@@ -150,14 +176,18 @@ impl Grid<'_> {
             "GFLOP/step: matrix products by formula, forward once and backward twice; a multiply-add is two."
                 .to_owned(),
         );
-        let mut peaks = self
-            .cells
-            .iter()
-            .filter_map(|cell| cell.matmul_flops_per_second);
-        if let Some(peak) = peaks.next() {
+        let cells = self.rows.iter().flat_map(|row| &row.cells);
+        let mut peaks: Vec<String> = Vec::new();
+        for peak in cells.filter_map(|cell| cell.matmul_flops_per_second) {
+            let peak = short(peak / 1e9);
+            if !peaks.contains(&peak) {
+                peaks.push(peak);
+            }
+        }
+        if !peaks.is_empty() {
             table.notes.push(format!(
-                "of matmul: GFLOP/s over the {} that products of large square matrices reached in this session.",
-                short(peak / 1e9)
+                "of matmul: GFLOP/s over those that products of large square matrices reached in the session: {}.",
+                peaks.join(", ")
             ));
         }
         table
@@ -170,24 +200,25 @@ impl Grid<'_> {
         title: &str,
         values: Vec<Column>,
         found: &'static [&'static str],
-        figures: impl Fn(&Bench) -> Option<Vec<Cell>>,
+        figures: impl Fn(&GridRow, &Bench) -> Option<Vec<Cell>>,
     ) -> Table {
         let count = values.len();
         let length = Column::key("length").holding(&["length"]);
-        let mut columns = vec![Column::key("model"), length];
+        let mut columns = vec![Column::key("model")];
+        columns.extend(self.settings());
+        columns.push(length);
         columns.extend(values);
         let mut rows = Vec::new();
-        for model in &self.models {
+        for grid_row in &self.rows {
             let cells = self.lengths.iter();
             for (index, cell) in cells
-                .filter_map(|length| self.cell(model, *length))
+                .filter_map(|length| grid_row.cell(*length))
                 .enumerate()
             {
-                let mut cells = vec![
-                    Cell::text(cell.label()),
-                    Cell::with(cell.length.to_string(), "length", cell.length),
-                ];
-                cells.extend(figures(cell).unwrap_or_else(|| {
+                let mut cells = vec![Cell::text(cell.label())];
+                cells.extend(grid_row.settings());
+                cells.push(Cell::with(cell.length.to_string(), "length", cell.length));
+                cells.extend(figures(grid_row, cell).unwrap_or_else(|| {
                     let word = cell.outcome.word();
                     let mut ending = vec![Cell::with(word, "status", word)];
                     ending.resize(count, Cell::default());
@@ -196,6 +227,7 @@ impl Grid<'_> {
                 let rule = index == 0 && !rows.is_empty();
                 rows.push(Row {
                     rule,
+                    facts: grid_row.facts.clone(),
                     ..Row::new(cells)
                 });
             }
@@ -208,7 +240,7 @@ impl Grid<'_> {
             rows,
             notes: Vec::new(),
             schema: Schema {
-                about: &["model", "length"],
+                about: about!("model", "length"),
                 found,
             },
         }

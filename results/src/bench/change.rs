@@ -4,6 +4,7 @@
 
 use serde_json::json;
 
+use super::setting::{self, about};
 use super::tables::times;
 use super::{Bench, Outcome, speed_ratios};
 use crate::format::{counted, short};
@@ -161,7 +162,7 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
             rows: rows.collect(),
             notes,
             schema: Schema {
-                about: &["model", "length"],
+                about: about!("model", "length"),
                 found: &[
                     "base_steps_per_second",
                     "steps_per_second",
@@ -193,7 +194,7 @@ fn row(cell: &Bench, verdict: Verdict) -> Row {
     let ratio = |ratio: f64| Cell::with(format!("{}×", times(ratio)), "value", ratio);
     let peaks = peak(&cell.rounds).zip(peak(base));
     let memory = peaks.filter(|(mine, theirs)| theirs.0 > 0 && mine.1 == theirs.1);
-    Row::new(vec![
+    let cells = vec![
         Cell::text(cell.label()),
         Cell::with(cell.length.to_string(), "length", cell.length),
         rate(base),
@@ -208,5 +209,9 @@ fn row(cell: &Bench, verdict: Verdict) -> Row {
             ratio(mine as f64 / theirs as f64)
         }),
         Cell::text(verdict.word()),
-    ])
+    ];
+    Row {
+        facts: setting::facts(cell),
+        ..Row::new(cells)
+    }
 }

@@ -8,6 +8,8 @@ mod break_even;
 mod cells;
 mod change;
 mod outcome;
+mod possible;
+mod setting;
 mod tables;
 
 use std::path::Path;
@@ -176,7 +178,8 @@ impl Bench {
 
     /// Returns the memory this cell needs as a multiple of `other`'s.
     pub fn memory_over(&self, other: &Bench) -> Option<f64> {
-        Some(self.peak_bytes()? as f64 / other.peak_bytes()? as f64)
+        let theirs = other.peak_bytes().filter(|bytes| *bytes > 0)?;
+        Some(self.peak_bytes()? as f64 / theirs as f64)
     }
 }
 
@@ -207,19 +210,22 @@ pub fn write(path: &Path, cells: &[Bench]) -> Result<()> {
 /// Reads the cells of a session.
 ///
 /// # Errors
-/// The file cannot be read, or one of its lines is not a cell.
+/// The file cannot be read, or one of its lines is not a cell or has a figure that cannot be.
 pub fn read(path: &Path) -> Result<Vec<Bench>> {
     let text = disk::read_to_string(path).map_err(Error::io("read", path))?;
     let lines = text.lines().enumerate();
     lines
         .map(|(index, line)| {
-            let not_a_bench = |error: serde_json::Error| Error::NotARecord {
+            let wrong = |reason: String| Error::NotARecord {
                 path: path.to_owned(),
-                reason: format!("line {}: {error}", index + 1),
+                reason: format!("line {}: {reason}", index + 1),
             };
+            let not_a_bench = |error: serde_json::Error| wrong(error.to_string());
             let schema: Schema = serde_json::from_str(line).map_err(not_a_bench)?;
             schema.check(SCHEMA, path)?;
-            serde_json::from_str(line).map_err(not_a_bench)
+            let cell: Bench = serde_json::from_str(line).map_err(not_a_bench)?;
+            cell.check().map_err(wrong)?;
+            Ok(cell)
         })
         .collect()
 }

@@ -1,12 +1,13 @@
 //! The efficiency tables, speed and memory over length beside the published ones, and the grid of
 //! cells they are made from.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::setting::{self, DIMENSIONS, SESSION, about};
 use super::{Bench, Outcome};
 use crate::format::{ByteUnit, counted, decimals, grouped};
 use crate::published::{Figure, Source, model_rank};
-use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
+use crate::table::{Best, Cell, Column, Fact, MEASURED, Row, Schema, Table};
 
 /// A quantity of a cell over its length, with its name in the published table.
 struct Quantity {
@@ -55,7 +56,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         title: "Training speed on byte-level text, steps/s (times transformer)".to_owned(),
         unit: "steps/s",
         schema: Schema {
-            about: &["model", "from", "length"],
+            about: about!("model", "from", "length"),
             found: &["value_steps_per_second", "ratio", "status"],
         },
         metric: "steps_per_sec",
@@ -74,7 +75,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         ),
         unit: "bytes",
         schema: Schema {
-            about: &["model", "from", "length"],
+            about: about!("model", "from", "length"),
             found: &["value_bytes", "ratio", "status"],
         },
         metric: "peak_mem_gb",
@@ -94,50 +95,162 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
     ]
 }
 
-/// The cells by model and length.
+/// A model in one setting: the cells that differ in nothing but the length.
+pub(super) struct GridRow<'a> {
+    pub(super) cells: Vec<&'a Bench>,
+    /// Values of the varying dimensions.
+    varying: Vec<Value>,
+    /// The setting for machines.
+    pub(super) facts: Vec<Fact>,
+}
+
+/// The cells by model, setting and length.
 pub(super) struct Grid<'a> {
-    pub(super) cells: &'a [Bench],
-    /// One cell of each model, in the order of the tables.
-    pub(super) models: Vec<&'a Bench>,
+    /// The rows, in the order of the tables.
+    pub(super) rows: Vec<GridRow<'a>>,
     pub(super) lengths: Vec<usize>,
+    /// Names of the dimensions in which rows differ.
+    varying: Vec<&'static str>,
+}
+
+/// Returns the distinct values of a dimension, in the order of the rows.
+fn distinct(rows: &[GridRow], name: &str) -> Vec<Value> {
+    let mut values = Vec::new();
+    for value in rows.iter().map(|row| row.value(name)) {
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    values
+}
+
+impl<'a> GridRow<'a> {
+    fn fact(&self, name: &str) -> Option<&Value> {
+        let mut facts = self.facts.iter();
+        facts
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+    }
+
+    fn value(&self, name: &str) -> Value {
+        self.fact(name).cloned().unwrap_or_default()
+    }
+
+    /// Returns a cell of the row, which stands for its model.
+    pub(super) fn first(&self) -> &'a Bench {
+        self.cells[0]
+    }
+
+    pub(super) fn cell(&self, length: usize) -> Option<&'a Bench> {
+        self.cells
+            .iter()
+            .copied()
+            .find(|cell| cell.length == length)
+    }
+
+    /// Returns the cells with the values of the varying dimensions.
+    pub(super) fn settings(&self) -> impl Iterator<Item = Cell> + '_ {
+        self.varying
+            .iter()
+            .map(|value| Cell::text(setting::shown(value)))
+    }
 }
 
 impl<'a> Grid<'a> {
     fn new(cells: &'a [Bench]) -> Grid<'a> {
-        let mut models: Vec<&Bench> = Vec::new();
+        let mut rows: Vec<GridRow> = Vec::new();
         for cell in cells {
-            let known =
-                |other: &&Bench| (&other.model, &other.options) == (&cell.model, &cell.options);
-            if !models.iter().any(known) {
-                models.push(cell);
+            // What is measured twice, such as a file that was joined with itself, stands in a row of
+            // its own, unless it is the same line.
+            let mut facts = setting::facts(cell);
+            let mut copies = 1;
+            loop {
+                let alike = |row: &&mut GridRow| {
+                    let first = row.first();
+                    (&first.model, &first.options) == (&cell.model, &cell.options)
+                        && row.facts == facts
+                };
+                let Some(row) = rows.iter_mut().find(alike) else {
+                    rows.push(GridRow {
+                        cells: vec![cell],
+                        varying: Vec::new(),
+                        facts,
+                    });
+                    break;
+                };
+                match row.cell(cell.length) {
+                    None => row.cells.push(cell),
+                    Some(other) if other == cell => {}
+                    Some(_) => {
+                        copies += 1;
+                        let session = facts.iter_mut().find(|(name, _)| *name == SESSION);
+                        let numbered = format!("{} #{copies}", cell.session);
+                        session
+                            .into_iter()
+                            .for_each(|(_, value)| *value = numbered.trim().into());
+                        continue;
+                    }
+                }
+                break;
             }
         }
-        models.sort_by_key(|cell| (model_rank(&cell.model), cell.options.len()));
+        let sessions: Vec<Value> = distinct(&rows, SESSION);
+        rows.sort_by_key(|row| {
+            let first = row.first();
+            let session = row.fact(SESSION);
+            let session = sessions.iter().position(|one| Some(one) == session);
+            (model_rank(&first.model), first.options.len(), session)
+        });
+        let names = DIMENSIONS.iter().map(|dimension| dimension.name);
+        let mut varying: Vec<&str> = names
+            .filter(|name| *name != SESSION && distinct(&rows, name).len() > 1)
+            .collect();
+        // Sessions of different settings are told apart by these.
+        let told_apart = |varying: &[&str]| {
+            let key = |row: &GridRow| {
+                let first = row.first();
+                let values: Vec<Value> = varying.iter().map(|name| row.value(name)).collect();
+                (first.model.clone(), first.options.clone(), values)
+            };
+            let keys: Vec<_> = rows.iter().map(key).collect();
+            (1..keys.len()).all(|index| !keys[..index].contains(&keys[index]))
+        };
+        if !told_apart(&varying) {
+            varying.push(SESSION);
+        }
+        for row in &mut rows {
+            row.varying = varying.iter().map(|name| row.value(name)).collect();
+        }
         let mut lengths: Vec<usize> = cells.iter().map(|cell| cell.length).collect();
         lengths.sort_unstable();
         lengths.dedup();
         Grid {
-            cells,
-            models,
+            rows,
             lengths,
+            varying,
         }
     }
 
-    pub(super) fn cell(&self, model: &Bench, length: usize) -> Option<&'a Bench> {
-        let same = |cell: &&Bench| {
-            (&cell.model, &cell.options, cell.length) == (&model.model, &model.options, length)
-        };
-        self.cells.iter().find(same)
+    /// Returns the columns of the varying dimensions.
+    pub(super) fn settings(&self) -> impl Iterator<Item = Column> + '_ {
+        self.varying.iter().map(|name| Column::key(*name))
     }
 
-    pub(super) fn reference(&self, length: usize) -> Option<&'a Bench> {
-        let wanted = |cell: &&Bench| cell.is_reference() && cell.length == length;
-        self.cells.iter().find(wanted)
+    /// Returns the cell of the reference model at a length, in the setting and session of a row.
+    pub(super) fn reference(&self, row: &GridRow, length: usize) -> Option<&'a Bench> {
+        let mut rows = self.rows.iter();
+        let found = rows.find(|other| other.first().is_reference() && other.facts == row.facts);
+        found?.cell(length)
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &'a Bench> + '_ {
+        self.rows.iter().flat_map(|row| row.cells.iter().copied())
     }
 
     /// Returns the table of models by lengths. Published figures, if any, are below each model.
     fn over_length(&self, quantity: &Quantity, against: Option<&Source>) -> Table {
         let mut columns = vec![Column::key("model"), Column::key("from")];
+        columns.extend(self.settings());
         columns.extend(self.lengths.iter().map(|length| {
             Column::value(length.to_string())
                 .about(vec![("length", (*length).into())])
@@ -145,17 +258,25 @@ impl<'a> Grid<'a> {
         }));
         let mut rows = Vec::new();
         let mut suspects = Vec::new();
-        for model in &self.models {
+        for (index, row) in self.rows.iter().enumerate() {
+            let model = row.first();
             let mut cells = vec![Cell::text(model.label()), Cell::text(MEASURED)];
+            cells.extend(row.settings());
             cells.extend(self.lengths.iter().map(|length| {
-                self.cell(model, *length)
-                    .map_or_else(Cell::default, |cell| self.measured(quantity, cell))
+                row.cell(*length)
+                    .map_or_else(Cell::default, |cell| self.measured(quantity, row, cell))
             }));
+            let rivals = row.facts.iter().map(|(_, value)| value.to_string());
             rows.push(Row {
-                contest: Some(String::new()),
+                contest: Some(rivals.collect()),
+                facts: row.facts.clone(),
                 ..Row::new(cells)
             });
-            if let Some(source) = against.filter(|_| model.options.is_empty()) {
+            // Below the last row of the model.
+            let next = self.rows.get(index + 1).map(GridRow::first);
+            let is_last = next
+                .is_none_or(|next| (&next.model, &next.options) != (&model.model, &model.options));
+            if let Some(source) = against.filter(|_| is_last && model.options.is_empty()) {
                 rows.extend(self.published(quantity, source, model, &mut suspects));
             }
         }
@@ -181,12 +302,12 @@ impl<'a> Grid<'a> {
         table.with_best("value", quantity.best)
     }
 
-    fn measured(&self, quantity: &Quantity, cell: &Bench) -> Cell {
+    fn measured(&self, quantity: &Quantity, row: &GridRow, cell: &Bench) -> Cell {
         let Some(value) = (quantity.value)(cell) else {
             return Cell::with(cell.outcome.word(), "status", cell.outcome.word());
         };
         let shown = value / quantity.size;
-        let ratio = self.reference(cell.length);
+        let ratio = self.reference(row, cell.length);
         let ratio = ratio.and_then(|reference| (quantity.ratio)(cell, reference));
         let mut text = format!("{shown:.*}", (quantity.decimals)(shown));
         if let Some(ratio) = ratio {
@@ -213,6 +334,7 @@ impl<'a> Grid<'a> {
     ) -> Option<Row> {
         let mut any = false;
         let mut cells = vec![Cell::text(model.label()), Cell::text(source.alias)];
+        cells.extend(self.varying.iter().map(|_| Cell::default()));
         for length in &self.lengths {
             let figure = |name: &str| figure(source, name, quantity.metric, *length);
             let Some((figure, value)) = figure(&model.model) else {
@@ -245,25 +367,21 @@ impl<'a> Grid<'a> {
 
     /// Returns notes on how the numbers were measured.
     fn protocol(&self) -> Vec<String> {
-        let Some(cell) = self.cells.first() else {
+        let Some(cell) = self.cells().next() else {
             return Vec::new();
         };
         let measured = || {
-            let cells = self.cells.iter();
-            cells.filter(|cell| cell.outcome == Outcome::Measured)
+            self.cells()
+                .filter(|cell| cell.outcome == Outcome::Measured)
         };
         let rounds = measured().map(|cell| cell.rounds.len()).max();
-        let steps = measured().map(|cell| cell.seconds().len());
-        let (least, most) = (steps.clone().min(), steps.max());
-        let mut notes = vec![format!(
-            "Recipe {}, batch {}, {}, {}, {}; {}.",
-            cell.recipe.name,
-            cell.batch,
-            cell.provenance.device,
-            counted(cell.provenance.threads as u64, "thread"),
-            cell.provenance.precision,
-            cell.provenance.host.cpu
-        )];
+        let steps = || measured().map(|cell| cell.seconds().len());
+        let (least, most) = (steps().min(), steps().max());
+        let shared = setting::shared(cell, &self.varying).join(", ");
+        let mut notes = Vec::new();
+        if !shared.is_empty() {
+            notes.push(format!("Every measured row: {shared}."));
+        }
         if let (Some(rounds), Some(least), Some(most)) = (rounds, least, most) {
             let steps = match least == most {
                 true => counted(least as u64, "training step"),
@@ -285,8 +403,9 @@ impl<'a> Grid<'a> {
 
     /// Returns notes on the reasons why cells have no number.
     fn endings(&self) -> Vec<String> {
-        let cells = self.cells.iter();
-        let failed = cells.filter(|cell| cell.outcome != Outcome::Measured);
+        let failed = self
+            .cells()
+            .filter(|cell| cell.outcome != Outcome::Measured);
         failed
             .map(|cell| format!("{} at {}: {}.", cell.label(), cell.length, cell.outcome))
             .collect()

@@ -148,11 +148,18 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
         Ok(pair) => pair,
         Err(finding) => return finding,
     };
-    if was == is {
-        return Finding::Same(format!("{:.2}", 100.0 * is));
+    let words = match was == is {
+        true => format!("{:.2}", 100.0 * is),
+        false => {
+            let (from, to) = apart(100.0 * was, 100.0 * is, 2);
+            format!("{from} → {to}")
+        }
+    };
+    // The same losses at every step are the same runs, whatever their scores are worth.
+    let repeated = known(&before.trace).is_some_and(|trace| trace == row.trace);
+    if repeated && was == is && before.accuracy_deviation == row.accuracy_deviation {
+        return Finding::Same(words);
     }
-    let (from, to) = apart(100.0 * was, 100.0 * is, 2);
-    let words = format!("{from} → {to}");
     let (Some(a), Some(b)) = (uncertainty(before, was), uncertainty(row, is)) else {
         return Finding::Unjudged(format!("{words}, unknown test rows"));
     };
@@ -164,6 +171,8 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     let freedom = freedom.clamp(1.0, f64::from(Uncertainty::MOST_FREEDOM)) as u32;
     let share = t_below((is - was) / variance.sqrt(), freedom);
     let reach = 100.0 * t_quantile(0.5 + LEVEL / 2.0, freedom) * variance.sqrt();
+    // No change of an accuracy is larger.
+    let reach = reach.min(100.0);
     if share < 1.0 - thresholds.level {
         Finding::Worse(words)
     } else if share > thresholds.level {

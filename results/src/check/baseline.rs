@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 
 use serde::{Deserialize, Serialize};
 
+use crate::equivalence::test_rows;
 use crate::markup::{shown, visible};
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
@@ -225,7 +226,7 @@ impl Row {
             parameters: Some(first.model.parameters).filter(|count| *count > 0),
             outcome: end.unwrap_or(&Outcome::Scored).word().to_owned(),
             seeds: joined(|record| record.seed.to_string()),
-            test_rows: first.task.rows.test,
+            test_rows: test_rows(&records),
             accuracy: accuracy.map(|sample| sample.mean),
             accuracy_deviation: accuracy.and_then(|sample| sample.deviation),
             loss: mean(&records, |record| record.scores.as_ref()?.train_loss)

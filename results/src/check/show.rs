@@ -183,7 +183,7 @@ pub fn table(check: &Check) -> Table {
     };
     if unjudged(UNCERTAIN) {
         notes.push(format!(
-            "({UNCERTAIN} ...): cannot tell, the change is known no better than to so many points, more than {MARGIN}; more seeds or test rows tell."
+            "({UNCERTAIN} ...): cannot tell, because the change is uncertain by so many points, more than {MARGIN}; more seeds or test rows narrow it."
         ));
     }
     if unjudged(AT_A_TIME) {

@@ -70,7 +70,11 @@ fn cell(cell: &Cell, align: Align) -> String {
     let shown = cell.shown();
     let status = cell.field("status").and_then(|status| status.as_str());
     let words = match status.and_then(|status| Some((status, shown.strip_suffix(status)?))) {
-        Some((status, rest)) => format!("{} {}", badge(status), escaped(rest.trim_end())),
+        Some((status, rest)) => format!(
+            "{} {}",
+            badge(status),
+            escaped(rest.trim_end_matches([' ', ';']))
+        ),
         None => escaped(shown),
     };
     format!(

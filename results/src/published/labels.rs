@@ -47,6 +47,22 @@ pub(crate) fn is_path_x(task: &str) -> bool {
     task_name(task) == "pathx"
 }
 
+/// Tasks whose texts published recipes cut, and the lengths they cut them to.
+const CUT: [(&str, &[&str]); 2] = [("text", &["1000", "4000"]), ("retrieval", &["4000"])];
+
+/// Returns whether a label is that of a task as published recipes train it: its name, or its name with
+/// a length to which they cut its texts.
+#[must_use]
+pub fn is_published_label(label: &str, task: &str) -> bool {
+    if task_name(label) == task_name(task) {
+        return true;
+    }
+    CUT.iter().any(|(name, lengths)| {
+        let length = label.split_once('@').map(|(_, length)| length);
+        *name == task && length.is_some_and(|length| lengths.contains(&length))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,7 +25,14 @@ pub fn listing() -> Table {
                 Cell::with(source.year.to_string(), "year", source.year),
                 count("figures", source.figures.len()),
                 count("models", source.models().len()),
-                Cell::with(coverage(&source.tasks()), "tasks", source.tasks()),
+                Cell {
+                    text: coverage(&source.tasks()),
+                    fields: vec![
+                        ("tasks", json!(source.tasks())),
+                        ("recipes", json!(source.recipes)),
+                    ],
+                    ..Cell::default()
+                },
             ])
         })
         .collect();
@@ -132,7 +139,7 @@ impl Figure {
             "task": self.task,
             "metric": self.metric,
             "value": self.value,
-            "missing": self.value.is_none().then(|| self.text()),
+            "missing": self.missing_word(),
             "trust": self.trust.words(),
             "defect": or_null(&self.defect),
             "read_in": or_null(&self.source),

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, de::DeserializeOwned};
 
 pub use compare::{Comparison, compare};
-pub use labels::{TASKS, models};
+pub use labels::{TASKS, is_published_label, models};
 pub(crate) use labels::{is_path_x, model_rank, task_rank};
 pub use listing::{figures_of, listing};
 
@@ -129,6 +129,12 @@ pub fn milestones(recipe: &str, task: &str) -> Vec<Milestone> {
 }
 
 impl Figure {
+    /// Returns the word that is printed instead of a number; `None` where there is a number.
+    #[must_use]
+    pub fn missing_word(&self) -> Option<String> {
+        self.value.is_none().then(|| self.text())
+    }
+
     /// Returns the number as it was printed, or the word for its absence.
     pub fn text(&self) -> String {
         match (self.value, self.missing) {

@@ -6,7 +6,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::markup::spelt;
-use crate::table::{Cell, Column, Fact, Table, known, or_null};
+use crate::table::{Cell, Column, Fact, Table, known, or_null, unique};
+
+/// Name of the facts about a row, among those of its cells.
+const ABOUT: &str = "about";
 
 pub(super) fn render(tables: &[Table]) -> String {
     let tables: Vec<Value> = tables.iter().map(table).collect();
@@ -29,16 +32,20 @@ fn table(table: &Table) -> Value {
             shared.push(name);
         }
     }
+    // Two columns may have one header, and neither may take the place of the other.
+    let headers = table.columns.iter().map(|column| column.name.clone());
+    let names = unique(headers, &[ABOUT]);
+    let named = || table.columns.iter().zip(&names);
     let rows: Vec<Value> = table
         .rows
         .iter()
         .map(|row| {
             // A key that tells rows of this table apart is a fact about every row.
             let is_fact = |column: &Column| column.key && shared.contains(&column.name.as_str());
-            let pairs = table.columns.iter().zip(&row.cells);
+            let pairs = named().zip(&row.cells);
             let mut values: Map<String, Value> = pairs
-                .filter(|(column, _)| !is_fact(column))
-                .map(|(column, cell)| (column.name.clone(), self::cell(column, cell)))
+                .filter(|((column, _), _)| !is_fact(column))
+                .map(|((column, name), cell)| (name.clone(), self::cell(column, cell)))
                 .collect();
             if !shared.is_empty() {
                 let fact = |name: &str| row.facts.iter().find(|(known, _)| *known == name);
@@ -46,15 +53,12 @@ fn table(table: &Table) -> Value {
                     let value = fact(name).map_or(Value::Null, |(_, value)| known(value));
                     ((*name).to_owned(), value)
                 });
-                values.insert("about".to_owned(), Value::Object(facts.collect()));
+                values.insert(ABOUT.to_owned(), Value::Object(facts.collect()));
             }
             Value::Object(values)
         })
         .collect();
-    let told = table
-        .columns
-        .iter()
-        .filter_map(|column| Some((column.name.clone(), about(column)?)));
+    let told = named().filter_map(|(column, name)| Some((name.clone(), about(column)?)));
     json!({
         "table": table.name,
         "title": table.title,

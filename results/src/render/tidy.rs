@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::table::{Cell, Schema, Table, known, or_null};
+use crate::table::{Cell, MISSING, Schema, Table, known, or_null};
 
 /// A row in two parts, each of names and values.
 #[derive(Clone, Debug, Default)]
@@ -133,7 +133,8 @@ impl Names {
             let stem = match (place(index), fields[index].as_slice()) {
                 (0, _) => field.to_owned(),
                 _ if is_unique(index, field) => field.to_owned(),
-                (_, [_]) => words[index].clone(),
+                // The word for a missing number does not make its column one of several values.
+                (_, [_] | [_, MISSING]) => words[index].clone(),
                 _ => format!("{}_{field}", words[index]),
             };
             with_unit(stem, field, column.unit.unwrap_or(&table.unit))
@@ -148,7 +149,24 @@ impl Names {
                     .map(|field| (*field, named(index, field)))
                     .collect(),
             });
-        Names(all.collect())
+        let mut all: Vec<Vec<(&'static str, String)>> = all.collect();
+        // Two columns may have one header: the name of the later one gets a number.
+        let mut taken: Vec<(usize, String)> = Vec::new();
+        for (index, own) in all.iter_mut().enumerate() {
+            for (_, name) in own {
+                let stem = name.clone();
+                let mut count = 1;
+                while taken
+                    .iter()
+                    .any(|(other, used)| *used == *name && *other != place(index))
+                {
+                    count += 1;
+                    *name = format!("{stem}_{count}");
+                }
+                taken.push((place(index), name.clone()));
+            }
+        }
+        Names(all)
     }
 
     /// Inserts the values of a cell under their names.
@@ -214,6 +232,40 @@ fn word(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::table::{Column, Row};
+
+    #[test]
+    fn no_column_takes_the_place_of_another_of_its_name() {
+        let table = Table {
+            name: "twins".to_owned(),
+            columns: vec![
+                Column::key("name"),
+                Column::value("about"),
+                Column::value("same"),
+                Column::value("same"),
+            ],
+            rows: vec![Row {
+                facts: vec![("setting", "x".into())],
+                ..Row::new(vec![
+                    Cell::text("a"),
+                    Cell::with("0", "value", 0),
+                    Cell::with("1", "value", 1),
+                    Cell::with("2", "value", 2),
+                ])
+            }],
+            ..Table::default()
+        };
+        let objects = serde_json::to_string(&table.objects()).unwrap();
+        assert_eq!(
+            objects,
+            r#"[{"name":"a","setting":"x","about":0,"same":1,"same_2":2}]"#
+        );
+        let json = crate::Format::Json.render(&[table]);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            json[0]["rows"][0].to_string(),
+            r##"{"name":"a","about #2":{"value":0},"same":{"value":1},"same #2":{"value":2},"about":{"setting":"x"}}"##
+        );
+    }
 
     #[test]
     fn no_value_takes_the_place_of_another() {

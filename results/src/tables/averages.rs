@@ -1,5 +1,8 @@
 //! Averages over tasks, one column per convention.
 
+use serde_json::Value;
+
+use super::{capped, endings, status, told};
 use crate::average::{CONVENTIONS, Score};
 use crate::format;
 use crate::pivot::{Pivot, TRAINING};
@@ -18,10 +21,11 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     columns.extend(CONVENTIONS.iter().map(|convention| {
         Column::value(convention.name)
             .about(vec![("average", convention.name.into())])
-            .holding(&["mean"])
+            .holding(&["mean", "status"])
     }));
     let mut rows = Vec::new();
     let mut reduced = false;
+    let mut ended = Vec::new();
     for row in &pivot.rows {
         let ours = |task: &str| {
             let mut places = (0..pivot.tasks.len()).filter(|column| pivot.tasks[*column] == task);
@@ -31,9 +35,20 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                 _ => Score::Absent,
             }
         };
-        let Some(cells) = averages(ours) else {
+        // A mean over the seeds that were left says so.
+        let mut words = Vec::new();
+        let mut sentences = Vec::new();
+        let on_tasks = row.cells.iter().zip(&pivot.columns).zip(&pivot.tasks);
+        for ((runs, column), _) in on_tasks.filter(|(_, task)| !task.is_empty()) {
+            let has_score = runs.iter().any(|run| run.outcome == Outcome::Scored);
+            let endings = endings(runs, has_score).into_iter();
+            words.extend(endings.map(|ending| format!("{column}: {ending}")));
+            sentences.extend(told(row.model, column, runs));
+        }
+        let Some(cells) = averages(ours, status(&words)) else {
             continue;
         };
+        ended.extend(sentences);
         reduced |= row
             .cells
             .iter()
@@ -52,7 +67,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             None => Score::Absent,
             Some(figure) => figure.value.map_or(Score::Failed, Score::Value),
         };
-        if let Some(cells) = averages(theirs) {
+        if let Some(cells) = averages(theirs, Value::Null) {
             let mut keys = vec![Cell::text(row.model), Cell::text(source.alias)];
             keys.extend(row.varying.iter().map(|_| Cell::default()));
             rows.push(Row::new(keys.into_iter().chain(cells).collect()));
@@ -71,6 +86,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     if against.is_some() {
         notes.push("Published rows are recomputed from the printed cells.".to_owned());
     }
+    capped(&mut notes, ended);
     let table = Table {
         name: "averages".to_owned(),
         title: "Average accuracy over the tasks, %".to_owned(),
@@ -89,21 +105,23 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                 "device",
                 "average",
             ],
-            found: &["mean_percent"],
+            found: &["mean_percent", "status"],
         },
     };
     table.with_best("mean", Best::Highest)
 }
 
-/// Returns the cells of a row, unless all are empty.
-fn averages(score: impl Fn(&str) -> Score) -> Option<Vec<Cell>> {
+/// Returns the cells of a row, unless all are empty; each has the endings of the row's runs.
+fn averages(score: impl Fn(&str) -> Score, status: Value) -> Option<Vec<Cell>> {
     let averages = CONVENTIONS
         .each_ref()
         .map(|convention| convention.of(&score));
     averages.iter().any(Option::is_some).then(|| {
         let cells = averages.into_iter().map(|average| {
-            average.map_or_else(Cell::default, |value| {
-                Cell::with(format::percent(value / 100.0), "mean", value)
+            average.map_or_else(Cell::default, |value| Cell {
+                text: format::percent(value / 100.0),
+                fields: vec![("mean", value.into()), ("status", status.clone())],
+                ..Cell::default()
             })
         });
         cells.collect()
@@ -124,9 +142,7 @@ fn score(runs: &[&Record]) -> Score {
     };
     match Sample::of(&values) {
         Some(sample) => {
-            let verdict = runs
-                .first()
-                .and_then(|run| Verdict::of(sample.mean / 100.0, run));
+            let verdict = Verdict::of_seeds(sample.mean / 100.0, runs);
             match verdict.is_some_and(|verdict| verdict.fail) && is_path_x(runs) {
                 true => Score::Failed,
                 false => Score::Value(sample.mean),

@@ -3,11 +3,11 @@
 
 use serde_json::json;
 
-use super::{about, capped};
+use super::{about, capped, endings, status, told};
 use crate::agreement::{Agreement, Measure, Selection, select};
 use crate::pivot::{Pivot, PivotRow, TRAINING};
 use crate::published::Source;
-use crate::record::{Outcome, Record};
+use crate::record::Record;
 use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 
@@ -33,7 +33,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         ];
         Column::value(name).about(facts.clone()).holding(fields)
     }));
-    let mut endings = Vec::new();
+    let mut ended = Vec::new();
     let mut rows = Vec::new();
     for row in pivot.rows.iter().filter(shown) {
         let mut cells = vec![Cell::text(row.model), Cell::text(MEASURED)];
@@ -45,11 +45,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             ..Row::new(cells)
         });
         for (runs, column) in row.cells.iter().zip(&pivot.columns) {
-            let ended = runs.iter().filter(|run| run.outcome != Outcome::Scored);
-            endings.extend(ended.map(|run| {
-                let (model, seed) = (row.model, run.seed);
-                format!("{model} on {column}, seed {seed}: {}", run.outcome)
-            }));
+            ended.extend(told(row.model, column, runs));
         }
     }
     let mut notes = vec![
@@ -66,7 +62,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let origins = pivot.columns.iter().zip(&pivot.origins);
     notes.extend(origins.map(|(column, origin)| format!("{column}: {origin}.")));
     notes.extend(agreement(records));
-    capped(&mut notes, endings);
+    capped(&mut notes, ended);
     let table = Table {
         name: "bits".to_owned(),
         title: "Bits gained, 0 to 100".to_owned(),
@@ -96,12 +92,12 @@ fn cell(runs: &[&Record]) -> Cell {
     let all: Vec<f64> = reached.iter().map(|(value, _)| *value).collect();
     let of_trained = reached.iter().filter(|(_, trained)| *trained);
     let of_trained: Vec<f64> = of_trained.map(|(value, _)| *value).collect();
+    let words = endings(runs, !all.is_empty());
     let Some(sample) = Sample::of(&all) else {
-        let ended = runs.iter().find(|run| run.outcome != Outcome::Scored);
-        return ended.map_or_else(Cell::default, |run| {
-            let word = run.outcome.word();
-            Cell::with(word, "status", word)
-        });
+        if words.is_empty() {
+            return Cell::default();
+        }
+        return Cell::with(words.join(", "), "status", status(&words));
     };
     let mut text = format!("{:.1}", sample.mean);
     if let Some(deviation) = sample.deviation {
@@ -114,6 +110,9 @@ fn cell(runs: &[&Record]) -> Cell {
             text += &format!(": {mean:.1}");
         }
     }
+    if !words.is_empty() {
+        text += &format!("; {}", words.join(", "));
+    }
     Cell {
         text,
         fields: vec![
@@ -122,7 +121,7 @@ fn cell(runs: &[&Record]) -> Cell {
             ("seeds", json!(all.len())),
             ("trained", json!(of_trained.len())),
             ("trained_mean", json!(best)),
-            ("status", json!(null)),
+            ("status", status(&words)),
         ],
         ..Cell::default()
     }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use super::capped;
+use super::{capped, endings, status};
 use crate::equivalence::{Equivalence, LEVEL, MARGIN, Score, margin};
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::{Comparison, Source, compare};
 use crate::record::Record;
-use crate::table::{Cell, Column, Row, Schema, Table};
+use crate::table::{Cell, Column, MISSING, Row, Schema, Table};
 
 /// Returns one row per cell with a figure in the source.
 pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
@@ -19,7 +19,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     columns.extend([
         Column::value("ours").holding(&["mean", "seeds", "status"]),
         Column::value("interval").holding(&["low", "high"]),
-        Column::value("published").holding(&["mean"]),
+        Column::value("published").holding(&["mean", MISSING]),
         Column::value("difference").holding(&["difference"]),
         Column::text("verdict").holding(&["verdict", "margin"]),
     ]);
@@ -61,15 +61,13 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             let ours = Score::of(runs);
             counted |= ours.as_ref().is_some_and(|ours| ours.seeds == 1);
             let scored = ours.as_ref().map_or(0, |ours| ours.seeds);
+            let words = endings(runs, scored > 0);
             if scored > 0 && scored < runs.len() {
                 remarks.push(format!(
-                    "{} on {column}: {scored} of {} seeds {}.",
+                    "{} on {column}: mean and interval are over {scored} of {} seeds; {}.",
                     row.model,
                     runs.len(),
-                    match scored {
-                        1 => "has a score, the verdict is on that",
-                        _ => "have a score, the verdict is on these",
-                    }
+                    words.join(", ")
                 ));
             }
             let margin = margin(source, figure);
@@ -82,14 +80,20 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             let verdict = Verdict::of(ours.as_ref(), figure.value, margin, footing);
             let mut cells = vec![Cell::text(column), Cell::text(row.model)];
             cells.extend(row.varying.iter().map(Cell::text));
-            cells.push(ours.as_ref().map_or_else(
-                || Cell::with(runs[0].outcome.word(), "status", runs[0].outcome.word()),
-                |ours| Cell {
-                    text: format!("{:.2}", ours.mean),
-                    fields: vec![("mean", json!(ours.mean)), ("seeds", json!(ours.seeds))],
-                    ..Cell::default()
-                },
-            ));
+            let shown = ours.map(|ours| format!("{:.2}", ours.mean));
+            let shown: Vec<String> = shown
+                .into_iter()
+                .chain((!words.is_empty()).then(|| words.join(", ")))
+                .collect();
+            cells.push(Cell {
+                text: shown.join(" "),
+                fields: vec![
+                    ("mean", json!(ours.map(|ours| ours.mean))),
+                    ("seeds", json!(scored)),
+                    ("status", status(&words)),
+                ],
+                ..Cell::default()
+            });
             let interval = ours.as_ref().and_then(|ours| ours.interval);
             cells.push(interval.map_or_else(Cell::default, |(low, high)| Cell {
                 text: format!("{low:.2} to {high:.2}"),
@@ -101,7 +105,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                 // shown.
                 _ if !run.task.genuine() => Cell::default(),
                 Some(value) => Cell::with(figure.text(), "mean", value),
-                None => Cell::text(figure.text()),
+                None => Cell::with(figure.text(), MISSING, figure.text()),
             });
             let difference = ours.as_ref().zip(figure.value);
             let difference = difference.filter(|_| footing != Footing::Apart);
@@ -130,16 +134,16 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     };
     let mut legend = vec![format!(
         "reproduced: our {:.0} % interval for the mean over seeds lies within {MARGIN} points of the published figure, or within the \
-         spread that the source prints, if that is more; differs: the interval lies outside; cannot tell: partly. The interval is \
-         Student's, with a spread of at least the error of counting right answers on the test split: equal scores are no certainty, \
-         more seeds tell.",
+         spread that the source prints, if that is larger, and no seed diverged; differs: the interval lies wholly outside; cannot \
+         tell: it lies partly inside, or seeds diverged. The interval is Student's. Its spread is at least the error of counting \
+         right answers on the test split, so that seeds with equal scores have an interval too; more seeds narrow it.",
         100.0 * LEVEL
     )];
     if counted {
         legend.push("Where there is one seed, the interval is that of counting right answers on the test split: it knows nothing of other seeds, so there is no verdict.".to_owned());
     }
     if shown(OTHER_RECIPE) {
-        legend.push(format!("other recipe: trained otherwise than in {alias}, so a difference says nothing about the model."));
+        legend.push(format!("other recipe: the recipe does not follow source {alias}, so a difference says nothing about the model."));
     }
     notes.splice(..0, legend);
     if rows.is_empty() {
@@ -173,6 +177,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                 "low_percent",
                 "high_percent",
                 "published_percent",
+                MISSING,
                 "difference_percent",
                 "verdict",
                 "margin_percent",

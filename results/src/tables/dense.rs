@@ -3,11 +3,11 @@
 
 use serde_json::json;
 
-use super::about;
+use super::{about, capped, endings, status, told};
 use crate::format::percent;
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::Source;
-use crate::record::{Dense, Record};
+use crate::record::{Dense, Outcome, Record};
 use crate::stats::Sample;
 use crate::table::{Cell, Column, MEASURED, Row, Schema, Table};
 
@@ -15,11 +15,18 @@ use crate::table::{Cell, Column, MEASURED, Row, Schema, Table};
 const WHOLE: &str = "whole sequences";
 const ALL: &str = "all positions";
 
-/// Makes the table, without runs that have no such labels.
+/// Makes the table of runs that have such labels, and of those on the same data that were not scored.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
+    let scored = || records.iter().filter(|run| dense(run).is_some());
+    let same_data = |one: &Record, other: &Record| {
+        (&one.task.label, &one.task.data_digest) == (&other.task.label, &other.task.data_digest)
+    };
     let labelled: Vec<Record> = records
         .iter()
-        .filter(|run| dense(run).is_some())
+        .filter(|run| {
+            let ended = run.outcome != Outcome::Scored;
+            dense(run).is_some() || ended && scored().any(|other| same_data(run, other))
+        })
         .cloned()
         .collect();
     let pivot = Pivot::new(&labelled, &[TRAINING]);
@@ -28,11 +35,15 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     columns.push(Column::key("labels"));
     let values = pivot.columns.iter().zip(&pivot.facts);
     columns.extend(values.map(|(name, facts)| {
-        let fields = &["mean", "deviation", "seeds", "majority"];
+        let fields = &["mean", "deviation", "seeds", "majority", "status"];
         Column::value(name).about(facts.clone()).holding(fields)
     }));
     let mut rows = Vec::new();
+    let mut ended = Vec::new();
     for row in &pivot.rows {
+        for (runs, column) in row.cells.iter().zip(&pivot.columns) {
+            ended.extend(told(row.model, column, runs));
+        }
         let mut names = vec![WHOLE.to_owned(), ALL.to_owned()];
         let found = row.cells.iter().flatten().filter_map(|run| dense(run));
         for group in found.flat_map(|it| &it.groups) {
@@ -63,6 +74,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     }
     let origins = pivot.columns.iter().zip(&pivot.origins);
     notes.extend(origins.map(|(column, origin)| format!("{column}: {origin}.")));
+    capped(&mut notes, ended);
     Table {
         name: "dense".to_owned(),
         title: "Labels at positions, test accuracy, %".to_owned(),
@@ -77,6 +89,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
                 "deviation_percent",
                 "seeds",
                 "majority_percent",
+                "status",
             ],
         },
     }
@@ -104,8 +117,12 @@ fn cell(runs: &[&Record], name: &str) -> Cell {
     };
     let found: Vec<(f64, Option<f64>)> = runs.iter().filter_map(|run| group(run)).collect();
     let accuracies: Vec<f64> = found.iter().map(|(accuracy, _)| 100.0 * accuracy).collect();
+    let words = endings(runs, !found.is_empty());
     let Some(sample) = Sample::of(&accuracies) else {
-        return Cell::text("");
+        return match words.is_empty() {
+            true => Cell::default(),
+            false => Cell::with(words.join(", "), "status", status(&words)),
+        };
     };
     let majority = found.first().and_then(|(_, majority)| *majority);
     let mut text = format!("{:.2}", sample.mean);
@@ -115,6 +132,9 @@ fn cell(runs: &[&Record], name: &str) -> Cell {
     if let Some(majority) = majority {
         text += &format!(" ({})", percent(majority));
     }
+    if !words.is_empty() {
+        text += &format!(" {}", words.join(", "));
+    }
     Cell {
         text,
         fields: vec![
@@ -122,6 +142,7 @@ fn cell(runs: &[&Record], name: &str) -> Cell {
             ("deviation", json!(sample.deviation)),
             ("seeds", json!(found.len())),
             ("majority", json!(majority.map(|share| 100.0 * share))),
+            ("status", status(&words)),
         ],
         ..Cell::default()
     }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{about, capped};
+use super::{about, capped, endings, told};
 use crate::equivalence::{LEVEL, Score};
 use crate::format::{self, ByteUnit, counted};
 use crate::pivot::{COMPUTING, MACHINE, METHOD, Pivot, PivotRow, TRAINING};
@@ -213,13 +213,7 @@ impl<'a> Maker<'a> {
         let mut cells = vec![Cell::text(row.model), Cell::text(MEASURED)];
         cells.extend(row.varying.iter().map(Cell::text));
         for (runs, column) in row.cells.iter().zip(&self.pivot.columns) {
-            for run in runs.iter().filter(|run| run.outcome != Outcome::Scored) {
-                let ending = format!(
-                    "{} on {column}, seed {}: {}",
-                    row.model, run.seed, run.outcome
-                );
-                self.endings.push(ending);
-            }
+            self.endings.extend(told(row.model, column, runs));
             cells.push(self.cell(runs));
         }
         Row {
@@ -232,17 +226,7 @@ impl<'a> Maker<'a> {
     /// Returns mean, spread and count of the scored runs, and a word for each other run.
     fn cell(&mut self, runs: &[&Record]) -> Cell {
         let values: Vec<f64> = scored(self.quantity, runs);
-        let mut words: Vec<String> = Vec::new();
-        let mut endings: Vec<&str> = runs.iter().map(|run| run.outcome.word()).collect();
-        endings.retain(|word| *word != Outcome::Scored.word());
-        endings.sort_unstable();
-        for group in endings.chunk_by(|a, b| a == b) {
-            words.push(match (values.is_empty(), group.len()) {
-                (true, _) => group[0].to_owned(),
-                (false, count) => format!("{count} {}", group[0]),
-            });
-        }
-
+        let mut words = endings(runs, !values.is_empty());
         let mut text = String::new();
         let sample = Sample::of(&values);
         if let Some(sample) = &sample {
@@ -255,8 +239,10 @@ impl<'a> Maker<'a> {
             if self.seeds.is_none() {
                 text += &format!(" ({})", sample.count);
             }
-            let judged = runs.first().filter(|_| self.quantity == Quantity::Accuracy);
-            let verdict = judged.and_then(|run| Verdict::of(sample.mean / 100.0, run));
+            let verdict = match self.quantity {
+                Quantity::Accuracy => Verdict::of_seeds(sample.mean / 100.0, runs),
+                Quantity::Speed | Quantity::Memory => None,
+            };
             if verdict.is_some_and(|verdict| verdict.fail) {
                 self.failed = true;
                 words.insert(0, "FAIL".to_owned());
@@ -273,7 +259,10 @@ impl<'a> Maker<'a> {
             Quantity::Accuracy => Score::of(runs)
                 .filter(|score| score.seeds > 1)
                 .and_then(|score| score.interval),
-            Quantity::Speed | Quantity::Memory => sample.and_then(|it| it.interval(LEVEL)),
+            // No speed and no memory is below 0.
+            Quantity::Speed | Quantity::Memory => sample
+                .and_then(|it| it.interval(LEVEL))
+                .map(|(low, high)| (low.max(0.0), high)),
         };
         let fields = vec![
             ("mean", json!(sample.map(|sample| sample.mean))),

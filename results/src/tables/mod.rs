@@ -6,9 +6,11 @@ mod comparison;
 mod dense;
 mod grid;
 
+use serde_json::Value;
+
 use crate::published::Source;
-use crate::record::Record;
-use crate::table::Table;
+use crate::record::{Outcome, Record};
+use crate::table::{Table, or_null};
 use crate::{Error, Result};
 use grid::Quantity;
 
@@ -107,6 +109,33 @@ macro_rules! about {
     };
 }
 use about;
+
+/// Returns the endings of the runs of a cell that were not scored, such as `2 diverged`; the word
+/// alone if the cell has no score.
+fn endings(runs: &[&Record], has_score: bool) -> Vec<String> {
+    let mut endings: Vec<&str> = runs.iter().map(|run| run.outcome.word()).collect();
+    endings.retain(|word| *word != Outcome::Scored.word());
+    endings.sort_unstable();
+    let groups = endings.chunk_by(|a, b| a == b);
+    let words = groups.map(|group| match has_score {
+        true => format!("{} {}", group.len(), group[0]),
+        false => group[0].to_owned(),
+    });
+    words.collect()
+}
+
+/// Returns words as a value for machines: null if there are none.
+fn status(words: &[String]) -> Value {
+    or_null(&words.join(", "))
+}
+
+/// Returns a sentence for every run of a cell that was not scored.
+fn told(model: &str, column: &str, runs: &[&Record]) -> Vec<String> {
+    let ended = runs.iter().filter(|run| run.outcome != Outcome::Scored);
+    ended
+        .map(|run| format!("{model} on {column}, seed {}: {}", run.seed, run.outcome))
+        .collect()
+}
 
 /// Adds sentences, but not so many that they go unread.
 fn capped(notes: &mut Vec<String>, mut more: Vec<String>) {

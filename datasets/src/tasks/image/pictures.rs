@@ -1,7 +1,6 @@
 //! A set of pictures with their places in the published order, and the reading of colour pictures
 //! as PNG.
 
-use std::collections::HashSet;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -83,12 +82,6 @@ impl Pictures {
             }
         }
         counts
-    }
-
-    /// Returns the number of different pictures.
-    pub(super) fn distinct(&self) -> usize {
-        let hashes: HashSet<_> = self.found.iter().map(Picture::hash).collect();
-        hashes.len()
     }
 
     /// Returns whether the places are 0, 1, 2 and so on; places 1, 2, 3 and so on are first reduced

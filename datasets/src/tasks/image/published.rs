@@ -7,7 +7,8 @@ use super::pictures::{self, Picture, Pictures, Placed};
 use super::records::{self, BATCHES, RECORDS};
 use super::{ABOUT, CLASSES, Options, checksums, grey, pickles};
 use crate::archive::Raw;
-use crate::digest::is_held_out;
+use crate::digest::{is_held_out, without_examples};
+use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
 use crate::locate::{Form, Place, Role, Wanted, folder_of, locate};
 use crate::words::counted;
@@ -29,8 +30,8 @@ pub(super) fn known() -> Vec<Known> {
 /// Name of the fact about train where its order is unknown.
 const UNORDERED: &str = "train: labels";
 
-/// Minimum fraction of different pictures in a split without a known order. The published ones
-/// hardly repeat, so a smaller fraction is not accidental.
+/// Minimum fraction of different pictures in a split. The published ones hardly repeat, so a smaller
+/// fraction is not accidental.
 const LEAST_DISTINCT: f64 = 0.9;
 
 /// Pictures that were found.
@@ -81,7 +82,7 @@ pub(super) fn build(
     };
     check_size(&found, request.raw, options.allow_partial, writer)?;
     describe(&mut found, writer);
-    write(&mut found, options.side(), writer)
+    write(&mut found, request.raw, options.side(), writer)
 }
 
 /// Records the facts of the pictures, as far as they can be determined.
@@ -105,30 +106,34 @@ fn describe(found: &mut Found, writer: &mut SplitWriter) {
         );
     }
     checksums::describe(&mut found.test, BATCHES, writer);
-    for (ordered, pictures, split) in [
-        (found.ordered, &found.train, "train"),
-        (found.test_ordered, &found.test, "test"),
-    ] {
+    for (ordered, split) in [(found.ordered, "train"), (found.test_ordered, "test")] {
         if ordered {
             continue;
         }
         writer.note(format!(
             "unproved: the pictures of {split} have no published order, which the known checksums need"
         ));
-        let distinct = pictures.distinct();
-        if (distinct as f64) < LEAST_DISTINCT * pictures.len() as f64 {
-            writer.mark_altered(format!(
-                "only {distinct} of {} pictures of {split} differ, and the published ones hardly repeat",
-                pictures.len()
-            ));
+    }
+    let mut duplicates = Duplicates::default();
+    for (pictures, split) in [
+        (&mut found.train, SplitName::Train),
+        (&mut found.test, SplitName::Test),
+    ] {
+        for picture in pictures.sorted() {
+            duplicates.add(split, row_hash([&picture.hash()[..]]));
         }
+    }
+    for sentence in duplicates.implausible("pictures", LEAST_DISTINCT) {
+        writer.mark_altered(sentence);
     }
     if !found.test_ordered {
         found.test.number();
     }
 }
 
-fn write(found: &mut Found, side: usize, writer: &mut SplitWriter) -> Result<()> {
+fn write(found: &mut Found, raw: &Path, side: usize, writer: &mut SplitWriter) -> Result<()> {
+    let all = found.train.len();
+    let mut held_out = 0;
     let mut row = |split: SplitName, picture: &Picture| {
         let pixels = grey::smaller(&picture.grey(), side);
         writer.row(split, &[&pixels], picture.label)
@@ -138,6 +143,7 @@ fn write(found: &mut Found, side: usize, writer: &mut SplitWriter) -> Result<()>
             true => VALIDATES[picture.place],
             false => is_held_out(&picture.hash()),
         };
+        held_out += usize::from(validates);
         row(
             if validates {
                 SplitName::Val
@@ -146,6 +152,16 @@ fn write(found: &mut Found, side: usize, writer: &mut SplitWriter) -> Result<()>
             },
             picture,
         )?;
+    }
+    if let Some(split) = without_examples(all, held_out) {
+        let by = if found.ordered { "place" } else { "hash" };
+        return Err(Error::File {
+            file: raw.to_owned(),
+            problem: format!(
+                "{} of train, {held_out} held out for validation by {by}: none remain for {split}",
+                counted(all, "picture")
+            ),
+        });
     }
     for picture in found.test.sorted() {
         row(SplitName::Test, picture)?;

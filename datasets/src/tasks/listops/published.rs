@@ -16,7 +16,7 @@ use tokenizers::{Model, Tokenizer};
 
 use super::{ABOUT, Options, dense, evaluate, vocabulary};
 use crate::archive::Member;
-use crate::duplicates::{Duplicates, row_hash};
+use crate::duplicates::{Duplicates, FEW, LEAST_DISTINCT, row_hash};
 use crate::error::{Error, Result};
 use crate::lines::{Line, Lines, whole_number};
 use crate::locate::{Form, Place, Role, Wanted, folder_in_words, locate, stand_in};
@@ -57,8 +57,11 @@ pub(super) fn read(
     };
     let mut duplicates = Duplicates::default();
     let mut rows: PerSplit<Option<usize>> = PerSplit::default();
+    // Number of expressions shorter than any published one.
+    let mut short: PerSplit<u64> = PerSplit::default();
     let mut folder: Option<String> = None;
     let mut passed_over = BTreeSet::new();
+    let published = Options::published();
     let survey = wanted.members(&raw, "reading expressions", progress, &mut |member| {
         let Some((below, split)) = placed(member.name) else {
             return Ok(());
@@ -73,6 +76,7 @@ pub(super) fn read(
         let file = member.path.clone();
         let count = reader.read_file(member, |tokens, label| {
             duplicates.add(split, row_hash([tokens]));
+            *short.get_mut(split) += u64::from(tokens.len() <= published.min_length);
             dense::write(options, writer, split, tokens, label)
         })?;
         if count == 0 {
@@ -82,7 +86,6 @@ pub(super) fn read(
         *rows.get_mut(split) = Some(count);
         Ok(())
     })?;
-    let published = Options::published();
     for (split, wanted) in
         SplitName::ALL
             .into_iter()
@@ -116,6 +119,21 @@ pub(super) fn read(
                 counted(rows, "example")
             ));
         }
+    }
+    // Under another limit on the length the expressions may be the user's own.
+    if options.departure().is_none() {
+        for split in SplitName::ALL {
+            let (short, rows) = (*short.get(split), rows.get(split).unwrap_or_default());
+            if short >= FEW {
+                writer.mark_altered(format!(
+                    "{short} of {rows} expressions of {split} have {} tokens or fewer, and the published ones have more",
+                    published.min_length
+                ));
+            }
+        }
+    }
+    for sentence in duplicates.implausible("expressions", LEAST_DISTINCT) {
+        writer.mark_altered(sentence);
     }
     if !passed_over.is_empty() {
         let others: Vec<_> = passed_over.into_iter().collect();

@@ -70,13 +70,17 @@ pub(super) fn baseline(splits: &Splits) -> Baseline {
         .iter()
         .filter(|(apart, label)| rule.answer(*apart) == *label)
         .count();
-    let name = match step {
-        1 => "disc distance".to_owned(),
-        _ => format!("disc distance (every {step}th training row)"),
-    };
     Baseline {
-        name,
+        name: name(step),
         accuracy: right as f64 / test.len().max(1) as f64,
+    }
+}
+
+/// Returns the name of the rule fitted on every `step`th training row.
+fn name(step: usize) -> String {
+    match step {
+        1 => "disc distance".to_owned(),
+        _ => format!("disc distance (one training row in {step})"),
     }
 }
 
@@ -152,6 +156,12 @@ impl Rule {
 mod tests {
     use super::*;
     use crate::tasks::pathfinder::{Generator, Pixels};
+
+    #[test]
+    fn names_have_no_ordinals() {
+        assert_eq!(name(1), "disc distance");
+        assert_eq!(name(2), "disc distance (one training row in 2)");
+    }
 
     #[test]
     fn the_best_interval_is_found() {

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest as _, Sha256};
 
+use super::pairs::is_blank;
 use crate::archive::Member;
 use crate::error::Result;
 use crate::lines::{Line, Lines};
@@ -91,7 +92,7 @@ impl Corpus {
                 return wrong("no tab between id and text");
             };
             let (id, text) = (&line[..tab], &line[tab + 1..]);
-            if id.is_empty() || text.is_empty() {
+            if id.is_empty() || is_blank(text) {
                 return wrong("an empty id or text");
             }
             let text = text[..text.len().min(max_length)].to_vec();

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use crate::archive::Member;
+use crate::duplicates::{Duplicates, row_hash};
 use crate::error::Result;
 use crate::lines::{Line, Lines, whole_number};
 use crate::literal::decode;
@@ -15,6 +16,9 @@ const LONGEST_LINE: u64 = 64 << 20;
 
 /// Maximum length of a paper's id.
 const LONGEST_ID: usize = 256;
+
+/// Number of bytes at the beginning of each text by which pairs are told apart.
+const TELLING: usize = 4096;
 
 /// Returns the split of the file with this name.
 pub(super) fn placed(name: &str) -> Option<SplitName> {
@@ -45,16 +49,17 @@ pub(super) struct Read {
     pub(super) labels: [u64; 2],
     /// Ids of the papers.
     pub(super) ids: HashSet<Vec<u8>>,
-    /// Number of empty texts.
+    /// Number of texts without content.
     pub(super) empty: u64,
 }
 
 impl Reader {
-    /// Writes the pairs of one file as rows of `split`.
+    /// Writes the pairs of one file as rows of `split`, and counts those that are alike.
     pub(super) fn read(
         &self,
         member: Member<'_>,
         split: SplitName,
+        duplicates: &mut Duplicates,
         writer: &mut SplitWriter,
     ) -> Result<Read> {
         let mut lines = Lines::over(member.path, member.content, LONGEST_LINE);
@@ -81,7 +86,13 @@ impl Reader {
                 true => &b" "[..],
                 false => text,
             });
-            read.empty += pair.texts.iter().filter(|text| text.is_empty()).count() as u64;
+            read.empty += pair
+                .fields
+                .into_iter()
+                .filter(|text| is_blank(text))
+                .count() as u64;
+            let starts = pair.fields.map(|text| &text[..text.len().min(TELLING)]);
+            duplicates.add(split, row_hash(starts));
             writer.row(split, &stored, pair.label)?;
             line.clear();
         }
@@ -127,8 +138,23 @@ impl Reader {
         Ok(Pair {
             label,
             ids: [id1, id2],
+            fields: [text1, text2],
             texts: [text(text1)?, text(text2)?],
         })
+    }
+}
+
+/// Returns whether a text has no content: nothing, or white space alone, plain or as a literal.
+pub(super) fn is_blank(text: &[u8]) -> bool {
+    // A literal without content has a few escapes at most.
+    const SHORT: usize = 64;
+    let literal = match text.len() <= SHORT {
+        true => decode(text, SHORT).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    match literal.is_empty() {
+        true => matches!(text.trim_ascii(), b"" | b"b''" | b"b\"\""),
+        false => literal.trim_ascii().is_empty(),
     }
 }
 
@@ -145,5 +171,7 @@ fn is_open(line: &[u8]) -> bool {
 struct Pair<'a> {
     label: u8,
     ids: [&'a [u8]; 2],
+    /// The texts as they stand in the file.
+    fields: [&'a [u8]; 2],
     texts: [Vec<u8>; 2],
 }

@@ -6,6 +6,7 @@ use super::corpus::{self, Corpus};
 use super::pairs::{self, Read, Reader};
 use super::{ABOUT, Options};
 use crate::archive::Raw;
+use crate::duplicates::{Duplicates, LEAST_DISTINCT};
 use crate::error::{Error, Result};
 use crate::locate::{Form, Place, Role, Wanted, locate};
 use crate::source_checks::UNPROVED;
@@ -26,6 +27,9 @@ pub(super) fn known() -> Vec<Known> {
         .map(|&split| Known::whole(fact_name(split), ROWS.get(split)))
         .collect()
 }
+
+/// Maximum fraction of empty texts of a split; with more of them texts are missing.
+const MOST_EMPTY: f64 = 0.01;
 
 fn fact_name(split: SplitName) -> String {
     format!("{}: pairs", split.name())
@@ -57,13 +61,14 @@ pub(super) fn build(
         decode: options.decode,
     };
     let mut read: PerSplit<Option<Read>> = PerSplit::default();
+    let mut duplicates = Duplicates::default();
     let mut corpus = Corpus::default();
     let survey = wanted.members(&raw, "reading papers", progress, &mut |member| {
         if let Some(split) = pairs::placed(member.name) {
             if read.get(split).is_some() {
                 return Err(member.wrong("a second file of this name"));
             }
-            *read.get_mut(split) = Some(reader.read(member, split, writer)?);
+            *read.get_mut(split) = Some(reader.read(member, split, &mut duplicates, writer)?);
             return Ok(());
         }
         match corpus::placed(member.name) {
@@ -83,6 +88,9 @@ pub(super) fn build(
             test: Some(test),
         } => {
             describe(&PerSplit { train, val, test }, writer);
+            for sentence in duplicates.implausible("pairs", LEAST_DISTINCT) {
+                writer.mark_altered(sentence);
+            }
             if corpus.papers() > 0 {
                 writer.note("papers.tsv lies there too; no pairs were made from it");
             }
@@ -156,10 +164,12 @@ fn describe(read: &PerSplit<Read>, writer: &mut SplitWriter) {
         }
         if *empty > 0 {
             writer.note(format!(
-                "{} of {} stored as one space",
-                counted(*empty, "empty text"),
-                split.name()
+                "{empty} of {} of {split} without content",
+                counted(2 * rows, "text")
             ));
+        }
+        if *empty as f64 > MOST_EMPTY * (2 * rows) as f64 {
+            writer.mark_partial();
         }
     }
     writer.note(UNPROVED);

@@ -1,11 +1,13 @@
 //! Conversion of the published reviews to rows.
 
 use std::collections::HashSet;
+use std::path::Path;
 
 use super::ABOUT;
 use super::reviews::{self, Hash, Review, Reviews};
-use crate::digest::is_held_out;
-use crate::error::Result;
+use crate::digest::{is_held_out, without_examples};
+use crate::duplicates::{Duplicates, LEAST_DISTINCT, row_hash};
+use crate::error::{Error, Result};
 use crate::locate::{Form, Wanted, locate};
 use crate::words::counted;
 use crate::{Known, Protocol, Request, SplitName, SplitWriter};
@@ -106,6 +108,15 @@ pub(super) fn build(
             }
         }
     }
+    let mut duplicates = Duplicates::default();
+    for (reviews, split_name) in [(&train, SplitName::Train), (&test, SplitName::Test)] {
+        for review in &reviews.all {
+            duplicates.add(split_name, row_hash([&review.hash[..]]));
+        }
+    }
+    for sentence in duplicates.implausible("reviews", LEAST_DISTINCT) {
+        writer.mark_altered(sentence);
+    }
     if !complete(&train) || !complete(&test) {
         writer.mark_partial();
         writer.note(format!(
@@ -121,8 +132,7 @@ pub(super) fn build(
             let kept = &text[..text.len().min(max_length)];
             writer.row(split_name, &[kept], review.label)
         };
-    let mut held_out = 0;
-    let mut left_out = 0;
+    let (mut held_out, mut left_out) = (0_usize, 0_usize);
     for review in &train.all {
         let split_name = match request.protocol {
             Protocol::Tay2021 => SplitName::Train,
@@ -138,6 +148,10 @@ pub(super) fn build(
         };
         row(writer, split_name, &train, review)?;
     }
+    if request.protocol == Protocol::Clean {
+        let counts = [train.all.len(), left_out, held_out];
+        refuse_empty(request.raw, counts)?;
+    }
     for review in &test.all {
         row(writer, SplitName::Test, &test, review)?;
         if request.protocol == Protocol::Tay2021 {
@@ -152,6 +166,29 @@ pub(super) fn build(
         Protocol::Tay2021 => "validation is the test split, as in the 2021 code".to_owned(),
     });
     Ok(())
+}
+
+/// Refuses reviews of train that leave nothing for train or for validation: so many in all, left out
+/// because test has their text, and held out.
+fn refuse_empty(raw: &Path, [all, left_out, held_out]: [usize; 3]) -> Result<()> {
+    let rest = all - left_out;
+    let Some(nothing_for) = without_examples(rest, held_out) else {
+        return Ok(());
+    };
+    let counts = match (left_out, rest) {
+        (0, _) => format!("{held_out} held out for validation by hash"),
+        (_, 0) => "all left out because test has the same texts".to_owned(),
+        _ => format!(
+            "{left_out} left out because test has the same text, {held_out} of the others held out for validation by hash"
+        ),
+    };
+    Err(Error::File {
+        file: raw.to_owned(),
+        problem: format!(
+            "{} of train, {counts}: none remain for {nothing_for}",
+            counted(all, "review")
+        ),
+    })
 }
 
 fn record(reviews: &Reviews, split: &str, distinct: &HashSet<Hash>, writer: &mut SplitWriter) {

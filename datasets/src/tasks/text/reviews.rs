@@ -235,7 +235,7 @@ impl Reviews {
         label: u8,
         name: Option<String>,
     ) -> Result<()> {
-        let problem = if place.is_empty() {
+        let problem = if self.texts[place.clone()].trim_ascii().is_empty() {
             "an empty review".to_owned()
         } else if self.texts.len() > MOST {
             format!("with it the reviews have more than {MOST} bytes")

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use results::Format;
-use results::table::{Cell, Column, Row, Table};
+use results::published::Figure;
+use results::table::{Cell, Column, MISSING, Row, Table};
 use serde_json::json;
 
 use super::{assignments, cheapest_first, source};
@@ -39,7 +40,7 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
             Cell::with(source.alias, "source", source.alias),
             Cell::with(figure.task.clone(), "task", figure.task.clone()),
             Cell::with(figure.entry.clone(), "model", figure.entry.clone()),
-            Cell::with(figure.text(), "published", figure.value),
+            printed(figure),
             Cell::with(*recipe, "recipe", *recipe),
             Cell::with(differences.to_string(), "differences", differences),
             Cell {
@@ -145,7 +146,7 @@ pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
             Cell::with(source, "source", source),
             Cell::with(figure.task.clone(), "task", figure.task.clone()),
             Cell::with(figure.entry.clone(), "model", figure.entry.clone()),
-            Cell::with(figure.text(), "published", figure.value),
+            printed(figure),
             Cell::with(reason.clone(), "reason", reason),
             Cell::with(elsewhere, "offered_of", json!(it.elsewhere)),
         ])
@@ -171,6 +172,18 @@ pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
         ..Table::default()
     };
     show(arguments, table)
+}
+
+/// Returns the cell of a published figure, or of the word that is printed instead.
+fn printed(figure: &Figure) -> Cell {
+    Cell {
+        text: figure.text(),
+        fields: vec![
+            ("published", json!(figure.value)),
+            (MISSING, json!(figure.missing_word())),
+        ],
+        ..Cell::default()
+    }
 }
 
 fn show(arguments: &ReproArgs, table: Table) -> Result<()> {

@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 use self::metadata::Listed;
 use super::parameters::{Difficulty, Size};
+use crate::duplicates::{Duplicates, FEW, LEAST_DISTINCT, RowHash, row_hash};
 use crate::error::{Error, Result};
 use crate::source_checks::UNPROVED;
 use crate::words::counted;
@@ -43,6 +44,8 @@ pub(super) fn read(
     let progress = request.progress;
     progress.begin("decoding images", Some(listed.len() as u64));
     let mut counts = [0usize; 3];
+    let mut duplicates = Duplicates::default();
+    let mut blank = 0;
     let mut left_out = 0usize;
     // Number of images left out that are empty in the release itself.
     let mut never_there = 0usize;
@@ -51,24 +54,27 @@ pub(super) fn read(
             .iter()
             .map(|image| pictures.read(&image.path))
             .collect::<Result<_>>()?;
-        let decoded: Vec<Option<Vec<u8>>> = files
+        let decoded: Vec<Option<(Vec<u8>, RowHash)>> = files
             .par_iter()
             .zip(batch)
             .map(|(file, image)| match file {
                 None => Ok(None),
-                Some(file) => {
-                    png::grey(file, size.side())
-                        .map(Some)
-                        .map_err(|problem| Error::File {
-                            file: pictures.name_of(&image.path),
-                            problem,
-                        })
-                }
+                Some(file) => png::grey(file, size.side())
+                    .map(|pixels| {
+                        let hash = row_hash([&pixels[..]]);
+                        Some((pixels, hash))
+                    })
+                    .map_err(|problem| Error::File {
+                        file: pictures.name_of(&image.path),
+                        problem,
+                    }),
             })
             .collect::<Result<_>>()?;
-        for ((pixels, image), split) in decoded.iter().zip(batch).zip(splits) {
-            match pixels {
-                Some(pixels) => {
+        for ((decoded, image), split) in decoded.iter().zip(batch).zip(splits) {
+            match decoded {
+                Some((pixels, hash)) => {
+                    duplicates.add(*split, *hash);
+                    blank += u64::from(pixels.iter().all(|pixel| *pixel == pixels[0]));
                     writer.row(*split, &[pixels], image.label)?;
                     counts[*split as usize] += 1;
                 }
@@ -85,8 +91,8 @@ pub(super) fn read(
         return Err(Error::File {
             file: pictures.origin(),
             problem: format!(
-                "of {} listed, {left_out} missing or empty: too few for three splits",
-                counted(listed.len(), "image")
+                "{left_out} of {} are missing or empty; too few remain for three splits",
+                counted(listed.len(), "listed image")
             ),
         });
     }
@@ -102,9 +108,18 @@ pub(super) fn read(
             listed.len()
         ));
     }
+    if blank >= FEW {
+        writer.mark_altered(format!(
+            "{blank} of {} images are of one grey all over, and the published ones show dashes",
+            listed.len() - left_out
+        ));
+    }
+    for sentence in duplicates.implausible("images", LEAST_DISTINCT) {
+        writer.mark_altered(sentence);
+    }
     writer.note(UNPROVED);
-    let there = listed.len() - left_out + never_there;
-    if there < PUBLISHED {
+    let there = listed.len() - left_out;
+    if there + never_there < PUBLISHED {
         writer.mark_partial();
         writer.note(format!("{there} of {PUBLISHED} published images are here"));
     }

@@ -113,7 +113,8 @@ fn refuse_unlisted(images: &[String], listed: &[Listed], pictures: &Pictures) ->
     };
     let others = match unlisted().count() - 1 {
         0 => String::new(),
-        more => format!(", as {} too", counted(more, "other")),
+        1 => ", nor has 1 other".to_owned(),
+        more => format!(", nor have {}", counted(more, "other")),
     };
     Err(Error::File {
         file: pictures.name_of(first),
