@@ -166,22 +166,22 @@ __device__ void all_gradients(const float* dh, const float* h, const float* a,
 // scan_<kind>_backward  grid (⌈E / 128⌉, C, B), block 128: dx (B, L, W), and da (B, L, W) if
 //                       `per_token`, else its parts (B C, W) for sum_parts.
 #define SCAN_KERNELS(kind, T)                                                                      \
-    extern "C" __global__ void __launch_bounds__(SCAN_THREADS) scan_##kind##_ends(                 \
+    extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 8) scan_##kind##_ends(                 \
         const float* x, const float* a, const unsigned char* resets, float* ends, float* products, \
         int length, int elements, int chunk, int per_token, int reverse, int adjoint) {            \
         chunk_ends<T>(x, a, resets, ends, products, length, elements, chunk, per_token, reverse,   \
                       adjoint);                                                                    \
     }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(SCAN_THREADS)                                     \
+    extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 8)                                     \
         scan_##kind##_starts(float* ends, const float* products, int chunks, int elements) {       \
         chunk_starts<T>(ends, products, chunks, elements);                                         \
     }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(SCAN_THREADS) scan_##kind##_forward(              \
+    extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 8) scan_##kind##_forward(              \
         const float* x, const float* a, const unsigned char* resets, const float* starts,          \
         float* h, int length, int elements, int chunk, int per_token, int reverse) {               \
         all_states<T>(x, a, resets, starts, h, length, elements, chunk, per_token, reverse);       \
     }                                                                                              \
-    extern "C" __global__ void __launch_bounds__(SCAN_THREADS) scan_##kind##_backward(             \
+    extern "C" __global__ void __launch_bounds__(SCAN_THREADS, 8) scan_##kind##_backward(             \
         const float* dh, const float* h, const float* a, const unsigned char* resets,              \
         const float* starts, float* dx, float* da, int length, int elements, int chunk,            \
         int per_token, int reverse) {                                                              \
