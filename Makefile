@@ -127,7 +127,7 @@ check-cuda:
 		cargo clippy --locked -p lra --features cuda -- -D warnings
 
 ## The CUDA kernels of models/src, built for the host: results beside their formulas, sanitizers, planted faults (needs a C++20
-## compiler, no GPU and no CUDA). JOBS=1 runs one at a time
+## compiler, no GPU and no CUDA), and their registers and spills (needs nvcc: lra/cuda/toolkit.sh). JOBS=1 runs one at a time
 test-cuda:
 	models/tests/cuda/run.sh
 

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Proves the CUDA kernels (models/src/**/*.cu) on the host; no GPU and no CUDA needed. Two parts:
+# Proves the CUDA kernels (models/src/**/*.cu) on the host; no GPU and no CUDA needed. Three parts:
 #   tests      every test (*.cpp here) with the address and undefined-behaviour sanitizers, and with
 #              the thread sanitizer
 #   faults     every fault of faults.tsv, planted in a copy of the kernels: its test must fail
+#   resources  registers, shared memory, spills and occupancy of every kernel, compared with
+#              resources.csv (needs nvcc; RENEW=1 writes the file)
 # `run.sh [PART...]` runs the parts named, or all. JOBS builds run at once (default: all cores).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -97,7 +99,7 @@ case ${1:-} in
   test) run_test "$2" "$3"; exit ;;
   fault) run_fault "$2"; exit ;;
 esac
-[ $# -gt 0 ] || set -- tests faults
+[ $# -gt 0 ] || set -- tests faults resources
 for part; do
   case $part in
     tests | faults)
@@ -107,6 +109,7 @@ for part; do
         $part | run_all
       fi
       ;;
-    *) echo "run.sh: no part '$part': tests or faults" >&2; exit 2 ;;
+    resources) "$here/resources.sh" ;;
+    *) echo "run.sh: no part '$part': tests, faults or resources" >&2; exit 2 ;;
   esac
 done
