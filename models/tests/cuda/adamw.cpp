@@ -23,7 +23,7 @@ void cases() {
     for (int update = 1; update <= 3; ++update) {
         const AdamWNumbers numbers{float(beta1), float(1 - beta1), float(beta2), float(1 - beta2),
                                    float(1 / std::sqrt(1 - std::pow(beta2, update))), 1e-8f};
-        std::vector<AdamWParameter> parameters;
+        Array<AdamWParameter> parameters;
         int chunks = 0;
         double squares = 0;
         for (size_t p = 0; p < sizes.size(); ++p) {
@@ -36,21 +36,21 @@ void cases() {
             chunks += blocks(sizes[p], CHUNK);
             for (float g : gradients[p]) squares += used ? double(g) * g : 0;
         }
-        std::vector<double> parts(chunks);
-        float norm = 0, scale = 0;
+        Array<double> parts(chunks);
+        Floats norm(1), scale(1);
         const int count = sizes.size();
         const dim3 grid{unsigned(chunks)}, block{CHUNK_THREADS};
         launch(gradient_squares, grid, block, 0, parameters.data(), count, parts.data());
-        launch(gradient_norm, dim3{1}, block, 0, parts.data(), chunks, float(clip), &norm, &scale);
-        compare("norm", {norm}, {std::sqrt(squares)}, 1e-6);
-        compare("scale", {scale}, {clip / std::sqrt(squares)}, 1e-6);
+        launch(gradient_norm, dim3{1}, block, 0, parts.data(), chunks, float(clip), norm.data(), scale.data());
+        compare("norm", norm, {std::sqrt(squares)}, 1e-6);
+        compare("scale", scale, {clip / std::sqrt(squares)}, 1e-6);
         const std::vector<Floats> before[] = {values, first, second};
-        launch(adamw, grid, block, 0, parameters.data(), count, numbers, &scale);
+        launch(adamw, grid, block, 0, parameters.data(), count, numbers, scale.data());
         for (int p = 0; p < count; ++p) {
             const AdamWParameter& of = parameters[p];
             Floats same(sizes[p]);
             for (int i = 0; i < sizes[p]; ++i) {
-                const float g = of.gradient ? of.gradient[i] * scale : 0;
+                const float g = of.gradient ? of.gradient[i] * scale[0] : 0;
                 const float one = std::fma(before[1][p][i], numbers.beta1, g * numbers.rest1);
                 const float two = std::fma(before[2][p][i], numbers.beta2, g * g * numbers.rest2);
                 const float size = std::fma(std::sqrt(two), numbers.correction, numbers.epsilon);
@@ -70,12 +70,12 @@ void cases() {
             compare("second moment", second[p], v[p], 1e-6, 1e-6);
         }
     }
-    float norm = 0, scale = 0;
-    const double none = 0;
-    launch(gradient_norm, dim3{1}, dim3{CHUNK_THREADS}, 0, &none, 1, 0.0f, &norm, &scale);
-    compare("scale without clipping", {scale}, {1}, 1e-30);
-    launch(gradient_norm, dim3{1}, dim3{CHUNK_THREADS}, 0, &none, 1, 1.0f, &norm, &scale);
-    compare("scale of gradients of zero", {scale}, {1}, 1e-30);
+    Floats norm(1), scale(1);
+    const Array<double> none(1);
+    launch(gradient_norm, dim3{1}, dim3{CHUNK_THREADS}, 0, none.data(), 1, 0.0f, norm.data(), scale.data());
+    compare("scale without clipping", scale, {1}, 1e-30);
+    launch(gradient_norm, dim3{1}, dim3{CHUNK_THREADS}, 0, none.data(), 1, 1.0f, norm.data(), scale.data());
+    compare("scale of gradients of zero", scale, {1}, 1e-30);
 }
 
 int main() { return prove("adamw", cases); }

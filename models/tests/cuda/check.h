@@ -3,12 +3,20 @@
 
 #pragma once
 
+#ifdef __CUDACC__
+#include "device.h"
+#else
 #include "shim.h"
+#endif
 
+#include <algorithm>
 #include <string>
 
 using shim::launch;
-using Floats = std::vector<float>;
+/// Numbers that a kernel can read and write.
+template <class T>
+using Array = std::vector<T, shim::Memory<T>>;
+using Floats = Array<float>;
 using Doubles = std::vector<double>;
 
 inline uint64_t seed = 1;
@@ -71,7 +79,7 @@ inline int prove(const char* kernel, void (*cases)()) {
     }
     if (prints[0] != prints[1]) {
         ++failures;
-        std::printf("%s: results depend on the order of threads or blocks\n", kernel);
+        std::printf("%s: two runs, in opposite orders of threads and blocks, differ\n", kernel);
     }
     std::printf("%s: %d comparisons, largest error %.2f of its tolerance (%s)\n", kernel,
                 comparisons, worst, worst_name.c_str());

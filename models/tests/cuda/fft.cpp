@@ -11,7 +11,7 @@ void check(int batch, int length, int width, int taps, bool bidirectional) {
     const int size = n / 2;
     const size_t all = size_t(batch) * length * width;
     const Floats x = random(all), dy = random(all), kernel = random(size_t(width) * taps);
-    std::vector<Complex> roots(n), spectrum(size_t(width) * (size + 1));
+    Array<Complex> roots(n), spectrum(size_t(width) * (size + 1));
     const unsigned groups = blocks(batch, group);
     Floats y(all), dx(all), part(groups * kernel.size()), dkernel(kernel.size());
     const dim3 block{unsigned(std::max(32, size / 4))};

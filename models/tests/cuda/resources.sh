@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Compiles every kernel for compute capability 8.0 (A100), 8.9 (4090) and 9.0 (H100), and compares
 # registers, shared memory, spills and occupancy with resources.csv. With RENEW=1, writes that file.
-# Needs nvcc: $NVCC, that of `make cuda` (target/cuda-kit), or on the PATH. The figures are those of
-# CUDA 13.0.88; another version may differ, and is then not compared.
+# Needs nvcc (nvcc.sh). The figures are those of CUDA 13.0.88; other versions are not compared.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -10,8 +9,7 @@ out=$root/target/test-cuda/resources
 table=$here/resources.csv
 release=13.0.88
 
-kit=$root/target/cuda-kit/site/nvidia/cu13/bin/nvcc
-nvcc=${NVCC:-$([ -x "$kit" ] && echo "$kit" || command -v nvcc || true)}
+nvcc=$("$here/nvcc.sh")
 if [ -z "$nvcc" ]; then
   echo "skipped resources: no nvcc (lra/cuda/toolkit.sh fetches one into target/cuda-kit; NVCC names another)"
   exit 0

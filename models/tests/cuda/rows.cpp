@@ -39,7 +39,7 @@ void check_softmax(int batch, int each, int keys, bool masked) {
 void check_loss(int rows, int classes) {
     const size_t all = size_t(rows) * classes;
     const Floats x = random(all, -20, 90), dlosses = random(rows);
-    std::vector<unsigned> labels(rows);
+    Array<unsigned> labels(rows);
     for (unsigned& label : labels) label = unsigned((uniform() + 1) / 2 * classes);
     Floats losses(rows), dx(all);
     const dim3 grid{blocks(rows, LOSS_ROWS)}, block{256};
@@ -63,11 +63,12 @@ void check_loss(int rows, int classes) {
 
 void bad_label() {
     const Floats x = random(3);
-    const unsigned label = 3;
-    const float dloss = 1;
+    const Array<unsigned> label{3};
+    const Floats dloss{1};
     Floats loss(1), dx(3);
-    launch(cross_entropy_forward, dim3{1}, dim3{256}, 0, x.data(), &label, loss.data(), 1, 3);
-    launch(cross_entropy_backward, dim3{1}, dim3{256}, 0, x.data(), &label, &dloss, dx.data(), 1, 3);
+    launch(cross_entropy_forward, dim3{1}, dim3{256}, 0, x.data(), label.data(), loss.data(), 1, 3);
+    launch(cross_entropy_backward, dim3{1}, dim3{256}, 0, x.data(), label.data(),
+           dloss.data(), dx.data(), 1, 3);
     if (std::isnan(loss[0]) && std::isnan(dx[0]) && std::isnan(dx[2])) return;
     ++failures;
     std::printf("cross-entropy: a label without a class has a loss\n");

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Proves the CUDA kernels (models/src/**/*.cu) on the host; no GPU and no CUDA needed. Three parts:
+# Proves the CUDA kernels (models/src/**/*.cu) on the host; no GPU and no CUDA needed. Parts:
 #   tests      every test (*.cpp here) with the address and undefined-behaviour sanitizers, and with
 #              the thread sanitizer
 #   faults     every fault of faults.tsv, planted in a copy of the kernels: its test must fail
 #   resources  registers, shared memory, spills and occupancy of every kernel, compared with
 #              resources.csv (needs nvcc; RENEW=1 writes the file)
-# `run.sh [PART...]` runs the parts named, or all. JOBS builds run at once (default: all cores).
+#   device     the same tests built by nvcc, and run where there is a GPU
+#   speed      times and bytes per second of every kernel (needs nvcc and a GPU)
+# `run.sh [PART...]` runs the parts named; by default tests, faults and resources. JOBS builds run at
+# once (default: all cores).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
@@ -95,6 +98,32 @@ PROBE
   done
 }
 
+# Builds source $1 for GPUs of compute capability 8.0 and newer as program $2.
+build_for_device() {
+  local nvcc
+  nvcc=$("$here/nvcc.sh")
+  "$nvcc" -x cu -std=c++20 -O3 -arch=compute_80 -code=compute_80 -I"$root/models/src" -I"$here" \
+    -L"$(dirname "$nvcc")/../lib" "$1" -o "$2"
+}
+
+run_device() {
+  local report
+  build_for_device "$here/$1.cpp" "$out/$1-device"
+  if ! nvidia-smi -L >/dev/null 2>&1; then
+    echo "built   device: $1, not run: no GPU"
+  elif report=$("$out/$1-device" 2>&1); then
+    echo "ok      device: $report"
+  else
+    echo "FAILED  device: $1"
+    echo "$report" | head -60
+    return 1
+  fi
+}
+
+device() {
+  for test in "$here"/*.cpp; do echo "device $(basename "$test" .cpp)"; done
+}
+
 tests() {
   for test in "$here"/*.cpp; do
     for kind in address thread; do echo "test $(basename "$test" .cpp) $kind"; done
@@ -114,6 +143,9 @@ mkdir -p "$out"
 case ${1:-} in
   test) run_test "$2" "$3"; exit ;;
   fault) run_fault "$2"; exit ;;
+  device)
+    if [ $# -gt 1 ]; then run_device "$2"; exit; fi
+    ;;
 esac
 [ $# -gt 0 ] || set -- tests faults resources
 for part; do
@@ -126,6 +158,16 @@ for part; do
       fi
       ;;
     resources) "$here/resources.sh" ;;
-    *) echo "run.sh: no part '$part': tests, faults or resources" >&2; exit 2 ;;
+    device | speed)
+      if [ -z "$("$here/nvcc.sh")" ]; then
+        echo "skipped $part: no nvcc (lra/cuda/toolkit.sh fetches one into target/cuda-kit; NVCC names another)"
+      elif [ "$part" = device ]; then
+        device | run_all
+      else
+        build_for_device "$here/speed.cu" "$out/speed"
+        "$out/speed"
+      fi
+      ;;
+    *) echo "run.sh: no part '$part': tests, faults, resources, device or speed" >&2; exit 2 ;;
   esac
 done

@@ -16,7 +16,7 @@ void check(const Case& c) {
     const int width = c.elements * (c.complex ? 2 : 1), chunks = blocks(c.length, c.chunk);
     const size_t rows = size_t(c.batch) * c.length, all = rows * width;
     const Floats x = random(all), dh = random(all), a = random(c.per_token ? all : width, -0.9, 0.9);
-    std::vector<unsigned char> starts_of_sequences(rows);
+    Array<unsigned char> starts_of_sequences(rows);
     for (auto& start : starts_of_sequences) start = uniform() > 0.7;
     const unsigned char* resets = c.packed ? starts_of_sequences.data() : nullptr;
 

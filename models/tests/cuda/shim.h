@@ -84,6 +84,10 @@ struct Quiet {
     }
 };
 
+/// Allocates what kernels read and write.
+template <class T>
+using Memory = std::allocator<T>;
+
 /// What the threads of a block, and blocks of a grid, are taken in.
 enum class Order { Forward, Backward };
 inline Order order = Order::Forward;
