@@ -77,6 +77,12 @@ if spills=$(awk -F, 'NR > 1 && $8 + $9 > 0' "$new") && [ -n "$spills" ]; then
   echo "$spills"
   exit 1
 fi
+for kernel in $(awk -F, 'NR > 1 && $2 == "9.0" { print $1 }' "$new"); do
+  if ! grep -qF "\`$kernel\`" "$root/models/src/cuda/kernels.md"; then
+    echo "FAILED  resources: models/src/cuda/kernels.md has no row for $kernel"
+    exit 1
+  fi
+done
 if [ "${RENEW:-}" = 1 ]; then
   cp "$new" "$table"
 elif ! diff -u "$table" "$new"; then
