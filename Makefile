@@ -1,13 +1,13 @@
 # `make run` does the main job, `make test` proves it works. Both need nothing but a Rust toolchain.
 
-.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda wheel book clean
+.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda test-cuda wheel book clean
 
 ## Train a Performer on ListOps by the small protocol, and say what its score means
 run:
 	cargo run --release --locked -p lra -- run --task listops --model performer --resume
 
 ## Format check, lints as errors, documentation, whether the crates can be packaged, all tests: what a change must pass
-test: lint check-cuda
+test: lint check-cuda test-cuda
 	cargo test --locked --workspace
 
 lint:
@@ -125,6 +125,11 @@ cuda:
 check-cuda:
 	NVCC=$(CURDIR)/lra/cuda/nvcc-none CUDARC_CUDA_VERSION=13000 CUDA_COMPUTE_CAP=90 \
 		cargo clippy --locked -p lra --features cuda -- -D warnings
+
+## The CUDA kernels of models/src, built for the host: results beside their formulas, sanitizers, planted faults (needs a C++20
+## compiler, no GPU and no CUDA), and their registers and spills (needs nvcc: lra/cuda/toolkit.sh). JOBS=1 runs one at a time
+test-cuda:
+	models/tests/cuda/run.sh
 
 ## The program as a Python wheel, target/wheels (needs maturin: pip install maturin)
 wheel:

@@ -9,18 +9,8 @@ if [ "$(uname -sm)" != "Linux x86_64" ]; then
   exit 2
 fi
 
-kit=$PWD/target/cuda-kit
-toolkit=$kit/site/nvidia/cu13
-if [ ! -x "$toolkit/bin/nvcc" ]; then
-  rm -rf "$kit"
-  python3 -m venv "$kit/venv"
-  # In one call: a second one would skip the wheels that share the folder. 13.0 is the newest that drivers of
-  # series 580 take code from.
-  "$kit/venv/bin/pip" install --quiet --no-deps --target "$kit/site" \
-    nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 \
-    nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
-fi
-
+lra/cuda/toolkit.sh
+toolkit=$PWD/target/cuda-kit/site/nvidia/cu13
 export CUDA_HOME=$toolkit
 export PATH=$toolkit/bin:$PATH
 export NVCC=$PWD/lra/cuda/nvcc-lean

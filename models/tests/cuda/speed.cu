@@ -1,0 +1,205 @@
+// Times the kernels on a GPU at sizes of the benchmark, and compares bytes moved with the memory's
+// speed. Not a test: it measures, and checks nothing. `run.sh speed` builds and runs it.
+//
+// A row has the kernel, its shape, milliseconds of a launch (median of 20, after 3), the bytes that
+// it must move at least (operands read once, results written once), those per second, that as a
+// share of a device-to-device copy measured first, and its floating-point operations per second.
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "cuda/sum_parts.cu"
+#include "device.h"
+#include "ops/adamw.cu"
+#include "ops/cross_entropy/cuda.cu"
+#include "ops/dropout/cuda.cu"
+#include "ops/fft/cuda.cu"
+#include "ops/gated_linear/cuda.cu"
+#include "ops/norm/cuda.cu"
+#include "ops/scan/cuda.cu"
+#include "ops/softmax/cuda.cu"
+#include "ops/state_space/cuda.cu"
+
+using shim::require;
+
+double copy_speed = 0.0;  // bytes per second
+
+/// Returns `count` numbers of the device, all 0.5.
+float* numbers(size_t count) {
+    float* memory = nullptr;
+    require(cudaMalloc(&memory, count * sizeof(float)), "cudaMalloc");
+    std::vector<float> values(count, 0.5f);
+    require(cudaMemcpy(memory, values.data(), count * sizeof(float), cudaMemcpyHostToDevice),
+            "cudaMemcpy");
+    return memory;
+}
+
+/// Returns seconds of a run: the median of 20, after 3.
+double seconds(const std::function<void()>& run) {
+    cudaEvent_t start, end;
+    require(cudaEventCreate(&start), "cudaEventCreate");
+    require(cudaEventCreate(&end), "cudaEventCreate");
+    std::vector<float> times;
+    for (int round = 0; round < 23; ++round) {
+        float milliseconds = 0.0f;
+        require(cudaEventRecord(start), "cudaEventRecord");
+        run();
+        require(cudaEventRecord(end), "cudaEventRecord");
+        require(cudaEventSynchronize(end), "kernel");
+        require(cudaEventElapsedTime(&milliseconds, start, end), "cudaEventElapsedTime");
+        if (round >= 3) times.push_back(milliseconds);
+    }
+    std::sort(times.begin(), times.end());
+    return times[times.size() / 2] / 1e3;
+}
+
+void report(const char* kernel, const std::string& shape, double bytes, double operations,
+            const std::function<void()>& run) {
+    const double time = seconds(run);
+    require(cudaGetLastError(), kernel);
+    std::printf("%-28s %-34s %9.3f %9.1f %8.0f %6.0f %% %9.2f\n", kernel, shape.c_str(), time * 1e3,
+                bytes / 1e6, bytes / time / 1e9, 100.0 * bytes / time / copy_speed,
+                operations / time / 1e12);
+}
+
+unsigned blocks(size_t elements, size_t of) { return unsigned((elements + of - 1) / of); }
+
+std::string shape(std::initializer_list<std::pair<const char*, int>> sizes) {
+    std::string text;
+    for (const auto& [name, size] : sizes)
+        text += (text.empty() ? "" : ", ") + std::string(name) + " " + std::to_string(size);
+    return text;
+}
+
+void rows(int rows, int width) {
+    const size_t all = size_t(rows) * width;
+    const double plane = 4.0 * all;
+    float *x = numbers(all), *y = numbers(all), *dy = numbers(all), *dx = numbers(all);
+    float *gain = numbers(width), *offset = numbers(width), *means = numbers(rows);
+    float *scales = numbers(rows), *part = numbers(size_t(blocks(rows, SEGMENT)) * 2 * width);
+    const std::string size = shape({{"R", rows}, {"D", width}});
+    const dim3 grid(blocks(rows, ROWS)), block(256);
+    report("layer_norm_forward", size, 2 * plane, 8.0 * all, [&] {
+        layer_norm_forward<<<grid, block>>>(x, gain, offset, y, means, scales, rows, width, 1e-5f);
+    });
+    report("layer_norm_backward", size, 3 * plane, 14.0 * all, [&] {
+        layer_norm_backward<<<grid, block>>>(x, gain, means, scales, dy, dx, rows, width);
+    });
+    report("norm_parameters", size, 2 * plane, 5.0 * all, [&] {
+        norm_parameters<<<dim3(blocks(width, WARP), blocks(rows, SEGMENT)), block>>>(
+            x, means, scales, dy, part, rows, width);
+    });
+    report("softmax_forward", size, 2 * plane, 5.0 * all, [&] {
+        softmax_forward<<<grid, block>>>(x, nullptr, y, rows, rows, width);
+    });
+    report("softmax_backward", size, 3 * plane, 4.0 * all,
+           [&] { softmax_backward<<<grid, block>>>(y, dy, dx, rows, width); });
+    const dim3 gates(blocks(width, GATE_THREADS), std::min(rows, 65535));
+    report("gate_forward", size, 3 * plane, 5.0 * all,
+           [&] { gate_forward<<<gates, block>>>(x, y, dy, rows, width, width, width); });
+    const Philox stream{1, 2, 3, 4, 5, 429496729u, 1.0f / 0.9f};
+    const dim3 draws(blocks(all / 4, DROPOUT_THREADS));
+    report("dropout", size, 2 * plane, 2.0 * all, [&] {
+        dropout<<<draws, DROPOUT_THREADS>>>(x, nullptr, y, stream, nullptr, width, all, all);
+    });
+    for (float* memory : {x, y, dy, dx, gain, offset, means, scales, part}) cudaFree(memory);
+}
+
+void scans(int batch, int length, int elements, int chunk) {
+    const size_t all = size_t(batch) * length * elements * 2;
+    const int chunks = blocks(length, chunk);
+    float *x = numbers(all), *h = numbers(all), *a = numbers(2 * elements);
+    float *ends = numbers(all / length * chunks), *products = numbers(all / length * chunks);
+    const dim3 grid(blocks(elements, SCAN_THREADS), chunks, batch);
+    report("scan_complex (3 launches)",
+           shape({{"B", batch}, {"L", length}, {"E", elements}, {"chunk", chunk}}), 8.0 * all,
+           4.0 * all, [&] {
+               scan_complex_ends<<<grid, SCAN_THREADS>>>(x, a, nullptr, ends, products, length,
+                                                         elements, chunk, 0, 0, 0);
+               scan_complex_starts<<<dim3(grid.x, batch), SCAN_THREADS>>>(ends, products, chunks,
+                                                                          elements);
+               scan_complex_forward<<<grid, SCAN_THREADS>>>(x, a, nullptr, ends, h, length,
+                                                            elements, chunk, 0, 0);
+           });
+    for (float* memory : {x, h, a, ends, products}) cudaFree(memory);
+}
+
+void state_spaces(int width, int modes, int length) {
+    const size_t all = size_t(width) * modes;
+    float *a = numbers(all), *c = numbers(all), *kernel = numbers(size_t(width) * length);
+    float* part = numbers(blocks(length, STATE_SPAN) * 4 * all);
+    const dim3 grid(blocks(length, STATE_SPAN), width);
+    const std::string size = shape({{"D", width}, {"N", modes}, {"L", length}});
+    report("state_space_kernel_forward", size, 4.0 * width * length, 4.0 * all * length, [&] {
+        state_space_kernel_forward<<<grid, STATE_THREADS>>>(a, a, c, c, kernel, modes, length);
+    });
+    report("state_space_kernel_backward", size, 4.0 * width * length, 16.0 * all * length, [&] {
+        state_space_kernel_backward<<<grid, STATE_THREADS>>>(a, a, c, c, kernel, part, modes,
+                                                             length);
+    });
+    for (float* memory : {a, c, kernel, part}) cudaFree(memory);
+}
+
+void convolutions(int batch, int length, int width) {
+    const size_t all = size_t(batch) * length * width;
+    const int size = length;  // n = 2 L
+    float *x = numbers(all), *y = numbers(all), *roots = numbers(4 * size);
+    float *spectrum = numbers(size_t(width) * (size + 1) * 2);
+    Complex *turns = reinterpret_cast<Complex*>(roots), *of = reinterpret_cast<Complex*>(spectrum);
+    fft_roots<<<blocks(2 * size, 256), 256>>>(turns, 2 * size);
+    // Two transforms of M numbers at 5 M log2 M operations, and the product.
+    const double operations = double(batch) * width * (10.0 * size * std::log2(size) + 40.0 * size);
+    report("fft_conv", shape({{"B", batch}, {"L", length}, {"D", width}}), 8.0 * all, operations,
+           [&] {
+               fft_conv<<<dim3(width, batch), std::max(32, size / 4), size * sizeof(Complex)>>>(
+                   x, of, turns, y, length, width, size, 0);
+           });
+    for (float* memory : {x, y, roots, spectrum}) cudaFree(memory);
+}
+
+void parameters(int count, int elements) {
+    const size_t all = size_t(count) * elements;
+    float* memory[] = {numbers(all), numbers(all), numbers(all), numbers(all)};
+    std::vector<AdamWParameter> each;
+    const int chunks = blocks(elements, CHUNK);
+    for (int p = 0; p < count; ++p) {
+        const size_t at = size_t(p) * elements;
+        each.push_back({memory[0] + at, memory[1] + at, memory[2] + at, memory[3] + at, elements,
+                        p * chunks, 1.0f, 1e-3f});
+    }
+    AdamWParameter* list = nullptr;
+    const size_t bytes = each.size() * sizeof(AdamWParameter);
+    require(cudaMalloc(&list, bytes), "cudaMalloc");
+    require(cudaMemcpy(list, each.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    report("adamw", shape({{"parameters", count}, {"of", elements}}), 28.0 * all, 14.0 * all, [&] {
+        adamw<<<count * chunks, CHUNK_THREADS>>>(list, count, {0.9f, 0.1f, 0.98f, 0.02f, 1, 1e-8f},
+                                                 nullptr);
+    });
+    for (float* each_memory : memory) cudaFree(each_memory);
+    cudaFree(list);
+}
+
+int main() {
+    cudaDeviceProp card;
+    require(cudaGetDeviceProperties(&card, 0), "cudaGetDeviceProperties");
+    const size_t count = size_t(1) << 26;
+    float *from = numbers(count), *to = numbers(count);
+    copy_speed = 8.0 * count / seconds([&] {
+        require(cudaMemcpy(to, from, 4 * count, cudaMemcpyDeviceToDevice), "cudaMemcpy");
+    });
+    cudaFree(from);
+    cudaFree(to);
+    std::printf("%s, %d multiprocessors, a copy moves %.0f GB/s\n", card.name,
+                card.multiProcessorCount, copy_speed / 1e9);
+    std::printf("%-28s %-34s %9s %9s %8s %8s %9s\n", "kernel", "shape", "ms", "MB", "GB/s", "of copy",
+                "TFLOP/s");
+    rows(32 * 4096, 512);
+    scans(32, 4096, 256, 4096);
+    scans(1, 16384, 256, 256);
+    state_spaces(256, 64, 16384);
+    state_spaces(512, 32, 1024);
+    convolutions(32, 1024, 512);
+    convolutions(32, 4096, 256);
+    parameters(80, 300000);
+}
