@@ -15,6 +15,7 @@ mod clustered;
 mod collaborative;
 mod compressed;
 mod compressive;
+mod conv;
 mod cosformer;
 mod deltanet;
 mod fnet;
@@ -146,6 +147,7 @@ pub static MODELS: &[&Model] = &[
     &rtf::MODEL,
     &sgconv::MODEL,
     &long_conv::MODEL,
+    &conv::MODEL,
     &bag::MODEL,
 ];
 
