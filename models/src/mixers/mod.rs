@@ -10,6 +10,7 @@ use crate::{Error, Model, Result};
 mod adaptive_span;
 mod bag;
 mod bigbird;
+mod cdil;
 mod chordmixer;
 mod clustered;
 mod collaborative;
@@ -148,6 +149,7 @@ pub static MODELS: &[&Model] = &[
     &sgconv::MODEL,
     &long_conv::MODEL,
     &conv::MODEL,
+    &cdil::MODEL,
     &bag::MODEL,
 ];
 
