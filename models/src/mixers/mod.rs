@@ -48,6 +48,7 @@ mod mega;
 mod min_gru;
 mod mlp_mixer;
 mod mra;
+mod multires;
 mod nystromformer;
 mod performer;
 mod presets;
@@ -150,6 +151,7 @@ pub static MODELS: &[&Model] = &[
     &long_conv::MODEL,
     &conv::MODEL,
     &cdil::MODEL,
+    &multires::MODEL,
     &bag::MODEL,
 ];
 
