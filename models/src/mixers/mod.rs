@@ -19,6 +19,7 @@ mod compressive;
 mod conv;
 mod cosformer;
 mod deltanet;
+mod flowformer;
 mod fnet;
 mod funnel;
 mod gated_deltanet;
@@ -133,6 +134,7 @@ pub static MODELS: &[&Model] = &[
     &mra::MODEL,
     &h_transformer_1d::MODEL,
     &skyformer::MODEL,
+    &flowformer::MODEL,
     &tnn::MODEL,
     &mamba::MODEL,
     &mamba2::MODEL,
