@@ -30,6 +30,7 @@ mod h_transformer_1d;
 mod hard_coded;
 mod hgrn2;
 mod hierarchical;
+mod hrrformer;
 mod image;
 mod informer;
 mod lazyformer;
@@ -135,6 +136,7 @@ pub static MODELS: &[&Model] = &[
     &h_transformer_1d::MODEL,
     &skyformer::MODEL,
     &flowformer::MODEL,
+    &hrrformer::MODEL,
     &tnn::MODEL,
     &mamba::MODEL,
     &mamba2::MODEL,
