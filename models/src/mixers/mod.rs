@@ -53,6 +53,7 @@ mod mra;
 mod multires;
 mod nystromformer;
 mod performer;
+mod ponet;
 mod presets;
 mod realformer;
 mod reformer;
@@ -137,6 +138,7 @@ pub static MODELS: &[&Model] = &[
     &skyformer::MODEL,
     &flowformer::MODEL,
     &hrrformer::MODEL,
+    &ponet::MODEL,
     &tnn::MODEL,
     &mamba::MODEL,
     &mamba2::MODEL,
