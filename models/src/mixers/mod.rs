@@ -76,6 +76,7 @@ mod transformer;
 mod transformer_xl;
 mod universal;
 mod xcit;
+mod yoso;
 
 /// Every model, in the order of the published tables.
 pub static MODELS: &[&Model] = &[
@@ -139,6 +140,7 @@ pub static MODELS: &[&Model] = &[
     &flowformer::MODEL,
     &hrrformer::MODEL,
     &ponet::MODEL,
+    &yoso::MODEL,
     &tnn::MODEL,
     &mamba::MODEL,
     &mamba2::MODEL,
