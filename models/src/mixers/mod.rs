@@ -19,6 +19,8 @@ mod compressive;
 mod conv;
 mod cosformer;
 mod deltanet;
+mod dlr;
+mod dss;
 mod flowformer;
 mod fnet;
 mod funnel;
@@ -152,6 +154,8 @@ pub static MODELS: &[&Model] = &[
     &gated_deltanet::MODEL,
     &min_gru::MODEL,
     &s4d::MODEL,
+    &dss::MODEL,
+    &dlr::MODEL,
     &s5::MODEL,
     &lru::MODEL,
     &rtf::MODEL,
