@@ -57,6 +57,7 @@ mod nystromformer;
 mod performer;
 mod ponet;
 mod presets;
+mod primal;
 mod realformer;
 mod reformer;
 mod retnet;
@@ -143,6 +144,7 @@ pub static MODELS: &[&Model] = &[
     &hrrformer::MODEL,
     &ponet::MODEL,
     &yoso::MODEL,
+    &primal::MODEL,
     &tnn::MODEL,
     &mamba::MODEL,
     &mamba2::MODEL,
