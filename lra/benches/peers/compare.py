@@ -55,6 +55,7 @@ RECIPE_LENGTH = 2000
 HEAD = 128
 # Models that are held against a package that no training step can be set beside, and why.
 WITHOUT = {
+    "hrrformer": "the package hrr has its operations and no model",
 }
 
 

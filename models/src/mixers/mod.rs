@@ -10,13 +10,18 @@ use crate::{Error, Model, Result};
 mod adaptive_span;
 mod bag;
 mod bigbird;
+mod cdil;
 mod chordmixer;
 mod clustered;
 mod collaborative;
 mod compressed;
 mod compressive;
+mod conv;
 mod cosformer;
 mod deltanet;
+mod dlr;
+mod dss;
+mod flowformer;
 mod fnet;
 mod funnel;
 mod gated_deltanet;
@@ -27,6 +32,7 @@ mod h_transformer_1d;
 mod hard_coded;
 mod hgrn2;
 mod hierarchical;
+mod hrrformer;
 mod image;
 mod informer;
 mod lazyformer;
@@ -46,9 +52,12 @@ mod mega;
 mod min_gru;
 mod mlp_mixer;
 mod mra;
+mod multires;
 mod nystromformer;
 mod performer;
+mod ponet;
 mod presets;
+mod primal;
 mod realformer;
 mod reformer;
 mod retnet;
@@ -70,6 +79,7 @@ mod transformer;
 mod transformer_xl;
 mod universal;
 mod xcit;
+mod yoso;
 
 /// Every model, in the order of the published tables.
 pub static MODELS: &[&Model] = &[
@@ -130,6 +140,11 @@ pub static MODELS: &[&Model] = &[
     &mra::MODEL,
     &h_transformer_1d::MODEL,
     &skyformer::MODEL,
+    &flowformer::MODEL,
+    &hrrformer::MODEL,
+    &ponet::MODEL,
+    &yoso::MODEL,
+    &primal::MODEL,
     &tnn::MODEL,
     &mamba::MODEL,
     &mamba2::MODEL,
@@ -141,11 +156,16 @@ pub static MODELS: &[&Model] = &[
     &gated_deltanet::MODEL,
     &min_gru::MODEL,
     &s4d::MODEL,
+    &dss::MODEL,
+    &dlr::MODEL,
     &s5::MODEL,
     &lru::MODEL,
     &rtf::MODEL,
     &sgconv::MODEL,
     &long_conv::MODEL,
+    &conv::MODEL,
+    &cdil::MODEL,
+    &multires::MODEL,
     &bag::MODEL,
 ];
 

@@ -228,11 +228,13 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
         &["s4", "s4-v2", "s4-legs", "dplr", "nplr", "hippo", "s4-lssl"],
         "S4 itself is DPLR, diagonal plus low rank; s4d is its diagonal form",
     ),
+    same(&["dss"], &["dss-softmax", "diagonal-state-space"]),
     near(
-        &["s4d"],
-        &["dss", "dss-exp", "dss-softmax"],
-        "another diagonal state space, which is not here",
+        &["dss"],
+        &["dss-exp"],
+        "dss with --set model.kernel=exp",
     ),
+    same(&["dlr"], &["diagonal-linear-rnn"]),
     near(
         &["s4d"],
         &["liquid-s4", "liquid", "liquidssm"],
@@ -252,5 +254,19 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
         &["long_conv"],
         &["long-convolution", "long-convs", "long-conv-lra"],
     ),
+    same(&["conv"], &["short-conv", "short-convolution"]),
+    same(&["cdil"], &["cdil-cnn", "circular-dilated-cnn"]),
+    same(
+        &["multires"],
+        &["multires-conv", "multiresconv", "multiresnet", "multires-net"],
+    ),
+    same(&["flowformer"], &["flow-attention"]),
+    same(
+        &["hrrformer"],
+        &["hrr", "holographic", "holographic-reduced-representations"],
+    ),
+    same(&["ponet"], &["pooling-network", "po-net"]),
+    same(&["yoso"], &["yoso-e", "yoso-expectation"]),
+    same(&["primal"], &["primal-attention", "primalformer"]),
     same(&["bag"], &["bag-of-words", "bow", "bag-of-tokens", "none"]),
 ];

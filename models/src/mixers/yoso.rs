@@ -1,0 +1,293 @@
+//! YOSO in expectation. Zeng, Xiong, Ravi, Acharya, Fung, Singh, 2021, "You Only Sample (Almost)
+//! Once: Linear Cost Self-Attention Via Bernoulli Sampling", arXiv:2111.09714.
+//!     w_ij = (1 - arccos(q̂_i·k̂_j)/π)^τ,  y_i = z_i/|z_i| + Σ_t κ_t v_(i+t),  z_i = Σ_j w_ij v_j,  x̂ = x/|x|
+//! w_ij is the probability that τ random hyperplanes leave q and k on the same side: the weight that
+//! the paper's samples have on average. Weights are not divided by their sum; instead outputs have
+//! length 1. B batch, H heads, L length, E width of a head; q, k, v, y (B, L, H, E), w (B, H, L, L); κ
+//! (H, W) a kernel for each head, none if W = 0. Time O(L²·E) per head, memory O(L·E): longer
+//! sequences go through blocks of queries that are computed again in the backward pass. κ begins
+//! uniform within W^-½. Read in mlpen/YOSO@6000487
+//! encoders/backbones/efficient_attentions/yoso/yoso_v1/yoso.py (class YOSOEAttention) and
+//! LRA/models/yoso-v1-32/config.json: τ = 11 on ListOps and no kernel, everything else as
+//! Nyströmformer on this benchmark (recipe `nystromformer`). LRA/models/yoso-v2-16/config.json has τ =
+//! 12 on Text and Retrieval, 10 on Image.
+//!
+//! # Options
+//!
+//! `hash_code_len` τ; `conv_window` W, odd, or 0.
+//!
+//! # Padding
+//!
+//! Padded keys have weight 0, and padded values enter the kernel as zeros.
+//!
+//! # Departures
+//!
+//! Samples of hash codes, by which the paper's cost is O(L), are not here; the paper has figures of
+//! the expectation, too, as YOSO-E. The derivative is that of w; the authors' is τ w/2 in its place,
+//! which has no pole where q̂ and k̂ are equal. Products are held within ±(1 - 1e-6) instead. The
+//! authors' projections have biases.
+
+use std::f64::consts::PI;
+
+use crate::{
+    ops::{
+        Padding,
+        checkpoint::checkpoint,
+        depthwise_conv1d, l2_normalize,
+        swap_axes::{merge_heads, split_heads},
+    },
+    params::fan_in_uniform,
+    prelude::*,
+};
+
+/// The registry's entry.
+pub const MODEL: Model = Model {
+    name: "yoso",
+    title: "YOSO-E",
+    paper: "You Only Sample (Almost) Once: Linear Cost Self-Attention Via Bernoulli Sampling",
+    year: 2021,
+    arxiv: "2111.09714",
+    time: Cost::Quadratic("O(L²·E)"),
+    memory: Cost::Linear("O(L·E)"),
+    reference: Reference::Equations,
+    family: Family::Xformer,
+    variants: &[Variant::mixer::<Yoso>(include_str!("yoso.rs"))],
+    ..Model::mixer::<Yoso>()
+};
+
+#[derive(Options, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// τ.
+    #[option(default = 11, range = int(1, 64))]
+    hash_code_len: usize,
+    /// W.
+    #[option(range = int(0, 4095))]
+    conv_window: usize,
+}
+
+/// Queries of a block that is computed again.
+const BLOCK: usize = 256;
+/// The largest product of unit vectors.
+const MOST: f64 = 1.0 - 1e-6;
+
+struct Yoso {
+    projections: Projections,
+    /// κ (H, W).
+    kernel: Option<Tensor>,
+    tau: f64,
+    heads: usize,
+    width: usize,
+}
+
+impl MixerModel for Yoso {
+    type Options = Options;
+
+    fn check(options: &Options, _: &ModelContext) -> Result<()> {
+        let window = options.conv_window;
+        require(
+            window == 0 || !window.is_multiple_of(2),
+            "model.conv_window",
+            window,
+            "odd, as many taps on either side, or 0",
+        )
+    }
+
+    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+        let (window, heads) = (options.conv_window, at.block.heads);
+        let kernel = || {
+            let vb = at.vb.pp("conv");
+            vb.get_with_hints((heads, window), "weight", fan_in_uniform(window))
+        };
+        Ok(Self {
+            projections: Projections::new(at)?,
+            kernel: (window > 0).then(kernel).transpose()?,
+            tau: options.hash_code_len as f64,
+            heads,
+            width: at.block.head_dim(),
+        })
+    }
+}
+
+/// Coefficients of arccos x / √(1-x), 0 ≤ x ≤ 1, within 2e-8 (Abramowitz and Stegun, 1964, 4.4.46).
+const SERIES: [f64; 8] = [
+    1.570_796_305_0,
+    -0.214_598_801_6,
+    0.088_978_987_4,
+    -0.050_174_304_6,
+    0.030_891_881_0,
+    -0.017_088_125_6,
+    0.006_670_090_1,
+    -0.001_262_491_1,
+];
+
+/// Returns arccos of every element of x, which lie within ±1: a polynomial, and one step of Newton's
+/// method from there, which makes it exact in f64 and has the derivative -1/√(1-x²).
+fn arccos(x: &Tensor) -> Result<Tensor> {
+    let constant = x.detach();
+    let size = constant.abs()?;
+    let mut series = size.affine(SERIES[7], SERIES[6])?;
+    for coefficient in SERIES[..6].iter().rev() {
+        series = (series * &size)?.affine(1.0, *coefficient)?;
+    }
+    let start = (series * size.affine(-1.0, 1.0)?.sqrt()?)?;
+    // arccos(-x) = π - arccos x.
+    let negative = constant.lt(0.0)?.to_dtype(x.dtype())?;
+    let start = (start * negative.affine(-2.0, 1.0)?)? + negative.affine(PI, 0.0)?;
+    let start = start?;
+    let residue = (start.cos()? - x)?;
+    Ok((&start + residue.div(&start.sin()?)?)?)
+}
+
+/// Returns z (B, H, count, E) of the queries from `first` on, of q̂, k̂ and v side by side (B, H, L, 3
+/// E); positions that are 0 in `real` (B, L) are no keys.
+fn collide(
+    qkv: &Tensor,
+    (first, count): (usize, usize),
+    tau: f64,
+    real: Option<&Tensor>,
+) -> Result<Tensor> {
+    let width = qkv.dim(3)? / 3;
+    let part = |at: usize| qkv.narrow(3, at * width, width);
+    let q = part(0)?.narrow(2, first, count)?.contiguous()?;
+    let (k, v) = (part(1)?.contiguous()?, part(2)?.contiguous()?);
+    let cosines = matmul(&q, &k.t()?)?.clamp(-MOST, MOST)?;
+    let weights = arccos(&cosines)?.affine(-1.0 / PI, 1.0)?.powf(tau)?;
+    let weights = match real {
+        Some(real) => weights.broadcast_mul(&real.unsqueeze(1)?.unsqueeze(1)?)?,
+        None => weights,
+    };
+    matmul(&weights, &v)
+}
+
+impl Yoso {
+    /// Returns Σ_t κ_t v_(i+t) of values (B, L, H E).
+    fn convolve(&self, v: &Tensor, kernel: &Tensor) -> Result<Tensor> {
+        let (heads, window) = kernel.dims2()?;
+        let kernel = kernel.unsqueeze(1)?;
+        let kernel = kernel.broadcast_as((heads, self.width, window))?;
+        let kernel = kernel.reshape((heads * self.width, window))?.contiguous()?;
+        depthwise_conv1d(v, &kernel, None, Padding::Same, 1)
+    }
+}
+
+impl Mixer for Yoso {
+    fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
+        let [q, k, values] = self.projections.qkv(x)?;
+        let unit = |x: &Tensor| l2_normalize(&split_heads(x, self.heads)?, self.width);
+        let parts = [unit(&q)?, unit(&k)?, split_heads(&values, self.heads)?];
+        let (qkv, length) = (Tensor::cat(&parts, 3)?, x.dim(1)?);
+        let real = pass.mask().map(|mask| mask.valid().clone());
+        let z = match length <= BLOCK {
+            true => collide(&qkv, (0, length), self.tau, real.as_ref())?,
+            false => {
+                let blocks = (0..length).step_by(BLOCK).map(|first| {
+                    let (real, tau) = (real.clone(), self.tau);
+                    let count = BLOCK.min(length - first);
+                    checkpoint(&qkv, move |qkv| {
+                        collide(qkv, (first, count), tau, real.as_ref())
+                    })
+                });
+                Tensor::cat(&blocks.collect::<Result<Vec<_>>>()?, 2)?
+            }
+        };
+        let mut y = merge_heads(&l2_normalize(&z, self.width)?)?;
+        if let Some(kernel) = &self.kernel {
+            let values = zero_padding(&values, pass.mask())?;
+            y = add(&y, &self.convolve(&values, kernel)?)?;
+        }
+        self.projections.merge(&y)
+    }
+
+    fn supports(&self) -> Supports {
+        Supports {
+            rotary: Ok(()),
+            ..Supports::none("weights are powers of an angle, without scores")
+        }
+    }
+
+    fn flops(&self, length: usize) -> u64 {
+        let attention = 4 * length as u64 * (length * self.heads * self.width) as u64;
+        self.projections.flops(length) + attention
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{Device, Var};
+
+    use super::*;
+    use crate::testing::{
+        agree, check_gradient, check_layer, close, meets_reference, parameters, pass,
+    };
+
+    #[test]
+    fn angles_are_those_of_cosines() {
+        let cosines: Vec<f64> = (-999..=999).map(|at| f64::from(at) / 1000.0).collect();
+        let ends = [-MOST, MOST, 0.0, 0.999_99];
+        let cosines = [&cosines[..], &ends].concat();
+        let wanted: Vec<f64> = cosines.iter().map(|x| x.acos()).collect();
+        let of = |x: Vec<f64>| Tensor::new(x, &Device::Cpu).unwrap();
+        let (x, wanted) = (of(cosines), of(wanted));
+        close(&arccos(&x).unwrap(), &wanted, 1e-11, "f64");
+        let single = arccos(&x.to_dtype(DType::F32).unwrap()).unwrap();
+        let wanted = wanted.to_dtype(DType::F32).unwrap();
+        close(&single, &wanted, 1e-4, "f32");
+        check_gradient("arccos", &[&[2, 3]], |x| arccos(&x[0].tanh()?));
+    }
+
+    #[test]
+    fn weights_are_powers_of_the_share_of_hyperplanes() {
+        let kernel = |q: &[f64], k: &[f64]| {
+            let product: f64 = q.iter().zip(k).map(|(q, k)| q * k).sum();
+            let length = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+            let cosine = product / (length(q) * length(k));
+            (1.0 - cosine.acos() / PI).powi(9)
+        };
+        // The reference divides by the sum of weights, so that sums are undone on both sides.
+        meets_reference("yoso", 1e-7, kernel, |q, k, v, mask| {
+            let by_head = |x: &Tensor| swap_axes(x);
+            let unit = |x: &Tensor| l2_normalize(&by_head(x)?, 3);
+            let ones = by_head(v)?.ones_like()?;
+            let real = mask.map(Mask::valid);
+            let sum = |v: Tensor| -> Result<Tensor> {
+                let qkv = Tensor::cat(&[unit(q)?, unit(k)?, v], 3)?;
+                collide(&qkv, (0, 5), 9.0, real)
+            };
+            let y = (sum(by_head(v)?)? / sum(ones)?.affine(1.0, 1e-30)?)?;
+            swap_axes(&y)
+        });
+    }
+
+    #[test]
+    fn blocks_of_queries_change_nothing() {
+        let qkv = Var::from_tensor(&crate::testing::normal("qkv", &[2, 1, 5, 9])).unwrap();
+        let whole = collide(&qkv, (0, 5), 4.0, None).unwrap();
+        let parts = [(0, 2), (2, 3)]
+            .map(|block| checkpoint(&qkv, move |qkv| collide(qkv, block, 4.0, None)).unwrap());
+        let parts = Tensor::cat(&parts, 2).unwrap();
+        agree(&parts, &whole, &[qkv], 1e-10, "blocks");
+    }
+
+    #[test]
+    fn gradients_agree_with_differences() {
+        let parameters = parameters();
+        let block = BlockOptions {
+            dim: 6,
+            qkv_dim: 6,
+            heads: 2,
+            ..BlockOptions::default()
+        };
+        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let options = Options {
+            hash_code_len: 3,
+            conv_window: 3,
+        };
+        let mixer = Yoso::new(&at, &options).unwrap();
+        let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
+        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        check_layer("yoso", &parameters, &[2, 4, 6], |x| {
+            mixer.forward(x, &pass().with_mask(Some(&mask)))
+        });
+    }
+}
