@@ -2,6 +2,7 @@
 
 pub mod complex_embedding;
 pub mod conditional_positions;
+pub mod decay_bound;
 pub mod direction;
 pub mod dropout;
 pub mod embedding;
@@ -19,6 +20,7 @@ pub mod short_conv;
 
 pub use complex_embedding::ComplexEmbedding;
 pub use conditional_positions::ConditionalPositions;
+pub use decay_bound::DecayBound;
 pub use direction::Direction;
 pub use dropout::Dropout;
 pub use embedding::Embedding;

@@ -25,6 +25,7 @@ mod gla;
 mod gmlp;
 mod h_transformer_1d;
 mod hard_coded;
+mod hgrn;
 mod hgrn2;
 mod hierarchical;
 mod image;
@@ -135,6 +136,7 @@ pub static MODELS: &[&Model] = &[
     &mamba2::MODEL,
     &retnet::MODEL,
     &gla::MODEL,
+    &hgrn::MODEL,
     &hgrn2::MODEL,
     &lion::MODEL,
     &deltanet::MODEL,
