@@ -83,6 +83,7 @@ fn a_case_whose_script_changes_a_package_says_so_in_its_source() {
         "pytorch-fast-transformers 0.4.0, ImprovedClusteredAttention",
         "gMLPBlock",
         "MambaBlock",
+        "RecurrentGemmaRecurrentBlock",
         "MegaBlock",
         "NystromAttention",
         "NystromformerSelfAttention",

@@ -126,6 +126,7 @@ mod tests {
             "deltanet",
             "gated_deltanet",
             "min_gru",
+            "griffin",
         ] {
             let model = mixers::find(name).unwrap();
             for direction in ["sum", "two"] {

@@ -1,5 +1,6 @@
 //! Modules with parameters, one per file: each keeps its weights and calls [`crate::ops`].
 
+pub mod block_linear;
 pub mod complex_embedding;
 pub mod conditional_positions;
 pub mod decay_bound;
@@ -18,6 +19,7 @@ pub mod pooling;
 pub mod score_mods;
 pub mod short_conv;
 
+pub use block_linear::BlockLinear;
 pub use complex_embedding::ComplexEmbedding;
 pub use conditional_positions::ConditionalPositions;
 pub use decay_bound::DecayBound;

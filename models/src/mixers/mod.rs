@@ -23,6 +23,7 @@ mod gated_deltanet;
 mod gau;
 mod gla;
 mod gmlp;
+mod griffin;
 mod h_transformer_1d;
 mod hard_coded;
 mod hgrn;
@@ -142,6 +143,7 @@ pub static MODELS: &[&Model] = &[
     &deltanet::MODEL,
     &gated_deltanet::MODEL,
     &min_gru::MODEL,
+    &griffin::MODEL,
     &s4d::MODEL,
     &s5::MODEL,
     &lru::MODEL,
