@@ -84,6 +84,7 @@ fn a_case_whose_script_changes_a_package_says_so_in_its_source() {
         "gMLPBlock",
         "MambaBlock",
         "RecurrentGemmaRecurrentBlock",
+        "minLSTM",
         "MegaBlock",
         "NystromAttention",
         "NystromformerSelfAttention",

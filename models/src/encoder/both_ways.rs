@@ -126,6 +126,7 @@ mod tests {
             "deltanet",
             "gated_deltanet",
             "min_gru",
+            "min_lstm",
             "griffin",
         ] {
             let model = mixers::find(name).unwrap();

@@ -46,6 +46,7 @@ mod mamba;
 mod mamba2;
 mod mega;
 mod min_gru;
+mod min_lstm;
 mod mlp_mixer;
 mod mra;
 mod nystromformer;
@@ -143,6 +144,7 @@ pub static MODELS: &[&Model] = &[
     &deltanet::MODEL,
     &gated_deltanet::MODEL,
     &min_gru::MODEL,
+    &min_lstm::MODEL,
     &griffin::MODEL,
     &s4d::MODEL,
     &s5::MODEL,
