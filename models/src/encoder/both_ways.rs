@@ -128,6 +128,8 @@ mod tests {
             "min_gru",
             "min_lstm",
             "griffin",
+            "lstm",
+            "gru",
         ] {
             let model = mixers::find(name).unwrap();
             for direction in ["sum", "two"] {

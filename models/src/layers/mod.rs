@@ -16,6 +16,7 @@ pub mod long_conv;
 pub mod mab;
 pub mod norm;
 pub mod pooling;
+pub mod recurrent;
 pub mod score_mods;
 pub mod short_conv;
 
@@ -35,5 +36,6 @@ pub use long_conv::{LongConv, convolve};
 pub use mab::Mab;
 pub use norm::LayerNorm;
 pub use pooling::Pool;
+pub use recurrent::Recurrent;
 pub use score_mods::{ScoreMods, Supports, TransformerXl};
 pub use short_conv::ShortConv;

@@ -24,6 +24,7 @@ mod gau;
 mod gla;
 mod gmlp;
 mod griffin;
+mod gru;
 mod h_transformer_1d;
 mod hard_coded;
 mod hgrn;
@@ -41,6 +42,7 @@ mod long_conv;
 mod long_short;
 mod longformer;
 mod lru;
+mod lstm;
 mod luna;
 mod mamba;
 mod mamba2;
@@ -146,6 +148,8 @@ pub static MODELS: &[&Model] = &[
     &min_gru::MODEL,
     &min_lstm::MODEL,
     &griffin::MODEL,
+    &lstm::MODEL,
+    &gru::MODEL,
     &s4d::MODEL,
     &s5::MODEL,
     &lru::MODEL,
