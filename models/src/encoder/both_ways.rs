@@ -128,6 +128,7 @@ mod tests {
             "min_gru",
             "min_lstm",
             "griffin",
+            "xlstm",
             "lstm",
             "gru",
         ] {

@@ -75,6 +75,7 @@ mod transformer;
 mod transformer_xl;
 mod universal;
 mod xcit;
+mod xlstm;
 
 /// Every model, in the order of the published tables.
 pub static MODELS: &[&Model] = &[
@@ -150,6 +151,7 @@ pub static MODELS: &[&Model] = &[
     &griffin::MODEL,
     &lstm::MODEL,
     &gru::MODEL,
+    &xlstm::MODEL,
     &s4d::MODEL,
     &s5::MODEL,
     &lru::MODEL,
