@@ -85,6 +85,7 @@ fn a_case_whose_script_changes_a_package_says_so_in_its_source() {
         "MambaBlock",
         "RecurrentGemmaRecurrentBlock",
         "minLSTM",
+        "RwkvSelfAttention",
         "MegaBlock",
         "NystromAttention",
         "NystromformerSelfAttention",

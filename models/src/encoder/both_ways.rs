@@ -129,6 +129,7 @@ mod tests {
             "min_lstm",
             "griffin",
             "xlstm",
+            "rwkv4",
             "lstm",
             "gru",
         ] {

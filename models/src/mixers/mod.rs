@@ -60,6 +60,7 @@ mod retnet;
 mod rfa;
 mod routing;
 mod rtf;
+mod rwkv4;
 mod s4d;
 mod s5;
 mod set;
@@ -152,6 +153,7 @@ pub static MODELS: &[&Model] = &[
     &lstm::MODEL,
     &gru::MODEL,
     &xlstm::MODEL,
+    &rwkv4::MODEL,
     &s4d::MODEL,
     &s5::MODEL,
     &lru::MODEL,
