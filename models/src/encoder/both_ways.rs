@@ -130,6 +130,7 @@ mod tests {
             "griffin",
             "xlstm",
             "rwkv4",
+            "linoss",
             "lstm",
             "gru",
         ] {

@@ -35,6 +35,7 @@ mod informer;
 mod lazyformer;
 mod linear;
 mod linformer;
+mod linoss;
 mod lion;
 mod lite;
 mod local;
@@ -157,6 +158,7 @@ pub static MODELS: &[&Model] = &[
     &s4d::MODEL,
     &s5::MODEL,
     &lru::MODEL,
+    &linoss::MODEL,
     &rtf::MODEL,
     &sgconv::MODEL,
     &long_conv::MODEL,
