@@ -130,6 +130,7 @@ mod tests {
             "griffin",
             "xlstm",
             "rwkv4",
+            "rwkv6",
             "linoss",
             "lstm",
             "gru",

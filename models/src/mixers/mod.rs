@@ -62,6 +62,7 @@ mod rfa;
 mod routing;
 mod rtf;
 mod rwkv4;
+mod rwkv6;
 mod s4d;
 mod s5;
 mod set;
@@ -155,6 +156,7 @@ pub static MODELS: &[&Model] = &[
     &gru::MODEL,
     &xlstm::MODEL,
     &rwkv4::MODEL,
+    &rwkv6::MODEL,
     &s4d::MODEL,
     &s5::MODEL,
     &lru::MODEL,
