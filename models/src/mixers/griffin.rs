@@ -50,7 +50,7 @@ pub const MODEL: Model = Model {
     family: Family::Gated,
     settings: r#"{
         "embed": {"positions": "none"},
-        "block": {"gate": "glu", "activation": "gelu", "norm": "rms"}
+        "block": {"gate": "glu", "norm": "rms"}
     }"#,
     variants: &[Variant::paper(build, include_str!("griffin.rs"))],
     ..Model::with_options::<Options>()
