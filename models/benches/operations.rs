@@ -10,10 +10,10 @@ use candle_core::{DType, Device, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lra_models::Result;
 use lra_models::ops::{
-    Complex, GatedLinearAttentionOptions, IGNORE_INDEX, Lags, Modes, Order, Padding, Rings,
+    Cell, Complex, GatedLinearAttentionOptions, IGNORE_INDEX, Lags, Modes, Order, Padding, Rings,
     ScanOptions, StateSpaceOptions, Track, add_rolled, conv1d, depthwise_conv1d, fft_conv,
-    fft2_real, gated_linear_attention, irfft, rfft, scan, segment_mean, selective_scan,
-    state_space, take, top_k,
+    fft2_real, gated_linear_attention, irfft, pair_scan, recurrent, rfft, scan, segment_mean,
+    selective_scan, state_space, take, top_k,
 };
 use lra_models::rng::{RngKey, StreamKey};
 
@@ -108,6 +108,23 @@ fn scans(criterion: &mut Criterion) {
         };
         case(criterion, name, &[&x, a], true, |x| {
             scan(&x[0], &x[1], options)
+        });
+    }
+}
+
+fn pair_scans(criterion: &mut Criterion) {
+    let shapes: [&[usize]; 2] = [&[8, 1024, 256], &[4, 128]];
+    case(criterion, "scan of pairs", &shapes, true, |x| {
+        pair_scan(&x[0], &(&x[1] * 0.5)?)
+    });
+}
+
+fn recurrences(criterion: &mut Criterion) {
+    for (cell, name) in [(Cell::Lstm, "LSTM"), (Cell::Gru, "GRU")] {
+        let row = cell.gates() * 64;
+        let shapes: [&[usize]; 3] = [&[8, 1024, row], &[row, 64], &[row]];
+        case(criterion, name, &shapes, false, |x| {
+            recurrent(cell, &x[0], &x[1], &x[2], None)
         });
     }
 }
@@ -232,6 +249,8 @@ criterion_group!(
     benches,
     state_spaces,
     scans,
+    pair_scans,
+    recurrences,
     selective_scans,
     gated_linear_attentions,
     rolls,

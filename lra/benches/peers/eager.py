@@ -106,3 +106,28 @@ class Sparse(Heads):
         weights = torch.cat([near, far], -1).softmax(-1)
         y = weights[..., :own] @ v[:, :, :, :own] + weights[..., own:] @ far_values
         return y.reshape(batch, heads, -1, width)[:, :, :length]
+
+
+class Recurrent(Peer):
+    """PyTorch's own layer, in one direction."""
+
+    FEED_FORWARD = False
+    POSITIONS = False
+    KIND = None
+
+    def __init__(self, sizes):
+        super().__init__()
+        self.layer = self.KIND(sizes.dim, sizes.dim, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+@peer("lstm", "PyTorch nn.LSTM")
+class Lstm(Recurrent):
+    KIND = nn.LSTM
+
+
+@peer("gru", "PyTorch nn.GRU")
+class Gru(Recurrent):
+    KIND = nn.GRU

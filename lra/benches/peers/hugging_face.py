@@ -133,6 +133,49 @@ class Informer(Peer):
         return self.attention(x)[0]
 
 
+@peer("griffin", "transformers")
+class Griffin(Peer):
+    """Hugging Face transformers: the recurrent block of RecurrentGemma, one position after the other."""
+
+    NORM = nn.RMSNorm
+    POSITIONS = False
+
+    def __init__(self, sizes):
+        super().__init__()
+        from transformers import RecurrentGemmaConfig
+        from transformers.models.recurrent_gemma.modeling_recurrent_gemma import RecurrentGemmaRecurrentBlock
+
+        config = RecurrentGemmaConfig(hidden_size=sizes.dim, num_attention_heads=sizes.heads)
+        self.block = RecurrentGemmaRecurrentBlock(config, 0)
+        for weight in self.block.rg_lru.parameters():
+            nn.init.normal_(weight, std=0.02)
+
+    def forward(self, x):
+        positions = torch.arange(x.shape[1])[None].expand(x.shape[:2])
+        return self.block(x, positions, None, use_cache=False)[0]
+
+
+@peer("rwkv4", "transformers")
+class Rwkv4(Peer):
+    """Hugging Face transformers: the form for processors, one position after the other."""
+
+    POSITIONS = False
+
+    def __init__(self, sizes):
+        super().__init__()
+        from transformers import RwkvConfig
+        from transformers.models.rwkv.modeling_rwkv import RwkvSelfAttention
+
+        config = RwkvConfig(hidden_size=sizes.dim, attention_hidden_size=sizes.dim)
+        self.attention = RwkvSelfAttention(config)
+        own = ("time_decay", "time_first", "time_mix_key", "time_mix_value", "time_mix_receptance")
+        for name in own:
+            nn.init.constant_(getattr(self.attention, name), 0.5)
+
+    def forward(self, x):
+        return self.attention(x)[0]
+
+
 @peer("funnel", "transformers")
 class Funnel(Peer):
     """Up to three stages; with relative positions, which lra's has not."""

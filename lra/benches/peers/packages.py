@@ -249,6 +249,43 @@ class S5(Peer):
         return z * torch.sigmoid(self.output(z))
 
 
+@peer("min_lstm", "minGRU-pytorch")
+class MinLstm(Peer):
+    """minGRU-pytorch: its parallel scan in logarithms, an inner width of 3/2."""
+
+    NORM = nn.RMSNorm
+    POSITIONS = False
+
+    def __init__(self, sizes):
+        super().__init__()
+        from minGRU_pytorch.minLSTM import minLSTM
+
+        self.layer = minLSTM(sizes.dim, expansion_factor=1.5)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@peer("xlstm", "xlstm")
+class Xlstm(Peer):
+    """xlstm: its parallel form, which has a weight for each pair of positions."""
+
+    FEED_FORWARD = False
+    POSITIONS = False
+
+    def __init__(self, sizes):
+        super().__init__()
+        from xlstm.blocks.mlstm.layer import mLSTMLayer, mLSTMLayerConfig
+
+        config = mLSTMLayerConfig(
+            embedding_dim=sizes.dim, num_heads=sizes.heads, context_length=sizes.length
+        )
+        self.layer = mLSTMLayer(config)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
 @peer("mamba", "mambapy")
 class Mamba(Peer):
     """mambapy: its parallel scan, 16 states for each of twice as many channels, a convolution of 4 taps."""

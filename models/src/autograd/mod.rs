@@ -36,4 +36,4 @@ pub use self::grad_inputs::GradInputs;
 pub(crate) use self::graph_output::graph_output;
 pub use self::leaf_grads::backward;
 pub(crate) use self::operands::{GradientRows, Input, View};
-pub(crate) use self::storage::read;
+pub(crate) use self::storage::{read, read_as};

@@ -127,6 +127,14 @@ mod tests {
             "gated_deltanet",
             "min_gru",
             "multires",
+            "min_lstm",
+            "griffin",
+            "xlstm",
+            "rwkv4",
+            "rwkv6",
+            "linoss",
+            "lstm",
+            "gru",
         ] {
             let model = mixers::find(name).unwrap();
             for direction in ["sum", "two"] {

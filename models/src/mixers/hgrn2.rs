@@ -25,8 +25,7 @@
 //! The published figures of images on this benchmark come from operators over two dimensions, which
 //! the rules forbid and which are not here.
 
-use candle_core::{D, Tensor};
-use candle_nn::Init;
+use candle_core::Tensor;
 use lra_derive::Options;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +34,7 @@ use crate::{
     context::{LayerContext, ModelContext},
     encoder,
     error::require,
-    layers::{Direction, LayerNorm, Linear, by_head},
+    layers::{DecayBound, Direction, LayerNorm, Linear, by_head},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -43,10 +42,9 @@ use crate::{
         activation::{sigmoid, silu, softplus},
         columns,
         gated_linear_attention::{self, gated_linear_attention},
-        softmax,
     },
     options::WIDEST,
-    params::{Attributes, fan_in_uniform},
+    params::fan_in_uniform,
 };
 
 /// The registry's entry.
@@ -82,8 +80,8 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 
 struct Hgrn2 {
     inner: Linear,
-    /// Γ (layers, D), and the number of this layer; none in the first, whose bound is 0.
-    bound: Option<(Tensor, usize)>,
+    /// γ.
+    bound: DecayBound,
     norm: LayerNorm,
     outer: Linear,
     direction: Direction,
@@ -106,16 +104,9 @@ impl Hgrn2 {
         )?;
         let init = fan_in_uniform(width);
         let linear = |name, outputs| Linear::new(&vb.pp(name), width, outputs, init, Some(init));
-        let bound = || {
-            let bounds = at.shared.pp("bias");
-            let shape = (at.block.layers, width);
-            let (start, attributes) = (Init::Const(0.0), Attributes::NO_DECAY);
-            bounds.get_with_attributes(shape, "bound", start, attributes)
-        };
-        let bound = (at.layer > 0).then(bound).transpose()?;
         Ok(Self {
             inner: linear("inner", 3 * width)?,
-            bound: bound.map(|bound| (bound, at.layer)),
+            bound: DecayBound::new(at, width)?,
             norm: LayerNorm::new(&vb.pp("norm"), width, 1e-5)?,
             outer: linear("outer", width)?,
             direction: options.direction,
@@ -128,13 +119,11 @@ impl Hgrn2 {
     fn gates(&self, gates: &Tensor) -> Result<[Tensor; 2]> {
         let gates = gates.neg()?;
         let open = sigmoid(&gates)?;
-        let Some((bound, layer)) = &self.bound else {
+        let Some(room) = self.bound.room()? else {
             // The logarithm of a number that may be 0 in f32.
             return Ok([open, softplus(&gates)?.neg()?]);
         };
-        let shares = softmax::masked(&bound.t()?.contiguous()?, None)?; // (D, layers)
-        let below = shares.narrow(1, 1, *layer)?.sum(D::Minus1)?;
-        let open = open.broadcast_mul(&below.affine(-1.0, 1.0)?)?;
+        let open = open.broadcast_mul(&room)?;
         let log_decay = open.affine(-1.0, 1.0)?.log()?;
         Ok([open, log_decay])
     }

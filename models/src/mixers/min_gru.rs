@@ -97,15 +97,7 @@ impl MinGru {
             width => width,
         };
         let (gate, memory) = (vb.pp("gate"), options.memory);
-        // σ(b) = 1/t for t positions; at least 1/0.999, of which b is finite.
-        let biases = |stream: &Stream| {
-            let shares = stream.uniform(1, width).into_iter();
-            let times = shares.map(|share| memory.max(1.0).powf(share).max(1.001));
-            match memory > 0.0 {
-                true => times.map(|time| -(time - 1.0).ln()).collect(),
-                false => vec![0.0; width],
-            }
-        };
+        let biases = |stream: &Stream| closed(stream, width, memory);
         gate.get_with_values(width, "bias", Attributes::NO_DECAY, biases)?;
         let init = fan_in_uniform(dim);
         Ok(Self {
@@ -116,8 +108,20 @@ impl MinGru {
     }
 }
 
-/// Returns u + ½ where u ≥ 0, and σ(u) elsewhere.
-fn positive(u: &Tensor) -> Result<Tensor> {
+/// Returns `width` numbers b with σ(b) = 1/t, for t from 1 to `memory` positions, evenly in the
+/// logarithm; zeros if `memory` is 0.
+pub(super) fn closed(stream: &Stream, width: usize, memory: f64) -> Vec<f64> {
+    let shares = stream.uniform(1, width).into_iter();
+    // At least 1.001, of which b is finite.
+    let times = shares.map(|share| memory.max(1.0).powf(share).max(1.001));
+    match memory > 0.0 {
+        true => times.map(|time| -(time - 1.0).ln()).collect(),
+        false => vec![0.0; width],
+    }
+}
+
+/// Returns g(u): u + ½ where u ≥ 0, and σ(u) elsewhere.
+pub(super) fn positive(u: &Tensor) -> Result<Tensor> {
     let below = relu(&u.neg()?, 0.0)?.neg()?;
     Ok((relu(u, 0.0)? + sigmoid(&below)?)?)
 }

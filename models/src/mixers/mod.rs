@@ -28,8 +28,11 @@ mod gated_deltanet;
 mod gau;
 mod gla;
 mod gmlp;
+mod griffin;
+mod gru;
 mod h_transformer_1d;
 mod hard_coded;
+mod hgrn;
 mod hgrn2;
 mod hierarchical;
 mod hrrformer;
@@ -38,6 +41,7 @@ mod informer;
 mod lazyformer;
 mod linear;
 mod linformer;
+mod linoss;
 mod lion;
 mod lite;
 mod local;
@@ -45,11 +49,13 @@ mod long_conv;
 mod long_short;
 mod longformer;
 mod lru;
+mod lstm;
 mod luna;
 mod mamba;
 mod mamba2;
 mod mega;
 mod min_gru;
+mod min_lstm;
 mod mlp_mixer;
 mod mra;
 mod multires;
@@ -64,6 +70,8 @@ mod retnet;
 mod rfa;
 mod routing;
 mod rtf;
+mod rwkv4;
+mod rwkv6;
 mod s4d;
 mod s5;
 mod set;
@@ -79,6 +87,7 @@ mod transformer;
 mod transformer_xl;
 mod universal;
 mod xcit;
+mod xlstm;
 mod yoso;
 
 /// Every model, in the order of the published tables.
@@ -150,16 +159,25 @@ pub static MODELS: &[&Model] = &[
     &mamba2::MODEL,
     &retnet::MODEL,
     &gla::MODEL,
+    &hgrn::MODEL,
     &hgrn2::MODEL,
     &lion::MODEL,
     &deltanet::MODEL,
     &gated_deltanet::MODEL,
     &min_gru::MODEL,
+    &min_lstm::MODEL,
+    &griffin::MODEL,
+    &lstm::MODEL,
+    &gru::MODEL,
+    &xlstm::MODEL,
+    &rwkv4::MODEL,
+    &rwkv6::MODEL,
     &s4d::MODEL,
     &dss::MODEL,
     &dlr::MODEL,
     &s5::MODEL,
     &lru::MODEL,
+    &linoss::MODEL,
     &rtf::MODEL,
     &sgconv::MODEL,
     &long_conv::MODEL,

@@ -208,10 +208,29 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     same(&["mamba2"], &["ssd"]),
     same(&["retnet"], &["retention", "multi-scale-retention"]),
     same(&["gla"], &["gated-linear-attention"]),
+    same(&["hgrn"], &["hgru", "hgru1d"]),
     same(&["hgrn2"], &["hgru2"]),
     same(&["lion"], &["lion-s", "lion-d", "lion-lit"]),
     same(&["deltanet"], &["delta-rule"]),
     same(&["gated_deltanet"], &["gdn", "gated-delta-rule"]),
+    same(
+        &["griffin"],
+        &["rg-lru", "rglru", "hawk", "recurrent-gemma"],
+    ),
+    same(&["xlstm"], &["mlstm"]),
+    near(
+        &["xlstm"],
+        &["slstm"],
+        "sLSTM, the layer with scalar memory, is not here; xlstm is the layer with matrix memory",
+    ),
+    same(&["rwkv4"], &["rwkv-4", "rwkv-v4"]),
+    same(&["rwkv6"], &["rwkv-6", "rwkv-v6", "finch"]),
+    near(
+        &["rwkv4", "rwkv6"],
+        &["rwkv", "rwkv-5", "rwkv-7"],
+        "RWKV has several versions; its published figures on this benchmark are of the fourth",
+    ),
+    same(&["linoss"], &["linoss-im", "linoss-imex"]),
     same(
         &["s4d"],
         &[
@@ -229,11 +248,7 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
         "S4 itself is DPLR, diagonal plus low rank; s4d is its diagonal form",
     ),
     same(&["dss"], &["dss-softmax", "diagonal-state-space"]),
-    near(
-        &["dss"],
-        &["dss-exp"],
-        "dss with --set model.kernel=exp",
-    ),
+    near(&["dss"], &["dss-exp"], "dss with --set model.kernel=exp"),
     same(&["dlr"], &["diagonal-linear-rnn"]),
     near(
         &["s4d"],
@@ -258,7 +273,12 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     same(&["cdil"], &["cdil-cnn", "circular-dilated-cnn"]),
     same(
         &["multires"],
-        &["multires-conv", "multiresconv", "multiresnet", "multires-net"],
+        &[
+            "multires-conv",
+            "multiresconv",
+            "multiresnet",
+            "multires-net",
+        ],
     ),
     same(&["flowformer"], &["flow-attention"]),
     same(

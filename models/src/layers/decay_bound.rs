@@ -1,0 +1,79 @@
+//! Lower bounds of decays that grow with the layer (HGRN, arXiv:2311.04823): γ of layer l is the
+//! sum of softmax(Γ) over layers 1.. l, for Γ (layers, W) that all layers share, zeros at first.
+
+use candle_core::{D, Tensor};
+use candle_nn::Init;
+
+use crate::{LayerContext, Result, ops::softmax, params::Attributes};
+
+/// The bound of one layer.
+pub struct DecayBound {
+    /// Γ and the number of the layer; none in the first, whose bound is 0.
+    shared: Option<(Tensor, usize)>,
+}
+
+impl DecayBound {
+    /// Creates the parameter `bias.bound` (layers, `width`) that all layers share, unless `at` is
+    /// the first of them.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn new(at: &LayerContext, width: usize) -> Result<Self> {
+        let create = || {
+            let bounds = at.shared.pp("bias");
+            let shape = (at.block.layers, width);
+            let (start, attributes) = (Init::Const(0.0), Attributes::NO_DECAY);
+            bounds.get_with_attributes(shape, "bound", start, attributes)
+        };
+        let shared = (at.layer > 0).then(create).transpose()?;
+        Ok(Self {
+            shared: shared.map(|bounds| (bounds, at.layer)),
+        })
+    }
+
+    /// Returns 1 - γ (W), which is none in the first layer: 1.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn room(&self) -> Result<Option<Tensor>> {
+        let Some((bounds, layer)) = &self.shared else {
+            return Ok(None);
+        };
+        let shares = softmax::masked(&bounds.t()?.contiguous()?, None)?; // (W, layers)
+        let below = shares.narrow(1, 1, *layer)?.sum(D::Minus1)?;
+        Ok(Some(below.affine(-1.0, 1.0)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+    use crate::{
+        options::BlockOptions,
+        testing::{close, parameters},
+    };
+
+    #[test]
+    fn bounds_grow_with_the_layer_and_are_one_parameter() {
+        let parameters = parameters();
+        let block = BlockOptions {
+            layers: 3,
+            ..BlockOptions::default()
+        };
+        for (layer, room) in [1.0, 2.0 / 3.0, 1.0 / 3.0].into_iter().enumerate() {
+            let at = LayerContext {
+                layer,
+                ..LayerContext::new(parameters.builder(), &block, 9)
+            };
+            let found = DecayBound::new(&at, 4).unwrap().room().unwrap();
+            let wanted = Tensor::full(room, 4, &Device::Cpu).unwrap();
+            match found {
+                Some(found) => close(&found, &wanted, 1e-12, "room"),
+                None => assert_eq!(layer, 0),
+            }
+        }
+        assert_eq!(parameters.paths(), ["bias.bound"]);
+    }
+}

@@ -1,0 +1,62 @@
+//! Linear recurrences of pairs of numbers, such as the position and the velocity of an oscillator
+//! (LinOSS, arXiv:2410.03943):
+//!     [p_t, q_t] = M [p_(t-1), q_(t-1)] + x_t,  M 2 x 2, of each column's own
+//! [`super::scan()`] computes them where M can be diagonalised. It cannot where both of its
+//! eigenvalues are the same, as without a restoring force.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{D, Tensor};
+
+use super::scan::shift;
+use super::{cat, check};
+use crate::Result;
+use crate::ops::supports;
+
+/// Returns all pairs (B, L, 2 W), p in the first half of the columns and q in the second, from zeros
+/// at first, for x (B, L, 2 W) likewise and matrices m (4, W): rows m_pp, m_pq, m_qp, m_qq.
+///
+/// O(B L W) time in one pass on the CPU, the pairs being all that is kept beside x; elsewhere in
+/// ⌈log₂ L⌉ passes of doubling reach, which keep a tensor of that size each.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn pair_scan(x: &Tensor, m: &Tensor) -> Result<Tensor> {
+    let (_, _, row) = x.dims3()?;
+    let fits = row % 2 == 0 && m.dims() == [4, row / 2];
+    check(fits, "scan of pairs", || {
+        format!("x {:?} and matrices {:?} do not fit", x.shape(), m.shape())
+    })?;
+    if supports(x) {
+        return Ok(cpu::pair_scan(x, m)?);
+    }
+    composed(x, m)
+}
+
+/// Returns the scan by doubling: after a pass with `reach` r, a pair is the sum over the last 2r
+/// positions.
+fn composed(x: &Tensor, m: &Tensor) -> Result<Tensor> {
+    let mut matrices = [0, 1, 2, 3].map(|row| m.get(row));
+    let (mut h, mut reach) = (x.clone(), 1);
+    // One pass at least, so that m has a gradient, zeros, even for a single position.
+    while reach < x.dim(1)?.max(2) {
+        let [pp, pq, qp, qq] = matrices;
+        let (pp, pq, qp, qq) = (pp?, pq?, qp?, qq?);
+        let before = shift(&h, reach, false)?;
+        let half = |from| before.narrow(D::Minus1, from, pp.elem_count());
+        let (p, q) = (half(0)?, half(pp.elem_count())?);
+        let of = |a: &Tensor, b: &Tensor| p.broadcast_mul(a)? + q.broadcast_mul(b)?;
+        h = (&h + cat(&[&of(&pp, &pq)?, &of(&qp, &qq)?], 2)?)?;
+        let entry = |a: &Tensor, b: &Tensor, c: &Tensor, d: &Tensor| (a * b)? + (c * d)?;
+        matrices = [
+            entry(&pp, &pp, &pq, &qp),
+            entry(&pp, &pq, &pq, &qq),
+            entry(&qp, &pp, &qq, &qp),
+            entry(&qp, &pq, &qq, &qq),
+        ];
+        reach *= 2;
+    }
+    Ok(h)
+}

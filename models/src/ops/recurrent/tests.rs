@@ -1,0 +1,92 @@
+use candle_core::Device;
+
+use super::*;
+use crate::ops::testing::{Sampler, agree};
+use crate::testing::{check_gradient, normal};
+
+const CELLS: [Cell; 2] = [Cell::Lstm, Cell::Gru];
+
+/// Returns (2, L): the second sequence begins and ends with padding.
+fn mask(length: usize, dtype: DType) -> Tensor {
+    let row = |first, last| (0..length).map(move |t| f64::from(u8::from(t >= first && t < last)));
+    let real: Vec<f64> = row(0, length).chain(row(2, length - 1)).collect();
+    let real = Tensor::from_vec(real, (2, length), &Device::Cpu).unwrap();
+    real.to_dtype(dtype).unwrap()
+}
+
+fn inputs(cell: Cell, sampler: &mut Sampler, shape: [usize; 3]) -> [Tensor; 3] {
+    let [batch, length, width] = shape;
+    let row = cell.gates() * width;
+    [
+        sampler.normal(&[batch, length, row], 1.0),
+        sampler.normal(&[row, width], 0.7),
+        sampler.normal(&[row], 0.5),
+    ]
+}
+
+#[test]
+fn the_kernel_meets_its_composed_form() {
+    let mut sampler = Sampler::new(201);
+    for cell in CELLS {
+        for shape in [[1, 1, 1], [3, 33, 5], [2, 70, 17], [19, 6, 4]] {
+            let inputs = inputs(cell, &mut sampler, shape);
+            let fused = |x: &[Tensor]| Ok(recurrent(cell, &x[0], &x[1], &x[2], None)?);
+            let steps = |x: &[Tensor]| Ok(composed(cell, [&x[0], &x[1], &x[2]], None)?);
+            agree(&format!("{cell:?}"), &inputs, fused, steps);
+        }
+    }
+}
+
+#[test]
+fn padding_leaves_states_as_they_were() {
+    let mut sampler = Sampler::new(202);
+    for cell in CELLS {
+        let inputs = inputs(cell, &mut sampler, [2, 37, 6]);
+        let fused = |x: &[Tensor]| {
+            let mask = mask(37, x[0].dtype());
+            Ok(recurrent(cell, &x[0], &x[1], &x[2], Some(&mask))?)
+        };
+        let steps = |x: &[Tensor]| {
+            let mask = mask(37, x[0].dtype());
+            Ok(composed(cell, [&x[0], &x[1], &x[2]], Some(&mask))?)
+        };
+        agree(&format!("{cell:?} with padding"), &inputs, fused, steps);
+    }
+}
+
+#[test]
+fn gradients_are_difference_quotients() {
+    for cell in CELLS {
+        let row = cell.gates() * 2;
+        let shapes: [&[usize]; 3] = [&[2, 4, row], &[row, 2], &[row]];
+        let mask = mask(4, DType::F64);
+        for mask in [None, Some(&mask)] {
+            check_gradient("recurrence by steps", &shapes, |x| {
+                composed(cell, [&x[0], &x[1], &x[2]], mask)
+            });
+            check_gradient("recurrence in f64", &shapes, |x| {
+                recurrent(cell, &x[0], &x[1], &x[2], mask)
+            });
+        }
+    }
+}
+
+#[test]
+fn shapes_that_do_not_fit_are_errors_and_empty_sequences_are_not() {
+    let (x, weight, bias) = (
+        normal("x", &[2, 3, 8]),
+        normal("w", &[8, 2]),
+        normal("b", &[8]),
+    );
+    let message = recurrent(Cell::Gru, &x, &weight, &bias, None).unwrap_err();
+    assert!(
+        message.to_string().contains("Gru, x [2, 3, 8]"),
+        "{message}"
+    );
+    for dtype in [DType::F32, DType::F64] {
+        let [x, weight, bias] = [&x, &weight, &bias].map(|x| x.to_dtype(dtype).unwrap());
+        let x = x.narrow(1, 0, 0).unwrap();
+        let y = recurrent(Cell::Lstm, &x, &weight, &bias, None).unwrap();
+        assert_eq!(y.dims(), [2, 0, 2]);
+    }
+}
