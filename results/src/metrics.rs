@@ -113,7 +113,7 @@ pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
 }
 
 /// Returns the reason why a log is not the complete log of a scored run, if it is not: steps
-/// missing at the end or repeated, or an impossible loss.
+/// missing at the end or repeated, or an impossible loss or accuracy.
 pub(crate) fn incomplete(lines: &[Line], record: &Record) -> Option<String> {
     let scores = record.scores.as_ref()?;
     if record.outcome != Outcome::Scored {
@@ -121,8 +121,19 @@ pub(crate) fn incomplete(lines: &[Line], record: &Record) -> Option<String> {
     }
     let mut last = 0;
     for line in lines {
-        let Line::Train { step, loss, .. } = line else {
-            continue;
+        let (step, loss) = match line {
+            Line::Train { step, loss, .. } => (step, loss),
+            Line::Validation {
+                step,
+                loss,
+                accuracy,
+                ..
+            } if loss.is_finite() && !(0.0..=1.0).contains(accuracy) => {
+                return Some(format!(
+                    "the accuracy at step {step} is no share from 0 to 1: {accuracy}"
+                ));
+            }
+            Line::Validation { .. } | Line::Unknown => continue,
         };
         if *step <= last {
             return Some(format!("step {step} stands after step {last}"));
