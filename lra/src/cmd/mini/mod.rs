@@ -33,7 +33,7 @@ use crate::sweep::time_left::TimeLeft;
 use crate::sweep::{self, comparison, probe, scheduler};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{limits, runtime};
+use crate::{limits, runtime, shell};
 
 /// Runs the command.
 pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
@@ -125,7 +125,8 @@ fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, 
                 false => "fetch",
             };
             let reason = format!(
-                "--glance runs the generated tasks only; without it, after `lra data {get} {name}`, this one too"
+                "--glance runs the generated tasks only; without it, after `lra data {get} {name}{}`, this one too",
+                shell::data_flag()
             );
             left_out.push((name.clone(), reason));
             continue;

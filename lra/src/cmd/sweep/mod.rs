@@ -27,7 +27,7 @@ use crate::sweep::scheduler::{Judge, Scheduler, Standing, State};
 use crate::sweep::{best, comparison, probe, scheduler, search};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{limits, runtime};
+use crate::{limits, runtime, shell};
 
 /// Advice on records that differ from what would be made here.
 pub const CHANGED: &str = "what has changed counts as not on file: --redo-changed runs it again, --accept-changes takes it as it is";
@@ -209,7 +209,8 @@ fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobO
         .iter()
         .any(|state| matches!(state, State::Scored { .. }))
     {
-        lines.push(format!("tables: lra report {}", options.out.display()));
+        let out = shell::quoted_path(&options.out);
+        lines.push(format!("tables: lra report {out}"));
     }
     lines.join("\n")
 }
