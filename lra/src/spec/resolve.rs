@@ -56,9 +56,9 @@ pub struct Resolved {
     pub overrides: Vec<String>,
     /// The `overrides` that repeat a value of the recipe.
     pub repeated: Vec<String>,
-    /// The recipe's own values of settings that `overrides` change, by key, where a change is judged
-    /// by them.
-    pub replaced: BTreeMap<String, String>,
+    /// The recipe's own values of settings that `overrides` change, each as `key=value`, where a
+    /// change is judged by them.
+    pub replaced: Vec<String>,
     /// Violation of the benchmark's rules by the model with these settings, in words.
     pub against_rules: Option<&'static str>,
     /// Family whose block the model has, if the recipe has settings for families.
@@ -205,7 +205,7 @@ impl RunRequest<'_> {
 
 /// Returns the recipe's own values of the settings that assignments change, where a change is judged
 /// by them.
-fn replaced(assignments: &[String], by_recipe: &Value) -> BTreeMap<String, String> {
+fn replaced(assignments: &[String], by_recipe: &Value) -> Vec<String> {
     let keys = assignments.iter().filter_map(|it| it.split_once('='));
     let keys = keys.map(|(key, _)| key.trim());
     let judged = keys.filter(|key| record::Recipe::is_judged_by_its_own(key));
@@ -215,7 +215,7 @@ fn replaced(assignments: &[String], by_recipe: &Value) -> BTreeMap<String, Strin
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        Some((key.to_owned(), text))
+        Some(format!("{key}={text}"))
     });
     own.collect()
 }

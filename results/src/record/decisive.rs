@@ -80,11 +80,18 @@ impl Recipe {
         if !self.overrides.iter().any(is_set) {
             return split.forward;
         }
-        let own = self.replaced.get(MICRO_BATCH);
+        let own = self.own(MICRO_BATCH);
         match own.and_then(|own| own.parse().ok()) {
             None | Some(0) => split.batch,
             Some(own) => split.batch.min(own),
         }
+    }
+
+    /// Returns the recipe's own value of a setting that is changed, if the record has it.
+    fn own(&self, key: &str) -> Option<&str> {
+        let replaced = self.replaced.iter().filter_map(|it| it.split_once('='));
+        let mut own = replaced.filter(|(known, _)| *known == key);
+        own.next().map(|(_, value)| value)
     }
 
     /// Returns whether a change of this setting is judged by the recipe's own value, which
@@ -119,10 +126,8 @@ impl Recipe {
         let (key, value) = (key_of(assignment), value.trim().trim_matches(['"', '\'']));
         // Unless the recipe's own value is of another function.
         let computing = |(known, values): &(&str, &[&str])| {
-            let own = self.replaced.get(*known);
-            *known == key
-                && values.contains(&value)
-                && own.is_none_or(|own| values.contains(&own.as_str()))
+            let own = self.own(known);
+            *known == key && values.contains(&value) && own.is_none_or(|own| values.contains(&own))
         };
         let whole = || self.batching.is_some() && self.split_statistics().is_none();
         !(self.repeats(assignment)
@@ -215,7 +220,7 @@ mod tests {
         // A recipe with batches of 64 in passes of 32.
         let of = |set: &str, forward| Recipe {
             overrides: vec![set.to_owned()],
-            replaced: [("train.micro_batch".to_owned(), "32".to_owned())].into(),
+            replaced: vec!["train.micro_batch=32".to_owned()],
             batching: Some(Batching {
                 batch: 64,
                 forward,
@@ -236,7 +241,7 @@ mod tests {
         let own = of("train.micro_batch=32", 32);
         assert!(own.decisive_overrides().is_empty() && own.split_statistics().is_none());
         let plain = Recipe {
-            replaced: [].into(),
+            replaced: vec![],
             ..of("train.log_every=1", 32)
         };
         assert_eq!(plain.split_statistics(), None, "the recipe itself");
@@ -266,7 +271,7 @@ mod tests {
             let recipe = Recipe {
                 overrides: vec!["model.attention=fused".to_owned()],
                 replaced: own
-                    .map(|own| ("model.attention".to_owned(), own.to_owned()))
+                    .map(|own| format!("model.attention={own}"))
                     .into_iter()
                     .collect(),
                 ..Recipe::default()
