@@ -39,7 +39,7 @@ pub struct MiniArgs {
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
     pub threads: usize,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = parse::device)]
     pub device: String,
     #[command(flatten)]
     pub place: DataPlace,

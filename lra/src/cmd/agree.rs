@@ -17,8 +17,14 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
         ));
     }
     let loaded = cmd::load(&arguments.path, arguments.strict)?;
+    // Records hold names as the registry spells them.
+    let spelt = |name: &String| {
+        let mut known = loaded.records.iter().map(|record| &record.recipe.name);
+        let found = known.find(|known| known.eq_ignore_ascii_case(name));
+        found.unwrap_or(name).clone()
+    };
     let asked = Selection {
-        recipe: arguments.recipe.clone(),
+        recipe: arguments.recipe.as_ref().map(spelt),
         set: arguments.assignments.clone(),
     };
     let (changed, records): (Vec<_>, Vec<_>) = loaded
