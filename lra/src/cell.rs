@@ -199,7 +199,7 @@ fn start(
             changes.extend(stored.changes(&record));
             if !changes.is_empty() && !context.accept_changes {
                 return Err(Error::usage(format!(
-                    "{place} holds a finished run, and its score would not be that of a run here: {}; run it again with --force, \
+                    "{place} holds a finished run, and its score may not be that of a run here: {}; run it again with --force, \
                      show it nevertheless with --accept-changes, or choose another --out",
                     changes.join("; ")
                 )));
