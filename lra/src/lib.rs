@@ -143,7 +143,14 @@ fn answer(said: &clap::Error) -> ExitCode {
         stderr::line(&format!("error: {message}"));
         return error::Class::Usage.into();
     }
-    let printed = said.print().and_then(|()| io::stdout().flush());
+    let printed = match cli::unknown::tips_to_force(said) {
+        true => {
+            stderr::line(&format!("error: {}", cli::unknown::without_tip(said)));
+            return error::Class::Usage.into();
+        }
+        false => said.print(),
+    };
+    let printed = printed.and_then(|()| io::stdout().flush());
     match printed {
         Err(error) if !said.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
             stderr::line(&format!("error: writing to standard output: {error}"));
