@@ -9,16 +9,29 @@ use sha2::{Digest, Sha256};
 
 /// Sources of this program: folders and files, relative to this crate's folder. Those of the other
 /// crates are beside it in the repository.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 20] = [
     "build.rs",
     "src",
     "recipes",
     "../cpu/src",
+    "../derive/src",
     "../disk/src",
     "../models/src",
     "../datasets/src",
     "../results/src",
+    // Versions, profiles and features.
+    "Cargo.toml",
+    "../Cargo.toml",
     "../Cargo.lock",
+    "../.cargo/config.toml",
+    "../cpu/Cargo.toml",
+    "../derive/Cargo.toml",
+    "../disk/Cargo.toml",
+    "../models/Cargo.toml",
+    "../datasets/Cargo.toml",
+    "../results/Cargo.toml",
+    // That of a package of this crate alone, which has no neighbours.
+    "Cargo.lock",
 ];
 
 fn main() {
@@ -94,9 +107,10 @@ fn output(program: &str, arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Returns the version of `package` in the workspace's lock file.
+/// Returns the version of `package` in the lock file of the workspace, or of this package alone.
 fn locked_version(package: &str) -> Option<String> {
-    let lock = fs::read_to_string("../Cargo.lock").ok()?;
+    let locks = ["../Cargo.lock", "Cargo.lock"].into_iter();
+    let lock = locks.flat_map(fs::read_to_string).next()?;
     let entry = lock
         .split("[[package]]")
         .find(|entry| entry.contains(&format!("name = \"{package}\"")))?;

@@ -15,6 +15,7 @@ mod archive;
 mod baseline;
 mod build_checkpoint;
 mod check;
+pub mod command;
 mod contact_sheet;
 mod dense;
 mod digest;

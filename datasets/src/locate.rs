@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::archive::folder::files_below;
 use crate::archive::{ARCHIVES, Contents, Member, Raw, has_archive_name, kind_of, unpacked_name};
+use crate::command::data_flag;
 use crate::error::{Error, Result};
 use crate::files::relative_name;
 use crate::{About, Progress, Source};
@@ -108,7 +109,7 @@ impl Wanted<'_> {
 
     /// Returns the error for missing files.
     pub(crate) fn missing(&self, path: &Path, contents: Option<&Contents>) -> Error {
-        let name = self.about.name;
+        let (name, flag) = (self.about.name, data_flag());
         let there = contents.map(|contents| {
             let unread = match contents.has_ending(".parquet") {
                 true => "; parquet files are read from a folder, not from an archive",
@@ -121,7 +122,7 @@ impl Wanted<'_> {
             path: path.to_owned(),
             there,
             command: format!(
-                "lra data fetch {name} (or name a copy: lra data make {name} --from FOLDER or ARCHIVE)"
+                "lra data fetch {name}{flag} (or name a copy: lra data make {name}{flag} --from FOLDER or ARCHIVE)"
             ),
             stand_in: stand_in(self.about),
         }

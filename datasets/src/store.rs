@@ -10,6 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::command::quoted_path;
 use crate::error::{Error, Result, io};
 use crate::locate::stand_in;
 use crate::manifest::{Manifest, SplitName};
@@ -143,7 +144,7 @@ impl Store {
                 remedy: format!(
                     "{} --from {} --force",
                     key.make_command(task),
-                    raw.display()
+                    quoted_path(raw)
                 ),
             }),
         }

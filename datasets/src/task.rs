@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::baseline::{Baseline, bag_of_tokens, majority};
+use crate::command;
 use crate::error::Result;
 use crate::key::canonical_json;
 use crate::{
@@ -120,8 +121,8 @@ impl Key {
         }
     }
 
-    /// Returns the command that builds its data: the source, and every option that is not the
-    /// task's default.
+    /// Returns the command that builds its data, to be pasted: the source, every option that is not
+    /// the task's default, and the data directory in use.
     pub fn make_command(&self, task: &dyn Task) -> String {
         let mut command = format!(
             "lra data make {} --source {}",
@@ -135,9 +136,11 @@ impl Key {
         let defaults = task.defaults();
         for (key, value) in identity.options.as_object().into_iter().flatten() {
             if defaults.get(key).map(canonical_json) != Some(canonical_json(value)) {
-                command.push_str(&format!(" --set data.{key}={value}"));
+                let assignment = format!("data.{key}={value}");
+                command.push_str(&format!(" --set {}", command::quoted(&assignment)));
             }
         }
+        command.push_str(&command::data_flag());
         command
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::command::data_flag;
 use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, SplitName};
@@ -173,8 +174,9 @@ fn check_published(task: &dyn Task, raw: &Path, progress: &dyn Progress) -> Resu
                 name,
                 false,
                 format!(
-                    "cut short: {bytes} of {published} bytes; lra data fetch {}",
-                    task.about().name
+                    "cut short: {bytes} of {published} bytes; lra data fetch {}{}",
+                    task.about().name,
+                    data_flag()
                 ),
             ),
             Some(published) if bytes > published => Check::new(

@@ -2,7 +2,6 @@
 
 use datasets::Shape;
 use results::Record;
-use results::record::Batching;
 
 use crate::spec::{PretrainKind, Resolved};
 
@@ -61,10 +60,9 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
         let batch = results::counted(pretrain.batch as u64, "example");
         format!("before     pretraining by {steps} of {batch}: {what}")
     }));
-    let split = draft.recipe.batching.as_ref();
-    let split = split.and_then(Batching::split_statistics);
+    let split = draft.recipe.split_statistics();
     lines.extend(split.map(|what| {
-        format!("statistics {what} (train.micro_batch): scores are not those of whole batches")
+        format!("statistics {what} (train.micro_batch): scores are not those of the recipe")
     }));
     let forbidden = draft.model.against_rules.iter();
     lines.extend(forbidden.map(|what| format!("forbidden  {what}")));

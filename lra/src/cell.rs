@@ -183,7 +183,7 @@ fn start(
 ) -> Result<Start> {
     let found = match context.if_exists {
         IfExists::Replace => return Ok(Start::Anew),
-        IfExists::Keep | IfExists::Resume | IfExists::Continue => folder.found()?,
+        IfExists::Keep | IfExists::Resume | IfExists::Continue => folder.found(&resolved.spec)?,
     };
     let place = folder.path().display();
     match (found, context.if_exists) {
@@ -199,7 +199,7 @@ fn start(
             changes.extend(stored.changes(&record));
             if !changes.is_empty() && !context.accept_changes {
                 return Err(Error::usage(format!(
-                    "{place} holds a finished run, and its score would not be that of a run here: {}; run it again with --force, \
+                    "{place} holds a finished run, and its score may not be that of a run here: {}; run it again with --force, \
                      show it nevertheless with --accept-changes, or choose another --out",
                     changes.join("; ")
                 )));
@@ -222,7 +222,7 @@ fn go_on(
     folder: &RunFolder,
     draft: &Record,
 ) -> Result<Start> {
-    let before = RunFolder::begun(folder.path())?;
+    let before = RunFolder::begun(folder.path(), &resolved.spec)?;
     let saved = folder.can_go_on(!resolved.spec.pretrain.is_off(), before.as_ref())?;
     let same = folder.holds(&resolved.spec)?;
     if !(saved && same) {
@@ -240,6 +240,7 @@ fn go_on(
             folder.draft().display()
         )],
     };
+    changes.extend(folder.nameless());
     // Their digest is compared once they are open: they may have to be built first.
     changes.extend(changes::other_raw_files(resolved, context.data));
     if !changes.is_empty() && !context.accept_changes {
@@ -371,6 +372,11 @@ impl Attempt<'_> {
         })
     }
 
+    /// Returns the digest of the run's settings.
+    fn run(&self) -> &str {
+        &self.draft.provenance.spec_digest
+    }
+
     fn open_data(&mut self) -> Result<Arc<Splits>> {
         let store = datasets::Store::new(self.context.data);
         let splits = store.open_or_build(
@@ -409,6 +415,7 @@ impl Attempt<'_> {
         let fit = Fit {
             options: &options,
             seed: spec.cell.seed,
+            run: self.run(),
             splits: Arc::clone(splits),
             layout: Layout::new(resolved.task.about(), self.shape.max_length),
             parameters: &parameters,
@@ -443,11 +450,12 @@ impl Attempt<'_> {
         let trained = resumes && files.checkpoint.exists();
         if !spec.pretrain.is_off() && !trained {
             let learned = self.folder.pretraining().best;
-            checkpoint::load_pretrained(&learned, &parameters).map_err(in_training)?;
+            checkpoint::load_pretrained(&learned, self.run(), &parameters).map_err(in_training)?;
         }
         let fit = Fit {
             options: &spec.train,
             seed: spec.cell.seed,
+            run: self.run(),
             splits,
             layout: Layout::new(resolved.task.about(), self.shape.max_length)
                 .bucketed(resolved.spec.train.bucket),

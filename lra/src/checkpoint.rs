@@ -1,7 +1,8 @@
 //! Checkpoints: one safetensors file with parameters, buffers and moments, and the state of the
 //! loop as JSON in its header. The file is written to a temporary name and renamed, so it holds
-//! either the old state or the new one. The header also has the SHA-256 of the whole file, computed
-//! with zeros in place of the checksum.
+//! either the old state or the new one. The header also has the digest of the settings of the run
+//! that the file belongs to, and the SHA-256 of the whole file, computed with zeros in place of the
+//! checksum. The best weights are a file of the same form without the state.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::ErrorKind;
@@ -43,6 +44,12 @@ pub struct State {
     pub metrics_bytes: u64,
     /// Length of the timings log in bytes.
     pub timings_bytes: u64,
+    /// SHA-256 of the metrics log up to that length; older checkpoints have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_sha256: Option<String>,
+    /// SHA-256 of the timings log up to that length; older checkpoints have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timings_sha256: Option<String>,
 }
 
 /// A validation score.
@@ -100,6 +107,9 @@ pub struct Interval {
 /// Key of the header. There is at most one: a map of several keys would be written in an order that
 /// changes from run to run. So the state of training contains its checksum.
 const STATE: &str = "state";
+/// Key of the header of weights without a state.
+const WEIGHTS: &str = "weights";
+/// Key of the header of weights in older files, whose value is the checksum itself.
 const CHECKSUM: &str = "sha256";
 /// Placeholder for a checksum while it is computed.
 const UNKNOWN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -107,23 +117,52 @@ const UNKNOWN: &str = "000000000000000000000000000000000000000000000000000000000
 const PARAMETER: &str = "parameter/";
 const BUFFER: &str = "buffer/";
 
-/// Entry of the header under [`STATE`].
+/// Entry of the header under [`STATE`] or [`WEIGHTS`].
 #[derive(Serialize)]
 struct Entry<'a> {
     sha256: &'a str,
+    run: &'a str,
     #[serde(flatten)]
-    state: &'a State,
+    state: Option<&'a State>,
 }
 
-/// Checksum of the file. Checkpoints of older versions have none.
-#[derive(Deserialize)]
+/// Checksum of the file, and the digest of the settings of the run that wrote it. Files of older
+/// versions lack one or both.
+#[derive(Default, Deserialize)]
 struct Seal {
     sha256: Option<String>,
+    run: Option<String>,
 }
 
-/// Writes the whole state of training to `path`.
+impl Seal {
+    fn of(header: &HashMap<String, String>) -> serde_json::Result<Seal> {
+        match header.get(STATE).or_else(|| header.get(WEIGHTS)) {
+            Some(entry) => serde_json::from_str(entry),
+            None => Ok(Seal {
+                sha256: header.get(CHECKSUM).cloned(),
+                run: None,
+            }),
+        }
+    }
+}
+
+/// Returns whether a file of weights lacks the name of its run, as those of older versions do.
+/// Nothing is said about a file that is damaged, which its reader finds.
+pub fn is_nameless(path: &Path) -> bool {
+    let Ok(bytes) = disk::read(path) else {
+        return false;
+    };
+    let Ok((_, metadata)) = SafeTensors::read_metadata(&bytes) else {
+        return false;
+    };
+    let header = metadata.metadata().clone().unwrap_or_default();
+    Seal::of(&header).is_ok_and(|seal| seal.run.is_none())
+}
+
+/// Writes the whole state of training of `run`, the digest of its settings, to `path`.
 pub fn save(
     path: &Path,
+    run: &str,
     state: &State,
     parameters: &Parameters,
     optimizer: &Updater,
@@ -141,23 +180,20 @@ pub fn save(
             tensors.insert(format!("{name}/{}", slot.path), moment.clone());
         }
     }
-    let entry = serde_json::to_string(&Entry {
-        sha256: UNKNOWN,
-        state,
-    })?;
-    write(path, &tensors, STATE, entry)
+    write(path, &tensors, STATE, run, Some(state))
 }
 
 /// Reads a state written by [`save`] into the parameters and the optimizer.
 ///
 /// # Errors
-/// [`Damaged`], or the file cannot be read.
+/// [`Damaged`], which includes a file of another run; or the file cannot be read.
 pub fn load(
     path: &Path,
+    run: &str,
     parameters: &Parameters,
     optimizer: &mut Updater,
 ) -> anyhow::Result<State> {
-    let file = Sealed::read(path)?;
+    let file = Sealed::read(path, run)?;
     let state = file.state()?;
     let tensors = file.tensors()?;
     for (path, buffer) in parameters.buffers() {
@@ -206,20 +242,20 @@ pub fn not_finite(parameters: &Parameters) -> anyhow::Result<Option<String>> {
     Ok(None)
 }
 
-/// Writes the parameters and buffers that stay to `path`.
-pub fn save_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
+/// Writes the parameters and buffers of `run` that stay to `path`.
+pub fn save_parameters(path: &Path, run: &str, parameters: &Parameters) -> anyhow::Result<()> {
     let tensors = staying(parameters)
         .map(|(name, tensor)| (name, tensor.as_detached_tensor()))
         .collect();
-    write(path, &tensors, CHECKSUM, UNKNOWN.to_owned())
+    write(path, &tensors, WEIGHTS, run, None)
 }
 
 /// Reads parameters and buffers written by [`save_parameters`].
 ///
 /// # Errors
-/// [`Damaged`], or the file cannot be read.
-pub fn load_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
-    read_into(path, staying(parameters))
+/// [`Damaged`], which includes a file of another run; or the file cannot be read.
+pub fn load_parameters(path: &Path, run: &str, parameters: &Parameters) -> anyhow::Result<()> {
+    read_into(path, run, staying(parameters))
 }
 
 /// Reads the weights that a pretraining wrote by [`save_parameters`] into `parameters`; the
@@ -227,16 +263,20 @@ pub fn load_parameters(path: &Path, parameters: &Parameters) -> anyhow::Result<(
 ///
 /// # Errors
 /// Errors of [`load_parameters`].
-pub fn load_pretrained(path: &Path, parameters: &Parameters) -> anyhow::Result<()> {
+pub fn load_pretrained(path: &Path, run: &str, parameters: &Parameters) -> anyhow::Result<()> {
     let learned = staying(parameters).filter(|(name, _)| {
         let place = name.split('.').next();
         !["pool", "head", DENSE].map(Some).contains(&place)
     });
-    read_into(path, learned)
+    read_into(path, run, learned)
 }
 
-fn read_into(path: &Path, wanted: impl Iterator<Item = (String, Var)>) -> anyhow::Result<()> {
-    let file = Sealed::read(path)?;
+fn read_into(
+    path: &Path,
+    run: &str,
+    wanted: impl Iterator<Item = (String, Var)>,
+) -> anyhow::Result<()> {
+    let file = Sealed::read(path, run)?;
     let tensors = file.tensors()?;
     for (name, parameter) in wanted {
         let tensor = file.find(&tensors, &name, parameter.shape())?;
@@ -249,8 +289,8 @@ fn read_into(path: &Path, wanted: impl Iterator<Item = (String, Var)>) -> anyhow
 ///
 /// # Errors
 /// Errors of [`load_parameters`].
-pub fn check_parameters(path: &Path) -> anyhow::Result<()> {
-    Sealed::read(path).map(|_| ())
+pub fn check_parameters(path: &Path, run: &str) -> anyhow::Result<()> {
+    Sealed::read(path, run).map(|_| ())
 }
 
 /// Writes tensors with one header entry that holds [`UNKNOWN`], which is then replaced by the
@@ -259,8 +299,14 @@ fn write(
     path: &Path,
     tensors: &BTreeMap<String, Tensor>,
     key: &str,
-    entry: String,
+    run: &str,
+    state: Option<&State>,
 ) -> anyhow::Result<()> {
+    let entry = serde_json::to_string(&Entry {
+        sha256: UNKNOWN,
+        run,
+        state,
+    })?;
     let entry = HashMap::from([(key.to_owned(), entry)]);
     let mut bytes = safetensors::serialize(tensors, Some(entry))
         .with_context(|| format!("writing {}", path.display()))?;
@@ -278,7 +324,8 @@ struct Sealed<'a> {
 }
 
 impl<'a> Sealed<'a> {
-    fn read(path: &'a Path) -> anyhow::Result<Self> {
+    /// Reads a file of `run`.
+    fn read(path: &'a Path, run: &str) -> anyhow::Result<Self> {
         let damaged = |problem: String| Damaged {
             path: path.to_owned(),
             problem,
@@ -292,21 +339,23 @@ impl<'a> Sealed<'a> {
         let (_, metadata) =
             SafeTensors::read_metadata(&bytes).map_err(|error| damaged(error.to_string()))?;
         let header = metadata.metadata().clone().unwrap_or_default();
-        let said = match header.get(STATE) {
-            Some(state) => {
-                let seal: Seal =
-                    serde_json::from_str(state).map_err(|error| damaged(error.to_string()))?;
-                seal.sha256
-            }
-            None => header.get(CHECKSUM).cloned(),
-        };
-        if let Some(said) = said {
+        let seal = Seal::of(&header).map_err(|error| damaged(error.to_string()))?;
+        if let Some(said) = seal.sha256 {
             let place = within_header(&bytes, &said).filter(|place| place.len() == UNKNOWN.len());
             let place = place.ok_or_else(|| damaged("its checksum is none".to_owned()))?;
             bytes[place].copy_from_slice(UNKNOWN.as_bytes());
             if sha256(&bytes) != said {
                 return Err(damaged("its SHA-256 is not the one in its header".to_owned()).into());
             }
+        }
+        if let Some(other) = seal.run.filter(|other| other != run) {
+            let short = |digest: &str| digest.get(..8).unwrap_or(digest).to_owned();
+            return Err(damaged(format!(
+                "it is a file of another run, whose settings have the digest {} instead of {}",
+                short(&other),
+                short(run)
+            ))
+            .into());
         }
         Ok(Sealed {
             path,
@@ -388,6 +437,43 @@ mod tests {
         }
     }
 
+    const RUN: &str = "0123456789abcdef";
+
+    #[test]
+    fn weights_of_another_run_are_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        let parameters = parameters();
+        let mut updater = Updater::new(&parameters, &TrainOptions::default()).unwrap();
+        save(
+            &place("state"),
+            RUN,
+            &State::default(),
+            &parameters,
+            &updater,
+        )
+        .unwrap();
+        save_parameters(&place("best"), RUN, &parameters).unwrap();
+        load_parameters(&place("best"), RUN, &parameters).unwrap();
+        let other = "fedcba9876543210";
+        let errors = [
+            load(&place("state"), other, &parameters, &mut updater).map(drop),
+            load_parameters(&place("best"), other, &parameters),
+            load_pretrained(&place("best"), other, &parameters),
+            check_parameters(&place("best"), other),
+        ];
+        for error in errors.map(Result::unwrap_err) {
+            assert!(error.is::<Damaged>(), "{error}");
+            let error = error.to_string();
+            assert!(
+                error.contains("digest 01234567 instead of fedcba98") && error.contains("--force"),
+                "{error}"
+            );
+        }
+        assert!(!is_nameless(&place("state")) && !is_nameless(&place("best")));
+        assert!(!is_nameless(&place("absent")));
+    }
+
     fn bits(parameters: &Parameters) -> Vec<u32> {
         let (_, parameter) = parameters.all().swap_remove(0);
         let numbers = parameter.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -406,18 +492,18 @@ mod tests {
             let whole = parameters();
             let mut updater = Updater::new(&whole, &options).unwrap();
             train(&whole, &mut updater, 0..3);
-            save(&path, &State::default(), &whole, &updater).unwrap();
+            save(&path, RUN, &State::default(), &whole, &updater).unwrap();
             train(&whole, &mut updater, 3..6);
 
             let resumed = parameters();
             let mut updater = Updater::new(&resumed, &options).unwrap();
-            load(&path, &resumed, &mut updater).unwrap();
+            load(&path, RUN, &resumed, &mut updater).unwrap();
             train(&resumed, &mut updater, 3..6);
             assert_eq!(bits(&resumed), bits(&whole), "{optimizer:?}");
         }
         // The moments of one optimizer are not those of another.
         let parameters = parameters();
         let mut adamw = Updater::new(&parameters, &TrainOptions::default()).unwrap();
-        assert!(load(&folder.path().join("Lion"), &parameters, &mut adamw).is_err());
+        assert!(load(&folder.path().join("Lion"), RUN, &parameters, &mut adamw).is_err());
     }
 }

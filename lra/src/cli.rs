@@ -74,6 +74,7 @@ pub enum Verb {
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
+        #[arg(ignore_case = true)]
         shell: clap_complete::Shell,
     },
     /// Write manual pages, a file for each command
@@ -189,7 +190,7 @@ pub struct RunArgs {
 #[derive(Debug, Args)]
 pub struct Machine {
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = parse::device)]
     pub device: String,
     /// Worker threads; 0 means all cores
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
@@ -215,7 +216,7 @@ pub struct ReportArgs {
     #[arg(default_value = "runs")]
     pub dir: PathBuf,
     /// Table to make [default: accuracy, speed and memory]
-    #[arg(long, value_name = "NAME", value_parser = parse::table())]
+    #[arg(long, value_name = "NAME", value_parser = parse::table(), ignore_case = true)]
     pub table: Option<&'static TableKind>,
     /// Published results to show beside ours (see `lra list published`)
     #[arg(long, default_value = "tay2021", value_name = "KEY")]
@@ -398,6 +399,50 @@ mod tests {
     use super::*;
     use crate::spec::RunRequest;
     use clap::CommandFactory;
+
+    /// Checks that a command and all below it take every word of a list in any case.
+    fn check_cases(command: &clap::Command) {
+        for argument in command.get_arguments() {
+            let words = argument.get_possible_values();
+            let takes = argument.get_num_args().is_some_and(|it| it.takes_values());
+            if takes && words.len() > 1 {
+                assert!(
+                    argument.is_ignore_case_set(),
+                    "{}: {}",
+                    command.get_name(),
+                    argument.get_id()
+                );
+            }
+        }
+        command.get_subcommands().for_each(check_cases);
+    }
+
+    #[test]
+    fn words_are_taken_in_any_case() {
+        let mut command = Cli::command();
+        command.build();
+        check_cases(&command);
+        for words in [
+            "lra report --table ACCURACY",
+            "lra run --task toy --model bag --device CPU",
+            "lra sweep --tasks toy --emit Slurm",
+            "lra sweep --tasks toy --devices CPU,cpu",
+            "lra completions Bash",
+        ] {
+            Cli::try_parse_from(words.split(' '))
+                .unwrap_or_else(|error| panic!("{words}: {error}"));
+        }
+        for words in [
+            "lra run --task toy --model bag --device zzz",
+            "lra sweep --tasks toy --device zzz --dry-run",
+            "lra sweep --tasks toy --devices zzz:0..2",
+            "lra sweep --tasks toy --devices cpu,zzz",
+            "lra mini bag --device zzz",
+            "lra bench --device zzz",
+        ] {
+            assert!(Cli::try_parse_from(words.split(' ')).is_err(), "{words}");
+        }
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

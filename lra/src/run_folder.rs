@@ -17,8 +17,9 @@
 
 mod inventory;
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use disk::Append;
@@ -27,9 +28,10 @@ use serde::Serialize;
 
 pub use self::inventory::Missing;
 use crate::damaged::Damaged;
+use crate::digest::Running;
 use crate::error::{Class, Classify, Error, Result};
 use crate::spec::Spec;
-use crate::tensorboard;
+use crate::{checkpoint, tensorboard};
 
 /// A run's folder, locked for this process until dropped.
 pub struct RunFolder {
@@ -89,11 +91,11 @@ impl RunFolder {
         self.path.join(name)
     }
 
-    /// Returns the contents of the folder.
+    /// Returns the contents of the folder, which are those of a run with these settings.
     ///
     /// # Errors
-    /// One of its files is a symbolic link; the record is damaged.
-    pub fn found(&self) -> Result<Found> {
+    /// One of its files is a symbolic link; the record is damaged or that of another run.
+    pub fn found(&self, spec: &Spec) -> Result<Found> {
         disk::refuse_links(&self.path).map_err(|(path, error)| {
             Error::usage(format!(
                 "{}: {error}; or start over with --force",
@@ -101,8 +103,7 @@ impl RunFolder {
             ))
         })?;
         if self.record().exists() {
-            let record = results::store::read(&self.record()).map_err(unusable)?;
-            let record = Box::new(record);
+            let record = Box::new(read_record(&self.record(), spec)?);
             return Ok(match &record.outcome {
                 Outcome::Interrupted { .. } => Found::Unfinished,
                 outcome if outcome.is_final() => Found::Finished(record),
@@ -115,17 +116,30 @@ impl RunFolder {
         })
     }
 
-    /// Returns the record of the run in the folder at `path` as far as it is known: the last one
-    /// written, else the draft.
+    /// Returns the record of the run with these settings in the folder at `path` as far as it is
+    /// known: the last one written, else the draft.
     ///
     /// # Errors
-    /// The record is damaged.
-    pub fn begun(path: &Path) -> Result<Option<Record>> {
+    /// The record is damaged or that of another run.
+    pub fn begun(path: &Path, spec: &Spec) -> Result<Option<Record>> {
         let files = [results::store::FILE, DRAFT].map(|name| path.join(name));
         let Some(path) = files.iter().find(|path| path.exists()) else {
             return Ok(None);
         };
-        results::store::read(path).map(Some).map_err(unusable)
+        read_record(path, spec).map(Some)
+    }
+
+    /// Returns the files of weights that name no run, as those of older versions do, in words.
+    pub fn nameless(&self) -> Option<String> {
+        let phases = [self.pretraining(), self.training()];
+        let files = phases
+            .iter()
+            .flat_map(|phase| [&phase.checkpoint, &phase.best]);
+        let nameless = files.filter(|file| checkpoint::is_nameless(file));
+        let names: Vec<_> = nameless.filter_map(|file| file.file_name()).collect();
+        let verb = if names.len() == 1 { "does" } else { "do" };
+        let listed = results::listed(names.iter().map(|name| name.to_string_lossy()));
+        (!names.is_empty()).then(|| format!("{listed} of an older version {verb} not name a run"))
     }
 
     /// Removes the record of an earlier attempt.
@@ -298,6 +312,43 @@ fn refuse_link(path: &Path) -> Result<()> {
     disk::refuse_link(path).during(Class::Usage, format!("the run folder {}", path.display()))
 }
 
+/// Reads a record in a run folder, whose name is the run's id.
+fn read_record(path: &Path, spec: &Spec) -> Result<Record> {
+    let record = results::store::read(path).map_err(unusable)?;
+    let folder = path.parent().and_then(Path::file_name);
+    let other_id =
+        (folder != Some(OsStr::new(&record.id))).then(|| format!("its id is {}", record.id));
+    match other_id.or_else(|| other_run(&record, spec)) {
+        None => Ok(record),
+        Some(what) => Err(Error::new(
+            Class::Data,
+            format!(
+                "{} is the record of another run: {what}; start over with --force",
+                path.display()
+            ),
+        )),
+    }
+}
+
+/// Returns the first fact, in words, by which a record is not one of a run with these settings.
+pub fn other_run(record: &Record, spec: &Spec) -> Option<String> {
+    let (cell, digest) = (&spec.cell, spec.digest());
+    let differs = |what: &str, found: &str, wanted: &str| {
+        (found != wanted).then(|| format!("its {what} is {found} instead of {wanted}"))
+    };
+    let seeds = [record.seed, cell.seed].map(|seed| seed.to_string());
+    differs("seed", &seeds[0], &seeds[1])
+        .or_else(|| differs("task", &record.task.name, &cell.task))
+        .or_else(|| differs("model", &record.model.name, &cell.model))
+        .or_else(|| {
+            let digests = [&record.provenance.spec_digest, &digest];
+            let [found, wanted] = digests.map(|digest| digest.get(..12).unwrap_or(digest));
+            let what = "digest of the settings";
+            (record.provenance.spec_digest != digest)
+                .then(|| format!("its {what} is {found} instead of {wanted}"))
+        })
+}
+
 /// Locks a file in one of the program's own folders, creating it. Returns `None` if another process
 /// holds the lock.
 ///
@@ -350,23 +401,39 @@ pub struct Log {
     file: File,
     path: PathBuf,
     bytes: u64,
+    digest: Running,
 }
 
 impl Log {
-    /// Opens the log, dropping everything after the first `bytes` bytes.
-    pub fn open(path: PathBuf, bytes: u64) -> anyhow::Result<Self> {
+    /// Opens the log, dropping everything after the first `bytes` bytes, whose SHA-256 is
+    /// `checksum` if it is known.
+    ///
+    /// # Errors
+    /// [`Damaged`]: the log is shorter, or begins with other bytes, as that of another run does; or
+    /// it cannot be read. It is left as it is.
+    pub fn open(path: PathBuf, bytes: u64, checksum: Option<&str>) -> anyhow::Result<Self> {
         use anyhow::Context;
         let context = || format!("opening {}", path.display());
         let mut options = File::options();
         let file = disk::own_alone(&path, options.create(true).append(true).read(true));
-        let file = file.map_err(|error| Damaged::or_io(&path, "opening", error))?;
+        let mut file = file.map_err(|error| Damaged::or_io(&path, "opening", error))?;
         let length = file.metadata().with_context(context)?.len();
         if length < bytes {
             let problem = "it is shorter than its checkpoint says".to_owned();
             return Err(Damaged { path, problem }.into());
         }
+        let digest = digest_of(&mut file, bytes).with_context(context)?;
+        if checksum.is_some_and(|checksum| checksum != digest.sha256()) {
+            let problem = "it is not the log that its checkpoint goes on from".to_owned();
+            return Err(Damaged { path, problem }.into());
+        }
         file.set_len(bytes).with_context(context)?;
-        Ok(Log { file, path, bytes })
+        Ok(Log {
+            file,
+            path,
+            bytes,
+            digest,
+        })
     }
 
     /// Appends one line, or nothing if the disk is full.
@@ -380,6 +447,7 @@ impl Log {
             return Err(error).with_context(|| format!("writing {}", self.path.display()));
         }
         self.bytes += line.len() as u64;
+        self.digest.add(&line);
         Ok(())
     }
 
@@ -389,8 +457,55 @@ impl Log {
         Ok(self.bytes)
     }
 
+    /// Returns the SHA-256 of the log.
+    pub fn sha256(&self) -> String {
+        self.digest.sha256()
+    }
+
     /// Returns the path of the log.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// Digests the first `bytes` bytes of a file.
+fn digest_of(file: &mut File, bytes: u64) -> io::Result<Running> {
+    let mut digest = Running::default();
+    let mut reader = BufReader::new(file.take(bytes));
+    loop {
+        let part = reader.fill_buf()?;
+        let length = part.len();
+        if length == 0 {
+            return Ok(digest);
+        }
+        digest.add(part);
+        reader.consume(length);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_of_another_run_is_damage_and_is_left_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        let mut log = Log::open(path("own"), 0, None).unwrap();
+        log.line(&"first").unwrap();
+        let bytes = log.sync().unwrap();
+        let checksum = log.sha256();
+        log.line(&"second").unwrap();
+        let again = Log::open(path("own"), bytes, Some(&checksum)).unwrap();
+        assert_eq!((again.sha256(), again.bytes), (checksum.clone(), bytes));
+
+        let foreign = "\"other\"\n\"lines\"\n";
+        fs::write(path("foreign"), foreign).unwrap();
+        let error = Log::open(path("foreign"), bytes, Some(&checksum)).err();
+        let error = error.unwrap();
+        assert!(error.is::<Damaged>(), "{error}");
+        assert_eq!(fs::read_to_string(path("foreign")).unwrap(), foreign);
+        // Older checkpoints know no checksum.
+        Log::open(path("foreign"), bytes, None).unwrap();
     }
 }

@@ -374,6 +374,62 @@ mod tests {
         }
     }
 
+    /// Micro-batches under BatchNorm are judged by those of the recipe, in pretraining too.
+    #[test]
+    fn splits_of_batches_are_judged_by_those_of_the_recipe() {
+        let decisive = |request: RunRequest<'_>| {
+            let recipe = request.resolve().unwrap().recipe_of_record();
+            let overrides = recipe.decisive_overrides().into_iter();
+            let told = recipe.split_statistics();
+            (overrides.map(str::to_owned).collect::<Vec<_>>(), told)
+        };
+        let request = |recipe, task, model| RunRequest {
+            task,
+            model,
+            recipe,
+            source: None,
+            protocol: Protocol::Clean,
+            seed: 0,
+            assignments: &[],
+        };
+        // Batches of 64 in passes of 32.
+        let own = request("long-conv", "retrieval", "long_conv");
+        assert_eq!(decisive(own.clone()), (vec![], None));
+        let whole = ["train.micro_batch=64".to_owned()];
+        let (overrides, told) = decisive(RunRequest {
+            assignments: &whole,
+            ..own.clone()
+        });
+        assert_eq!(overrides, whole);
+        assert!(told.unwrap().contains("over 64 examples instead of 32"));
+        let same = ["train.micro_batch=32".to_owned()];
+        assert_eq!(
+            decisive(RunRequest {
+                assignments: &same,
+                ..own
+            }),
+            (vec![], None)
+        );
+
+        let set = [
+            "pretrain.kind=masked",
+            "pretrain.batch=16",
+            "block.norm=batch",
+            "train.batch=4",
+            "train.micro_batch=4",
+        ]
+        .map(str::to_owned);
+        let (overrides, told) = decisive(RunRequest {
+            assignments: &set,
+            ..request("smoke", "toy", "linear")
+        });
+        assert!(overrides.contains(&set[4]), "{overrides:?}");
+        assert!(
+            told.unwrap()
+                .contains("over 4 examples instead of 16 in pretraining")
+        );
+    }
+
     /// A change of any of these digests renames all runs on file: see [`VERSION`].
     #[test]
     fn digests_stay_what_they_are() {

@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 use results::published::{self, Source};
 
 use self::aliases::{Alias, COMMANDS, MODELS, RECIPES, SETTINGS, SOURCES, TASKS};
-pub use self::setting::unknown_setting;
+pub use self::setting::{setting_called, unknown_setting};
 pub use self::word::{of_model, of_task};
 use crate::error::{Error, Result};
 
@@ -53,7 +53,17 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
             note: String::new(),
         })
     });
+    let is_task = kind == "model"
+        && guess.names.is_empty()
+        && (datasets::TASKS
+            .iter()
+            .any(|it| fold(it.about().name) == fold(name))
+            || aliases_of(name, TASKS).next().is_some());
     let listing = match kind {
+        "model" if is_task => {
+            "this is the name of a task, not of a model; `lra list models` names all models"
+                .to_owned()
+        }
         "task" | "model" | "recipe" => format!("`lra list {kind}s` names them all"),
         "published source" => "`lra list published` names them all".to_owned(),
         _ => format!("known: {}", known.join(", ")),

@@ -29,6 +29,8 @@ pub struct Fit<'a> {
     pub options: &'a TrainOptions,
     /// The seed of the run.
     pub seed: u64,
+    /// Digest of the run's settings, which its files name.
+    pub run: &'a str,
     /// The data.
     pub splits: Arc<Splits>,
     /// Conversion of rows into tensors.
@@ -107,14 +109,15 @@ impl Fit<'_> {
         let mut optimizer = Updater::new(self.parameters, self.options)?;
         let mut state = State::default();
         if resume && self.files.checkpoint.exists() {
-            state = checkpoint::load(&self.files.checkpoint, self.parameters, &mut optimizer)?;
+            let file = &self.files.checkpoint;
+            state = checkpoint::load(file, self.run, self.parameters, &mut optimizer)?;
             if state.best.is_some() && !self.files.best.exists() {
                 return Err(Missing(vec![self.files.best.clone()]).into());
             }
             if state.best.is_some() && self.takes_best() {
                 // The best weights are only needed at the end, when it would be too late to find
                 // them damaged.
-                checkpoint::check_parameters(&self.files.best)?;
+                checkpoint::check_parameters(&self.files.best, self.run)?;
             }
             let (step, phase) = (state.step, self.phase());
             self.reporter.say(&match self.learner {
@@ -440,7 +443,7 @@ impl Session<'_> {
             dense,
         })?;
         if is_best {
-            checkpoint::save_parameters(&fit.files.best, fit.parameters)?;
+            checkpoint::save_parameters(&fit.files.best, fit.run, fit.parameters)?;
             self.state.best = Some(evaluation);
         }
         let best = self.state.best.map_or(accuracy, |best| best.accuracy);
@@ -455,9 +458,10 @@ impl Session<'_> {
     /// Saves everything needed to resume from here.
     fn save(&mut self) -> anyhow::Result<()> {
         self.journal.write_timings(self.state.step)?;
-        (self.state.metrics_bytes, self.state.timings_bytes) = self.journal.sync()?;
+        self.journal.sync(&mut self.state)?;
         checkpoint::save(
             &self.fit.files.checkpoint,
+            self.fit.run,
             &self.state,
             self.fit.parameters,
             &self.trainer.optimizer,
@@ -477,7 +481,7 @@ impl Session<'_> {
         let options = fit.options();
         let step = match options.select {
             Select::Best => {
-                checkpoint::load_parameters(&fit.files.best, fit.parameters)?;
+                checkpoint::load_parameters(&fit.files.best, fit.run, fit.parameters)?;
                 self.state.best.map_or(self.state.step, |best| best.step)
             }
             Select::Last => self.state.step,

@@ -2,24 +2,11 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{self, Place};
 use serde_json::Value;
-
-/// Writes twelve reviews in the published layout.
-fn reviews(place: &Place) {
-    for split in ["train", "test"] {
-        for (class, rating) in [("neg", 2), ("pos", 9)] {
-            let folder = place.path().join("reviews/aclImdb").join(split).join(class);
-            fs::create_dir_all(&folder).unwrap();
-            for number in 0..30 {
-                let name = format!("{number}_{rating}.txt");
-                fs::write(folder.join(name), format!("{split} {class} {number}")).unwrap();
-            }
-        }
-    }
-}
 
 fn line<'a>(text: &'a str, starts: &str) -> &'a str {
     let found = text.lines().find(|line| {
@@ -38,7 +25,7 @@ fn the_list_says_what_there_is_and_how_to_get_the_rest() {
     assert!(line(&empty, "listops generated").contains("lra data make listops"));
     assert!(line(&empty, "pathx official").ends_with("not here: lra data fetch pathx"));
 
-    reviews(&place);
+    reviews(&place.path().join("reviews/aclImdb"), "seen");
     place.ok("data make text --from reviews");
     let listed = place.ok("data list");
     let text = line(&listed, "text official clean");
@@ -72,7 +59,7 @@ fn the_list_says_what_there_is_and_how_to_get_the_rest() {
 #[test]
 fn raw_files_are_official_data_and_are_verified_where_they_lie() {
     let place = Place::new();
-    reviews(&place);
+    reviews(&place.path().join("reviews/aclImdb"), "seen");
     let said = place.ok("data verify text --from reviews");
     assert!(
         said.contains("raw files: train: reviews") && said.contains("a part of"),
@@ -101,7 +88,7 @@ fn raw_files_are_official_data_and_are_verified_where_they_lie() {
 #[test]
 fn data_that_contradict_what_was_published_say_so_everywhere() {
     let place = Place::new();
-    reviews(&place);
+    reviews(&place.path().join("reviews/aclImdb"), "seen");
     // More reviews of one class than there should be.
     let folder = place.path().join("reviews/aclImdb/train/pos");
     for number in 30..12_501 {
@@ -132,7 +119,7 @@ fn data_that_contradict_what_was_published_say_so_everywhere() {
 #[test]
 fn allowing_a_part_is_refused_where_it_means_nothing() {
     let place = Place::new();
-    reviews(&place);
+    reviews(&place.path().join("reviews/aclImdb"), "seen");
     for command in [
         "data make text --from reviews --allow-partial",
         "data verify text --from reviews --allow-partial",
@@ -149,7 +136,7 @@ fn allowing_a_part_is_refused_where_it_means_nothing() {
 #[test]
 fn other_files_are_no_silent_replacement() {
     let place = Place::new();
-    reviews(&place);
+    reviews(&place.path().join("reviews/aclImdb"), "seen");
     place.ok("data make text --from reviews");
     place.ok("data make text --from reviews");
     let review = place.path().join("reviews/aclImdb/test/neg/0_2.txt");
@@ -168,7 +155,7 @@ fn other_files_are_no_silent_replacement() {
 fn control_characters_of_files_do_not_reach_the_terminal() {
     let place = Place::new();
     let name = "\u{1b}[31mred\u{7}";
-    reviews(&place);
+    reviews(&place.path().join("reviews/aclImdb"), "seen");
     fs::write(
         place
             .path()
@@ -229,4 +216,103 @@ fn a_killed_build_goes_on_and_gives_the_same_bytes() {
         0,
         "the parts of a complete entry are removed"
     );
+}
+
+/// Writes thirty reviews of each class and split, which say `word`.
+fn reviews(folder: &Path, word: &str) {
+    for split in ["train", "test"] {
+        for (class, rating) in [("pos", 9), ("neg", 2)] {
+            let place = folder.join(split).join(class);
+            fs::create_dir_all(&place).unwrap();
+            for index in 0..30 {
+                let text = format!("{word} {class} {index} {split}");
+                fs::write(place.join(format!("{index}_{rating}.txt")), text).unwrap();
+            }
+        }
+    }
+}
+
+/// A command in a message is for the data directory in use, and a shell reads it as it stands.
+#[test]
+fn printed_commands_can_be_pasted() {
+    let place = Place::new();
+    reviews(&place.path().join("one A"), "good");
+    reviews(&place.path().join("two B"), "fine");
+    let lra = |words: &str, more: &[&str]| place.command(words).args(more).output().unwrap();
+    let pasted = |command: &str| {
+        let mut shell = std::process::Command::new("sh");
+        let program = place.command("").get_program().to_owned();
+        let script = format!("lra() {{ \"$PROGRAM\" \"$@\"; }}; {command}");
+        shell.args(["-c", &script]).current_dir(place.path());
+        shell
+            .env("PROGRAM", program)
+            .env("LRA_DATA", place.path().join("data"));
+        shell.output().unwrap()
+    };
+    let make = "data make text --recipe smoke";
+    for data in [&[][..], &["--data", "my data"]] {
+        let made = lra(make, &[&["--from", "two B"], data].concat());
+        assert!(made.status.success(), "{}", common::err(&made));
+    }
+    let manifest = |data: &str| {
+        let mut store = fs::read_dir(place.path().join(data).join("store")).unwrap();
+        let entry = store.find_map(|entry| {
+            let path = entry.unwrap().path().join("manifest.json");
+            path.exists().then_some(path)
+        });
+        fs::read(entry.unwrap()).unwrap()
+    };
+    let (default, mine) = (manifest("data"), manifest("my data"));
+    let refused = lra(make, &["--from", "one A", "--data", "my data"]);
+    assert!(!refused.status.success());
+    let told = common::err(&refused);
+    let at = told
+        .find("lra data make")
+        .unwrap_or_else(|| panic!("{told}"));
+    let command = told[at..].lines().next().unwrap();
+    assert!(
+        command.contains("--data 'my data'") && command.contains("--from 'one A'"),
+        "{told}"
+    );
+    let done = pasted(command);
+    assert!(done.status.success(), "{command}: {}", common::err(&done));
+    assert!(
+        manifest("data") == default,
+        "the default directory is left alone"
+    );
+    assert!(manifest("my data") != mine);
+
+    // What is missing, and the tables of a run.
+    let list = lra("data list --json", &["--data", "my data"]);
+    let list: Value = serde_json::from_slice(&list.stdout).unwrap();
+    let missing = list["missing"].as_array().unwrap();
+    for missing in missing {
+        let command = missing["command"].as_str().unwrap();
+        assert!(command.contains("--data 'my data'"), "{command}");
+    }
+    let toy = "run --task toy --model bag --recipe smoke --steps 2 --quiet";
+    let run = lra(toy, &["--out", "my runs"]);
+    let text = String::from_utf8(run.stdout).unwrap();
+    let command = text
+        .split("tables      ")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap();
+    let shown = pasted(command);
+    assert!(shown.status.success(), "{command}: {}", common::err(&shown));
+    let sweep = lra(
+        "sweep --tasks toy --models bag --recipe smoke --steps 2 --quiet",
+        &["--out", "my runs"],
+    );
+    let text = String::from_utf8(sweep.stdout).unwrap();
+    let command = text
+        .split("tables: ")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .next()
+        .unwrap();
+    assert!(pasted(command).status.success(), "{command}");
 }

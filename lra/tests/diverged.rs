@@ -104,7 +104,9 @@ fn rewrite_state(file: &Path, change: impl Fn(&mut Value)) {
     let mut header: Value = serde_json::from_slice(&whole[8..end]).unwrap();
     let text = header["__metadata__"]["state"].as_str().unwrap();
     let mut state: Value = serde_json::from_str(text).unwrap();
-    state.as_object_mut().unwrap().remove("sha256").unwrap();
+    for key in ["sha256", "metrics_sha256", "timings_sha256"] {
+        state.as_object_mut().unwrap().remove(key).unwrap();
+    }
     change(&mut state);
     header["__metadata__"]["state"] = state.to_string().into();
     let mut text = header.to_string().into_bytes();

@@ -586,3 +586,75 @@ fn a_full_disk_is_an_error_and_leaves_nothing_half_written() {
         serde_json::from_str::<serde_json::Value>(&record).unwrap();
     }
 }
+
+/// A name that is not known is an error in every flag that takes one, and no empty result.
+#[test]
+fn unknown_names_are_refused_in_every_flag() {
+    let place = Place::new();
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet");
+    place.ok("check --baseline base.csv --update");
+    for words in [
+        "run --task zzz --model bag",
+        "run --task toy --model zzz",
+        "run --task toy --model bag --recipe zzz",
+        "run --task toy --model bag --recipe smoke --source zzz",
+        "run --task toy --model bag --recipe smoke --protocol zzz",
+        "run --task toy --model bag --recipe smoke --device zzz",
+        "run --task toy --model bag --recipe smoke --precision zzz",
+        "run --task toy --model bag --recipe smoke --pretrain zzz",
+        "sweep --tasks zzz --dry-run",
+        "sweep --tasks toy --models zzz --dry-run",
+        "sweep --tasks toy --models bag --recipe zzz --dry-run",
+        "sweep --tasks toy --models bag --recipe smoke --device zzz --dry-run",
+        "sweep --tasks toy --models bag --recipe smoke --devices zzz --dry-run",
+        "sweep --tasks toy --models bag --recipe smoke --emit zzz",
+        "mini zzz --glance",
+        "check --baseline base.csv --reference zzz",
+        "report --table zzz",
+        "report --against zzz",
+        "report --format zzz",
+        "agree --recipe zzz",
+        "agree --half zzz",
+        "agree --by zzz",
+        "repro --list --recipe zzz",
+        "repro zzz",
+        "repro s5 --recipe zzz",
+        "repro s5 zzz s5",
+        "repro s5 listops zzz",
+        "list zzz",
+        "list models zzz",
+        "list models --recipe zzz",
+        "list models --task zzz",
+        "list models bag --recipe zzz",
+        "list models bag --task zzz",
+        "list recipes smoke --task zzz",
+        "list recipes zzz",
+        "list published zzz",
+        "check-model zzz",
+        "completions zzz",
+        "data make zzz",
+        "data make toy --recipe zzz",
+        "data fetch zzz",
+        "data verify zzz",
+        "data show zzz",
+        "bench --models zzz",
+        "bench --recipe zzz",
+        "bench --device zzz",
+    ] {
+        let message = place.fails(2, words);
+        assert!(!message.is_empty(), "{words}");
+    }
+    // In any case.
+    for words in [
+        "check --baseline base.csv --reference Transformer",
+        "report --table Accuracy",
+        "agree --recipe SMOKE",
+    ] {
+        let message = common::err(&place.lra(words));
+        assert!(
+            !message.contains("unknown") && !message.contains("no run is by"),
+            "{message}"
+        );
+    }
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet --device CPU");
+}

@@ -60,6 +60,47 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
 }
 
 #[test]
+fn a_card_is_not_made_of_scores_that_have_changed() {
+    let place = Place::new();
+    let words = format!("mini bag --glance --seeds 0 --quiet {TINY}");
+    let card = place.ok(&words);
+    let again = place.lra(&words);
+    let told = common::err(&again);
+    assert!(told.contains("on file, the oldest since"), "{told}");
+    let json: Value = serde_json::from_str(&place.ok(&format!("{words} --json"))).unwrap();
+    let old = json[0]["on_file"].as_array().unwrap();
+    assert!(!old.is_empty() && old[0]["created"].is_string(), "{json}");
+    let mut records = std::fs::read_dir(place.path().join("runs")).unwrap();
+    let record = records.next().unwrap().unwrap().path().join("record.json");
+    let text = std::fs::read_to_string(&record).unwrap();
+    let (before, after) = text.split_once("\"sources\": \"").unwrap();
+    std::fs::write(
+        &record,
+        format!("{before}\"sources\": \"aaaa{}", &after[4..]),
+    )
+    .unwrap();
+    for json in ["", " --json"] {
+        let output = place.lra(&format!("{words}{json}"));
+        assert_eq!(output.status.code(), Some(2));
+        assert!(
+            output.stdout.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
+        let told = common::err(&output);
+        assert!(
+            told.contains("another build")
+                && told.contains("--redo-changed")
+                && told.contains("--accept-changes"),
+            "{told}"
+        );
+    }
+    assert_eq!(place.ok(&format!("{words} --accept-changes")), card);
+    place.ok(&format!("{words} --redo-changed"));
+    place.ok(&words);
+}
+
+#[test]
 fn a_whole_card_is_planned_and_says_what_the_block_adds() {
     let place = Place::new();
     let output = place.lra(&format!("mini s4d --seeds 0 {TINY}"));

@@ -332,3 +332,145 @@ fn the_command_in_a_record_runs_as_pasted() {
         );
     }
 }
+
+/// The output is that of a search over two rates, one of them with a record that has changed.
+#[test]
+fn a_search_takes_no_score_that_has_changed() {
+    let place = Place::new();
+    let sweep = |words: &str| format!("{SWEEP} --quiet --set train.eval_every=4 {words}");
+    for (search, table) in [("--grid train.learning_rate=1e-3,1e-2", "Best settings")] {
+        place.ok(&sweep(search));
+        let changed = |folder: std::path::PathBuf| {
+            edit(&folder.join("record.json"), |record| {
+                record["versions"]["sources"] = "aaaa".into();
+                record["scores"]["val_accuracy"] = json!(0.99);
+                record["scores"]["test_accuracy"] = json!(0.98);
+            });
+        };
+        let folders = fs::read_dir(place.path().join("runs")).unwrap();
+        let rate = |folder: &Path| fs::read_to_string(folder.join("spec.toml")).unwrap();
+        let folders = folders.map(|entry| entry.unwrap().path());
+        let high: Vec<_> = folders
+            .filter(|folder| rate(folder).contains("learning_rate = 0.01\n"))
+            .collect();
+        assert_eq!(high.len(), 1);
+        changed(high[0].clone());
+        let output = place.lra(&sweep(search));
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        let (_, best) = told.split_once(table).unwrap_or_else(|| panic!("{told}"));
+        let row = best.lines().find(|line| line.contains("bag")).unwrap();
+        assert!(row.contains("train.learning_rate=1e-3"), "{told}");
+        assert!(!best.contains("99.00") && !best.contains("98.00"), "{told}");
+        assert!(
+            best.contains("train.learning_rate=1e-2 (1 of 1 seed changed)"),
+            "{told}"
+        );
+        // Accepted, it counts again.
+        let accepted = place.ok(&sweep(&format!("{search} --accept-changes")));
+        assert!(accepted.contains("98.00"), "{accepted}");
+    }
+}
+
+#[test]
+fn a_probe_takes_no_loss_that_has_changed() {
+    let place = Place::new();
+    let recipe = "about = ''\nsource = ''\n[probe]\nlearning_rates = [1e-9, 1e-2]\nshare = 0.5\n[families.xformer]\n\
+                  [tasks.toy]\ntrain = { steps = 20, warmup = 2 }\ndata = { train = 256, val = 64, test = 16 }\n";
+    fs::write(place.path().join("own.toml"), recipe).unwrap();
+    let words = "sweep --tasks toy --models bag --recipe own.toml --probe --quiet";
+    let before = place.ok(words);
+    assert!(before.contains("learning_rate = 1e-2 }"), "{before}");
+    for entry in fs::read_dir(place.path().join("runs")).unwrap() {
+        let folder = entry.unwrap().path();
+        let spec = fs::read_to_string(folder.join("spec.toml")).unwrap();
+        if spec.contains("learning_rate = 0.01\n") {
+            edit(&folder.join("record.json"), |record| {
+                record["versions"]["sources"] = "aaaa".into();
+            });
+        }
+    }
+    let output = place.lra(words);
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(told.contains("learning_rate = 1e-9 }"), "{told}");
+    assert!(told.contains("1e-2: - (1 of 1 seed changed)"), "{told}");
+}
+
+#[test]
+fn a_record_of_another_run_is_damage() {
+    let place = Place::new();
+    let words = |seed: u64| format!("{RUN} --seed {seed}");
+    place.ok(&words(1));
+    place.ok(&words(2));
+    let folder = |seed: u64| {
+        let folders = fs::read_dir(place.path().join("runs")).unwrap();
+        let mut folders = folders.map(|entry| entry.unwrap().path());
+        let mark = format!("-s{seed}-");
+        folders.find(|path| path.display().to_string().contains(&mark))
+    };
+    let (one, two) = (folder(1).unwrap(), folder(2).unwrap());
+    let whole = fs::read(two.join("record.json")).unwrap();
+    fs::copy(one.join("record.json"), two.join("record.json")).unwrap();
+    let refused = |reason: &str| {
+        for words in [words(2), format!("{} --resume", words(2))] {
+            let message = place.fails(3, &words);
+            assert!(
+                message.contains("record.json is the record of another run")
+                    && message.contains(reason)
+                    && message.contains("--force"),
+                "{message}"
+            );
+        }
+        let sweep = format!("{SWEEP} --seeds 2,3 --quiet");
+        let output = place.lra(&sweep);
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{told}");
+        assert!(
+            told.contains("another run") && told.contains("--retry-failed"),
+            "{told}"
+        );
+    };
+    refused("its id is toy-bag-smoke-s1-");
+    for (field, value, reason) in [
+        ("seed", json!(7), "its seed is 7 instead of 2"),
+        (
+            "spec_digest",
+            json!("aaaa"),
+            "its digest of the settings is aaaa",
+        ),
+    ] {
+        fs::write(two.join("record.json"), &whole).unwrap();
+        edit(&two.join("record.json"), |record| {
+            record[field] = value.clone()
+        });
+        refused(reason);
+    }
+    fs::write(two.join("record.json"), &whole).unwrap();
+    edit(&two.join("record.json"), |record| {
+        record["model"]["name"] = "linear".into()
+    });
+    refused("its model is linear instead of bag");
+    place.ok(&format!("{SWEEP} --seeds 2,3 --quiet --retry-failed"));
+    place.ok(&words(2));
+
+    // The files to resume from.
+    for name in [
+        "checkpoint.safetensors",
+        "best.safetensors",
+        "metrics.jsonl",
+        "timings.jsonl",
+    ] {
+        let own = fs::read(two.join(name)).unwrap();
+        let _ = fs::remove_file(two.join("record.json"));
+        fs::copy(one.join(name), two.join(name)).unwrap();
+        let message = place.fails(3, &format!("{} --resume", words(2)));
+        assert!(
+            message.contains(name) && message.contains("--force"),
+            "{message}"
+        );
+        assert!(fs::read(one.join(name)).unwrap() == fs::read(two.join(name)).unwrap());
+        fs::write(two.join(name), own).unwrap();
+    }
+    place.ok(&format!("{} --resume", words(2)));
+}

@@ -318,7 +318,11 @@ fn weights_of_older_versions_have_no_checksum_and_load() {
         match metadata.get("state") {
             Some(state) => {
                 let mut state: Value = serde_json::from_str(state.as_str().unwrap()).unwrap();
-                assert!(state.as_object_mut().unwrap().remove("sha256").is_some());
+                let state = state.as_object_mut().unwrap();
+                for key in ["sha256", "run", "metrics_sha256", "timings_sha256"] {
+                    assert!(state.remove(key).is_some(), "{key}");
+                }
+                let state = Value::from(state.clone());
                 metadata["state"] = state.to_string().into();
             }
             None => metadata.clear(),
@@ -331,6 +335,18 @@ fn weights_of_older_versions_have_no_checksum_and_load() {
         fs::write(&file, old).unwrap();
     }
     fs::remove_file(folder.join("record.json")).unwrap();
-    place.ok(&format!("{words} --resume"));
-    assert_same_records(&record, &place.record("runs"));
+    // They do not say which run they are of.
+    let message = place.fails(2, &format!("{words} --resume"));
+    assert!(
+        message.contains(
+            "checkpoint.safetensors and best.safetensors of an older version do not name a run"
+        ) && message.contains("--accept-changes"),
+        "{message}"
+    );
+    place.ok(&format!("{words} --resume --accept-changes"));
+    let mut resumed = place.record("runs");
+    let accepted = resumed.as_object_mut().unwrap().remove("accepted_changes");
+    let accepted = accepted.unwrap();
+    assert!(accepted[0].as_str().unwrap().contains("name"), "{accepted}");
+    assert_same_records(&record, &resumed);
 }

@@ -31,12 +31,15 @@ pub fn committed() -> Result<Vec<Record>> {
 
 /// Returns the runs of a table that a model is ranked among: those by the recipe with the changes
 /// `set`, each `key=value`, and no others. Learning rates are no changes. So short runs in search of
-/// a rate, and runs in another block, are left out.
+/// a rate, runs in another block, and runs that were resumed after changes are left out.
 #[must_use]
 pub fn rivals<'a>(table: &'a [Record], set: &[String]) -> Vec<&'a Record> {
     let wanted = changes_of(set);
-    let is_rival =
-        |it: &&Record| it.recipe.name == RECIPE && changes_of(&it.recipe.overrides) == wanted;
+    let is_rival = |it: &&Record| {
+        it.recipe.name == RECIPE
+            && it.changed_on_the_way().is_none()
+            && changes_of(&it.recipe.overrides) == wanted
+    };
     table.iter().filter(is_rival).collect()
 }
 
@@ -227,6 +230,14 @@ impl Card<'_> {
             })
             .collect();
         notes.extend(untrained);
+        let all = self.own.iter().chain(&self.same_block);
+        notes.extend(all.filter_map(|record| {
+            let (task, changes) = (record.task.title(), record.changed_on_the_way()?);
+            Some(format!(
+                "{task}, seed {}: resumed after changes: {changes}",
+                record.seed
+            ))
+        }));
         notes.extend(
             self.left_out
                 .iter()

@@ -140,7 +140,7 @@ pub(crate) struct Pivot<'a> {
     /// Per column: the same for machines, in names and values.
     pub(crate) facts: Vec<Vec<Fact>>,
     /// Per column: registry name of its task; empty for a stand-in or altered data, which is not
-    /// the task.
+    /// the task, and for runs that were resumed after changes.
     pub(crate) tasks: Vec<String>,
     /// The rows.
     pub(crate) rows: Vec<PivotRow<'a>>,
@@ -178,6 +178,9 @@ impl PivotRow<'_> {
     }
 }
 
+/// Mark of runs that were resumed after accepted changes.
+const RESUMED: &str = "resumed after changes";
+
 /// One data set: scores on it answer the same question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Data<'a> {
@@ -188,6 +191,8 @@ struct Data<'a> {
     altered: bool,
     /// What is altered, where no digest tells these data from others.
     findings: &'a [String],
+    /// Changes that were accepted on the way (see [`Record::changed_on_the_way`]).
+    changes: &'a [String],
     protocol: &'a str,
     digest: &'a str,
     task: &'a str,
@@ -206,9 +211,13 @@ impl<'a> Data<'a> {
                 true => &task.altered,
                 false => &[],
             },
+            changes: &record.provenance.accepted_changes,
             protocol: &task.protocol,
             digest: &task.data_digest,
-            task: if task.genuine() { &task.name } else { "" },
+            task: match task.genuine() && record.provenance.accepted_changes.is_empty() {
+                true => &task.name,
+                false => "",
+            },
         }
     }
 
@@ -225,6 +234,9 @@ impl<'a> Data<'a> {
         if self.altered {
             known.push("altered".to_owned());
         }
+        if !self.changes.is_empty() {
+            known.push(RESUMED.to_owned());
+        }
         let same_label = || all.iter().filter(|data| data.label == self.label);
         if self.source != "synthetic" && same_label().any(|data| data.source != self.source) {
             known.push(self.source.to_owned());
@@ -235,6 +247,7 @@ impl<'a> Data<'a> {
         if same_label().any(|data| {
             (data.source, data.partial, data.protocol) == (self.source, self.partial, self.protocol)
                 && data.altered == self.altered
+                && data.changes.is_empty() == self.changes.is_empty()
                 && data.digest != self.digest
         }) {
             known.push(format!("data {}", brief(self.digest)));
@@ -252,6 +265,7 @@ impl Data<'_> {
         let mut marks = vec![self.source];
         marks.extend(self.partial.then_some("partial"));
         marks.extend(self.altered.then_some("altered"));
+        marks.extend((!self.changes.is_empty()).then_some(RESUMED));
         marks.retain(|mark| !mark.is_empty());
         vec![
             (
@@ -276,6 +290,10 @@ impl Data<'_> {
         }
         if !findings.is_empty() {
             known.push(format!("ALTERED ({})", findings.join("; ")));
+        }
+        if !self.changes.is_empty() {
+            let changes = self.changes.join("; ");
+            known.push(format!("RESUMED AFTER CHANGES ({changes})"));
         }
         known.join(", ")
     }
@@ -434,6 +452,37 @@ impl<'a> Pivot<'a> {
 /// The rows by rank, name and setting of the model; in each the data sets, in each the seeds.
 type Grid<'a> =
     BTreeMap<(usize, &'a str, Vec<String>), HashMap<Data<'a>, BTreeMap<u64, &'a Record>>>;
+
+/// Returns what the seeds of a cell do not share although a score may depend on it, in words: the
+/// build of the program, the instructions, or several; `None` if they agree.
+pub(crate) fn mixture(runs: &[&Record]) -> Option<String> {
+    let count = |of: fn(&Record) -> String| {
+        let values: BTreeSet<String> = runs.iter().map(|run| of(run)).collect();
+        values.len()
+    };
+    let builds = count(|run| {
+        let versions = &run.provenance.versions;
+        [
+            &versions.lra,
+            &versions.sources,
+            &versions.candle,
+            &versions.rustc,
+        ]
+        .map(String::as_str)
+        .join(" ")
+    });
+    let instructions = count(|run| run.provenance.host.instructions.clone());
+    let words = [
+        (builds, "builds of the program"),
+        (instructions, "instruction sets"),
+    ];
+    let words: Vec<String> = words
+        .iter()
+        .filter(|(count, _)| *count > 1)
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    (!words.is_empty()).then(|| words.join(" and "))
+}
 
 /// Returns the words common to all lists.
 fn shared<'a>(mut lists: impl Iterator<Item = &'a str>) -> Vec<&'a str> {

@@ -19,7 +19,7 @@ mod setting;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::decisive::Batching;
+pub use self::decisive::{Batching, Split};
 pub use self::dense::{Dense, DenseGroup};
 pub use self::measured::{
     Baseline, MAJORITY, Memory, Phases, Scores, Speed, Spread, number, numbers,
@@ -80,6 +80,14 @@ impl Record {
             .iter()
             .find(|baseline| baseline.name == MAJORITY)
             .map(|baseline| baseline.accuracy)
+    }
+
+    /// Returns the changes that were accepted on the way, in words: the run began with other data,
+    /// another program or other instructions than it ended with, so that its score is that of
+    /// neither. `None` if there are none.
+    pub fn changed_on_the_way(&self) -> Option<String> {
+        let accepted = &self.provenance.accepted_changes;
+        (!accepted.is_empty()).then(|| accepted.join("; "))
     }
 
     /// Returns the accuracy on the test split, if it was scored.

@@ -5,7 +5,7 @@ use crate::markup::one_line;
 use crate::meaning::Meaning;
 use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
-use crate::record::{Batching, Outcome, Pretraining, Record, first_line};
+use crate::record::{Outcome, Pretraining, Record, first_line};
 use crate::render::width;
 use crate::verdict::Verdict;
 
@@ -291,11 +291,7 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
     for change in &recipe.overrides {
         recipe_words += &format!(", {change}");
     }
-    if let Some(split) = recipe
-        .batching
-        .as_ref()
-        .and_then(Batching::split_statistics)
-    {
+    if let Some(split) = recipe.split_statistics() {
         recipe_words += &format!("; {split}");
     }
     let task = &record.task;
@@ -356,12 +352,18 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
         "lra {}{revision}, candle {}, rustc {}{own}",
         versions.lra, versions.candle, versions.rustc
     );
-    vec![
+    let changed = record.changed_on_the_way();
+    let changed = changed.map(|changes| {
+        let words = format!("RESUMED AFTER CHANGES, comparable with no other score: {changes}");
+        ("changes", words)
+    });
+    let rest = [
         ("recipe", recipe_words),
         ("data", data),
         ("model", model),
         ("run", run),
         ("machine", machine),
         ("code", code),
-    ]
+    ];
+    changed.into_iter().chain(rest).collect()
 }

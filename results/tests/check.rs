@@ -193,11 +193,7 @@ fn other_gradients_are_caught_where_losses_are_the_same() {
 #[test]
 fn a_measurement_that_is_gone_is_a_failure() {
     type Take = fn(&mut Record);
-    let gone: [(Take, Aspect); 4] = [
-        (
-            |run| run.scores.as_mut().unwrap().test_accuracy = None,
-            Aspect::Accuracy,
-        ),
+    let gone: [(Take, Aspect); 3] = [
         (|run| run.memory = None, Aspect::Memory),
         (|run| run.speed = None, Aspect::Speed),
         (
@@ -215,8 +211,13 @@ fn a_measurement_that_is_gone_is_a_failure() {
         });
         only(&check(&cells(&one, 2.5)), aspect);
     }
-    let scores = with(|run| run.scores = None);
-    assert!(!check(&cells(&scores, 2.5)).passed());
+    let scores: [Take; 2] = [
+        |run| run.scores = None,
+        |run| run.scores.as_mut().unwrap().test_accuracy = None,
+    ];
+    for take in scores {
+        assert!(!check(&cells(&with(take), 2.5)).passed());
+    }
 
     for log in [None, Some("")] {
         let folder = tempfile::tempdir().unwrap();
@@ -243,7 +244,15 @@ fn a_measurement_that_is_gone_is_a_failure() {
 #[test]
 fn a_log_cut_between_lines_is_told_and_no_baseline() {
     type Change = fn(&[&str]) -> String;
-    let changes: [(Change, &str); 10] = [
+    let changes: [(Change, &str); 11] = [
+        (
+            |lines| {
+                let accuracy =
+                    r#"{"event":"validation","step":5000,"loss":1.0,"accuracy":7.0,"examples":8}"#;
+                [lines, &[accuracy]].concat().join("\n")
+            },
+            "the accuracy at step 5000 is no share: 7",
+        ),
         (
             |lines| lines[..2].join("\n"),
             "line 2: not a line of a run's log: the log ends at step 3334, although the record has 5,000 steps",
@@ -485,6 +494,97 @@ fn memory_of_another_processor_thread_count_or_method_is_not_judged() {
     }
 }
 
+/// No seed speaks for others that ran on other threads, beside other runs or elsewhere.
+#[test]
+fn seeds_that_ran_otherwise_are_not_described_by_the_first() {
+    let unjudged = |aspect: Aspect, change: fn(&mut Record)| {
+        let mut records = with(|run| {
+            run.memory.as_mut().unwrap().peak_bytes *= 2;
+            let rate = &mut run.speed.as_mut().unwrap().steps_per_second;
+            if run.model.name != "transformer" {
+                rate.median /= 2.0;
+            }
+        });
+        records
+            .iter_mut()
+            .filter(|run| run.seed == 2)
+            .for_each(change);
+        let found = check(&cells(&records, 2.5));
+        let place = Aspect::ALL.iter().position(|it| *it == aspect).unwrap();
+        let mut cells = found.cells.iter();
+        assert!(
+            cells.all(|cell| matches!(cell.findings[place], Finding::Unjudged(_))),
+            "{found:?}"
+        );
+    };
+    for aspect in [Aspect::Memory, Aspect::Speed] {
+        unjudged(aspect, |run| run.provenance.threads += 62);
+        unjudged(aspect, |run| run.provenance.host.cpu = "another".into());
+    }
+    unjudged(Aspect::Memory, |run| {
+        run.memory.as_mut().unwrap().method = "another".into();
+    });
+    // Of seeds that ran beside different numbers of others, a speed is that of none.
+    let of = |seed: u64| {
+        let mut records = matrix();
+        for run in &mut records {
+            run.provenance.jobs = Some(if run.seed == seed { 2 } else { 1 });
+        }
+        cells(&records, 2.5)
+    };
+    let (before, now) = (of(9), of(2));
+    assert_eq!((before.rows[0].jobs, now.rows[0].jobs), (Some(1), Some(0)));
+}
+
+#[test]
+fn a_run_that_was_resumed_after_changes_is_in_no_baseline() {
+    let mut records = matrix();
+    for run in records.iter_mut().filter(|run| run.seed == 1) {
+        run.provenance.accepted_changes = vec!["it was run on other data".into()];
+    }
+    let now = cells(&records, 2.5);
+    for row in &now.rows {
+        let damaged = row.damaged.as_ref().unwrap();
+        assert!(damaged.contains("other data"), "{damaged}");
+    }
+    assert!(!check(&now).passed());
+}
+
+#[test]
+fn a_baseline_has_no_impossible_row() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.csv");
+    let refused = |change: fn(&mut Row)| {
+        let mut baseline = cells(&matrix(), 2.5);
+        change(&mut baseline.rows[0]);
+        baseline.write(&path).unwrap();
+        Baseline::read(&path).unwrap_err().to_string()
+    };
+    for (message, expected) in [
+        (
+            refused(|row| row.accuracy_deviation = Some(0.9)),
+            "accuracy_deviation is 0.9, more than 0.592",
+        ),
+        (
+            refused(|row| (row.accuracy, row.accuracy_deviation) = (None, None)),
+            "outcome is scored, but there is no accuracy",
+        ),
+        (
+            refused(|row| {
+                (row.seeds, row.accuracy_deviation) = ("4".into(), None);
+                row.outcome = "diverged".into();
+            }),
+            "outcome is diverged, but its only seed has an accuracy",
+        ),
+        (
+            refused(|row| row.outcome = "banana".into()),
+            "outcome is 'banana'",
+        ),
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
 #[test]
 fn a_slowdown_is_caught_only_where_the_reference_did_not_slow_down_too() {
     let slowed = |run: &mut Record, factor: f64| {
@@ -557,7 +657,26 @@ fn a_baseline_survives_its_file_and_a_damaged_one_is_named() {
     let text = std::fs::read_to_string(&path).unwrap();
     for (damaged, expected) in [
         (text.replacen("task,", "tusk,", 1), "its first line is not"),
-        (text.replacen(",2000,", ",many,", 1), "line: 2"),
+        (
+            text.replacen(",2000,", ",many,", 1),
+            "line 2: test_rows: invalid digit",
+        ),
+        (
+            text.replacen(",0.36,", ",x,", 1),
+            "line 2: accuracy: invalid float",
+        ),
+        (
+            text.replacen("task,", "task,task,", 1),
+            "has the column task twice",
+        ),
+        (
+            text.replacen(",scored,", ",Scored,", 1),
+            "outcome is 'Scored'",
+        ),
+        (
+            text.replacen(",2000,", ",18446744073709551615,", 1),
+            "more than any file has",
+        ),
         (text.replacen(",cpu,", ",", 1), "line: 2"),
         (String::new(), "its first line is not"),
         // Figures that no run can have.

@@ -142,6 +142,12 @@ fn only_the_published_task_and_protocol_may_be_compared() {
         reasons(|record| record.recipe.overrides = vec!["train.steps=200".into()]),
         ["set train.steps=200"]
     );
+    assert_eq!(
+        reasons(
+            |record| record.provenance.accepted_changes = vec!["it was run on other data".into()]
+        ),
+        ["resumed after changes: it was run on other data"]
+    );
     fn in_parts(record: &mut Record, batch_norm: bool) {
         let set = ["train.log_every=2", "train.micro_batch=2", "train.steps=9"];
         record.recipe.overrides = set.map(str::to_owned).into();
@@ -149,6 +155,7 @@ fn only_the_published_task_and_protocol_may_be_compared() {
             batch: 8,
             forward: 2,
             batch_norm,
+            pretraining: None,
         });
     }
     assert_eq!(

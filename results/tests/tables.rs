@@ -399,6 +399,54 @@ fn altered_data_stands_beside_nothing_published() {
     assert!(table("averages", &all, Some(tay())).rows.is_empty());
 }
 
+/// A run that went on with other data or another program than it began with has a score of neither.
+#[test]
+fn a_run_resumed_after_changes_is_marked_and_reproduces_nothing() {
+    let mut records: Vec<Record> = (0..5).map(|seed| run("performer", seed, 0.18)).collect();
+    assert_eq!(verdict(&[0.18; 5], |_| ()), "reproduced");
+    let changes = |record: &mut Record| {
+        record.provenance.accepted_changes = vec!["it was run on other data".into()];
+    };
+    assert_eq!(verdict(&[0.18; 5], changes), "not comparable");
+    for record in &mut records[..2] {
+        changes(record);
+    }
+    let shown = text(accuracy(&records));
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("listops (resumed after changes)"), "{shown}");
+    assert!(
+        shown.contains("RESUMED AFTER CHANGES (it was run on other data)"),
+        "{shown}"
+    );
+    assert!(shown.contains("18.00 ±0.00 (3) 18.00 ±0.00 (2)"), "{shown}");
+    let csv = Format::Csv.render(&[accuracy(&records)]);
+    assert!(
+        csv.contains("listops (generated, resumed after changes)"),
+        "{csv}"
+    );
+    let seen = lra_results::summary::summary(&records[0], Some(tay()), &[]);
+    let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        seen.contains("not comparable: resumed after changes"),
+        "{seen}"
+    );
+    assert!(seen.contains("changes RESUMED AFTER CHANGES"), "{seen}");
+}
+
+#[test]
+fn seeds_of_several_builds_or_instruction_sets_are_told() {
+    let mut records: Vec<Record> = (0..3).map(|seed| run("performer", seed, 0.18)).collect();
+    assert!(!text(accuracy(&records)).contains("seeds of"));
+    records[0].provenance.versions.sources = "aaaa".into();
+    records[1].provenance.host.instructions = "AVX2".into();
+    let told = "performer on listops: seeds of 2 builds of the program and 2 instruction sets.";
+    for name in ["accuracy", "comparison"] {
+        let shown = text(table(name, &records, Some(tay())));
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(shown.contains(told), "{shown}");
+    }
+}
+
 #[test]
 fn averages_by_every_convention() {
     let tasks = [

@@ -7,6 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::scratch::{BUILDING, REPLACED, WorkFolder, beside, checkpoint_of, parent};
 use super::{Store, entry};
+use crate::command::data_flag;
 use crate::error::{Error, Result, io};
 use crate::manifest::{Manifest, PerSplit, SplitManifest, SplitName};
 use crate::origin::Origin;
@@ -110,14 +111,14 @@ fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) ->
     });
     checked.map_err(|error| match error {
         problem @ (Error::File { .. } | Error::Row { .. }) => {
-            let name = task.about().name;
+            let (name, flag) = (task.about().name, data_flag());
             let fetch = match task.remote() {
                 [] => String::new(),
-                _ => format!("fetch the published files: lra data fetch {name}; or "),
+                _ => format!("fetch the published files: lra data fetch {name}{flag}; or "),
             };
             Error::Unusable {
                 problem: Box::new(problem),
-                remedy: format!("{fetch}name other ones: lra data make {name} --from PATH"),
+                remedy: format!("{fetch}name other ones: lra data make {name}{flag} --from PATH"),
             }
         }
         other => other,

@@ -7,6 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::Store;
+use crate::command::quoted_path;
 use crate::error::shown;
 use crate::origin::Origin;
 use crate::{Key, Source, Task};
@@ -76,7 +77,11 @@ impl Store {
         let made = Origin::read(&folder)?;
         (!made.looks_like(now)).then(|| OtherRawFiles {
             folder,
-            command: format!("{} --from {}", key.make_command(task), shown(&now.path)),
+            command: format!(
+                "{} --from {}",
+                key.make_command(task),
+                quoted_path(&now.path)
+            ),
             made_from: made.path,
             raw: now.path.clone(),
         })

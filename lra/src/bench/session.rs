@@ -7,7 +7,7 @@ use candle_core::{DType, Device};
 use datasets::Source;
 use models::{Classifier, Parameters};
 use results::bench::{Base, Bench, Outcome, Round, SCHEMA};
-use results::record::{Provenance, Recipe};
+use results::record::Provenance;
 use results::stats::quantile;
 
 use crate::bench::measure_process::{Answer, request, request_from};
@@ -365,15 +365,7 @@ fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Resu
         batch: resolved.spec.train.batch,
         flops_per_step: flops,
         parameters,
-        recipe: Recipe {
-            name: resolved.spec.cell.recipe.clone(),
-            source: resolved.recipe.body.source.clone(),
-            published: resolved.recipe.body.published,
-            overrides: resolved.overrides.clone(),
-            repeated: resolved.repeated.clone(),
-            batching: Some(resolved.batching()),
-            departures: resolved.departures(),
-        },
+        recipe: resolved.recipe_of_record(),
         provenance: Provenance {
             spec_digest: resolved.spec.digest(),
             precision: resolved.spec.train.precision.to_string(),

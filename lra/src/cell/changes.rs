@@ -116,6 +116,8 @@ pub fn of_program(record: &Record, resolved: &Resolved, devices: &[String]) -> R
         differences.push(format!(
             "it was made by another build of the program: {then}, and this is {now}"
         ));
+    } else if let Some(words) = other_tools(&then.versions, &now) {
+        differences.push(words);
     }
     let own = provenance::own_model(resolved.model)?;
     if record.model.own != own {
@@ -128,9 +130,12 @@ pub fn of_program(record: &Record, resolved: &Resolved, devices: &[String]) -> R
     let mut others = devices.iter();
     if !devices.is_empty() && others.all(|device| accelerator(&then.device) != accelerator(device))
     {
+        let then = match then.device.as_str() {
+            "" => "an unknown device",
+            then => then,
+        };
         differences.push(format!(
-            "it was made on {}, and this is {}",
-            then.device,
+            "it was made on {then}, and this is {}",
             devices.join(" or ")
         ));
     }
@@ -165,6 +170,28 @@ fn of_model(then: Option<&OwnModel>, now: Option<&OwnModel>) -> String {
         (Some(then), None) => format!("the model was that of {}, and is lra's", then.origin()),
         (None, _) => "the model was lra's, and is one of this program's own".to_owned(),
     }
+}
+
+/// Returns the difference in words between two builds of the same sources by other tools; `None` if
+/// there is none, or if one does not say what it was built with.
+fn other_tools(then: &Versions, now: &Versions) -> Option<String> {
+    let tools = [
+        ("candle", &then.candle, &now.candle),
+        ("rustc", &then.rustc, &now.rustc),
+    ];
+    let known = |version: &str| !matches!(version, "" | "unknown");
+    let other = tools
+        .into_iter()
+        .filter(|(_, then, now)| known(then) && known(now) && then != now);
+    let other: Vec<String> = other
+        .map(|(tool, then, now)| format!("{tool} {then}, and this is with {now}"))
+        .collect();
+    (!other.is_empty()).then(|| {
+        format!(
+            "it was made by another build of the program: with {}",
+            other.join("; with ")
+        )
+    })
 }
 
 fn name(versions: &Versions) -> String {

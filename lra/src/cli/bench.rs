@@ -63,7 +63,7 @@ pub struct BenchArgs {
     #[arg(long, value_parser = parse::duration, value_name = "TIME")]
     pub time_limit: Option<Duration>,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = parse::device)]
     pub device: String,
     /// Worker threads; 0 means all cores
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]

@@ -15,8 +15,11 @@ pub struct DataPlace {
 }
 
 impl DataPlace {
-    /// Returns the data directory.
+    /// Returns the data directory. One that is named here is named by the commands in messages, too.
     pub fn path(&self) -> PathBuf {
+        if let Some(path) = &self.data {
+            datasets::command::name_directory(path);
+        }
         let from_environment = || std::env::var_os("LRA_DATA").map(PathBuf::from);
         let from_platform = || dirs::cache_dir().map(|cache| cache.join("lra"));
         self.data

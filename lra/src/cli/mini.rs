@@ -39,7 +39,7 @@ pub struct MiniArgs {
     #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
     pub threads: usize,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = parse::device)]
     pub device: String,
     #[command(flatten)]
     pub place: DataPlace,
@@ -50,6 +50,12 @@ pub struct MiniArgs {
     /// in the program]
     #[arg(long, value_name = "PATH")]
     pub table: Option<PathBuf>,
+    /// Rerun cells whose data, program, source of your own model or instruction set have changed
+    #[arg(long, conflicts_with = "accept_changes")]
+    pub redo_changed: bool,
+    /// Accept such cells, and resume unfinished ones; their records then say so
+    #[arg(long)]
+    pub accept_changes: bool,
     /// Print the score cards as JSON
     #[arg(long)]
     pub json: bool,

@@ -58,6 +58,18 @@ pub fn seeds(text: &str) -> Result<Seeds, String> {
     }
 }
 
+/// Parses the name of a device, in any case: `auto`, `cpu`, `cuda` or `cuda:N`.
+pub fn device(text: &str) -> Result<String, String> {
+    let name = text.to_lowercase();
+    let known = match name.split_once(':') {
+        None => ["auto", "cpu", "cuda"].contains(&name.as_str()),
+        Some((kind, number)) => kind == "cuda" && number.parse::<usize>().is_ok(),
+    };
+    known.then_some(name).ok_or_else(|| {
+        format!("unknown device '{text}' (known: auto, cpu, cuda:N; see `lra list devices`)")
+    })
+}
+
 /// Devices that runs are distributed over; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Devices(pub Vec<String>);
@@ -70,13 +82,15 @@ pub fn devices(text: &str) -> Result<Devices, String> {
         )
     };
     let Some((kind, numbers)) = text.split_once(':').filter(|_| text.contains("..")) else {
-        let names: Vec<String> = text.split(',').map(str::to_owned).collect();
-        return match names.iter().any(String::is_empty) {
-            true => Err(expected()),
-            false => Ok(Devices(names)),
-        };
+        let names = text.split(',').map(device);
+        let names: Result<Vec<String>, String> = names.collect();
+        return names.map(Devices).map_err(|_| expected());
     };
     let Seeds(numbers) = seeds(numbers).map_err(|_| expected())?;
+    let kind = kind.to_lowercase();
+    if kind != "cuda" {
+        return Err(expected());
+    }
     let named = numbers.iter().map(|number| format!("{kind}:{number}"));
     Ok(Devices(named.collect()))
 }
@@ -86,7 +100,7 @@ pub fn table() -> impl TypedValueParser<Value = &'static TableKind> {
     let names = TABLES
         .iter()
         .map(|kind| PossibleValue::new(kind.name).help(kind.summary));
-    PossibleValuesParser::new(names).try_map(|name| tables::find(&name))
+    PossibleValuesParser::new(names).try_map(|name| tables::find(&name.to_lowercase()))
 }
 
 /// Parses a number of worker threads; 0 means all cores.

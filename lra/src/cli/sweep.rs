@@ -93,7 +93,7 @@ pub struct SweepArgs {
     #[arg(long, value_parser = parse::bytes, value_name = "SIZE")]
     pub memory_limit: Option<usize>,
     /// Device: auto, cpu or cuda:N (see `lra list devices`)
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = parse::device)]
     pub device: String,
     /// Several devices, cuda:FIRST..END (END not included) or a list: each run gets the one with
     /// the fewest runs; by default there are as many simultaneous runs as devices (see --jobs)
@@ -124,7 +124,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "I/N")]
     pub shard: Option<Shard>,
     /// Run nothing: print a job script
-    #[arg(long, value_enum, conflicts_with = "shard")]
+    #[arg(long, value_enum, ignore_case = true, conflicts_with = "shard")]
     pub emit: Option<BatchSystem>,
     /// With --emit: further options for sbatch, such as --sbatch=--partition=short; can be repeated
     #[arg(

@@ -4,6 +4,7 @@ use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::cli::Cli;
+use crate::spec::TrainOptions;
 use crate::suggest;
 
 /// Returns the one-line message for an unknown command or flag that other programs have; `None` for
@@ -25,15 +26,56 @@ pub fn explained(error: &clap::Error) -> Option<String> {
         ErrorKind::UnknownArgument => {
             let word = word(ContextKind::InvalidArg)?;
             let flag = word.split('=').next().unwrap_or(word);
-            let (to, note) = suggest::flag(flag.strip_prefix("--")?)?;
-            let to = to.iter().filter(|to| **to != flag);
+            let name = flag.strip_prefix("--")?;
             let command = command_of(error)?;
-            let to = to.copied().find_map(|to| usable(to, &command))?;
-            let note = remark(note);
+            let of_others = suggest::flag(name).and_then(|(to, note)| {
+                let mut to = to.iter().filter(|to| **to != flag);
+                Some((to.find_map(|to| usable(to, &command))?, note))
+            });
+            let own = || {
+                Some((
+                    usable(&suggest::setting_called(name, train())?, &command)?,
+                    "",
+                ))
+            };
+            let (to, note) = of_others.or_else(own)?;
+            let note = match note {
+                "" => String::new(),
+                note => format!(" ({note})"),
+            };
             Some(format!("unknown flag '{flag}'; did you mean '{to}'?{note}"))
         }
         _ => None,
     }
+}
+
+/// Returns the settings of training, at their defaults.
+fn train() -> serde_json::Value {
+    serde_json::json!(TrainOptions::default())
+}
+
+/// Returns whether the parser's tip leads from a flag to `--force`, which replaces results, although
+/// that is hardly what was meant.
+pub fn tips_to_force(error: &clap::Error) -> bool {
+    let word = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.as_str()),
+        Some(ContextValue::Strings(words)) => words.first().map(String::as_str),
+        _ => None,
+    };
+    let typed = word(ContextKind::InvalidArg).unwrap_or_default();
+    word(ContextKind::SuggestedArg) == Some("--force") && !typed.starts_with("--forc")
+}
+
+/// Returns the message about an unknown flag without a tip.
+pub fn without_tip(error: &clap::Error) -> String {
+    let flag = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) => flag.as_str(),
+        _ => "",
+    };
+    let help = command_of(error).map_or(String::new(), |command| {
+        format!("; `lra {} --help` lists the flags", command.get_name())
+    });
+    format!("unexpected argument '{flag}' found{help}")
 }
 
 /// Returns the command that refused its words, by the usage that the error shows.
@@ -107,6 +149,15 @@ mod tests {
             ("lra run --max-length 512", "'--set data.max_length=VALUE'"),
             ("lra run --config a.yaml", "did you mean '--recipe'?"),
             ("lra sweep --model bag", "did you mean '--models'?"),
+            (
+                "lra run --optimizer adam",
+                "did you mean '--set train.optimizer=VALUE'?",
+            ),
+            ("lra run --eval-every 3", "'--set train.eval_every=VALUE'"),
+            ("lra run --schedule cosine", "'--set train.schedule=VALUE'"),
+            ("lra sweep --window 3", "'--set model.window=VALUE'"),
+            ("lra run --difficulty easy", "'--set data.difficulty=VALUE'"),
+            ("lra run --format json", "did you mean '--json'?"),
         ] {
             let told = told(words).unwrap();
             assert!(told.contains(hint), "{words}: {told}");
@@ -115,6 +166,14 @@ mod tests {
         assert_eq!(told("lra zzz"), None);
         assert_eq!(told("lra report --device cpu"), None, "a flag of others");
         assert_eq!(told("lra report --lr 0.1"), None, "it takes no settings");
+    }
+
+    #[test]
+    fn no_tip_leads_to_what_replaces_results() {
+        let error = |words: &str| Cli::try_parse_from(words.split(' ')).unwrap_err();
+        assert!(tips_to_force(&error("lra run --forma json")));
+        assert!(!tips_to_force(&error("lra run --forc")));
+        assert!(!tips_to_force(&error("lra run --jsn")));
     }
 
     #[test]

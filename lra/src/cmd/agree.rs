@@ -6,8 +6,8 @@ use results::Format;
 use results::agreement::{Agreement, Selection, select};
 
 use crate::cli::agree::AgreeArgs;
-use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
+use crate::{cmd, stderr};
 
 /// Runs the command.
 pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
@@ -17,11 +17,27 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
         ));
     }
     let loaded = cmd::load(&arguments.path, arguments.strict)?;
+    // Records hold names as the registry spells them.
+    let spelt = |name: &String| {
+        let mut known = loaded.records.iter().map(|record| &record.recipe.name);
+        let found = known.find(|known| known.eq_ignore_ascii_case(name));
+        found.unwrap_or(name).clone()
+    };
     let asked = Selection {
-        recipe: arguments.recipe.clone(),
+        recipe: arguments.recipe.as_ref().map(spelt),
         set: arguments.assignments.clone(),
     };
-    let chosen = select(&loaded.records, &asked).class(Class::Usage)?;
+    let (changed, records): (Vec<_>, Vec<_>) = loaded
+        .records
+        .into_iter()
+        .partition(|record| record.changed_on_the_way().is_some());
+    if !changed.is_empty() {
+        stderr::line(&format!(
+            "warning: {} left out: resumed after changes (see accepted_changes in their records)",
+            results::counted(changed.len() as u64, "run")
+        ));
+    }
+    let chosen = select(&records, &asked).class(Class::Usage)?;
     let (measure, half) = (arguments.by.map(Into::into), arguments.half.map(Into::into));
     let agreement = Agreement::of(&chosen, measure, half);
     if agreement.models.is_empty() {

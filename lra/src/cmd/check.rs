@@ -7,10 +7,12 @@ use results::check::{Baseline, Thresholds, judge, junit, table};
 use crate::cli::CheckArgs;
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result};
-use crate::stderr;
+use crate::{stderr, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
+    let reference = &arguments.reference;
+    let reference = *suggest::find("model", reference, models::registry(), |model| model.name)?;
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
     let now = Baseline::of(&loaded).class(Class::Data)?;
     if arguments.update {
@@ -53,7 +55,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         gradient: arguments.gradient_threshold,
         memory: arguments.memory_threshold,
         speed: arguments.speed_threshold,
-        reference: arguments.reference.clone(),
+        reference: reference.name.to_owned(),
     };
     let check = judge(&baseline, &now, &thresholds);
     for damaged in now.rows.iter().filter_map(|row| row.damaged.as_ref()) {

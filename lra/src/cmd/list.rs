@@ -3,6 +3,7 @@
 mod entry;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::process::ExitCode;
 
 use datasets::Protocol;
@@ -13,7 +14,7 @@ use results::{Format, published, width, wrap};
 use serde_json::{Value, json};
 
 use crate::cli::{ListArgs, Registry};
-use crate::error::{Error, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::recipe::{DEFAULT, RECIPES, Recipe};
 use crate::spec::RunRequest;
 use crate::suggest;
@@ -21,7 +22,14 @@ use crate::{cmd, device};
 
 /// Runs the command.
 pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
-    if let Some(name) = arguments.name.as_ref().or(arguments.long.as_ref()) {
+    let name = arguments.name.as_ref().or(arguments.long.as_ref());
+    let sizes = (arguments.recipe.as_deref(), arguments.task.as_deref());
+    if (arguments.what != Registry::Models || name.is_some()) && sizes != (None, None) {
+        return Err(Error::usage(
+            "--recipe and --task apply to the list of all models alone: `lra list models`",
+        ));
+    }
+    if let Some(name) = name {
         match (arguments.what, arguments.json) {
             (_, true) => cmd::print_json(&entry::json(arguments.what, name)?)?,
             (Registry::Published, false) => {
@@ -31,12 +39,6 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
             (_, false) => cmd::print(&documentation(arguments.what, name)?)?,
         }
         return Ok(ExitCode::SUCCESS);
-    }
-    let sizes = (arguments.recipe.as_deref(), arguments.task.as_deref());
-    if arguments.what != Registry::Models && sizes != (None, None) {
-        return Err(Error::usage(
-            "--recipe and --task apply to `lra list models` alone",
-        ));
     }
     let table = match arguments.what {
         Registry::Tasks => tasks(),
@@ -92,6 +94,11 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
                 about.paper,
                 task.defaults()
             )
+        }
+        Registry::Recipes if name.ends_with(".toml") => {
+            Recipe::load(name)?;
+            let read = disk::read_to_string(Path::new(name));
+            read.during(Class::Usage, format!("reading {name}"))?
         }
         Registry::Recipes => suggest::find("recipe", name, RECIPES, |(name, _)| name)?
             .1

@@ -17,6 +17,7 @@ use crate::cmd::run::{each_seed, exit_code};
 use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
+use crate::recipe::RECIPES;
 use crate::repro::cell::{self, PublishedCell};
 use crate::repro::hours::{CellTime, Speeds};
 use crate::repro::plan::Plan;
@@ -82,7 +83,7 @@ fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
         arguments.budget,
     ) {
         (Some(source), Some(task), Some(model), _) => {
-            let recipe = arguments.recipe.as_deref();
+            let recipe = recipe(arguments)?;
             let task = suggest::find("task", task, datasets::TASKS, |it| it.about().name)?;
             let model = suggest::find("model", model, models::registry(), |it| it.name)?;
             let (task, model) = (task.about().name, model.name);
@@ -274,7 +275,7 @@ fn within(budget: Duration, estimate: &Result<Estimate, String>) -> Result<Seeds
 /// first.
 fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCell, CellTime)>> {
     let data = arguments.place.path();
-    let only = source(arguments)?;
+    let (only, recipe) = (source(arguments)?, recipe(arguments)?);
     let (options, on_file) = (job_options(arguments), HashMap::new());
     let estimator = Estimator::new(&options, stop, &[], &on_file);
     let mut speeds = Speeds::new(&estimator);
@@ -285,7 +286,6 @@ fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCe
         let shares = |source: &published::Source| {
             std::ptr::eq(source, cell.source) || source.recipes.contains(&cell.recipe)
         };
-        let recipe = arguments.recipe.as_deref();
         if only.is_none_or(shares) && recipe.is_none_or(|name| name == cell.recipe) {
             let time = speeds.time(&cell, arguments.protocol, &data)?;
             if stop.requested() {
@@ -309,6 +309,13 @@ fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCe
 fn source(arguments: &ReproArgs) -> Result<Option<&'static published::Source>> {
     let only = arguments.source.as_deref().map(suggest::source);
     only.transpose()
+}
+
+/// Returns the name of the requested recipe.
+fn recipe(arguments: &ReproArgs) -> Result<Option<&'static str>> {
+    let named = arguments.recipe.as_deref();
+    let found = named.map(|name| suggest::find("recipe", name, RECIPES, |(name, _)| name));
+    Ok(found.transpose()?.map(|(name, _)| *name))
 }
 
 fn job_options(arguments: &ReproArgs) -> JobOptions {

@@ -12,7 +12,7 @@ use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::RunRequest;
-use crate::{cmd, device, run_folder, runtime};
+use crate::{cmd, device, run_folder, runtime, shell};
 
 /// Published figures that a finished cell is compared with.
 const PUBLISHED: &str = "tay2021";
@@ -79,7 +79,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         true => Ok(()),
         false => {
             let folder = arguments.out.join(&record.id);
-            let next = format!("lra report {}", arguments.out.display());
+            let next = format!("lra report {}", shell::quoted_path(&arguments.out));
             let text = summary(record, published::source(PUBLISHED).ok(), &table);
             cmd::print(&format!(
                 "{text}  folder      {}\n  tables      {next}\n",

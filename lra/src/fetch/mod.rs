@@ -23,6 +23,7 @@ use datasets::{Digest, Progress, Remote, Source, Task};
 use disk::Append;
 
 use crate::error::{Class, Error, Result};
+use crate::shell;
 use download::Download;
 
 /// Limits of a download.
@@ -106,8 +107,9 @@ pub fn fetch(
         }
         Origin::Mirror(_) | Origin::Published if task.remote().is_empty() => {
             return Err(Error::usage(format!(
-                "{}: there is nothing to download; the data is made here by `lra data make {0}`",
-                task.about().name
+                "{}: there is nothing to download; the data is made here by `lra data make {0}{1}`",
+                task.about().name,
+                shell::data_flag()
             )));
         }
         Origin::Mirror(base) => {
@@ -127,16 +129,16 @@ fn with_help(error: Error, task: &dyn Task) -> Error {
         return error;
     }
     let about = task.about();
-    let name = about.name;
+    let (name, flag) = (about.name, shell::data_flag());
     let mut message = format!(
         "{error}\n  what else helps:\n  \
-         a copy of the file: lra data make {name} --from FILE\n  \
+         a copy of the file: lra data make {name}{flag} --from FILE\n  \
          another address: --from URL, or --mirror URL (LRA_MIRROR) of a folder with the file\n  \
          a proxy: HTTPS_PROXY, HTTP_PROXY; certificates of its own: SSL_CERT_FILE"
     );
     let mut others = about.sources.iter();
     if let Some(other) = others.find(|&&source| source != Source::Official) {
-        message += &format!("\n  no file at all: lra run --task {name} --source {other}");
+        message += &format!("\n  no file at all: lra run --task {name} --source {other}{flag}");
     }
     Error::new(error.class, message)
 }

@@ -38,7 +38,7 @@ impl Plan {
         if variant != "paper" && !self.cell.source.key.starts_with(variant) {
             all.push(format!("variant {variant}"));
         }
-        all.extend(self.resolved.batching().split_statistics());
+        all.extend(self.resolved.recipe_of_record().split_statistics());
         all
     }
 

@@ -35,6 +35,12 @@ impl RunFolder {
         files.any(|file| file.exists())
     }
 
+    /// Returns whether a checkpoint was written into the folder at `path`.
+    pub fn has_checkpoint(path: &Path) -> bool {
+        let phases = ["", super::PRETRAIN].map(|prefix| super::phase_of(path, prefix));
+        phases.iter().any(|phase| phase.checkpoint.exists())
+    }
+
     /// Returns whether a run with this record, if it has one, can resume; false if nothing was
     /// saved, so that it starts again.
     ///

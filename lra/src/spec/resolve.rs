@@ -9,7 +9,7 @@ use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, NormKind, O
 use models::{
     Auxiliary, Classifier, Family, Model, Objective, Parameters, TokenModel, Variant, size,
 };
-use results::record::Batching;
+use results::record::{self, Batching, Split};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -56,6 +56,9 @@ pub struct Resolved {
     pub overrides: Vec<String>,
     /// The `overrides` that repeat a value of the recipe.
     pub repeated: Vec<String>,
+    /// The recipe's own values of settings that `overrides` change, each as `key=value`, where a
+    /// change is judged by them.
+    pub replaced: Vec<String>,
     /// Violation of the benchmark's rules by the model with these settings, in words.
     pub against_rules: Option<&'static str>,
     /// Family whose block the model has, if the recipe has settings for families.
@@ -175,6 +178,7 @@ impl RunRequest<'_> {
             recipe,
             overrides: self.assignments.to_vec(),
             repeated,
+            replaced: replaced(self.assignments, &by_recipe),
             against_rules: None,
             family,
             width: None,
@@ -197,6 +201,23 @@ impl RunRequest<'_> {
         keep_losses(&mut resolved.spec, &classifier.losses())?;
         Ok(resolved)
     }
+}
+
+/// Returns the recipe's own values of the settings that assignments change, where a change is judged
+/// by them.
+fn replaced(assignments: &[String], by_recipe: &Value) -> Vec<String> {
+    let keys = assignments.iter().filter_map(|it| it.split_once('='));
+    let keys = keys.map(|(key, _)| key.trim());
+    let judged = keys.filter(|key| record::Recipe::is_judged_by_its_own(key));
+    let own = judged.filter_map(|key| {
+        let (section, name) = key.split_once('.')?;
+        let text = match by_recipe.get(section)?.get(name)? {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        Some(format!("{key}={text}"))
+    });
+    own.collect()
 }
 
 /// Returns every setting at its default, section by section, for a task and a model.
@@ -420,11 +441,30 @@ impl Resolved {
 
     /// Returns the split of batches into forward passes.
     pub fn batching(&self) -> Batching {
-        let train = &self.spec.train;
+        let (train, pretrain) = (&self.spec.train, &self.spec.pretrain);
+        let before = (!pretrain.is_off()).then(|| pretrain.training(train));
         Batching {
             batch: train.batch as u64,
             forward: train.forward_examples() as u64,
             batch_norm: self.has_batch_norm(),
+            pretraining: before.map(|before| Split {
+                batch: before.batch as u64,
+                forward: before.forward_examples() as u64,
+            }),
+        }
+    }
+
+    /// Returns the recipe and its changes, as records have them.
+    pub fn recipe_of_record(&self) -> record::Recipe {
+        record::Recipe {
+            name: self.spec.cell.recipe.clone(),
+            source: self.recipe.body.source.clone(),
+            published: self.recipe.body.published,
+            overrides: self.overrides.clone(),
+            repeated: self.repeated.clone(),
+            replaced: self.replaced.clone(),
+            batching: Some(self.batching()),
+            departures: self.departures(),
         }
     }
 
@@ -440,12 +480,7 @@ impl Resolved {
     /// Returns the accuracies that the sources of a published recipe had during training, with a
     /// training split of `rows`; empty if an override can change a score.
     pub fn milestones(&self, rows: usize) -> Vec<Milestone> {
-        let recipe = results::record::Recipe {
-            overrides: self.overrides.clone(),
-            repeated: self.repeated.clone(),
-            batching: Some(self.batching()),
-            ..results::record::Recipe::default()
-        };
+        let recipe = self.recipe_of_record();
         match self.recipe.body.published && recipe.decisive_overrides().is_empty() {
             true => Milestone::of(
                 &self.recipe.name,

@@ -17,9 +17,13 @@ pub(super) fn explained(name: &str) -> Option<Guess> {
     })?;
     let task = datasets::TASKS[index];
     let note = match settings(task, tail) {
+        None if tail.ends_with('*') => format!(
+            "'{name}' is the label of {} at its published length, with other settings of its data that it does not name",
+            known[index]
+        ),
         Some(settings) => format!("'{name}' is the label of {} with {settings}", known[index]),
         None => format!(
-            "a name with @ is the label of a task with other settings of its data; `lra list tasks {}` shows them",
+            "a name with @ is the label of a task with other settings of its data; its settings: `lra list tasks {}`",
             known[index]
         ),
     };
@@ -37,9 +41,17 @@ fn settings(task: &dyn Task, tail: &str) -> Option<String> {
     let mut options = defaults.clone();
     let mut words = Vec::new();
     for part in tail.split('-') {
+        let mut set = |key: &str, value: &Value| {
+            options[key] = value.clone();
+            words.push(format!("--set data.{key}={}", plain(value)));
+        };
+        if let Some((low, high)) = range(keys, part) {
+            set(low.0, &low.1);
+            set(high.0, &high.1);
+            continue;
+        }
         let (key, value) = option(keys, part)?;
-        options[key] = value.clone();
-        words.push(format!("--set data.{key}={}", plain(&value)));
+        set(key, &value);
         // Generated sequences have a shortest length too, which must fit under a small longest one.
         if key == "max_length" && keys.contains_key("min_length") {
             let shortest = value.as_u64()? / 4;
@@ -49,6 +61,18 @@ fn settings(task: &dyn Task, tail: &str) -> Option<String> {
     }
     let label = task.shape(&options).ok()?.label;
     (label == format!("{}@{tail}", task.about().name)).then(|| words.join(" "))
+}
+
+/// An option and its value.
+type Set = (&'static str, Value);
+
+/// Returns the options that a part such as `5to9` describes: the least and the largest number.
+fn range(keys: &Map<String, Value>, part: &str) -> Option<(Set, Set)> {
+    let (low, high) = part.split_once("to")?;
+    let number = |digits: &str| digits.parse::<u64>().ok();
+    let (low, high) = (number(low)?, number(high)?);
+    let has = ["min_dashes", "max_dashes"].map(|key| keys.contains_key(key));
+    (has == [true; 2]).then(|| (("min_dashes", json!(low)), ("max_dashes", json!(high))))
 }
 
 /// Returns the option that a part of a label describes.
@@ -64,6 +88,8 @@ fn option(keys: &Map<String, Value>, part: &str) -> Option<(&'static str, Value)
     }
     let (key, value) = match part {
         "decoded" => ("decode", json!(true)),
+        "dense" => ("dense", json!(true)),
+        "anagrams" => ("topics", json!(part)),
         "easy" | "intermediate" | "hard" => ("difficulty", json!(part)),
         _ => ("pixels", json!(part)),
     };

@@ -1,6 +1,9 @@
 //! Suggestions for settings that do not exist, or that the chosen model or task does not have.
 
 use super::Likeness;
+use models::options::{BlockOptions, EmbedOptions, HeadOptions};
+use serde_json::{Value, json};
+
 use super::aliases::{Alias, SETTINGS};
 use super::{Guess, aliases_of, fold, likeliest, similar};
 
@@ -72,9 +75,9 @@ fn of_others(path: &str, alias: Option<&Alias>) -> Option<String> {
     let models = models::registry().iter().map(|it| (it.name, it.defaults()));
     let tasks = datasets::TASKS.iter();
     let tasks = tasks.map(|it| (it.about().name, it.defaults()));
-    for (of, kind, all) in [
-        ("model", "models", models.collect::<Vec<_>>()),
-        ("data", "tasks", tasks.collect()),
+    for (of, of_one, kind, all) in [
+        ("model", "model", "models", models.collect::<Vec<_>>()),
+        ("data", "task", "tasks", tasks.collect()),
     ] {
         let keys = all.iter().flat_map(|(_, options)| options.as_object());
         let keys: Vec<&str> = keys
@@ -94,9 +97,33 @@ fn of_others(path: &str, alias: Option<&Alias>) -> Option<String> {
             more => format!(" and {more} more"),
         };
         let named = has[..has.len().min(MOST_HOLDERS)].join(", ");
+        let kind = if has.len() == 1 { of_one } else { kind };
         return Some(format!("this is {of}.{key} of the {kind} {named}{more}"));
     }
     None
+}
+
+/// Returns the path of the setting whose last part is `word`, dashes or underscores: one of every
+/// run, else one of some models, else one of some tasks. `train` has the
+/// settings of training.
+pub fn setting_called(word: &str, train: Value) -> Option<String> {
+    let models = models::registry().iter().map(|it| ("model", it.defaults()));
+    let tasks = datasets::TASKS.iter().map(|it| ("data", it.defaults()));
+    let general = [
+        ("train", train),
+        ("block", json!(BlockOptions::default())),
+        ("embed", json!(EmbedOptions::default())),
+        ("head", json!(HeadOptions::default())),
+    ];
+    let more = ["optimizer", "bucket", "schedule_steps", "sequence_weight"];
+    let mut sections = general.into_iter().chain(models).chain(tasks);
+    let found = sections.find_map(|(section, options)| {
+        let keys = options.as_object()?;
+        let key = keys.keys().find(|key| fold(key) == fold(word))?;
+        Some(format!("{section}.{key}"))
+    });
+    let unset = more.iter().find(|key| fold(key) == fold(word));
+    unset.map(|key| format!("train.{key}")).or(found)
 }
 
 fn section_of(path: &str) -> &str {

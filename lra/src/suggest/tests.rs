@@ -51,6 +51,7 @@ fn names_of_public_code_lead_to_those_here() {
         ("task", "path-x", "pathx"),
         ("task", "PATH_X", "pathx"),
         ("task", "pathfinder128", "pathx"),
+        ("model", "mega_lra_listop", "mega"),
         ("model", "softmax", "transformer"),
         ("model", "ssd", "mamba2"),
         ("model", "mamba-2", "mamba2"),
@@ -174,11 +175,22 @@ fn labels_of_reduced_tasks_are_explained_as_settings() {
         ("pathfinder@32-easy-n5000", "--set data.train=5000"),
         ("pathx@n1000", "--set data.train=1000"),
         ("toy@64", "--set data.max_length=64"),
+        ("listops@64-dense", "--set data.max_length=64"),
+        ("listops@64-dense", "--set data.dense=true"),
+        (
+            "retrieval@256-anagrams",
+            "--set data.max_length=256 --set data.topics=anagrams",
+        ),
+        (
+            "pathfinder@32-easy-n50-5to9-dense",
+            "--set data.min_dashes=5 --set data.max_dashes=9 --set data.dense=true",
+        ),
+        ("listops@2000*", "at its published length"),
     ] {
         let told = told("task", label);
         assert!(told.contains(settings), "{label}: {told}");
     }
-    for label in ["listops@2000*", "text@nonsense", "pathx@64-hard", "toy@"] {
+    for label in ["text@nonsense", "pathx@64-hard", "toy@"] {
         let told = told("task", label);
         assert!(
             told.contains("the label of a task with other settings"),
@@ -186,6 +198,7 @@ fn labels_of_reduced_tasks_are_explained_as_settings() {
         );
     }
     assert!(!told("task", "zzz@512").contains("did you mean"));
+    assert!(told("model", "imdb").contains("the name of a task"));
 }
 
 fn settings_of(task: &str, model: &str) -> Vec<String> {

@@ -1,18 +1,18 @@
 //! Settings with the best validation accuracy of a search.
 
-use std::collections::HashMap;
-
 use results::stats::Sample;
 use results::table::{Cell as TableCell, Column, Row, Table};
-use results::{Outcome, Record};
 
 use crate::sweep::plan::Cell;
+use crate::sweep::scheduler::State;
+use crate::sweep::seeds::Seeds;
 
 /// Returns one row for each task, recipe and model: the point of the search with the highest mean
-/// validation accuracy over the seeds. The last `searched` options of a cell's model are its point.
-pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize) -> Table {
+/// validation accuracy over the seeds. Points of which a seed diverged or failed rank below those
+/// of which all seeds were scored. The last `searched` options of a cell's model are its point.
+pub fn table(cells: &[Cell], states: &[State], searched: usize) -> Table {
     let mut groups: Vec<Group> = Vec::new();
-    for cell in cells {
+    for (cell, state) in cells.iter().zip(states) {
         let options = &cell.model.options;
         let (own, point) = options.split_at(options.len().saturating_sub(searched));
         let key = [
@@ -33,36 +33,54 @@ pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize)
                 groups.push(Group {
                     key,
                     point,
-                    val: Vec::new(),
+                    seeds: Seeds::default(),
                     test: Vec::new(),
                 });
                 let last = groups.len() - 1;
                 &mut groups[last]
             }
         };
-        // The score that a run had before it diverged or failed is not a score of these settings.
-        let scored = |record: &&Record| record.outcome == Outcome::Scored;
-        let record = records.get(&cell.digest).filter(scored);
-        let scores = record.and_then(|record| record.scores.as_ref());
         group
-            .val
-            .extend(scores.and_then(results::record::Scores::deciding_accuracy));
-        group.test.extend(scores.and_then(|it| it.test_accuracy));
+            .seeds
+            .add(state, results::record::Scores::deciding_accuracy);
+        let record = state.score();
+        group
+            .test
+            .extend(record.and_then(results::Record::test_accuracy));
     }
     let mean = |values: &[f64]| Sample::of(values).map(|sample| sample.mean);
     let mut rows = Vec::new();
     let mut keys: Vec<&[String; 3]> = Vec::new();
+    let mut notes = vec![
+        "Means over the seeds. The test accuracy of settings that were not chosen played no part."
+            .to_owned(),
+    ];
     for group in &groups {
         if keys.contains(&&group.key) {
             continue;
         }
         keys.push(&group.key);
         let rivals = groups.iter().filter(|it| it.key == group.key);
-        let scored = rivals.clone().filter_map(|it| Some((it, mean(&it.val)?)));
+        let scored = rivals.clone().filter_map(|it| Some((it, it.seeds.mean()?)));
         // The first of equals wins: the order is that of the command line.
-        let best = scored.reduce(|best, it| if it.1 > best.1 { it } else { best });
-        let tried = rivals.count();
+        let best = scored.reduce(|best, it| {
+            let better = match it.0.seeds.rank().cmp(&best.0.seeds.rank()) {
+                std::cmp::Ordering::Equal => it.1 > best.1,
+                other => other.is_lt(),
+            };
+            if better { it } else { best }
+        });
+        let tried = rivals.clone().count();
         let [task, recipe, model] = group.key.clone();
+        let lacking: Vec<String> = rivals
+            .filter_map(|it| Some(format!("{} ({})", it.point, it.seeds.lacking()?)))
+            .collect();
+        if !lacking.is_empty() {
+            notes.push(format!(
+                "{task}, {model}: not every seed was scored of {}.",
+                lacking.join(", ")
+            ));
+        }
         let mut row = vec![
             TableCell::text(task),
             TableCell::text(model),
@@ -72,7 +90,7 @@ pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize)
             Some((it, val)) => [
                 TableCell::text(it.point.clone()),
                 TableCell::text(tried.to_string()),
-                TableCell::text(it.val.len().to_string()),
+                TableCell::text(it.seeds.scored_of_all()),
                 TableCell::text(format!("{:.2}", 100.0 * val)),
                 TableCell::text(
                     mean(&it.test).map_or(String::new(), |x| format!("{:.2}", 100.0 * x)),
@@ -87,6 +105,12 @@ pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize)
             ],
         });
         rows.push(Row::new(row));
+    }
+    if notes.len() > 1 {
+        notes.push(
+            "Settings with a seed that diverged or failed rank below all others, whatever the mean of the rest."
+                .to_owned(),
+        );
     }
     Table {
         name: "best".to_owned(),
@@ -103,9 +127,7 @@ pub fn table(cells: &[Cell], records: &HashMap<String, Record>, searched: usize)
             Column::value("test"),
         ],
         rows,
-        notes: vec![
-            "Means over the seeds. The test accuracy of settings that were not chosen played no part.".to_owned(),
-        ],
+        notes,
         ..Table::default()
     }
 }
@@ -115,7 +137,8 @@ struct Group {
     /// Task, recipe, and the model with options of its own.
     key: [String; 3],
     point: String,
-    /// Accuracies of the seeds whose runs ended with a score.
-    val: Vec<f64>,
+    /// Validation accuracies.
+    seeds: Seeds,
+    /// Test accuracies of the seeds whose runs ended with a score.
     test: Vec<f64>,
 }

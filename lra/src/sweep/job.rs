@@ -20,6 +20,8 @@ use crate::sweep::plan::Cell;
 
 /// Name of a cell's log within its run folder.
 pub const LOG: &str = "log.txt";
+/// Start of the line of a log with the command of a run.
+const COMMAND: &str = "--- ";
 
 /// Options of every run of a sweep.
 pub struct JobOptions {
@@ -66,11 +68,32 @@ pub struct Job {
 pub enum Ended {
     /// The test split was scored.
     Scored(Box<Record>),
-    /// The run failed, by its record or because the process ended without one: the class and the
-    /// reason. The class is [`Class::Data`] if its data or its files are damaged or missing.
-    Failed(Class, String),
+    /// The run failed, by its record or because the process ended without one.
+    Failed(Failure),
     /// The run stopped and can be resumed.
     Interrupted,
+}
+
+/// A run without a score.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// [`Class::Data`] if its data or its files are damaged or missing, else mostly [`Class::Run`].
+    pub class: Class,
+    /// The reason in words.
+    pub reason: String,
+    /// The record, if the run wrote one.
+    pub record: Option<Box<Record>>,
+}
+
+impl Failure {
+    /// Returns a failure without a record.
+    pub fn new(class: Class, reason: impl Into<String>) -> Failure {
+        Failure {
+            class,
+            reason: reason.into(),
+            record: None,
+        }
+    }
 }
 
 impl Ended {
@@ -79,7 +102,11 @@ impl Ended {
         match &record.outcome {
             Outcome::Scored => Ended::Scored(Box::new(record)),
             Outcome::Interrupted { .. } => Ended::Interrupted,
-            other => Ended::Failed(Class::Run, other.to_string()),
+            other => Ended::Failed(Failure {
+                class: Class::Run,
+                reason: other.to_string(),
+                record: Some(Box::new(record)),
+            }),
         }
     }
 }
@@ -183,7 +210,7 @@ fn open_log(folder: &Path, words: &[String]) -> io::Result<File> {
     let mut log = disk::own_alone(&path, File::options().create(true).append(true))
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
     let words: Vec<_> = words.iter().map(|word| shell::quoted(word)).collect();
-    writeln!(log, "--- {}: lra {}", host::now(), words.join(" "))?;
+    writeln!(log, "{COMMAND}{}: lra {}", host::now(), words.join(" "))?;
     Ok(log)
 }
 
@@ -201,19 +228,34 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
     match (status.code(), record) {
         (Some(code), _) if code == interrupted => Ended::Interrupted,
         (_, Some(record)) => Ended::of(record),
-        (None, None) => Ended::Failed(Class::Run, status.to_string()),
+        (None, None) => Ended::Failed(Failure::new(Class::Run, status.to_string())),
         (Some(code), None) => {
             let classes = [Class::Usage, Class::Data];
             let class = classes.into_iter().find(|it| i32::from(it.code()) == code);
-            let last = last_line(&folder.join(LOG));
-            let last = last.trim_start_matches("error: ");
-            Ended::Failed(
-                class.unwrap_or(Class::Run),
-                match last {
-                    "" => status.to_string(),
-                    said => said.to_owned(),
-                },
-            )
+            let log = tail(&folder.join(LOG)).unwrap_or_default();
+            let reason = reason(&String::from_utf8_lossy(&log));
+            let reason = match reason.is_empty() {
+                true => status.to_string(),
+                false => reason,
+            };
+            Ended::Failed(Failure::new(class.unwrap_or(Class::Run), reason))
+        }
+    }
+}
+
+/// Returns the reason why the last run in a log ended: its error with all of its lines, separated
+/// by semicolons, or else its last line.
+fn reason(log: &str) -> String {
+    const ERROR: &str = "error: ";
+    let lines: Vec<&str> = log.lines().map(str::trim).collect();
+    let command = lines.iter().rposition(|line| line.starts_with(COMMAND));
+    let own = &lines[command.map_or(0, |at| at + 1)..];
+    match own.iter().position(|line| line.starts_with(ERROR)) {
+        None => child::last_line(log).unwrap_or_default().to_owned(),
+        Some(at) => {
+            let lines = own[at..].iter().filter(|line| !line.is_empty());
+            let lines: Vec<&str> = lines.map(|line| line.trim_start_matches(ERROR)).collect();
+            lines.join("; ")
         }
     }
 }
@@ -234,4 +276,20 @@ fn tail(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_the_whole_error_of_the_last_run() {
+        let log = "--- then: lra run\nerror: an old one\n--- now: lra run\nstep 1\n                   error: no data\n\nto get it: lra data fetch text\nor use the stand-in\n";
+        assert_eq!(
+            reason(log),
+            "no data; to get it: lra data fetch text; or use the stand-in"
+        );
+        assert_eq!(reason("--- now: lra run\nstep 7\n"), "step 7");
+        assert_eq!(reason(""), "");
+    }
 }

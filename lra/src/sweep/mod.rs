@@ -6,6 +6,7 @@
 //! estimator         a cell's time and memory: from a run with another seed on file, else measured in two small steps
 //! forecast          the time of many runs of a model, from one estimate for each data set and block
 //! probe             short runs at each of a recipe's learning rates
+//! seeds             the figures of one setting's seeds, and what became of those without
 //! best              the settings with the best validation accuracy of a search
 //! comparison        records on file compared with what would be made here
 //! cell_lock         one sweep per cell at a time, by lock files
@@ -27,5 +28,6 @@ pub mod probe;
 pub mod progress_display;
 pub mod scheduler;
 pub mod search;
+pub mod seeds;
 pub mod slurm;
 pub mod time_left;

@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 
-use results::Record;
-use results::stats::Sample;
 use results::table::{Cell as TableCell, Column, Row, Table};
 
 use crate::error::{Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::recipe::{Probe, Recipe};
 use crate::sweep::plan::{Cell, Matrix, Planned, Refused};
+use crate::sweep::scheduler::State;
+use crate::sweep::seeds::Seeds;
 
 /// Number of settings that a probe adds to a model's options; the learning rate is the last.
 const ADDED: usize = 4;
@@ -73,9 +73,9 @@ fn rates_of(name: &str) -> Result<Probe> {
 }
 
 /// Returns the best learning rate of each task, by its name, from the short runs of one model. A
-/// task on which no run ended has none.
-pub fn best(cells: &[Cell], records: &HashMap<String, Record>) -> HashMap<String, f64> {
-    let probed = probed(cells, records);
+/// task on which no run was scored has none.
+pub fn best(cells: &[Cell], states: &[State]) -> HashMap<String, f64> {
+    let probed = probed(cells, states);
     let best = probed.iter().filter_map(|it| {
         let task = it.cell.resolved.spec.cell.task.clone();
         Some((task, it.best()?.0))
@@ -89,25 +89,29 @@ struct Probed<'a> {
     /// The model with the user's own options, as the user named it.
     model: String,
     /// Learning rates with the validation losses of their seeds.
-    rates: Vec<(f64, Vec<f64>)>,
+    rates: Vec<(f64, Seeds)>,
 }
 
 impl Probed<'_> {
-    /// Returns the learning rate with the lowest mean loss, and that loss. Of equal losses, the
-    /// smaller rate counts.
+    /// Returns the learning rate with the lowest mean loss, and that loss. Rates at which a seed
+    /// diverged or failed rank below the others. Of equal losses, the smaller rate counts.
     fn best(&self) -> Option<(f64, f64)> {
         let means = self
             .rates
             .iter()
-            .filter_map(|(rate, losses)| Some((*rate, Sample::of(losses)?.mean)));
-        means.min_by(|a, b| a.1.total_cmp(&b.1).then(a.0.total_cmp(&b.0)))
+            .filter_map(|(rate, seeds)| Some((seeds.rank(), *rate, seeds.mean()?)));
+        let best = means.min_by(|a, b| {
+            let by_loss = a.2.total_cmp(&b.2).then(a.1.total_cmp(&b.1));
+            a.0.cmp(&b.0).then(by_loss)
+        });
+        best.map(|(_, rate, loss)| (rate, loss))
     }
 }
 
 /// Groups the runs by model and task.
-fn probed<'a>(cells: &'a [Cell], records: &HashMap<String, Record>) -> Vec<Probed<'a>> {
+fn probed<'a>(cells: &'a [Cell], states: &[State]) -> Vec<Probed<'a>> {
     let mut all: Vec<Probed> = Vec::new();
-    for cell in cells {
+    for (cell, state) in cells.iter().zip(states) {
         let options = &cell.model.options;
         let own = &options[..options.len().saturating_sub(ADDED)];
         let mut words = vec![cell.model.model.to_owned()];
@@ -129,20 +133,18 @@ fn probed<'a>(cells: &'a [Cell], records: &HashMap<String, Record>) -> Vec<Probe
         let rates = &mut all[index].rates;
         let rate = spec.train.learning_rate;
         if rates.last().is_none_or(|(last, _)| *last != rate) {
-            rates.push((rate, Vec::new()));
+            rates.push((rate, Seeds::default()));
         }
-        let scores = records.get(&cell.digest).and_then(|it| it.scores.as_ref());
-        let loss = scores.and_then(results::record::Scores::deciding_loss);
-        if let (Some(loss), Some((_, losses))) = (loss, rates.last_mut()) {
-            losses.push(loss);
+        if let Some((_, seeds)) = rates.last_mut() {
+            seeds.add(state, results::record::Scores::deciding_loss);
         }
     }
     all
 }
 
 /// Returns the learning rates that were found, as a table and as lines of a recipe.
-pub fn report(cells: &[Cell], records: &HashMap<String, Record>) -> (Table, String) {
-    let all = probed(cells, records);
+pub fn report(cells: &[Cell], states: &[State]) -> (Table, String) {
+    let all = probed(cells, states);
     let mut rows = Vec::new();
     let mut lines = vec!["rates = [".to_owned()];
     for it in &all {
@@ -154,9 +156,11 @@ pub fn report(cells: &[Cell], records: &HashMap<String, Record>) -> (Table, Stri
             TableCell::text(names.recipe.clone()),
             TableCell::text(family),
         ];
-        let losses = it.rates.iter().map(|(rate, losses)| {
-            let loss = Sample::of(losses).map_or("-".to_owned(), |it| format!("{:.3}", it.mean));
-            format!("{rate:e}: {loss}")
+        let losses = it.rates.iter().map(|(rate, seeds)| {
+            let loss = seeds.mean().map_or("-".to_owned(), |it| format!("{it:.3}"));
+            let lacking = seeds.lacking();
+            let lacking = lacking.map_or(String::new(), |it| format!(" ({it})"));
+            format!("{rate:e}: {loss}{lacking}")
         });
         row.push(TableCell::text(losses.collect::<Vec<_>>().join(", ")));
         row.push(match it.best() {
@@ -186,7 +190,7 @@ pub fn report(cells: &[Cell], records: &HashMap<String, Record>) -> (Table, Stri
         ],
         rows,
         notes: vec![
-            "Validation losses at the end of each short run, means over the seeds.".to_owned(),
+            "Validation losses at the end of each short run, means over the seeds. Rates at which a seed diverged or failed rank below all others.".to_owned(),
         ],
         ..Table::default()
     };

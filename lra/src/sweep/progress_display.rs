@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::Class;
-use crate::sweep::job::Job;
+use crate::sweep::job::{Failure, Job};
 use crate::sweep::plan::{Cell, Refused};
 use crate::sweep::scheduler::State;
 use crate::sweep::time_left::TimeLeft;
@@ -80,13 +80,15 @@ impl ProgressDisplay {
             }
         }
         match &states[index] {
-            State::Scored { accuracy, .. } => {
-                let accuracy = accuracy.map_or(String::new(), |accuracy| {
+            State::Scored { record, .. } => {
+                let accuracy = record.test_accuracy().map_or(String::new(), |accuracy| {
                     format!(": {:.2} %", 100.0 * accuracy)
                 });
                 self.say(&format!("{place} {title}{accuracy}{time}"));
             }
-            State::Failed(_, reason) => self.alert(&format!("{place} {title}: {reason}")),
+            State::Failed(Failure { reason, .. }) => {
+                self.alert(&format!("{place} {title}: {reason}"));
+            }
             State::Changed(reason) => {
                 self.say(&format!(
                     "{place} {title}: on file, but changed since: {reason}"
@@ -211,7 +213,7 @@ pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<String
         let column = column(cell.column(), &cell.resolved.spec.cell.recipe);
         (column, cell.model.to_string(), sign(state))
     });
-    let failed = sign(&State::Failed(Class::Usage, String::new()));
+    let failed = sign(&State::Failed(Failure::new(Class::Usage, "")));
     let refused = refused.iter().map(|it| {
         let column = column(it.column.clone(), &it.recipe);
         (column, it.model.to_string(), failed)

@@ -5,14 +5,14 @@ use std::collections::{HashMap, VecDeque};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use results::Record;
+use results::{Outcome, Record};
 
 use crate::error::{Class, Result};
-use crate::run_folder::RunFolder;
+use crate::run_folder::{self, RunFolder};
 use crate::signals::Stop;
 use crate::sweep::cell_lock::CellLock;
 use crate::sweep::comparison::{Comparer, Comparison};
-use crate::sweep::job::{Ended, Job, JobOptions};
+use crate::sweep::job::{Ended, Failure, Job, JobOptions};
 use crate::sweep::plan::Cell;
 use crate::sweep::progress_display::ProgressDisplay;
 
@@ -27,15 +27,15 @@ pub enum State {
     Elsewhere,
     /// Scored, in this sweep or before.
     Scored {
-        /// Accuracy on the test split.
-        accuracy: Option<f64>,
+        /// The record.
+        record: Box<Record>,
         /// False if the record was stored before.
         fresh: bool,
         /// Reason why the data of a record on file were not compared.
         not_compared: Option<String>,
     },
-    /// Not scored, with the class as in [`Ended::Failed`] and the reason.
-    Failed(Class, String),
+    /// Not scored.
+    Failed(Failure),
     /// On file, but different from what would be made here; the differences.
     Changed(String),
     /// Stopped; it can be resumed.
@@ -47,12 +47,43 @@ impl State {
     fn on_file(record: Record, not_compared: Option<String>) -> Option<State> {
         match Ended::of(record) {
             Ended::Scored(record) => Some(State::Scored {
-                accuracy: record.test_accuracy(),
+                record,
                 fresh: false,
                 not_compared,
             }),
-            Ended::Failed(class, reason) => Some(State::Failed(class, reason)),
+            Ended::Failed(failure) => Some(State::Failed(failure)),
             Ended::Interrupted => None,
+        }
+    }
+
+    /// Returns the record that stands for the cell. A record that differs from what would be made
+    /// here stands for nothing.
+    pub fn record(&self) -> Option<&Record> {
+        match self {
+            State::Scored { record, .. } => Some(record),
+            State::Failed(failure) => failure.record.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Returns the record if it has a score that counts.
+    pub fn score(&self) -> Option<&Record> {
+        match self {
+            State::Scored { record, .. } => Some(record),
+            _ => None,
+        }
+    }
+
+    /// Returns the reason in a word why a cell has no score that counts; `None` if it has one.
+    pub fn unscored(&self) -> Option<&'static str> {
+        match self {
+            State::Scored { .. } => None,
+            State::Failed(failure) => Some(match &failure.record {
+                Some(record) if matches!(record.outcome, Outcome::Diverged { .. }) => "diverged",
+                _ => "failed",
+            }),
+            State::Changed(_) => Some("changed"),
+            _ => Some("not run"),
         }
     }
 
@@ -72,7 +103,9 @@ pub fn worst(states: &[State]) -> Option<Class> {
     let class = |state: &State| match state {
         State::Scored { .. } => None,
         State::Changed(_) => Some(Class::Usage),
-        State::Failed(class @ (Class::Usage | Class::Data), _) => Some(*class),
+        State::Failed(failure) if [Class::Usage, Class::Data].contains(&failure.class) => {
+            Some(failure.class)
+        }
         _ => Some(Class::Run),
     };
     let classes = states.iter().filter_map(class);
@@ -89,12 +122,8 @@ pub struct Scheduler<'a> {
     pub jobs: usize,
     /// Devices of the runs, at least one.
     pub devices: &'a [String],
-    /// Comparer of records on file with what would be made here.
-    pub comparer: &'a Comparer,
-    /// True if failures on file are resumed from their last checkpoints.
-    pub retry: bool,
-    /// True if cells whose inputs have changed are run again.
-    pub redo_changed: bool,
+    /// Judge of the records on file.
+    pub judge: Judge<'a>,
     /// Flag that requests a stop of the sweep.
     pub stop: &'a Stop,
     /// Display of progress on standard error.
@@ -112,7 +141,7 @@ impl Scheduler<'_> {
         let mut states: Vec<State> = Vec::new();
         for cell in self.cells {
             states.push(match on_file.get(&cell.digest) {
-                Some(record) => match self.standing(cell, record.clone())? {
+                Some(record) => match self.judge.standing(cell, record.clone())? {
                     Standing::Over(state) => state,
                     Standing::ToRun { .. } => State::Pending,
                 },
@@ -176,13 +205,13 @@ impl Scheduler<'_> {
             return Ok(Start::Taken);
         };
         // Another sweep may have finished it since this one began.
-        let standing = match RunFolder::begun(&folder) {
-            Ok(Some(record)) => self.standing(cell, record)?,
+        let standing = match RunFolder::begun(&folder, &cell.resolved.spec) {
+            Ok(Some(record)) => self.judge.standing(cell, record)?,
             Ok(None) => Standing::ToRun { force: false },
-            Err(_) if self.retry => Standing::ToRun { force: true },
+            Err(_) if self.judge.retry => Standing::ToRun { force: true },
             Err(error) => {
                 let reason = format!("{error}, in a sweep with --retry-failed");
-                Standing::Over(State::Failed(error.class, reason))
+                Standing::Over(State::Failed(Failure::new(error.class, reason)))
             }
         };
         match standing {
@@ -192,27 +221,6 @@ impl Scheduler<'_> {
                 Ok(Start::Job(Box::new(job)))
             }
         }
-    }
-
-    /// Decides the standing of a record of a cell in this sweep.
-    fn standing(&self, cell: &Cell, record: Record) -> Result<Standing> {
-        let Comparison {
-            mut changes,
-            not_compared,
-        } = self.comparer.compare(cell, &record)?;
-        if self.options.accept_changes {
-            changes.clear();
-        }
-        let is_final = record.outcome.is_final();
-        Ok(match (changes.is_empty(), self.redo_changed) {
-            (false, true) => Standing::ToRun { force: true },
-            (false, false) if is_final => Standing::Over(State::Changed(changes.join("; "))),
-            _ if self.retry && !is_final => Standing::ToRun { force: false },
-            _ => match State::on_file(record, not_compared) {
-                Some(state) => Standing::Over(state),
-                None => Standing::ToRun { force: false },
-            },
-        })
     }
 
     /// Reaps the jobs that have ended and keeps their states.
@@ -226,11 +234,11 @@ impl Scheduler<'_> {
             let job = running.swap_remove(index);
             states[job.cell] = match ended {
                 Ended::Scored(record) => State::Scored {
-                    accuracy: record.test_accuracy(),
+                    record,
                     fresh: true,
                     not_compared: None,
                 },
-                Ended::Failed(class, reason) => State::Failed(class, reason),
+                Ended::Failed(failure) => State::Failed(failure),
                 Ended::Interrupted => State::Interrupted,
             };
             self.display
@@ -254,8 +262,56 @@ impl Scheduler<'_> {
     }
 }
 
+/// Decides what records on file are worth in a sweep.
+#[derive(Clone, Copy)]
+pub struct Judge<'a> {
+    /// Options of every run.
+    pub options: &'a JobOptions,
+    /// Comparer of records on file with what would be made here.
+    pub comparer: &'a Comparer,
+    /// True if failures on file are resumed from their last checkpoints.
+    pub retry: bool,
+    /// True if cells whose inputs have changed are run again.
+    pub redo_changed: bool,
+}
+
+impl Judge<'_> {
+    /// Decides the standing of a record on file of a cell.
+    pub fn standing(&self, cell: &Cell, record: Record) -> Result<Standing> {
+        if let Some(what) = run_folder::other_run(&record, &cell.resolved.spec) {
+            let reason =
+                format!("its record on file is of another run: {what}; --retry-failed starts over");
+            return Ok(match self.retry {
+                true => Standing::ToRun { force: true },
+                false => Standing::Over(State::Failed(Failure::new(Class::Data, reason))),
+            });
+        }
+        let Comparison {
+            mut changes,
+            not_compared,
+        } = self.comparer.compare(cell, &record)?;
+        if self.options.accept_changes {
+            changes.clear();
+        }
+        let is_final = record.outcome.is_final();
+        let resumes = self.retry || matches!(record.outcome, Outcome::Interrupted { .. });
+        let goes_on = resumes && RunFolder::has_checkpoint(&self.options.folder(cell));
+        Ok(match (changes.is_empty(), self.redo_changed) {
+            (false, true) => Standing::ToRun { force: true },
+            (false, false) if is_final || goes_on => {
+                Standing::Over(State::Changed(changes.join("; ")))
+            }
+            _ if self.retry && !is_final => Standing::ToRun { force: false },
+            _ => match State::on_file(record, not_compared) {
+                Some(state) => Standing::Over(state),
+                None => Standing::ToRun { force: false },
+            },
+        })
+    }
+}
+
 /// Standing of a record on file in a sweep.
-enum Standing {
+pub enum Standing {
     /// The cell is over.
     Over(State),
     /// The run is resumed, or starts over with `force`.

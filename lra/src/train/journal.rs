@@ -29,12 +29,20 @@ impl<'a> Journal<'a> {
     pub(super) fn open(fit: &Fit<'a>, state: &State) -> anyhow::Result<Self> {
         let events = fit.folder.file(tensorboard::FOLDER);
         Ok(Journal {
-            metrics: Log::open(fit.files.metrics.clone(), state.metrics_bytes)?,
+            metrics: Log::open(
+                fit.files.metrics.clone(),
+                state.metrics_bytes,
+                state.metrics_sha256.as_deref(),
+            )?,
             events: match fit.tensorboard {
                 true => Some(Events::create(&events, state.step)?),
                 false => None,
             },
-            timings: Log::open(fit.files.timings.clone(), state.timings_bytes)?,
+            timings: Log::open(
+                fit.files.timings.clone(),
+                state.timings_bytes,
+                state.timings_sha256.as_deref(),
+            )?,
             pending: Timings::default(),
             line_began: Instant::now(),
             device: fit.device,
@@ -84,12 +92,16 @@ impl<'a> Journal<'a> {
         })
     }
 
-    /// Syncs all lines to disk; returns the lengths in bytes of the logs of metrics and of timings.
-    pub(super) fn sync(&mut self) -> anyhow::Result<(u64, u64)> {
+    /// Syncs all lines to disk, and notes the lengths and checksums of the logs in `state`.
+    pub(super) fn sync(&mut self, state: &mut State) -> anyhow::Result<()> {
         let sync = |log: &mut Log| {
             let synced = log.sync();
             synced.with_context(|| log.path().display().to_string())
         };
-        Ok((sync(&mut self.metrics)?, sync(&mut self.timings)?))
+        state.metrics_bytes = sync(&mut self.metrics)?;
+        state.timings_bytes = sync(&mut self.timings)?;
+        state.metrics_sha256 = Some(self.metrics.sha256());
+        state.timings_sha256 = Some(self.timings.sha256());
+        Ok(())
     }
 }

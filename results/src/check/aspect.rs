@@ -266,6 +266,9 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     if before.processor != row.processor {
         return Finding::Unjudged("another processor".to_owned());
     }
+    if [before.threads, row.threads].contains(&0) {
+        return Finding::Unjudged("threads differ or are unknown".to_owned());
+    }
     if before.threads != row.threads {
         return Finding::Unjudged(format!(
             "{}, was {}",
@@ -303,8 +306,12 @@ fn speed(
     if row.key.model == thresholds.reference {
         return Finding::Unjudged("reference".to_owned());
     }
-    if before.processor != row.processor || before.threads != row.threads {
+    let threads = [before.threads, row.threads];
+    if before.processor != row.processor || threads[0] != threads[1] || threads.contains(&0) {
         return Finding::Unjudged("another machine".to_owned());
+    }
+    if [before.jobs, row.jobs].contains(&Some(0)) {
+        return Finding::Unjudged(format!("seeds of several numbers {AT_A_TIME}"));
     }
     if let (Some(was), Some(is)) = (before.jobs, row.jobs)
         && was != is

@@ -50,14 +50,14 @@ pub struct Row {
     pub key: Key,
     /// Digest of the data.
     pub data: String,
-    /// Name of the processor that ran it.
+    /// Name of the processor that ran it; of several among its seeds, all.
     pub processor: String,
     /// The vector instructions it ran on, which determine the rounding of sums; empty if unknown.
     pub instructions: String,
-    /// Threads it was allowed.
+    /// Threads it was allowed; 0 if unknown, or if they differ between its seeds.
     pub threads: usize,
-    /// Number of simultaneous runs of its sweep, which shared the machine; absent if unknown, or if
-    /// it differs between its seeds.
+    /// Number of simultaneous runs of its sweep, which shared the machine; absent if unknown, and 0
+    /// if it differs between its seeds.
     pub jobs: Option<usize>,
     /// The first characters of the digests of its settings, one per seed, separated by spaces.
     pub spec: String,
@@ -83,7 +83,7 @@ pub struct Row {
     pub gradient_norm: Option<f64>,
     /// The highest peak of its runs.
     pub peak_bytes: Option<u64>,
-    /// Method by which the peak was measured.
+    /// Method by which the peak was measured; of several among its seeds, all.
     pub memory_method: String,
     /// Mean over the seeds of the median steps per second.
     pub steps_per_second: Option<f64>,
@@ -192,7 +192,6 @@ impl Row {
         let accuracy = mean(&records, Record::test_accuracy);
         let peaks = mean(&records, |record| Some(peak_of(record)? as f64));
         let peaks = peaks.and_then(|_| records.iter().filter_map(|record| peak_of(record)).max());
-        let methods = records.iter().filter_map(|record| record.memory.as_ref());
         let ends = records.iter().map(|record| &record.outcome);
         let end = ends.clone().find(|end| **end != Outcome::Scored);
         let (logs, damaged) = match Logs::read(loaded, runs) {
@@ -200,6 +199,12 @@ impl Row {
             Err(error) if error.is_of_content() => (Logs::default(), Some(error.to_string())),
             Err(error) => return Err(error),
         };
+        let changed = records.iter().find_map(|record| {
+            let (id, changes) = (&record.id, record.changed_on_the_way()?);
+            Some(format!(
+                "{id} was resumed after changes, so its figures are those of no program: {changes}"
+            ))
+        });
         let joined = |of: fn(&Record) -> String| {
             let words: Vec<String> = records.iter().map(|record| of(record)).collect();
             words.join(" ")
@@ -207,18 +212,29 @@ impl Row {
         let unknown = |record: &&&Record| {
             record.provenance.host.instructions != first.provenance.host.instructions
         };
+        // No seed speaks for others that ran elsewhere or otherwise.
+        let all = |of: fn(&Record) -> Option<&str>| {
+            let values: BTreeSet<&str> = records.iter().filter_map(|record| of(record)).collect();
+            visible(&values.into_iter().collect::<Vec<_>>().join(" | "))
+        };
+        let made: Vec<_> = records.iter().map(|record| &record.provenance).collect();
+        let threads = first.provenance.threads;
+        let known: Option<Vec<usize>> = made.iter().map(|made| made.jobs).collect();
         Ok(Row {
             key,
             data: visible(&first.task.data_digest),
-            processor: visible(&first.provenance.host.cpu),
+            processor: all(|record| Some(&record.provenance.host.cpu)),
             instructions: match records.iter().find(unknown) {
                 Some(_) => String::new(),
                 None => visible(&first.provenance.host.instructions),
             },
-            threads: first.provenance.threads,
-            jobs: first.provenance.jobs.filter(|jobs| {
-                let mut others = records.iter();
-                others.all(|record| record.provenance.jobs == Some(*jobs))
+            threads: match made.iter().all(|made| made.threads == threads) {
+                true => threads,
+                false => 0,
+            },
+            jobs: known.map(|jobs| match jobs.iter().all(|one| *one == jobs[0]) {
+                true => jobs[0],
+                false => 0,
             }),
             spec: visible(
                 joined(|record| record.provenance.spec_digest.chars().take(16).collect()).trim(),
@@ -236,16 +252,16 @@ impl Row {
             gradients: logs.gradients,
             gradient_norm: logs.gradient_norm,
             peak_bytes: peaks,
-            memory_method: methods
-                .map(|memory| visible(&memory.method))
-                .next()
-                .unwrap_or_default(),
+            memory_method: all(|record| Some(&record.memory.as_ref()?.method)),
             steps_per_second: speed.map(|sample| sample.mean),
             speed_error: speed_error.map(|sample| sample.mean / (records.len() as f64).sqrt()),
-            damaged,
+            damaged: damaged.or(changed),
         })
     }
 }
+
+/// Largest number of test rows of a baseline.
+const MOST_ROWS: usize = 1 << 40;
 
 impl Row {
     /// Refuses impossible figures, with the reason.
@@ -265,7 +281,7 @@ impl Row {
             ("gradient_norm", self.gradient_norm, size, SIZE),
             ("peak_bytes", whole(self.peak_bytes), rate, RATE),
             ("parameters", whole(self.parameters), rate, RATE),
-            ("jobs", whole(self.jobs.map(|jobs| jobs as u64)), rate, RATE),
+            ("jobs", whole(self.jobs.map(|jobs| jobs as u64)), size, SIZE),
             ("steps_per_second", self.steps_per_second, rate, RATE),
             ("speed_error", self.speed_error, size, SIZE),
         ];
@@ -279,6 +295,19 @@ impl Row {
                 "outcome is empty: it says how the runs ended, such as `scored`".to_owned(),
             );
         }
+        if !Outcome::WORDS.contains(&self.outcome.as_str()) {
+            return Err(format!(
+                "outcome is '{}': it says how the runs ended ({})",
+                self.outcome,
+                Outcome::WORDS.join(", ")
+            ));
+        }
+        if self.test_rows > MOST_ROWS {
+            return Err(format!(
+                "test_rows is {}, more than any file has",
+                self.test_rows
+            ));
+        }
         if self.accuracy.is_some() && self.test_rows == 0 {
             return Err("test_rows is 0, although there is an accuracy".to_owned());
         }
@@ -291,9 +320,30 @@ impl Row {
                 return Err(format!("the seed {number} stands twice"));
             }
         }
-        match (seeds.len(), self.accuracy_deviation) {
-            (0, _) => Err("it has no seeds".to_owned()),
-            (1, Some(_)) => Err("accuracy_deviation is given, but one seed has none".to_owned()),
+        let scored = self.outcome == Outcome::Scored.word();
+        if scored && self.accuracy.is_none() {
+            return Err("outcome is scored, but there is no accuracy".to_owned());
+        }
+        if !scored && self.accuracy.is_some() && seeds.len() == 1 {
+            let outcome = &self.outcome;
+            return Err(format!(
+                "outcome is {outcome}, but its only seed has an accuracy"
+            ));
+        }
+        match (seeds.len(), self.accuracy, self.accuracy_deviation) {
+            (0, ..) => Err("it has no seeds".to_owned()),
+            (1, _, Some(_)) => Err("accuracy_deviation is given, but one seed has none".to_owned()),
+            (count, Some(mean), Some(deviation)) => {
+                // Shares with this mean spread most if all of them are 0 or 1.
+                let count = count as f64;
+                let most = (count / (count - 1.0) * mean * (1.0 - mean)).sqrt();
+                match deviation > most + 1e-9 {
+                    true => Err(format!(
+                        "accuracy_deviation is {deviation}, more than {most:.3}, the most that {count} seeds with this mean have"
+                    )),
+                    false => Ok(()),
+                }
+            }
             _ => Ok(()),
         }
     }

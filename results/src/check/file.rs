@@ -21,6 +21,13 @@ impl Baseline {
         let head = reader.headers().map_err(bad)?;
         let place = |name: &str| head.iter().position(|column| column == name);
         let places = COLUMNS.map(place);
+        let twice = |name: &&str| head.iter().filter(|other| other == name).count() > 1;
+        if let Some(name) = head.iter().find(twice) {
+            return Err(Error::NotABaseline {
+                path: path.to_owned(),
+                reason: format!("its first line has the column {name} twice"),
+            });
+        }
         let known = head.iter().all(|name| COLUMNS.contains(&name));
         let whole = places.iter().take(REQUIRED).all(Option::is_some);
         if !known || !whole {
@@ -36,11 +43,17 @@ impl Baseline {
             let field = |place: &Option<usize>| place.and_then(|at| record.get(at)).unwrap_or("");
             let mut ordered: csv::StringRecord = places.iter().map(field).collect();
             ordered.set_position(record.position().cloned());
+            let line = record.position().map_or(0, csv::Position::line);
             let row: Row = ordered
                 .deserialize::<Flat>(None)
                 .map(Row::from)
-                .map_err(bad)?;
-            let line = record.position().map_or(0, csv::Position::line);
+                .map_err(|error| match in_column(&error) {
+                    Some(reason) => Error::NotABaseline {
+                        path: path.to_owned(),
+                        reason: format!("line {line}: {reason}"),
+                    },
+                    None => bad(error),
+                })?;
             row.check().map_err(|reason| Error::NotABaseline {
                 path: path.to_owned(),
                 reason: format!("line {line}: {reason}"),
@@ -70,6 +83,15 @@ impl Baseline {
         });
         atomic::write(path, &bytes.map_err(Error::io("write", path))?)
     }
+}
+
+/// Returns the column of a field that could not be read, and the reason.
+fn in_column(error: &csv::Error) -> Option<String> {
+    let csv::ErrorKind::Deserialize { err, .. } = error.kind() else {
+        return None;
+    };
+    let column = COLUMNS.get(usize::try_from(err.field()?).ok()?)?;
+    Some(format!("{column}: {}", err.kind()))
 }
 
 /// The first line of the file.

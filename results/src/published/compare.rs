@@ -2,7 +2,7 @@
 
 use super::labels::{is_published_label, task_name};
 use super::{ACCURACY, Figure, Source};
-use crate::record::{Batching, Record};
+use crate::record::Record;
 
 /// The verdict on one record and one source.
 #[derive(Debug)]
@@ -28,7 +28,8 @@ pub enum Comparison {
 }
 
 /// Decides whether a record may be compared with a figure of a source. It requires the same task at
-/// the published parameters, real, complete and unaltered data, and an unchanged published recipe.
+/// the published parameters, real, complete and unaltered data, an unchanged published recipe, and
+/// one set of data and one program from beginning to end.
 pub fn compare(record: &Record, source: &Source) -> Comparison {
     let task = task_name(&record.task.name);
     let Some(figure) = source.cell(&record.model.name, &task, ACCURACY) else {
@@ -51,6 +52,9 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     if record.task.altered() {
         reasons.push(format!("altered data: {}", record.task.altered.join("; ")));
     }
+    if let Some(changes) = record.changed_on_the_way() {
+        reasons.push(format!("resumed after changes: {changes}"));
+    }
     if let Some(what) = &record.model.against_rules {
         reasons.push(what.clone());
     }
@@ -59,8 +63,7 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     }
     if !set.is_empty() {
         reasons.push(format!("set {}", set.join(" ")));
-        let batching = record.recipe.batching.as_ref();
-        reasons.extend(batching.and_then(Batching::split_statistics));
+        reasons.extend(record.recipe.split_statistics());
     }
     if !reasons.is_empty() {
         return Comparison::Apart { figure, reasons };

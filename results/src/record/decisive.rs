@@ -33,24 +33,77 @@ pub struct Batching {
     pub forward: u64,
     /// True if the model has BatchNorm, whose training statistics are those of one forward pass.
     pub batch_norm: bool,
+    /// The same numbers of a pretraining; absent without one, and in older records.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pretraining: Option<Split>,
 }
 
-impl Batching {
-    /// Returns the note that BatchNorm sees only a part of the batch; `None` if results are those
-    /// of the whole batch.
-    pub fn split_statistics(&self) -> Option<String> {
-        let Batching { batch, forward, .. } = self;
-        (self.batch_norm && forward < batch).then(|| {
-            let forward = counted(*forward, "example");
-            format!("BatchNorm's statistics are over {forward} instead of {batch}")
-        })
-    }
+/// Split of a batch into forward passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Split {
+    /// Examples per update.
+    pub batch: u64,
+    /// Examples per forward pass.
+    pub forward: u64,
 }
 
 impl Recipe {
+    /// Returns the note that BatchNorm sees another part of the batch than by the recipe; `None` if
+    /// results are those of the recipe's own split.
+    pub fn split_statistics(&self) -> Option<String> {
+        let batching = self.batching.filter(|it| it.batch_norm)?;
+        let training = Split {
+            batch: batching.batch,
+            forward: batching.forward,
+        };
+        let other = |split: &Split| self.own_forward(split) != split.forward;
+        let words = |split: Split| {
+            let forward = counted(split.forward, "example");
+            format!("over {forward} instead of {}", self.own_forward(&split))
+        };
+        let training = Some(training).filter(other).map(words);
+        let pretraining = batching.pretraining.filter(other).map(words);
+        let words = match (training, pretraining) {
+            (None, None) => return None,
+            (Some(training), None) => training,
+            (None, Some(before)) => format!("{before} in pretraining"),
+            (Some(training), Some(before)) => format!("{training}, and {before} in pretraining"),
+        };
+        Some(format!("BatchNorm's statistics are {words}"))
+    }
+
+    /// Returns the number of examples per forward pass by the recipe itself, which is the whole
+    /// batch in older records.
+    fn own_forward(&self, split: &Split) -> u64 {
+        let is_set = |assignment: &String| key_of(assignment) == MICRO_BATCH;
+        if !self.overrides.iter().any(is_set) {
+            return split.forward;
+        }
+        let own = self.own(MICRO_BATCH);
+        match own.and_then(|own| own.parse().ok()) {
+            None | Some(0) => split.batch,
+            Some(own) => split.batch.min(own),
+        }
+    }
+
+    /// Returns the recipe's own value of a setting that is changed, if the record has it.
+    fn own(&self, key: &str) -> Option<&str> {
+        let replaced = self.replaced.iter().filter_map(|it| it.split_once('='));
+        let mut own = replaced.filter(|(known, _)| *known == key);
+        own.next().map(|(_, value)| value)
+    }
+
+    /// Returns whether a change of this setting is judged by the recipe's own value, which
+    /// `replaced` then has.
+    pub fn is_judged_by_its_own(key: &str) -> bool {
+        key == MICRO_BATCH || COMPUTING.iter().any(|(known, _)| *known == key)
+    }
+
     /// Returns the overrides that can affect a score. Left out are those that repeat the recipe,
     /// and those that change only the times of writing or the split of a computation. Micro-batches
-    /// count with BatchNorm, and in older records, which do not state whether the model has it.
+    /// count where they split BatchNorm's statistics otherwise than the recipe does, and in older
+    /// records, which do not state whether the model has it.
     pub fn decisive_overrides(&self) -> Vec<&str> {
         let own = self.overrides.iter().map(String::as_str);
         own.filter(|assignment| self.decides(assignment)).collect()
@@ -69,17 +122,28 @@ impl Recipe {
     }
 
     fn decides(&self, assignment: &str) -> bool {
-        let (key, value) = assignment.split_once('=').unwrap_or((assignment, ""));
-        let (key, value) = (key.trim(), value.trim().trim_matches(['"', '\'']));
-        let computing =
-            |(known, values): &(&str, &[&str])| *known == key && values.contains(&value);
-        let whole = |batching: &Batching| batching.split_statistics().is_none();
+        let (_, value) = assignment.split_once('=').unwrap_or((assignment, ""));
+        let (key, value) = (key_of(assignment), value.trim().trim_matches(['"', '\'']));
+        // Unless the recipe's own value is of another function.
+        let computing = |(known, values): &(&str, &[&str])| {
+            let own = self.own(known);
+            *known == key && values.contains(&value) && own.is_none_or(|own| values.contains(&own))
+        };
+        let whole = || self.batching.is_some() && self.split_statistics().is_none();
         !(self.repeats(assignment)
             || WRITING.contains(&key)
             || MARKED_ELSEWHERE.contains(&key)
             || COMPUTING.iter().any(computing)
-            || key == MICRO_BATCH && self.batching.as_ref().is_some_and(whole))
+            || key == MICRO_BATCH && whole())
     }
+}
+
+/// Returns the key of an assignment.
+fn key_of(assignment: &str) -> &str {
+    let key = assignment
+        .split_once('=')
+        .map_or(assignment, |(key, _)| key);
+    key.trim()
 }
 
 #[cfg(test)]
@@ -117,6 +181,7 @@ mod tests {
             batch: 8,
             forward: 2,
             batch_norm,
+            pretraining: None,
         };
         let changes = [
             "train.batch=16",
@@ -131,14 +196,91 @@ mod tests {
 
     #[test]
     fn statistics_over_a_part_of_the_batch_are_told() {
-        let of = |forward, batch_norm| Batching {
-            batch: 8,
-            forward,
-            batch_norm,
+        let of = |forward, batch_norm| {
+            let recipe = Recipe {
+                overrides: vec!["train.micro_batch=2".to_owned()],
+                batching: Some(Batching {
+                    batch: 8,
+                    forward,
+                    batch_norm,
+                    pretraining: None,
+                }),
+                ..Recipe::default()
+            };
+            recipe.split_statistics()
         };
-        let told = of(2, true).split_statistics();
+        let told = of(2, true);
         assert!(told.is_some_and(|told| told.contains("over 2 examples instead of 8")));
-        assert_eq!(of(8, true).split_statistics(), None);
-        assert_eq!(of(2, false).split_statistics(), None);
+        assert_eq!(of(8, true), None);
+        assert_eq!(of(2, false), None);
+    }
+
+    #[test]
+    fn statistics_are_compared_with_those_of_the_recipe_itself() {
+        // A recipe with batches of 64 in passes of 32.
+        let of = |set: &str, forward| Recipe {
+            overrides: vec![set.to_owned()],
+            replaced: vec!["train.micro_batch=32".to_owned()],
+            batching: Some(Batching {
+                batch: 64,
+                forward,
+                batch_norm: true,
+                pretraining: None,
+            }),
+            ..Recipe::default()
+        };
+        for forward in [16, 64] {
+            let recipe = of("train.micro_batch=1", forward);
+            assert_eq!(recipe.decisive_overrides(), ["train.micro_batch=1"]);
+            let told = recipe.split_statistics().unwrap();
+            assert!(
+                told.contains(&format!("over {forward} examples instead of 32")),
+                "{told}"
+            );
+        }
+        let own = of("train.micro_batch=32", 32);
+        assert!(own.decisive_overrides().is_empty() && own.split_statistics().is_none());
+        let plain = Recipe {
+            replaced: vec![],
+            ..of("train.log_every=1", 32)
+        };
+        assert_eq!(plain.split_statistics(), None, "the recipe itself");
+        // In pretraining alone.
+        let mut before = of("train.micro_batch=4", 4);
+        before.replaced.clear();
+        before.batching = Some(Batching {
+            batch: 4,
+            forward: 4,
+            batch_norm: true,
+            pretraining: Some(Split {
+                batch: 16,
+                forward: 4,
+            }),
+        });
+        assert_eq!(before.decisive_overrides(), ["train.micro_batch=4"]);
+        let told = before.split_statistics().unwrap();
+        assert!(
+            told.ends_with("over 4 examples instead of 16 in pretraining"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn another_computation_of_another_function_is_decisive() {
+        let of = |own: Option<&str>| {
+            let recipe = Recipe {
+                overrides: vec!["model.attention=fused".to_owned()],
+                replaced: own
+                    .map(|own| format!("model.attention={own}"))
+                    .into_iter()
+                    .collect(),
+                ..Recipe::default()
+            };
+            recipe.decisive_overrides().len()
+        };
+        assert_eq!(
+            [of(None), of(Some("materialised")), of(Some("causal"))],
+            [0, 0, 1]
+        );
     }
 }

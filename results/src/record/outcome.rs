@@ -56,6 +56,16 @@ impl Outcome {
         }
     }
 
+    /// All words of [`Outcome::word`].
+    pub(crate) const WORDS: [&str; 6] = [
+        "scored",
+        "failed",
+        "diverged",
+        "out of memory",
+        "interrupted",
+        "unknown outcome",
+    ];
+
     /// Returns the word for a table cell.
     pub fn word(&self) -> &'static str {
         match self {

@@ -119,6 +119,11 @@ impl Record {
         if let Some(speed) = &self.speed {
             found.speed(speed);
         }
+        if self.outcome == Outcome::Scored && self.test_accuracy().is_none() {
+            found.add(|| {
+                "scores.test_accuracy is missing, although the outcome is scored".to_owned()
+            });
+        }
         let rows = &self.task.rows;
         // A record that does not say how many rows there were has none of any split.
         if self.test_accuracy().is_some() && rows.test == 0 && rows.train + rows.val > 0 {

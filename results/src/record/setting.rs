@@ -163,6 +163,10 @@ pub struct Recipe {
     /// The `overrides` that repeat a value of the recipe.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repeated: Vec<String>,
+    /// The recipe's own values of those settings among `overrides` that are judged by them (see
+    /// [`Recipe::is_judged_by_its_own`]), each as `key=value`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<String>,
     /// The split of batches into forward passes; absent in older records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batching: Option<Batching>,

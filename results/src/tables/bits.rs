@@ -141,7 +141,11 @@ fn trained(run: &Record) -> bool {
 /// Returns the agreement of the runs with published tables, if they share one protocol and include
 /// enough anchors.
 fn agreement(records: &[Record]) -> Option<String> {
-    let chosen = select(records, &Selection::default()).ok()?;
+    let honest = records
+        .iter()
+        .filter(|it| it.changed_on_the_way().is_none());
+    let honest: Vec<Record> = honest.cloned().collect();
+    let chosen = select(&honest, &Selection::default()).ok()?;
     let agreement = Agreement::of(&chosen, Some(Measure::Bits), None);
     (agreement.models.len() >= FEWEST).then(|| agreement.line())
 }

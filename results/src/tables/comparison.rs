@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{capped, endings, status};
 use crate::equivalence::{Equivalence, LEVEL, MARGIN, Score, margin};
-use crate::pivot::{Pivot, TRAINING};
+use crate::pivot::{Pivot, TRAINING, mixture};
 use crate::published::{Comparison, Source, compare};
 use crate::record::Record;
 use crate::table::{Cell, Column, MISSING, Row, Schema, Table};
@@ -69,6 +69,9 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
                     runs.len(),
                     words.join(", ")
                 ));
+            }
+            if let Some(mixture) = mixture(runs) {
+                remarks.push(format!("{} on {column}: seeds of {mixture}.", row.model));
             }
             let margin = margin(source, figure);
             if margin > MARGIN {

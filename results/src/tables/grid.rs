@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{about, capped, endings, told};
 use crate::equivalence::{LEVEL, Score};
 use crate::format::{self, ByteUnit, counted};
-use crate::pivot::{COMPUTING, MACHINE, METHOD, Pivot, PivotRow, TRAINING};
+use crate::pivot::{COMPUTING, MACHINE, METHOD, Pivot, PivotRow, TRAINING, mixture};
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
@@ -177,6 +177,8 @@ struct Maker<'a> {
     failed: bool,
     /// Reasons why runs ended early.
     endings: Vec<String>,
+    /// Cells whose seeds do not share what a score may depend on.
+    mixtures: Vec<String>,
     /// Notes on the published figures that are shown.
     caveats: Vec<String>,
     /// Figures that are not shown.
@@ -204,6 +206,7 @@ impl<'a> Maker<'a> {
             seeds: (counts.len() == 1).then(|| counts[0]),
             failed: false,
             endings: Vec::new(),
+            mixtures: Vec::new(),
             caveats: Vec::new(),
             withheld: Vec::new(),
         }
@@ -214,6 +217,10 @@ impl<'a> Maker<'a> {
         cells.extend(row.varying.iter().map(Cell::text));
         for (runs, column) in row.cells.iter().zip(&self.pivot.columns) {
             self.endings.extend(told(row.model, column, runs));
+            if let Some(mixture) = mixture(runs) {
+                self.mixtures
+                    .push(format!("{} on {column}: seeds of {mixture}.", row.model));
+            }
             cells.push(self.cell(runs));
         }
         Row {
@@ -416,6 +423,7 @@ impl<'a> Maker<'a> {
                 counted(self.pivot.repeats as u64, "run")
             ));
         }
+        capped(&mut notes, self.mixtures);
         capped(&mut notes, self.endings);
         if let Some(source) = against.filter(|_| self.quantity == Quantity::Accuracy) {
             let withheld = self.withheld.iter().map(|withheld| {

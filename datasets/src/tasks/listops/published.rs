@@ -16,6 +16,7 @@ use tokenizers::{Model, Tokenizer};
 
 use super::{ABOUT, Options, dense, evaluate, vocabulary};
 use crate::archive::Member;
+use crate::command::data_flag;
 use crate::duplicates::{Duplicates, FEW, LEAST_DISTINCT, row_hash};
 use crate::error::{Error, Result};
 use crate::lines::{Line, Lines, whole_number};
@@ -101,7 +102,10 @@ pub(super) fn read(
                 what: "a published file of listops".to_owned(),
                 path: raw.path().join(below).join(file_name(split)),
                 there: Some(there.join(", ")),
-                command: "lra data make listops --from FOLDER or ARCHIVE that has it".to_owned(),
+                command: format!(
+                    "lra data make listops{} --from FOLDER or ARCHIVE that has it",
+                    data_flag()
+                ),
                 stand_in: stand_in(&ABOUT),
             });
         };

@@ -6,8 +6,8 @@ use datasets::{Entry, Key, Manifest, Source, SplitName, Store, Task};
 use serde_json::{Value, json};
 
 use crate::cli::data::DataPlace;
-use crate::cmd;
 use crate::error::Result;
+use crate::{cmd, shell};
 
 /// Runs the command.
 pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
@@ -155,10 +155,14 @@ fn missing(store: &Store, task: &'static dyn Task, entries: &[Entry]) -> Vec<Mis
             let (state, command) = match source {
                 Source::Official if store.found(task).is_some() => ("not built yet", make),
                 Source::Official if task.remote().is_empty() => {
-                    let make = format!("lra data make {} --from PATH", about.name);
+                    let flag = shell::data_flag();
+                    let make = format!("lra data make {}{flag} --from PATH", about.name);
                     ("not here", make)
                 }
-                Source::Official => ("not here", format!("lra data fetch {}", about.name)),
+                Source::Official => {
+                    let flag = shell::data_flag();
+                    ("not here", format!("lra data fetch {}{flag}", about.name))
+                }
                 _ if store.begun(task, &key) => ("interrupted, goes on with", make),
                 _ => ("not made yet", make),
             };

@@ -12,12 +12,12 @@ use models::Family;
 use results::agreement::Standing;
 use results::card::{self, Card, RECIPE, SAME_BLOCK};
 use results::{Format, Record};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use self::plan::{LeftOut, OWN, PROBES, Plan, SAME, STAGES};
+use self::plan::{LeftOut, OWN, OnFile, PROBES, Plan, SAME, STAGES};
 use crate::cli::mini::MiniArgs;
 use crate::cmd;
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::recipe::Recipe;
@@ -25,15 +25,15 @@ use crate::signals::Stop;
 use crate::sweep::comparison::Comparer;
 use crate::sweep::estimator::Estimator;
 use crate::sweep::forecast::Forecast;
-use crate::sweep::job::JobOptions;
+use crate::sweep::job::{Failure, JobOptions};
 use crate::sweep::plan::{Cell, Matrix};
 use crate::sweep::progress_display::ProgressDisplay;
-use crate::sweep::scheduler::{Scheduler, State};
+use crate::sweep::scheduler::{Judge, Scheduler, State};
 use crate::sweep::time_left::TimeLeft;
 use crate::sweep::{self, comparison, probe, scheduler};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{limits, runtime};
+use crate::{limits, runtime, shell};
 
 /// Runs the command.
 pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
@@ -69,18 +69,23 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
     }
     let peers = card::rivals(&table, &arguments.assignments);
     let cards = plans.iter().zip(&results).map(|(plan, (own, same_block))| {
-        let own: Vec<&Record> = own.iter().collect();
+        let own: Vec<&Record> = own.iter().filter_map(State::record).collect();
         Card {
             model: plan.model.to_string(),
             standing: Standing::of(plan.model.model, &own, &peers),
             own,
-            same_block: same_block.iter().collect(),
+            same_block: same_block.iter().filter_map(State::record).collect(),
             left_out: plan.left_out.clone(),
         }
     });
     let cards: Vec<Card> = cards.collect();
     if arguments.json {
-        cmd::print_json(&cards.iter().map(Card::json).collect::<Vec<Value>>())?;
+        let cards = cards.iter().zip(&results).map(|(card, (own, same_block))| {
+            let mut value = card.json();
+            value["on_file"] = on_file_as_json(own.iter().chain(same_block));
+            value
+        });
+        cmd::print_json(&cards.collect::<Vec<Value>>())?;
     } else {
         let tables: Vec<_> = cards.iter().map(Card::table).collect();
         cmd::print(&Format::Text.render(&tables))?;
@@ -120,7 +125,8 @@ fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, 
                 false => "fetch",
             };
             let reason = format!(
-                "--glance runs the generated tasks only; without it, after `lra data {get} {name}`, this one too"
+                "--glance runs the generated tasks only; without it, after `lra data {get} {name}{}`, this one too",
+                shell::data_flag()
             );
             left_out.push((name.clone(), reason));
             continue;
@@ -173,7 +179,7 @@ impl<'a> Runs<'a> {
                 threads: (runtime::threads(arguments.threads) / jobs).max(1),
                 jobs,
                 memory_limit: memory,
-                accept_changes: false,
+                accept_changes: arguments.accept_changes,
             },
             comparer: Comparer::new(
                 arguments.place.path(),
@@ -254,11 +260,14 @@ impl<'a> Runs<'a> {
     }
 
     /// Estimates the runs that are not on file, and says how long they will take.
+    ///
+    /// # Errors
+    /// Errors of [`Runs::on_file`], before anything is run.
     fn announce(&self, plans: &mut [Plan]) -> Result<()> {
+        let on_file = self.on_file(plans.iter().flat_map(Plan::cells))?;
         if self.arguments.quiet {
             return Ok(());
         }
-        let on_file = cmd::sweep::on_file(&self.options, self.reporter)?;
         let cells: usize = plans.iter().map(|plan| plan.cells().count()).sum();
         self.reporter.start("estimate", 0, Some(cells as u64));
         let mut done = 0;
@@ -308,22 +317,25 @@ impl<'a> Runs<'a> {
             "{}: looking for its learning rates, which are not on file",
             plans[at].model
         ));
-        let records = self.run(plans, (at, PROBES), cells)?;
-        Ok(probe::best(cells, &sweep::plan::on_file(records)))
+        let states = self.run(plans, (at, PROBES), cells)?;
+        Ok(probe::best(cells, &states))
     }
 
     /// Runs those of `cells` that are not on file; they are a stage of one of the plans. Returns
-    /// all records, those that were on file included.
+    /// their states; none if nothing is to be run.
+    ///
+    /// # Errors
+    /// Cells on file have changed, and nothing says what to do about that.
     fn run(
         &mut self,
         plans: &[Plan],
         (at, stage): (usize, usize),
         cells: &[Cell],
-    ) -> Result<Vec<Record>> {
+    ) -> Result<Vec<State>> {
         if cells.is_empty() || self.stop.requested() {
             return Ok(Vec::new());
         }
-        let on_file = cmd::sweep::on_file(&self.options, self.reporter)?;
+        let on_file = self.on_file(cells)?;
         self.comparer.tell_other_raw_files(cells, self.reporter);
         let devices = [self.options.device.clone()];
         let forecast = &plans[at].forecast;
@@ -338,18 +350,26 @@ impl<'a> Runs<'a> {
             options: &self.options,
             jobs: self.options.jobs,
             devices: &devices,
-            comparer: &self.comparer,
-            retry: true,
-            redo_changed: false,
+            judge: Judge {
+                options: &self.options,
+                comparer: &self.comparer,
+                retry: true,
+                redo_changed: self.arguments.redo_changed,
+            },
             stop: self.stop,
             display: &mut display,
         };
         let states = scheduler.run(on_file)?;
         for (cell, state) in cells.iter().zip(&states) {
-            if let State::Failed(_, reason) | State::Changed(reason) = state {
+            if let State::Failed(Failure { reason, .. }) = state {
                 self.reporter.error(&format!("{}: {reason}", cell.title()));
             }
         }
+        let pairs = cells.iter().zip(&states);
+        refuse_changed(pairs.filter_map(|(cell, state)| match state {
+            State::Changed(reason) => Some(format!("{}: {reason}", cell.title())),
+            _ => None,
+        }))?;
         let pairs = cells.iter().zip(&states);
         let not_compared = pairs.filter_map(|(cell, state)| match state {
             State::Scored { not_compared, .. } => Some((cell, not_compared.as_deref()?)),
@@ -358,11 +378,83 @@ impl<'a> Runs<'a> {
         for line in comparison::not_compared(not_compared) {
             self.reporter.note(&line);
         }
-        self.states.extend(states);
+        self.tell_old(cells, &states);
+        self.states.extend(states.iter().cloned());
+        Ok(states)
+    }
+
+    /// Says, quiet or not, which scores were on file.
+    fn tell_old(&self, cells: &[Cell], states: &[State]) {
+        let old = states.iter().filter_map(|state| match state {
+            State::Scored {
+                record,
+                fresh: false,
+                ..
+            } => Some(record.provenance.created.as_str()),
+            _ => None,
+        });
+        let Some(first) = old.clone().min() else {
+            return;
+        };
+        let mut models: Vec<String> = cells.iter().map(|cell| cell.model.to_string()).collect();
+        models.dedup();
+        self.reporter.note(&format!(
+            "{}: {} of {} on file, the oldest since {first}; another --out runs them again",
+            models.join(", "),
+            results::counted(old.count() as u64, "score"),
+            cells.len()
+        ));
+    }
+
+    /// Returns the records on file of cells, without those that are to be run again.
+    ///
+    /// # Errors
+    /// Records have changed, and nothing says what to do about that.
+    fn on_file<'c>(&self, cells: impl IntoIterator<Item = &'c Cell>) -> Result<OnFile> {
         let mut on_file = cmd::sweep::on_file(&self.options, self.reporter)?;
-        Ok(cells
-            .iter()
-            .filter_map(|cell| on_file.remove(&cell.digest))
-            .collect())
+        let mut changed = Vec::new();
+        for cell in cells {
+            let Some(record) = on_file.get(&cell.digest) else {
+                continue;
+            };
+            if self.options.accept_changes || !record.outcome.is_final() {
+                continue;
+            }
+            let changes = self.comparer.compare(cell, record)?.changes;
+            if !changes.is_empty() {
+                on_file.remove(&cell.digest);
+                changed.push(format!("{}: {}", cell.title(), changes.join("; ")));
+            }
+        }
+        if !self.arguments.redo_changed {
+            refuse_changed(changed)?;
+        }
+        Ok(on_file)
+    }
+}
+
+/// Returns the scores that were on file, each with its run and its time.
+fn on_file_as_json<'s>(states: impl Iterator<Item = &'s State>) -> Value {
+    let old = states.filter_map(|state| match state {
+        State::Scored {
+            record,
+            fresh: false,
+            ..
+        } => Some(json!({ "id": record.id, "created": record.provenance.created })),
+        _ => None,
+    });
+    old.collect()
+}
+
+/// Refuses to go on if cells on file have changed, each described in words.
+fn refuse_changed(changed: impl IntoIterator<Item = String>) -> Result<()> {
+    let changed: Vec<String> = changed.into_iter().collect();
+    match changed.is_empty() {
+        true => Ok(()),
+        false => Err(Error::usage(format!(
+            "{}\n{}",
+            changed.join("\n"),
+            cmd::sweep::CHANGED
+        ))),
     }
 }

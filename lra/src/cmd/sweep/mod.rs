@@ -16,17 +16,21 @@ use crate::cmd;
 use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
+use crate::run_folder::RunFolder;
 use crate::signals::Stop;
 use crate::sweep::comparison::Comparer;
 use crate::sweep::estimator::{Estimate, Estimator};
-use crate::sweep::job::{JobOptions, LOG};
+use crate::sweep::job::{Failure, JobOptions, LOG};
 use crate::sweep::plan::{self, Cell, Matrix, Planned, Refused};
 use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
-use crate::sweep::scheduler::{Scheduler, State};
+use crate::sweep::scheduler::{Judge, Scheduler, Standing, State};
 use crate::sweep::{best, comparison, probe, scheduler, search};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{limits, runtime};
+use crate::{limits, runtime, shell};
+
+/// Advice on records that differ from what would be made here.
+pub const CHANGED: &str = "what has changed counts as not on file: --redo-changed runs it again, --accept-changes takes it as it is";
 
 /// Runs the command.
 pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
@@ -52,6 +56,12 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     }
     let comparer = Comparer::new(options.data.clone(), &devices);
     comparer.tell_other_raw_files(&cells, &reporter);
+    let judge = Judge {
+        options: &options,
+        comparer: &comparer,
+        retry: arguments.retry_failed,
+        redo_changed: arguments.redo_changed,
+    };
     if let Some(BatchSystem::Slurm) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         cmd::print(&script::script(arguments, &cells, &mut estimator)?)?;
@@ -63,7 +73,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
             arguments,
             (&cells, &refused),
             &on_file,
-            &comparer,
+            judge,
             &mut estimator,
             &reporter,
             &stop,
@@ -75,9 +85,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         options: &options,
         jobs,
         devices: &devices,
-        comparer: &comparer,
-        retry: arguments.retry_failed,
-        redo_changed: arguments.redo_changed,
+        judge,
         stop: &stop,
         display: &mut display,
     };
@@ -90,12 +98,11 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     } else {
         cmd::print(&outcome(&cells, &states, &refused, &options))?;
         if arguments.probe {
-            let (table, lines) = probe::report(&cells, &known(arguments, &options, &reporter)?);
+            let (table, lines) = probe::report(&cells, &states);
             cmd::print(&format!("{}\n{lines}", Format::Text.render(&[table])))?;
         }
         if !arguments.grid.is_empty() {
-            let scored = known(arguments, &options, &reporter)?;
-            let table = best::table(&cells, &scored, arguments.grid.len());
+            let table = best::table(&cells, &states, arguments.grid.len());
             cmd::print(&Format::Text.render(&[table]))?;
         }
     }
@@ -175,7 +182,7 @@ fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobO
     let told = refused.iter();
     lines.extend(told.map(|it| format!("failed: {}: {}", it.title(), it.reason)));
     for (cell, state) in cells.iter().zip(states) {
-        if let State::Failed(_, reason) = state {
+        if let State::Failed(Failure { reason, .. }) = state {
             let log = options.folder(cell).join(LOG);
             lines.push(format!("failed: {}: {reason}", cell.title()));
             lines.push(format!("        {}", log.display()));
@@ -190,10 +197,7 @@ fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobO
         .iter()
         .any(|state| matches!(state, State::Changed(_)))
     {
-        lines.push(
-            "what has changed counts as not on file: --redo-changed runs it again, --accept-changes takes it as it is"
-                .to_owned(),
-        );
+        lines.push(CHANGED.to_owned());
     }
     let pairs = cells.iter().zip(states);
     lines.extend(comparison::not_compared(pairs.filter_map(
@@ -206,7 +210,8 @@ fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobO
         .iter()
         .any(|state| matches!(state, State::Scored { .. }))
     {
-        lines.push(format!("tables: lra report {}", options.out.display()));
+        let out = shell::quoted_path(&options.out);
+        lines.push(format!("tables: lra report {out}"));
     }
     lines.join("\n")
 }
@@ -244,16 +249,16 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
         State::Running => ("running", Value::Null),
         State::Elsewhere => ("elsewhere", Value::Null),
         State::Scored {
-            accuracy,
+            record,
             fresh: true,
             ..
-        } => ("scored", json!(accuracy)),
+        } => ("scored", json!(record.test_accuracy())),
         State::Scored {
-            accuracy,
+            record,
             fresh: false,
             ..
-        } => ("on file", json!(accuracy)),
-        State::Failed(_, reason) => ("failed", json!(reason)),
+        } => ("on file", json!(record.test_accuracy())),
+        State::Failed(Failure { reason, .. }) => ("failed", json!(reason)),
         State::Changed(changes) => ("changed", json!(changes)),
         State::Interrupted => ("interrupted", Value::Null),
     };
@@ -280,7 +285,7 @@ fn dry_run(
     arguments: &SweepArgs,
     (cells, refused): (&[Cell], &[Refused]),
     on_file: &HashMap<String, Record>,
-    comparer: &Comparer,
+    judge: Judge<'_>,
     estimator: &mut Estimator<'_>,
     reporter: &Reporter,
     stop: &Stop,
@@ -289,20 +294,24 @@ fn dry_run(
     reporter.start("estimate", 0, Some(cells.len() as u64));
     for (index, cell) in cells.iter().enumerate() {
         reporter.at(index as u64, &cell.title());
-        let begun = arguments.out.join(&cell.id).join("spec.toml").exists();
-        let known = on_file.get(&cell.digest);
-        let compared = known.map(|record| comparer.compare(cell, record));
-        let compared = compared.transpose()?.unwrap_or_default();
-        let changed = !arguments.accept_changes && !compared.changes.is_empty();
-        let state = match known {
-            Some(_) if changed && arguments.redo_changed => "again",
-            Some(record) if changed && record.outcome.is_final() => "changed",
-            Some(record) if arguments.retry_failed && !record.outcome.is_final() => "again",
-            Some(_) => "on file",
-            None if begun => "resume",
-            None => "run",
+        let folder = judge.options.folder(cell);
+        let begun = folder.join("spec.toml").exists();
+        // The record of an unfinished run tells whether it can go on.
+        let unfinished = RunFolder::begun(&folder, &cell.resolved.spec);
+        let unfinished = unfinished.ok().flatten();
+        let known = on_file.get(&cell.digest).cloned();
+        let known_here = known.is_some();
+        let standing = known.or(unfinished).map(|it| judge.standing(cell, it));
+        let (state, not_compared) = match standing.transpose()? {
+            Some(Standing::Over(State::Changed(_))) => ("changed", None),
+            Some(Standing::Over(State::Scored { not_compared, .. })) => ("on file", not_compared),
+            Some(Standing::Over(_)) => ("on file", None),
+            Some(Standing::ToRun { .. }) if known_here => ("again", None),
+            Some(Standing::ToRun { force: true }) => ("again", None),
+            Some(Standing::ToRun { force: false }) if begun => ("resume", None),
+            None if begun => ("resume", None),
+            _ => ("run", None),
         };
-        let not_compared = compared.not_compared.filter(|_| state == "on file");
         lines.push(Line {
             cell,
             state,

@@ -608,6 +608,11 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     ),
     same(&["--force"], &["overwrite", "overwrite_output_dir"]),
     same(&["--quiet"], &["silent", "no_progress"]),
+    near(
+        &["--json"],
+        &["format", "output_format", "csv"],
+        "tables in other formats are made by `lra report --format`",
+    ),
     same(
         &["--out", "--output"],
         &[
