@@ -8,8 +8,6 @@ mod error;
 #[path = "../src/fetch/mod.rs"]
 mod fetch;
 mod server;
-#[path = "../src/shell.rs"]
-mod shell;
 
 use std::fs;
 use std::io::Write;

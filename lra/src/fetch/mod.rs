@@ -19,11 +19,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use datasets::command::data_flag;
 use datasets::{Digest, Progress, Remote, Source, Task};
 use disk::Append;
 
 use crate::error::{Class, Error, Result};
-use crate::shell;
 use download::Download;
 
 /// Limits of a download.
@@ -109,7 +109,7 @@ pub fn fetch(
             return Err(Error::usage(format!(
                 "{}: there is nothing to download; the data is made here by `lra data make {0}{1}`",
                 task.about().name,
-                shell::data_flag()
+                data_flag()
             )));
         }
         Origin::Mirror(base) => {
@@ -129,7 +129,7 @@ fn with_help(error: Error, task: &dyn Task) -> Error {
         return error;
     }
     let about = task.about();
-    let (name, flag) = (about.name, shell::data_flag());
+    let (name, flag) = (about.name, data_flag());
     let mut message = format!(
         "{error}\n  what else helps:\n  \
          a copy of the file: lra data make {name}{flag} --from FILE\n  \
