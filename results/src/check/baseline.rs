@@ -62,7 +62,8 @@ pub struct Row {
     pub spec: String,
     /// Trained parameters.
     pub parameters: Option<u64>,
-    /// Outcome of its runs: `scored` if all were scored, else the first other outcome.
+    /// Outcome of its runs: one word if they ended alike, such as `scored`, else how many ended how,
+    /// such as `2 scored, 1 diverged`. Older files have the first word that is not `scored`.
     pub outcome: String,
     /// Its seeds, separated by spaces.
     pub seeds: String,
@@ -183,8 +184,6 @@ impl Row {
         let peaks = mean(&records, |record| Some(peak_of(record)? as f64));
         let peaks = peaks.and_then(|_| records.iter().filter_map(|record| peak_of(record)).max());
         let methods = records.iter().filter_map(|record| record.memory.as_ref());
-        let ends = records.iter().map(|record| &record.outcome);
-        let end = ends.clone().find(|end| **end != Outcome::Scored);
         let (logs, damaged) = match Logs::read(loaded, runs) {
             Ok(logs) => (logs, None),
             Err(error) => (Logs::default(), Some(error.to_string())),
@@ -213,7 +212,7 @@ impl Row {
                 joined(|record| record.provenance.spec_digest.chars().take(16).collect()).trim(),
             ),
             parameters: Some(first.model.parameters).filter(|count| *count > 0),
-            outcome: end.unwrap_or(&Outcome::Scored).word().to_owned(),
+            outcome: ended(&records),
             seeds: joined(|record| record.seed.to_string()),
             test_rows: test_rows(&records),
             accuracy: accuracy.map(|sample| sample.mean),
@@ -236,6 +235,27 @@ impl Row {
 }
 
 impl Row {
+    /// Returns the number of seeds that were scored.
+    pub(super) fn scored(&self) -> usize {
+        let mut counts = self.outcome.split(", ");
+        let scored = counts.find_map(|count| count.strip_suffix(" scored")?.parse().ok());
+        scored.unwrap_or_else(|| self.seeds.split_whitespace().count())
+    }
+
+    /// Returns whether the runs of another row ended as these did; `self` may be of an older file,
+    /// which does not count the endings.
+    pub(super) fn ended_as(&self, other: &Row) -> bool {
+        let uncounted = self.accuracy.is_some() && self.outcome != Outcome::Scored.word();
+        let mut endings = other.outcome.split(", ");
+        self.outcome == other.outcome
+            || uncounted
+                && endings.any(|ending| {
+                    ending
+                        .split_once(' ')
+                        .is_some_and(|it| it.1 == self.outcome)
+                })
+    }
+
     /// Refuses impossible figures, with the reason.
     pub(super) fn check(&self) -> Result<(), String> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
@@ -283,6 +303,21 @@ impl Row {
             (0, _) => Err("it has no seeds".to_owned()),
             (1, Some(_)) => Err("accuracy_deviation is given, but one seed has none".to_owned()),
             _ => Ok(()),
+        }
+    }
+}
+
+/// Returns how runs ended, in words: the scored ones first.
+fn ended(records: &[&Record]) -> String {
+    let mut words: Vec<&str> = records.iter().map(|record| record.outcome.word()).collect();
+    words.sort_by_key(|word| (*word != Outcome::Scored.word(), *word));
+    let mut groups = words.chunk_by(|a, b| a == b);
+    match (groups.next(), groups.next()) {
+        (Some(all), None) => all[0].to_owned(),
+        _ => {
+            let groups = words.chunk_by(|a, b| a == b);
+            let counts = groups.map(|group| format!("{} {}", group.len(), group[0]));
+            counts.collect::<Vec<_>>().join(", ")
         }
     }
 }
