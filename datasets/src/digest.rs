@@ -6,7 +6,6 @@ use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use crate::SplitName;
 use crate::error::{Result, io};
 use crate::files;
 
@@ -69,15 +68,6 @@ pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
 /// on its content.
 pub(crate) fn is_held_out(hash: &[u8; 32]) -> bool {
     hash[..8] < (u64::MAX / 10).to_be_bytes()[..]
-}
-
-/// Returns the split that has no examples if so many of those of train are held out for validation.
-pub(crate) fn without_examples(all: usize, held_out: usize) -> Option<SplitName> {
-    match held_out {
-        _ if all == held_out => Some(SplitName::Train),
-        0 => Some(SplitName::Val),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,20 @@
 //! Checks of the source files: the builder's facts (counts, sums, digests) against the published
 //! values.
 
-use crate::{Check, Fact, Known, Manifest};
+use crate::{Check, Fact, Known, Manifest, SplitName};
 
 /// Note of a reader whose published files have no known checksum.
 pub(crate) const UNPROVED: &str =
     "unproved: no checksum of the published files is known, so nothing shows that these are they";
+
+/// Returns the split that has no examples if so many of those of train are held out for validation.
+pub(crate) fn without_examples(all: usize, held_out: usize) -> Option<SplitName> {
+    match held_out {
+        _ if all == held_out => Some(SplitName::Train),
+        0 => Some(SplitName::Val),
+        _ => None,
+    }
+}
 
 /// Result of comparing one fact with its published value.
 enum Verdict<'a> {

@@ -12,6 +12,7 @@ use crate::record::{Outcome, Record, Scores};
 use crate::stats::Sample;
 use crate::store::record_file;
 use crate::table::{Cell, Column, Row, Table};
+use crate::tables::endings;
 use crate::{Format, Result};
 
 /// Name of the recipe.
@@ -97,7 +98,7 @@ impl Card<'_> {
         let mut columns = vec![
             Column::key("task"),
             Column::value("bits gained").holding(&["bits_gained"]),
-            Column::value("accuracy").holding(&["accuracy"]),
+            Column::value("accuracy").holding(&["accuracy", "status"]),
             Column::text("best trivial").holding(&["trivial_accuracy", "trivial"]),
             Column::value("rank").holding(&["rank"]),
         ];
@@ -149,7 +150,7 @@ impl Card<'_> {
         let mut cells = vec![
             Cell::text(task.title.clone()),
             number(bits, 1, "bits_gained"),
-            number(accuracy, 1, "accuracy"),
+            with_endings(number(accuracy, 1, "accuracy"), &task.own),
             best_trivial(&task.own),
             match (place, standing) {
                 (Some(place), Some(all)) => {
@@ -288,6 +289,16 @@ fn number(sample: Option<Sample>, digits: usize, name: &'static str) -> Cell {
         }
         None => Cell::default(),
     }
+}
+
+/// Returns the cell of a mean over the scored runs, with the endings of the others.
+fn with_endings(mut cell: Cell, runs: &[&Record]) -> Cell {
+    let words = endings(runs, !cell.text.is_empty()).join(", ");
+    if !words.is_empty() {
+        cell.text = format!("{} {words}", cell.text).trim_start().to_owned();
+        cell.fields.push(("status", words.into()));
+    }
+    cell
 }
 
 /// Returns the best of a task's trivial baselines, with its accuracy in percent.

@@ -911,6 +911,45 @@ fn equal_means_are_the_same_only_where_they_are_certain() {
     assert_eq!(found(&narrow(2.5), &narrow(2.4)), same("26.00"));
 }
 
+/// One more seed that diverges is another ending, and the mean of those that are left is less certain.
+#[test]
+fn seeds_that_diverge_are_counted() {
+    let with_lost = |lost: u64| {
+        let mut records = matrix();
+        for record in &mut records {
+            if record.model.name == "performer" && record.seed >= 3 - lost {
+                record.outcome = Outcome::Diverged {
+                    step: 9,
+                    reason: String::new(),
+                };
+                record.scores = None;
+            }
+        }
+        cells(&records, 2.5)
+    };
+    let [one, two] = [1, 2].map(with_lost);
+    let judged = |before: &Baseline, now: &Baseline| {
+        let found = judge(before, now, &Thresholds::default());
+        let cells = found
+            .cells
+            .iter()
+            .filter(|cell| cell.key.model == "performer");
+        let remarks: Vec<_> = cells.map(|cell| cell.remark.clone()).collect();
+        (found.passed(), remarks)
+    };
+    let worse = "ended as 1 scored, 2 diverged, was 2 scored, 1 diverged".to_owned();
+    assert_eq!(judged(&one, &two), (false, vec![Some(worse)]));
+    assert_eq!(judged(&one, &one), (true, vec![None]));
+    // An older baseline has one word for all of its seeds.
+    let mut older = one.clone();
+    for row in &mut older.rows {
+        if row.key.model == "performer" {
+            row.outcome = "diverged".to_owned();
+        }
+    }
+    assert_eq!(judged(&older, &one), (true, vec![None]));
+}
+
 /// Servers get the figures that people read.
 #[test]
 fn machines_read_the_figures_of_both_sides() {

@@ -326,7 +326,7 @@ fn findings_in_other_words_part_no_data_and_hide_none() {
         let keys: Vec<_> = own
             .map(|row| (row["task"].clone(), row["mean_percent"].clone()))
             .collect();
-        let json = Format::Json.render(&[made.clone()]);
+        let json = Format::Json.render(std::slice::from_ref(&made));
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         let row = json[0]["rows"][0].as_object().unwrap();
         let cells = row.values().filter(|cell| cell["mean"].is_number());

@@ -190,7 +190,7 @@ pub(super) const UNCERTAIN: &str = "±";
 /// Returns the uncertainty of the mean accuracy of a row.
 fn uncertainty(row: &Row, accuracy: f64) -> Option<Uncertainty> {
     let sample = Sample {
-        count: row.seeds.split_whitespace().count().max(1),
+        count: row.scored().max(1),
         mean: accuracy,
         deviation: row.accuracy_deviation,
     };

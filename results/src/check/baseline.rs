@@ -63,7 +63,8 @@ pub struct Row {
     pub spec: String,
     /// Trained parameters.
     pub parameters: Option<u64>,
-    /// Outcome of its runs: `scored` if all were scored, else the first other outcome.
+    /// Outcome of its runs: one word if they ended alike, such as `scored`, else how many ended how,
+    /// such as `2 scored, 1 diverged`. Older files have the first word that is not `scored`.
     pub outcome: String,
     /// Its seeds, separated by spaces.
     pub seeds: String,
@@ -192,8 +193,6 @@ impl Row {
         let accuracy = mean(&records, Record::test_accuracy);
         let peaks = mean(&records, |record| Some(peak_of(record)? as f64));
         let peaks = peaks.and_then(|_| records.iter().filter_map(|record| peak_of(record)).max());
-        let ends = records.iter().map(|record| &record.outcome);
-        let end = ends.clone().find(|end| **end != Outcome::Scored);
         let (logs, damaged) = match Logs::read(loaded, runs) {
             Ok(logs) => (logs, None),
             Err(error) if error.is_of_content() => (Logs::default(), Some(error.to_string())),
@@ -240,7 +239,7 @@ impl Row {
                 joined(|record| record.provenance.spec_digest.chars().take(16).collect()).trim(),
             ),
             parameters: Some(first.model.parameters).filter(|count| *count > 0),
-            outcome: end.unwrap_or(&Outcome::Scored).word().to_owned(),
+            outcome: ended(&records),
             seeds: joined(|record| record.seed.to_string()),
             test_rows: test_rows(&records),
             accuracy: accuracy.map(|sample| sample.mean),
@@ -264,6 +263,27 @@ impl Row {
 const MOST_ROWS: usize = 1 << 40;
 
 impl Row {
+    /// Returns the number of seeds that were scored.
+    pub(super) fn scored(&self) -> usize {
+        let mut counts = self.outcome.split(", ");
+        let scored = counts.find_map(|count| count.strip_suffix(" scored")?.parse().ok());
+        scored.unwrap_or_else(|| self.seeds.split_whitespace().count())
+    }
+
+    /// Returns whether the runs of another row ended as these did; `self` may be of an older file,
+    /// which does not count the endings.
+    pub(super) fn ended_as(&self, other: &Row) -> bool {
+        let uncounted = self.accuracy.is_some() && self.outcome != Outcome::Scored.word();
+        let mut endings = other.outcome.split(", ");
+        self.outcome == other.outcome
+            || uncounted
+                && endings.any(|ending| {
+                    ending
+                        .split_once(' ')
+                        .is_some_and(|it| it.1 == self.outcome)
+                })
+    }
+
     /// Refuses impossible figures, with the reason.
     pub(super) fn check(&self) -> Result<(), String> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
@@ -295,7 +315,12 @@ impl Row {
                 "outcome is empty: it says how the runs ended, such as `scored`".to_owned(),
             );
         }
-        if !Outcome::WORDS.contains(&self.outcome.as_str()) {
+        let is_word = |word: &str| Outcome::WORDS.contains(&word);
+        let is_count = |part: &str| {
+            part.split_once(' ')
+                .is_some_and(|(count, word)| count.parse::<usize>().is_ok() && is_word(word))
+        };
+        if !is_word(&self.outcome) && !self.outcome.split(", ").all(is_count) {
             return Err(format!(
                 "outcome is '{}': it says how the runs ended ({})",
                 self.outcome,
@@ -324,7 +349,7 @@ impl Row {
         if scored && self.accuracy.is_none() {
             return Err("outcome is scored, but there is no accuracy".to_owned());
         }
-        if !scored && self.accuracy.is_some() && seeds.len() == 1 {
+        if !scored && self.accuracy.is_some() && seeds.len() == 1 && is_word(&self.outcome) {
             let outcome = &self.outcome;
             return Err(format!(
                 "outcome is {outcome}, but its only seed has an accuracy"
@@ -345,6 +370,21 @@ impl Row {
                 }
             }
             _ => Ok(()),
+        }
+    }
+}
+
+/// Returns how runs ended, in words: the scored ones first.
+fn ended(records: &[&Record]) -> String {
+    let mut words: Vec<&str> = records.iter().map(|record| record.outcome.word()).collect();
+    words.sort_by_key(|word| (*word != Outcome::Scored.word(), *word));
+    let mut groups = words.chunk_by(|a, b| a == b);
+    match (groups.next(), groups.next()) {
+        (Some(all), None) => all[0].to_owned(),
+        _ => {
+            let groups = words.chunk_by(|a, b| a == b);
+            let counts = groups.map(|group| format!("{} {}", group.len(), group[0]));
+            counts.collect::<Vec<_>>().join(", ")
         }
     }
 }

@@ -112,7 +112,7 @@ use about;
 
 /// Returns the endings of the runs of a cell that were not scored, such as `2 diverged`; the word
 /// alone if the cell has no score.
-fn endings(runs: &[&Record], has_score: bool) -> Vec<String> {
+pub(crate) fn endings(runs: &[&Record], has_score: bool) -> Vec<String> {
     let mut endings: Vec<&str> = runs.iter().map(|run| run.outcome.word()).collect();
     endings.retain(|word| *word != Outcome::Scored.word());
     endings.sort_unstable();

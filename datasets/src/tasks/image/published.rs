@@ -7,10 +7,11 @@ use super::pictures::{self, Picture, Pictures, Placed};
 use super::records::{self, BATCHES, RECORDS};
 use super::{ABOUT, CLASSES, Options, checksums, grey, pickles};
 use crate::archive::Raw;
-use crate::digest::{is_held_out, without_examples};
+use crate::digest::is_held_out;
 use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
 use crate::locate::{Form, Place, Role, Wanted, folder_of, locate};
+use crate::source_checks::without_examples;
 use crate::words::counted;
 use crate::{Known, Request, SplitName, SplitWriter};
 

@@ -5,10 +5,11 @@ use std::path::Path;
 
 use super::ABOUT;
 use super::reviews::{self, Hash, Review, Reviews};
-use crate::digest::{is_held_out, without_examples};
+use crate::digest::is_held_out;
 use crate::duplicates::{Duplicates, LEAST_DISTINCT, row_hash};
 use crate::error::{Error, Result};
 use crate::locate::{Form, Wanted, locate};
+use crate::source_checks::without_examples;
 use crate::words::counted;
 use crate::{Known, Protocol, Request, SplitName, SplitWriter};
 
