@@ -92,7 +92,7 @@ fn what_is_like_nothing_is_answered_with_a_command_alone() {
         ("task", "zzz"),
         ("task", "speech-commands"),
         ("task", "wikitext"),
-        ("model", "titans"),
+        ("model", "zzz"),
         ("model", "hyena"),
         ("model", "megalodon"),
         ("model", "ccnn"),
