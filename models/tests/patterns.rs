@@ -113,6 +113,12 @@ fn forms() -> Vec<(&'static str, Value)> {
         ("bigbird", json!({"block": 3, "global_extra": 2})),
         ("bigbird", json!({"block": 4, "random": 1})),
         ("bigbird", json!({"block": 3, "variant": "tay2021"})),
+        ("conv", json!({"kernel": 3, "kind": "full"})),
+        ("cdil", json!({"kernel": 5})),
+        ("cdil", json!({"layers": 2})),
+        ("ponet", json!({"segments": 1})),
+        ("ponet", json!({"segments": 5})),
+        ("yoso", json!({"conv_window": 5})),
     ]
 }
 

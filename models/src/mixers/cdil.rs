@@ -146,7 +146,7 @@ impl Cdil {
         let (batch, length, _) = x.dims3()?;
         let taps = self.weight.dim(2)?;
         let real = match mask {
-            Some(mask) => mask.valid().to_dtype(DType::F32)?.to_vec2()?,
+            Some(mask) => mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?,
             None => vec![vec![1.0; length]; batch],
         };
         let mut met = vec![IGNORE_INDEX; batch * length * taps];

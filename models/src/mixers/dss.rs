@@ -8,7 +8,8 @@
 //! W_m (e^{ΔΛ_m} - 1)/Λ_m e^{ΔΛ_m l} with a real part -e^a that stays negative. At first Λ = -½ + iω,
 //! W N(0, 1) in each part, D N(0, 1). Time O(L·log L) and the kernel O(L·M) a channel for a whole batch,
 //! memory O(L). Read in ag1988/dlr@580d854 src/models/sequence/ss/standalone/dss.py (class DSSKernel)
-//! and configs/model/layer/dss.yaml: M = 64, Λ, W and Δ with the rate 1e-3 and without weight decay.
+//! and configs/model/layer/dss.yaml: M = 64, Λ, W and Δ with the rate 1e-3 and without weight decay;
+//! `version` = `exp` there, while the figures of ag1988/dss@777084e README.md are of the softmax.
 //!
 //! # Options
 //!

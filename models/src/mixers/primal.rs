@@ -15,7 +15,8 @@
 //!
 //! # Options
 //!
-//! `low_rank` s; `rank_multi` p / s. Loss `ksvd`: J, whose weight `train.aux.ksvd` is η.
+//! `low_rank` s; `rank_multi` p / s. Loss `ksvd`: J, whose weight `train.aux.ksvd` is η. Heads are cut
+//! out of x, so that E = D/H whatever `block.qkv_dim` is.
 //!
 //! # Padding
 //!
@@ -93,10 +94,10 @@ impl MixerModel for Primal {
     fn check(options: &Options, context: &ModelContext) -> Result<()> {
         let block = context.block;
         require(
-            block.qkv_dim == block.dim,
-            "block.qkv_dim",
-            block.qkv_dim,
-            format!("block.dim = {}, which is cut into heads", block.dim),
+            block.dim.is_multiple_of(block.heads),
+            "block.heads",
+            block.heads,
+            format!("a divisor of block.dim = {}", block.dim),
         )?;
         require(
             block.residual != Residual::Reversible,
@@ -115,7 +116,8 @@ impl MixerModel for Primal {
 
     fn new(at: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, block) = (&at.vb, at.block);
-        let (heads, width, rank) = (block.heads, block.head_dim(), options.low_rank);
+        let (heads, rank) = (block.heads, options.low_rank);
+        let width = block.dim / heads;
         let samples = rank * options.rank_multi;
         let linear = |name: &str, inputs, outputs| {
             let init = fan_in_uniform(inputs);
@@ -168,7 +170,7 @@ impl Primal {
     fn sampled(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let real = match mask {
-            Some(mask) => mask.valid().to_dtype(DType::F32)?.to_vec2()?,
+            Some(mask) => mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?,
             None => vec![vec![1.0; length]; batch],
         };
         let mut rows = vec![IGNORE_INDEX; batch * self.samples];

@@ -13,17 +13,14 @@ SOURCE = "equations, float64"
 
 
 def softmax_kernel(params, weight, length, longest):
-    """The softmax over all lags of the longest length, as such."""
+    """The softmax over all lags of the longest length."""
     pole = torch.complex(params["lambda_re"], params["lambda_im"])
     step = params["log_dt"].exp()[:, None] * pole
-    exponents = step[..., None] * torch.arange(longest)
-    exponents = exponents - exponents.real.amax(-1, keepdim=True).detach()
-    waves = exponents.exp()  # (H, M, N)
-    # The sum below times the pole is what the code takes the bounded reciprocal of; it leaves out the numerator of the geometric series.
     grows = pole.real > 0
     signed = torch.where(grows, -step, step)
-    phase = torch.where(grows[None], (step * (longest - 1)).imag, torch.zeros(()))
-    waves = waves * torch.exp(torch.complex(torch.zeros_like(phase), -phase))[..., None]
+    # A mode that grows has its largest number last. (The code leaves this shift out of the gradient.)
+    shift = torch.where(grows, step * (longest - 1), torch.zeros_like(step))
+    waves = (step[..., None] * torch.arange(longest) - shift[..., None]).exp()  # (H, M, N)
     below = ((signed * longest).exp() - 1) * pole
     scale = weight * (signed.exp() - 1) * below.conj() / (below.abs().square() + 1e-7)
     return (scale[..., None] * waves).sum(1).real[:, :length]
