@@ -186,7 +186,7 @@ mod tests {
         let safe =
             "cannot read a\\nerror: b\\u{1b}:\tno such file\n  to get it: lra data make toy\\n";
         assert_eq!(as_message(text), safe);
-        assert_eq!(Error::usage(text).to_string(), safe);
+        assert_eq!(Error::usage(text.trim_end()).to_string() + "\\n", safe);
     }
 
     #[test]

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_block_is_in_memory_once_it_is_written() {
-        const SIZE: usize = 64 << 20;
+        const SIZE: usize = 256 << 20;
         let before = bytes().unwrap();
         let mut block: Vec<u8> = Vec::with_capacity(SIZE);
         assert!(missing(block.as_mut_ptr(), SIZE) > SIZE / 2);

@@ -256,7 +256,7 @@ fn combinations_without_a_meaning_are_refused() {
             options.embed.positions = Positions::None;
             options.embed.every_layer = true;
         },
-        "embed.positions is not sinusoid",
+        "unless embed.positions is sinusoid or learned",
     );
 }
 

@@ -244,6 +244,7 @@ fn general_defaults() -> Value {
     defaults["train"]["groups"] = json!([]);
     defaults["train"]["bucket"] = json!(0);
     defaults["train"]["schedule_steps"] = json!(0);
+    defaults["train"]["cycle_momentum"] = json!(false);
     defaults["train"]["sequence_weight"] = json!(sequence_weight());
     defaults["train"]["optimizer"] = json!("adamw");
     defaults

@@ -115,7 +115,13 @@ pub fn setting_called(word: &str, train: Value) -> Option<String> {
         ("embed", json!(EmbedOptions::default())),
         ("head", json!(HeadOptions::default())),
     ];
-    let more = ["optimizer", "bucket", "schedule_steps", "sequence_weight"];
+    let more = [
+        "optimizer",
+        "bucket",
+        "schedule_steps",
+        "cycle_momentum",
+        "sequence_weight",
+    ];
     let mut sections = general.into_iter().chain(models).chain(tasks);
     let found = sections.find_map(|(section, options)| {
         let keys = options.as_object()?;

@@ -282,7 +282,7 @@ fn settings_of_public_configurations_lead_to_those_here() {
         ("num_landmarks", "this is model.landmarks of the models "),
         (
             "data.difficulty",
-            "this is data.difficulty of the tasks pathfinder",
+            "this is data.difficulty of the task pathfinder",
         ),
     ] {
         let told = told("linear", path);

@@ -4,7 +4,7 @@
 //! i = 0, 1, .. the layer, κ taps that lie 2^i positions apart, circularly: behind the last position
 //! comes the first. B batch, L length, D width; x (B, L, D), v (D, D, κ) with rows v_o of an output,
 //! g, b (D). With n layers such that (κ-1) 2ⁿ is at least N, the longest length, each position has
-//! seen all others. Nothing else: no norm, no feed-forward network, no dropout, no positions. Time
+//! seen all others but at most κ - 2. Nothing else: no norm, no feed-forward network, no dropout, no positions. Time
 //! O(L·log N·κ·D), memory O(L·log N·κ). Read in LeiCheng-no/CDIL-CNN@18639fe
 //! experiments/Models/net_conv.py; experiments/_2lra/lra_config.py has κ = 3, D = 64, 9 layers for
 //! 1,024 positions and 11 for 4,000, batches of 32 (Image, Text) and 256 (Pathfinder, Retrieval), 100
@@ -232,8 +232,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_layer_has_seen_every_position() {
-        for length in [1, 2, 5, 16, 19] {
+    fn the_last_layer_has_seen_every_position_but_at_most_one() {
+        for (length, unseen) in [(1, 0), (2, 0), (5, 0), (15, 0), (16, 1), (19, 0)] {
             let (parameters, block) = (parameters(), block(5));
             let options = MODEL.defaults();
             let vb = parameters.builder();
@@ -244,9 +244,9 @@ mod tests {
             let one = (y.narrow(1, 0, 1).unwrap() * normal("weights", &[1, 1, 5])).unwrap();
             let gradients = one.sum_all().unwrap().backward().unwrap();
             let rows = gradients.get(&x).unwrap().get(0).unwrap();
-            for row in rows.to_vec2::<f64>().unwrap() {
-                assert!(row.iter().any(|x| *x != 0.0), "length {length}");
-            }
+            let rows = rows.to_vec2::<f64>().unwrap();
+            let zeros = rows.iter().filter(|row| row.iter().all(|x| *x == 0.0));
+            assert_eq!(zeros.count(), unseen, "length {length}");
         }
     }
 

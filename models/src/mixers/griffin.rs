@@ -110,7 +110,9 @@ impl Griffin {
             width.is_multiple_of(blocks),
             "model.blocks",
             blocks,
-            format!("a divisor of the inner width, {width}"),
+            format!(
+                "a divisor of the inner width, {width} (model.width, or block.dim where it is 0)"
+            ),
         )?;
         let normal = |variance: f64| Init::Randn {
             mean: 0.0,

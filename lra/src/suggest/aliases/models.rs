@@ -219,10 +219,7 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     same(&["lion"], &["lion-s", "lion-d", "lion-lit"]),
     same(&["deltanet"], &["delta-rule"]),
     same(&["gated_deltanet"], &["gdn", "gated-delta-rule"]),
-    same(
-        &["griffin"],
-        &["rg-lru", "rglru", "hawk", "recurrent-gemma"],
-    ),
+    same(&["griffin"], &["rg-lru", "hawk", "recurrent-gemma"]),
     same(&["xlstm"], &["mlstm"]),
     near(
         &["xlstm"],
