@@ -276,10 +276,12 @@ fn nothing_to_resume(resolved: &Resolved, folder: &RunFolder) -> String {
     for (other, spec) in folder.siblings() {
         if spec.cell == resolved.spec.cell {
             let differences = spec.differences(&resolved.spec).join(", ");
-            text += &format!(
-                "\n{} is another run of this cell, which this one cannot go on from: asked for is {differences}",
+            let line = format!(
+                "{} is another run of this cell, which this one cannot go on from: asked for is {differences}",
                 other.display()
             );
+            // Words of its settings are no lines of their own.
+            text += &format!("\n{}", datasets::plain(&line));
         }
     }
     text

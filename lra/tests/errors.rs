@@ -313,6 +313,35 @@ fn damaged_data_is_named_with_a_remedy() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("FAIL"));
 }
 
+/// Words of the command line and strings of files reach the terminal as text.
+#[test]
+fn messages_hold_nothing_that_a_terminal_obeys_and_no_forged_lines() {
+    let place = Place::new();
+    for words in [
+        "run --task toy --model linear --seeds \u{9b}2J",
+        "no\u{9b}verb",
+        "run --no\u{9b}flag",
+        "run --task toy --memory-limit \u{9b}2J",
+    ] {
+        let said = place.fails(2, words);
+        assert!(!said.contains('\u{9b}') && said.contains("u{9b}"), "{said}");
+    }
+    let run = "run --task toy --model bag --recipe smoke --steps 4 --quiet";
+    place.ok(run);
+    let file = place.run_folder("runs").join("record.json");
+    let mut record = place.record("runs");
+    for field in ["sources", "lra"] {
+        record["versions"][field] = "x\nerror: forged".into();
+    }
+    record["recipe"]["name"] = "x\nerror: forged".into();
+    fs::write(&file, record.to_string()).unwrap();
+    for words in [run, "report runs", "check --baseline none.csv"] {
+        let output = place.lra(words);
+        let said = common::err(&output) + &String::from_utf8_lossy(&output.stdout);
+        assert!(!said.contains("\nerror: forged"), "lra {words}: {said}");
+    }
+}
+
 /// Runs the binary under a limit on addresses, in KiB.
 #[cfg(target_os = "linux")]
 fn within(place: &Place, addresses: u64, words: &str) -> std::process::Output {
@@ -395,7 +424,7 @@ fn what_the_system_refuses_is_no_damage() {
     place.ok(run);
     place.ok("check --baseline base.csv --update");
     let resume = format!("{run} --resume");
-    let other = format!("{run} --seed 5");
+    let other = format!("{run} --seed 5 --force");
     for number in [libc::EMFILE, libc::EACCES, libc::EINVAL] {
         for words in [
             &resume,
@@ -410,7 +439,14 @@ fn what_the_system_refuses_is_no_damage() {
                 command.env("LRA_FAULTS", format!("read:{read}:{number}"));
                 let output = command.output().unwrap();
                 let said = common::err(&output) + &String::from_utf8_lossy(&output.stdout);
-                for wrong in ["damaged", "FAIL", "--force", "REGRESSED", "may write"] {
+                for wrong in [
+                    "damaged",
+                    "FAIL",
+                    "start over with --force",
+                    "data make",
+                    "REGRESSED",
+                    "may write",
+                ] {
                     assert!(
                         !said.contains(wrong),
                         "{words}, read {read}, {number}: {said}"

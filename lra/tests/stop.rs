@@ -62,7 +62,7 @@ fn a_soft_limit_on_processor_time_saves_the_state() {
     let words = format!("run --task toy --model bag {LONG}");
     let run = place.command(&words);
     let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -St 1; exec \"$0\" \"$@\""]);
+    shell.args(["-c", "ulimit -St 2; exec \"$0\" \"$@\""]);
     shell.arg(run.get_program()).args(run.get_args());
     let kept = run
         .get_envs()
