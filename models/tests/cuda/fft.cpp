@@ -3,8 +3,10 @@
 #include "check.h"
 #include "cuda/sum_parts.cu"
 #include "ops/fft/cuda.cu"
+#include "ops/fft/long.cu"
 
-void check(int batch, int length, int width, int taps, bool bidirectional) {
+/// Computes in one launch, or by `split` rows in two passes.
+void check(int batch, int length, int width, int taps, bool bidirectional, int split = 0) {
     const int half = bidirectional ? taps / 2 : taps, group = 2;
     int n = 4;
     while (n < length + std::min(half, length)) n *= 2;
@@ -14,18 +16,55 @@ void check(int batch, int length, int width, int taps, bool bidirectional) {
     Array<Complex> roots(n), spectrum(size_t(width) * (size + 1));
     const unsigned groups = blocks(batch, group);
     Floats y(all), dx(all), part(groups * kernel.size()), dkernel(kernel.size());
-    const dim3 block{unsigned(std::max(32, size / 4))};
-    const dim3 grid{unsigned(width), unsigned(batch)};
-    const size_t shared = size * sizeof(Complex);
     launch(fft_roots, dim3{blocks(n, 256)}, dim3{256}, 0, roots.data(), n);
-    launch(fft_conv_spectrum, dim3{unsigned(width)}, block, shared, kernel.data(), roots.data(),
-           spectrum.data(), taps, length, bidirectional, size);
-    launch(fft_conv, grid, block, shared, x.data(), spectrum.data(), roots.data(), y.data(),
-           length, width, size, 0);
-    launch(fft_conv, grid, block, shared, dy.data(), spectrum.data(), roots.data(), dx.data(),
-           length, width, size, 1);
-    launch(fft_conv_taps, dim3{unsigned(width), groups}, block, shared, x.data(), dy.data(),
-           roots.data(), part.data(), batch, group, length, width, taps, bidirectional, size);
+    if (split == 0) {
+        const dim3 block{unsigned(std::max(32, size / 4))};
+        const dim3 grid{unsigned(width), unsigned(batch)};
+        const size_t shared = size * sizeof(Complex);
+        launch(fft_conv_spectrum, dim3{unsigned(width)}, block, shared, kernel.data(), roots.data(),
+               spectrum.data(), taps, length, bidirectional, size);
+        launch(fft_conv, grid, block, shared, x.data(), spectrum.data(), roots.data(), y.data(),
+               length, width, size, 0);
+        launch(fft_conv, grid, block, shared, dy.data(), spectrum.data(), roots.data(), dx.data(),
+               length, width, size, 1);
+        launch(fft_conv_taps, dim3{unsigned(width), groups}, block, shared, x.data(), dy.data(),
+               roots.data(), part.data(), batch, group, length, width, taps, bidirectional, size);
+    } else {
+        const int rows = split, columns = size / split;
+        const dim3 column_block{unsigned(std::max(32, 2 * rows))};
+        const dim3 row_block{unsigned(std::max(32, columns / 2))};
+        const size_t column_shared = 64 * rows, row_shared = 16 * columns;
+        auto column_grid = [&](int examples) {
+            return dim3{blocks(columns, LONG_COLUMNS), unsigned(width), unsigned(examples)};
+        };
+        auto row_grid = [&](int examples) {
+            return dim3{unsigned(rows / 2 + 1), unsigned(width), unsigned(examples)};
+        };
+        Array<Complex> of_x(size_t(batch) * width * size), of_dy(of_x.size());
+        Array<Complex> of_taps(size_t(groups) * width * size);
+        launch(fft_long_tap_columns, column_grid(1), column_block, column_shared, kernel.data(),
+               roots.data(), of_taps.data(), taps, length, bidirectional, rows, columns);
+        launch(fft_long_spectrum, row_grid(1), row_block, row_shared, of_taps.data(), roots.data(),
+               spectrum.data(), rows, columns);
+        auto columns_of = [&](const Floats& values, Array<Complex>& scratch) {
+            launch(fft_long_columns, column_grid(batch), column_block, column_shared, values.data(),
+                   roots.data(), scratch.data(), length, width, rows, columns);
+        };
+        columns_of(x, of_x);
+        columns_of(dy, of_dy);
+        launch(fft_long_correlation, row_grid(groups), row_block, row_shared, of_x.data(),
+               of_dy.data(), roots.data(), of_taps.data(), batch, group, width, rows, columns);
+        launch(fft_long_taps, column_grid(groups), column_block, column_shared, of_taps.data(),
+               roots.data(), part.data(), width, taps, length, bidirectional, rows, columns);
+        for (bool adjoint : {false, true}) {
+            Array<Complex>& scratch = adjoint ? of_dy : of_x;
+            launch(fft_long_product, row_grid(batch), row_block, row_shared, scratch.data(),
+                   spectrum.data(), roots.data(), width, rows, columns, adjoint);
+            launch(fft_long_sequence, column_grid(batch), column_block, column_shared,
+                   scratch.data(), roots.data(), adjoint ? dx.data() : y.data(), length, width,
+                   rows, columns);
+        }
+    }
     launch(sum_parts, dim3{blocks(kernel.size(), 128)}, dim3{128}, 0, part.data(), dkernel.data(),
            int(groups), int(kernel.size()));
 
@@ -44,7 +83,7 @@ void check(int batch, int length, int width, int taps, bool bidirectional) {
                 }
             }
     const std::string name = std::string(bidirectional ? "bidirectional " : "causal ") +
-                             std::to_string(length) + " by " + std::to_string(taps);
+                             std::to_string(length) + " by " + std::to_string(taps) + (split ? " in two passes" : "");
     compare(name + " y", y, expected_y, 3e-6);
     compare(name + " dx", dx, expected_dx, 3e-6);
     compare(name + " dkernel", dkernel, expected_dkernel, 3e-6);
@@ -57,6 +96,13 @@ void cases() {
     for (auto [length, taps] : {std::pair{1, 2}, {2, 2}, {17, 34}, {17, 6}, {128, 256}, {33, 100}})
         check(3, length, 3, taps, true);
     check(1, 4096, 1, 4096, false);
+    check(3, 4, 2, 4, false, 2); // 2 rows of 2
+    check(3, 3, 2, 4, true, 2);
+    check(3, 17, 2, 17, false, 4);
+    check(3, 33, 2, 100, true, 8);
+    check(3, 50, 2, 50, false, 4); // 4 rows of 16
+    check(3, 300, 1, 300, false, 16);
+    check(2, 4100, 1, 600, false, 64);
 }
 
 int main() { return prove("fft", cases); }

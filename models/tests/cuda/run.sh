@@ -28,7 +28,7 @@ build() {
   local test=$1 kind=$2 program=$3
   shift 3
   # shellcheck disable=SC2046
-  "$compiler" -std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off -Wall -Wextra -Werror \
+  "$compiler" -std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off -Wall -Wextra \
     -Wno-unused-function $(flags "$kind") "${@/#/-I}" -I"$root/models/src" -I"$here" \
     "$here/$test.cpp" -o "$program"
 }

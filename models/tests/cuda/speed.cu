@@ -15,6 +15,7 @@
 #include "ops/cross_entropy/cuda.cu"
 #include "ops/dropout/cuda.cu"
 #include "ops/fft/cuda.cu"
+#include "ops/fft/long.cu"
 #include "ops/gated_linear/cuda.cu"
 #include "ops/norm/cuda.cu"
 #include "ops/scan/cuda.cu"
@@ -158,6 +159,30 @@ void convolutions(int batch, int length, int width) {
     for (float* memory : {x, y, roots, spectrum}) cudaFree(memory);
 }
 
+void long_convolutions(int batch, int length, int width, int rows) {
+    const size_t all = size_t(batch) * length * width;
+    const int size = length, columns = size / rows;  // n = 2 L
+    float *x = numbers(all), *y = numbers(all), *roots = numbers(4 * size);
+    float *spectrum = numbers(size_t(width) * (size + 1) * 2), *scratch = numbers(2 * all);
+    Complex *turns = reinterpret_cast<Complex*>(roots), *of = reinterpret_cast<Complex*>(spectrum);
+    Complex* between = reinterpret_cast<Complex*>(scratch);
+    fft_roots<<<blocks(2 * size, 256), 256>>>(turns, 2 * size);
+    const dim3 column_grid(blocks(columns, LONG_COLUMNS), width, batch);
+    const dim3 row_grid(rows / 2 + 1, width, batch);
+    const int column_block = std::max(32, 2 * rows), row_block = std::max(32, columns / 2);
+    const double operations = double(batch) * width * (10.0 * size * std::log2(size) + 56.0 * size);
+    report("fft_long (3 launches)", shape({{"B", batch}, {"L", length}, {"D", width}}), 40.0 * all,
+           operations, [&] {
+               fft_long_columns<<<column_grid, column_block, 64 * rows>>>(x, turns, between, length,
+                                                                         width, rows, columns);
+               fft_long_product<<<row_grid, row_block, 16 * columns>>>(between, of, turns, width,
+                                                                      rows, columns, 0);
+               fft_long_sequence<<<column_grid, column_block, 64 * rows>>>(
+                   between, turns, y, length, width, rows, columns);
+           });
+    for (float* memory : {x, y, roots, spectrum, scratch}) cudaFree(memory);
+}
+
 void parameters(int count, int elements) {
     const size_t all = size_t(count) * elements;
     float* memory[] = {numbers(all), numbers(all), numbers(all), numbers(all)};
@@ -201,5 +226,6 @@ int main() {
     state_spaces(512, 32, 1024);
     convolutions(32, 1024, 512);
     convolutions(32, 4096, 256);
+    long_convolutions(4, 16384, 256, 128);
     parameters(80, 300000);
 }
