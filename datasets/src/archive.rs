@@ -94,10 +94,10 @@ impl Raw {
     }
 
     /// Passes the name of every file (relative to the folder or archive, with forward slashes) to
-    /// `see`, and every file whose name `wanted` accepts to `visit`: from a folder in the order of names, from an archive in its own
-    /// order. A file that is packed by itself (`.gz`, `.zst`) is offered and passed as the file
-    /// that it unpacks to. Files that operating systems leave are passed over. Progress counts
-    /// bytes on disk.
+    /// `see`, and every file whose name `wanted` accepts to `visit`: from a folder in the order of
+    /// names, from an archive in its own order. A file that is packed by itself (`.gz`, `.zst`) is
+    /// offered and passed as the file that it unpacks to. Files that operating systems leave are
+    /// passed over. Progress counts bytes on disk.
     ///
     /// Returns the contents found.
     ///

@@ -25,8 +25,8 @@ pub(crate) fn row_hash<'a>(towers: impl IntoIterator<Item = &'a [u8]>) -> RowHas
 /// Number of examples of a split below which nothing is concluded from what they have in common.
 pub(crate) const FEW: u64 = 20;
 
-/// Minimum fraction of different examples in a split of published data. What is known of them hardly
-/// repeats, so that a smaller fraction is not accidental.
+/// Minimum fraction of different examples in a split of published data. What is known of them
+/// hardly repeats, so that a smaller fraction is not accidental.
 pub(crate) const LEAST_DISTINCT: f64 = 0.5;
 
 /// Maximum fraction of the different examples of a split that may occur in another split, too.

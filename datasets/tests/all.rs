@@ -1,5 +1,5 @@
-//! All tests of the crate that need no process of their own: one program, so that what they share is
-//! compiled and linked once.
+//! All tests of the crate that need no process of their own: one program, so that what they share
+//! is compiled and linked once.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 

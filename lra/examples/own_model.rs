@@ -16,7 +16,8 @@
 //!
 //! # Use
 //!
-//! `cargo run --release --example own_model -- run --task listops --model neighbours --set model.reach=4`
+//! `cargo run --release --example own_model -- run --task listops --model neighbours --set
+//! model.reach=4`
 
 use std::process::ExitCode;
 

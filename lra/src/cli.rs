@@ -85,7 +85,8 @@ pub enum Verb {
     },
     /// Compare mixers with other people's implementations, by case files
     Parity(ParityArgs),
-    /// Answer a request for a measurement, as JSON from standard input to standard output; started by other commands
+    /// Answer a request for a measurement, as JSON from standard input to standard output; started
+    /// by other commands
     #[command(hide = true)]
     Measure,
 }
@@ -133,8 +134,9 @@ pub struct RunArgs {
     /// Examples per forward pass; gradients are accumulated (the same as --set train.micro_batch=N)
     #[arg(long, value_name = "N")]
     pub micro_batch: Option<usize>,
-    /// Predict tokens of the training inputs first: masked, or next for causal models (the same as --set pretrain.kind=KIND;
-    /// pretrain.share, .steps, .batch and .learning_rate are the task's and the training's own unless set)
+    /// Predict tokens of the training inputs first: masked, or next for causal models (the same as
+    /// --set pretrain.kind=KIND; pretrain.share, .steps, .batch and .learning_rate are the task's
+    /// and the training's own unless set)
     #[arg(long, value_name = "KIND")]
     pub pretrain: Option<String>,
     /// Change any setting, such as train.learning_rate=1e-3, block.layers=4 or data.max_length=512
@@ -143,7 +145,8 @@ pub struct RunArgs {
     /// Split rules: clean (validation held out of train) or tay2021 (as published)
     #[arg(long, default_value_t = Protocol::Clean)]
     pub protocol: Protocol,
-    /// Where the data comes from, unless --task names the source: generated, official or synthetic [default: the task's own]
+    /// Where the data comes from, unless --task names the source: generated, official or synthetic
+    /// [default: the task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Accept incomplete files of image (the same as --set data.allow_partial=true); the record
@@ -225,7 +228,8 @@ pub struct ReportArgs {
     /// offline)
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
-    /// Session of `lra bench` to show in pages, charts and splices [default: the latest under DIR/bench]
+    /// Session of `lra bench` to show in pages, charts and splices [default: the latest under
+    /// DIR/bench]
     #[arg(long, value_name = "FILE")]
     pub bench: Option<PathBuf>,
     /// Write to a file instead of standard output

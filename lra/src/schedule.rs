@@ -57,8 +57,8 @@ fn one_cycle(s: f64, w: f64, n: f64) -> f64 {
     cycle(s, w, n, [START, 1.0, START / 1e4])
 }
 
-/// Returns β1 of the update made after `done` others, in a cycle of `steps` with `warmup` updates up
-/// to the highest rate: linearly from 0.95 to 0.85, and back (PyTorch's `OneCycleLR` with
+/// Returns β1 of the update made after `done` others, in a cycle of `steps` with `warmup` updates
+/// up to the highest rate: linearly from 0.95 to 0.85, and back (PyTorch's `OneCycleLR` with
 /// `cycle_momentum`, its default).
 pub fn cycled_momentum(done: usize, warmup: usize, steps: usize) -> f64 {
     cycle(done as f64, warmup as f64, steps as f64, [0.95, 0.85, 0.95])

@@ -54,7 +54,7 @@ fn models_name_the_family_of_their_block() {
 fn sizes_are_asked_of_models_only() {
     let message = Place::new().fails(2, "list tasks --recipe smoke");
     assert!(
-        message.contains("apply to `lra list models` alone"),
+        message.contains("apply to the list of all models alone"),
         "{message}"
     );
 }

@@ -253,7 +253,7 @@ fn a_missing_file_stops_a_run_and_is_named() {
         assert!(message.contains(&format!("{name} is missing")), "{message}");
         assert!(message.contains("--force"), "{message}");
         let output = place.lra(&sweep);
-        assert_eq!(output.status.code(), Some(4), "{name}");
+        assert_eq!(output.status.code(), Some(2), "{name}");
         let told = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(told.contains(&format!("{name} is missing")), "{told}");
         if name != "metrics.jsonl" {
@@ -394,7 +394,9 @@ fn a_probe_takes_no_loss_that_has_changed() {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(2), "{told}");
     assert!(told.contains("learning_rate = 1e-9 }"), "{told}");
-    assert!(told.contains("1e-2: - (1 of 1 seed changed)"), "{told}");
+    // The cell may be broken over several lines.
+    assert!(told.contains("1e-2: - (1 of 1 seed"), "{told}");
+    assert!(told.contains("changed)"), "{told}");
 }
 
 #[test]

@@ -66,7 +66,8 @@ pub enum Error {
     Tensor(#[from] candle_core::Error),
 }
 
-/// Returns what is wrong with a value, up to the allowed ones: a number has a range, a word has none.
+/// Returns what is wrong with a value, up to the allowed ones: a number has a range, a word has
+/// none.
 fn verdict(value: &str) -> &'static str {
     match value.parse::<f64>() {
         Ok(_) => "is out of range:",

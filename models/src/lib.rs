@@ -21,8 +21,8 @@
 //! forward pass on (seed, step, path, row). See [`rng`] and [`params`].
 //!
 //! # A mixer of one's own
-//! [`prelude`] has the names that it needs, [`MixerModel`] makes a registry entry of it, [`testing`]
-//! and [`conformance`] check it.
+//! [`prelude`] has the names that it needs, [`MixerModel`] makes a registry entry of it,
+//! [`testing`] and [`conformance`] check it.
 //!
 //! # Outside this crate
 //! This crate has no task names, reads no files and no clock, and prints nothing.

@@ -250,8 +250,8 @@ impl DenseReference {
     }
 }
 
-/// Checks that `attend` is exact attention with `kernel`, within `tolerance`, for complete and padded
-/// sequences.
+/// Checks that `attend` is exact attention with `kernel`, within `tolerance`, for complete and
+/// padded sequences.
 pub fn meets_reference(
     name: &str,
     tolerance: f64,

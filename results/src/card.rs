@@ -31,8 +31,8 @@ pub fn committed() -> Result<Vec<Record>> {
 }
 
 /// Returns the runs of a table that a model is ranked among: those by the recipe with the changes
-/// `set`, each `key=value`, and no others. Learning rates are no changes. So short runs in search of
-/// a rate, runs in another block, and runs that were resumed after changes are left out.
+/// `set`, each `key=value`, and no others. Learning rates are no changes. So short runs in search
+/// of a rate, runs in another block, and runs that were resumed after changes are left out.
 #[must_use]
 pub fn rivals<'a>(table: &'a [Record], set: &[String]) -> Vec<&'a Record> {
     let wanted = changes_of(set);

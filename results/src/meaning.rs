@@ -1,5 +1,5 @@
-//! The meaning of a score: its distance from the best trivial predictor, and what other models reach on
-//! the same data in a table of the small protocol.
+//! The meaning of a score: its distance from the best trivial predictor, and what other models
+//! reach on the same data in a table of the small protocol.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ impl Meaning {
     /// Returns the meaning of a record's score beside the runs of `table`. Returns none if the
     /// record has no score or no trivial baseline.
     ///
-    /// Only runs by the small protocol without changes are set beside others of it; learning rates are
-    /// none.
+    /// Only runs by the small protocol without changes are set beside others of it; learning rates
+    /// are none.
     #[must_use]
     pub fn of(record: &Record, table: &[Record]) -> Option<Meaning> {
         let score = record.test_accuracy().filter(|score| score.is_finite())?;

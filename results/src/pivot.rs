@@ -30,7 +30,8 @@ pub(crate) struct Dimension {
 }
 
 impl Dimension {
-    /// Returns a value of it for machines: null for the default, a number where it counts something.
+    /// Returns a value of it for machines: null for the default, a number where it counts
+    /// something.
     fn fact(&self, value: &str) -> Fact {
         let count = (self.name == THREADS).then(|| value.parse::<u64>().ok());
         let value = count.flatten().map_or_else(|| or_null(value), Value::from);
@@ -278,8 +279,8 @@ impl Data<'_> {
         ]
     }
 
-    /// Returns source, protocol and digest, as far as known, and the findings of its runs on what is
-    /// altered.
+    /// Returns source, protocol and digest, as far as known, and the findings of its runs on what
+    /// is altered.
     fn origin(&self, findings: &[&str]) -> String {
         let mut known = vec![self.source.to_owned()];
         if !self.protocol.is_empty() {

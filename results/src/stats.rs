@@ -28,8 +28,8 @@ impl Sample {
         })
     }
 
-    /// Returns Student's interval for the mean at a level such as 0.95. A single value has none, and
-    /// equal values have none: nothing is known of their spread.
+    /// Returns Student's interval for the mean at a level such as 0.95. A single value has none,
+    /// and equal values have none: nothing is known of their spread.
     pub fn interval(&self, level: f64) -> Option<(f64, f64)> {
         let deviation = self.deviation.filter(|deviation| *deviation > 0.0)?;
         let freedom = self.count as u32 - 1;
@@ -41,8 +41,8 @@ impl Sample {
 /// The uncertainty of a mean accuracy over seeds.
 ///
 /// A single seed has the standard error of counting right answers on the test rows. Several seeds
-/// have Student's error of their mean, with a spread of at least that of counting: seeds that happen
-/// to agree do not make their mean exact.
+/// have Student's error of their mean, with a spread of at least that of counting: seeds that
+/// happen to agree do not make their mean exact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Uncertainty {
     /// Standard error of the mean, a fraction.
@@ -56,8 +56,8 @@ impl Uncertainty {
     pub const MOST_FREEDOM: u32 = 10_000;
 
     /// Returns the uncertainty of a mean of accuracies (fractions) on a test split of so many rows,
-    /// 0 if the number is unknown. Returns none where nothing is known: of a single seed or of equal
-    /// ones, each without the number of rows.
+    /// 0 if the number is unknown. Returns none where nothing is known: of a single seed or of
+    /// equal ones, each without the number of rows.
     pub fn of(sample: &Sample, test_rows: usize) -> Option<Uncertainty> {
         let counting = counting_spread(sample.mean, test_rows);
         let (spread, freedom) = match sample.deviation {

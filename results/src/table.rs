@@ -214,8 +214,8 @@ impl Cell {
     }
 }
 
-/// Returns names of which no two are equal, nor equal to one that is `taken`: a number follows a name
-/// that occurred before.
+/// Returns names of which no two are equal, nor equal to one that is `taken`: a number follows a
+/// name that occurred before.
 pub(crate) fn unique(names: impl IntoIterator<Item = String>, taken: &[&str]) -> Vec<String> {
     let mut all: Vec<String> = taken.iter().map(|name| (*name).to_owned()).collect();
     for name in names {

@@ -22,8 +22,8 @@ impl Verdict {
     pub const RULE: &str = "FAIL: no better than the majority class; the mean test accuracy is at most that of the \
                             majority class plus one standard error, sqrt(p (1 - p) / test rows).";
 
-    /// Judges the mean accuracy (a fraction) of the scored runs of a cell, by the one with the fewest
-    /// test rows.
+    /// Judges the mean accuracy (a fraction) of the scored runs of a cell, by the one with the
+    /// fewest test rows.
     pub(crate) fn of_seeds(mean: f64, runs: &[&Record]) -> Option<Verdict> {
         let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
         let fewest = scored.min_by_key(|run| match run.task.rows.test {

@@ -911,7 +911,8 @@ fn equal_means_are_the_same_only_where_they_are_certain() {
     assert_eq!(found(&narrow(2.5), &narrow(2.4)), same("26.00"));
 }
 
-/// One more seed that diverges is another ending, and the mean of those that are left is less certain.
+/// One more seed that diverges is another ending, and the mean of those that are left is less
+/// certain.
 #[test]
 fn seeds_that_diverge_are_counted() {
     let with_lost = |lost: u64| {

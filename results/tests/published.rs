@@ -175,8 +175,8 @@ fn only_the_published_task_and_protocol_may_be_compared() {
     );
 }
 
-/// A published recipe without changes trains on the published task: a record that says otherwise was
-/// made by hand.
+/// A published recipe without changes trains on the published task: a record that says otherwise
+/// was made by hand.
 #[test]
 fn a_label_that_no_published_recipe_has_is_another_task() {
     let reasons = |task: &str, label: &str| {

@@ -117,8 +117,8 @@ fn labelled(mut record: Record) -> Record {
     record
 }
 
-/// Returns records of every kind: none, one, failures alone, several settings and tasks, fields that
-/// are not known.
+/// Returns records of every kind: none, one, failures alone, several settings and tasks, fields
+/// that are not known.
 fn contents() -> Vec<Vec<Record>> {
     let failure = Outcome::Failed {
         reason: String::new(),

@@ -26,7 +26,8 @@ pub struct AgreeArgs {
     /// settings, if there are any]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
-    /// Anchors to compare: those that a protocol may be tuned on, or those sealed until it is frozen [default: all]
+    /// Anchors to compare: those that a protocol may be tuned on, or those sealed until it is
+    /// frozen [default: all]
     #[arg(long, value_name = "HALF", ignore_case = true)]
     pub half: Option<HalfChoice>,
     /// What runs are ranked by [default: bits gained where every record has them, else accuracy]
@@ -89,7 +90,8 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = MERGE_EXAMPLES)]
 pub struct MergeArgs {
-    /// Folders of run folders, and files of records. Runs of the same settings count once; if two ended differently, it is an error
+    /// Folders of run folders, and files of records. Runs of the same settings count once; if two
+    /// ended differently, it is an error
     #[arg(required = true, value_name = "FOLDER|FILE")]
     pub sources: Vec<PathBuf>,
     /// The CSV file to write; if it exists, it must be among the sources

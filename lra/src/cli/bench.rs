@@ -28,7 +28,8 @@ pub struct BenchArgs {
         value_name = "LIST"
     )]
     pub lengths: Vec<usize>,
-    /// Models, as `name` or `name:option=value` [default: all, softmax attention both fused and materialised]
+    /// Models, as `name` or `name:option=value` [default: all, softmax attention both fused and
+    /// materialised]
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     pub models: Vec<String>,
     /// Recipe whose model for text is measured: nystromformer is small, tay2021-paper is that of
@@ -47,7 +48,8 @@ pub struct BenchArgs {
     /// Time that each process measures, at least two steps [default: 2s]
     #[arg(long, value_name = "TIME", value_parser = parse::duration)]
     pub per_round: Option<Duration>,
-    /// Compare this program with another build of it: both measure every cell in turn; the exit code is 1 if this one is slower
+    /// Compare this program with another build of it: both measure every cell in turn; the exit
+    /// code is 1 if this one is slower
     #[arg(long, value_name = "PROGRAM", conflicts_with = "show")]
     pub base: Option<PathBuf>,
     /// Fraction of its speed that a cell may lose against --base

@@ -15,7 +15,8 @@ pub struct DataPlace {
 }
 
 impl DataPlace {
-    /// Returns the data directory. One that is named here is named by the commands in messages, too.
+    /// Returns the data directory. One that is named here is named by the commands in messages,
+    /// too.
     pub fn path(&self) -> PathBuf {
         if let Some(path) = &self.data {
             datasets::command::name_directory(path);
@@ -35,7 +36,8 @@ impl DataPlace {
 pub struct DataChoice {
     /// Task (see `lra list tasks`), as `task` or `task:source`
     pub task: TaskChoice,
-    /// Where the data comes from, unless the task names the source [default: official with --from, otherwise the task's own]
+    /// Where the data comes from, unless the task names the source [default: official with --from,
+    /// otherwise the task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Split rules: clean or tay2021
@@ -134,7 +136,8 @@ pub enum DataVerb {
         #[arg(long)]
         allow_partial: bool,
     },
-    /// Verify the data of a task: checksums, counts, labels, and what is known of the published files
+    /// Verify the data of a task: checksums, counts, labels, and what is known of the published
+    /// files
     #[command(after_help = VERIFY_EXAMPLES)]
     Verify {
         #[command(flatten)]

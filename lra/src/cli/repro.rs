@@ -55,7 +55,8 @@ pub struct ReproArgs {
     /// Examples per forward pass; gradients are accumulated (as `lra run --micro-batch`)
     #[arg(long, value_name = "N")]
     pub micro_batch: Option<usize>,
-    /// Split rules: tay2021 (as published, where the test split may have been validated on) or clean
+    /// Split rules: tay2021 (as published, where the test split may have been validated on) or
+    /// clean
     #[arg(long, default_value_t = Protocol::Tay2021)]
     pub protocol: Protocol,
     #[command(flatten)]

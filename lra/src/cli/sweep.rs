@@ -35,7 +35,8 @@ pub struct SweepArgs {
     /// Tasks, as `task` or `task:source`
     #[arg(long, required = true, value_delimiter = ',', value_name = "LIST")]
     pub tasks: Vec<TaskChoice>,
-    /// Where the data comes from, for tasks that name no source: generated, official or synthetic [default: each task's own]
+    /// Where the data comes from, for tasks that name no source: generated, official or synthetic
+    /// [default: each task's own]
     #[arg(long)]
     pub source: Option<Source>,
     /// Models, as `name`, `name:option=value` or `name:block.norm=rms`, or `all`

@@ -54,8 +54,8 @@ fn train() -> serde_json::Value {
     serde_json::json!(TrainOptions::default())
 }
 
-/// Returns whether the parser's tip leads from a flag to `--force`, which replaces results, although
-/// that is hardly what was meant.
+/// Returns whether the parser's tip leads from a flag to `--force`, which replaces results,
+/// although that is hardly what was meant.
 pub fn tips_to_force(error: &clap::Error) -> bool {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),

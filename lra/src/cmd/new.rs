@@ -160,8 +160,8 @@ const FOLDERS: &str = "build deps examples incremental";
 /// Devices of Windows, which has no file or folder of that name.
 const DEVICES: &str = "aux con nul prn com0 com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt0 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9";
 
-/// Returns the reason why a new model cannot have a name: the language, a crate, the file system, or
-/// a word of the example in one of the forms that the name takes there.
+/// Returns the reason why a new model cannot have a name: the language, a crate, the file system,
+/// or a word of the example in one of the forms that the name takes there.
 fn taken(name: &str, crates: &[String]) -> Option<&'static str> {
     let among = |words: &str| words.split_whitespace().any(|word| word == name);
     for (words, why) in [

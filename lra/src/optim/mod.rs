@@ -183,8 +183,8 @@ impl Updater {
         Ok(())
     }
 
-    /// Makes update number `update` (counted from 1) with a learning rate and β1. Returns the global
-    /// L2 norm of the gradient before clipping.
+    /// Makes update number `update` (counted from 1) with a learning rate and β1. Returns the
+    /// global L2 norm of the gradient before clipping.
     pub fn update(
         &mut self,
         gradients: Gradients,

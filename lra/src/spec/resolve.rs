@@ -203,8 +203,8 @@ impl RunRequest<'_> {
     }
 }
 
-/// Returns the recipe's own values of the settings that assignments change, where a change is judged
-/// by them.
+/// Returns the recipe's own values of the settings that assignments change, where a change is
+/// judged by them.
 fn replaced(assignments: &[String], by_recipe: &Value) -> Vec<String> {
     let keys = assignments.iter().filter_map(|it| it.split_once('='));
     let keys = keys.map(|(key, _)| key.trim());

@@ -1,5 +1,5 @@
-//! Forecast of the time of many runs of one model, from an estimate of one run for each data set and
-//! block: runs that differ in their numbers of steps take times in proportion to their work.
+//! Forecast of the time of many runs of one model, from an estimate of one run for each data set
+//! and block: runs that differ in their numbers of steps take times in proportion to their work.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

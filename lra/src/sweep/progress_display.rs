@@ -202,7 +202,8 @@ fn sign(state: &State) -> char {
 /// Legend of the symbols.
 pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
 
-/// Returns the states as a table: models by tasks, a sign per seed. What cannot be built has failed.
+/// Returns the states as a table: models by tasks, a sign per seed. What cannot be built has
+/// failed.
 pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<String> {
     let several = cells.iter().any(|cell| cell.recipe != cells[0].recipe);
     let column = |column: String, recipe: &str| match several {

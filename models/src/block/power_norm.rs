@@ -1,5 +1,5 @@
-//! PowerNorm. Shen, Yao, Gholami, Mahoney, Keutzer, 2020, "PowerNorm: Rethinking Batch Normalization in Transformers", arXiv:2003.07845,
-//! algorithm 2.
+//! PowerNorm. Shen, Yao, Gholami, Mahoney, Keutzer, 2020, "PowerNorm: Rethinking Batch
+//! Normalization in Transformers", arXiv:2003.07845, algorithm 2.
 //!     z = x / √(ψ² + ε),  y = γ ⊙ z + β;   dz = γ ⊙ dy,  dx = (dz - ν ⊙ z) / √(ψ² + ε)
 //!     ψ² ← α ψ² + (1 - α) mean z²ψ²,   ν ← ν (1 - (1 - α) mean z²) + (1 - α) mean dz ⊙ z
 //! x, y, z (B, L, D); γ, β, ψ², ν (D), means over the real positions of a batch, α = 0.9. At first

@@ -11,8 +11,8 @@ use crate::{
     params::fan_in_uniform,
 };
 
-/// Returns the decays `log_decay` (H) of heads where there is padding as those of tokens, (B, L, H),
-/// so that padding decays nothing.
+/// Returns the decays `log_decay` (H) of heads where there is padding as those of tokens, (B, L,
+/// H), so that padding decays nothing.
 ///
 /// # Errors
 /// If a tensor operation fails.

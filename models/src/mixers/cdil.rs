@@ -1,16 +1,17 @@
 //! CDIL-CNN. Cheng, Khalitov, Yu, Zhang, Yang, 2022, "Classification of long sequential data using
 //! circular dilated convolutional neural networks", Neurocomputing 518, 50-59, arXiv:2201.02143.
 //!     x ← x + relu(b + Σ_j w_j x_(t + (j-(κ-1)/2) 2^i)),   w_o = g_o v_o / |v_o|
-//! i = 0, 1, .. the layer, κ taps that lie 2^i positions apart, circularly: behind the last position
-//! comes the first. B batch, L length, D width; x (B, L, D), v (D, D, κ) with rows v_o of an output,
-//! g, b (D). With n layers such that (κ-1) 2ⁿ is at least N, the longest length, each position has
-//! seen all others but at most κ - 2. Nothing else: no norm, no feed-forward network, no dropout, no positions. Time
-//! O(L·log N·κ·D), memory O(L·log N·κ). Read in LeiCheng-no/CDIL-CNN@18639fe
-//! experiments/Models/net_conv.py; experiments/_2lra/lra_config.py has κ = 3, D = 64, 9 layers for
-//! 1,024 positions and 11 for 4,000, batches of 32 (Image, Text) and 256 (Pathfinder, Retrieval), 100
-//! epochs of Adam at 1e-3, the mean over positions and one linear layer. v begins uniform within
-//! (κ D)^-½ and g as its lengths, so that w is v at first; b is N(0, 0.01²). The authors' code draws w
-//! anew from N(0, 0.01²), too, but computes it from v and g again before it is used.
+//! i = 0, 1, .. the layer, κ taps that lie 2^i positions apart, circularly: behind the last
+//! position comes the first. B batch, L length, D width; x (B, L, D), v (D, D, κ) with rows v_o of
+//! an output, g, b (D). With n layers such that (κ-1) 2ⁿ is at least N, the longest length, each
+//! position has seen all others but at most κ - 2. Nothing else: no norm, no feed-forward network,
+//! no dropout, no positions. Time O(L·log N·κ·D), memory O(L·log N·κ). Read in
+//! LeiCheng-no/CDIL-CNN@18639fe experiments/Models/net_conv.py; experiments/_2lra/lra_config.py has
+//! κ = 3, D = 64, 9 layers for 1,024 positions and 11 for 4,000, batches of 32 (Image, Text) and
+//! 256 (Pathfinder, Retrieval), 100 epochs of Adam at 1e-3, the mean over positions and one linear
+//! layer. v begins uniform within (κ D)^-½ and g as its lengths, so that w is v at first; b is N(0,
+//! 0.01²). The authors' code draws w anew from N(0, 0.01²), too, but computes it from v and g again
+//! before it is used.
 //!
 //! # Options
 //!

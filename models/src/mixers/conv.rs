@@ -11,8 +11,8 @@
 //! # Options
 //!
 //! `kernel` K. `kind`: `depthwise`, a kernel for each channel, or `full`, y_t = b + Σ_j k_j
-//! x_(t+j-..) with k (D, D, K), O(L·K·D). `direction`: `both`, for which K is odd, or `forward`, the
-//! position and the K - 1 before it.
+//! x_(t+j-..) with k (D, D, K), O(L·K·D). `direction`: `both`, for which K is odd, or `forward`,
+//! the position and the K - 1 before it.
 //!
 //! # Padding
 //!

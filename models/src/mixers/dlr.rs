@@ -4,12 +4,12 @@
 //! A linear recurrence with one factor e^Λ for each of N states, which all channels share, and no
 //! step size. x, y, out (B, L, H), H the width; Λ_n = -r_n² + i ω_n, n < N = `state`; W, W' (H, N)
 //! complex, D (H), W_o (2H, H). At first ω_n = 2πn/N, r² half of e^δ with δ uniform between the
-//! logarithms of `dt_min` and `dt_max`, both parts of W N(0, 1/N²), D N(0, 1). Exponents are made in
-//! f64. Time O(L·log L) and the kernel O(L·N) a channel for a whole batch, memory O(L·N). Read in
-//! ag1988/dlr@580d854 src/models/sequence/ss/standalone/dss.py (class DLRKernel, `version` = '') and
-//! configs/model/layer/dlr.yaml; the README's ListOps has N = 1024 and the rate 8e-4 for all
-//! parameters, W and Λ without weight decay. Figures on this benchmark are those of others
-//! (Amos et al., 2024, arXiv:2310.02980).
+//! logarithms of `dt_min` and `dt_max`, both parts of W N(0, 1/N²), D N(0, 1). Exponents are made
+//! in f64. Time O(L·log L) and the kernel O(L·N) a channel for a whole batch, memory O(L·N). Read
+//! in ag1988/dlr@580d854 src/models/sequence/ss/standalone/dss.py (class DLRKernel, `version` = '')
+//! and configs/model/layer/dlr.yaml; the README's ListOps has N = 1024 and the rate 8e-4 for all
+//! parameters, W and Λ without weight decay. Figures on this benchmark are those of others (Amos et
+//! al., 2024, arXiv:2310.02980).
 //!
 //! # Options
 //!

@@ -4,18 +4,19 @@
 //! l = 0 .. N-1 for the longest length N. x, y, out (B, L, H), H the width; Λ complex, M = `state`
 //! numbers that all channels share, step Δ (H), W, W' (H, M) complex, D (H), W_o (2H, H). The sum
 //! below the softmax is (e^{ΔΛN} - 1)/(e^{ΔΛ} - 1); 1/z is z̄/(|z|² + 1e-7). A mode whose Λ has a
-//! positive real part grows, and its largest number is then its last. `kernel` = `exp`: K_l = Re Σ_m
-//! W_m (e^{ΔΛ_m} - 1)/Λ_m e^{ΔΛ_m l} with a real part -e^a that stays negative. At first Λ = -½ + iω,
-//! W N(0, 1) in each part, D N(0, 1). Time O(L·log L) and the kernel O(L·M) a channel for a whole batch,
-//! memory O(L). Read in ag1988/dlr@580d854 src/models/sequence/ss/standalone/dss.py (class DSSKernel)
-//! and configs/model/layer/dss.yaml: M = 64, Λ, W and Δ with the rate 1e-3 and without weight decay;
-//! `version` = `exp` there, while the figures of ag1988/dss@777084e README.md are of the softmax.
+//! positive real part grows, and its largest number is then its last. `kernel` = `exp`: K_l = Re
+//! Σ_m W_m (e^{ΔΛ_m} - 1)/Λ_m e^{ΔΛ_m l} with a real part -e^a that stays negative. At first Λ = -½
+//! + iω, W N(0, 1) in each part, D N(0, 1). Time O(L·log L) and the kernel O(L·M) a channel for a
+//! whole batch, memory O(L). Read in ag1988/dlr@580d854 src/models/sequence/ss/standalone/dss.py
+//! (class DSSKernel) and configs/model/layer/dss.yaml: M = 64, Λ, W and Δ with the rate 1e-3 and
+//! without weight decay; `version` = `exp` there, while the figures of ag1988/dss@777084e README.md
+//! are of the softmax.
 //!
 //! # Options
 //!
-//! `kernel`: `softmax` or `exp`. `state` M. `init`: `skew`, ω the eigenvalues with positive imaginary
-//! part of the skew part of HiPPO-LegS with 2 M states, or `lin`, ω_m = π m. Δ = e^δ, δ uniform between
-//! the logarithms of `dt_min` and `dt_max`. `direction = forward` has no W'.
+//! `kernel`: `softmax` or `exp`. `state` M. `init`: `skew`, ω the eigenvalues with positive
+//! imaginary part of the skew part of HiPPO-LegS with 2 M states, or `lin`, ω_m = π m. Δ = e^δ, δ
+//! uniform between the logarithms of `dt_min` and `dt_max`. `direction = forward` has no W'.
 //!
 //! # Padding
 //!

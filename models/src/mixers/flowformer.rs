@@ -1,14 +1,14 @@
-//! Flowformer. Wu, Wu, Xu, Wang, Long, 2022, "Flowformer: Linearizing Transformers with Conservation
-//! Flows", arXiv:2202.06258.
+//! Flowformer. Wu, Wu, Xu, Wang, Long, 2022, "Flowformer: Linearizing Transformers with
+//! Conservation Flows", arXiv:2202.06258.
 //!     I_i = φ(q_i)·Σ_j φ(k_j),  O_j = φ(k_j)·Σ_i φ(q_i),  Î_i = φ(q_i)·Σ_j φ(k_j)/O_j,  Ô_j = φ(k_j)·Σ_i φ(q_i)/I_i
 //!     y_i = σ(Î_i) φ(q_i)/I_i · Σ_j φ(k_j) (n softmax_j(min(Ô_j, 1)) v_j)ᵀ
 //! Attention as a flow from values (sources) to outputs (sinks): I flows into a query, O out of a
-//! key; Î and Ô are these when the other side gives or takes 1 in all. The softmax lets keys compete,
-//! σ allots to queries. φ = σ. B batch, H heads, L length, n real positions, E width of a head; q, k,
-//! v, y (B, L, H, E), I, O, Î, Ô (B, L, H). 1e-6 is added to either factor of the four products. Time
-//! O(L·E²) per head, memory O(L·E + E²). Xavier-uniform projections without biases. Variant
-//! `released`: as the authors' code for this benchmark computes, φ(x) = max(x, 0) + 1e-6, and the
-//! softmax over the heads of a key instead of over keys, of Ô that is not clipped. Read in
+//! key; Î and Ô are these when the other side gives or takes 1 in all. The softmax lets keys
+//! compete, σ allots to queries. φ = σ. B batch, H heads, L length, n real positions, E width of a
+//! head; q, k, v, y (B, L, H, E), I, O, Î, Ô (B, L, H). 1e-6 is added to either factor of the four
+//! products. Time O(L·E²) per head, memory O(L·E + E²). Xavier-uniform projections without biases.
+//! Variant `released`: as the authors' code for this benchmark computes, φ(x) = max(x, 0) + 1e-6,
+//! and the softmax over the heads of a key instead of over keys, of Ô that is not clipped. Read in
 //! thuml/Flowformer@61f5d8c Flow_Attention.py (class Flow_Attention), and
 //! Flowformer_LRA/lra_benchmarks/models/flowformer/flow_attention.py; its configs have one layer,
 //! two heads and rate 0.005 on ListOps, one layer of 256 and four heads on Text.

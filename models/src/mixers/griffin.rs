@@ -1,21 +1,22 @@
-//! Griffin's recurrent layer, the RG-LRU. De et al., 2024, "Griffin: Mixing Gated Linear Recurrences
-//! with Local Attention for Efficient Language Models", arXiv:2402.19427.
+//! Griffin's recurrent layer, the RG-LRU. De et al., 2024, "Griffin: Mixing Gated Linear
+//! Recurrences with Local Attention for Efficient Language Models", arXiv:2402.19427.
 //!     h_t = a_t ⊙ h_(t-1) + √(1 - a_t²) ⊙ i_t ⊙ u_t,  a = e^(-8 r ⊙ softplus(Λ)),  r = σ(u W_r + b_r),  i = σ(u W_i + b_i)
 //!     u = conv(x W_u + b_u),  out = W_o (h ⊙ GELU(x W_y + b_y)) + b_o
 //! B batch, L length, D width, D' inner width; x, out (B, L, D), u, a, h (B, L, D'), Λ (D'), conv a
-//! depthwise causal convolution of W taps with a bias, W_r and W_i block-diagonal with G blocks; √(1 -
-//! a²) is 1 at the first position. All is causal. Time O(L·D'·(D + D' / G)), memory O(L·D'). The gated
-//! network behind it is the block's, with GELU. This is the layer alone, as in Hawk: no layer of local
-//! attention in between. Read in transformers 5.24 models/recurrent_gemma/modeling_recurrent_gemma.py,
-//! equations and initial values alike: e^(-softplus(Λ)) is the root of a number uniform from 0.9² to
-//! 0.999²; weights are normal, of variance 1 / D in W_u and W_y, 2 / (layers · D') in W_o, 0.01 G / D'
-//! in W_r and W_i, 0.01 / W in conv; biases are 0. The authors of HGRN2 have run it on this benchmark.
+//! depthwise causal convolution of W taps with a bias, W_r and W_i block-diagonal with G blocks;
+//! √(1 - a²) is 1 at the first position. All is causal. Time O(L·D'·(D + D' / G)), memory O(L·D').
+//! The gated network behind it is the block's, with GELU. This is the layer alone, as in Hawk: no
+//! layer of local attention in between. Read in transformers 5.24
+//! models/recurrent_gemma/modeling_recurrent_gemma.py, equations and initial values alike:
+//! e^(-softplus(Λ)) is the root of a number uniform from 0.9² to 0.999²; weights are normal, of
+//! variance 1 / D in W_u and W_y, 2 / (layers · D') in W_o, 0.01 G / D' in W_r and W_i, 0.01 / W in
+//! conv; biases are 0. The authors of HGRN2 have run it on this benchmark.
 //!
 //! # Options
 //!
 //! `width` D' (0: D), `blocks` G (0: as many as the block has heads), `taps` W. `direction`:
-//! `forward`; `sum` adds a second pass from the end with the same weights, `two` with weights of its
-//! own.
+//! `forward`; `sum` adds a second pass from the end with the same weights, `two` with weights of
+//! its own.
 //!
 //! # Padding
 //!

@@ -1,12 +1,12 @@
-//! GRU. Cho et al., 2014, "Learning Phrase Representations using RNN Encoder-Decoder for Statistical
-//! Machine Translation", arXiv:1406.1078.
+//! GRU. Cho et al., 2014, "Learning Phrase Representations using RNN Encoder-Decoder for
+//! Statistical Machine Translation", arXiv:1406.1078.
 //!     h_t = (1 - z_t) n_t + z_t h_(t-1),  n_t = tanh(W_n x_t + b_n + r_t (R_n h_(t-1) + s_n)),  z and r_t = σ(W x_t + b + R h_(t-1) + s),  out = h
-//! B batch, L length, D width; x, r, z, n, h, out (B, L, D), W and R (D, D) of each gate, b and s (D).
-//! Gates read the state, so that no scan computes them: with `lstm` the reference for what linear
-//! recurrences cannot track. All is causal. Time O(L·D²), one position after the other; memory
-//! O(L·D). Order of gates, the place of r_t behind the product, the two biases and initial values,
-//! uniform within D^-½, are those of PyTorch's GRU: torch.nn.GRU, torch/nn/modules/rnn.py. The
-//! residual block around it, without a feed-forward network, is ours.
+//! B batch, L length, D width; x, r, z, n, h, out (B, L, D), W and R (D, D) of each gate, b and s
+//! (D). Gates read the state, so that no scan computes them: with `lstm` the reference for what
+//! linear recurrences cannot track. All is causal. Time O(L·D²), one position after the other;
+//! memory O(L·D). Order of gates, the place of r_t behind the product, the two biases and initial
+//! values, uniform within D^-½, are those of PyTorch's GRU: torch.nn.GRU, torch/nn/modules/rnn.py.
+//! The residual block around it, without a feed-forward network, is ours.
 //!
 //! # Options
 //!

@@ -2,19 +2,20 @@
 //! arXiv:2311.04823.
 //!     h_t = λ_t e^(iθ) h_(t-1) + (1 - λ_t) u_t,  λ = γ + (1 - γ) σ(x W_λ + b),  [Re u | Im u] = SiLU(x W_u + b)
 //!     out = W_o (LayerNorm([Re h | Im h]) ⊙ SiLU(x W_g + b)) + b
-//! B batch, L length, D width; x, λ, out (B, L, D), u, h (B, L, D) complex, θ (D) learned, γ (D) the
-//! layer's lower bound of decays: that of layer l is the sum of softmax(Γ) over layers 1.. l, for Γ
-//! (layers, D) that all layers share, zeros at first: 0 in the first layer, near 1 in the last. θ
-//! begins with 10000^(-2i / D) in column i, from 0. Weights and biases begin uniform within
-//! inputs^-½. Time and memory O(L·D). All was read in Doraemonzzz/hgru-pytorch@09f4ed2 hgru/hgru1d.py
-//! and hgru/bihgru1d.py, but Γ, which is that of flash-linear-attention@bc3b101
+//! B batch, L length, D width; x, λ, out (B, L, D), u, h (B, L, D) complex, θ (D) learned, γ (D)
+//! the layer's lower bound of decays: that of layer l is the sum of softmax(Γ) over layers 1.. l,
+//! for Γ (layers, D) that all layers share, zeros at first: 0 in the first layer, near 1 in the
+//! last. θ begins with 10000^(-2i / D) in column i, from 0. Weights and biases begin uniform within
+//! inputs^-½. Time and memory O(L·D). All was read in Doraemonzzz/hgru-pytorch@09f4ed2
+//! hgru/hgru1d.py and hgru/bihgru1d.py, but Γ, which is that of flash-linear-attention@bc3b101
 //! fla/models/hgrn/modeling_hgrn.py. The block's SwiGLU is (SiLU(x W₁) ⊙ x W₂) W₃.
 //!
 //! # Options
 //!
 //! `direction`: `both` (the default) adds the states of a second walk from the end, with the same
-//! weights but a θ of its own, as the authors' runs on this benchmark have it (`param_share` is False
-//! in OpenNLPLab/HGRN@52fa1b1 script_lra.py); a position counts itself twice. `forward` is causal.
+//! weights but a θ of its own, as the authors' runs on this benchmark have it (`param_share` is
+//! False in OpenNLPLab/HGRN@52fa1b1 script_lra.py); a position counts itself twice. `forward` is
+//! causal.
 //!
 //! # Padding
 //!
@@ -23,8 +24,8 @@
 //! # Departures
 //!
 //! Real and imaginary parts of u are halves of the columns rather than neighbours, an order of the
-//! rows of W_u. The published figures of images come from an operator over two dimensions, which the
-//! rules forbid and which is not here.
+//! rows of W_u. The published figures of images come from an operator over two dimensions, which
+//! the rules forbid and which is not here.
 
 use crate::{
     layers::{DecayBound, Direction, LayerNorm},

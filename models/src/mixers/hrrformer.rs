@@ -2,16 +2,17 @@
 //! Reduced Representations", arXiv:2305.19534.
 //!     β = Σ_t k_t ⊛ v_t,  v̂_t = β ⊛ q_t†,  w = softmax_t(cos(v_t, v̂_t)),  y_t = w_t v_t,  out = y W_o
 //! ⊛ is the circular convolution of two vectors over their E features, q† the reflected q, so that
-//! v̂_t[m] = Σ_j β[m+j] q_t[j], indices modulo E: all pairs of a sequence are bound into one vector,
-//! from which a query recalls the value that belongs to it. B batch, H heads, L length, E width of a
-//! head; q, k, v, y (B, H, L, E), β, (B, H, E), w (B, H, L). No position gets another one's value: it
-//! keeps its own, times a weight that depends on all others. The softmax is over L numbers within
-//! ±1, so that weights lie between e⁻² and e² times the mean: the layer is close to v / n for n real
-//! positions. Since β is the sum of the wrapped diagonals of S = Σ_t k_t v_tᵀ, products replace the
-//! Fourier transforms here. Time O(L·E²) per head, memory O(L·E + E²). No biases; weights begin
-//! LeCun-normal. Read in FutureComputing4AI/Hrrformer@8a127d1 listops/hrrformer_mgpu.py and package hrr
-//! 1.2.3: 6 layers of 512 with 8 heads, Adam at 1e-3 that falls by a tenth each epoch, 20 epochs,
-//! dropout 0.1, labels smoothed by 0.1, feed-forward networks half as wide as the block.
+//! v̂_t[m] = Σ_j β[m+j] q_t[j], indices modulo E: all pairs of a sequence are bound into one
+//! vector, from which a query recalls the value that belongs to it. B batch, H heads, L length, E
+//! width of a head; q, k, v, y (B, H, L, E), β, (B, H, E), w (B, H, L). No position gets another
+//! one's value: it keeps its own, times a weight that depends on all others. The softmax is over L
+//! numbers within ±1, so that weights lie between e⁻² and e² times the mean: the layer is close to
+//! v / n for n real positions. Since β is the sum of the wrapped diagonals of S = Σ_t k_t v_tᵀ,
+//! products replace the Fourier transforms here. Time O(L·E²) per head, memory O(L·E + E²). No
+//! biases; weights begin LeCun-normal. Read in FutureComputing4AI/Hrrformer@8a127d1
+//! listops/hrrformer_mgpu.py and package hrr 1.2.3: 6 layers of 512 with 8 heads, Adam at 1e-3 that
+//! falls by a tenth each epoch, 20 epochs, dropout 0.1, labels smoothed by 0.1, feed-forward
+//! networks half as wide as the block.
 //!
 //! # Options
 //!

@@ -3,17 +3,17 @@
 //!     `im`: z_t = s (z_(t-1) - δ a y_(t-1) + δ B x_t),  y_t = s (y_(t-1) + δ z_(t-1) + δ² B x_t),  s = 1 / (1 + δ² a)
 //!     `imex`: z_t = z_(t-1) - δ a y_(t-1) + δ B x_t,  y_t = y_(t-1) + δ z_t
 //! B batch, L length, H width; P = `state` oscillators with complex positions y and velocities z
-//! (B, L, P), shared by all channels; α, τ (P) real, B (P, H), C (H, P) complex, d (H), x, out (B, L,
-//! H). `im` forgets, `imex` keeps all energy. All is causal. Time O(L·P·H), memory O(L·P). Equations
-//! and initial values were read in tk-rusch/linoss@83e6318 models/LinOSS.py: α and τ uniform from 0 to
-//! 1, B and C, real and imaginary parts, uniform within H^-½ and P^-½, d normal. The layer behind is
-//! (W₁ z + b₁) ⊙ σ(W₂ z + b₂) of z = dropout(f(y)), uniform within H^-½ as Equinox has it; f is the
-//! block's. Its authors have not run this benchmark.
+//! (B, L, P), shared by all channels; α, τ (P) real, B (P, H), C (H, P) complex, d (H), x, out (B,
+//! L, H). `im` forgets, `imex` keeps all energy. All is causal. Time O(L·P·H), memory O(L·P).
+//! Equations and initial values were read in tk-rusch/linoss@83e6318 models/LinOSS.py: α and τ
+//! uniform from 0 to 1, B and C, real and imaginary parts, uniform within H^-½ and P^-½, d normal.
+//! The layer behind is (W₁ z + b₁) ⊙ σ(W₂ z + b₂) of z = dropout(f(y)), uniform within H^-½ as
+//! Equinox has it; f is the block's. Its authors have not run this benchmark.
 //!
 //! # Options
 //!
-//! `state` P; `scheme`: `im` or `imex`. `direction`: `forward`; `sum` adds a second pass from the end
-//! with the same weights, `two` with weights of its own.
+//! `state` P; `scheme`: `im` or `imex`. `direction`: `forward`; `sum` adds a second pass from the
+//! end with the same weights, `two` with weights of its own.
 //!
 //! # Padding
 //!

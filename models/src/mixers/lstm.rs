@@ -1,17 +1,18 @@
 //! LSTM. Hochreiter & Schmidhuber, 1997, "Long Short-Term Memory", Neural Computation 9(8).
 //!     c_t = σ(f_t) c_(t-1) + σ(i_t) tanh(g_t),  h_t = σ(o_t) tanh(c_t),  [i | f | g | o]_t = W x_t + b + R h_(t-1) + r,  out = h
-//! B batch, L length, D width; x, h, out (B, L, D), c, i, f, g, o (B, L, D), W and R (4 D, D), b and r
-//! (4 D). With the forget gate of Gers et al., 2000. Gates read the state, so that no scan computes
-//! them: with `gru` the reference for what linear recurrences cannot track. All is causal. Time
-//! O(L·D²), one position after the other; memory O(L·D). Order of gates, the two biases and initial
-//! values, uniform within D^-½, are those of PyTorch's LSTM: torch.nn.LSTM, torch/nn/modules/rnn.py,
-//! reset_parameters. The residual block around it, without a feed-forward network, is ours.
+//! B batch, L length, D width; x, h, out (B, L, D), c, i, f, g, o (B, L, D), W and R (4 D, D), b
+//! and r (4 D). With the forget gate of Gers et al., 2000. Gates read the state, so that no scan
+//! computes them: with `gru` the reference for what linear recurrences cannot track. All is causal.
+//! Time O(L·D²), one position after the other; memory O(L·D). Order of gates, the two biases and
+//! initial values, uniform within D^-½, are those of PyTorch's LSTM: torch.nn.LSTM,
+//! torch/nn/modules/rnn.py, reset_parameters. The residual block around it, without a feed-forward
+//! network, is ours.
 //!
 //! # Options
 //!
 //! `forget_bias` (0, as in PyTorch): number added to the biases b of f at first. `direction`:
-//! `forward`; `sum` adds a second pass from the end with the same weights, `two` with weights of its
-//! own.
+//! `forward`; `sum` adds a second pass from the end with the same weights, `two` with weights of
+//! its own.
 //!
 //! # Padding
 //!

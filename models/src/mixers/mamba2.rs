@@ -199,8 +199,8 @@ mod tests {
     use super::*;
     use crate::{Parameters, options::BlockOptions};
 
-    /// A layer as wide as that of the smallest published model, 768, with 128 states: 24 of them and
-    /// an embedding of 50,288 ids, which is the output's too, are its 130 million.
+    /// A layer as wide as that of the smallest published model, 768, with 128 states: 24 of them
+    /// and an embedding of 50,288 ids, which is the output's too, are its 130 million.
     #[test]
     fn weights_are_as_many_as_in_the_published_model() {
         let parameters = Parameters::meta(&Device::Cpu, DType::F32);

@@ -1,16 +1,16 @@
 //! minLSTM. Feng et al., 2024, "Were RNNs All We Needed?", arXiv:2410.01201.
 //!     h_t = f'_t ⊙ h_(t-1) + i'_t ⊙ g(u_t),  f' = f / (f + i),  i' = i / (f + i),  f = σ(x W_f + b_f),  i = σ(x W_i + b_i),  u = x W_u,  out = h W_o
-//! B batch, L length, D width, D' inner width; x, out (B, L, D), f, i, u, h (B, L, D'); g(u) = u + ½
-//! for u ≥ 0 and σ(u) below. Gates depend on no state and f' + i' = 1, so that states are averages of
-//! positive numbers, and a scan over the length computes them. All is causal. Time and memory
-//! O(L·D'). The equations, the inner width and the absence of other biases were read in
+//! B batch, L length, D width, D' inner width; x, out (B, L, D), f, i, u, h (B, L, D'); g(u) = u +
+//! ½ for u ≥ 0 and σ(u) below. Gates depend on no state and f' + i' = 1, so that states are
+//! averages of positive numbers, and a scan over the length computes them. All is causal. Time and
+//! memory O(L·D'). The equations, the inner width and the absence of other biases were read in
 //! lucidrains/minGRU-pytorch@38b26e1 minGRU_pytorch/minLSTM.py and minLM.py. Weights begin uniform
 //! within inputs^-½. Its authors have not run this benchmark.
 //!
 //! # Options
 //!
-//! `width` D' (0: 3/2 D, rounded up); `memory` τ (0): b_f = -b_i start such that states average over
-//! 1 to τ positions, evenly in the logarithm; 0 starts with 0, an average over two positions.
+//! `width` D' (0: 3/2 D, rounded up); `memory` τ (0): b_f = -b_i start such that states average
+//! over 1 to τ positions, evenly in the logarithm; 0 starts with 0, an average over two positions.
 //! `direction`: `forward`; `sum` adds a second pass from the end with the same weights, `two` with
 //! weights of its own.
 //!

@@ -1,5 +1,5 @@
-//! MultiresConv. Shi, Wang, Fox, 2023, "Sequence Modeling with Multiresolution Convolutional Memory",
-//! arXiv:2305.01638.
+//! MultiresConv. Shi, Wang, Fox, 2023, "Sequence Modeling with Multiresolution Convolutional
+//! Memory", arXiv:2305.01638.
 //!     c_0 = x,  (c_j)_t = Σ_i l_i (c_(j-1))_(t - 2^(j-1) i),  (d_j)_t = Σ_i h_i (c_(j-1))_(t - 2^(j-1) i),  y = w_0 c_J + Σ_j w_j d_j + s x
 //!     out = a ⊙ σ(g), [a, g] = W f(y) + b
 //! A wavelet transform without decimation, whose filters are learned: a channel has one low-pass l
@@ -15,8 +15,8 @@
 //! # Options
 //!
 //! `kernel` κ; `levels` J (0: by the longest length); `wide_skip`: s begins uniform within 1, the
-//! authors' `indep_res_init`. `direction`: `forward`; `sum` adds a second pass from the end with the
-//! same weights, `two` with weights of its own.
+//! authors' `indep_res_init`. `direction`: `forward`; `sum` adds a second pass from the end with
+//! the same weights, `two` with weights of its own.
 //!
 //! # Padding
 //!

@@ -2,14 +2,14 @@
 //! Mixing in Long Sequences", arXiv:2110.02442.
 //!     y_t = (g + s_t) ⊙ o_t + l_t,  g = Σ_j α_j k_j,  α = softmax_j(q̄·k_j / √E),  q̄ = mean_j q_j
 //!     s_t = max of u over the segment of t,  l_t = max(c_(t-1), c_t, c_(t+1)),  out = W y + b
-//! Three poolings: of all positions by attention of the mean query, of segments, of neighbours. q, k,
-//! o, u, c are linear maps of x with biases; maxima are of each channel. B batch, H heads, L length,
-//! N longest length, E width of a head; q, k, o, u, c, y (B, L, H E), g (B, H E), n segments of ⌊N/n⌋
-//! + 1 positions. Time and memory O(L·H·E). Weights and biases begin uniform within D^-½, as in
-//! PyTorch. Read in lxchtan/PoNet@cc9a29a examples/LRA/code/attention_ponet.py, attention.py and
-//! lra_config.py, which has n = 64 on ListOps and Retrieval, 32 on Image, 1 on Pathfinder, and 4096 on
-//! Text: segments of one position; everything else as Nyströmformer on this benchmark (recipe
-//! `nystromformer`).
+//! Three poolings: of all positions by attention of the mean query, of segments, of neighbours. q,
+//! k, o, u, c are linear maps of x with biases; maxima are of each channel. B batch, H heads, L
+//! length, N longest length, E width of a head; q, k, o, u, c, y (B, L, H E), g (B, H E), n
+//! segments of ⌊N/n⌋ + 1 positions. Time and memory O(L·H·E). Weights and biases begin uniform
+//! within D^-½, as in PyTorch. Read in lxchtan/PoNet@cc9a29a examples/LRA/code/attention_ponet.py,
+//! attention.py and lra_config.py, which has n = 64 on ListOps and Retrieval, 32 on Image, 1 on
+//! Pathfinder, and 4096 on Text: segments of one position; everything else as Nyströmformer on this
+//! benchmark (recipe `nystromformer`).
 //!
 //! # Options
 //!

@@ -2,33 +2,34 @@
 //! Asymmetric Kernel SVD in Primal Representation", arXiv:2305.19798.
 //!     e_t = F_eᵀ q̂_t,  r_t = F_rᵀ k̂_t,  y_t = M [e_t ; r_t] + c,  out = W y + b,  F_e = X'ᵀ W_e,  F_r = X'ᵀ W_r,  x̂ = x/|x|
 //!     J = mean_layers (½ mean|Λ e_t|² + ½ mean|Λ r_t|² - mean_heads tr(W_eᵀ W_r))²
-//! The left and right singular vectors of an asymmetric kernel, of which J makes them: scores e and r
-//! of low rank in place of weights and values. B batch, H heads, L length, E width of a head, D = H
-//! E; q, k, y (B, H, L, E) linear maps of x with biases, e, r (B, H, L, s), M (E, 2s), Λ (H, s), W_e,
-//! W_r (H, p, s). X' (B, H, p, E) are p rows of x, evenly spaced from the first to the last, cut into
-//! heads: so F depends on the sequence. Time O(L·s·E) per head, memory O(L·(s + E)). At first the
-//! heads of W_e are orthonormal vectors of p s numbers, and so are those of W_r, Λ is uniform within
-//! 0 and 1, and linear maps begin as PyTorch's. Read in yingyichen-cyy/PrimalAttention@084d122
-//! PrimalAttention_LRA/PrimalFormer/attentions/attention.py, attention_primal_cos.py,
-//! model_wrapper.py and bashes/run_tasks.sh: s = 20 on ListOps and Text, 30 elsewhere; p = 10 s, η 0.1
-//! (Text 0.05, Retrieval 0), everything else as Nyströmformer on this benchmark.
+//! The left and right singular vectors of an asymmetric kernel, of which J makes them: scores e and
+//! r of low rank in place of weights and values. B batch, H heads, L length, E width of a head, D =
+//! H E; q, k, y (B, H, L, E) linear maps of x with biases, e, r (B, H, L, s), M (E, 2s), Λ (H, s),
+//! W_e, W_r (H, p, s). X' (B, H, p, E) are p rows of x, evenly spaced from the first to the last,
+//! cut into heads: so F depends on the sequence. Time O(L·s·E) per head, memory O(L·(s + E)). At
+//! first the heads of W_e are orthonormal vectors of p s numbers, and so are those of W_r, Λ is
+//! uniform within 0 and 1, and linear maps begin as PyTorch's. Read in
+//! yingyichen-cyy/PrimalAttention@084d122 PrimalAttention_LRA/PrimalFormer/attentions/attention.py,
+//! attention_primal_cos.py, model_wrapper.py and bashes/run_tasks.sh: s = 20 on ListOps and Text,
+//! 30 elsewhere; p = 10 s, η 0.1 (Text 0.05, Retrieval 0), everything else as Nyströmformer on this
+//! benchmark.
 //!
 //! # Options
 //!
-//! `low_rank` s; `rank_multi` p / s. Loss `ksvd`: J, whose weight `train.aux.ksvd` is η. Heads are cut
-//! out of x, so that E = D/H whatever `block.qkv_dim` is.
+//! `low_rank` s; `rank_multi` p / s. Loss `ksvd`: J, whose weight `train.aux.ksvd` is η. Heads are
+//! cut out of x, so that E = D/H whatever `block.qkv_dim` is.
 //!
 //! # Padding
 //!
-//! Rows of X' are chosen among the real positions of a sequence, which are also those that J has the
-//! mean over. A sequence of fewer than p has some of them several times.
+//! Rows of X' are chosen among the real positions of a sequence, which are also those that J has
+//! the mean over. A sequence of fewer than p has some of them several times.
 //!
 //! # Departures
 //!
 //! The published J squares a mean over all sequences of a batch; here each sequence has a J of its
 //! own, and the loss is their mean. The published rows of X' are those of the padded length. Blocks
-//! that keep no states cannot have J, so reversible ones are refused. The form with softmax attention
-//! in the other layers (Primal.+Trans.) is not here.
+//! that keep no states cannot have J, so reversible ones are refused. The form with softmax
+//! attention in the other layers (Primal.+Trans.) is not here.
 
 use crate::{
     ops::{
@@ -146,8 +147,8 @@ impl MixerModel for Primal {
     }
 }
 
-/// Returns `rows` orthonormal vectors of `width` numbers, in any direction alike: normal numbers, made
-/// orthogonal one row after the other.
+/// Returns `rows` orthonormal vectors of `width` numbers, in any direction alike: normal numbers,
+/// made orthogonal one row after the other.
 fn orthonormal(stream: &Stream, rows: usize, width: usize) -> Vec<f64> {
     let mut values = stream.normal(1, rows * width);
     for row in 0..rows {

@@ -5,10 +5,10 @@
 //! B batch, L length, D width; x, r, k, v, y, out (B, L, D), μ, ω, u (D). An average of the values
 //! before, weighted by keys and by distance, per channel. Sums are computed divided by e^m for the
 //! largest exponent m so far. All is causal. Time and memory O(L·D). Initial values were read in
-//! BlinkDL's code as SSamDav/rwkv-long-range-arena@18932a4 src/models/sequence/rwkv/rwkv.py, which ran
-//! on this benchmark, has it: for layer l of n, a = l / (n - 1), b = 1 - l / n and channel c, ω = -5 +
-//! 8 (c / (D - 1))^(0.7 + 1.3 a), u = ln 0.3 + ½ ((c + 1) mod 3 - 1), μ = (c / D)^b of keys, the same +
-//! 0.3 a of values, (c / D)^(b / 2) of receptances; matrices as PyTorch's linear layers.
+//! BlinkDL's code as SSamDav/rwkv-long-range-arena@18932a4 src/models/sequence/rwkv/rwkv.py, which
+//! ran on this benchmark, has it: for layer l of n, a = l / (n - 1), b = 1 - l / n and channel c, ω
+//! = -5 + 8 (c / (D - 1))^(0.7 + 1.3 a), u = ln 0.3 + ½ ((c + 1) mod 3 - 1), μ = (c / D)^b of keys,
+//! the same + 0.3 a of values, (c / D)^(b / 2) of receptances; matrices as PyTorch's linear layers.
 //!
 //! # Options
 //!

@@ -2,15 +2,15 @@
 //! Dynamic Recurrence", arXiv:2404.05892.
 //!     y_t = (S_(t-1) + diag(u) k_t v_tᵀ)ᵀ r_t,  S_t = diag(a_t) S_(t-1) + k_t v_tᵀ,  a = e^(-e^ω),  out = W_o (LayerNorm(y) ⊙ SiLU(g))
 //!     r, k, v, g = W x',  ω = ω₀ + tanh(x' D₁) D₂,  x' = x_t + (μ + tanh(x'' M₁) M₂) ⊙ (x_(t-1) - x_t),  x'' = x_t + μ'' ⊙ (x_(t-1) - x_t)
-//! B batch, L length, D width in H heads of E; x, out, ω, g (B, L, D), r, k, v, a, y (B, L, H, E), S
-//! (H, E, E), u (H, E); each of r, k, v, g and ω has inputs x' of its own, with μ (D) and M₂ (M, D) of
-//! its own, for M = `mix_rank` of the 5 M columns of M₁; D₁ (D, R), D₂ (R, D) for R = `decay_rank`.
-//! LayerNorm is that of each head, with gain and shift. All is causal. Time O(L·E·D) in chunks, memory
-//! O(L·D). Read in BlinkDL/RWKV-LM@033ce84 RWKV-v5/src/model.py, RWKV_Tmix_x060, sizes and initial
-//! values alike: for layer l of n, s = l / (n - 1), b = 1 - l / n and channel c, ω₀ = -6 + 5 (c / (D -
-//! 1))^(0.7 + 1.3 s), u = s (1 - c / (D - 1)) + 0.1 ((c + 1) mod 3 - 1), μ = 1 - (c / D)^b of k, ω and
-//! x'', the same - 0.3 s of v, 1 - (c / D)^(b / 2) of r and g; M₂ and D₂ uniform within 0.01. Its
-//! authors have not run this benchmark.
+//! B batch, L length, D width in H heads of E; x, out, ω, g (B, L, D), r, k, v, a, y (B, L, H, E),
+//! S (H, E, E), u (H, E); each of r, k, v, g and ω has inputs x' of its own, with μ (D) and M₂ (M,
+//! D) of its own, for M = `mix_rank` of the 5 M columns of M₁; D₁ (D, R), D₂ (R, D) for R =
+//! `decay_rank`. LayerNorm is that of each head, with gain and shift. All is causal. Time O(L·E·D)
+//! in chunks, memory O(L·D). Read in BlinkDL/RWKV-LM@033ce84 RWKV-v5/src/model.py, RWKV_Tmix_x060,
+//! sizes and initial values alike: for layer l of n, s = l / (n - 1), b = 1 - l / n and channel c,
+//! ω₀ = -6 + 5 (c / (D - 1))^(0.7 + 1.3 s), u = s (1 - c / (D - 1)) + 0.1 ((c + 1) mod 3 - 1), μ =
+//! 1 - (c / D)^b of k, ω and x'', the same - 0.3 s of v, 1 - (c / D)^(b / 2) of r and g; M₂ and D₂
+//! uniform within 0.01. Its authors have not run this benchmark.
 //!
 //! # Options
 //!
@@ -23,8 +23,8 @@
 //!
 //! # Departures
 //!
-//! M₁ and D₁ begin within 1e-4 rather than with zeros, of which M₂ and D₂ would have no gradient; the
-//! other matrices begin as PyTorch's linear layers. Heads are as many as the block's, where the
+//! M₁ and D₁ begin within 1e-4 rather than with zeros, of which M₂ and D₂ would have no gradient;
+//! the other matrices begin as PyTorch's linear layers. Heads are as many as the block's, where the
 //! authors' have 64 columns. The block's feed-forward network with squared ReLU stands for channel
 //! mixing, which mixes inputs with those before, too, and has a receptance.
 

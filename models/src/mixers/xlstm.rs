@@ -5,20 +5,20 @@
 //!     out = ((LayerNorm(h) + s ⊙ c) ⊙ SiLU(z)) W_down
 //! B batch, L length, D width, D' = `expand` D in H heads of K columns; x, out (B, L, D), u, z, c
 //! (B, L, D'), q, k, v, h (B, L, H, K), f, i (B, L, H), C (H, K, K), n (H, K), s (D'). conv is a
-//! depthwise causal convolution of `taps` taps with a bias; W_q, W_k and W_v are block-diagonal with
-//! blocks of `group` columns; LayerNorm is that of each head, with a gain. All is computed divided by
-//! e^m for m_t = max(m_(t-1) + ln f_t, ln i_t), as the authors do. All is causal. Time O(L·K·D') in
-//! chunks, memory O(L·D'). No feed-forward network: the layer replaces both sublayers. Sizes and
-//! initial values were read in the package xlstm 2.0.6, xlstm/blocks/mlstm: W_up, W_q, W_k and W_v
-//! normal of variance 2 / (5 D), W_down of deviation 2 / (blocks · D^½), W_f and W_i zeros, b_f even
-//! from 3 to 6 over the heads, b_i of deviation 0.1, s ones, conv as PyTorch's. Layers with scalar
-//! memory (sLSTM) are not here: this is xLSTM[1:0]. Its authors' figures on this benchmark are
-//! second-hand.
+//! depthwise causal convolution of `taps` taps with a bias; W_q, W_k and W_v are block-diagonal
+//! with blocks of `group` columns; LayerNorm is that of each head, with a gain. All is computed
+//! divided by e^m for m_t = max(m_(t-1) + ln f_t, ln i_t), as the authors do. All is causal. Time
+//! O(L·K·D') in chunks, memory O(L·D'). No feed-forward network: the layer replaces both sublayers.
+//! Sizes and initial values were read in the package xlstm 2.0.6, xlstm/blocks/mlstm: W_up, W_q,
+//! W_k and W_v normal of variance 2 / (5 D), W_down of deviation 2 / (blocks · D^½), W_f and W_i
+//! zeros, b_f even from 3 to 6 over the heads, b_i of deviation 0.1, s ones, conv as PyTorch's.
+//! Layers with scalar memory (sLSTM) are not here: this is xLSTM[1:0]. Its authors' figures on this
+//! benchmark are second-hand.
 //!
 //! # Options
 //!
-//! `expand`, `taps`, `group`. `direction`: `forward`; `sum` adds a second pass from the end with the
-//! same weights, `two` with weights of its own.
+//! `expand`, `taps`, `group`. `direction`: `forward`; `sum` adds a second pass from the end with
+//! the same weights, `two` with weights of its own.
 //!
 //! # Padding
 //!
@@ -26,8 +26,8 @@
 //!
 //! # Departures
 //!
-//! The package rounds D' up to a multiple of 64. m gets no gradient: it matters only to the 1e-6 that
-//! the package and this layer add to the divided denominator.
+//! The package rounds D' up to a multiple of 64. m gets no gradient: it matters only to the 1e-6
+//! that the package and this layer add to the divided denominator.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

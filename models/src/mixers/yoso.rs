@@ -1,16 +1,16 @@
 //! YOSO in expectation. Zeng, Xiong, Ravi, Acharya, Fung, Singh, 2021, "You Only Sample (Almost)
 //! Once: Linear Cost Self-Attention Via Bernoulli Sampling", arXiv:2111.09714.
 //!     w_ij = (1 - arccos(q̂_i·k̂_j)/π)^τ,  y_i = z_i/|z_i| + Σ_t κ_t v_(i+t),  z_i = Σ_j w_ij v_j,  x̂ = x/|x|
-//! w_ij is the probability that τ random hyperplanes leave q and k on the same side: the weight that
-//! the paper's samples have on average. Weights are not divided by their sum; instead outputs have
-//! length 1. B batch, H heads, L length, E width of a head; q, k, v, y (B, L, H, E), w (B, H, L, L); κ
-//! (H, W) a kernel for each head, none if W = 0. Time O(L²·E) per head, memory O(L·E): longer
-//! sequences go through blocks of queries that are computed again in the backward pass. κ begins
-//! uniform within W^-½. Read in mlpen/YOSO@6000487
+//! w_ij is the probability that τ random hyperplanes leave q and k on the same side: the weight
+//! that the paper's samples have on average. Weights are not divided by their sum; instead outputs
+//! have length 1. B batch, H heads, L length, E width of a head; q, k, v, y (B, L, H, E), w (B, H,
+//! L, L); κ (H, W) a kernel for each head, none if W = 0. Time O(L²·E) per head, memory O(L·E):
+//! longer sequences go through blocks of queries that are computed again in the backward pass. κ
+//! begins uniform within W^-½. Read in mlpen/YOSO@6000487
 //! encoders/backbones/efficient_attentions/yoso/yoso_v1/yoso.py (class YOSOEAttention) and
 //! LRA/models/yoso-v1-32/config.json: τ = 11 on ListOps and no kernel, everything else as
-//! Nyströmformer on this benchmark (recipe `nystromformer`). LRA/models/yoso-v2-16/config.json has τ =
-//! 12 on Text and Retrieval, 10 on Image.
+//! Nyströmformer on this benchmark (recipe `nystromformer`). LRA/models/yoso-v2-16/config.json has
+//! τ = 12 on Text and Retrieval, 10 on Image.
 //!
 //! # Options
 //!
@@ -23,9 +23,9 @@
 //! # Departures
 //!
 //! Samples of hash codes, by which the paper's cost is O(L), are not here; the paper has figures of
-//! the expectation, too, as YOSO-E. The derivative is that of w; the authors' is τ w/2 in its place,
-//! which has no pole where q̂ and k̂ are equal. Products are held within ±(1 - 1e-6) instead. The
-//! authors' projections have biases.
+//! the expectation, too, as YOSO-E. The derivative is that of w; the authors' is τ w/2 in its
+//! place, which has no pole where q̂ and k̂ are equal. Products are held within ±(1 - 1e-6)
+//! instead. The authors' projections have biases.
 
 use std::f64::consts::PI;
 
@@ -121,8 +121,8 @@ const SERIES: [f64; 8] = [
     -0.001_262_491_1,
 ];
 
-/// Returns arccos of every element of x, which lie within ±1: a polynomial, and one step of Newton's
-/// method from there, which makes it exact in f64 and has the derivative -1/√(1-x²).
+/// Returns arccos of every element of x, which lie within ±1: a polynomial, and one step of
+/// Newton's method from there, which makes it exact in f64 and has the derivative -1/√(1-x²).
 fn arccos(x: &Tensor) -> Result<Tensor> {
     let constant = x.detach();
     let size = constant.abs()?;
@@ -139,8 +139,8 @@ fn arccos(x: &Tensor) -> Result<Tensor> {
     Ok((&start + residue.div(&start.sin()?)?)?)
 }
 
-/// Returns z (B, H, count, E) of the queries from `first` on, of q̂, k̂ and v side by side (B, H, L, 3
-/// E); positions that are 0 in `real` (B, L) are no keys.
+/// Returns z (B, H, count, E) of the queries from `first` on, of q̂, k̂ and v side by side (B, H,
+/// L, 3 E); positions that are 0 in `real` (B, L) are no keys.
 fn collide(
     qkv: &Tensor,
     (first, count): (usize, usize),

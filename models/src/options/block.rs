@@ -276,7 +276,8 @@ pub struct BlockOptions {
         Choice::new("8", "so many learned keys and values beside (all-attention)"),
     ])]
     pub memory: usize,
-    /// c, which bounds attention scores after all additions: c tanh(z / c); 0 for no bound (Gemma 2).
+    /// c, which bounds attention scores after all additions: c tanh(z / c); 0 for no bound (Gemma
+    /// 2).
     #[option(default = 0.0, range = not_negative, axis = [
         Choice::new("0", "scores as they are"),
         Choice::new("50", "c tanh(z / c) with c = 50, or another number (Gemma 2)"),

@@ -63,8 +63,8 @@ pub struct Row {
     pub spec: String,
     /// Trained parameters.
     pub parameters: Option<u64>,
-    /// Outcome of its runs: one word if they ended alike, such as `scored`, else how many ended how,
-    /// such as `2 scored, 1 diverged`. Older files have the first word that is not `scored`.
+    /// Outcome of its runs: one word if they ended alike, such as `scored`, else how many ended
+    /// how, such as `2 scored, 1 diverged`. Older files have the first word that is not `scored`.
     pub outcome: String,
     /// Its seeds, separated by spaces.
     pub seeds: String,

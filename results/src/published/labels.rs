@@ -50,8 +50,8 @@ pub(crate) fn is_path_x(task: &str) -> bool {
 /// Tasks whose texts published recipes cut, and the lengths they cut them to.
 const CUT: [(&str, &[&str]); 2] = [("text", &["1000", "4000"]), ("retrieval", &["4000"])];
 
-/// Returns whether a label is that of a task as published recipes train it: its name, or its name with
-/// a length to which they cut its texts.
+/// Returns whether a label is that of a task as published recipes train it: its name, or its name
+/// with a length to which they cut its texts.
 #[must_use]
 pub fn is_published_label(label: &str, task: &str) -> bool {
     if task_name(label) == task_name(task) {

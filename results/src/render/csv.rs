@@ -1,5 +1,6 @@
 //! Comma-separated values: one table of everything, a row per cell, with a column that names the
-//! table that it is of. The columns are those of the tables' schemas, whatever the rows hold. Units stand in the names of columns; notes are left to the other forms.
+//! table that it is of. The columns are those of the tables' schemas, whatever the rows hold. Units
+//! stand in the names of columns; notes are left to the other forms.
 
 use csv::Writer;
 use serde_json::Value;

@@ -3,9 +3,9 @@
 //! A column is named by the path of its field in `record.json`, with dots between:
 //! `scores.test_accuracy`. A cell is the field's JSON, and text stands without quotation marks
 //! unless it would read as something else or holds a character that a terminal would obey. A `'`
-//! stands before text that a spreadsheet would take for a formula. An empty cell is an absent field. So the file holds all
-//! that records do, fields that are added later included, and every column can be read by any
-//! program that reads CSV.
+//! stands before text that a spreadsheet would take for a formula. An empty cell is an absent
+//! field. So the file holds all that records do, fields that are added later included, and every
+//! column can be read by any program that reads CSV.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,8 @@ use crate::table::{Cell, Column, MEASURED, Row, Schema, Table};
 const WHOLE: &str = "whole sequences";
 const ALL: &str = "all positions";
 
-/// Makes the table of runs that have such labels, and of those on the same data that were not scored.
+/// Makes the table of runs that have such labels, and of those on the same data that were not
+/// scored.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let scored = || records.iter().filter(|run| dense(run).is_some());
     let same_data = |one: &Record, other: &Record| {

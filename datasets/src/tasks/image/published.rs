@@ -31,8 +31,8 @@ pub(super) fn known() -> Vec<Known> {
 /// Name of the fact about train where its order is unknown.
 const UNORDERED: &str = "train: labels";
 
-/// Minimum fraction of different pictures in a split. The published ones hardly repeat, so a smaller
-/// fraction is not accidental.
+/// Minimum fraction of different pictures in a split. The published ones hardly repeat, so a
+/// smaller fraction is not accidental.
 const LEAST_DISTINCT: f64 = 0.9;
 
 /// Pictures that were found.

@@ -169,8 +169,8 @@ pub(super) fn build(
     Ok(())
 }
 
-/// Refuses reviews of train that leave nothing for train or for validation: so many in all, left out
-/// because test has their text, and held out.
+/// Refuses reviews of train that leave nothing for train or for validation: so many in all, left
+/// out because test has their text, and held out.
 fn refuse_empty(raw: &Path, [all, left_out, held_out]: [usize; 3]) -> Result<()> {
     let rest = all - left_out;
     let Some(nothing_for) = without_examples(rest, held_out) else {

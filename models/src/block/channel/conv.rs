@@ -1,4 +1,5 @@
-//! Separable convolutions in place of linear layers. Dehghani et al., 2018, "Universal Transformers", arXiv:1807.03819.
+//! Separable convolutions in place of linear layers. Dehghani et al., 2018, "Universal
+//! Transformers", arXiv:1807.03819.
 //!     y = S₅(dropout(f(S₃(x)))),  S_w(x)_t = W Σ_j d_j ⊙ x_{t + j - (w - 1) / 2} + b
 //! x, y (B, L, D); S₃ has d (3, D), W (F, D), S₅ has d (5, F), W (D, F): each channel is convolved
 //! with its own kernel, then a linear layer mixes channels. A position sees three neighbours on

@@ -1,5 +1,6 @@
-//! Sparsely gated mixture of experts. Shazeer et al., 2017, "Outrageously Large Neural Networks", arXiv:1701.06538; two experts per token with
-//! weights renormalised: Lepikhin et al., 2020, "GShard", arXiv:2006.16668; one expert per token: Fedus et al., 2021, "Switch Transformers",
+//! Sparsely gated mixture of experts. Shazeer et al., 2017, "Outrageously Large Neural Networks",
+//! arXiv:1701.06538; two experts per token with weights renormalised: Lepikhin et al., 2020,
+//! "GShard", arXiv:2006.16668; one expert per token: Fedus et al., 2021, "Switch Transformers",
 //! arXiv:2101.03961.
 //!     p = softmax(x W_r);   switch: y = p_e FFN_e(x), e = arg max p;   moe: y = Σ_{e in the two largest} p_e / (p_e1 + p_e2) FFN_e(x)
 //! x, y (B, L, D), W_r (D, X), X experts, each a feed-forward network with its own weights.

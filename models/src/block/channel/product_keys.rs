@@ -1,4 +1,5 @@
-//! Product-key memory. Lample et al., 2019, "Large Memory Layers with Product Keys", arXiv:1907.05242.
+//! Product-key memory. Lample et al., 2019, "Large Memory Layers with Product Keys",
+//! arXiv:1907.05242.
 //!     y = Σ_h Σ_{(i, j) in T} softmax_T(s_ij) v_ij,  s_ij = q₁·a_i + q₂·b_j,  T the k largest of all n² sums
 //! For each head h, q₁, q₂ (K / 2) are the two normalised halves of a query x W_h, a and b
 //! (n, K / 2) its sub-keys, v (n², D) values shared by all heads. The k largest sums are among

@@ -1,6 +1,7 @@
 //! Gated sums, in chunks: products of all pairs within a chunk, a recurrence between chunks.
 //!     S_t = g_t S_(t-1) + (1 - g_t) k_t v_tᵀ,  y_t = q_t S_t = Σ_{j ≤ t} exp(c_t - c_j) (1 - g_j) q_t·k_j v_j,  c_t = Σ_{u ≤ t} ln g_u
-//! L length, C positions of a chunk, F features, V width of a value; time O(L·(C + F)·V + L·C·F), memory O(L·C + L/C·F·V).
+//! L length, C positions of a chunk, F features, V width of a value; time O(L·(C + F)·V + L·C·F),
+//! memory O(L·C + L/C·F·V).
 
 use crate::{
     ops::{ScanOptions, activation::sigmoid, exact_matmul},

@@ -1,4 +1,5 @@
-//! The 2021 code's local attention, which is not local: S tokens that are L' / S apart see each other.
+//! The 2021 code's local attention, which is not local: S tokens that are L' / S apart see each
+//! other.
 //! - The sequence is padded with zeros to L' = n·S positions, by a whole block more if it fits
 //!   already, and then reshaped to (S, n) instead of (n, S): group g holds the positions g, g + n,
 //!   g + 2n, ..

@@ -313,8 +313,8 @@ impl Triangle {
         })
     }
 
-    /// Returns (I + n)⁻¹ for n (B, H, C, C) with zeros on and above the diagonal, whose Cth power is
-    /// 0: the product of I + m, I + m², I + m⁴ and so on for m = -n.
+    /// Returns (I + n)⁻¹ for n (B, H, C, C) with zeros on and above the diagonal, whose Cth power
+    /// is 0: the product of I + m, I + m², I + m⁴ and so on for m = -n.
     fn inverse(&self, n: &Tensor) -> Result<Tensor> {
         let mut power = n.neg()?;
         let mut inverse = power.broadcast_add(&self.identity)?;

@@ -15,8 +15,8 @@ use super::{cat, check};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns all pairs (B, L, 2 W), p in the first half of the columns and q in the second, from zeros
-/// at first, for x (B, L, 2 W) likewise and matrices m (4, W): rows m_pp, m_pq, m_qp, m_qq.
+/// Returns all pairs (B, L, 2 W), p in the first half of the columns and q in the second, from
+/// zeros at first, for x (B, L, 2 W) likewise and matrices m (4, W): rows m_pp, m_pq, m_qp, m_qq.
 ///
 /// O(B L W) time in one pass on the CPU, the pairs being all that is kept beside x; elsewhere in
 /// ⌈log₂ L⌉ passes of doubling reach, which keep a tensor of that size each.

@@ -180,8 +180,8 @@ impl BackwardTask<'_> {
             mods.apply(s, block.len(), scores, slopes);
         };
         tiles.step(s, (queries, count), tile, modify, drawn, dqueries);
-        // SAFETY: a task alone has its part of its head, all of it if the work is undivided, and for
-        // a term by pair these keys of all examples.
+        // SAFETY: a task alone has its part of its head, all of it if the work is undivided, and
+        // for a term by pair these keys of all examples.
         unsafe { mods.add_gradients(self.terms.as_ref(), self.part, &tiles.gradients) }
     }
 }

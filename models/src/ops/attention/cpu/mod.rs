@@ -224,7 +224,8 @@ impl Attention {
         }
     }
 
-    /// Returns the arguments of this call on queries, keys and values, without a term of the scores.
+    /// Returns the arguments of this call on queries, keys and values, without a term of the
+    /// scores.
     fn args<'a>(&'a self, [q, k, v]: [&View<'a>; 3]) -> Result<AttentionArgs<'a>> {
         let (batch, queries_len, _) = q.shape.dims3()?;
         let width = |x: &View| Ok::<_, candle_core::Error>(x.shape.dims3()?.2 / self.heads);

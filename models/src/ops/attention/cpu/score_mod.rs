@@ -1,8 +1,8 @@
 //! Score modifications: the steps from the products of a tile to the scores of its softmax.
 //!
-//! A term is added to each score, of its pair ([`Bias`]) or by its distance ([`Tables`]). A soft cap
-//! then bounds the sum. Tiles are (keys, queries), in units of the base-2 logarithm. Hidden pairs
-//! are hidden afterwards.
+//! A term is added to each score, of its pair ([`Bias`]) or by its distance ([`Tables`]). A soft
+//! cap then bounds the sum. Tiles are (keys, queries), in units of the base-2 logarithm. Hidden
+//! pairs are hidden afterwards.
 //!
 //! ```text
 //! forward    z ← z + term        y = c tanh(z / c)
@@ -127,9 +127,9 @@ impl<'a> TileMods<'a> {
         }
     }
 
-    /// Adds the gradients of the tile's terms, which are those of its scores before the cap. Returns
-    /// the share of the tile in the gradient of the bias's factor; `part` of the head's work is at
-    /// hand.
+    /// Adds the gradients of the tile's terms, which are those of its scores before the cap.
+    /// Returns the share of the tile in the gradient of the bias's factor; `part` of the head's
+    /// work is at hand.
     ///
     /// # Safety
     /// A task must have its part of its head alone, and all of it if the modifications are

@@ -9,9 +9,9 @@
 //! formed one by one, so that none of them overflows, and one that is 0 in f32 makes 0.
 //!
 //! The state at the start of every [`SEGMENT`]th row is kept. The backward pass walks segments from
-//! the last to the first, forms the states within each again, and carries the gradient of the state.
-//! Products are of f32 whatever the number format: a state is a sum over a whole sequence. Heads of
-//! a few numbers, which would fill no product, are walked side by side ([`narrow`]).
+//! the last to the first, forms the states within each again, and carries the gradient of the
+//! state. Products are of f32 whatever the number format: a state is a sum over a whole sequence.
+//! Heads of a few numbers, which would fill no product, are walked side by side ([`narrow`]).
 
 mod backward;
 mod chunk;

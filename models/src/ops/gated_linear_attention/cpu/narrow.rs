@@ -1,10 +1,10 @@
 //! Linear attention with decays of heads so narrow that a state is a few numbers: [`LANES`] heads
 //! side by side in registers, one position after the other.
 //!
-//! States before each tile of [`TILE`] rows are kept for the backward pass, which forms those within
-//! a tile again. With G_t = q_t dy_tᵀ + diag(a_(t+1)) G_(t+1) the gradient of S_t as a whole: dq_t =
-//! S_t dy_t, dk_t = G_t v_t, dv_t = G_tᵀ k_t, and that of ln a_t the rows' sums of G_t ⊙ diag(a_t)
-//! S_(t-1).
+//! States before each tile of [`TILE`] rows are kept for the backward pass, which forms those
+//! within a tile again. With G_t = q_t dy_tᵀ + diag(a_(t+1)) G_(t+1) the gradient of S_t as a
+//! whole: dq_t = S_t dy_t, dk_t = G_t v_t, dv_t = G_tᵀ k_t, and that of ln a_t the rows' sums of
+//! G_t ⊙ diag(a_t) S_(t-1).
 
 use lra_cpu::buffers::Shared;
 use lra_cpu::math::exp;
