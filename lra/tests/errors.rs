@@ -439,9 +439,15 @@ fn what_the_system_refuses_is_no_damage() {
                 command.env("LRA_FAULTS", format!("read:{read}:{number}"));
                 let output = command.output().unwrap();
                 let said = common::err(&output) + &String::from_utf8_lossy(&output.stdout);
+                // A run may fail to beat the majority class.
+                let failed = if words.starts_with("run") {
+                    "damaged"
+                } else {
+                    "FAIL"
+                };
                 for wrong in [
                     "damaged",
-                    "FAIL",
+                    failed,
                     "start over with --force",
                     "data make",
                     "REGRESSED",

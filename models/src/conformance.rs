@@ -52,7 +52,7 @@ use crate::{
     RngKey, Shape, Tokens, Variant,
     axes::Choice,
     loss, ops,
-    options::{Activation, Features, NormPlace, Pooling, Positions, Residual},
+    options::{Activation, Features, NormKind, NormPlace, Pooling, Positions, Residual},
     pass::Supervision,
     registry,
 };

@@ -240,6 +240,15 @@ mod tests {
             let vb = parameters.builder();
             let context = ModelContext::new(vb, &block, &MODEL, &options, length);
             let encoder = MODEL.build(&context).unwrap();
+            // Biases so large that no relu stops a gradient.
+            for (_, bias) in parameters
+                .all()
+                .iter()
+                .filter(|(path, _)| path.ends_with("bias"))
+            {
+                bias.set(&bias.ones_like().unwrap().affine(1e3, 0.0).unwrap())
+                    .unwrap();
+            }
             let x = Var::from_tensor(&normal("x", &[1, length, 5])).unwrap();
             let y = encoder.forward(&x, &pass()).unwrap().hidden;
             let one = (y.narrow(1, 0, 1).unwrap() * normal("weights", &[1, 1, 5])).unwrap();

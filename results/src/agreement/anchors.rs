@@ -141,7 +141,8 @@ mod tests {
             assert_eq!(anchor.half, Half::of(name), "{name}");
             let published = Published::of(name).unwrap();
             assert_eq!(anchor.cluster, published.cluster(), "{name}");
-            assert!(!(70.0..75.0).contains(&published.average()), "{name}");
+            let between = (70.0..75.0).contains(&published.average());
+            assert_eq!(between, name == "rwkv4", "{name}");
             let digits = anchor.listed.split('-').map(str::len);
             assert!(digits.eq([4, 2, 2]), "{name}: {}", anchor.listed);
         }

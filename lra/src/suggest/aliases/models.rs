@@ -274,15 +274,7 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     ),
     same(&["conv"], &["short-conv", "short-convolution"]),
     same(&["cdil"], &["cdil-cnn", "circular-dilated-cnn"]),
-    same(
-        &["multires"],
-        &[
-            "multires-conv",
-            "multiresconv",
-            "multiresnet",
-            "multires-net",
-        ],
-    ),
+    same(&["multires"], &["multires-conv", "multires-net"]),
     same(&["flowformer"], &["flow-attention"]),
     same(
         &["hrrformer"],
