@@ -439,17 +439,18 @@ fn what_the_system_refuses_is_no_damage() {
                 command.env("LRA_FAULTS", format!("read:{read}:{number}"));
                 let output = command.output().unwrap();
                 let said = common::err(&output) + &String::from_utf8_lossy(&output.stdout);
-                // A run may fail to beat the majority class.
-                let failed = if words.starts_with("run") {
-                    "damaged"
-                } else {
-                    "FAIL"
+                // A run may fail to beat the majority class, and the list of data names the command for
+                // every task that has none.
+                let (failed, anew) = match words.split(' ').next() {
+                    Some("run") => ("damaged", "data make"),
+                    _ if words == "data list" => ("FAIL", "damaged"),
+                    _ => ("FAIL", "data make"),
                 };
                 for wrong in [
                     "damaged",
                     failed,
                     "start over with --force",
-                    "data make",
+                    anew,
                     "REGRESSED",
                     "may write",
                 ] {
