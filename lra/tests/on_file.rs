@@ -338,38 +338,37 @@ fn the_command_in_a_record_runs_as_pasted() {
 fn a_search_takes_no_score_that_has_changed() {
     let place = Place::new();
     let sweep = |words: &str| format!("{SWEEP} --quiet --set train.eval_every=4 {words}");
-    for (search, table) in [("--grid train.learning_rate=1e-3,1e-2", "Best settings")] {
-        place.ok(&sweep(search));
-        let changed = |folder: std::path::PathBuf| {
-            edit(&folder.join("record.json"), |record| {
-                record["versions"]["sources"] = "aaaa".into();
-                record["scores"]["val_accuracy"] = json!(0.99);
-                record["scores"]["test_accuracy"] = json!(0.98);
-            });
-        };
-        let folders = fs::read_dir(place.path().join("runs")).unwrap();
-        let rate = |folder: &Path| fs::read_to_string(folder.join("spec.toml")).unwrap();
-        let folders = folders.map(|entry| entry.unwrap().path());
-        let high: Vec<_> = folders
-            .filter(|folder| rate(folder).contains("learning_rate = 0.01\n"))
-            .collect();
-        assert_eq!(high.len(), 1);
-        changed(high[0].clone());
-        let output = place.lra(&sweep(search));
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        let (_, best) = told.split_once(table).unwrap_or_else(|| panic!("{told}"));
-        let row = best.lines().find(|line| line.contains("bag")).unwrap();
-        assert!(row.contains("train.learning_rate=1e-3"), "{told}");
-        assert!(!best.contains("99.00") && !best.contains("98.00"), "{told}");
-        assert!(
-            best.contains("train.learning_rate=1e-2 (1 of 1 seed changed)"),
-            "{told}"
-        );
-        // Accepted, it counts again.
-        let accepted = place.ok(&sweep(&format!("{search} --accept-changes")));
-        assert!(accepted.contains("98.00"), "{accepted}");
-    }
+    let (search, table) = ("--grid train.learning_rate=1e-3,1e-2", "Best settings");
+    place.ok(&sweep(search));
+    let changed = |folder: std::path::PathBuf| {
+        edit(&folder.join("record.json"), |record| {
+            record["versions"]["sources"] = "aaaa".into();
+            record["scores"]["val_accuracy"] = json!(0.99);
+            record["scores"]["test_accuracy"] = json!(0.98);
+        });
+    };
+    let folders = fs::read_dir(place.path().join("runs")).unwrap();
+    let rate = |folder: &Path| fs::read_to_string(folder.join("spec.toml")).unwrap();
+    let folders = folders.map(|entry| entry.unwrap().path());
+    let high: Vec<_> = folders
+        .filter(|folder| rate(folder).contains("learning_rate = 0.01\n"))
+        .collect();
+    assert_eq!(high.len(), 1);
+    changed(high[0].clone());
+    let output = place.lra(&sweep(search));
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    let (_, best) = told.split_once(table).unwrap_or_else(|| panic!("{told}"));
+    let row = best.lines().find(|line| line.contains("bag")).unwrap();
+    assert!(row.contains("train.learning_rate=1e-3"), "{told}");
+    assert!(!best.contains("99.00") && !best.contains("98.00"), "{told}");
+    assert!(
+        best.contains("train.learning_rate=1e-2 (1 of 1 seed changed)"),
+        "{told}"
+    );
+    // Accepted, it counts again.
+    let accepted = place.ok(&sweep(&format!("{search} --accept-changes")));
+    assert!(accepted.contains("98.00"), "{accepted}");
 }
 
 #[test]

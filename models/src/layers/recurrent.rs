@@ -12,7 +12,7 @@ use crate::{
     rng::Stream,
 };
 
-/// An LSTM or GRU: see [`ops::recurrent`].
+/// An LSTM or GRU: see [`ops::recurrent()`].
 pub struct Recurrent {
     cell: Cell,
     /// Of the input.

@@ -5,9 +5,9 @@
 //! numbers that all channels share, step Δ (H), W, W' (H, M) complex, D (H), W_o (2H, H). The sum
 //! below the softmax is (e^{ΔΛN} - 1)/(e^{ΔΛ} - 1); 1/z is z̄/(|z|² + 1e-7). A mode whose Λ has a
 //! positive real part grows, and its largest number is then its last. `kernel` = `exp`: K_l = Re
-//! Σ_m W_m (e^{ΔΛ_m} - 1)/Λ_m e^{ΔΛ_m l} with a real part -e^a that stays negative. At first Λ = -½
-//! + iω, W N(0, 1) in each part, D N(0, 1). Time O(L·log L) and the kernel O(L·M) a channel for a
-//! whole batch, memory O(L). Read in ag1988/dlr@580d854 src/models/sequence/ss/standalone/dss.py
+//! Σ_m W_m (e^{ΔΛ_m} - 1)/Λ_m e^{ΔΛ_m l} with a real part -e^a that stays negative. At first
+//! `Λ = -½ + iω`, W N(0, 1) in each part, D N(0, 1). Time O(L·log L) and the kernel O(L·M) a channel
+//! for a whole batch, memory O(L). Read in ag1988/dlr@580d854 src/models/sequence/ss/standalone/dss.py
 //! (class DSSKernel) and configs/model/layer/dss.yaml: M = 64, Λ, W and Δ with the rate 1e-3 and
 //! without weight decay; `version` = `exp` there, while the figures of ag1988/dss@777084e README.md
 //! are of the softmax.
@@ -315,12 +315,12 @@ mod tests {
             [0, 1].map(|at| values(&mixer.weight[at])),
         );
         let mut wanted = Vec::new();
-        for channel in 0..2 {
+        for (channel, dt) in dt.iter().enumerate() {
             for direction in 0..2 {
                 for lag in 0..5 {
                     let term = |m: usize| {
                         let wave = |lag: usize| {
-                            let step = dt[channel].exp();
+                            let step = dt.exp();
                             let size = (step * re[m] * (lag as f64 - 6.0)).exp();
                             let angle = step * im[m] * lag as f64;
                             [size * angle.cos(), size * angle.sin()]

@@ -52,8 +52,8 @@ struct Options {
 struct HardCoded {
     value: Linear,
     output: Linear,
-    /// Densities by head and distance from -`reach` to `reach`, one row per channel (H E, 2 `reach`
-    /// + 1).
+    /// Densities by head and distance from -`reach` to `reach`: a row of 2 `reach` + 1 for each of the
+    /// H E channels.
     weights: Tensor,
     reach: usize,
     dim: usize,

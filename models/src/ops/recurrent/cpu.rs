@@ -170,13 +170,13 @@ fn add_rows<T: Number>(rows: &[T], factors: &[T], sum: &mut [T]) {
         let (r1, rest) = rest.split_at(len);
         let (r2, r3) = rest.split_at(len);
         for j in 0..len {
-            sum[j] = sum[j] + ((f0 * r0[j] + f1 * r1[j]) + (f2 * r2[j] + f3 * r3[j]));
+            sum[j] += (f0 * r0[j] + f1 * r1[j]) + (f2 * r2[j] + f3 * r3[j]);
         }
     }
     for k in whole..factors.len() {
         let row = &rows[k * len..][..len];
         for j in 0..len {
-            sum[j] = sum[j] + factors[k] * row[j];
+            sum[j] += factors[k] * row[j];
         }
     }
 }
@@ -418,7 +418,7 @@ impl<T: Number> Backward<'_, T> {
         } = scratch;
         let dy = &self.dy[(sequence * of.length + t) * width..][..width];
         for j in 0..width {
-            dh[j] = dh[j] + dy[j];
+            dh[j] += dy[j];
         }
         if of.is_padding(sequence, t) {
             return;
@@ -452,7 +452,7 @@ impl<T: Number> Backward<'_, T> {
                     dx[k] = dh[j] * (h[j] - n) * z * (one - z);
                     dx[l] = inner;
                     da[l] = inner * r;
-                    dh[j] = dh[j] * z;
+                    dh[j] *= z;
                 }
             }
         }
@@ -463,10 +463,10 @@ impl<T: Number> Backward<'_, T> {
         da[..same].copy_from_slice(&dx[..same]);
         add_rows(of.weight, da, dh);
         for (row, da) in da.iter().enumerate() {
-            self.db[row] = self.db[row] + *da;
+            self.db[row] += *da;
             let dw = &mut self.dw[row * width..][..width];
             for j in 0..width {
-                dw[j] = dw[j] + *da * h[j];
+                dw[j] += *da * h[j];
             }
         }
     }

@@ -21,8 +21,8 @@ pub enum Lags {
     /// Tap j meets the position j before: y_t = Σ_{j <= t} k_j x_{t-j}. Taps beyond the sequence
     /// have no effect.
     Causal,
-    /// The first K/2 taps look back as those of `Causal`; tap j of the others meets the position j
-    /// + 1 ahead, so that a position meets itself once (the two kernels of S4, one after the
+    /// The first K/2 taps look back as those of `Causal`; tap j of the others meets the position
+    /// `j + 1` ahead, so that a position meets itself once (the two kernels of S4, one after the
     /// other).
     Bidirectional,
     /// Tap j meets the position j before, counted round the sequence; K is at most L.
