@@ -285,12 +285,21 @@ pub struct PhaseFiles {
     pub best: PathBuf,
 }
 
+/// Remedy for a damaged file of a run.
+const START_OVER: &str = "start over with --force";
+
+/// Returns whether an error of [`RunFolder::begun`] tells of damage. Those of the system do not: the
+/// files may be sound.
+pub fn is_damage(error: &Error) -> bool {
+    error.to_string().contains(START_OVER)
+}
+
 /// Returns the error for a file of a run that cannot be used. Only what tells of the file itself is
 /// a reason to start over.
 pub fn unusable(error: results::Error) -> Error {
     match error.is_of_content() {
         // Not added as a context, since the problem comes first.
-        true => Error::new(Class::Data, format!("{error}; start over with --force")),
+        true => Error::new(Class::Data, format!("{error}; {START_OVER}")),
         false => Error::new(Class::Data, error),
     }
 }
@@ -323,7 +332,7 @@ fn read_record(path: &Path, spec: &Spec) -> Result<Record> {
         Some(what) => Err(Error::new(
             Class::Data,
             format!(
-                "{} is the record of another run: {what}; start over with --force",
+                "{} is the record of another run: {what}; {START_OVER}",
                 path.display()
             ),
         )),

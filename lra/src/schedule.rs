@@ -64,14 +64,14 @@ pub fn cycled_momentum(done: usize, warmup: usize, steps: usize) -> f64 {
     cycle(done as f64, warmup as f64, steps as f64, [0.95, 0.85, 0.95])
 }
 
-/// Returns the value after `s` updates: linear from `start` to `peak` and to `end`. The peak is at
-/// update w - 1 and the end at n - 1, as both sides are counted in updates.
-fn cycle(s: f64, w: f64, n: f64, [start, highest, end]: [f64; 3]) -> f64 {
+/// Returns the value after `s` updates: linear from `start` to `middle` and on to `end`. The middle is
+/// at update w - 1 and the end at n - 1, as both sides are counted in updates.
+fn cycle(s: f64, w: f64, n: f64, [start, middle, end]: [f64; 3]) -> f64 {
     let (peak, last) = ((w - 1.0).max(0.0), (n - 1.0).max(1.0));
     if s < peak {
-        start + (highest - start) * s / peak
+        start + (middle - start) * s / peak
     } else {
-        highest + (end - highest) * ((s - peak) / (last - peak).max(1.0)).min(1.0)
+        middle + (end - middle) * ((s - peak) / (last - peak).max(1.0)).min(1.0)
     }
 }
 

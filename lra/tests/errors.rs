@@ -439,7 +439,7 @@ fn what_the_system_refuses_is_no_damage() {
                 command.env("LRA_FAULTS", format!("read:{read}:{number}"));
                 let output = command.output().unwrap();
                 let said = common::err(&output) + &String::from_utf8_lossy(&output.stdout);
-                // A run may fail to beat the majority class, and the list of data names the command for
+                // A run may fail to beat the majority class. The list of data names the command for
                 // every task that has none.
                 let (failed, anew) = match words.split(' ').next() {
                     Some("run") => ("damaged", "data make"),
@@ -451,7 +451,7 @@ fn what_the_system_refuses_is_no_damage() {
                     failed,
                     "start over with --force",
                     anew,
-                    "REGRESSED",
+                    "1 REGRESSED",
                     "may write",
                 ] {
                     assert!(

@@ -53,12 +53,13 @@ impl Variant {
         let file = self.declared.file();
         let mut tests = Tests::default();
         let lines = self.source.lines().enumerate();
-        let lines = lines.map(move |(index, code)| Place {
+        let lines = lines.filter(move |(_, line)| !tests.hold(without_comment(line)));
+        let lines = lines.map(move |(index, line)| Place {
             file,
             line: index + 1,
-            code: without_comment(code).trim(),
+            code: without_comment(line).trim(),
         });
-        lines.filter(move |place| !tests.hold(place.code) && !place.code.is_empty())
+        lines.filter(|place| !place.code.is_empty())
     }
 
     /// Returns the first line of code with the first of `words` that any line has.
@@ -90,28 +91,31 @@ fn without_comment(line: &str) -> &str {
     &line[..first.unwrap_or(line.len())]
 }
 
-/// The item under `#[cfg(test)]` that lines belong to, by its braces.
+/// The item under `#[cfg(test)]` that lines belong to, as rustfmt lays it out.
 #[derive(Default)]
 struct Tests {
-    /// Whether a line before was the attribute, and its item has not ended.
-    within: bool,
-    /// Braces that are open.
-    depth: usize,
+    /// Column of the attribute, while its item has not ended.
+    attribute: Option<usize>,
 }
 
 impl Tests {
     /// Returns whether the next line belongs to such an item, or is its attribute.
-    fn hold(&mut self, code: &str) -> bool {
-        if !self.within {
-            self.within = code.starts_with("#[cfg(test)]");
-            return self.within;
+    fn hold(&mut self, line: &str) -> bool {
+        let code = line.trim();
+        let column = line.len() - line.trim_start().len();
+        match self.attribute {
+            None => {
+                let item = code.strip_prefix("#[cfg(test)]");
+                self.attribute = item.filter(|item| item.is_empty()).map(|_| column);
+                item.is_some()
+            }
+            Some(start) => {
+                if column == start && code.ends_with([';', '}']) {
+                    self.attribute = None;
+                }
+                true
+            }
         }
-        let before = self.depth;
-        self.depth += code.matches('{').count();
-        self.depth = self.depth.saturating_sub(code.matches('}').count());
-        let is_item = before > 0 || code.contains('{') || code.ends_with(';');
-        self.within = self.depth > 0 || !is_item;
-        true
     }
 }
 
@@ -149,9 +153,10 @@ let text = "// no comment"; x.mv(&y)?;
 #[cfg(test)]
 mod tests {
     fn f() {
-        x.dot(y)
+        x.dot(y) + '{'
     }
 }
+#[cfg(test)] use x;
 x.dot(y)
 "#;
 
@@ -160,7 +165,7 @@ x.dot(y)
         let bag = mixers::find("bag").unwrap().variants[0].build;
         let variant = Variant::paper(bag, SOURCE);
         let lines: Vec<usize> = variant.direct_products().iter().map(|it| it.line).collect();
-        assert_eq!(lines, [4, 7, 9, 10, 11, 12, 19]);
+        assert_eq!(lines, [4, 7, 9, 10, 11, 12, 20]);
         let place = variant.place_of(&["nowhere", "let z"]).unwrap();
         assert!(place.file.ends_with("source.rs"), "{place}");
         assert!(place.to_string().ends_with(":6: let z = matmul(&x, &w)?;"));

@@ -66,7 +66,7 @@ impl Supports {
             self.bias,
             "block.soft_cap",
             block.soft_cap.to_string(),
-            "0",
+            "0, as block.bias must be none",
         )?;
         refuse(
             block.rotary,

@@ -2,11 +2,16 @@
 //! any others.
 
 use libtest_mimic::{Arguments, Trial};
-use lra_models::{MODELS, conformance::CHECKS};
+use lra_models::{
+    MODELS,
+    conformance::{CHECKS, Check},
+};
 
 fn main() {
     let trials = MODELS.iter().copied().flat_map(|model| {
-        CHECKS.iter().map(move |promise| {
+        // The peak of the heap is counted in `planted_bugs`, a program with one thread of tests.
+        let here = |promise: &&Check| promise.name != "peak_memory_grows_as_the_card_says";
+        CHECKS.iter().filter(here).map(move |promise| {
             Trial::test(format!("{}::{}", model.name, promise.name), move || {
                 (promise.check)(model);
                 Ok(())

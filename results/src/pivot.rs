@@ -458,7 +458,9 @@ type Grid<'a> =
 /// build of the program, the instructions, or several; `None` if they agree.
 pub(crate) fn mixture(runs: &[&Record]) -> Option<String> {
     let count = |of: fn(&Record) -> String| {
-        let values: BTreeSet<String> = runs.iter().map(|run| of(run)).collect();
+        // Older records do not know all of them.
+        let values = runs.iter().map(|run| of(run));
+        let values: BTreeSet<String> = values.filter(|value| !value.trim().is_empty()).collect();
         values.len()
     };
     let builds = count(|run| {

@@ -335,7 +335,7 @@ def main():
     except ValueError:
         parser.error(f"--lengths: {arguments.lengths} is no list of whole numbers")
     if min([*lengths, arguments.rounds]) < 1 or arguments.seconds <= 0:
-        parser.error("--lengths, --rounds and --seconds are above 0")
+        parser.error("--lengths, --rounds and --seconds must be above 0")
     sizes = SIZES[arguments.size]
     wanted = [name for name in arguments.models.split(",") if name]
     peers, (names, held) = load(), registered(arguments)

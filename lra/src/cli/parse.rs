@@ -63,7 +63,10 @@ pub fn device(text: &str) -> Result<String, String> {
     let name = text.to_lowercase();
     let known = match name.split_once(':') {
         None => ["auto", "cpu", "cuda"].contains(&name.as_str()),
-        Some((kind, number)) => kind == "cuda" && number.parse::<usize>().is_ok(),
+        Some((kind, number)) => {
+            let digits = number.bytes().all(|byte| byte.is_ascii_digit());
+            kind == "cuda" && digits && number.parse::<usize>().is_ok()
+        }
     };
     known.then_some(name).ok_or_else(|| {
         format!("unknown device '{text}' (known: auto, cpu, cuda:N; see `lra list devices`)")
@@ -84,7 +87,7 @@ pub fn devices(text: &str) -> Result<Devices, String> {
     let Some((kind, numbers)) = text.split_once(':').filter(|_| text.contains("..")) else {
         let names = text.split(',').map(device);
         let names: Result<Vec<String>, String> = names.collect();
-        return names.map(Devices).map_err(|_| expected());
+        return names.map(Devices);
     };
     let Seeds(numbers) = seeds(numbers).map_err(|_| expected())?;
     let kind = kind.to_lowercase();

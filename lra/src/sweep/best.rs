@@ -77,7 +77,7 @@ pub fn table(cells: &[Cell], states: &[State], searched: usize) -> Table {
             .collect();
         if !lacking.is_empty() {
             notes.push(format!(
-                "{task}, {model}: not every seed was scored of {}.",
+                "{task}, {model}: settings with seeds that have no score: {}.",
                 lacking.join(", ")
             ));
         }

@@ -251,7 +251,10 @@ fn reason(log: &str) -> String {
     let command = lines.iter().rposition(|line| line.starts_with(COMMAND));
     let own = &lines[command.map_or(0, |at| at + 1)..];
     match own.iter().position(|line| line.starts_with(ERROR)) {
-        None => child::last_line(log).unwrap_or_default().to_owned(),
+        None => {
+            let last = own.iter().rev().find(|line| !line.is_empty());
+            last.map_or(String::new(), |line| (*line).to_owned())
+        }
         Some(at) => {
             let lines = own[at..].iter().filter(|line| !line.is_empty());
             let lines: Vec<&str> = lines.map(|line| line.trim_start_matches(ERROR)).collect();

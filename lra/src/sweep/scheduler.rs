@@ -96,9 +96,9 @@ impl State {
     }
 }
 
-/// Returns the class of the worst state, `None` if every cell is scored: wrong usage, which what
-/// has changed is too, then damaged or missing data, then any other state without a score, which
-/// is a failed run.
+/// Returns the class of the worst state, `None` if every cell is scored. From best to worst: wrong
+/// usage, which includes changed cells; damaged or missing data; any other state without a score,
+/// which is a failed run.
 pub fn worst(states: &[State]) -> Option<Class> {
     let class = |state: &State| match state {
         State::Scored { .. } => None,
@@ -208,10 +208,16 @@ impl Scheduler<'_> {
         let standing = match RunFolder::begun(&folder, &cell.resolved.spec) {
             Ok(Some(record)) => self.judge.standing(cell, record)?,
             Ok(None) => Standing::ToRun { force: false },
-            Err(_) if self.judge.retry => Standing::ToRun { force: true },
+            // Only damage is a reason to start over, and says so.
+            Err(error) if run_folder::is_damage(&error) => match self.judge.retry {
+                true => Standing::ToRun { force: true },
+                false => {
+                    let reason = format!("{error}, in a sweep with --retry-failed");
+                    Standing::Over(State::Failed(Failure::new(error.class, reason)))
+                }
+            },
             Err(error) => {
-                let reason = format!("{error}, in a sweep with --retry-failed");
-                Standing::Over(State::Failed(Failure::new(error.class, reason)))
+                Standing::Over(State::Failed(Failure::new(error.class, error.to_string())))
             }
         };
         match standing {

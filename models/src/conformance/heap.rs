@@ -34,10 +34,10 @@ pub(super) fn peak_memory_grows_as_the_card_says(model: &'static Model) {
         let [short, long, longest] = lengths.map(|length| peak_at(*peak, model, length));
         // Differences cancel the memory that does not depend on the length.
         let [less, more] = [long as f64 - short as f64, longest as f64 - long as f64];
-        let growth = more / less;
-        if growth <= most {
+        if more <= most * less.max(0.0) {
             return;
         }
+        let growth = more / less;
         said = format!(
             "{short}, {long} and {longest} B at {lengths:?} tokens: each doubling adds {growth:.1} times the one before"
         );
@@ -48,8 +48,8 @@ pub(super) fn peak_memory_grows_as_the_card_says(model: &'static Model) {
     );
 }
 
-/// Returns the peak of an evaluation of one sequence of `length`, of the second of two: the first
-/// allocates what threads keep.
+/// Returns the peak of an evaluation of one sequence of `length` tokens. It is run twice: the first
+/// run allocates what threads keep.
 fn peak_at(peak: HeapPeak, model: &'static Model, length: usize) -> usize {
     let shape = Shape {
         max_length: length,

@@ -161,8 +161,10 @@ pub(super) fn kernels_and_composed_layers_agree_in_every_model(model: &'static M
         let pairs = found.iter().zip(wanted);
         let apart = pairs.fold(0f64, |most, (a, b)| most.max((a - b).abs()));
         let name = model.name;
-        // Gradients of frequencies are sums whose terms cancel.
-        assert!(apart <= 2e-4 * scale, "{name}: {path}: {apart} of {scale}");
+        // Gradients of frequencies and steps are sums whose terms cancel.
+        let wide = path.ends_with("_im") || path.ends_with("log_dt");
+        let most = if wide { 2e-4 } else { 1e-4 };
+        assert!(apart <= most * scale, "{name}: {path}: {apart} of {scale}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lower bounds of decays that grow with the layer (HGRN, arXiv:2311.04823): γ of layer l is the
-//! sum of softmax(Γ) over layers 1.. l, for Γ (layers, W) that all layers share, zeros at first.
+//! sum of softmax(Γ) over layers 1.. l, for Γ (layers, W) that all layers share, zeros at first: γ is
+//! then l/n in layer l of n, counted from 0.
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;
@@ -31,7 +32,7 @@ impl DecayBound {
         })
     }
 
-    /// Returns 1 - γ (W), which is none in the first layer: 1.
+    /// Returns 1 - γ (W); none in the first layer, where it is 1.
     ///
     /// # Errors
     /// If a tensor operation fails.

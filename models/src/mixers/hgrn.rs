@@ -4,8 +4,8 @@
 //!     out = W_o (LayerNorm([Re h | Im h]) ⊙ SiLU(x W_g + b)) + b
 //! B batch, L length, D width; x, λ, out (B, L, D), u, h (B, L, D) complex, θ (D) learned, γ (D)
 //! the layer's lower bound of decays: that of layer l is the sum of softmax(Γ) over layers 1.. l,
-//! for Γ (layers, D) that all layers share, zeros at first: 0 in the first layer, near 1 in the
-//! last. θ begins with 10000^(-2i / D) in column i, from 0. Weights and biases begin uniform within
+//! for Γ (layers, D) that all layers share, zeros at first: γ is then l/n in layer l of n,
+//! counted from 0. θ begins with 10000^(-2i / D) in column i, from 0. Weights and biases begin uniform within
 //! inputs^-½. Time and memory O(L·D). All was read in Doraemonzzz/hgru-pytorch@09f4ed2
 //! hgru/hgru1d.py and hgru/bihgru1d.py, but Γ, which is that of flash-linear-attention@bc3b101
 //! fla/models/hgrn/modeling_hgrn.py. The block's SwiGLU is (SiLU(x W₁) ⊙ x W₂) W₃.

@@ -4,7 +4,7 @@
 //! ⊛ is the circular convolution of two vectors over their E features, q† the reflected q, so that
 //! v̂_t[m] = Σ_j β[m+j] q_t[j], indices modulo E: all pairs of a sequence are bound into one
 //! vector, from which a query recalls the value that belongs to it. B batch, H heads, L length, E
-//! width of a head; q, k, v, y (B, H, L, E), β, (B, H, E), w (B, H, L). No position gets another
+//! width of a head; q, k, v, y (B, H, L, E), β (B, H, E), w (B, H, L). No position gets another
 //! one's value: it keeps its own, times a weight that depends on all others. The softmax is over L
 //! numbers within ±1, so that weights lie between e⁻² and e² times the mean: the layer is close to
 //! v / n for n real positions. Since β is the sum of the wrapped diagonals of S = Σ_t k_t v_tᵀ,

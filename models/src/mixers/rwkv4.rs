@@ -48,6 +48,9 @@ pub const MODEL: Model = Model {
     ..Model::with_options::<Options>()
 };
 
+/// Key of padding, below all others, so that no shift is that of padding.
+const PADDED_KEY: f64 = -1e4;
+
 #[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
@@ -123,7 +126,13 @@ impl Rwkv4 {
     /// Returns y (B, L, D) of keys and values (B, L, D).
     fn average(&self, k: &Tensor, v: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let length = k.dim(1)?;
-        let k = zero_padding(k, mask)?;
+        let k = match mask {
+            Some(mask) => {
+                let far = mask.valid().affine(-PADDED_KEY, PADDED_KEY)?.unsqueeze(2)?;
+                zero_padding(k, Some(mask))?.broadcast_add(&far.to_dtype(k.dtype())?)?
+            }
+            None => k.clone(),
+        };
         let log_decay = self.decay.exp()?.neg()?;
         // All shifts are constants: they cancel.
         let m = running_max(&k, &log_decay)?;

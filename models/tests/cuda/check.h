@@ -1,4 +1,4 @@
-// Helpers of the kernels' tests: operands from a seed, comparison with sums in f64, and the run of
+// What the kernels' tests share: operands from a seed, comparison with sums in f64, and the run of
 // every case in both orders of threads and blocks, which must give the same bits.
 
 #pragma once

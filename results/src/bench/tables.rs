@@ -160,8 +160,8 @@ impl<'a> Grid<'a> {
     fn new(cells: &'a [Bench]) -> Grid<'a> {
         let mut rows: Vec<GridRow> = Vec::new();
         for cell in cells {
-            // What is measured twice, such as a file that was joined with itself, stands in a row
-            // of its own, unless it is the same line.
+            // A cell that a session measured twice gets a row of its own. The same line twice, as
+            // in a file joined with itself, is one cell.
             let mut facts = setting::facts(cell);
             let mut copies = 1;
             loop {

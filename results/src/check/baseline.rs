@@ -355,7 +355,11 @@ impl Row {
                 "outcome is {outcome}, but its only seed has an accuracy"
             ));
         }
-        match (seeds.len(), self.accuracy, self.accuracy_deviation) {
+        match (
+            self.scored().max(usize::from(!seeds.is_empty())),
+            self.accuracy,
+            self.accuracy_deviation,
+        ) {
             (0, ..) => Err("it has no seeds".to_owned()),
             (1, _, Some(_)) => Err("accuracy_deviation is given, but one seed has none".to_owned()),
             (count, Some(mean), Some(deviation)) => {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::aspect::{AT_A_TIME, Aspect, Finding, LAST_ONLY, UNCERTAIN};
+use super::aspect::{AT_A_TIME, Aspect, Finding, LAST_ONLY, LEAST_BYTES, UNCERTAIN};
 use super::baseline::Key;
 use super::judge::{Check, State};
 use crate::equivalence::MARGIN;
@@ -168,12 +168,13 @@ pub fn table(check: &Check) -> Table {
     notes.push(format!(
         "! marks what is worse: accuracy (%) below the baseline at level {}; any loss or norm of gradients that differs on \
          the same instruction set (elsewhere the last loss by more than {} %, the mean norm, whose change is shown, by more \
-         than {} %); peak memory grown by more than {} %; speed relative to {} lower by more than {} % and three standard errors; a figure that the \
+         than {} %); peak memory grown by more than {} % and {} KiB; speed relative to {} lower by more than {} % and three standard errors; a figure that the \
          baseline has and the runs lack.",
         by.level,
         100.0 * by.loss,
         100.0 * by.gradient,
         100.0 * by.memory,
+        LEAST_BYTES >> 10,
         by.reference,
         100.0 * by.speed
     ));

@@ -1,12 +1,14 @@
 //! One entry of a registry for machines: its full documentation in named values.
 
+use std::path::Path;
+
 use models::{Model, Variant};
 use results::table::or_null;
 use serde_json::{Value, json};
 
 use crate::cli::Registry;
 use crate::error::{Class, Classify, Error, Result};
-use crate::recipe::RECIPES;
+use crate::recipe::{RECIPES, Recipe};
 use crate::suggest;
 
 /// Returns the entry as a JSON object; for a published source, a list of its figures.
@@ -30,6 +32,14 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
                 "sources": sources,
                 "options": task.defaults(),
             })
+        }
+        Registry::Recipes if name.ends_with(".toml") => {
+            Recipe::load(name)?;
+            let read = disk::read_to_string(Path::new(name));
+            let text = read.during(Class::Usage, format!("reading {name}"))?;
+            let settings: Value =
+                toml::from_str(&text).during(Class::Usage, format!("the recipe {name}"))?;
+            json!({ "name": name, "settings": settings })
         }
         Registry::Recipes => {
             let (name, text) = suggest::find("recipe", name, RECIPES, |(name, _)| name)?;

@@ -452,8 +452,8 @@ fn refuse_changed(changed: impl IntoIterator<Item = String>) -> Result<()> {
     match changed.is_empty() {
         true => Ok(()),
         false => Err(Error::usage(format!(
-            "{}\n{}",
-            changed.join("\n"),
+            "{}\n  {}",
+            changed.join("\n  "),
             cmd::sweep::CHANGED
         ))),
     }

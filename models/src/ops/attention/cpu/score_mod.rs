@@ -158,6 +158,11 @@ impl<'a> TileMods<'a> {
     }
 }
 
+/// Factors of x, x³, x⁵ and x⁷ in tanh x.
+const SERIES: [f32; 4] = [1.0, -1.0 / 3.0, 2.0 / 15.0, -17.0 / 315.0];
+/// The x below which the series is exact to a unit in the last place.
+const NEAR: f32 = 0.15;
+
 /// c of y = c tanh(z / c), in units of the base-2 logarithm.
 #[derive(Clone, Copy)]
 pub(super) struct SoftCap(f32);
@@ -172,11 +177,22 @@ impl SoftCap {
     fn apply<S: Lanes>(self, s: S, scores: &mut [f32]) {
         let (one, cap) = (s.splat_f32s(1.0), s.splat_f32s(self.0));
         let factor = s.splat_f32s(-2.0 / self.0);
+        let inverse = s.splat_f32s(self.0.recip());
         let (scores, _) = S::as_mut_simd_f32s(scores);
         for score in scores {
-            // tanh |x| = (1 - e) / (1 + e) with e = exp(-2 |x|), which cannot overflow.
-            let e = exp(s, s.mul_f32s(s.abs_f32s(*score), factor));
-            let tanh = s.div_f32s(s.sub_f32s(one, e), s.add_f32s(one, e));
+            // tanh |x| = (1 - e) / (1 + e) with e = exp(-2 |x|), which cannot overflow. Where 1 - e
+            // would lose digits, it is the series x - x³/3 + 2x⁵/15 - 17x⁷/315.
+            let size = s.abs_f32s(*score);
+            let e = exp(s, s.mul_f32s(size, factor));
+            let far = s.div_f32s(s.sub_f32s(one, e), s.add_f32s(one, e));
+            let x = s.mul_f32s(size, inverse);
+            let square = s.mul_f32s(x, x);
+            let mut series = s.splat_f32s(SERIES[3]);
+            for factor in [SERIES[2], SERIES[1], SERIES[0]] {
+                series = s.fma(series, square, s.splat_f32s(factor));
+            }
+            let near = s.mul_f32s(x, series);
+            let tanh = s.select_f32s(s.less_than_f32s(x, s.splat_f32s(NEAR)), near, far);
             let bounded = s.mul_f32s(cap, tanh);
             let negative = s.less_than_f32s(*score, s.splat_f32s(0.0));
             *score = s.select_f32s(negative, s.neg_f32s(bounded), bounded);

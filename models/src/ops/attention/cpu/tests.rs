@@ -189,7 +189,12 @@ fn a_learned_bias_meets_its_twin() {
 #[test]
 fn a_soft_cap_meets_its_twin() {
     let mut sampler = Sampler::new(17);
-    for (length, heads, width, cap) in [(1, 1, 4, 0.5), (70, 2, 5, 2.0), (130, 1, 40, 1.0)] {
+    for (length, heads, width, cap) in [
+        (1, 1, 4, 0.5),
+        (70, 2, 5, 2.0),
+        (70, 1, 5, 1e5),
+        (130, 1, 40, 1.0),
+    ] {
         let x = [sampler.normal(&[2, length, 3 * heads * width], 1.5)];
         let mask = mask(&mut sampler, 2, length, true);
         let options = AttentionOptions {
