@@ -656,9 +656,9 @@ fn unknown_names_are_refused_in_every_flag() {
         "report --table zzz",
         "report --against zzz",
         "report --format zzz",
-        "agree --recipe zzz",
-        "agree --half zzz",
-        "agree --by zzz",
+        "agree runs --recipe zzz",
+        "agree runs --half zzz",
+        "agree runs --by zzz",
         "repro --list --recipe zzz",
         "repro zzz",
         "repro s5 --recipe zzz",
@@ -691,7 +691,7 @@ fn unknown_names_are_refused_in_every_flag() {
     for words in [
         "check --baseline base.csv --reference Transformer",
         "report --table Accuracy",
-        "agree --recipe SMOKE",
+        "agree runs --recipe SMOKE",
     ] {
         let message = common::err(&place.lra(words));
         assert!(

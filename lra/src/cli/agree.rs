@@ -8,7 +8,8 @@ use results::agreement::{Half, Measure};
 
 const AGREE_EXAMPLES: &str = "\
 Examples:
-  lra agree                                           the runs under runs/
+  lra agree                                           the table of the small protocol in this program
+  lra agree runs                                      the runs under runs/
   lra agree records.csv --half sealed                 the anchors that nothing was tuned on
   lra agree runs --recipe mini --set block.family=xformer    every model in the same block
   lra agree runs --by accuracy --format json";
@@ -16,9 +17,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AGREE_EXAMPLES)]
 pub struct AgreeArgs {
-    /// Folder of run folders, or a file of records (see `lra merge`)
-    #[arg(default_value = "runs")]
-    pub path: PathBuf,
+    /// Folder of run folders, or a file of records (see `lra merge`) [default: the table of the
+    /// small protocol in this program, results/mini/records.csv]
+    pub path: Option<PathBuf>,
     /// Recipe of the runs; required if there are runs of several
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,

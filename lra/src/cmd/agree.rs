@@ -16,10 +16,19 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
             "--format html: a page is made by `lra report`",
         ));
     }
-    let loaded = cmd::load(&arguments.path, arguments.strict)?;
+    let (place, loaded) = match &arguments.path {
+        Some(path) => (
+            format!("under {}", path.display()),
+            cmd::load(path, arguments.strict)?.records,
+        ),
+        None => (
+            "in the table of this program".to_owned(),
+            results::card::committed().class(Class::Run)?,
+        ),
+    };
     // Records hold names as the registry spells them.
     let spelt = |name: &String| {
-        let mut known = loaded.records.iter().map(|record| &record.recipe.name);
+        let mut known = loaded.iter().map(|record| &record.recipe.name);
         let found = known.find(|known| known.eq_ignore_ascii_case(name));
         found.unwrap_or(name).clone()
     };
@@ -28,7 +37,6 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
         set: arguments.assignments.clone(),
     };
     let (changed, records): (Vec<_>, Vec<_>) = loaded
-        .records
         .into_iter()
         .partition(|record| record.changed_on_the_way().is_some());
     if !changed.is_empty() {
@@ -41,11 +49,10 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
     let (measure, half) = (arguments.by.map(Into::into), arguments.half.map(Into::into));
     let agreement = Agreement::of(&chosen, measure, half);
     if agreement.models.is_empty() {
-        let place = arguments.path.display();
         return Err(Error::new(
             Class::Data,
             format!(
-                "no anchor under {place} has a score on every task; anchors are the models of results/anchors.csv, \
+                "no anchor {place} has a score on every task; anchors are the models of results/anchors.csv, \
                  such as transformer and s4d"
             ),
         ));
