@@ -1,6 +1,6 @@
 //! Real positions of a batch.
 
-use candle_core::{D, Tensor};
+use candle_core::{D, DType, Tensor};
 
 use crate::Result;
 
@@ -66,6 +66,20 @@ impl Mask {
     #[must_use]
     pub fn has_valid(&self) -> &Tensor {
         &self.any
+    }
+
+    /// Returns the positions of the real tokens of each of `batch` sequences of `length`, on the
+    /// host; all of them without a mask.
+    ///
+    /// # Errors
+    /// If a tensor operation fails.
+    pub fn places(mask: Option<&Mask>, (batch, length): (usize, usize)) -> Result<Vec<Vec<usize>>> {
+        let Some(mask) = mask else {
+            return Ok(vec![(0..length).collect(); batch]);
+        };
+        let rows = mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?;
+        let real = |row: &Vec<f32>| (0..length).filter(|at| row[*at] != 0.0).collect();
+        Ok(rows.iter().map(real).collect())
     }
 }
 

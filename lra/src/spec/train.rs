@@ -99,8 +99,8 @@ pub struct TrainOptions {
     pub learning_rate: f64,
     /// Schedule of the learning rate.
     pub schedule: Schedule,
-    /// Whether β1 falls from 0.95 to 0.85 while the rate of `one_cycle` rises, and rises again
-    /// while it falls, as in PyTorch's `OneCycleLR` by default. `beta1` then has no effect.
+    /// Lowers β1 from 0.95 to 0.85 while the rate of `one_cycle` rises, and raises it again while the
+    /// rate falls, as in PyTorch's `OneCycleLR` by default. `beta1` then has no effect.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cycle_momentum: bool,
     /// Planned length of the schedule in updates, warm-up included. 0 means the length of the run,

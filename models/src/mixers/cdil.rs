@@ -146,13 +146,9 @@ impl Cdil {
     fn met(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
         let taps = self.weight.dim(2)?;
-        let real = match mask {
-            Some(mask) => mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?,
-            None => vec![vec![1.0; length]; batch],
-        };
+        let circles = Mask::places(mask, (batch, length))?;
         let mut met = vec![IGNORE_INDEX; batch * length * taps];
-        for (row, met) in real.iter().zip(met.chunks_mut(length * taps)) {
-            let circle: Vec<usize> = (0..length).filter(|at| row[*at] != 0.0).collect();
+        for (circle, met) in circles.iter().zip(met.chunks_mut(length * taps)) {
             let Some(step) = self.dilation.checked_rem(circle.len()) else {
                 continue;
             };

@@ -75,7 +75,7 @@ fn build(context: &ModelContext, released: bool) -> Result<Box<dyn Encoder>> {
 
 struct Flowformer {
     projections: Projections,
-    /// Whether it computes as the code for the benchmark.
+    /// True if it computes as the authors' code for this benchmark.
     released: bool,
     heads: usize,
     width: usize,

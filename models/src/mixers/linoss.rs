@@ -32,6 +32,7 @@ use crate::{
         activation::{relu, sigmoid},
         columns, linear, pair_scan,
     },
+    params::fan_in_uniform,
     prelude::*,
     rng::Stream,
 };
@@ -102,14 +103,8 @@ impl Linoss {
             let values = |stream: &Stream| stream.uniform(1, states);
             vb.get_with_values(states, name, Attributes::NO_DECAY, values)
         };
-        let matrix = |name, shape: (usize, usize)| {
-            let bound = (shape.1 as f64).powf(-0.5);
-            let init = Init::Uniform {
-                lo: -bound,
-                up: bound,
-            };
-            vb.get_with_hints(shape, name, init)
-        };
+        let matrix =
+            |name, shape: (usize, usize)| vb.get_with_hints(shape, name, fan_in_uniform(shape.1));
         let normal = Init::Randn {
             mean: 0.0,
             stdev: 1.0,

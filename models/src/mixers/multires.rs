@@ -31,6 +31,7 @@ use crate::{
     encoder::{Ways, blocks_both_ways},
     layers::{GluOutput, OutputGate, OutputInit},
     ops::{Padding, depthwise_conv1d, scale_channels},
+    params::{fan_in_uniform, uniform_within},
     prelude::*,
 };
 
@@ -83,14 +84,6 @@ struct Multires {
     output: GluOutput,
 }
 
-/// Returns the uniform initialiser within `bound`.
-fn within(bound: f64) -> Init {
-    Init::Uniform {
-        lo: -bound,
-        up: bound,
-    }
-}
-
 /// Returns the least J, at least 1, with (κ-1) (2^J - 1) ≥ N - 1.
 fn depth(longest: usize, kernel: usize) -> usize {
     let steps = longest.saturating_sub(1).div_ceil(kernel - 1) + 1;
@@ -105,12 +98,12 @@ impl Multires {
             levels => levels,
         };
         let filter = |name| {
-            let init = within((kernel as f64).powf(-0.5));
+            let init = fan_in_uniform(kernel);
             vb.get_with_hints((dim, kernel), name, init)
         };
-        let narrow = within(((depth + 2) as f64).powf(-0.5));
+        let narrow = fan_in_uniform(depth + 2);
         let skip = match options.wide_skip {
-            true => within(1.0),
+            true => uniform_within(1.0),
             false => narrow,
         };
         Ok(Self {

@@ -17,7 +17,7 @@
 //! # Options
 //!
 //! `low_rank` s; `rank_multi` p / s. Loss `ksvd`: J, whose weight `train.aux.ksvd` is η. Heads are
-//! cut out of x, so that E = D/H whatever `block.qkv_dim` is.
+//! cut out of x, so that E = D/H for any `block.qkv_dim`.
 //!
 //! # Padding
 //!
@@ -170,13 +170,9 @@ impl Primal {
     /// Returns X' as (B, H, p, E).
     fn sampled(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let (batch, length, _) = x.dims3()?;
-        let real = match mask {
-            Some(mask) => mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?,
-            None => vec![vec![1.0; length]; batch],
-        };
+        let all = Mask::places(mask, (batch, length))?;
         let mut rows = vec![IGNORE_INDEX; batch * self.samples];
-        for (real, rows) in real.iter().zip(rows.chunks_mut(self.samples)) {
-            let places: Vec<usize> = (0..length).filter(|at| real[*at] != 0.0).collect();
+        for (places, rows) in all.iter().zip(rows.chunks_mut(self.samples)) {
             let Some(last) = places.len().checked_sub(1) else {
                 continue;
             };

@@ -37,7 +37,7 @@ use crate::{
         columns,
         gated_linear_attention::{self, gated_linear_attention},
     },
-    params::fan_in_uniform,
+    params::{fan_in_uniform, uniform_within},
     prelude::*,
 };
 
@@ -111,11 +111,7 @@ impl Rwkv6 {
         )?;
         let rise = at.layer as f64 / (block.layers as f64 - 1.0).max(1.0);
         let fall = 1.0 - at.layer as f64 / block.layers as f64;
-        let within = |bound: f64| Init::Uniform {
-            lo: -bound,
-            up: bound,
-        };
-        let (low, high) = (within(1e-4), within(0.01));
+        let (low, high) = (uniform_within(1e-4), uniform_within(0.01));
         // A layer whose bias is a function of the channel at first.
         let on_top = |name: &str, inputs: usize, value: &dyn Fn(f64) -> f64| {
             let vb = vb.pp(name);

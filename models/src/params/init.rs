@@ -47,7 +47,12 @@ pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f6
 /// convolutions.
 #[must_use]
 pub fn fan_in_uniform(fan_in: usize) -> Init {
-    let bound = (fan_in as f64).powf(-0.5);
+    uniform_within((fan_in as f64).powf(-0.5))
+}
+
+/// Returns the uniform initialiser from `-bound` to `bound`.
+#[must_use]
+pub fn uniform_within(bound: f64) -> Init {
     Init::Uniform {
         lo: -bound,
         up: bound,

@@ -1,4 +1,5 @@
-//! What the figures of a cell depend on besides model and length: recipe, sizes, machine, session.
+//! Facts that the figures of a cell depend on besides model and length: recipe, sizes, machine,
+//! session.
 
 use serde_json::{Value, json};
 

@@ -155,7 +155,7 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
             format!("{from} → {to}")
         }
     };
-    // The same losses at every step are the same runs, whatever their scores are worth.
+    // Runs with the same losses at every step are the same, however uncertain their scores are.
     let repeated = known(&before.trace).is_some_and(|trace| trace == row.trace);
     if repeated && was == is && before.accuracy_deviation == row.accuracy_deviation {
         return Finding::Same(words);

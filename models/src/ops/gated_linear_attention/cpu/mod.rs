@@ -10,7 +10,7 @@
 //!
 //! The state at the start of every [`SEGMENT`]th row is kept. The backward pass walks segments from
 //! the last to the first, forms the states within each again, and carries the gradient of the
-//! state. Products are of f32 whatever the number format: a state is a sum over a whole sequence.
+//! state. Products are of f32 in every number format: a state is a sum over a whole sequence.
 //! Heads of a few numbers, which would fill no product, are walked side by side ([`narrow`]).
 
 mod backward;
