@@ -52,12 +52,12 @@ struct Neighbours {
 impl MixerModel for Neighbours {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let dim = at.block.dim;
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let dim = layer.block.dim;
         let (weight, bias) = (xavier_uniform(dim, dim), Some(Init::Const(0.0)));
         Ok(Self {
             reach: options.reach,
-            output: Linear::new(&at.vb.pp("output"), dim, dim, weight, bias)?,
+            output: Linear::new(&layer.vb.pp("output"), dim, dim, weight, bias)?,
         })
     }
 }

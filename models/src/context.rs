@@ -137,7 +137,7 @@ pub struct LayerContext<'a> {
     /// Structure of the task's sequences.
     pub geometry: Geometry,
     /// Index of the block, from 0.
-    pub layer: usize,
+    pub index: usize,
 }
 
 impl<'a> LayerContext<'a> {
@@ -152,7 +152,7 @@ impl<'a> LayerContext<'a> {
             max_length,
             cls: false,
             geometry: Geometry::default(),
-            layer: 0,
+            index: 0,
         }
     }
 }

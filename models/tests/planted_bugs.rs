@@ -27,7 +27,9 @@ use lra_models::{
 const SOURCE: &str = include_str!("planted_bugs.rs");
 
 fn build(context: &ModelContext, bug: Bug) -> Result<Box<dyn Encoder>> {
-    encoder::blocks(context, move |at| Ok(Box::new(Planted::new(at, bug)?)))
+    encoder::blocks(context, move |layer| {
+        Ok(Box::new(Planted::new(layer, bug)?))
+    })
 }
 
 /// y_i = W (g ⊙ m_i) + b, m_i the mean of x_j over the last three positions j up to i.
@@ -42,18 +44,18 @@ struct Planted {
 static PASSES: AtomicUsize = AtomicUsize::new(0);
 
 impl Planted {
-    fn new(at: &LayerContext, bug: Bug) -> Result<Self> {
-        let dim = at.block.dim;
+    fn new(layer: &LayerContext, bug: Bug) -> Result<Self> {
+        let dim = layer.block.dim;
         let one = Init::Const(1.0);
         if bug == Bug::NeverUsesAWeight {
-            at.vb.get_with_hints(dim, "unused", one)?;
+            layer.vb.get_with_hints(dim, "unused", one)?;
         }
         let (weight, bias) = (xavier_uniform(dim, dim), Some(Init::Const(0.0)));
         Ok(Self {
             bug,
-            gain: at.vb.get_with_hints(dim, "gain", one)?,
-            output: Linear::new(&at.vb.pp("output"), dim, dim, weight, bias)?,
-            drop: StreamKey::new(&at.vb.pp("drop").prefix()),
+            gain: layer.vb.get_with_hints(dim, "gain", one)?,
+            output: Linear::new(&layer.vb.pp("output"), dim, dim, weight, bias)?,
+            drop: StreamKey::new(&layer.vb.pp("drop").prefix()),
             passes: AtomicUsize::new(0),
         })
     }

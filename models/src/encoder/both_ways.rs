@@ -38,15 +38,15 @@ pub fn blocks_both_ways(
     ways: Ways,
     mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
 ) -> Result<Box<dyn Encoder>> {
-    blocks(context, |at| {
-        let ahead = mixer(at)?;
+    blocks(context, |layer| {
+        let ahead = mixer(layer)?;
         let back = match ways {
             Ways::Forward => return Ok(ahead),
             Ways::Sum => None,
             Ways::Two => Some(mixer(&LayerContext {
-                vb: at.vb.pp("back"),
-                shared: at.shared.clone(),
-                ..*at
+                vb: layer.vb.pp("back"),
+                shared: layer.shared.clone(),
+                ..*layer
             })?),
         };
         Ok(Box::new(BothWays { ahead, back }))

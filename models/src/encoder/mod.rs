@@ -129,22 +129,22 @@ pub fn residual_blocks(
 ) -> Result<Vec<Block>> {
     let block = context.block;
     (0..block.layers)
-        .map(|layer| {
+        .map(|index| {
             // Blocks that share weights are built at one place.
-            let vb = context.vb.pp(if block.share { 0 } else { layer });
-            let at = LayerContext {
+            let vb = context.vb.pp(if block.share { 0 } else { index });
+            let layer = LayerContext {
                 vb: vb.pp("mixer"),
                 shared: context.vb.clone(),
                 block,
                 max_length: context.max_length,
                 cls: context.cls,
                 geometry: context.geometry,
-                layer,
+                index,
             };
-            let mixer = mixer(&at)?;
+            let mixer = mixer(&layer)?;
             mixer.supports().check(block)?;
-            let block = Block::new(&vb, block, layer, mixer)?;
-            if context.conditional && layer == 0 {
+            let block = Block::new(&vb, block, index, mixer)?;
+            if context.conditional && index == 0 {
                 return block.followed_by_positions(&vb, context);
             }
             Ok(block)

@@ -14,21 +14,21 @@ pub struct DecayBound {
 }
 
 impl DecayBound {
-    /// Creates the parameter `bias.bound` (layers, `width`) that all layers share, unless `at` is
+    /// Creates the parameter `bias.bound` (layers, `width`) that all layers share, unless `layer` is
     /// the first of them.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
-    pub fn new(at: &LayerContext, width: usize) -> Result<Self> {
+    pub fn new(layer: &LayerContext, width: usize) -> Result<Self> {
         let create = || {
-            let bounds = at.shared.pp("bias");
-            let shape = (at.block.layers, width);
+            let bounds = layer.shared.pp("bias");
+            let shape = (layer.block.layers, width);
             let (start, attributes) = (Init::Const(0.0), Attributes::NO_DECAY);
             bounds.get_with_attributes(shape, "bound", start, attributes)
         };
-        let shared = (at.layer > 0).then(create).transpose()?;
+        let shared = (layer.index > 0).then(create).transpose()?;
         Ok(Self {
-            shared: shared.map(|bounds| (bounds, at.layer)),
+            shared: shared.map(|bounds| (bounds, layer.index)),
         })
     }
 
@@ -37,11 +37,11 @@ impl DecayBound {
     /// # Errors
     /// If a tensor operation fails.
     pub fn room(&self) -> Result<Option<Tensor>> {
-        let Some((bounds, layer)) = &self.shared else {
+        let Some((bounds, index)) = &self.shared else {
             return Ok(None);
         };
         let shares = softmax::masked(&bounds.t()?.contiguous()?, None)?; // (W, layers)
-        let below = shares.narrow(1, 1, *layer)?.sum(D::Minus1)?;
+        let below = shares.narrow(1, 1, *index)?.sum(D::Minus1)?;
         Ok(Some(below.affine(-1.0, 1.0)?))
     }
 }
@@ -63,16 +63,16 @@ mod tests {
             layers: 3,
             ..BlockOptions::default()
         };
-        for (layer, room) in [1.0, 2.0 / 3.0, 1.0 / 3.0].into_iter().enumerate() {
-            let at = LayerContext {
-                layer,
+        for (index, room) in [1.0, 2.0 / 3.0, 1.0 / 3.0].into_iter().enumerate() {
+            let layer = LayerContext {
+                index,
                 ..LayerContext::new(parameters.builder(), &block, 9)
             };
-            let found = DecayBound::new(&at, 4).unwrap().room().unwrap();
+            let found = DecayBound::new(&layer, 4).unwrap().room().unwrap();
             let wanted = Tensor::full(room, 4, &Device::Cpu).unwrap();
             match found {
                 Some(found) => close(&found, &wanted, 1e-12, "room"),
-                None => assert_eq!(layer, 0),
+                None => assert_eq!(index, 0),
             }
         }
         assert_eq!(parameters.paths(), ["bias.bound"]);

@@ -38,8 +38,8 @@ impl Projections {
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
-    pub fn new(at: &LayerContext) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    pub fn new(layer: &LayerContext) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let inward = |name| Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None);
         let gain = ScoreMods::query_gain(block);
@@ -49,7 +49,7 @@ impl Projections {
             key: inward("key")?,
             value: inward("value")?,
             output: Linear::new(&vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
-            score_mods: ScoreMods::new(at)?,
+            score_mods: ScoreMods::new(layer)?,
             heads: block.heads,
         })
     }
@@ -252,8 +252,8 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 3);
-        Projections::new(&at).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &block, 3);
+        Projections::new(&layer).unwrap()
     }
 
     #[test]

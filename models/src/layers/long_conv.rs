@@ -28,16 +28,16 @@ impl LongConv {
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
-    pub fn new(at: &LayerContext, directions: usize, skips: bool) -> Result<Self> {
+    pub fn new(layer: &LayerContext, directions: usize, skips: bool) -> Result<Self> {
         let normal = Init::Randn {
             mean: 0.0,
             stdev: 1.0,
         };
-        let d = || at.vb.get_with_hints(at.block.dim, "d", normal);
+        let d = || layer.vb.get_with_hints(layer.block.dim, "d", normal);
         Ok(Self {
             skip: skips.then(d).transpose()?,
             directions,
-            output: GluOutput::new(&at.vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            output: GluOutput::new(&layer.vb, layer.block, OutputGate::Full, OutputInit::Torch)?,
         })
     }
 

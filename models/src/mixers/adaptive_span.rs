@@ -112,11 +112,11 @@ impl MixerModel for AdaptiveSpan {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (block, vb) = (at.block, &at.vb);
-        let (heads, longest) = (block.heads, at.max_length as f64);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (block, vb) = (layer.block, &layer.vb);
+        let (heads, longest) = (block.heads, layer.max_length as f64);
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             dropout: Dropout::new(&vb.pp("drop"), block.attention_dropout),
             spans: match options.span {
                 Kind::Adaptive => {
@@ -137,7 +137,7 @@ impl MixerModel for AdaptiveSpan {
                 }
                 Kind::Fixed => {
                     let all = (block.layers * heads) as f64;
-                    let share = |head| (at.layer * heads + head) as f64 / all;
+                    let share = |head| (layer.index * heads + head) as f64 / all;
                     // A whole number with a rounding error counts as that number.
                     let window = |head| (longest.powf(share(head)) + 1e-9) as usize;
                     Spans::Fixed((1..=heads).map(window).collect())

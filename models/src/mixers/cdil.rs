@@ -86,7 +86,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         positions: context.positions.clone(),
         ..*context
     };
-    encoder::blocks(&context, |at| Ok(Box::new(Cdil::new(at, &options)?)))
+    encoder::blocks(&context, |layer| Ok(Box::new(Cdil::new(layer, &options)?)))
 }
 
 /// Returns the least n, at least 1, with (κ-1) 2ⁿ ≥ N.
@@ -107,8 +107,8 @@ struct Cdil {
 }
 
 impl Cdil {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim, taps) = (at.vb.pp("conv"), at.block.dim, options.kernel);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, taps) = (layer.vb.pp("conv"), layer.block.dim, options.kernel);
         let bound = ((dim * taps) as f64).powf(-0.5);
         let numbers = vb.stream("weight");
         // The numbers that v is made of.
@@ -128,7 +128,7 @@ impl Cdil {
             weight: vb.get_with_hints((dim, dim, taps), "weight", init)?,
             gain: vb.get_with_values(dim, "gain", Attributes::NO_DECAY, lengths)?,
             bias: vb.get_with_hints(dim, "bias", small)?,
-            dilation: 1 << at.layer,
+            dilation: 1 << layer.index,
         })
     }
 
@@ -202,18 +202,18 @@ mod tests {
     #[test]
     fn taps_meet_positions_around_the_circle() {
         let (parameters, block) = (parameters(), block(2));
-        let at = LayerContext {
-            layer: 1,
+        let layer = LayerContext {
+            index: 1,
             ..LayerContext::new(parameters.builder(), &block, 9)
         };
         let options = Options {
             kernel: 5,
             ..Options::default()
         };
-        let layer = Cdil::new(&at, &options).unwrap();
+        let cdil = Cdil::new(&layer, &options).unwrap();
         let real = [[1.0, 1.0, 0.0, 1.0, 0.0], [0.0; 5]];
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
-        let met = layer.met(&normal("x", &[2, 5, 2]), Some(&mask)).unwrap();
+        let met = cdil.met(&normal("x", &[2, 5, 2]), Some(&mask)).unwrap();
         let met: Vec<Vec<u32>> = met.to_vec2().unwrap();
         // Places 0, 1 and 2 of the circle are positions 0, 1 and 3; taps at -4, -2, 0, 2 and 4.
         let none = [IGNORE_INDEX; 5];
@@ -259,22 +259,22 @@ mod tests {
     #[test]
     fn weights_begin_as_their_directions() {
         let (parameters, block) = (parameters(), block(4));
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        let layer = Cdil::new(&at, &Options::default()).unwrap();
-        let wanted = layer.weight.transpose(1, 2).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let cdil = Cdil::new(&layer, &Options::default()).unwrap();
+        let wanted = cdil.weight.transpose(1, 2).unwrap();
         let wanted = wanted.reshape((4, 12)).unwrap();
-        close(&layer.taps().unwrap(), &wanted, 1e-12, "w");
+        close(&cdil.taps().unwrap(), &wanted, 1e-12, "w");
     }
 
     #[test]
     fn gradients_agree_with_differences() {
         let (parameters, block) = (parameters(), block(3));
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        let layer = Cdil::new(&at, &Options::default()).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let cdil = Cdil::new(&layer, &Options::default()).unwrap();
         let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
         check_layer("cdil", &parameters, &[2, 4, 3], |x| {
-            layer.forward(x, &pass().with_mask(Some(&mask)))
+            cdil.forward(x, &pass().with_mask(Some(&mask)))
         });
     }
 }

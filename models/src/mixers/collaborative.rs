@@ -64,8 +64,8 @@ struct Collaborative {
 impl MixerModel for Collaborative {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let shared = match options.shared {
             0 => block.qkv_dim,
             shared => shared,

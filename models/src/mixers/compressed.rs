@@ -94,11 +94,11 @@ struct Compression {
 impl MixerModel for Compressed {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (block, vb) = (at.block, at.vb.pp("compress"));
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (block, vb) = (layer.block, layer.vb.pp("compress"));
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let inward =
-            |name, init| Linear::new(&at.vb.pp(name), block.dim, block.qkv_dim, init, None);
+            |name, init| Linear::new(&layer.vb.pp(name), block.dim, block.qkv_dim, init, None);
         let gain = ScoreMods::query_gain(block);
         let of_queries = xavier_uniform_with_gain(block.dim, block.qkv_dim, gain);
         let compression = |channels: usize, of_group: usize| {
@@ -109,7 +109,7 @@ impl MixerModel for Compressed {
         };
         let row = block.qkv_dim;
         let keys = match options.convolve {
-            _ if options.local > 0 && at.layer.is_multiple_of(2) => Keys::Local(options.local),
+            _ if options.local > 0 && layer.index.is_multiple_of(2) => Keys::Local(options.local),
             Convolve::Heads => Keys::Projected(compression(row, block.head_dim())?),
             Convolve::All => Keys::Projected(compression(row, row)?),
             Convolve::Input => Keys::Input(compression(block.dim, block.dim)?),
@@ -118,10 +118,10 @@ impl MixerModel for Compressed {
             query: inward("query", of_queries)?,
             key: inward("key", init)?,
             value: inward("value", init)?,
-            output: Linear::new(&at.vb.pp("output"), row, block.dim, init, None)?,
+            output: Linear::new(&layer.vb.pp("output"), row, block.dim, init, None)?,
             keys,
-            score_mods: ScoreMods::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
+            score_mods: ScoreMods::new(layer)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), block.attention_dropout),
             heads: block.heads,
             width: block.head_dim(),
         })

@@ -87,8 +87,8 @@ impl MixerModel for Conv {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim, taps) = (at.vb.pp("conv"), at.block.dim, options.kernel);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, taps) = (layer.vb.pp("conv"), layer.block.dim, options.kernel);
         let (weight, init) = match options.kind {
             Kind::Depthwise => {
                 let init = fan_in_uniform(taps);
@@ -106,7 +106,7 @@ impl MixerModel for Conv {
                 Direction::Both => Padding::Same,
                 Direction::Forward => Padding::Causal,
             },
-            output: GluOutput::new(&at.vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            output: GluOutput::new(&layer.vb, layer.block, OutputGate::Full, OutputInit::Torch)?,
         })
     }
 }
@@ -198,13 +198,13 @@ mod tests {
             (Kind::Full, Direction::Forward),
         ] {
             let (parameters, block) = (parameters(), block());
-            let at = LayerContext::new(parameters.builder(), &block, 9);
+            let layer = LayerContext::new(parameters.builder(), &block, 9);
             let options = Options {
                 kernel: 3,
                 kind,
                 direction,
             };
-            let mixer = Conv::new(&at, &options).unwrap();
+            let mixer = Conv::new(&layer, &options).unwrap();
             check_layer("conv", &parameters, &[2, 4, 3], |x| {
                 mixer.forward(x, &pass())
             });

@@ -75,13 +75,13 @@ struct Cosformer {
 impl MixerModel for Cosformer {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             horizon: options.horizon,
-            longest: at.max_length,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            longest: layer.max_length,
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }
@@ -167,8 +167,8 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        Cosformer::new(&at, &Options { horizon }).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        Cosformer::new(&layer, &Options { horizon }).unwrap()
     }
 
     fn mask() -> Mask {

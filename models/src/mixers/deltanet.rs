@@ -75,8 +75,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(DeltaNet::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(DeltaNet::new(layer, &options)?))
     })
 }
 
@@ -94,8 +94,8 @@ struct DeltaNet {
 }
 
 impl DeltaNet {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let (dim, row, heads) = (block.dim, block.qkv_dim, block.heads);
         let linear = |vb, outputs| Linear::new(&vb, dim, outputs, fan_in_uniform(dim), None);
         let input = |name: &str| -> Result<(Linear, ShortConv)> {

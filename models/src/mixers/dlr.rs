@@ -86,8 +86,8 @@ impl MixerModel for Dlr {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim, states) = (&at.vb, at.block.dim, options.state);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, states) = (&layer.vb, layer.block.dim, options.state);
         let [least, most] = [options.dt_min, options.dt_max].map(f64::ln);
         let own = Attributes::NO_DECAY;
         let root = vb.get_with_values(states, "lambda_root", own, |stream| {
@@ -109,7 +109,7 @@ impl MixerModel for Dlr {
             angle: angle?,
             weight: [weight("w_re")?, weight("w_im")?],
             d: vb.get_with_hints(dim, "d", normal(1.0))?,
-            output: GluOutput::new(vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            output: GluOutput::new(vb, layer.block, OutputGate::Full, OutputInit::Torch)?,
         })
     }
 }
@@ -172,8 +172,8 @@ mod tests {
             dim: 3,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        Dlr::new(&at, options).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        Dlr::new(&layer, options).unwrap()
     }
 
     #[test]

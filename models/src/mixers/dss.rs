@@ -120,8 +120,8 @@ impl MixerModel for Dss {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim, modes) = (&at.vb, at.block.dim, options.state);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, modes) = (&layer.vb, layer.block.dim, options.state);
         let own = Attributes::NO_DECAY;
         let (name, value) = match options.kernel {
             Kernel::Softmax => ("lambda_re", -0.5),
@@ -150,8 +150,8 @@ impl MixerModel for Dss {
             im: vb.get_with_values(modes, "lambda_im", own, omega)?,
             weight: [weight("w_re")?, weight("w_im")?],
             d: vb.get_with_hints(dim, "d", normal)?,
-            longest: at.max_length,
-            output: GluOutput::new(vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            longest: layer.max_length,
+            output: GluOutput::new(vb, layer.block, OutputGate::Full, OutputInit::Torch)?,
         })
     }
 }
@@ -285,13 +285,13 @@ mod tests {
             dim: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 7);
+        let layer = LayerContext::new(parameters.builder(), &block, 7);
         let options = Options {
             kernel,
             state: modes,
             ..Options::default()
         };
-        Dss::new(&at, &options).unwrap()
+        Dss::new(&layer, &options).unwrap()
     }
 
     fn set(parameters: &crate::Parameters, path: &str, values: &[f64]) {

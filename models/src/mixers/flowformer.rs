@@ -63,12 +63,12 @@ pub const MODEL: Model = Model {
 
 fn build(context: &ModelContext, released: bool) -> Result<Box<dyn Encoder>> {
     context.options::<NoOptions>()?;
-    encoder::blocks(context, |at| {
+    encoder::blocks(context, |layer| {
         Ok(Box::new(Flowformer {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             released,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         }))
     })
 }
@@ -176,9 +176,9 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
         Flowformer {
-            projections: Projections::new(&at).unwrap(),
+            projections: Projections::new(&layer).unwrap(),
             released,
             heads: 2,
             width: 3,

@@ -53,9 +53,9 @@ struct FNet {
 impl MixerModel for FNet {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (length, width) = (at.max_length, at.block.dim);
-        let usual = match at.block.norm_place {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (length, width) = (layer.max_length, layer.block.dim);
+        let usual = match layer.block.norm_place {
             NormPlace::Post => 1.0,
             NormPlace::Pre => ((length * width) as f64).powf(-0.5),
         };

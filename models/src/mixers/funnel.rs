@@ -66,11 +66,11 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     context.refuse_one_length(REASON)?;
     let stage = |layer: usize| layer * stages.min(block.layers) / block.layers;
     let halves = |layer: usize| layer > 0 && stage(layer) != stage(layer - 1);
-    let blocks = encoder::residual_blocks(context, |at| {
+    let blocks = encoder::residual_blocks(context, |layer| {
         Ok(Box::new(Funnel {
-            projections: Projections::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
-            halves: halves(at.layer),
+            projections: Projections::new(layer)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), block.attention_dropout),
+            halves: halves(layer.index),
             cls,
             width: block.qkv_dim,
         }))

@@ -79,8 +79,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(GatedDeltaNet::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(GatedDeltaNet::new(layer, &options)?))
     })
 }
 
@@ -106,16 +106,16 @@ struct GatedDeltaNet {
 }
 
 impl GatedDeltaNet {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let (dim, heads) = (block.dim, block.heads);
         let keys = (3 * block.head_dim()).div_ceil(4);
         let values = options.expand * keys;
         let linear = |vb, outputs| Linear::new(&vb, dim, outputs, fan_in_uniform(dim), None);
         let input = |name: &str, width: usize| -> Result<(Linear, ShortConv)> {
-            let (at, row) = (vb.pp(name), heads * width);
-            let conv = ShortConv::new(&at.pp("conv"), row, options.taps, false)?;
-            Ok((linear(at, row)?, conv))
+            let (layer, row) = (vb.pp(name), heads * width);
+            let conv = ShortConv::new(&layer.pp("conv"), row, options.taps, false)?;
+            Ok((linear(layer, row)?, conv))
         };
         let own = |name, values: &dyn Fn(&Stream) -> Vec<f64>| {
             vb.get_with_values(heads, name, Attributes::NO_DECAY, values)

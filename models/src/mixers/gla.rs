@@ -75,8 +75,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(Gla::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(Gla::new(layer, &options)?))
     })
 }
 
@@ -96,8 +96,8 @@ struct Gla {
 }
 
 impl Gla {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let (heads, values) = (block.heads, block.head_dim());
         let keys = values.div_ceil(2);
         let linear = |name: &str, inputs: usize, outputs: usize, bias| {

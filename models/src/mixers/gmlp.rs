@@ -88,22 +88,23 @@ enum Along {
 impl MixerModel for GatedMlp {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let dim = at.block.dim;
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let dim = layer.block.dim;
         let hidden = match options.hidden {
-            0 => (at.block.mlp_dim / 2).max(1),
+            0 => (layer.block.mlp_dim / 2).max(1),
             hidden => hidden,
         };
         let linear = |name, inputs, outputs| {
             let bias = Some(Init::Const(0.0));
-            Linear::new(&at.vb.pp(name), inputs, outputs, LECUN_NORMAL, bias)
+            Linear::new(&layer.vb.pp(name), inputs, outputs, LECUN_NORMAL, bias)
         };
-        let small = || SmallAttention::new(&at.vb.pp("attention"), at, options.attention, hidden);
+        let small =
+            || SmallAttention::new(&layer.vb.pp("attention"), layer, options.attention, hidden);
         Ok(Self {
             inner: linear("inner", dim, 2 * hidden)?,
             outer: linear("outer", hidden, dim)?,
-            norm: LayerNorm::new(&at.vb.pp("gate_norm"), hidden, at.block.norm_epsilon)?,
-            along: Along::new(&at.vb.pp("spatial"), options.spatial, at.max_length)?,
+            norm: LayerNorm::new(&layer.vb.pp("gate_norm"), hidden, layer.block.norm_epsilon)?,
+            along: Along::new(&layer.vb.pp("spatial"), options.spatial, layer.max_length)?,
             attention: (options.attention > 0).then(small).transpose()?,
             hidden,
         })
@@ -193,18 +194,18 @@ struct SmallAttention {
 }
 
 impl SmallAttention {
-    fn new(vb: &VarBuilder, at: &LayerContext, width: usize, outputs: usize) -> Result<Self> {
+    fn new(vb: &VarBuilder, layer: &LayerContext, width: usize, outputs: usize) -> Result<Self> {
         let linear = |name, inputs, outputs| {
             let init = xavier_uniform(inputs, outputs);
             Linear::new(&vb.pp(name), inputs, outputs, init, None)
         };
-        let dim = at.block.dim;
+        let dim = layer.block.dim;
         Ok(Self {
             query: linear("query", dim, width)?,
             key: linear("key", dim, width)?,
             value: linear("value", dim, width)?,
             output: linear("output", width, outputs)?,
-            dropout: Dropout::new(&vb.pp("drop"), at.block.attention_dropout),
+            dropout: Dropout::new(&vb.pp("drop"), layer.block.attention_dropout),
             width,
         })
     }
@@ -250,13 +251,13 @@ mod tests {
             dim: 3,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 6);
+        let layer = LayerContext::new(parameters.builder(), &block, 6);
         let options = Options {
             hidden: 2,
             spatial,
             attention,
         };
-        GatedMlp::new(&at, &options).unwrap()
+        GatedMlp::new(&layer, &options).unwrap()
     }
 
     fn pass() -> Pass<'static> {

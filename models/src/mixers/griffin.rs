@@ -79,8 +79,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(Griffin::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(Griffin::new(layer, &options)?))
     })
 }
 
@@ -102,8 +102,8 @@ struct Griffin {
 }
 
 impl Griffin {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let given = |option, default| if option == 0 { default } else { option };
         let width = given(options.width, block.dim);
         let blocks = given(options.blocks, block.heads);
@@ -214,8 +214,8 @@ mod tests {
             ..BlockOptions::default()
         };
         let parameters = parameters();
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        let mixer = Griffin::new(&at, &Options::default()).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let mixer = Griffin::new(&layer, &Options::default()).unwrap();
         let decays = softplus(&mixer.decay)
             .unwrap()
             .neg()
@@ -245,13 +245,13 @@ mod tests {
     #[test]
     fn blocks_that_do_not_divide_the_width_are_refused() {
         let (parameters, block) = (parameters(), BlockOptions::default());
-        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
         let options = Options {
             width: 10,
             blocks: 4,
             ..Options::default()
         };
-        let error = Griffin::new(&at, &options).err().unwrap().to_string();
+        let error = Griffin::new(&layer, &options).err().unwrap().to_string();
         assert!(error.contains("model.blocks"), "{error}");
     }
 }

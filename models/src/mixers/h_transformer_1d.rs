@@ -88,15 +88,15 @@ impl MixerModel for Hierarchy {
         )
     }
 
-    fn new(at: &LayerContext, &Options { block }: &Options) -> Result<Self> {
-        let rate = at.block.attention_dropout;
-        let dropout = |level| Dropout::new(&at.vb.pp(format!("drop.{level}")), rate);
+    fn new(layer: &LayerContext, &Options { block }: &Options) -> Result<Self> {
+        let rate = layer.block.attention_dropout;
+        let dropout = |level| Dropout::new(&layer.vb.pp(format!("drop.{level}")), rate);
         Ok(Self {
-            projections: Projections::new(at)?,
-            dropouts: (0..levels(at.max_length, block)).map(dropout).collect(),
+            projections: Projections::new(layer)?,
+            dropouts: (0..levels(layer.max_length, block)).map(dropout).collect(),
             block,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }
@@ -272,8 +272,8 @@ mod tests {
             attention_dropout: 0.0,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &options, 64);
-        Hierarchy::new(&at, &Options { block }).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &options, 64);
+        Hierarchy::new(&layer, &Options { block }).unwrap()
     }
 
     fn pass() -> Pass<'static> {

@@ -62,13 +62,13 @@ struct HardCoded {
 impl MixerModel for HardCoded {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let Options { offset, deviation } = *options;
         // The reach is at most the number of positions.
         let reach = (5.0 * deviation).ceil() as usize + offset;
-        let reach = reach.min(at.max_length);
+        let reach = reach.min(layer.max_length);
         let density = |distance: f64, head: usize| {
             let centre = match head % 2 {
                 0 => -(offset as f64),

@@ -80,8 +80,8 @@ struct Hgrn {
 impl MixerModel for Hgrn {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, width) = (&at.vb, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, width) = (&layer.vb, layer.block.dim);
         let linear = |name, inputs: usize, outputs| {
             let init = fan_in_uniform(inputs);
             Linear::new(&vb.pp(name), inputs, outputs, init, Some(init))
@@ -96,7 +96,7 @@ impl MixerModel for Hgrn {
         Ok(Self {
             inner: linear("inner", width, 2 * width)?,
             decay: linear("decay", width, width)?,
-            bound: DecayBound::new(at, width)?,
+            bound: DecayBound::new(layer, width)?,
             angles: names.iter().map(angle).collect::<Result<_>>()?,
             norm: LayerNorm::new(&vb.pp("norm"), 2 * width, 1e-5)?,
             gate: linear("gate", width, 2 * width)?,
@@ -165,15 +165,15 @@ mod tests {
             dim: 4,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
         let options = |direction| Options { direction };
-        let both = Hgrn::new(&at, &options(Direction::Both)).unwrap();
+        let both = Hgrn::new(&layer, &options(Direction::Both)).unwrap();
         assert!(!both.is_causal());
         let x = normal("x", &[2, 7, 4]);
         let y = both.forward(&x, &pass()).unwrap();
         let turned = both.forward(&ops::flip(&x).unwrap(), &pass()).unwrap();
         close(&ops::flip(&turned).unwrap(), &y, 1e-12, "flipped");
-        let ahead = Hgrn::new(&at, &options(Direction::Forward)).unwrap();
+        let ahead = Hgrn::new(&layer, &options(Direction::Forward)).unwrap();
         assert!(ahead.is_causal());
         let first = ahead.forward(&x.narrow(1, 0, 3).unwrap(), &pass()).unwrap();
         let all = ahead.forward(&x, &pass()).unwrap();

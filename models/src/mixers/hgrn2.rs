@@ -75,7 +75,7 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Hgrn2::new(at, &options)?)))
+    encoder::blocks(context, |layer| Ok(Box::new(Hgrn2::new(layer, &options)?)))
 }
 
 struct Hgrn2 {
@@ -90,8 +90,8 @@ struct Hgrn2 {
 }
 
 impl Hgrn2 {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, width) = (&at.vb, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, width) = (&layer.vb, layer.block.dim);
         let head = match options.head_width {
             0 => 1 << width.trailing_zeros().min(3),
             head => head,
@@ -106,7 +106,7 @@ impl Hgrn2 {
         let linear = |name, outputs| Linear::new(&vb.pp(name), width, outputs, init, Some(init));
         Ok(Self {
             inner: linear("inner", 3 * width)?,
-            bound: DecayBound::new(at, width)?,
+            bound: DecayBound::new(layer, width)?,
             norm: LayerNorm::new(&vb.pp("norm"), width, 1e-5)?,
             outer: linear("outer", width)?,
             direction: options.direction,
@@ -190,14 +190,14 @@ mod tests {
         };
         let gates = normal("gates", &[2, 5, 4]);
         let open = sigmoid(&gates.neg().unwrap()).unwrap();
-        for (layer, bound) in [0.0, 1.0 / 3.0, 2.0 / 3.0].into_iter().enumerate() {
+        for (index, bound) in [0.0, 1.0 / 3.0, 2.0 / 3.0].into_iter().enumerate() {
             let shared = parameters.builder();
-            let at = LayerContext {
-                layer,
-                ..LayerContext::new(shared.pp(layer), &block, 9)
+            let layer = LayerContext {
+                index,
+                ..LayerContext::new(shared.pp(index), &block, 9)
             };
-            let at = LayerContext { shared, ..at };
-            let mixer = Hgrn2::new(&at, &Options::default()).unwrap();
+            let layer = LayerContext { shared, ..layer };
+            let mixer = Hgrn2::new(&layer, &Options::default()).unwrap();
             let wanted = (&open * (1.0 - bound)).unwrap();
             let [forgets, log_decay] = mixer.gates(&gates).unwrap();
             close(&forgets, &wanted, 1e-12, "bound");
@@ -215,8 +215,8 @@ mod tests {
             dim: 4,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        let both = Hgrn2::new(&at, &Options::default()).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let both = Hgrn2::new(&layer, &Options::default()).unwrap();
         let x = normal("x", &[1, 7, 4]);
         let pass = Pass::new(false, RngKey::new(1, 0, 0));
         let flip = |x: &Tensor| {

@@ -64,8 +64,8 @@ struct Hrrformer {
 impl MixerModel for Hrrformer {
     type Options = NoOptions;
 
-    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, _: &NoOptions) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let inward = |name| {
             let vb = vb.pp(name);
             Linear::new(&vb, block.dim, block.qkv_dim, LECUN_NORMAL, None)
@@ -176,8 +176,8 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        let mixer = Hrrformer::new(&at, &NoOptions {}).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let mixer = Hrrformer::new(&layer, &NoOptions {}).unwrap();
         let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
         check_layer("hrrformer", &parameters, &[2, 4, 6], |x| {

@@ -76,7 +76,7 @@ struct Options {
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
     let pattern = options.pattern(context)?;
-    encoder::blocks(context, |at| Ok(Box::new(Image::new(at, pattern)?)))
+    encoder::blocks(context, |layer| Ok(Box::new(Image::new(layer, pattern)?)))
 }
 
 impl Options {
@@ -137,13 +137,13 @@ struct Pattern {
 }
 
 impl Image {
-    fn new(at: &LayerContext, pattern: Pattern) -> Result<Self> {
+    fn new(layer: &LayerContext, pattern: Pattern) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            projections: Projections::new(layer)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
             pattern,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }

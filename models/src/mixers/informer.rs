@@ -74,15 +74,15 @@ struct Informer {
 impl MixerModel for Informer {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let options = *options;
         Ok(Self {
-            projections: Projections::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
-            stream: StreamKey::new(&at.vb.pp("samples").prefix()),
+            projections: Projections::new(layer)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
+            stream: StreamKey::new(&layer.vb.pp("samples").prefix()),
             options,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }
@@ -269,8 +269,8 @@ mod tests {
             factor,
             ..Options::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        Informer::new(&at, &options).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        Informer::new(&layer, &options).unwrap()
     }
 
     /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).

@@ -72,12 +72,12 @@ impl MixerModel for LazyFormer {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let init = xavier_uniform(block.dim, block.qkv_dim);
         let inward = |name| Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None);
         Ok(Self {
-            pair: match at.layer % options.reuse {
+            pair: match layer.index % options.reuse {
                 0 => Some([inward("query")?, inward("key")?]),
                 _ => None,
             },

@@ -50,12 +50,12 @@ pub(super) struct Linear {
 impl MixerModel for Linear {
     type Options = NoOptions;
 
-    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
+    fn new(layer: &LayerContext, _: &NoOptions) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             masks: true,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }

@@ -85,13 +85,13 @@ pub(super) struct Form {
 /// Returns the encoder of the variant that `form` says.
 pub(super) fn encoder(context: &ModelContext, form: Form) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks(context, |at| {
+    blocks(context, |layer| {
         let length = match options.sharing {
             // All layers use one path, so that every layer gets the same parameter.
             Sharing::Layerwise => context.vb.pp("length"),
-            _ => at.vb.pp("length"),
+            _ => layer.vb.pp("length"),
         };
-        Ok(Box::new(Linformer::new(at, &length, &options, &form)?))
+        Ok(Box::new(Linformer::new(layer, &length, &options, &form)?))
     })
 }
 
@@ -108,32 +108,32 @@ struct Linformer {
 }
 
 impl Linformer {
-    fn new(at: &LayerContext, vb: &VarBuilder, options: &Options, form: &Form) -> Result<Self> {
-        let heads = at.block.heads;
+    fn new(layer: &LayerContext, vb: &VarBuilder, options: &Options, form: &Form) -> Result<Self> {
+        let heads = layer.block.heads;
         let rank = match options.rank {
             0 => form.rank,
             rank => rank,
         }
-        .min(at.max_length);
-        let init = (form.init)(at.max_length, rank);
+        .min(layer.max_length);
+        let init = (form.init)(layer.max_length, rank);
         let copies = match options.sharing {
             Sharing::None => heads,
             _ => 1,
         };
-        let matrix = |name| vb.get_with_hints((copies, at.max_length, rank), name, init);
+        let matrix = |name| vb.get_with_hints((copies, layer.max_length, rank), name, init);
         let key = matrix("key")?;
         let value = match options.sharing {
             Sharing::None | Sharing::Headwise => matrix("value")?,
             Sharing::KeyValue | Sharing::Layerwise => key.clone(),
         };
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             key,
             value,
-            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
             masks: form.masks,
             heads,
-            dim: at.block.qkv_dim,
+            dim: layer.block.qkv_dim,
             rank,
         })
     }

@@ -76,8 +76,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(Linoss::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(Linoss::new(layer, &options)?))
     })
 }
 
@@ -97,8 +97,8 @@ struct Linoss {
 }
 
 impl Linoss {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim, states) = (&at.vb, at.block.dim, options.state);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, states) = (&layer.vb, layer.block.dim, options.state);
         let shares = |name| {
             let values = |stream: &Stream| stream.uniform(1, states);
             vb.get_with_values(states, name, Attributes::NO_DECAY, values)
@@ -117,7 +117,7 @@ impl Linoss {
             c: Complex::new(matrix("c_re", outward)?, matrix("c_im", outward)?),
             d: vb.get_with_hints(dim, "d", normal)?,
             scheme: options.scheme,
-            output: GluOutput::new(vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            output: GluOutput::new(vb, layer.block, OutputGate::Full, OutputInit::Torch)?,
         })
     }
 
@@ -187,12 +187,12 @@ mod tests {
     /// Returns the determinant of each oscillator's step.
     fn determinants(scheme: Scheme) -> Vec<f64> {
         let (parameters, block) = (parameters(), BlockOptions::default());
-        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
         let options = Options {
             scheme,
             ..Options::default()
         };
-        let ([zz, zy, yz, yy], _) = Linoss::new(&at, &options).unwrap().steps().unwrap();
+        let ([zz, zy, yz, yy], _) = Linoss::new(&layer, &options).unwrap().steps().unwrap();
         let product = |a: Tensor, b: Tensor| (a * b).unwrap();
         let all = (product(zz, yy) - product(zy, yz)).unwrap();
         all.to_vec1().unwrap()

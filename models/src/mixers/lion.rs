@@ -96,7 +96,7 @@ enum Decays {
 
 fn build(context: &ModelContext, decays: Decays) -> Result<Box<dyn Encoder>> {
     let Options {} = context.options()?;
-    encoder::blocks(context, |at| Ok(Box::new(Lion::new(at, decays)?)))
+    encoder::blocks(context, |layer| Ok(Box::new(Lion::new(layer, decays)?)))
 }
 
 /// Where decays come from.
@@ -120,8 +120,8 @@ struct Lion {
 }
 
 impl Lion {
-    fn new(at: &LayerContext, decays: Decays) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, decays: Decays) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let (dim, row, heads) = (block.dim, block.qkv_dim, block.heads);
         let small = Init::Randn {
             mean: 0.0,
@@ -246,8 +246,8 @@ mod tests {
             heads: 1,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        let mixer = Lion::new(&at, Decays::Selective).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let mixer = Lion::new(&layer, Decays::Selective).unwrap();
         let x = normal("x", &[1, LENGTH, 3]);
         let rows = |x: Tensor| x.squeeze(0).unwrap().to_vec2::<f64>().unwrap();
         let features =

@@ -146,8 +146,8 @@ impl MixerModel for Lite {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let block = at.block;
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let block = layer.block;
         let half = block.dim / 2;
         let attending = BlockOptions {
             dim: half,
@@ -155,19 +155,19 @@ impl MixerModel for Lite {
             ..block.clone()
         };
         let attention_at = LayerContext {
-            vb: at.vb.pp("attention"),
-            shared: at.shared.clone(),
+            vb: layer.vb.pp("attention"),
+            shared: layer.shared.clone(),
             block: &attending,
-            ..*at
+            ..*layer
         };
-        let (vb, rate) = (at.vb.pp("conv"), block.attention_dropout);
+        let (vb, rate) = (layer.vb.pp("conv"), block.attention_dropout);
         let linear = |name: &str, outputs: usize| {
             let init = xavier_uniform(half, outputs);
             Linear::new(&vb.pp(name), half, outputs, init, None)
         };
         let (groups, drop) = (options.groups(block), vb.pp("drop"));
         let taps = match options.kernel {
-            0 => KERNELS[at.layer.min(KERNELS.len() - 1)],
+            0 => KERNELS[layer.index.min(KERNELS.len() - 1)],
             taps => taps,
         };
         let kernel = match options.conv {
@@ -184,7 +184,7 @@ impl MixerModel for Lite {
         };
         Ok(Self {
             attention: Projections::new(&attention_at)?,
-            dropout: Dropout::new(&at.vb.pp("attention").pp("drop"), rate),
+            dropout: Dropout::new(&layer.vb.pp("attention").pp("drop"), rate),
             gate: linear("gate", 2 * half)?,
             kernel,
             output: linear("output", half)?,

@@ -67,10 +67,10 @@ struct Contiguous {
 impl MixerModel for Local {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            projections: Projections::new(layer)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
             groups: Contiguous {
                 block: match options.block {
                     0 => 64,
@@ -79,8 +79,8 @@ impl MixerModel for Local {
                 neighbours: options.neighbours,
                 exact: options.exact,
             },
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }

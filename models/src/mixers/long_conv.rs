@@ -67,21 +67,21 @@ struct LongConvMixer {
 impl MixerModel for LongConvMixer {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let directions = options.direction.count();
         let small = Init::Randn {
             mean: 0.0,
             stdev: 0.002,
         };
-        let shape = (at.block.dim, directions * at.max_length);
+        let shape = (layer.block.dim, directions * layer.max_length);
         Ok(Self {
-            kernel: at
+            kernel: layer
                 .vb
                 .get_with_attributes(shape, "kernel", small, Attributes::MATRIX)?,
             squash: options.squash,
             dropout: options.kernel_dropout,
-            key: StreamKey::new(&at.vb.pp("kernel_drop").prefix()),
-            filter: LongConv::new(at, directions, true)?,
+            key: StreamKey::new(&layer.vb.pp("kernel_drop").prefix()),
+            filter: LongConv::new(layer, directions, true)?,
         })
     }
 }

@@ -65,17 +65,17 @@ struct LongShort {
 impl MixerModel for LongShort {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let block = at.block;
-        let norm_vb = at.vb.pp("near_norm");
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let block = layer.block;
+        let norm_vb = layer.vb.pp("near_norm");
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             norm: LayerNorm::new(&norm_vb, block.qkv_dim, block.norm_epsilon)?,
             summary: match options.rank {
                 0 => None,
-                rank => Some(Summary::new(at, rank)?),
+                rank => Some(Summary::new(layer, rank)?),
             },
-            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
+            dropout: Dropout::new(&layer.vb.pp("drop"), block.attention_dropout),
             window: options.window,
             heads: block.heads,
             dim: block.qkv_dim,
@@ -159,11 +159,11 @@ struct Summary {
 }
 
 impl Summary {
-    fn new(at: &LayerContext, rank: usize) -> Result<Self> {
-        let (block, vb) = (at.block, at.vb.pp("far"));
+    fn new(layer: &LayerContext, rank: usize) -> Result<Self> {
+        let (block, vb) = (layer.block, layer.vb.pp("far"));
         let (inputs, outputs) = (block.dim, block.heads * rank);
         let init = xavier_uniform(inputs, outputs);
-        let norm_vb = at.vb.pp("far_norm");
+        let norm_vb = layer.vb.pp("far_norm");
         Ok(Self {
             weights: Linear::new(&vb, inputs, outputs, init, None)?,
             norm: LayerNorm::new(&norm_vb, block.qkv_dim, block.norm_epsilon)?,
@@ -275,9 +275,9 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 6);
+        let layer = LayerContext::new(parameters.builder(), &block, 6);
         let options = Options { rank: 2, window: 2 };
-        let mixer = LongShort::new(&at, &options).unwrap();
+        let mixer = LongShort::new(&layer, &options).unwrap();
         check_layer("long_short", &parameters, &[3, 5, 4], |x| {
             let pass = Pass::new(false, RngKey::new(1, 0, 0));
             // Outputs at padded positions are not compared.

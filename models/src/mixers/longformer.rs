@@ -97,7 +97,9 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         },
         global: options.global,
     };
-    encoder::blocks(context, |at| Ok(Box::new(Longformer::new(at, pattern)?)))
+    encoder::blocks(context, |layer| {
+        Ok(Box::new(Longformer::new(layer, pattern)?))
+    })
 }
 
 pub(super) struct Longformer {
@@ -121,17 +123,20 @@ pub(super) struct Pattern {
 }
 
 impl Longformer {
-    pub(super) fn new(at: &LayerContext, pattern: Pattern) -> Result<Self> {
+    pub(super) fn new(layer: &LayerContext, pattern: Pattern) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             global: match pattern.global {
                 0 => None,
-                count => Some(Global::new(at, count)?),
+                count => Some(Global::new(layer, count)?),
             },
-            dropout: Dropout::new(&at.vb.pp("drop").pp("near"), at.block.attention_dropout),
+            dropout: Dropout::new(
+                &layer.vb.pp("drop").pp("near"),
+                layer.block.attention_dropout,
+            ),
             pattern,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }
@@ -211,21 +216,21 @@ struct Global {
 }
 
 impl Global {
-    fn new(at: &LayerContext, count: usize) -> Result<Self> {
-        let (dim, inner) = (at.block.dim, at.block.qkv_dim);
-        let vb = at.vb.pp("global");
+    fn new(layer: &LayerContext, count: usize) -> Result<Self> {
+        let (dim, inner) = (layer.block.dim, layer.block.qkv_dim);
+        let vb = layer.vb.pp("global");
         let linear = |name, gain| {
             let init = xavier_uniform_with_gain(dim, inner, gain);
             Linear::new(&vb.pp(name), dim, inner, init, None)
         };
         Ok(Self {
-            query: linear("query", ScoreMods::query_gain(at.block))?,
+            query: linear("query", ScoreMods::query_gain(layer.block))?,
             key: linear("key", 1.0)?,
             value: linear("value", 1.0)?,
-            dropout: Dropout::new(&vb.pp("drop"), at.block.attention_dropout),
+            dropout: Dropout::new(&vb.pp("drop"), layer.block.attention_dropout),
             count,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 

@@ -87,8 +87,8 @@ impl MixerModel for Lru {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim, states) = (&at.vb, at.block.dim, options.state);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, states) = (&layer.vb, layer.block.dim, options.state);
         let normal = |variance: f64| Init::Randn {
             mean: 0.0,
             stdev: variance.sqrt(),
@@ -121,7 +121,7 @@ impl MixerModel for Lru {
             b: Complex::new(b("b_re")?, b("b_im")?),
             c: Complex::new(c("c_re")?, c("c_im")?),
             d: vb.get_with_hints(dim, "d", normal(1.0))?,
-            output: GluOutput::new(vb, at.block, OutputGate::Full, OutputInit::Flax)?,
+            output: GluOutput::new(vb, layer.block, OutputGate::Full, OutputInit::Flax)?,
         })
     }
 }

@@ -88,11 +88,11 @@ impl MixerModel for Luna {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let options = *options;
-        let (vb, block) = (&at.vb, at.block);
+        let (vb, block) = (&layer.vb, layer.block);
         let (dim, row) = (block.dim, block.qkv_dim);
-        let last = at.layer + 1 == block.layers;
+        let last = layer.index + 1 == block.layers;
         let normal = Init::Randn {
             mean: 0.0,
             stdev: (row as f64).powf(-0.5),
@@ -107,7 +107,7 @@ impl MixerModel for Luna {
         };
         let output = xavier_uniform(row, dim);
         Ok(Self {
-            start: (at.layer == 0).then(start).transpose()?,
+            start: (layer.index == 0).then(start).transpose()?,
             norm: (!last || block.norm_place == NormPlace::Pre)
                 .then(norm)
                 .transpose()?,
@@ -261,8 +261,8 @@ mod tests {
 
     fn mixer(parameters: &Parameters, options: Options) -> Luna {
         let block = block(1, NormPlace::Post);
-        let at = LayerContext::new(parameters.builder(), &block, 5);
-        Luna::new(&at, &options).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &block, 5);
+        Luna::new(&layer, &options).unwrap()
     }
 
     /// With one packed vector, every position puts all its weight on it, and packing is softmax

@@ -81,8 +81,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(Mamba::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(Mamba::new(layer, &options)?))
     })
 }
 
@@ -108,8 +108,8 @@ struct Mamba {
 }
 
 impl Mamba {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim) = (&at.vb, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim) = (&layer.vb, layer.block.dim);
         let (width, state) = (options.expand * dim, options.state);
         let rank = match options.rank {
             0 => dim.div_ceil(16),
@@ -188,8 +188,8 @@ mod tests {
             dim,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        Mamba::new(&at, options).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        Mamba::new(&layer, options).unwrap()
     }
 
     fn pass() -> Pass<'static> {

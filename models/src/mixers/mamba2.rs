@@ -85,8 +85,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(Mamba2::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(Mamba2::new(layer, &options)?))
     })
 }
 
@@ -112,8 +112,8 @@ struct Mamba2 {
 }
 
 impl Mamba2 {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim) = (&at.vb, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim) = (&layer.vb, layer.block.dim);
         let (width, state) = (options.expand * dim, options.state);
         let head = match options.head_width {
             // The largest power of two up to 64 that divides D'.
@@ -146,7 +146,7 @@ impl Mamba2 {
             a_log: own("a_log", &logarithms)?,
             skip: vb.get_with_hints(heads, "skip", Init::Const(1.0))?,
             gain: vb.get_with_hints(width, "gain", Init::Const(1.0))?,
-            epsilon: at.block.norm_epsilon,
+            epsilon: layer.block.norm_epsilon,
             outer: linear("outer", width, dim)?,
             width,
             heads,

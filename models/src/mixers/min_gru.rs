@@ -75,8 +75,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(MinGru::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(MinGru::new(layer, &options)?))
     })
 }
 
@@ -90,8 +90,8 @@ struct MinGru {
 }
 
 impl MinGru {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim) = (&at.vb, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim) = (&layer.vb, layer.block.dim);
         let width = match options.width {
             0 => (3 * dim).div_ceil(2),
             width => width,
@@ -175,12 +175,12 @@ mod tests {
         };
         for (memory, range) in [(0.0, 1.9..2.1), (1000.0, 1.0..1001.0)] {
             let parameters = parameters();
-            let at = LayerContext::new(parameters.builder(), &block, 9);
+            let layer = LayerContext::new(parameters.builder(), &block, 9);
             let options = Options {
                 memory,
                 ..Options::default()
             };
-            let mixer = MinGru::new(&at, &options).unwrap();
+            let mixer = MinGru::new(&layer, &options).unwrap();
             let bias = mixer.gate.operands().1.unwrap();
             let times = sigmoid(bias).unwrap().recip().unwrap();
             let times: Vec<f64> = times.to_vec1().unwrap();

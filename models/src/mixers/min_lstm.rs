@@ -65,8 +65,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(MinLstm::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(MinLstm::new(layer, &options)?))
     })
 }
 
@@ -82,8 +82,8 @@ struct MinLstm {
 }
 
 impl MinLstm {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim) = (&at.vb, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim) = (&layer.vb, layer.block.dim);
         let width = match options.width {
             0 => (3 * dim).div_ceil(2),
             width => width,
@@ -149,12 +149,12 @@ mod tests {
         };
         for (memory, range) in [(0.0, 0.499..0.501), (1000.0, 0.00099..1.0)] {
             let parameters = parameters();
-            let at = LayerContext::new(parameters.builder(), &block, 9);
+            let layer = LayerContext::new(parameters.builder(), &block, 9);
             let options = Options {
                 memory,
                 ..Options::default()
             };
-            let mixer = MinLstm::new(&at, &options).unwrap();
+            let mixer = MinLstm::new(&layer, &options).unwrap();
             let x = normal("x", &[1, 1, 64]).zeros_like().unwrap();
             let shares = mixer.share(&x).unwrap().flatten_all().unwrap();
             let shares: Vec<f64> = shares.to_vec1().unwrap();
@@ -171,8 +171,8 @@ mod tests {
             dim: 6,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        let mixer = MinLstm::new(&at, &Options::default()).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let mixer = MinLstm::new(&layer, &Options::default()).unwrap();
         let x = normal("x", &[2, 3, 6]);
         let gate = |linear: &Linear| sigmoid(&linear.forward(&x).unwrap()).unwrap();
         let (forget, input) = (gate(&mixer.forget), gate(&mixer.input));

@@ -56,20 +56,20 @@ struct MlpMixer {
 impl MixerModel for MlpMixer {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let hidden = match options.hidden {
-            0 => at.max_length.min(256),
+            0 => layer.max_length.min(256),
             hidden => hidden,
         };
         let linear = |name, inputs, outputs| {
             let bias = Some(Init::Const(0.0));
-            Linear::new(&at.vb.pp(name), inputs, outputs, LECUN_NORMAL, bias)
+            Linear::new(&layer.vb.pp(name), inputs, outputs, LECUN_NORMAL, bias)
         };
         Ok(Self {
-            inner: linear("inner", at.max_length, hidden)?,
-            outer: linear("outer", hidden, at.max_length)?,
+            inner: linear("inner", layer.max_length, hidden)?,
+            outer: linear("outer", hidden, layer.max_length)?,
             hidden,
-            dim: at.block.dim,
+            dim: layer.block.dim,
         })
     }
 }
@@ -106,8 +106,8 @@ mod tests {
             dim: 3,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 6);
-        MlpMixer::new(&at, &Options { hidden: 4 }).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &block, 6);
+        MlpMixer::new(&layer, &Options { hidden: 4 }).unwrap()
     }
 
     fn pass() -> Pass<'static> {

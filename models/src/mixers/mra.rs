@@ -100,15 +100,15 @@ struct Chosen {
 impl MixerModel for Mra {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let options = *options;
-        let blocks = at.max_length.div_ceil(options.block);
+        let blocks = layer.max_length.div_ceil(options.block);
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             options,
             chosen: options.blocks_per_row.saturating_mul(blocks),
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }

@@ -69,8 +69,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(Multires::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(Multires::new(layer, &options)?))
     })
 }
 
@@ -91,10 +91,10 @@ fn depth(longest: usize, kernel: usize) -> usize {
 }
 
 impl Multires {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim, kernel) = (&at.vb, at.block.dim, options.kernel);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, kernel) = (&layer.vb, layer.block.dim, options.kernel);
         let depth = match options.levels {
-            0 => depth(at.max_length, kernel),
+            0 => depth(layer.max_length, kernel),
             levels => levels,
         };
         let filter = |name| {
@@ -110,7 +110,7 @@ impl Multires {
             filters: [filter("low")?, filter("high")?],
             levels: vb.get_with_hints((dim, depth + 1), "levels", narrow)?,
             skip: vb.get_with_hints(dim, "skip", skip)?,
-            output: GluOutput::new(vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            output: GluOutput::new(vb, layer.block, OutputGate::Full, OutputInit::Torch)?,
         })
     }
 
@@ -227,13 +227,13 @@ mod tests {
             dim: 3,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
         let options = Options {
             kernel: 2,
             levels: 3,
             ..Options::default()
         };
-        let mixer = Multires::new(&at, &options).unwrap();
+        let mixer = Multires::new(&layer, &options).unwrap();
         check_layer("multires", &parameters, &[2, 5, 3], |x| {
             mixer.forward(x, &pass())
         });

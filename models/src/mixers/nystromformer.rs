@@ -75,9 +75,9 @@ fn build_with(
         options.conv,
         "0 or an odd number",
     )?;
-    encoder::blocks(context, |at| {
-        let segments = segments(at.max_length);
-        Ok(Box::new(Nystromformer::new(at, &options, segments)?))
+    encoder::blocks(context, |layer| {
+        let segments = segments(layer.max_length);
+        Ok(Box::new(Nystromformer::new(layer, &options, segments)?))
     })
 }
 
@@ -102,8 +102,8 @@ struct Nystromformer {
 }
 
 impl Nystromformer {
-    fn new(at: &LayerContext, options: &Options, segments: Segments) -> Result<Self> {
-        let heads = at.block.heads;
+    fn new(layer: &LayerContext, options: &Options, segments: Segments) -> Result<Self> {
+        let heads = layer.block.heads;
         // PyTorch's bound for a kernel that reads w numbers.
         let bound = (options.conv as f64).powf(-0.5);
         let init = Init::Uniform {
@@ -112,16 +112,16 @@ impl Nystromformer {
         };
         let weight = || {
             let shape = (heads, options.conv);
-            at.vb.pp("conv").get_with_hints(shape, "weight", init)
+            layer.vb.pp("conv").get_with_hints(shape, "weight", init)
         };
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             conv: (options.conv > 0).then(weight).transpose()?,
             segments,
             landmarks: options.landmarks,
             iterations: options.iterations,
             heads,
-            dim: at.block.qkv_dim,
+            dim: layer.block.qkv_dim,
         })
     }
 

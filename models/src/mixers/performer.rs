@@ -110,14 +110,14 @@ impl MixerModel for Performer {
         options.check()
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let width = at.block.head_dim();
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let width = layer.block.head_dim();
         let favor = || {
             let count = match options.features {
                 0 => default_count(width),
                 count => count,
             };
-            Favor::new(at, count, options.redraw, options.epsilon)
+            Favor::new(layer, count, options.redraw, options.epsilon)
         };
         let features = match options.kernel {
             Kernel::Favor | Kernel::Auto => Features::Favor(favor()),
@@ -125,8 +125,8 @@ impl MixerModel for Performer {
             Kernel::Relu => Features::Relu,
         };
         Ok(Self {
-            projections: Projections::new(at)?,
-            heads: at.block.heads,
+            projections: Projections::new(layer)?,
+            heads: layer.block.heads,
             width,
             features,
         })
@@ -227,14 +227,14 @@ pub(super) struct Favor {
 }
 
 impl Favor {
-    pub(super) fn new(at: &LayerContext, count: usize, redraw: u64, epsilon: f64) -> Self {
+    pub(super) fn new(layer: &LayerContext, count: usize, redraw: u64, epsilon: f64) -> Self {
         Self {
             count,
-            width: at.block.head_dim(),
+            width: layer.block.head_dim(),
             redraw,
             epsilon,
-            directions: StreamKey::new(&at.vb.pp("directions").prefix()),
-            norms: StreamKey::new(&at.vb.pp("norms").prefix()),
+            directions: StreamKey::new(&layer.vb.pp("directions").prefix()),
+            norms: StreamKey::new(&layer.vb.pp("norms").prefix()),
             drawn: Mutex::new(None),
         }
     }

@@ -72,8 +72,8 @@ struct Ponet {
 impl MixerModel for Ponet {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let linear = |name: &str, inputs, outputs| {
             let init = fan_in_uniform(inputs);
             Linear::new(&vb.pp(name), inputs, outputs, init, Some(init))
@@ -86,7 +86,7 @@ impl MixerModel for Ponet {
             segment: inward("segment")?,
             local: inward("local")?,
             output: linear("output", block.qkv_dim, block.dim)?,
-            stretch: at.max_length / options.segments + 1,
+            stretch: layer.max_length / options.segments + 1,
             heads: block.heads,
             width: block.head_dim(),
         })
@@ -255,8 +255,8 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 5);
-        let mixer = Ponet::new(&at, &Options { segments: 2 }).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 5);
+        let mixer = Ponet::new(&layer, &Options { segments: 2 }).unwrap();
         let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0]];
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
         check_layer("ponet", &parameters, &[2, 5, 6], |x| {

@@ -115,8 +115,8 @@ impl MixerModel for Primal {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let (heads, rank) = (block.heads, options.low_rank);
         let width = block.dim / heads;
         let samples = rank * options.rank_multi;
@@ -262,12 +262,12 @@ mod tests {
             layers: 1,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
         let options = Options {
             low_rank: 2,
             rank_multi: 2,
         };
-        Primal::new(&at, &options).unwrap()
+        Primal::new(&layer, &options).unwrap()
     }
 
     fn mask() -> Mask {

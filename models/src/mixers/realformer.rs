@@ -58,11 +58,11 @@ impl MixerModel for RealFormer {
         )
     }
 
-    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
+    fn new(layer: &LayerContext, _: &NoOptions) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
-            dim: at.block.qkv_dim,
+            projections: Projections::new(layer)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
+            dim: layer.block.qkv_dim,
         })
     }
 }

@@ -73,8 +73,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(RetNet::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(RetNet::new(layer, &options)?))
     })
 }
 
@@ -93,8 +93,8 @@ struct RetNet {
 }
 
 impl RetNet {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let (heads, keys) = (block.heads, block.head_dim());
         let values = options.expand * keys;
         let linear = |name, outputs| {

@@ -84,16 +84,16 @@ struct Rfa {
 impl MixerModel for Rfa {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let block = at.block;
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let block = layer.block;
         let gate = || {
             let init = xavier_uniform(block.dim, block.heads);
             let bias = Some(Init::Const(0.0));
-            Linear::new(&at.vb.pp("gate"), block.dim, block.heads, init, bias)
+            Linear::new(&layer.vb.pp("gate"), block.dim, block.heads, init, bias)
         };
         Ok(Self {
-            projections: Projections::new(at)?,
-            features: Features::new(at, options)?,
+            projections: Projections::new(layer)?,
+            features: Features::new(layer, options)?,
             gate: (options.gate == Gate::Both).then(gate).transpose()?,
             epsilon: options.epsilon,
             heads: block.heads,
@@ -182,16 +182,16 @@ struct Features {
 }
 
 impl Features {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let width = at.block.qkv_dim;
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let width = layer.block.qkv_dim;
         Ok(Self {
             // A vector, which does not decay.
-            scale: at.vb.get_with_hints(width, "scale", Init::Const(1.0))?,
+            scale: layer.vb.get_with_hints(width, "scale", Init::Const(1.0))?,
             kernel: options.kernel,
             count: options.features,
             redraw: options.redraw,
-            heads: at.block.heads,
-            stream: StreamKey::new(&at.vb.pp("directions").prefix()),
+            heads: layer.block.heads,
+            stream: StreamKey::new(&layer.vb.pp("directions").prefix()),
         })
     }
 

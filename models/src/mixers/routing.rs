@@ -105,16 +105,16 @@ impl MixerModel for Routing {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (block, vb, longest) = (at.block, &at.vb, at.max_length);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (block, vb, longest) = (layer.block, &layer.vb, layer.max_length);
         let or = |given, derived| if given == 0 { derived } else { given };
         let heads = or(options.routed_heads, block.heads.div_ceil(2));
         let count = or(options.clusters, (longest as f64).sqrt().ceil() as usize);
         let window = or(options.window, longest.div_ceil(count));
         let dropout = |name| Dropout::new(&vb.pp(name), block.attention_dropout);
         Ok(Self {
-            projections: Projections::new(at)?,
-            clusters: Clusters::new(at, (heads, count, window), options.decay)?,
+            projections: Projections::new(layer)?,
+            clusters: Clusters::new(layer, (heads, count, window), options.decay)?,
             dropouts: [dropout("local_drop"), dropout("drop")],
             local_heads: block.heads - heads,
             local_window: or(options.local_window, window),
@@ -182,11 +182,11 @@ impl Mixer for Routing {
 
 impl Clusters {
     fn new(
-        at: &LayerContext,
+        layer: &LayerContext,
         (heads, count, window): (usize, usize, usize),
         decay: f64,
     ) -> Result<Self> {
-        let width = at.block.head_dim();
+        let width = layer.block.head_dim();
         let normal = Init::Randn {
             mean: 0.0,
             stdev: 1.0,
@@ -197,12 +197,12 @@ impl Clusters {
         let shape = (heads, count, width);
         let average = Arc::new(average);
         Ok(Self {
-            sums: at.vb.buffer(shape, "means", normal, average)?,
+            sums: layer.vb.buffer(shape, "means", normal, average)?,
             heads,
             count,
             window,
             width,
-            commits: at.block.residual != Residual::Reversible,
+            commits: layer.block.residual != Residual::Reversible,
         })
     }
 

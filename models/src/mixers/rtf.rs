@@ -71,8 +71,8 @@ struct Rtf {
 impl MixerModel for Rtf {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim, state) = (&at.vb, at.block.dim, options.state);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, state) = (&layer.vb, layer.block.dim, options.state);
         let directions = options.direction.count();
         let normal = |stdev| Init::Randn { mean: 0.0, stdev };
         let coefficients = |name, channels, init| {
@@ -88,8 +88,8 @@ impl MixerModel for Rtf {
                 normal(1.0),
                 Attributes::NO_DECAY,
             )?,
-            length: at.max_length,
-            filter: LongConv::new(at, directions, false)?,
+            length: layer.max_length,
+            filter: LongConv::new(layer, directions, false)?,
         })
     }
 }

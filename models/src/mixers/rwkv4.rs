@@ -59,8 +59,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(Rwkv4::new(at)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(Rwkv4::new(layer)?))
     })
 }
 
@@ -92,11 +92,11 @@ struct Rwkv4 {
 }
 
 impl Rwkv4 {
-    fn new(at: &LayerContext) -> Result<Self> {
-        let (vb, dim) = (&at.vb, at.block.dim);
-        let (layer, layers) = (at.layer as f64, at.block.layers as f64);
-        let rise = layer / (layers - 1.0).max(1.0);
-        let fall = 1.0 - layer / layers;
+    fn new(layer: &LayerContext) -> Result<Self> {
+        let (vb, dim) = (&layer.vb, layer.block.dim);
+        let (index, layers) = (layer.index as f64, layer.block.layers as f64);
+        let rise = index / (layers - 1.0).max(1.0);
+        let fall = 1.0 - index / layers;
         let init = fan_in_uniform(dim);
         let vector = |vb: &VarBuilder, name: &str, value: &dyn Fn(f64) -> f64| {
             let values = (0..dim).map(|channel| value(channel as f64)).collect();
@@ -161,7 +161,7 @@ impl Rwkv4 {
 impl Mixer for Rwkv4 {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let before = previous(x, pass.mask())?;
-        let mixed = |layer: &Mixed| layer.forward(x, &before);
+        let mixed = |linear: &Mixed| linear.forward(x, &before);
         let (k, v) = (mixed(&self.key)?, mixed(&self.value)?);
         let y = self.average(&k, &v, pass.mask())?;
         let open = sigmoid(&mixed(&self.receptance)?)?;

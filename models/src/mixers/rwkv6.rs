@@ -74,8 +74,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(Rwkv6::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(Rwkv6::new(layer, &options)?))
     })
 }
 
@@ -101,16 +101,16 @@ struct Rwkv6 {
 }
 
 impl Rwkv6 {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block, dim) = (&at.vb, at.block, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block, dim) = (&layer.vb, layer.block, layer.block.dim);
         require(
             dim.is_multiple_of(block.heads),
             "block.heads",
             block.heads,
             format!("a divisor of block.dim = {dim}"),
         )?;
-        let rise = at.layer as f64 / (block.layers as f64 - 1.0).max(1.0);
-        let fall = 1.0 - at.layer as f64 / block.layers as f64;
+        let rise = layer.index as f64 / (block.layers as f64 - 1.0).max(1.0);
+        let fall = 1.0 - layer.index as f64 / block.layers as f64;
         let (low, high) = (uniform_within(1e-4), uniform_within(0.01));
         // A layer whose bias is a function of the channel at first.
         let on_top = |name: &str, inputs: usize, value: &dyn Fn(f64) -> f64| {
@@ -237,8 +237,8 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        let mut mixer = Rwkv6::new(&at, &Options::default()).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let mut mixer = Rwkv6::new(&layer, &Options::default()).unwrap();
         let x = normal("x", &[1, 1, 8]);
         let some = mixer.forward(&x, &pass()).unwrap();
         assert!(

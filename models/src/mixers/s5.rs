@@ -133,8 +133,8 @@ impl MixerModel for S5 {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim) = (&at.vb, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim) = (&layer.vb, layer.block.dim);
         let (all, size) = (options.state, options.state / options.blocks);
         let (states, half) = (all / 2, size / 2);
         let directions = options.direction.count();
@@ -176,8 +176,8 @@ impl MixerModel for S5 {
                     } else {
                         let (first, m) = place(p);
                         let terms = (0..size).map(|n| {
-                            let (v, at) = (vectors[n][m], h * all + first + n);
-                            let (x, y) = (re[at], im[at]);
+                            let (v, layer) = (vectors[n][m], h * all + first + n);
+                            let (x, y) = (re[layer], im[layer]);
                             [x * v[0] - y * v[1], x * v[1] + y * v[0]][part]
                         });
                         terms.sum()
@@ -224,7 +224,7 @@ impl MixerModel for S5 {
                     up: options.dt_max.ln(),
                 },
             )?,
-            output: GluOutput::new(vb, at.block, options.gate, OutputInit::Flax)?,
+            output: GluOutput::new(vb, layer.block, options.gate, OutputInit::Flax)?,
             clip: options.clip,
         })
     }

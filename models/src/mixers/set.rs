@@ -62,23 +62,23 @@ struct Set {
 impl MixerModel for Set {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let points = options.points;
-        let (dim, width) = (at.block.dim, at.block.qkv_dim);
+        let (dim, width) = (layer.block.dim, layer.block.qkv_dim);
         let linear = |name, inputs, outputs| {
             let weight = xavier_uniform(inputs, outputs);
-            Linear::new(&at.vb.pp(name), inputs, outputs, weight, None)
+            Linear::new(&layer.vb.pp(name), inputs, outputs, weight, None)
         };
-        let rate = at.block.attention_dropout;
+        let rate = layer.block.attention_dropout;
         Ok(Self {
-            induce: Mab::new(&at.vb.pp("induce"), at.block, points, rate)?,
+            induce: Mab::new(&layer.vb.pp("induce"), layer.block, points, rate)?,
             query: linear("query", dim, width)?,
             key: linear("key", width, width)?,
             value: linear("value", width, width)?,
             output: linear("output", width, dim)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), rate),
+            dropout: Dropout::new(&layer.vb.pp("drop"), rate),
             points,
-            heads: at.block.heads,
+            heads: layer.block.heads,
             width,
         })
     }

@@ -108,8 +108,8 @@ impl MixerModel for SgConv {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim, length) = (&at.vb, at.block.dim, at.max_length);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim, length) = (&layer.vb, layer.block.dim, layer.max_length);
         let directions = options.direction.count();
         let size = options.kernel;
         let mut taps = Vec::new();
@@ -151,7 +151,7 @@ impl MixerModel for SgConv {
             scales: OnceLock::new(),
             norm: vb.buffer((directions, dim, 1), "norm", Init::Const(0.0), commit)?,
             length,
-            filter: LongConv::new(at, directions, true)?,
+            filter: LongConv::new(layer, directions, true)?,
         })
     }
 }

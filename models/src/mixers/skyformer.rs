@@ -73,14 +73,14 @@ struct Skyformer {
 impl MixerModel for Skyformer {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let options = *options;
         Ok(Self {
-            projections: Projections::new(at)?,
-            stream: StreamKey::new(&at.vb.pp("landmarks").prefix()),
+            projections: Projections::new(layer)?,
+            stream: StreamKey::new(&layer.vb.pp("landmarks").prefix()),
             options,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }
@@ -216,8 +216,8 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 5);
-        Skyformer::new(&at, &options).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &block, 5);
+        Skyformer::new(&layer, &options).unwrap()
     }
 
     fn mask(rows: &[[f64; 5]]) -> Mask {

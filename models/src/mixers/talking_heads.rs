@@ -50,17 +50,17 @@ struct TalkingHeads {
 impl MixerModel for TalkingHeads {
     type Options = NoOptions;
 
-    fn new(at: &LayerContext, _: &NoOptions) -> Result<Self> {
-        let heads = at.block.heads;
+    fn new(layer: &LayerContext, _: &NoOptions) -> Result<Self> {
+        let heads = layer.block.heads;
         let zeros = Init::Const(0.0);
-        let mixing = |name| at.vb.get_with_hints((heads, heads), name, zeros);
+        let mixing = |name| layer.vb.get_with_hints((heads, heads), name, zeros);
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             before: mixing("before")?,
             after: mixing("after")?,
-            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
             heads,
-            width: at.block.head_dim(),
+            width: layer.block.head_dim(),
         })
     }
 }

@@ -96,8 +96,8 @@ impl MixerModel for Toeplitz {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim) = (&at.vb, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim) = (&layer.vb, layer.block.dim);
         let width = options.expand * dim;
         let small = Init::Randn {
             mean: 0.0,
@@ -109,7 +109,7 @@ impl MixerModel for Toeplitz {
             gate: linear("gate", dim, width)?,
             value: linear("value", dim, width)?,
             output: linear("output", width, dim)?,
-            lags: LagNetwork::new(&vb.pp("rpe"), at, options, width)?,
+            lags: LagNetwork::new(&vb.pp("rpe"), layer, options, width)?,
             gamma: options.gamma,
             width,
         })
@@ -164,7 +164,7 @@ struct LagNetwork {
 }
 
 impl LagNetwork {
-    fn new(vb: &VarBuilder, at: &LayerContext, options: &Options, width: usize) -> Result<Self> {
+    fn new(vb: &VarBuilder, layer: &LayerContext, options: &Options, width: usize) -> Result<Self> {
         let dim = options.rpe_dim;
         let linear = |name: &str, inputs: usize, outputs| {
             let bound = (inputs as f64).powf(-0.5);
@@ -174,7 +174,7 @@ impl LagNetwork {
             };
             Linear::new(&vb.pp(name), inputs, outputs, init, Some(init))
         };
-        let layer = |number: usize| {
+        let pair = |number: usize| {
             let norm = vb.pp(format!("{number}_norm"));
             let outputs = if number == options.rpe_layers {
                 width
@@ -182,13 +182,13 @@ impl LagNetwork {
                 dim
             };
             Ok((
-                LayerNorm::new(&norm, dim, at.block.norm_epsilon)?,
+                LayerNorm::new(&norm, dim, layer.block.norm_epsilon)?,
                 linear(&number.to_string(), dim, outputs)?,
             ))
         };
         Ok(Self {
             first: linear("first", 1, dim)?,
-            layers: (0..=options.rpe_layers).map(layer).collect::<Result<_>>()?,
+            layers: (0..=options.rpe_layers).map(pair).collect::<Result<_>>()?,
         })
     }
 
@@ -229,14 +229,14 @@ mod tests {
             dim: 3,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
         let options = Options {
             expand: 2,
             rpe_dim: 4,
             rpe_layers: layers,
             gamma,
         };
-        Toeplitz::new(&at, &options).unwrap()
+        Toeplitz::new(&layer, &options).unwrap()
     }
 
     #[test]

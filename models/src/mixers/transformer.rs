@@ -78,8 +78,8 @@ struct Options {
 }
 
 /// Builds softmax attention, for models that repeat or shorten the layers around it.
-pub(super) fn mixer(at: &LayerContext) -> Result<Box<dyn Mixer>> {
-    Ok(Box::new(Transformer::new(at, &Options::default())?))
+pub(super) fn mixer(layer: &LayerContext) -> Result<Box<dyn Mixer>> {
+    Ok(Box::new(Transformer::new(layer, &Options::default())?))
 }
 
 struct Transformer {
@@ -116,15 +116,15 @@ impl MixerModel for Transformer {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
-            dim: at.block.qkv_dim,
-            heads: at.block.heads,
+            projections: Projections::new(layer)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
+            dim: layer.block.qkv_dim,
+            heads: layer.block.heads,
             attention: options.attention,
             span: options.span,
-            layers: at.block.layers,
+            layers: layer.block.layers,
         })
     }
 }
@@ -240,12 +240,12 @@ mod tests {
         }
         let parameters = parameters();
         let block = BlockOptions::default();
-        let at = LayerContext::new(parameters.builder(), &block, 70);
+        let layer = LayerContext::new(parameters.builder(), &block, 70);
         let options = Options {
             attention: Attention::Causal,
             span: false,
         };
-        let mixer = Transformer::new(&at, &options).unwrap();
+        let mixer = Transformer::new(&layer, &options).unwrap();
         let x = normal("x", &[2, 70, block.dim]);
         let pass = Pass::new(false, RngKey::new(1, 0, 0));
         let whole = mixer.forward(&x, &pass).unwrap();
@@ -253,7 +253,7 @@ mod tests {
         close(&whole.narrow(1, 0, 40).unwrap(), &front, 1e-12, "causal");
         assert!(
             mixer.flops(1024)
-                < Transformer::new(&at, &Options::default())
+                < Transformer::new(&layer, &Options::default())
                     .unwrap()
                     .flops(1024)
         );
@@ -341,12 +341,12 @@ mod tests {
                 memory,
                 ..BlockOptions::default()
             };
-            let at = LayerContext::new(parameters.builder(), &block, 4);
+            let layer = LayerContext::new(parameters.builder(), &block, 4);
             let options = Options {
                 attention: Attention::Materialised,
                 span: true,
             };
-            let mixer = Transformer::new(&at, &options).unwrap();
+            let mixer = Transformer::new(&layer, &options).unwrap();
             for (_, var) in parameters.all() {
                 var.set(&var.zeros_like().unwrap()).unwrap();
             }

@@ -73,14 +73,14 @@ impl MixerModel for Xcit {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let block = at.block;
-        let local = || Local::new(&at.vb.pp("local"), at, options.local);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let block = layer.block;
+        let local = || Local::new(&layer.vb.pp("local"), layer, options.local);
         let one = Init::Const(1.0);
         Ok(Self {
-            projections: Projections::new(at)?,
-            temperature: at.vb.get_with_hints(block.heads, "temperature", one)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
+            projections: Projections::new(layer)?,
+            temperature: layer.vb.get_with_hints(block.heads, "temperature", one)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), block.attention_dropout),
             local: (options.local > 0).then(local).transpose()?,
             heads: block.heads,
             width: block.head_dim(),
@@ -134,8 +134,8 @@ struct Local {
 }
 
 impl Local {
-    fn new(vb: &VarBuilder, at: &LayerContext, taps: usize) -> Result<Self> {
-        let dim = at.block.dim;
+    fn new(vb: &VarBuilder, layer: &LayerContext, taps: usize) -> Result<Self> {
+        let dim = layer.block.dim;
         // PyTorch's bound for a kernel that reads w numbers.
         let bound = (taps as f64).powf(-0.5);
         let init = Init::Uniform {
@@ -149,7 +149,7 @@ impl Local {
                 vb.get_with_hints(dim, "bias", Init::Const(0.0))?,
             ])
         };
-        let norm = |name| LayerNorm::new(&vb.pp(name), dim, at.block.norm_epsilon);
+        let norm = |name| LayerNorm::new(&vb.pp(name), dim, layer.block.norm_epsilon);
         Ok(Self {
             before: norm("before_norm")?,
             between: norm("between_norm")?,
@@ -196,8 +196,8 @@ mod tests {
             heads,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        Xcit::new(&at, &Options { local }).unwrap()
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        Xcit::new(&layer, &Options { local }).unwrap()
     }
 
     fn pass() -> Pass<'static> {

@@ -77,8 +77,8 @@ struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks_both_ways(context, options.direction, |at| {
-        Ok(Box::new(Xlstm::new(at, &options)?))
+    blocks_both_ways(context, options.direction, |layer| {
+        Ok(Box::new(Xlstm::new(layer, &options)?))
     })
 }
 
@@ -104,8 +104,8 @@ struct Xlstm {
 }
 
 impl Xlstm {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, block) = (&at.vb, at.block);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, block) = (&layer.vb, layer.block);
         let (dim, heads, width) = (block.dim, block.heads, options.expand * block.dim);
         for (key, divisor) in [("block.heads", heads), ("model.group", options.group)] {
             require(
@@ -222,11 +222,11 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
-        let mut mixer = Xlstm::new(&at, &Options::default()).unwrap();
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
+        let mut mixer = Xlstm::new(&layer, &Options::default()).unwrap();
         let x = normal("x", &[1, 9, 8]);
         let [large, larger] = [50.0, 4000.0].map(|bias| {
-            let (vb, zeros) = (at.vb.pp(bias), Init::Const(0.0));
+            let (vb, zeros) = (layer.vb.pp(bias), Init::Const(0.0));
             mixer.input = Linear::new(&vb, 48, 2, zeros, Some(Init::Const(bias))).unwrap();
             mixer.forward(&x, &pass()).unwrap()
         });

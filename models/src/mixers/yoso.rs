@@ -93,18 +93,18 @@ impl MixerModel for Yoso {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (window, heads) = (options.conv_window, at.block.heads);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (window, heads) = (options.conv_window, layer.block.heads);
         let kernel = || {
-            let vb = at.vb.pp("conv");
+            let vb = layer.vb.pp("conv");
             vb.get_with_hints((heads, window), "weight", fan_in_uniform(window))
         };
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             kernel: (window > 0).then(kernel).transpose()?,
             tau: options.hash_code_len as f64,
             heads,
-            width: at.block.head_dim(),
+            width: layer.block.head_dim(),
         })
     }
 }
@@ -278,12 +278,12 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder(), &block, 9);
+        let layer = LayerContext::new(parameters.builder(), &block, 9);
         let options = Options {
             hash_code_len: 3,
             conv_window: 3,
         };
-        let mixer = Yoso::new(&at, &options).unwrap();
+        let mixer = Yoso::new(&layer, &options).unwrap();
         let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
         check_layer("yoso", &parameters, &[2, 4, 6], |x| {

@@ -70,7 +70,7 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
     let blocks = stack(&build, |at| {
         Ok(Box::new(Borrowed {
             encoder: encoder.clone(),
-            layer: at.layer,
+            layer: at.index,
         }))
     });
     let blocks = blocks.unwrap().blocks;

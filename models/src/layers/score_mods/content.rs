@@ -97,16 +97,16 @@ pub(super) enum ThirdTerm {
 impl Deberta {
     /// Creates parameter `bias.deberta` (2 K, D) of the model, N(0, 0.02²), and `key` and `query`
     /// (H E, D), Xavier-uniform.
-    pub(super) fn new(at: &LayerContext, third: ThirdTerm) -> Result<Self> {
-        let (vb, block) = (at.vb.pp("bias"), at.block);
+    pub(super) fn new(layer: &LayerContext, third: ThirdTerm) -> Result<Self> {
+        let (vb, block) = (layer.vb.pp("bias"), layer.block);
         // The last of the 2 K rows is for distances of K - 1 and more, so K has to be more than any
         // distance that occurs.
-        let reach = block.bias_distance.min(at.max_length);
+        let reach = block.bias_distance.min(layer.max_length);
         let init = Init::Randn {
             mean: 0.0,
             stdev: 0.02,
         };
-        let shared = at.shared.pp("bias");
+        let shared = layer.shared.pp("bias");
         let linear = |name| {
             let init = xavier_uniform(block.dim, block.qkv_dim);
             Linear::new(&vb.pp(name), block.dim, block.qkv_dim, init, None)

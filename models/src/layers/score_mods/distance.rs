@@ -36,20 +36,24 @@ const FARTHEST: usize = 128;
 
 impl ByDistance {
     /// Creates parameter `bias.t5` (32, H) of the model, N(0, 1/D).
-    pub(super) fn t5(at: &LayerContext) -> Result<Self> {
+    pub(super) fn t5(layer: &LayerContext) -> Result<Self> {
         let init = Init::Randn {
             mean: 0.0,
-            stdev: (at.block.dim as f64).powf(-0.5),
+            stdev: (layer.block.dim as f64).powf(-0.5),
         };
-        let vb = at.shared.pp("bias");
+        let vb = layer.shared.pp("bias");
         Ok(Self::T5 {
-            buckets: vb.get_with_hints((BUCKETS, at.block.heads), "t5", init)?,
+            buckets: vb.get_with_hints((BUCKETS, layer.block.heads), "t5", init)?,
         })
     }
 
     /// Builds ALiBi, which has no parameters.
-    pub(super) fn alibi(at: &LayerContext) -> Result<Self> {
-        let slopes = tensor(slopes(at.block.heads), at.vb.dtype(), at.vb.device())?;
+    pub(super) fn alibi(layer: &LayerContext) -> Result<Self> {
+        let slopes = tensor(
+            slopes(layer.block.heads),
+            layer.vb.dtype(),
+            layer.vb.device(),
+        )?;
         Ok(Self::Alibi { slopes })
     }
 

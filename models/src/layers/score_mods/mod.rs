@@ -93,21 +93,23 @@ impl ScoreMods {
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
-    pub fn new(at: &LayerContext) -> Result<Self> {
-        let (block, vb) = (at.block, at.vb.pp("bias"));
+    pub fn new(layer: &LayerContext) -> Result<Self> {
+        let (block, vb) = (layer.block, layer.vb.pp("bias"));
         let bias = match block.bias {
             PairBias::None => None,
-            PairBias::T5 => Some(Bias::ByDistance(ByDistance::t5(at)?)),
-            PairBias::Alibi => Some(Bias::ByDistance(ByDistance::alibi(at)?)),
+            PairBias::T5 => Some(Bias::ByDistance(ByDistance::t5(layer)?)),
+            PairBias::Alibi => Some(Bias::ByDistance(ByDistance::alibi(layer)?)),
             PairBias::Gauss => Some(Bias::ByDistance(ByDistance::gauss(&vb, block)?)),
-            PairBias::Shaw => Some(Bias::Shaw(Shaw::new(&vb, block, at.max_length)?)),
+            PairBias::Shaw => Some(Bias::Shaw(Shaw::new(&vb, block, layer.max_length)?)),
             PairBias::Xl => Some(Bias::TransformerXl(TransformerXl::new(&vb, &vb, block)?)),
-            PairBias::Deberta => Some(Bias::Deberta(Deberta::new(at, ThirdTerm::FromKey)?)),
-            PairBias::DebertaPaper => Some(Bias::Deberta(Deberta::new(at, ThirdTerm::FromQuery)?)),
+            PairBias::Deberta => Some(Bias::Deberta(Deberta::new(layer, ThirdTerm::FromKey)?)),
+            PairBias::DebertaPaper => {
+                Some(Bias::Deberta(Deberta::new(layer, ThirdTerm::FromQuery)?))
+            }
         };
         let memory = match block.memory {
             0 => None,
-            slots => Some(Memory::new(&at.vb.pp("memory"), block, slots)?),
+            slots => Some(Memory::new(&layer.vb.pp("memory"), block, slots)?),
         };
         Ok(Self {
             bias,

@@ -39,11 +39,11 @@ fn score_mods(parameters: &Parameters, bias: PairBias, memory: usize) -> ScoreMo
         memory,
         ..BlockOptions::default()
     };
-    let at = LayerContext {
+    let layer = LayerContext {
         shared: parameters.builder(),
         ..LayerContext::new(parameters.builder().pp("mixer"), &block, LENGTH)
     };
-    ScoreMods::new(&at).unwrap()
+    ScoreMods::new(&layer).unwrap()
 }
 
 /// Parameters by path, each flat.

@@ -22,9 +22,9 @@ fn mixer(
         heads: 2,
         ..BlockOptions::default()
     };
-    let at = LayerContext::new(parameters.builder(), &block, longest);
+    let layer = LayerContext::new(parameters.builder(), &block, longest);
     let options = Options { span, ramp, start };
-    AdaptiveSpan::new(&at, &options).unwrap()
+    AdaptiveSpan::new(&layer, &options).unwrap()
 }
 
 /// Returns attention under spans z (H, 1) of queries, keys and values (B, L, H E).

@@ -83,8 +83,8 @@ pub(super) fn encoder(context: &ModelContext, tay2021: bool) -> Result<Box<dyn E
         "0 with model.variant = tay2021",
     )?;
     external::around(context, extra, |context| {
-        blocks(context, |at| {
-            Ok(Box::new(BigBird::new(at, &options, tay2021)?))
+        blocks(context, |layer| {
+            Ok(Box::new(BigBird::new(layer, &options, tay2021)?))
         })
     })
 }
@@ -102,15 +102,15 @@ struct BigBird {
 }
 
 impl BigBird {
-    fn new(at: &LayerContext, options: &Options, tay2021: bool) -> Result<Self> {
-        let (size, max_length) = (options.block, at.max_length - options.global_extra);
+    fn new(layer: &LayerContext, options: &Options, tay2021: bool) -> Result<Self> {
+        let (size, max_length) = (options.block, layer.max_length - options.global_extra);
         let rate = match tay2021 {
             true => 0.0,
-            false => at.block.attention_dropout,
+            false => layer.block.attention_dropout,
         };
         Ok(Self {
-            projections: Projections::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop").pp("listed"), rate),
+            projections: Projections::new(layer)?,
+            dropout: Dropout::new(&layer.vb.pp("drop").pp("listed"), rate),
             pattern: Pattern {
                 size,
                 // 2021: a length that is a multiple of the block size is filled up by a whole
@@ -123,10 +123,10 @@ impl BigBird {
                 extra: options.global_extra,
                 tay2021,
             },
-            key: StreamKey::new(&at.vb.pp("blocks").prefix()),
+            key: StreamKey::new(&layer.vb.pp("blocks").prefix()),
             max_length,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 

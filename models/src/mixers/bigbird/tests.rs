@@ -158,8 +158,8 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
     };
     let vb = parameters().builder();
     let block = BlockOptions::default();
-    let at = LayerContext::new(vb, &block, 10);
-    let bigbird = BigBird::new(&at, &options, true).unwrap();
+    let layer = LayerContext::new(vb, &block, 10);
+    let bigbird = BigBird::new(&layer, &options, true).unwrap();
     assert_eq!(bigbird.pattern.blocks, 6);
     let drawn = rows(&bigbird.pattern, 2, 1);
     let x = |name: &str| crate::testing::normal(name, &[1, 2, 9, 3]);

@@ -91,23 +91,23 @@ struct Operands {
 impl MixerModel for Clustered {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let rate = at.block.attention_dropout;
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let rate = layer.block.attention_dropout;
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             lloyd: Lloyd {
                 clusters: options.clusters,
                 bits: options.bits,
                 iterations: options.iterations,
                 bias: options.hash_bias,
-                max_length: at.max_length,
-                path: at.vb.prefix(),
+                max_length: layer.max_length,
+                path: layer.vb.prefix(),
             },
             topk: options.improved.then_some(options.topk),
-            dropout: Dropout::new(&at.vb.pp("drop"), rate),
-            rest_dropout: Dropout::new(&at.vb.pp("drop").pp("rest"), rate),
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            dropout: Dropout::new(&layer.vb.pp("drop"), rate),
+            rest_dropout: Dropout::new(&layer.vb.pp("drop").pp("rest"), rate),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }

@@ -20,8 +20,8 @@ fn mixer(parameters: &Parameters, dim: usize, options: &Options) -> Clustered {
         attention_dropout: 0.0,
         ..BlockOptions::default()
     };
-    let at = LayerContext::new(parameters.builder(), &block, 5);
-    Clustered::new(&at, options).unwrap()
+    let layer = LayerContext::new(parameters.builder(), &block, 5);
+    Clustered::new(&layer, options).unwrap()
 }
 
 fn options(clusters: usize, topk: Option<usize>) -> Options {

@@ -83,13 +83,13 @@ fn gradients_agree_with_differences() {
         (Convolve::Heads, 2),
     ] {
         let parameters = parameters();
-        let at = LayerContext::new(parameters.builder(), &block, 5);
+        let layer = LayerContext::new(parameters.builder(), &block, 5);
         let options = Options {
             factor: 2,
             convolve,
             local,
         };
-        let mixer = Compressed::new(&at, &options).unwrap();
+        let mixer = Compressed::new(&layer, &options).unwrap();
         check_layer("compressed", &parameters, &[3, 5, 3], |x| {
             let pass = Pass::new(false, RngKey::new(1, 0, 0));
             mixer.forward(x, &pass.with_mask(Some(&mask)))

@@ -92,7 +92,9 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         "reversible",
         "another one, because the loss that model.compression learns from needs every block's state",
     )?;
-    let stack = encoder::blocks(context, |at| Ok(Box::new(Compressive::new(at, &options)?)))?;
+    let stack = encoder::blocks(context, |layer| {
+        Ok(Box::new(Compressive::new(layer, &options)?))
+    })?;
     Ok(with_cls_last(stack, context.cls))
 }
 
@@ -125,7 +127,7 @@ struct Parts {
 }
 
 impl Compressive {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let shared = transformer_xl::Options {
             segment: options.segment,
             memory: options.memory,
@@ -133,11 +135,11 @@ impl Compressive {
             detach: options.detach,
             untie: options.untie,
         };
-        let recurrence = Recurrence::new(at, &shared)?;
+        let recurrence = Recurrence::new(layer, &shared)?;
         let rate = options.rate.min(recurrence.segment);
-        let vb = at.vb.pp("compress");
+        let vb = layer.vb.pp("compress");
         Ok(Self {
-            compression: Compression::new(&vb, options.compression, at.block.dim, rate)?,
+            compression: Compression::new(&vb, options.compression, layer.block.dim, rate)?,
             slots: match options.compressed {
                 0 => recurrence.segment,
                 slots => slots,

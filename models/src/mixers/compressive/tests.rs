@@ -190,14 +190,14 @@ fn the_rows_that_attention_weighs_most_stay() {
         heads: 2,
         ..BlockOptions::default()
     };
-    let at = LayerContext::new(parameters.builder().pp("0").pp("mixer"), &block, 14);
+    let layer = LayerContext::new(parameters.builder().pp("0").pp("mixer"), &block, 14);
     let options = Options {
         segment: 4,
         rate: 2,
         compression: Kind::MostUsed,
         ..Options::default()
     };
-    let mixer = Compressive::new(&at, &options).unwrap();
+    let mixer = Compressive::new(&layer, &options).unwrap();
     let real = Tensor::ones((1, 14), x.dtype(), &Device::Cpu).unwrap();
     let evictions = mixer.evictions(14).unwrap();
     let chosen = mixer

@@ -44,10 +44,12 @@ pub const MODEL: Model = Model {
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
     require(options.chunk > 0, "model.chunk", 0, "at least 1")?;
-    encoder::blocks(context, |at| {
-        let (hidden, shared) = widths(at, &options);
-        let linear = LinearAttention::new(&at.vb.pp("linear"), shared, hidden)?;
-        Ok(Box::new(Gated::new(at, &options)?.with(Box::new(linear))))
+    encoder::blocks(context, |layer| {
+        let (hidden, shared) = widths(layer, &options);
+        let linear = LinearAttention::new(&layer.vb.pp("linear"), shared, hidden)?;
+        Ok(Box::new(
+            Gated::new(layer, &options)?.with(Box::new(linear)),
+        ))
     })
 }
 

@@ -92,33 +92,33 @@ struct Gated {
 }
 
 /// Returns e and s.
-fn widths(at: &LayerContext, options: &Options) -> (usize, usize) {
+fn widths(layer: &LayerContext, options: &Options) -> (usize, usize) {
     let or = |size: usize, usual: usize| if size == 0 { usual } else { size };
-    let hidden = or(options.hidden, at.block.mlp_dim);
-    (hidden, or(options.shared, at.block.dim.div_ceil(2)))
+    let hidden = or(options.hidden, layer.block.mlp_dim);
+    (hidden, or(options.shared, layer.block.dim.div_ceil(2)))
 }
 
 impl MixerModel for Gated {
     type Options = Options;
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (dim, (hidden, shared)) = (at.block.dim, widths(at, options));
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (dim, (hidden, shared)) = (layer.block.dim, widths(layer, options));
         let linear = |name, inputs, outputs| {
             let (weight, bias) = (NARROW, Some(Init::Const(0.0)));
-            Linear::new(&at.vb.pp(name), inputs, outputs, weight, bias)
+            Linear::new(&layer.vb.pp(name), inputs, outputs, weight, bias)
         };
         let chunk = match options.chunk {
-            0 => at.max_length,
+            0 => layer.max_length,
             chunk => chunk,
         };
-        let vb = at.vb.pp("attention");
-        let rate = at.block.attention_dropout;
+        let vb = layer.vb.pp("attention");
+        let rate = layer.block.attention_dropout;
         Ok(Self {
             inner: linear("inner", dim, 2 * hidden + shared)?,
             outer: linear("outer", hidden, dim)?,
             attention: SharedAttention::new(&vb, shared, chunk, options.attention, rate)?,
             beside: None,
-            dropout: Dropout::new(&at.vb.pp("hidden_drop"), options.hidden_dropout),
+            dropout: Dropout::new(&layer.vb.pp("hidden_drop"), options.hidden_dropout),
             hidden,
             shared,
         })

@@ -16,13 +16,13 @@ fn mixer(parameters: &Parameters, conv: Conv, kernel: usize) -> Lite {
         attention_dropout: 0.3,
         ..BlockOptions::default()
     };
-    let at = LayerContext::new(parameters.builder(), &block, 5);
+    let layer = LayerContext::new(parameters.builder(), &block, 5);
     let options = Options {
         conv,
         kernel,
         groups: 2,
     };
-    Lite::new(&at, &options).unwrap()
+    Lite::new(&layer, &options).unwrap()
 }
 
 fn pass() -> Pass<'static> {

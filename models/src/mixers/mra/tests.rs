@@ -16,8 +16,8 @@ fn mixer(parameters: &crate::Parameters, options: Options, longest: usize) -> Mr
         heads: 2,
         ..BlockOptions::default()
     };
-    let at = LayerContext::new(parameters.builder(), &block, longest);
-    Mra::new(&at, &options).unwrap()
+    let layer = LayerContext::new(parameters.builder(), &block, longest);
+    Mra::new(&layer, &options).unwrap()
 }
 
 /// Maps queries, keys and values (B, L, H, E) to (B, L, H, E).

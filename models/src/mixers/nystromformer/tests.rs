@@ -25,13 +25,13 @@ fn layer(
     (landmarks, iterations, conv): (usize, usize, usize),
     segments: Segments,
 ) -> Nystromformer {
-    let at = LayerContext::new(parameters.builder(), block, 8);
+    let layer = LayerContext::new(parameters.builder(), block, 8);
     let options = Options {
         landmarks,
         iterations,
         conv,
     };
-    Nystromformer::new(&at, &options, segments).unwrap()
+    Nystromformer::new(&layer, &options, segments).unwrap()
 }
 
 /// Returns F Z G V without projections, of (B, L, H, E).

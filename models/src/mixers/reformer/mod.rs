@@ -95,25 +95,25 @@ impl MixerModel for Reformer {
         options.check()
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let block = at.block;
-        let [query, value] = inward(&at.vb, block, block.qkv_dim)?;
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let block = layer.block;
+        let [query, value] = inward(&layer.vb, block, block.qkv_dim)?;
         let init = xavier_uniform(block.dim, block.qkv_dim);
         Ok(Self {
             query,
             value,
-            output: Linear::new(&at.vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
+            output: Linear::new(&layer.vb.pp("output"), block.qkv_dim, block.dim, init, None)?,
             hash: Hash {
                 rounds: options.rounds,
-                buckets: buckets(at.max_length, options.chunk),
+                buckets: buckets(layer.max_length, options.chunk),
                 width: block.head_dim(),
-                key: StreamKey::new(&at.vb.pp("rotations").prefix()),
+                key: StreamKey::new(&layer.vb.pp("rotations").prefix()),
                 drawn: Mutex::default(),
             },
             chunk: options.chunk,
             across_buckets: options.across_buckets,
-            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
-            score_mods: ScoreMods::new(at)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), block.attention_dropout),
+            score_mods: ScoreMods::new(layer)?,
             heads: block.heads,
         })
     }

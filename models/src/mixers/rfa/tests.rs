@@ -15,8 +15,8 @@ fn mixer(parameters: &Parameters, heads: usize, options: &Options) -> Rfa {
         heads,
         ..BlockOptions::default()
     };
-    let at = LayerContext::new(parameters.builder(), &block, 6);
-    Rfa::new(&at, options).unwrap()
+    let layer = LayerContext::new(parameters.builder(), &block, 6);
+    Rfa::new(&layer, options).unwrap()
 }
 
 fn pass(step: u64) -> Pass<'static> {

@@ -22,8 +22,8 @@ fn mixer(parameters: &Parameters, options: &Options) -> Routing {
         heads: 2,
         ..BlockOptions::default()
     };
-    let at = LayerContext::new(parameters.builder(), &block, 6);
-    Routing::new(&at, options).unwrap()
+    let layer = LayerContext::new(parameters.builder(), &block, 6);
+    Routing::new(&layer, options).unwrap()
 }
 
 fn all_routed(clusters: usize, window: usize) -> Options {

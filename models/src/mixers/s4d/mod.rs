@@ -164,8 +164,8 @@ impl MixerModel for S4d {
         )
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (vb, dim) = (&at.vb, at.block.dim);
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (vb, dim) = (&layer.vb, layer.block.dim);
         let real = options.init == Start::Real;
         let modes = options.state / if real { 1 } else { 2 };
         let sets = match options.n_ssm {
@@ -217,7 +217,7 @@ impl MixerModel for S4d {
                 false => (c("c_real", 0)?, Some(c("c_imag", 1)?)),
             },
             d: vb.get_with_hints(dim, "d", normal)?,
-            output: GluOutput::new(vb, at.block, OutputGate::Full, OutputInit::Torch)?,
+            output: GluOutput::new(vb, layer.block, OutputGate::Full, OutputInit::Torch)?,
             fft: match options.compute {
                 Compute::Auto => !scanned,
                 Compute::Scan => false,

@@ -120,14 +120,14 @@ impl MixerModel for Sinkhorn {
         options.check()
     }
 
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (heads, width) = (at.block.heads, at.block.head_dim());
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (heads, width) = (layer.block.heads, layer.block.head_dim());
         let block = match options.block {
-            0 => default_block(at.max_length),
+            0 => default_block(layer.max_length),
             block => block,
         };
-        let blocks = at.max_length.div_ceil(block);
-        let vb = at.vb.pp("sorting");
+        let blocks = layer.max_length.div_ceil(block);
+        let vb = layer.vb.pp("sorting");
         // Xavier-uniform for the mean of a block; for its sum the order would be sharp, and hard to
         // change, from the start.
         let bound = (6.0 / (2 * width + blocks) as f64).sqrt() / block as f64;
@@ -136,7 +136,7 @@ impl MixerModel for Sinkhorn {
             up: bound,
         };
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             sorting: Sorting {
                 weight: vb.get_with_hints((heads, 2 * width, blocks), "weight", init)?,
                 block,
@@ -146,7 +146,7 @@ impl MixerModel for Sinkhorn {
                     .noise
                     .then(|| StreamKey::new(&vb.pp("noise").prefix())),
             },
-            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
             sortcut: options.sortcut,
             heads,
             width,

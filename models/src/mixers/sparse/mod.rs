@@ -89,7 +89,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     )?;
     let root = (context.max_length as f64).sqrt().ceil() as usize;
     let pattern = options.pattern((root.next_multiple_of(8), 8), false)?;
-    encoder::blocks(context, |at| Ok(Box::new(Sparse::new(at, pattern)?)))
+    encoder::blocks(context, |layer| Ok(Box::new(Sparse::new(layer, pattern)?)))
 }
 
 impl Options {
@@ -124,13 +124,16 @@ pub(super) struct Sparse {
 }
 
 impl Sparse {
-    pub(super) fn new(at: &LayerContext, pattern: Pattern) -> Result<Self> {
+    pub(super) fn new(layer: &LayerContext, pattern: Pattern) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop").pp("near"), at.block.attention_dropout),
-            pattern: pattern.at_layer(at.layer),
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            projections: Projections::new(layer)?,
+            dropout: Dropout::new(
+                &layer.vb.pp("drop").pp("near"),
+                layer.block.attention_dropout,
+            ),
+            pattern: pattern.at_layer(layer.index),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }

@@ -102,8 +102,8 @@ pub(super) struct Form {
 /// Returns the encoder of the variant that `form` says.
 pub(super) fn encoder(context: &ModelContext, form: Form) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    blocks(context, |at| {
-        Ok(Box::new(Synthesizer::new(at, &options, &form)?))
+    blocks(context, |layer| {
+        Ok(Box::new(Synthesizer::new(layer, &options, &form)?))
     })
 }
 
@@ -126,11 +126,11 @@ struct DotProduct {
 }
 
 impl Synthesizer {
-    fn new(at: &LayerContext, options: &Options, form: &Form) -> Result<Self> {
-        let block = at.block;
+    fn new(layer: &LayerContext, options: &Options, form: &Form) -> Result<Self> {
+        let block = layer.block;
         let linear = |name, inputs, outputs| {
             let init = xavier_uniform(block.dim, block.qkv_dim);
-            Linear::new(&at.vb.pp(name), inputs, outputs, init, None)
+            Linear::new(&layer.vb.pp(name), inputs, outputs, init, None)
         };
         let inward = |name| linear(name, block.dim, block.qkv_dim);
         let dot_product = match options.dot_product {
@@ -138,19 +138,19 @@ impl Synthesizer {
                 query: inward("query")?,
                 key: inward("key")?,
                 mixture: match form.mixed {
-                    true => Some(at.vb.get_with_hints(2, "mixture", Init::Const(0.0))?),
+                    true => Some(layer.vb.get_with_hints(2, "mixture", Init::Const(0.0))?),
                     false => None,
                 },
             }),
             false => None,
         };
         Ok(Self {
-            scores: Synthetic::new(at, options, form)?,
+            scores: Synthetic::new(layer, options, form)?,
             dot_product,
             rotary: block.rotary.then(|| Rotary::new(block.head_dim())),
             value: inward("value")?,
             output: linear("output", block.qkv_dim, block.dim)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
+            dropout: Dropout::new(&layer.vb.pp("drop"), block.attention_dropout),
             heads: block.heads,
             dim: block.qkv_dim,
         })

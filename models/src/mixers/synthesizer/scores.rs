@@ -26,10 +26,10 @@ pub(super) enum Synthesised {
 
 impl Synthetic {
     /// Returns the kind of scores that `options` ask for.
-    pub(super) fn new(at: &LayerContext, options: &Options, form: &Form) -> Result<Self> {
-        let (block, longest) = (at.block, at.max_length);
-        let vb = at.vb.pp("scores");
-        let dense = |name, columns| Dense::new(&vb.pp(name), at, columns);
+    pub(super) fn new(layer: &LayerContext, options: &Options, form: &Form) -> Result<Self> {
+        let (block, longest) = (layer.block, layer.max_length);
+        let vb = layer.vb.pp("scores");
+        let dense = |name, columns| Dense::new(&vb.pp(name), layer, columns);
         Ok(match options.scores {
             Scores::Random | Scores::FixedRandom => {
                 let shape = (block.heads, longest, longest);
@@ -115,8 +115,8 @@ pub(super) struct Dense {
 }
 
 impl Dense {
-    fn new(vb: &VarBuilder, at: &LayerContext, columns: usize) -> Result<Self> {
-        let block = at.block;
+    fn new(vb: &VarBuilder, layer: &LayerContext, columns: usize) -> Result<Self> {
+        let block = layer.block;
         let width = block.head_dim();
         let bias = Some(Init::Const(0.0));
         let init = xavier_uniform(block.dim, block.qkv_dim);

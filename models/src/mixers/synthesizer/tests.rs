@@ -23,8 +23,8 @@ fn block() -> BlockOptions {
 
 fn mixer(parameters: &Parameters, options: &Options) -> Synthesizer {
     let block = block();
-    let at = LayerContext::new(parameters.builder(), &block, LENGTH + 1);
-    Synthesizer::new(&at, options, &PAPER).unwrap()
+    let layer = LayerContext::new(parameters.builder(), &block, LENGTH + 1);
+    Synthesizer::new(&layer, options, &PAPER).unwrap()
 }
 
 fn pass() -> Pass<'static> {

@@ -11,7 +11,7 @@ pub const VARIANT: Variant = Variant {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: NoOptions = context.options()?;
-    encoder::blocks(context, |at| {
-        Ok(Box::new(Linear::new(at, &options)?.without_mask()))
+    encoder::blocks(context, |layer| {
+        Ok(Box::new(Linear::new(layer, &options)?.without_mask()))
     })
 }

@@ -39,7 +39,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         0 => 50,
         size => size,
     };
-    encoder::blocks(context, |at| Ok(Box::new(Strided::new(at, size)?)))
+    encoder::blocks(context, |layer| Ok(Box::new(Strided::new(layer, size)?)))
 }
 
 struct Strided {
@@ -51,16 +51,16 @@ struct Strided {
 }
 
 impl Strided {
-    fn new(at: &LayerContext, size: usize) -> Result<Self> {
+    fn new(layer: &LayerContext, size: usize) -> Result<Self> {
         Ok(Self {
-            projections: Projections::new(at)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), at.block.attention_dropout),
+            projections: Projections::new(layer)?,
+            dropout: Dropout::new(&layer.vb.pp("drop"), layer.block.attention_dropout),
             groups: Groups {
                 size,
-                longest: at.max_length,
+                longest: layer.max_length,
             },
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }

@@ -34,5 +34,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         dilated_heads: context.block.heads,
         global: 0,
     };
-    encoder::blocks(context, |at| Ok(Box::new(Longformer::new(at, pattern)?)))
+    encoder::blocks(context, |layer| {
+        Ok(Box::new(Longformer::new(layer, pattern)?))
+    })
 }

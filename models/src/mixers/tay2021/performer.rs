@@ -37,7 +37,9 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         "trig",
         "relu or favor with model.variant = tay2021, whose code had no other",
     )?;
-    encoder::blocks(context, |at| Ok(Box::new(Performer::new(at, &options)?)))
+    encoder::blocks(context, |layer| {
+        Ok(Box::new(Performer::new(layer, &options)?))
+    })
 }
 
 struct Performer {
@@ -49,21 +51,21 @@ struct Performer {
 }
 
 impl Performer {
-    fn new(at: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let favor = match options.kernel {
             Kernel::Favor => {
                 let features = match options.features {
                     0 => 256,
                     features => features,
                 };
-                Some(Favor::new(at, features, 1, options.epsilon))
+                Some(Favor::new(layer, features, 1, options.epsilon))
             }
             Kernel::Relu | Kernel::Auto | Kernel::Trig => None,
         };
         Ok(Self {
-            projections: Projections::new(at)?,
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            projections: Projections::new(layer)?,
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
             favor,
         })
     }

@@ -34,7 +34,7 @@ const CHUNKS: usize = 10;
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
     options.check()?;
-    encoder::blocks(context, |at| Ok(Box::new(Chunks::new(at)?)))
+    encoder::blocks(context, |layer| Ok(Box::new(Chunks::new(layer)?)))
 }
 
 struct Chunks {
@@ -47,8 +47,8 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn new(at: &LayerContext) -> Result<Self> {
-        let block = at.block;
+    fn new(layer: &LayerContext) -> Result<Self> {
+        let block = layer.block;
         require(
             block.dim.is_multiple_of(block.heads),
             "block.dim",
@@ -58,7 +58,7 @@ impl Chunks {
                 block.heads
             ),
         )?;
-        let [query, value] = inward(&at.vb, block, block.dim)?;
+        let [query, value] = inward(&layer.vb, block, block.dim)?;
         let width = block.dim / block.heads;
         Ok(Self {
             query,
@@ -70,7 +70,7 @@ impl Chunks {
                 key: StreamKey::new("reformer.tay2021"),
                 drawn: std::sync::Mutex::default(),
             },
-            no_dropout: Dropout::new(&at.vb.pp("drop"), 0.0),
+            no_dropout: Dropout::new(&layer.vb.pp("drop"), 0.0),
             heads: block.heads,
             width,
         })
@@ -166,8 +166,8 @@ mod tests {
             heads: 2,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters().builder(), &block, 9);
-        let mixer = Chunks::new(&at).unwrap();
+        let layer = LayerContext::new(parameters().builder(), &block, 9);
+        let mixer = Chunks::new(&layer).unwrap();
         let x = normal("x", &[1, 9, 4]);
         let pass = Pass::new(false, RngKey::new(5, 6, 7));
         let found = mixer.forward(&x, &pass).unwrap();

@@ -32,7 +32,9 @@ pub const VARIANT: Variant = Variant {
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
     options.check()?;
-    encoder::blocks(context, |at| Ok(Box::new(Strided::new(at, options.block)?)))
+    encoder::blocks(context, |layer| {
+        Ok(Box::new(Strided::new(layer, options.block)?))
+    })
 }
 
 struct Strided {
@@ -45,18 +47,18 @@ struct Strided {
 }
 
 impl Strided {
-    fn new(at: &LayerContext, block: usize) -> Result<Self> {
-        let rate = at.block.attention_dropout;
+    fn new(layer: &LayerContext, block: usize) -> Result<Self> {
+        let rate = layer.block.attention_dropout;
         Ok(Self {
-            projections: Projections::new(at)?,
-            group_drop: Dropout::new(&at.vb.pp("drop"), rate),
-            summary_drop: Dropout::new(&at.vb.pp("summary_drop"), rate),
+            projections: Projections::new(layer)?,
+            group_drop: Dropout::new(&layer.vb.pp("drop"), rate),
+            summary_drop: Dropout::new(&layer.vb.pp("summary_drop"), rate),
             block: match block {
                 0 => 50,
                 block => block,
             },
-            heads: at.block.heads,
-            width: at.block.head_dim(),
+            heads: layer.block.heads,
+            width: layer.block.head_dim(),
         })
     }
 }
@@ -138,8 +140,8 @@ mod tests {
             heads: 1,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters().builder(), &block, 6);
-        let mixer = Strided::new(&at, 2).unwrap(); // S = 2, n = 3
+        let layer = LayerContext::new(parameters().builder(), &block, 6);
+        let mixer = Strided::new(&layer, 2).unwrap(); // S = 2, n = 3
         let x = normal("x", &[1, 6, 2]);
         let pass = Pass::new(false, RngKey::new(1, 0, 0));
         let found = mixer.forward(&x, &pass).unwrap();

@@ -29,5 +29,5 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     )?;
     let hub = context.cls || options.first;
     let pattern = options.pattern((50, 10), true)?.with_hub(hub);
-    encoder::blocks(context, |at| Ok(Box::new(Sparse::new(at, pattern)?)))
+    encoder::blocks(context, |layer| Ok(Box::new(Sparse::new(layer, pattern)?)))
 }

@@ -76,8 +76,8 @@ pub(super) struct Options {
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
-    let stack = encoder::blocks(context, |at| {
-        Ok(Box::new(Plain(Recurrence::new(at, &options)?)))
+    let stack = encoder::blocks(context, |layer| {
+        Ok(Box::new(Plain(Recurrence::new(layer, &options)?)))
     })?;
     Ok(with_cls_last(stack, context.cls))
 }
@@ -139,24 +139,24 @@ pub(super) struct Older {
 }
 
 impl Recurrence {
-    pub(super) fn new(at: &LayerContext, options: &Options) -> Result<Self> {
-        let (block, vb) = (at.block, at.vb.pp("bias"));
+    pub(super) fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+        let (block, vb) = (layer.block, layer.vb.pp("bias"));
         let biases = match options.untie {
             true => vb.clone(),
-            false => at.shared.pp("bias"),
+            false => layer.shared.pp("bias"),
         };
         let segment = match options.segment {
-            0 => at.max_length.div_ceil(4).min(256),
-            segment => segment.min(at.max_length),
+            0 => layer.max_length.div_ceil(4).min(256),
+            segment => segment.min(layer.max_length),
         };
         Ok(Self {
-            projections: Projections::new(at)?,
+            projections: Projections::new(layer)?,
             relative: TransformerXl::new(&vb, &biases, block)?,
-            dropout: Dropout::new(&at.vb.pp("drop"), block.attention_dropout),
+            dropout: Dropout::new(&layer.vb.pp("drop"), block.attention_dropout),
             segment,
             memory: match options.memory {
                 0 => segment,
-                memory => memory.min(at.max_length),
+                memory => memory.min(layer.max_length),
             },
             causal: options.causal,
             detach: options.detach,

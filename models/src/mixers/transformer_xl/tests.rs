@@ -100,14 +100,14 @@ fn a_position_reaches_its_segment_and_as_many_positions_after_it_as_memory_has()
             qkv_dim: DIM,
             ..BlockOptions::default()
         };
-        let at = LayerContext::new(parameters.builder().pp("mixer"), &block, 9);
+        let layer = LayerContext::new(parameters.builder().pp("mixer"), &block, 9);
         let options = Options {
             segment: 3,
             memory,
             causal,
             ..Options::default()
         };
-        let mixer = Plain(Recurrence::new(&at, &options).unwrap());
+        let mixer = Plain(Recurrence::new(&layer, &options).unwrap());
         let x = normal("x", &[1, 9, DIM]);
         let mut moved = x.to_vec3::<f64>().unwrap();
         moved[0][4][1] += 1.0;
