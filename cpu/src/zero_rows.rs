@@ -51,13 +51,13 @@ mod tests {
         rows[299 * width + 1] = f32::NAN;
         rows[200 * width] = -0.0;
         let all: Vec<_> = runs(&rows, width).collect();
-        let wanted = [
+        let expected = [
             (0..64, false),
             (64..192, true),
             (192..256, false),
             (256..300, true),
         ];
-        assert_eq!(all, wanted);
+        assert_eq!(all, expected);
         assert_eq!(runs(&[], width).count(), 0);
     }
 }

@@ -42,8 +42,8 @@ impl Axis {
     /// [`Error::Option`] if there is no such value.
     pub fn set(&self, options: &Options, choice: &Choice) -> Result<Options> {
         let mut settings = to_json(options);
-        let wanted = choice.wants.iter().copied();
-        for (key, value) in wanted.chain([(self.key, choice.value)]) {
+        let expected = choice.wants.iter().copied();
+        for (key, value) in expected.chain([(self.key, choice.value)]) {
             let Some((section, name)) = key.split_once('.') else {
                 return Err(Error::Input(format!("{key} is no key of an axis")));
             };

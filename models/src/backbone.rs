@@ -164,10 +164,10 @@ impl Backbone {
     /// Refuses towers, batch sizes and lengths that do not fit.
     pub(crate) fn check(&self, inputs: &Inputs) -> Result<()> {
         let refuse = |reason: String| Err(Error::Input(reason));
-        let (found, wanted) = (inputs.towers.len(), self.towers);
-        if found != wanted {
+        let (actual, expected) = (inputs.towers.len(), self.towers);
+        if actual != expected {
             return refuse(format!(
-                "{found} sequences per example, the model takes {wanted}"
+                "{actual} sequences per example, the model takes {expected}"
             ));
         }
         for tokens in &inputs.towers {
@@ -227,7 +227,7 @@ mod tests {
         let x = single(normal("x", &[4, 37, 16]));
         let seed = single(normal("seed", &[4, 37, 16]));
         let seed = (seed * mask.valid().unsqueeze(2).unwrap().broadcast_as((4, 37, 16))).unwrap();
-        let mut found = Vec::new();
+        let mut actual = Vec::new();
         for model in MODELS {
             for (norm, tied) in [(NormKind::Layer, false), (NormKind::BatchMasked, true)] {
                 let mut options = Options::of(model);
@@ -263,24 +263,24 @@ mod tests {
                     let loss = (hidden * &seed).unwrap().sum_all().unwrap();
                     (ops::backward(&loss).unwrap(), loss)
                 };
-                let ((padded, wanted), (packed, found_loss)) = (run(false), run(true));
+                let ((padded, expected), (packed, found_loss)) = (run(false), run(true));
                 let place = format!("{}, {norm:?}", model.name);
-                close(&found_loss, &wanted, 2e-3, &place);
+                close(&found_loss, &expected, 2e-3, &place);
                 for (path, var) in parameters.all() {
-                    if let Some(wanted) = padded.get(&var) {
+                    if let Some(expected) = padded.get(&var) {
                         close(
                             packed.get(&var).unwrap(),
-                            wanted,
+                            expected,
                             2e-3,
                             &format!("{place}: {path}"),
                         );
                     }
                 }
-                found.push(model.name);
+                actual.push(model.name);
             }
         }
         for name in ["s4d", "s5", "lru", "rtf", "sgconv", "long_conv"] {
-            let count = found.iter().filter(|found| **found == name).count();
+            let count = actual.iter().filter(|actual| **actual == name).count();
             assert_eq!(count, 2, "{name}");
         }
     }

@@ -126,24 +126,24 @@ mod tests {
             for m in 0..size {
                 for n in 0..size {
                     // (S v)_n, of which -v/2 is left out on both sides.
-                    let mut found = [0.0; 2];
+                    let mut actual = [0.0; 2];
                     for (k, row) in vectors.iter().enumerate() {
                         let s = match n.cmp(&k) {
                             std::cmp::Ordering::Greater => -root(n) * root(k),
                             std::cmp::Ordering::Less => root(n) * root(k),
                             std::cmp::Ordering::Equal => 0.0,
                         };
-                        found = [found[0] + s * row[m][0], found[1] + s * row[m][1]];
+                        actual = [actual[0] + s * row[m][0], actual[1] + s * row[m][1]];
                     }
-                    let wanted = mul([0.0, omega[m]], vectors[n][m]);
-                    let apart = (found[0] - wanted[0]).hypot(found[1] - wanted[1]);
+                    let expected = mul([0.0, omega[m]], vectors[n][m]);
+                    let apart = (actual[0] - expected[0]).hypot(actual[1] - expected[1]);
                     assert!(apart < 1e-9, "{size}: {apart}");
                     let product = vectors.iter().fold([0.0; 2], |sum, row| {
                         let term = mul(conj(row[m]), row[n]);
                         [sum[0] + term[0], sum[1] + term[1]]
                     });
-                    let wanted = f64::from(u8::from(m == n));
-                    assert!((product[0] - wanted).hypot(product[1]) < 1e-12);
+                    let expected = f64::from(u8::from(m == n));
+                    assert!((product[0] - expected).hypot(product[1]) < 1e-12);
                 }
             }
             assert!(omega.is_sorted());

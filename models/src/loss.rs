@@ -154,9 +154,9 @@ mod tests {
             (at[2] + 4.0 * own[1]) / 5.0,
             own[2],
         ];
-        let wanted = rows.iter().sum::<f64>() / 3.0;
-        let found = losses.weighted.to_scalar::<f64>().unwrap();
-        assert!((found - wanted).abs() < 1e-12, "{found} {wanted}");
+        let expected = rows.iter().sum::<f64>() / 3.0;
+        let actual = losses.weighted.to_scalar::<f64>().unwrap();
+        assert!((actual - expected).abs() < 1e-12, "{actual} {expected}");
     }
 
     #[test]

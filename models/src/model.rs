@@ -218,18 +218,18 @@ impl Model {
     /// # Errors
     /// [`crate::Error::Word`] with the names that there are.
     pub fn variant(&self, options: &Value) -> Result<&'static Variant> {
-        let Some(wanted) = options.get(KEY) else {
+        let Some(expected) = options.get(KEY) else {
             return Ok(&self.variants[0]);
         };
-        let found = self.variants.iter();
-        let mut found = found.filter(|variant| Some(variant.name) == wanted.as_str());
-        found.next().ok_or_else(|| {
+        let actual = self.variants.iter();
+        let mut actual = actual.filter(|variant| Some(variant.name) == expected.as_str());
+        actual.next().ok_or_else(|| {
             let known = self.variants.iter().map(|variant| variant.name.to_owned());
             Error::Word {
                 key: format!("model.{KEY}"),
-                value: wanted
+                value: expected
                     .as_str()
-                    .map_or_else(|| wanted.to_string(), str::to_owned),
+                    .map_or_else(|| expected.to_string(), str::to_owned),
                 known: known.collect(),
             }
         })

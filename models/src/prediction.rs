@@ -201,8 +201,8 @@ mod tests {
         let like = Tensor::zeros((3, 4), DType::U32, &Device::Cpu).unwrap();
         let asked = Targets(vec![vec![(1, 2), (3, 2)], vec![(0, 3)], vec![]]);
         let hidden = sequences().hiding(&asked, 9, &like).unwrap();
-        let wanted = [[1, 9, 3, 9], [9, 1, 0, 0], [0; 4]];
-        assert_eq!(hidden.to_vec2::<u32>().unwrap(), wanted);
+        let expected = [[1, 9, 3, 9], [9, 1, 0, 0], [0; 4]];
+        assert_eq!(hidden.to_vec2::<u32>().unwrap(), expected);
     }
 
     #[test]
@@ -229,15 +229,15 @@ mod tests {
         // The state at slot 1 + position is the one that is read.
         let weights = parameters.all();
         let read = |name: &str| {
-            let (_, found) = weights.iter().find(|(path, _)| path == name).unwrap();
-            found.as_tensor().clone()
+            let (_, actual) = weights.iter().find(|(path, _)| path == name).unwrap();
+            actual.as_tensor().clone()
         };
         let state = hidden.get(0).unwrap().narrow(0, 4, 1).unwrap();
         let logits = state.matmul(&read("weight").t().unwrap()).unwrap();
         let logits = logits.broadcast_add(&read("bias")).unwrap();
         let label = Tensor::new(&[2u32], &Device::Cpu).unwrap();
-        let wanted = crate::loss::cross_entropy(&logits, &label).unwrap();
-        assert!((second.0[0] - wanted.to_scalar::<f64>().unwrap()).abs() < 1e-12);
+        let expected = crate::loss::cross_entropy(&logits, &label).unwrap();
+        assert!((second.0[0] - expected.to_scalar::<f64>().unwrap()).abs() < 1e-12);
     }
 
     #[test]

@@ -66,14 +66,14 @@ impl Parser<'_> {
     /// Skips `symbol` if it comes next, and returns whether it did.
     fn supports(&mut self, symbol: char) -> bool {
         self.spaces();
-        let found = self.rest().starts_with(symbol);
-        self.at += usize::from(found) * symbol.len_utf8();
-        found
+        let actual = self.rest().starts_with(symbol);
+        self.at += usize::from(actual) * symbol.len_utf8();
+        actual
     }
 
-    fn wrong(&self, wanted: &str) -> Error {
+    fn wrong(&self, expected: &str) -> Error {
         Error::Input(format!(
-            "{}: expected {wanted} at character {}",
+            "{}: expected {expected} at character {}",
             self.text,
             self.at + 1
         ))
@@ -133,11 +133,11 @@ impl Parser<'_> {
                 };
                 self.at += length;
                 let arguments = self.within_parentheses()?;
-                let wanted = if name.starts_with('m') { 2 } else { 1 };
+                let expected = if name.starts_with('m') { 2 } else { 1 };
                 match arguments[..] {
-                    [x] if wanted == 1 => Ok(function(x, x)),
-                    [x, y] if wanted == 2 => Ok(function(x, y)),
-                    _ => Err(self.wrong(&format!("{wanted} in the parentheses of {name}"))),
+                    [x] if expected == 1 => Ok(function(x, x)),
+                    [x, y] if expected == 2 => Ok(function(x, y)),
+                    _ => Err(self.wrong(&format!("{expected} in the parentheses of {name}"))),
                 }
             }
         }
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn sizes_follow_the_length() {
-        for (text, length, wanted) in [
+        for (text, length, expected) in [
             ("L/4", 1024, 256),
             ("L/3", 10, 4),
             (" min( L / 4 , 256 ) ", 16_384, 256),
@@ -178,7 +178,7 @@ mod tests {
             ("L/1000", 5, 1),
             ("0.1*L*10", 7, 7),
         ] {
-            assert_eq!(evaluate(text, length).unwrap(), wanted, "{text}");
+            assert_eq!(evaluate(text, length).unwrap(), expected, "{text}");
             assert!(is_expression(text));
         }
         assert!(!is_expression("256") && !is_expression("LSH") && !is_expression("learned"));

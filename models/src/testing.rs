@@ -27,10 +27,15 @@ pub fn normal(path: &str, shape: &[usize]) -> Tensor {
     Tensor::from_vec(stream.normal(1, count), shape, &Device::Cpu).unwrap()
 }
 
-/// Checks that no element of `found` is `tolerance` away from `wanted`, in any types.
-pub fn close(found: &Tensor, wanted: &Tensor, tolerance: f64, place: &str) {
-    assert_eq!(found.dims(), wanted.dims(), "{place}");
-    let apart = (found - wanted).unwrap().abs().unwrap().max_all().unwrap();
+/// Checks that no element of `actual` is `tolerance` away from `expected`, in any types.
+pub fn close(actual: &Tensor, expected: &Tensor, tolerance: f64, place: &str) {
+    assert_eq!(actual.dims(), expected.dims(), "{place}");
+    let apart = (actual - expected)
+        .unwrap()
+        .abs()
+        .unwrap()
+        .max_all()
+        .unwrap();
     let apart = apart
         .to_dtype(DType::F64)
         .unwrap()
@@ -42,9 +47,9 @@ pub fn close(found: &Tensor, wanted: &Tensor, tolerance: f64, place: &str) {
 
 /// Checks that two outputs are [`close`], and so are the gradients that a weighted sum of each
 /// gives to `inputs`.
-pub fn agree(found: &Tensor, wanted: &Tensor, inputs: &[Var], tolerance: f64, place: &str) {
-    close(found, wanted, tolerance, place);
-    let weights = normal("weights", found.dims());
+pub fn agree(actual: &Tensor, expected: &Tensor, inputs: &[Var], tolerance: f64, place: &str) {
+    close(actual, expected, tolerance, place);
+    let weights = normal("weights", actual.dims());
     let gradients = |y: &Tensor| {
         (y * &weights)
             .unwrap()
@@ -53,10 +58,10 @@ pub fn agree(found: &Tensor, wanted: &Tensor, inputs: &[Var], tolerance: f64, pl
             .backward()
             .unwrap()
     };
-    let (found, wanted) = (gradients(found), gradients(wanted));
+    let (actual, expected) = (gradients(actual), gradients(expected));
     for input in inputs {
-        let [found, wanted] = [&found, &wanted].map(|all| all.get(input).unwrap());
-        close(found, wanted, tolerance, &format!("{place}, gradient"));
+        let [actual, expected] = [&actual, &expected].map(|all| all.get(input).unwrap());
+        close(actual, expected, tolerance, &format!("{place}, gradient"));
     }
 }
 
@@ -143,16 +148,16 @@ fn check_variables(name: &str, variables: &[Var], function: impl Fn() -> Result<
     let loss = || (function().unwrap() * &weights).unwrap().sum_all().unwrap();
     let gradients = loss().backward().unwrap();
     for (index, variable) in variables.iter().enumerate() {
-        let found = gradients
+        let actual = gradients
             .get(variable)
             .unwrap_or_else(|| panic!("{name}: variable {index} has no gradient"));
-        let found: Vec<f64> = found.flatten_all().unwrap().to_vec1().unwrap();
-        let wanted = differences(variable, || loss().to_scalar().unwrap());
-        let scale = wanted.iter().fold(1.0f64, |most, x| most.max(x.abs()));
-        for (element, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+        let actual: Vec<f64> = actual.flatten_all().unwrap().to_vec1().unwrap();
+        let expected = differences(variable, || loss().to_scalar().unwrap());
+        let scale = expected.iter().fold(1.0f64, |most, x| most.max(x.abs()));
+        for (element, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
             assert!(
-                (found - wanted).abs() < 1e-7 * scale,
-                "{name}: variable {index}, element {element}: {found} by backward, {wanted} by differences"
+                (actual - expected).abs() < 1e-7 * scale,
+                "{name}: variable {index}, element {element}: {actual} by backward, {expected} by differences"
             );
         }
     }
@@ -235,10 +240,10 @@ impl DenseReference {
         let loss = (y * &self.weights).unwrap().sum_all().unwrap();
         let store = loss.backward().unwrap();
         let (mut sum, mut count) = (0.0, 0);
-        for (variable, wanted) in self.inputs.iter().zip(&self.gradients) {
-            let found = store.get(variable).unwrap().flatten_all().unwrap();
-            for (found, wanted) in found.to_vec1::<f64>().unwrap().iter().zip(wanted) {
-                sum += (found - wanted).powi(2);
+        for (variable, expected) in self.inputs.iter().zip(&self.gradients) {
+            let actual = store.get(variable).unwrap().flatten_all().unwrap();
+            for (actual, expected) in actual.to_vec1::<f64>().unwrap().iter().zip(expected) {
+                sum += (actual - expected).powi(2);
                 count += 1;
             }
         }

@@ -100,13 +100,13 @@ fn padding_changes_no_logit_at_a_position() {
             let lengths = [9, 13];
             let logits = |width: usize| -> Logits {
                 let inputs = inputs(&lengths, width);
-                let found = classifier.forward_dense(&inputs, &labels(&lengths), &evaluation());
-                found.unwrap()
+                let actual = classifier.forward_dense(&inputs, &labels(&lengths), &evaluation());
+                actual.unwrap()
             };
             let (short, long) = (logits(13), logits(37));
-            let found = short.positions.unwrap();
-            assert_eq!(found.dims(), [labels(&lengths).len(), CLASSES]);
-            let far = apart(&found, &long.positions.unwrap());
+            let actual = short.positions.unwrap();
+            assert_eq!(actual.dims(), [labels(&lengths).len(), CLASSES]);
+            let far = apart(&actual, &long.positions.unwrap());
             assert!(far <= 1e-5, "{} {pooling:?}: {far}", model.name);
             let plain = classifier.forward(&inputs(&lengths, 13), &evaluation());
             assert_eq!(values(&plain.unwrap()), values(&short.sequence));
@@ -131,8 +131,8 @@ fn a_position_is_answered_for_by_its_own_token() {
             ids[0][20] = 1 + ids[0][20] % 10;
             changed.towers[0].ids = Tensor::new(ids, &Device::Cpu).unwrap();
             let of = |inputs: &Inputs| {
-                let found = classifier.forward_dense(inputs, &asked, &evaluation());
-                found.unwrap().positions.unwrap()
+                let actual = classifier.forward_dense(inputs, &asked, &evaluation());
+                actual.unwrap().positions.unwrap()
             };
             let (plain, changed) = (of(&plain), of(&changed));
             let moved = |at: usize| apart(&plain.get(at).unwrap(), &changed.get(at).unwrap());

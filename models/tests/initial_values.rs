@@ -140,12 +140,12 @@ fn check(row: &Row, values: &[f64]) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
     let square = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
-    let near = |what: &str, found: f64, wanted: f64| {
+    let near = |what: &str, actual: f64, expected: f64| {
         // Six standard errors, of a distribution with ends that are not far out; and rounding.
-        let slack = 6.0 * row.deviation / count.sqrt() + 2e-5 * wanted.abs() + 1e-9;
+        let slack = 6.0 * row.deviation / count.sqrt() + 2e-5 * expected.abs() + 1e-9;
         assert!(
-            (found - wanted).abs() <= slack,
-            "{row}: {what} {found}, not {wanted} (± {slack}) in {count} numbers"
+            (actual - expected).abs() <= slack,
+            "{row}: {what} {actual}, not {expected} (± {slack}) in {count} numbers"
         );
     };
     near("mean", mean, row.mean);

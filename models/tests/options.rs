@@ -51,8 +51,8 @@ fn defaults_survive_json_and_build() {
             if model.variants.len() > 1 {
                 options.model["variant"] = variant.name.into();
             }
-            let found = model.variant(&options.model).unwrap();
-            assert_eq!(found.name, variant.name, "{place}");
+            let actual = model.variant(&options.model).unwrap();
+            assert_eq!(actual.name, variant.name, "{place}");
             assert!(build(model.name, |it| it.model = options.model.clone()).is_ok());
         }
     }
@@ -189,11 +189,11 @@ fn the_documentation_of_a_model_has_the_headings_in_order() {
     for model in MODELS {
         let variant = &model.variants[0];
         let text = variant.documentation();
-        let found: Vec<&str> = text
+        let actual: Vec<&str> = text
             .lines()
             .filter_map(|it| it.strip_prefix("# "))
             .collect();
-        assert_eq!(found, HEADINGS, "{}", model.name);
+        assert_eq!(actual, HEADINGS, "{}", model.name);
         for heading in HEADINGS {
             let section = variant.section(heading).unwrap();
             assert!(!section.is_empty(), "{}: # {heading}", model.name);
@@ -246,12 +246,12 @@ fn the_card_of_a_model_is_complete() {
 fn an_option_that_saved_settings_lack_has_its_default() {
     let saved = json!({"layers": 3, "norm_place": "post"});
     let read: BlockOptions = serde_json::from_value(saved).unwrap();
-    let wanted = BlockOptions {
+    let expected = BlockOptions {
         layers: 3,
         norm_place: NormPlace::Post,
         ..BlockOptions::default()
     };
-    assert_eq!(read, wanted);
+    assert_eq!(read, expected);
     let read: EmbedOptions = serde_json::from_value(json!({})).unwrap();
     assert_eq!(read, EmbedOptions::default());
     let read: HeadOptions = serde_json::from_value(json!({})).unwrap();

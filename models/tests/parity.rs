@@ -65,11 +65,11 @@ fn every_committed_case_agrees() {
     }
     for model in MODELS {
         let count = cases.get(model.name).copied().unwrap_or(0);
-        let wanted = match model.reference {
+        let expected = match model.reference {
             Reference::Package | Reference::Equations => 3,
             Reference::Shared | Reference::None => 0,
         };
-        assert!(count >= wanted, "{} has only {count} cases", model.name);
+        assert!(count >= expected, "{} has only {count} cases", model.name);
     }
 }
 
@@ -105,8 +105,8 @@ fn a_case_whose_script_changes_a_package_says_so_in_its_source() {
         );
         let source = case.source();
         let package = changed.iter().find(|package| source.contains(**package));
-        let wanted = package.is_some() || name.starts_with("terms-deberta_paper");
-        assert_eq!(source.contains(", changed: "), wanted, "{name}: {source}");
+        let expected = package.is_some() || name.starts_with("terms-deberta_paper");
+        assert_eq!(source.contains(", changed: "), expected, "{name}: {source}");
         if let Some(package) = package {
             *met.entry(*package).or_insert(0) += 1;
         }
@@ -149,7 +149,7 @@ fn every_value_of_every_axis_has_a_case() {
         .map(|file| std::fs::read(file).unwrap())
         .collect();
     for axis in AXES {
-        let mut found: Vec<String> = cases
+        let mut actual: Vec<String> = cases
             .iter()
             .filter_map(|case| setting(case, axis.key))
             .collect();
@@ -159,10 +159,10 @@ fn every_value_of_every_axis_has_a_case() {
                 Ok(0.0) => axis.values[0].value.to_owned(),
                 _ => axis.values[1].value.to_owned(),
             };
-            found = found.iter().map(of).collect();
+            actual = actual.iter().map(of).collect();
         }
         for choice in axis.values {
-            let known = found.iter().any(|value| value == choice.value);
+            let known = actual.iter().any(|value| value == choice.value);
             assert!(known, "no case of {} = {}", axis.key, choice.value);
         }
     }
@@ -258,9 +258,9 @@ fn a_gradient_that_should_be_zero_may_be_a_millionth_of_the_largest() {
         })
     };
     let row = |rows: Vec<Row>| rows.into_iter().find(|row| row.tensor == key).unwrap();
-    let found = row(of(1.0)).max_abs.unwrap();
-    assert_eq!(row(of(found * 0.99e6)).verdict, Verdict::Off);
-    assert_eq!(row(of(found * 1.01e6)).verdict, Verdict::Ok);
+    let actual = row(of(1.0)).max_abs.unwrap();
+    assert_eq!(row(of(actual * 0.99e6)).verdict, Verdict::Off);
+    assert_eq!(row(of(actual * 1.01e6)).verdict, Verdict::Ok);
 }
 
 #[test]

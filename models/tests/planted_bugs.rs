@@ -240,7 +240,7 @@ plant![
 ];
 
 /// Returns the broken promises, each with its fault.
-fn found(model: &'static Model) -> Vec<(&'static conformance::Check, String)> {
+fn actual(model: &'static Model) -> Vec<(&'static conformance::Check, String)> {
     let broken = |promise: &'static conformance::Check| {
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| (promise.check)(model)));
         outcome.err().map(|said| match said.downcast::<String>() {
@@ -294,13 +294,13 @@ fn main() {
     panic::set_hook(Box::new(|_| {}));
     let trials = PLANTED.iter().map(|(bug, promise, words, model)| {
         Trial::test(format!("{bug:?}"), move || {
-            let found = found(model);
-            let names: Vec<&str> = found.iter().map(|(promise, _)| promise.name).collect();
-            let wanted: Vec<&str> = [*promise].into_iter().filter(|it| !it.is_empty()).collect();
-            if names != wanted {
-                return Err(format!("{found:#?}, not {wanted:?}").into());
+            let actual = actual(model);
+            let names: Vec<&str> = actual.iter().map(|(promise, _)| promise.name).collect();
+            let expected: Vec<&str> = [*promise].into_iter().filter(|it| !it.is_empty()).collect();
+            if names != expected {
+                return Err(format!("{actual:#?}, not {expected:?}").into());
             }
-            for (promise, said) in &found {
+            for (promise, said) in &actual {
                 let place = promise.place(model, said);
                 let place = place.map_or_else(String::new, |place| place.to_string());
                 if !place.starts_with(file!()) || !place.contains(words) {

@@ -84,14 +84,14 @@ fn parameters_are_as_many_as_in_the_published_configurations() {
     assert_eq!(vanilla(&shape(256, 10, 1024), &cifar), 248_458);
     let pathfinder = options("transformer", &sizes(4, 32, 4, 16, 32), Pooling::Mean);
     assert_eq!(vanilla(&shape(256, 2, 1024), &pathfinder), 26_530);
-    for (side, sizes, pooling, wanted) in [
+    for (side, sizes, pooling, expected) in [
         (64, sizes(2, 32, 4, 32, 32), Pooling::Cls, 153_186),
         (128, sizes(1, 32, 2, 16, 32), Pooling::Mean, 537_954),
         (256, sizes(2, 32, 4, 32, 32), Pooling::Cls, 2_119_266),
     ] {
         let mut options = options("transformer", &sizes, pooling);
         options.embed.positions = Positions::Learned;
-        assert_eq!(vanilla(&shape(256, 2, side * side), &options), wanted);
+        assert_eq!(vanilla(&shape(256, 2, side * side), &options), expected);
     }
 }
 
@@ -102,7 +102,7 @@ fn models_of_other_sizes_are_as_large_as_in_the_published_code() {
     let small = sizes(1, 128, 8, 64, 128);
     let deep = sizes(4, 128, 4, 64, 128);
     let narrow = sizes(4, 64, 8, 64, 64);
-    for (model, variant, cifar, wanted) in [
+    for (model, variant, cifar, expected) in [
         (
             "linformer",
             "tay2021",
@@ -135,7 +135,7 @@ fn models_of_other_sizes_are_as_large_as_in_the_published_code() {
             options
         };
         let base = |sizes| options(sizes, Pooling::Cls, Positions::Sinusoid);
-        let found = [
+        let actual = [
             count(model, &shape(17, 10, 2000), &base(&LISTOPS)),
             count(model, &shape(257, 2, 1000), &base(&TEXT)),
             count(
@@ -144,7 +144,7 @@ fn models_of_other_sizes_are_as_large_as_in_the_published_code() {
                 &options(cifar.0, cifar.1, Positions::Learned),
             ),
         ];
-        assert_eq!(found, wanted, "{model}");
+        assert_eq!(actual, expected, "{model}");
     }
 }
 

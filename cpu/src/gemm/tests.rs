@@ -49,10 +49,10 @@ fn products_meet_the_definition() {
                     let mut other = y.clone();
                     multiply_packed(isa, m, a, &packed, &mut other, accumulate);
                     assert_eq!(plain, other, "{isa:?} {sizes:?}");
-                    for (found, expected) in plain.iter().zip(&expected[usize::from(accumulate)]) {
+                    for (actual, expected) in plain.iter().zip(&expected[usize::from(accumulate)]) {
                         let size = 1.0 + expected.abs() + (k as f32).sqrt();
-                        let error = (found - expected).abs() / size;
-                        assert!(error < 2e-6, "{isa:?} {sizes:?}: {found}, not {expected}");
+                        let error = (actual - expected).abs() / size;
+                        assert!(error < 2e-6, "{isa:?} {sizes:?}: {actual}, not {expected}");
                     }
                 }
             }
@@ -135,9 +135,9 @@ fn rounded_factors_meet_the_definition_bit_for_bit_alike() {
                 multiply(isa, sizes, a, b, &mut other, true);
                 assert_eq!(plain, other, "{isa:?} {sizes:?}");
             }
-            for (found, expected) in plain.iter().zip(&expected) {
-                let error = (found - expected).abs() / (1.0 + expected.abs() + (k as f32).sqrt());
-                assert!(error < 2e-6, "{isa:?} {sizes:?}: {found}, not {expected}");
+            for (actual, expected) in plain.iter().zip(&expected) {
+                let error = (actual - expected).abs() / (1.0 + expected.abs() + (k as f32).sqrt());
+                assert!(error < 2e-6, "{isa:?} {sizes:?}: {actual}, not {expected}");
             }
             if isa.sums_as(Isa::all()[0]) {
                 assert_eq!(

@@ -44,7 +44,7 @@ pub(crate) struct BackwardPass<'a, S, const N: usize, T = f32> {
     /// Data that the forward pass saved.
     pub(crate) saved: S,
     /// True for each operand that needs a gradient.
-    pub(crate) wanted: [bool; N],
+    pub(crate) expected: [bool; N],
 }
 
 /// The gradient of an operand.
@@ -83,11 +83,11 @@ where
         bail!("{}: no operands", O::NAME);
     }
     let inputs = GradInputs::new(&tensors);
-    let wanted = places.map(|place| {
+    let expected = places.map(|place| {
         let tensor = place.tensor().map(|index| &tensors[index]);
         tensor.is_some_and(Tensor::track_op)
     });
-    let keeps = wanted.contains(&true);
+    let keeps = expected.contains(&true);
     // Tensors kept for the backward pass must not hold on to the graph before them.
     let mut tensors: Vec<Tensor> = tensors.iter().map(Tensor::detach).collect();
     let shapes: Vec<Shape> = tensors.iter().map(|x| x.shape().clone()).collect();
@@ -109,11 +109,11 @@ where
             y: &read_as::<T>(O::NAME, y)?,
             dy: &read_as::<T>(O::NAME, dy)?,
             saved,
-            wanted,
+            expected,
         };
         let gradients = op.backward(operands::views(places, &readings, &of_operands), pass)?;
-        let targets = places.into_iter().zip(wanted);
-        let targets = targets.map(|(place, wanted)| place.tensor().filter(|_| wanted));
+        let targets = places.into_iter().zip(expected);
+        let targets = targets.map(|(place, expected)| place.tensor().filter(|_| expected));
         Ok(targets.zip(gradients).collect())
     };
     with_history(

@@ -36,19 +36,19 @@ const ALL: Auxiliary = Auxiliary {
 
 fn build(
     name: &str,
-    wanted: &Auxiliary,
+    expected: &Auxiliary,
     towers: usize,
     options: &Options,
     parameters: &Parameters,
 ) -> Result<Classifier> {
     let (model, shape) = (mixers::find(name).unwrap(), shape(towers));
     Classifier::new(model, &shape, options, parameters)?
-        .with_auxiliary(wanted, &shape, options, parameters)
+        .with_auxiliary(expected, &shape, options, parameters)
 }
 
-fn refusal(name: &str, wanted: &Auxiliary, options: &Options) -> String {
+fn refusal(name: &str, expected: &Auxiliary, options: &Options) -> String {
     let meta = Parameters::meta(&Device::Cpu, DType::F32);
-    let error = build(name, wanted, 1, options, &meta).err().unwrap();
+    let error = build(name, expected, 1, options, &meta).err().unwrap();
     error.to_string()
 }
 
@@ -91,9 +91,9 @@ fn losses(classifier: &Classifier, progress: f64) -> Result<Vec<(&'static str, T
     let pass = Pass::new(true, RngKey::new(1, 5, 0));
     let pass = pass.with_losses(&all).with_supervision(&told);
     let logits = classifier.forward(&pair(), &pass)?;
-    let mut found = all.means()?;
-    found.push(("class", cross_entropy(&logits, &told.labels)?));
-    Ok(found)
+    let mut actual = all.means()?;
+    actual.push(("class", cross_entropy(&logits, &told.labels)?));
+    Ok(actual)
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn layers_stop_one_after_the_other_and_half_of_training_is_without() {
     )
     .unwrap();
     let vb = parameters.builder().pp(AUXILIARY);
-    let wanted = Auxiliary {
+    let expected = Auxiliary {
         layers: 0.3,
         ..Auxiliary::default()
     };
-    let heads = AuxiliaryHeads::new(&wanted, &backbone, &shape(1), &options, &vb);
+    let heads = AuxiliaryHeads::new(&expected, &backbone, &shape(1), &options, &vb);
     let heads = heads.unwrap().unwrap();
     let at = |progress| heads.layers_at(progress).collect::<Vec<_>>();
     assert_eq!(at(0.0), [0, 1, 2]);
@@ -142,8 +142,8 @@ fn what_is_over_or_not_asked_for_costs_nothing() {
     let first = parameters();
     let classifier = build("transformer", &ALL, 2, &causal(), &first).unwrap();
     let names = |progress| {
-        let found = losses(&classifier, progress).unwrap();
-        found.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+        let actual = losses(&classifier, progress).unwrap();
+        actual.iter().map(|(name, _)| *name).collect::<Vec<_>>()
     };
     assert_eq!(
         names(0.0),
@@ -174,8 +174,8 @@ fn prefixes_are_running_means_over_real_positions() {
     for (row, last) in [(0, 4), (1, 2)] {
         for at in 0..6 {
             let front = x.get(row).unwrap().narrow(0, 0, last.min(at + 1)).unwrap();
-            let found = means.get(row).unwrap().get(at).unwrap();
-            close(&found, &front.mean(0).unwrap(), 1e-12, "prefix");
+            let actual = means.get(row).unwrap().get(at).unwrap();
+            close(&actual, &front.mean(0).unwrap(), 1e-12, "prefix");
         }
     }
 }
@@ -188,7 +188,7 @@ fn causal_states_do_not_see_what_follows() {
         options.model["causal"] = json!(causal);
         options
     };
-    for (name, options, wanted) in [
+    for (name, options, expected) in [
         ("transformer", causal(), true),
         ("roformer", causal(), true),
         ("transformer", options("transformer"), false),
@@ -199,7 +199,7 @@ fn causal_states_do_not_see_what_follows() {
         let parameters = parameters();
         let model = mixers::find(name).unwrap();
         let backbone = Backbone::new(model, &shape(1), &options, &parameters).unwrap();
-        assert_eq!(backbone.is_causal(), wanted, "{name}");
+        assert_eq!(backbone.is_causal(), expected, "{name}");
         let states = |last: u32| {
             let ids = Tensor::new(&[[1u32, 2, 3, 4, last]], &Device::Cpu).unwrap();
             let tokens = Tokens { ids, mask: None };
@@ -209,7 +209,7 @@ fn causal_states_do_not_see_what_follows() {
         };
         let apart = (states(1) - states(2)).unwrap().abs().unwrap();
         let apart: f64 = apart.max_all().unwrap().to_scalar().unwrap();
-        assert_eq!(apart < 1e-12, wanted, "{name}: {apart}");
+        assert_eq!(apart < 1e-12, expected, "{name}: {apart}");
     }
 }
 
@@ -225,7 +225,7 @@ fn refusals_say_why_and_what_would_do() {
     pooled.head.pooling = Pooling::Cls;
     let front = refusal("transformer", &only("layers"), &pooled);
     assert!(front.starts_with("model.attention = causal"), "{front}");
-    for (name, change, wanted) in [
+    for (name, change, expected) in [
         ("funnel", "", "positions"),
         ("hierarchical", "", "masked"),
         ("universal", "", "layers"),
@@ -242,8 +242,8 @@ fn refusals_say_why_and_what_would_do() {
             "complex" => options.embed.positions = crate::options::Positions::Complex,
             _ => {}
         }
-        let error = refusal(name, &only(wanted), &options);
-        let key = format!("train.aux.{wanted} = 0.5 is out of range: 0: ");
+        let error = refusal(name, &only(expected), &options);
+        let key = format!("train.aux.{expected} = 0.5 is out of range: 0: ");
         assert!(error.starts_with(&key), "{name}: {error}");
     }
 }

@@ -216,7 +216,7 @@ mod tests {
             let y = norm(kind).1.forward(&x, &pass()).unwrap();
             let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
             for (x, y) in row.iter().zip(y) {
-                let wanted = match kind {
+                let expected = match kind {
                     NormKind::Rms => x / (squares / 5.0).sqrt(),
                     NormKind::Scale => 5f64.sqrt() * x / squares.sqrt(),
                     NormKind::Ada => {
@@ -225,7 +225,7 @@ mod tests {
                     }
                     _ => *x,
                 };
-                assert!((y - wanted).abs() < 1e-5, "{kind:?}: {y} {wanted}");
+                assert!((y - expected).abs() < 1e-5, "{kind:?}: {y} {expected}");
             }
         }
     }
@@ -249,8 +249,8 @@ mod tests {
             .unwrap();
         let row = centred.broadcast_div(&(deviation + 1e-6).unwrap()).unwrap();
         let seed = (row.detach().affine(-0.1, 1.0).unwrap() * seed).unwrap();
-        let wanted = (row * seed).unwrap().sum_all().unwrap().backward().unwrap();
-        let apart = (gradient.get(&x).unwrap() - wanted.get(&x).unwrap()).unwrap();
+        let expected = (row * seed).unwrap().sum_all().unwrap().backward().unwrap();
+        let apart = (gradient.get(&x).unwrap() - expected.get(&x).unwrap()).unwrap();
         let apart = apart
             .abs()
             .unwrap()

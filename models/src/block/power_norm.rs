@@ -150,7 +150,7 @@ mod tests {
             let (mut power, mut correction) = (vec![1.0; 4], vec![0.0; 4]);
             for step in 0..2 {
                 let updates = Updates::default();
-                let mut found = Vec::new();
+                let mut actual = Vec::new();
                 for part in 0..parts {
                     let of = |x: &Tensor| x.chunk(parts, 0).unwrap()[part].clone();
                     let mask = Mask::new(&of(&real)).unwrap();
@@ -159,10 +159,10 @@ mod tests {
                     let var = Var::from_tensor(&of(&x)).unwrap();
                     let y = norm.forward(&var, &pass.with_mask(Some(&mask))).unwrap();
                     let sum = (y * of(&dy)).unwrap().sum_all().unwrap();
-                    found.push(sum.backward().unwrap().get(&var).unwrap().clone());
+                    actual.push(sum.backward().unwrap().get(&var).unwrap().clone());
                 }
                 updates.commit(&parameters).unwrap();
-                let found = rows(&Tensor::cat(&found, 0).unwrap());
+                let actual = rows(&Tensor::cat(&actual, 0).unwrap());
                 for d in 0..4 {
                     let root = (power[d] + 1e-6f64).sqrt();
                     let pairs: Vec<(f64, f64)> = rows(&x)
@@ -170,9 +170,9 @@ mod tests {
                         .zip(rows(&dy))
                         .map(|(x, dy)| (x[d] / root, dy[d]))
                         .collect();
-                    for ((z, dy), found) in pairs.iter().zip(&found) {
-                        let wanted = (dy - correction[d] * z) / root;
-                        assert!((wanted - found[d]).abs() < 1e-12, "step {step}");
+                    for ((z, dy), actual) in pairs.iter().zip(&actual) {
+                        let expected = (dy - correction[d] * z) / root;
+                        assert!((expected - actual[d]).abs() < 1e-12, "step {step}");
                     }
                     let mean = |f: &dyn Fn(f64, f64) -> f64| {
                         pairs.iter().map(|(z, dy)| f(*z, *dy)).sum::<f64>() / 4.0
@@ -183,9 +183,9 @@ mod tests {
                         correction[d] * (1.0 - 0.1 * square) + 0.1 * mean(&|z, dy| z * dy);
                     power[d] = 0.9 * power[d] + 0.1 * x_square;
                 }
-                let state = |wanted: &[f64], buffer: &Buffer| {
-                    let wanted = Tensor::new(wanted, &Device::Cpu).unwrap();
-                    close(buffer.value(), &wanted, 1e-12, "state");
+                let state = |expected: &[f64], buffer: &Buffer| {
+                    let expected = Tensor::new(expected, &Device::Cpu).unwrap();
+                    close(buffer.value(), &expected, 1e-12, "state");
                 };
                 state(&power, &norm.power);
                 state(&correction, &norm.correction);

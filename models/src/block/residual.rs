@@ -201,7 +201,7 @@ mod tests {
         );
         // Two layers are four sublayers: √(5/ln 5 - 1).
         let omega = (5.0 / 5f64.ln() - 1.0).sqrt();
-        let wanted = ((&x * omega).unwrap() + &y).unwrap();
-        close(&start(Residual::Admin), &wanted, 1e-12, "admin");
+        let expected = ((&x * omega).unwrap() + &y).unwrap();
+        close(&start(Residual::Admin), &expected, 1e-12, "admin");
     }
 }

@@ -129,11 +129,11 @@ pub(super) fn gradients_are_difference_quotients(model: &'static Model) {
             moved.iter().for_each(|it| it.to(sign * it.step()));
             value()
         };
-        let found = (at(1.0) - at(-1.0)) / 2.0;
+        let actual = (at(1.0) - at(-1.0)) / 2.0;
         moved.iter().for_each(|it| it.to(0.0));
         let shares = moved.iter().map(|it| it.step() * it.slope);
         let (sum, size) = shares.fold((0.0, 0.0), |(sum, size), x| (sum + x, size + x.abs()));
-        if (found - sum).abs() <= 1e-5 * size + 1e-13 {
+        if (actual - sum).abs() <= 1e-5 * size + 1e-13 {
             continue;
         }
         let wrong: Vec<String> = moved.iter().filter_map(|it| judge(it, value)).collect();

@@ -40,9 +40,9 @@ pub(super) fn no_number_is_kept_with_fewer_bits_than_the_parameters_have(model: 
         let narrow = nodes
             .find(|node| node.rank() > 0 && node.dtype().is_float() && node.dtype() != DType::F64);
         if let Some(node) = narrow {
-            let (found, shape) = (node.dtype(), node.shape());
+            let (actual, shape) = (node.dtype(), node.shape());
             panic!(
-                "{} {}: a tensor {shape:?} of type {found:?} where parameters are f64: `to_dtype(x.dtype())` keeps the type",
+                "{} {}: a tensor {shape:?} of type {actual:?} where parameters are f64: `to_dtype(x.dtype())` keeps the type",
                 model.name, variant.name
             );
         }

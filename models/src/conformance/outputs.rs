@@ -156,9 +156,9 @@ fn pass(model: &Model, dtype: DType) -> Vec<(String, Vec<f64>)> {
 /// kernel where there is one.
 pub(super) fn kernels_and_composed_layers_agree_in_every_model(model: &'static Model) {
     let (single, double) = (pass(model, DType::F32), pass(model, DType::F64));
-    for ((path, found), (_, wanted)) in single.iter().zip(&double) {
-        let scale = wanted.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
-        let pairs = found.iter().zip(wanted);
+    for ((path, actual), (_, expected)) in single.iter().zip(&double) {
+        let scale = expected.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
+        let pairs = actual.iter().zip(expected);
         let apart = pairs.fold(0f64, |most, (a, b)| most.max((a - b).abs()));
         let name = model.name;
         // Gradients of frequencies and steps are sums whose terms cancel.

@@ -160,9 +160,9 @@ pub(super) fn auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refu
     let mut refused = Vec::new();
     for loss in ["layers", "positions", "masked"] {
         let parameters = Parameters::new(2, &Device::Cpu, DType::F32);
-        let wanted = Auxiliary::new(|name| f64::from(u8::from(name == loss)));
+        let expected = Auxiliary::new(|name| f64::from(u8::from(name == loss)));
         let classifier = Classifier::new(model, &shape, &options, &parameters).kept();
-        let built = classifier.with_auxiliary(&wanted, &shape, &options, &parameters);
+        let built = classifier.with_auxiliary(&expected, &shape, &options, &parameters);
         let classifier = match built {
             Ok(classifier) => classifier,
             Err(Error::Option { key, .. }) => {

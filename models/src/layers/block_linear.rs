@@ -89,9 +89,9 @@ mod tests {
         for group in 0..3 {
             let part = |x: &Tensor| x.narrow(2, 2 * group, 2).unwrap().squeeze(0).unwrap();
             let weight = layer.weight.get(group).unwrap();
-            let wanted = part(&x).contiguous().unwrap();
-            let wanted = wanted.matmul(&weight.t().unwrap()).unwrap();
-            close(&part(&y), &wanted, 1e-12, "group");
+            let expected = part(&x).contiguous().unwrap();
+            let expected = expected.matmul(&weight.t().unwrap()).unwrap();
+            close(&part(&y), &expected, 1e-12, "group");
         }
     }
 }

@@ -68,10 +68,10 @@ mod tests {
                 index,
                 ..LayerContext::new(parameters.builder(), &block, 9)
             };
-            let found = DecayBound::new(&layer, 4).unwrap().room().unwrap();
-            let wanted = Tensor::full(room, 4, &Device::Cpu).unwrap();
-            match found {
-                Some(found) => close(&found, &wanted, 1e-12, "room"),
+            let actual = DecayBound::new(&layer, 4).unwrap().room().unwrap();
+            let expected = Tensor::full(room, 4, &Device::Cpu).unwrap();
+            match actual {
+                Some(actual) => close(&actual, &expected, 1e-12, "room"),
                 None => assert_eq!(index, 0),
             }
         }

@@ -303,8 +303,8 @@ mod tests {
             let embedding = Embedding::new(&vb, &options, 4, 6, 3, true, false).unwrap();
             let (_, mask) = embedding.forward(&ids(), None, None, &pass()).unwrap();
             let real = mask.map(|mask| mask.valid().to_vec2::<f64>().unwrap());
-            let wanted = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]].map(|row| row.to_vec());
-            assert_eq!(real, zero_is_padding.then_some(wanted.to_vec()));
+            let expected = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]].map(|row| row.to_vec());
+            assert_eq!(real, zero_is_padding.then_some(expected.to_vec()));
         }
     }
 

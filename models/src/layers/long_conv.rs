@@ -101,13 +101,13 @@ mod tests {
         let (x, d) = (normal("x", &[2, 5, 3]), normal("d", &[3]));
         for directions in [1, 2] {
             let kernel = normal("kernel", &[3, directions * 9]);
-            let found = convolve(&x, &kernel, directions, Some(&d)).unwrap();
+            let actual = convolve(&x, &kernel, directions, Some(&d)).unwrap();
             let plain = convolve(&x, &kernel, directions, None).unwrap();
-            let wanted = (plain + x.broadcast_mul(&d).unwrap()).unwrap();
-            close(&found, &wanted, 1e-12, "skip");
+            let expected = (plain + x.broadcast_mul(&d).unwrap()).unwrap();
+            close(&actual, &expected, 1e-12, "skip");
             let longer = x.pad_with_zeros(1, 0, 20).unwrap();
             let longer = convolve(&longer, &kernel, directions, Some(&d)).unwrap();
-            close(&found, &longer.narrow(1, 0, 5).unwrap(), 1e-12, "cut");
+            close(&actual, &longer.narrow(1, 0, 5).unwrap(), 1e-12, "cut");
             check_gradient("convolve", &[&[2, 4, 3], &[3, directions * 6], &[3]], |x| {
                 convolve(&x[0], &x[1], directions, Some(&x[2]))
             });

@@ -168,10 +168,10 @@ mod tests {
                     Pool::PaddedMean => h[1][0][channel] / 3.0,
                     _ => h[1][0][channel],
                 };
-                let wanted = [two, one, none];
-                for (row, wanted) in wanted.iter().enumerate() {
+                let expected = [two, one, none];
+                for (row, expected) in expected.iter().enumerate() {
                     // Adding the large number of the padding costs some of an f64's digits.
-                    let apart = (pooled[row][channel] - wanted).abs();
+                    let apart = (pooled[row][channel] - expected).abs();
                     assert!(apart < 1e-6, "{name} row {row}: {apart}");
                 }
             }

@@ -217,14 +217,14 @@ mod tests {
         let met: Vec<Vec<u32>> = met.to_vec2().unwrap();
         // Places 0, 1 and 2 of the circle are positions 0, 1 and 3; taps at -4, -2, 0, 2 and 4.
         let none = [IGNORE_INDEX; 5];
-        let wanted = [
+        let expected = [
             [3, 1, 0, 3, 1],
             [0, 3, 1, 0, 3],
             none,
             [1, 0, 3, 1, 0],
             none,
         ];
-        assert_eq!(met[0], wanted.concat());
+        assert_eq!(met[0], expected.concat());
         assert!(met[1].iter().all(|at| *at == IGNORE_INDEX));
     }
 
@@ -261,9 +261,9 @@ mod tests {
         let (parameters, block) = (parameters(), block(4));
         let layer = LayerContext::new(parameters.builder(), &block, 9);
         let cdil = Cdil::new(&layer, &Options::default()).unwrap();
-        let wanted = cdil.weight.transpose(1, 2).unwrap();
-        let wanted = wanted.reshape((4, 12)).unwrap();
-        close(&cdil.taps().unwrap(), &wanted, 1e-12, "w");
+        let expected = cdil.weight.transpose(1, 2).unwrap();
+        let expected = expected.reshape((4, 12)).unwrap();
+        close(&cdil.taps().unwrap(), &expected, 1e-12, "w");
     }
 
     #[test]

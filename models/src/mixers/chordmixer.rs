@@ -339,7 +339,7 @@ mod tests {
     /// norms not counted.
     #[test]
     fn weights_are_as_many_as_in_the_published_configurations() {
-        for (longest, track, hidden, layers, wanted) in [
+        for (longest, track, hidden, layers, expected) in [
             (2048, 8, 88, 11, 187_880),
             (4096, 16, 96, 12, 482_880),
             (4000, 20, 128, 12, 803_376),
@@ -358,9 +358,13 @@ mod tests {
                 encoder(&parameters, &block, options, longest);
                 parameters.elements()
             };
-            assert_eq!(count(NormKind::None, "none"), wanted, "{longest}");
+            assert_eq!(count(NormKind::None, "none"), expected, "{longest}");
             let norms = 4 * dim * layers;
-            assert_eq!(count(NormKind::Layer, "layer"), wanted + norms, "{longest}");
+            assert_eq!(
+                count(NormKind::Layer, "layer"),
+                expected + norms,
+                "{longest}"
+            );
             // The most even split has these tracks, too.
             assert_eq!(
                 tracks(dim, 0, layers + 1).unwrap(),

@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn two_layers_reach_as_far_as_their_taps_say() {
-        for (changes, wanted) in [
+        for (changes, expected) in [
             (json!({"kernel": 3}), 6..11),
             (json!({"kernel": 5, "kind": "full"}), 4..13),
             (json!({"kernel": 4, "direction": "forward"}), 2..9),
@@ -180,7 +180,7 @@ mod tests {
             let rows: Vec<Vec<f64>> = rows.to_vec2().unwrap();
             for (position, row) in rows.iter().enumerate() {
                 let seen = row.iter().any(|x| *x != 0.0);
-                assert_eq!(seen, wanted.contains(&position), "{position}");
+                assert_eq!(seen, expected.contains(&position), "{position}");
             }
         }
     }

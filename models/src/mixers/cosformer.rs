@@ -196,11 +196,12 @@ mod tests {
                 (0..3).map(product).sum::<f64>() * (q[3] - k[3]).cos()
             };
             let real = Some(mask.valid());
-            let wanted = reference::attention(&marked(&q), &marked(&k), &v, real, kernel).unwrap();
+            let expected =
+                reference::attention(&marked(&q), &marked(&k), &v, real, kernel).unwrap();
             let mixer = mixer(&parameters(), horizon);
-            let found = mixer.attend([&q, &k, &v], Some(&mask)).unwrap();
+            let actual = mixer.attend([&q, &k, &v], Some(&mask)).unwrap();
             let read = |x: &Tensor| zero_padding(&x.flatten_from(2).unwrap(), Some(&mask)).unwrap();
-            close(&read(&found), &read(&wanted), 1e-9, "cosformer");
+            close(&read(&actual), &read(&expected), 1e-9, "cosformer");
         }
     }
 

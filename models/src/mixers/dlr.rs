@@ -185,7 +185,7 @@ mod tests {
             ..Options::default()
         };
         let mixer = mixer(&parameters(), &options);
-        let found: Vec<Vec<f64>> = mixer.kernels(4).unwrap().to_vec2().unwrap();
+        let actual: Vec<Vec<f64>> = mixer.kernels(4).unwrap().to_vec2().unwrap();
         let [re, im] = [0, 1].map(|part| mixer.weight[part].to_vec3::<f64>().unwrap());
         for (direction, channel, lag) in [(0, 0, 0), (0, 2, 3), (1, 0, 1), (1, 1, 3)] {
             let term = |n: usize| {
@@ -194,8 +194,8 @@ mod tests {
                 let (re, im) = (re[direction][channel][n], im[direction][channel][n]);
                 size * (re * angle.cos() - im * angle.sin())
             };
-            let wanted: f64 = (0..5).map(term).sum();
-            assert!((found[channel][direction * 4 + lag] - wanted).abs() < 1e-12);
+            let expected: f64 = (0..5).map(term).sum();
+            assert!((actual[channel][direction * 4 + lag] - expected).abs() < 1e-12);
         }
     }
 

@@ -314,7 +314,7 @@ mod tests {
             values(&mixer.log_dt),
             [0, 1].map(|at| values(&mixer.weight[at])),
         );
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for (channel, dt) in dt.iter().enumerate() {
             for direction in 0..2 {
                 for lag in 0..5 {
@@ -338,12 +338,12 @@ mod tests {
                         let scale = over([w[0][at], w[1][at]], [re[m], im[m]]);
                         times(scale, over(wave(lag), sum))[0]
                     };
-                    wanted.push((0..3).map(term).sum::<f64>());
+                    expected.push((0..3).map(term).sum::<f64>());
                 }
             }
         }
-        let wanted = Tensor::from_vec(wanted, (2, 10), &Device::Cpu).unwrap();
-        close(&mixer.kernels(5).unwrap(), &wanted, 1e-6, "softmax");
+        let expected = Tensor::from_vec(expected, (2, 10), &Device::Cpu).unwrap();
+        close(&mixer.kernels(5).unwrap(), &expected, 1e-6, "softmax");
     }
 
     #[test]

@@ -197,15 +197,15 @@ mod tests {
         let [q, v] = ["q", "v"].map(|name| normal(name, &[1, 5, 2, 3]));
         let k = normal("k", &[1, 1, 2, 3]);
         let k = k.broadcast_as((1, 5, 2, 3)).unwrap().contiguous().unwrap();
-        let found = mixer.attend([&q, &k, &v], None).unwrap();
+        let actual = mixer.attend([&q, &k, &v], None).unwrap();
         // Each key gives 1/O = 1 / (k·Σq) of itself, so that Î_i = 5 φ(q_i)·φ(k) / (φ(k)·Σ φ(q)).
         let (q, k) = (sigmoid(&q).unwrap(), sigmoid(&k).unwrap());
         let products = (&q * &k).unwrap().sum_keepdim(3).unwrap();
         let sum = products.sum_keepdim(1).unwrap();
         let inflow = products.broadcast_div(&sum).unwrap().affine(5.0, 0.0);
         let mean = v.mean_keepdim(1).unwrap();
-        let wanted = sigmoid(&inflow.unwrap()).unwrap().broadcast_mul(&mean);
-        close(&found, &wanted.unwrap(), 1e-4, "flow");
+        let expected = sigmoid(&inflow.unwrap()).unwrap().broadcast_mul(&mean);
+        close(&actual, &expected.unwrap(), 1e-4, "flow");
     }
 
     #[test]

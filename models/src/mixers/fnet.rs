@@ -113,7 +113,7 @@ mod tests {
     fn is_the_sum_of_its_definition() {
         let x = normal("x", &[1, 5, 3]);
         let numbers: Vec<Vec<f64>> = x.get(0).unwrap().to_vec2().unwrap();
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for k in 0..5 {
             for c in 0..3 {
                 let mut sum = 0.0;
@@ -123,12 +123,12 @@ mod tests {
                         sum += x * (2.0 * std::f64::consts::PI * turns).cos();
                     }
                 }
-                wanted.push(0.5 * sum);
+                expected.push(0.5 * sum);
             }
         }
-        let wanted = Tensor::from_vec(wanted, (1, 5, 3), x.device()).unwrap();
+        let expected = Tensor::from_vec(expected, (1, 5, 3), x.device()).unwrap();
         let y = mixer().forward(&x, &pass()).unwrap();
-        close(&y, &wanted, 1e-10, "fnet");
+        close(&y, &expected, 1e-10, "fnet");
     }
 
     #[test]

@@ -236,7 +236,7 @@ mod tests {
     fn pairs_are_means_over_what_is_real_and_cls_stays() {
         let x = normal("x", &[3, 4, 1]);
         let h: Vec<Vec<f64>> = x.squeeze(2).unwrap().to_vec2().unwrap();
-        for (cls, wanted, real) in [
+        for (cls, expected, real) in [
             (
                 true,
                 [
@@ -262,7 +262,7 @@ mod tests {
                 let rows = Tensor::new(rows, &Device::Cpu).unwrap();
                 rows.narrow(1, 0, left).unwrap()
             };
-            close(&y.squeeze(2).unwrap(), &cut(&wanted), 1e-12, "means");
+            close(&y.squeeze(2).unwrap(), &cut(&expected), 1e-12, "means");
             close(mask.unwrap().valid(), &cut(&real), 1e-12, "mask");
         }
     }

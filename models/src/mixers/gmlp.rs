@@ -270,11 +270,11 @@ mod tests {
         let mixer = mixer(&parameters, Spatial::Full, 0);
         let x = normal("x", &[2, 5, 3]);
         let both = gelu_erf(&mixer.inner.forward(&x).unwrap()).unwrap();
-        let wanted = mixer
+        let expected = mixer
             .outer
             .forward(&both.narrow(2, 0, 2).unwrap().contiguous().unwrap());
         let y = mixer.forward(&x, &pass()).unwrap();
-        close(&y, &wanted.unwrap(), 1e-4, "gmlp at its start");
+        close(&y, &expected.unwrap(), 1e-4, "gmlp at its start");
     }
 
     #[test]
@@ -301,12 +301,12 @@ mod tests {
                 .narrow(1, 0, length)
                 .unwrap();
             let part = part.contiguous().unwrap().broadcast_left(2).unwrap();
-            let wanted = part.contiguous().unwrap().matmul(&v).unwrap();
+            let expected = part.contiguous().unwrap().matmul(&v).unwrap();
             let bias = bias.narrow(0, 0, length).unwrap().unsqueeze(1).unwrap();
-            let wanted = wanted.broadcast_add(&bias).unwrap();
+            let expected = expected.broadcast_add(&bias).unwrap();
             let y = toeplitz.forward(&v).unwrap();
             assert_eq!(y.dtype(), DType::F64);
-            close(&y, &wanted, 1e-12, &format!("toeplitz, {length}"));
+            close(&y, &expected, 1e-12, &format!("toeplitz, {length}"));
         }
     }
 

@@ -237,9 +237,9 @@ mod tests {
             let starts = starts(&x, mask).unwrap().squeeze(2).unwrap();
             starts.to_vec2::<f64>().unwrap()
         };
-        let wanted = [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0; 4]];
-        assert_eq!(rows(Some(&mask)), wanted);
-        assert_eq!(rows(pass().mask()), wanted[..1]);
+        let expected = [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0; 4]];
+        assert_eq!(rows(Some(&mask)), expected);
+        assert_eq!(rows(pass().mask()), expected[..1]);
     }
 
     #[test]

@@ -355,10 +355,10 @@ mod tests {
             std::array::from_fn(|i| f64::from(u8::from(i < 10))),
         ];
         let mask = mask(&[&rows[0], &rows[1]]);
-        let wanted = reference::attention(&q, &k, &v, Some(mask.valid()), reference::softmax);
-        let found = attend(&mixer, [&q, &k, &v], Some(&mask)).unwrap();
+        let expected = reference::attention(&q, &k, &v, Some(mask.valid()), reference::softmax);
+        let actual = attend(&mixer, [&q, &k, &v], Some(&mask)).unwrap();
         let read = |x: &Tensor| zero_padding(&x.flatten_from(2).unwrap(), Some(&mask)).unwrap();
-        close(&read(&found), &read(&wanted.unwrap()), 1e-12, "pairs");
+        close(&read(&actual), &read(&expected.unwrap()), 1e-12, "pairs");
     }
 
     #[test]

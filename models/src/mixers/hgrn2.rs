@@ -198,10 +198,10 @@ mod tests {
             };
             let layer = LayerContext { shared, ..layer };
             let mixer = Hgrn2::new(&layer, &Options::default()).unwrap();
-            let wanted = (&open * (1.0 - bound)).unwrap();
+            let expected = (&open * (1.0 - bound)).unwrap();
             let [forgets, log_decay] = mixer.gates(&gates).unwrap();
-            close(&forgets, &wanted, 1e-12, "bound");
-            let decay = (1.0 - &wanted).unwrap().log().unwrap();
+            close(&forgets, &expected, 1e-12, "bound");
+            let decay = (1.0 - &expected).unwrap().log().unwrap();
             close(&log_decay, &decay, 1e-10, "logarithm");
         }
         let paths = parameters.paths();

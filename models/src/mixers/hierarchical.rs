@@ -292,10 +292,10 @@ mod tests {
         let (x, mask) = (normal("x", &[3, 7, 4]), mask());
         for mask in [None, Some(&mask)] {
             let pass = pass().with_mask(mask);
-            let found = hierarchical.forward(&x, &pass).unwrap();
-            let wanted = transformer.forward(&x, &pass).unwrap();
-            let mean = Pool::Mean.forward(&wanted.hidden, mask, &pass).unwrap();
-            close(&found.hidden, &mean.unsqueeze(1).unwrap(), 1e-12, "mean");
+            let actual = hierarchical.forward(&x, &pass).unwrap();
+            let expected = transformer.forward(&x, &pass).unwrap();
+            let mean = Pool::Mean.forward(&expected.hidden, mask, &pass).unwrap();
+            close(&actual.hidden, &mean.unsqueeze(1).unwrap(), 1e-12, "mean");
         }
     }
 

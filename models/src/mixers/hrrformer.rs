@@ -150,7 +150,7 @@ mod tests {
         for width in [1, 2, 5] {
             let shape = [1, 1, 4, width];
             let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &shape));
-            let found = recall(&q, &k, &v).unwrap();
+            let actual = recall(&q, &k, &v).unwrap();
             let rows = |x: &Tensor| x.reshape((4, width)).unwrap().to_vec2::<f64>().unwrap();
             let (q, k, v) = (rows(&q), rows(&k), rows(&v));
             let mut bound = vec![0.0; width];
@@ -158,12 +158,12 @@ mod tests {
                 let pair = bind(k, v);
                 bound.iter_mut().zip(pair).for_each(|(sum, x)| *sum += x);
             }
-            let wanted = q.iter().flat_map(|q| {
+            let expected = q.iter().flat_map(|q| {
                 let reflected: Vec<f64> = (0..width).map(|m| q[(width - m) % width]).collect();
                 bind(&bound, &reflected)
             });
-            let wanted = Tensor::from_vec(wanted.collect(), &shape, &Device::Cpu).unwrap();
-            close(&found, &wanted, 1e-12, "recall");
+            let expected = Tensor::from_vec(expected.collect(), &shape, &Device::Cpu).unwrap();
+            close(&actual, &expected, 1e-12, "recall");
         }
     }
 

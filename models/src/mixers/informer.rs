@@ -299,13 +299,13 @@ mod tests {
         real[1][2..6].fill(1.0);
         let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
         let [q, k, v] = &qkv();
-        let wanted = reference::attention(q, k, v, Some(mask.valid()), reference::softmax);
-        let found = attend(&mixer, [q, k, v], &pass().with_mask(Some(&mask)));
-        let [found, wanted] = [found, wanted].map(|y| {
+        let expected = reference::attention(q, k, v, Some(mask.valid()), reference::softmax);
+        let actual = attend(&mixer, [q, k, v], &pass().with_mask(Some(&mask)));
+        let [actual, expected] = [actual, expected].map(|y| {
             let y = y.unwrap().flatten_from(2).unwrap();
             zero_padding(&y, Some(&mask)).unwrap()
         });
-        close(&found, &wanted, 1e-12, "padded");
+        close(&actual, &expected, 1e-12, "padded");
     }
 
     #[test]
@@ -316,11 +316,11 @@ mod tests {
         let draws = FixedDraws::new([("samples".to_owned(), samples)].into());
         let [q, k, v] = &qkv();
         let pass = pass().with_fixed_draws(&draws);
-        let found = attend(&mixer(&parameters(), 6, 1), [q, k, v], &pass).unwrap();
+        let actual = attend(&mixer(&parameters(), 6, 1), [q, k, v], &pass).unwrap();
         let all = reference::attention(q, k, v, None, reference::softmax).unwrap();
         let mean = reference::attention(q, k, v, None, |_, _| 1.0).unwrap();
         let rows = |x: &Tensor| by_head(x).unwrap().flatten(0, 2).unwrap().to_vec2::<f64>();
-        let [q, k, found, all, mean] = [q, k, &found, &all, &mean].map(|x| rows(x).unwrap());
+        let [q, k, actual, all, mean] = [q, k, &actual, &all, &mean].map(|x| rows(x).unwrap());
         for first in (0..q.len()).step_by(9) {
             let measure = |i: usize| {
                 let score = |j: usize| -> f64 {
@@ -336,9 +336,9 @@ mod tests {
             let mut order: Vec<usize> = (0..9).collect();
             order.sort_by(|a, b| measure(*b).total_cmp(&measure(*a)));
             for (rank, i) in order.into_iter().enumerate() {
-                let wanted = if rank < 3 { &all } else { &mean };
-                for (found, wanted) in found[first + i].iter().zip(&wanted[first + i]) {
-                    assert!((found - wanted).abs() < 1e-12, "{first} {i}");
+                let expected = if rank < 3 { &all } else { &mean };
+                for (actual, expected) in actual[first + i].iter().zip(&expected[first + i]) {
+                    assert!((actual - expected).abs() < 1e-12, "{first} {i}");
                 }
             }
         }

@@ -259,7 +259,7 @@ mod tests {
         };
         let decays = rows(softplus(&gate.forward(&x).unwrap()).unwrap());
         let decay = |t: usize, c: usize| (-decays[t][c]).exp();
-        let mut wanted = vec![vec![0.0; 3]; LENGTH];
+        let mut expected = vec![vec![0.0; 3]; LENGTH];
         for i in 0..LENGTH {
             let weight = |j: usize| -> f64 {
                 let between = if j < i { j..i } else { i + 1..j + 1 };
@@ -268,15 +268,15 @@ mod tests {
             };
             let total: f64 = (0..LENGTH).map(weight).sum();
             for e in 0..3 {
-                wanted[i][e] = (0..LENGTH).map(|j| weight(j) * v[j][e]).sum::<f64>() / total;
+                expected[i][e] = (0..LENGTH).map(|j| weight(j) * v[j][e]).sum::<f64>() / total;
             }
         }
-        let wanted = Tensor::new(vec![wanted], &Device::Cpu).unwrap();
+        let expected = Tensor::new(vec![expected], &Device::Cpu).unwrap();
         let pass = Pass::new(false, RngKey::new(1, 0, 0));
-        let found = mixer.forward(&x, &pass).unwrap();
+        let actual = mixer.forward(&x, &pass).unwrap();
         close(
-            &found,
-            &mixer.output.forward(&wanted).unwrap(),
+            &actual,
+            &mixer.output.forward(&expected).unwrap(),
             1e-12,
             "lion",
         );

@@ -254,9 +254,9 @@ mod tests {
                 };
                 let seen = (0..keys).filter(|&key| sees(key)).count() as f64;
                 for (key, share) in row.iter().enumerate() {
-                    let wanted = if sees(key) { 1.0 / seen } else { 0.0 };
+                    let expected = if sees(key) { 1.0 / seen } else { 0.0 };
                     assert!(
-                        (share - wanted).abs() < 1e-12,
+                        (share - expected).abs() < 1e-12,
                         "{window} {rank}: {i} on {key}"
                     );
                 }

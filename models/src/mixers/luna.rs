@@ -291,8 +291,8 @@ mod tests {
         let real = Some(mask.valid());
         let packed = reference::attention(&q, &k, &v, real, reference::softmax).unwrap();
         let packed = packed.flatten_from(2).unwrap();
-        let wanted = mixer.unpack.value.forward(&packed).unwrap();
-        close(&y, &mixer.output.forward(&wanted).unwrap(), 1e-12, "luna");
+        let expected = mixer.unpack.value.forward(&packed).unwrap();
+        close(&y, &mixer.output.forward(&expected).unwrap(), 1e-12, "luna");
     }
 
     /// The first of p are those of a mixer that has no others.

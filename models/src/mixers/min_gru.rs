@@ -162,9 +162,9 @@ mod tests {
     #[test]
     fn states_are_made_of_positive_numbers() {
         let u = Tensor::new(&[-40.0, -1.0, 0.0, 2.0f64], &Device::Cpu).unwrap();
-        let wanted = [(-40f64).exp(), 1.0 / (1.0 + 1f64.exp()), 0.5, 2.5];
-        let wanted = Tensor::new(&wanted, &Device::Cpu).unwrap();
-        close(&positive(&u).unwrap(), &wanted, 1e-15, "g");
+        let expected = [(-40f64).exp(), 1.0 / (1.0 + 1f64.exp()), 0.5, 2.5];
+        let expected = Tensor::new(&expected, &Device::Cpu).unwrap();
+        close(&positive(&u).unwrap(), &expected, 1e-15, "g");
     }
 
     #[test]

@@ -176,7 +176,7 @@ mod tests {
         let x = normal("x", &[2, 3, 6]);
         let gate = |linear: &Linear| sigmoid(&linear.forward(&x).unwrap()).unwrap();
         let (forget, input) = (gate(&mixer.forget), gate(&mixer.input));
-        let wanted = (&input / (&forget + &input).unwrap()).unwrap();
-        close(&mixer.share(&x).unwrap(), &wanted, 1e-12, "i'");
+        let expected = (&input / (&forget + &input).unwrap()).unwrap();
+        close(&mixer.share(&x).unwrap(), &expected, 1e-12, "i'");
     }
 }

@@ -126,23 +126,23 @@ mod tests {
         let mask = Mask::new(&real).unwrap();
         let y = mixer.forward(&x, &pass().with_mask(Some(&mask))).unwrap();
         let rows = x.get(0).unwrap().to_vec2::<f64>().unwrap();
-        let mut wanted = vec![vec![0.0; 3]; 5];
+        let mut expected = vec![vec![0.0; 3]; 5];
         for channel in 0..3 {
             for hidden in 0..4 {
                 let column = [0, 1, 2, 4].map(|j| inner[hidden][j] * rows[j][channel]);
                 let sum = Tensor::new(&[column.iter().sum::<f64>()], &Device::Cpu).unwrap();
                 let active = gelu_erf(&sum).unwrap().to_vec1::<f64>().unwrap()[0];
-                for (i, row) in wanted.iter_mut().enumerate() {
+                for (i, row) in expected.iter_mut().enumerate() {
                     row[channel] += outer[i][hidden] * active;
                 }
             }
         }
-        let wanted = Tensor::new(wanted, &Device::Cpu)
+        let expected = Tensor::new(expected, &Device::Cpu)
             .unwrap()
             .unsqueeze(0)
             .unwrap();
-        assert_eq!(wanted.dtype(), DType::F64);
-        close(&y, &wanted, 1e-12, "mlp_mixer");
+        assert_eq!(expected.dtype(), DType::F64);
+        close(&y, &expected, 1e-12, "mlp_mixer");
     }
 
     #[test]

@@ -191,8 +191,8 @@ mod tests {
             (4, 4, 1),
             (5, 4, 2),
         ];
-        for (longest, kernel, wanted) in cases {
-            assert_eq!(depth(longest, kernel), wanted, "{longest} {kernel}");
+        for (longest, kernel, expected) in cases {
+            assert_eq!(depth(longest, kernel), expected, "{longest} {kernel}");
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
         for length in [1, 4, 5, 9] {
             let x = candle_core::Var::from_tensor(&normal("x", &[2, length, 2])).unwrap();
             for level in 0..4 {
-                let found = dilated(&x, &filter, level).unwrap();
+                let actual = dilated(&x, &filter, level).unwrap();
                 let apart = 1 << level;
                 let before = x.pad_with_zeros(1, 2 * apart, 0).unwrap();
                 let tap = |tap: usize| {
@@ -210,11 +210,11 @@ mod tests {
                     let weight = filter.narrow(1, tap, 1).unwrap().squeeze(1).unwrap();
                     seen.broadcast_mul(&weight).unwrap()
                 };
-                let wanted = ((tap(0) + tap(1)).unwrap() + tap(2)).unwrap();
-                close(&found, &wanted, 1e-12, "dilated");
+                let expected = ((tap(0) + tap(1)).unwrap() + tap(2)).unwrap();
+                close(&actual, &expected, 1e-12, "dilated");
                 if apart * 2 < length {
                     let inputs = [x.clone(), filter.clone()];
-                    agree(&found, &wanted, &inputs, 1e-12, "dilated");
+                    agree(&actual, &expected, &inputs, 1e-12, "dilated");
                 }
             }
         }

@@ -223,13 +223,13 @@ mod tests {
                 });
                 Tensor::from_vec(values.collect(), (1, length, 2), &Device::Cpu).unwrap()
             };
-            let wanted = all(&|at| (at.saturating_sub(1), at + 2));
-            close(&of_neighbours(&x).unwrap(), &wanted, 1e-12, "neighbours");
+            let expected = all(&|at| (at.saturating_sub(1), at + 2));
+            close(&of_neighbours(&x).unwrap(), &expected, 1e-12, "neighbours");
             for stretch in [1, 2, 3, 5, 40] {
                 let start = |at: usize| at / stretch * stretch;
-                let wanted = all(&|at| (start(at), start(at) + stretch));
-                let found = of_segments(&x, stretch).unwrap();
-                close(&found, &wanted, 1e-12, "segments");
+                let expected = all(&|at| (start(at), start(at) + stretch));
+                let actual = of_segments(&x, stretch).unwrap();
+                close(&actual, &expected, 1e-12, "segments");
             }
         }
     }

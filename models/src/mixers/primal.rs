@@ -280,10 +280,10 @@ mod tests {
         let mixer = mixer(&parameters());
         let x = normal("x", &[3, 5, 6]);
         let rows = merge_heads(&mixer.sampled(&x, Some(&mask())).unwrap()).unwrap();
-        for (row, wanted) in [[0u32, 1, 2, 4], [0, 0, 2, 3]].iter().enumerate() {
-            let wanted = Tensor::new(&wanted[..], &Device::Cpu).unwrap();
-            let wanted = x.get(row).unwrap().index_select(&wanted, 0).unwrap();
-            close(&rows.get(row).unwrap(), &wanted, 1e-15, "rows");
+        for (row, expected) in [[0u32, 1, 2, 4], [0, 0, 2, 3]].iter().enumerate() {
+            let expected = Tensor::new(&expected[..], &Device::Cpu).unwrap();
+            let expected = x.get(row).unwrap().index_select(&expected, 0).unwrap();
+            close(&rows.get(row).unwrap(), &expected, 1e-15, "rows");
         }
         let none = rows.get(2).unwrap();
         close(&none, &none.zeros_like().unwrap(), 1e-15, "none");
@@ -295,8 +295,8 @@ mod tests {
         for weights in &mixer.weights {
             let rows = weights.flatten_from(1).unwrap();
             let products = matmul(&rows, &rows.t().unwrap()).unwrap();
-            let wanted = Tensor::eye(2, DType::F64, &Device::Cpu).unwrap();
-            close(&products, &wanted, 1e-12, "products");
+            let expected = Tensor::eye(2, DType::F64, &Device::Cpu).unwrap();
+            close(&products, &expected, 1e-12, "products");
         }
     }
 

@@ -253,16 +253,16 @@ mod tests {
             let mask = mask(&[real; 2]);
             let pass = pass().with_fixed_draws(&draws);
             let mixer = mixer(&parameters(), options);
-            let found = mixer.attend([&qkv[0], &qkv[1], &qkv[2]], &pass.with_mask(Some(&mask)));
+            let actual = mixer.attend([&qkv[0], &qkv[1], &qkv[2]], &pass.with_mask(Some(&mask)));
             let heads = |x: &Tensor| {
                 let x = x.narrow(1, 0, count).unwrap();
                 split_heads(&x, 2).unwrap()
             };
             let scaled = |x: &Tensor| heads(x).affine(3f64.powf(-0.25), 0.0).unwrap();
             let weights = gaussian(&scaled(&qkv[0]), &scaled(&qkv[1])).unwrap();
-            let wanted = merge_heads(&weights.matmul(&heads(&qkv[2])).unwrap()).unwrap();
-            let found = found.unwrap().narrow(1, 0, count).unwrap();
-            close(&found, &wanted, 1e-5, "gaussian");
+            let expected = merge_heads(&weights.matmul(&heads(&qkv[2])).unwrap()).unwrap();
+            let actual = actual.unwrap().narrow(1, 0, count).unwrap();
+            close(&actual, &expected, 1e-5, "gaussian");
         }
     }
 

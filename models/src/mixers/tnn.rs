@@ -251,16 +251,16 @@ mod tests {
                 let decay = gamma.powi(lag.unsigned_abs() as i32);
                 t.into_iter().map(|t| t * decay).collect()
             };
-            let mut wanted = vec![0.0; length * 6];
+            let mut expected = vec![0.0; length * 6];
             for (i, j) in (0..length).flat_map(|i| (0..length).map(move |j| (i, j))) {
                 let weights = weight(i as i64 - j as i64);
                 for channel in 0..6 {
-                    wanted[i * 6 + channel] += weights[channel] * rows[j][channel];
+                    expected[i * 6 + channel] += weights[channel] * rows[j][channel];
                 }
             }
-            let wanted = Tensor::from_vec(wanted, (length, 6), &Device::Cpu).unwrap();
+            let expected = Tensor::from_vec(expected, (length, 6), &Device::Cpu).unwrap();
             let y = mixer.mix(&v).unwrap().get(1).unwrap();
-            close(&y, &wanted, 1e-11, &format!("{length}, {gamma}"));
+            close(&y, &expected, 1e-11, &format!("{length}, {gamma}"));
         }
     }
 

@@ -361,12 +361,12 @@ mod tests {
         };
         // Three positions have (3 + 2 + 3) / 9, two have 2 / 4, none has 0; the mean over
         // sequences, and of one of two layers.
-        let wanted = (8.0 / 9.0 + 0.5) / 3.0 / 2.0;
-        assert!((span(PairBias::None, 0) - wanted).abs() < 1e-12);
+        let expected = (8.0 / 9.0 + 0.5) / 3.0 / 2.0;
+        assert!((span(PairBias::None, 0) - expected).abs() < 1e-12);
         // The memory adds 3 keys without a distance, to the 3 tokens of the first sequence and to
         // the 2 of the second.
-        let wanted = (8.0 / 18.0 + 0.5 * 2.0 / 5.0) / 3.0 / 2.0;
-        assert!((span(PairBias::None, 3) - wanted).abs() < 1e-12);
+        let expected = (8.0 / 18.0 + 0.5 * 2.0 / 5.0) / 3.0 / 2.0;
+        assert!((span(PairBias::None, 3) - expected).abs() < 1e-12);
         assert!(span(PairBias::Alibi, 0) < span(PairBias::None, 0));
     }
 }

@@ -229,7 +229,7 @@ mod tests {
         let column =
             |x: usize, c: usize| -> Vec<f64> { rows[x].iter().map(|row| row[c]).collect() };
         let dot = |a: &[f64], b: &[f64]| -> f64 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
-        let mut wanted = vec![vec![0.0; 6]; 5];
+        let mut expected = vec![vec![0.0; 6]; 5];
         for c in 0..6 {
             let head = c / 3;
             let others = head * 3..head * 3 + 3;
@@ -238,15 +238,20 @@ mod tests {
                 (tau[head] * dot(&q, &k) / (dot(&q, &q) * dot(&k, &k)).sqrt()).exp()
             };
             let total: f64 = others.clone().map(weight).sum();
-            for (t, row) in wanted.iter_mut().enumerate() {
+            for (t, row) in expected.iter_mut().enumerate() {
                 row[c] = others
                     .clone()
                     .map(|d| weight(d) / total * rows[2][t][d])
                     .sum();
             }
         }
-        let wanted = Tensor::new(vec![wanted], &Device::Cpu).unwrap();
-        close(&mixer.attend(qkv, &pass()).unwrap(), &wanted, 1e-12, "xcit");
+        let expected = Tensor::new(vec![expected], &Device::Cpu).unwrap();
+        close(
+            &mixer.attend(qkv, &pass()).unwrap(),
+            &expected,
+            1e-12,
+            "xcit",
+        );
     }
 
     #[test]

@@ -226,13 +226,13 @@ mod tests {
         let cosines: Vec<f64> = (-999..=999).map(|at| f64::from(at) / 1000.0).collect();
         let ends = [-MOST, MOST, 0.0, 0.999_99];
         let cosines = [&cosines[..], &ends].concat();
-        let wanted: Vec<f64> = cosines.iter().map(|x| x.acos()).collect();
+        let expected: Vec<f64> = cosines.iter().map(|x| x.acos()).collect();
         let of = |x: Vec<f64>| Tensor::new(x, &Device::Cpu).unwrap();
-        let (x, wanted) = (of(cosines), of(wanted));
-        close(&arccos(&x).unwrap(), &wanted, 1e-11, "f64");
+        let (x, expected) = (of(cosines), of(expected));
+        close(&arccos(&x).unwrap(), &expected, 1e-11, "f64");
         let single = arccos(&x.to_dtype(DType::F32).unwrap()).unwrap();
-        let wanted = wanted.to_dtype(DType::F32).unwrap();
-        close(&single, &wanted, 1e-4, "f32");
+        let expected = expected.to_dtype(DType::F32).unwrap();
+        close(&single, &expected, 1e-4, "f32");
         check_gradient("arccos", &[&[2, 3]], |x| arccos(&x[0].tanh()?));
     }
 

@@ -160,13 +160,13 @@ mod tests {
                 })
             };
             let tolerance = if dtype == DType::F64 { 1e-12 } else { 1e-5 };
-            for (found, wanted) in run(true).iter().zip(&run(false)) {
-                let most = wanted.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
+            for (actual, expected) in run(true).iter().zip(&run(false)) {
+                let most = expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
                 assert!(most > 0.0);
-                for (found, wanted) in found.iter().zip(wanted) {
+                for (actual, expected) in actual.iter().zip(expected) {
                     assert!(
-                        (found - wanted).abs() <= tolerance * most,
-                        "{found} {wanted}"
+                        (actual - expected).abs() <= tolerance * most,
+                        "{actual} {expected}"
                     );
                 }
             }

@@ -54,9 +54,9 @@ mod tests {
         close(&y, &part, 1e-15, "values");
         let dy = normal("dy", &[3, 2]);
         let gradients = (&y * &dy).unwrap().sum_all().unwrap().backward().unwrap();
-        let found = gradients.get(&x).unwrap().narrow(1, 1, 2).unwrap();
+        let actual = gradients.get(&x).unwrap().narrow(1, 1, 2).unwrap();
         close(
-            &found,
+            &actual,
             &((dy * 2.0).unwrap() + part).unwrap(),
             1e-12,
             "gradient",

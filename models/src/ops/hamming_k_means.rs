@@ -136,17 +136,17 @@ mod tests {
                     rounds,
                     refills: &refills[..(rounds - 1) * count],
                 };
-                let [mut found, mut portable] = [(); 2].map(|()| vec![u32::MAX; positions]);
-                k_means.run(&hashes, centroids.clone(), &mut found);
+                let [mut actual, mut portable] = [(); 2].map(|()| vec![u32::MAX; positions]);
+                k_means.run(&hashes, centroids.clone(), &mut actual);
                 run_portable(k_means, &hashes, centroids.clone(), &mut portable);
-                assert_eq!(found, portable, "{bits} bits");
+                assert_eq!(actual, portable, "{bits} bits");
                 if k_means.rounds == 1 {
                     let nearest = |hash: &u64| {
                         let apart = |cluster: &usize| (centroids[*cluster] ^ hash).count_ones();
                         (0..count).min_by_key(apart).map(|cluster| cluster as u32)
                     };
-                    let wanted: Vec<u32> = hashes.iter().filter_map(nearest).collect();
-                    assert_eq!(found, wanted, "{bits} bits");
+                    let expected: Vec<u32> = hashes.iter().filter_map(nearest).collect();
+                    assert_eq!(actual, expected, "{bits} bits");
                 }
             }
         }

@@ -153,8 +153,8 @@ mod tests {
         let x: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
         for (b, length) in [3, 0, 4, 1].into_iter().enumerate() {
             for l in 0..4 {
-                let wanted = if l < length { &x[b][l] } else { &vec![0.0; 2] };
-                assert_eq!(&back[b][l], wanted, "row {l} of sequence {b}");
+                let expected = if l < length { &x[b][l] } else { &vec![0.0; 2] };
+                assert_eq!(&back[b][l], expected, "row {l} of sequence {b}");
             }
         }
     }

@@ -281,22 +281,22 @@ impl Case {
             loss = (loss + &mean)?;
             let name = format!("out/loss/{name}");
             // A mixer's case may omit losses beside its output.
-            if let Some(wanted) = self.tensors.get(&name) {
-                rows.push(self.compare(&name, &mean.reshape(wanted.dims())?, wanted)?);
+            if let Some(expected) = self.tensors.get(&name) {
+                rows.push(self.compare(&name, &mean.reshape(expected.dims())?, expected)?);
             }
         }
         let gradients = loss.backward()?;
-        if let (Some(wanted), Some(mask)) = (self.tensors.get("out/mask"), &y.mask) {
-            rows.push(self.compare("out/mask", mask.valid(), wanted)?);
+        if let (Some(expected), Some(mask)) = (self.tensors.get("out/mask"), &y.mask) {
+            rows.push(self.compare("out/mask", mask.valid(), expected)?);
         }
-        let wanted = self.tensor(output)?;
+        let expected = self.tensor(output)?;
         rows.push(match &y.mask {
             Some(mask) => {
                 let valid = mask.valid().unsqueeze(2)?;
                 let read = |y: &Tensor| y.broadcast_mul(&valid);
-                self.compare(output, &read(&y.hidden)?, &read(wanted)?)?
+                self.compare(output, &read(&y.hidden)?, &read(expected)?)?
             }
-            None => self.compare(output, &y.hidden, wanted)?,
+            None => self.compare(output, &y.hidden, expected)?,
         });
         rows.push(self.gradient("grad/x", gradients.get(&x))?);
         for (path, var) in &ours {
@@ -362,26 +362,26 @@ impl Case {
 
     fn gradient(&self, name: &str, ours: Option<&Tensor>) -> Result<Row> {
         match (ours, self.tensors.get(name)) {
-            (Some(ours), Some(wanted)) => self.compare(name, ours, wanted),
+            (Some(ours), Some(expected)) => self.compare(name, ours, expected),
             (Some(_), None) => Ok(Row::bare(name.to_owned(), Verdict::NotInCase)),
             // An example is an expert that no token chose.
-            (None, Some(wanted)) if values(wanted)?.iter().all(|x| *x == 0.0) => {
-                self.compare(name, wanted, wanted)
+            (None, Some(expected)) if values(expected)?.iter().all(|x| *x == 0.0) => {
+                self.compare(name, expected, expected)
             }
             (None, _) => Ok(Row::bare(name.to_owned(), Verdict::Unknown)),
         }
     }
 
-    fn compare(&self, name: &str, ours: &Tensor, wanted: &Tensor) -> Result<Row> {
-        if ours.dims() != wanted.dims() {
+    fn compare(&self, name: &str, ours: &Tensor, expected: &Tensor) -> Result<Row> {
+        if ours.dims() != expected.dims() {
             return Ok(Row::bare(name.to_owned(), Verdict::Shape));
         }
-        let (ours, wanted) = (values(ours)?, values(wanted)?);
+        let (ours, expected) = (values(ours)?, values(expected)?);
         // `f64::max` would skip a NaN.
         let largest = |most: f64, x: f64| if x > most || x.is_nan() { x } else { most };
-        let scale = wanted.iter().fold(0.0, |most, x| largest(most, x.abs()));
+        let scale = expected.iter().fold(0.0, |most, x| largest(most, x.abs()));
         let floor = FLOOR * self.largest_gradient.max(1.0);
-        let pairs = ours.iter().zip(&wanted);
+        let pairs = ours.iter().zip(&expected);
         let max_abs = pairs.fold(0.0, |most, (a, b)| largest(most, (a - b).abs()));
         let limit = match name.starts_with("grad/") {
             true if scale == 0.0 => NOISE * self.largest_gradient,

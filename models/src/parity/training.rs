@@ -75,11 +75,11 @@ impl Case {
             }],
         };
         let labels = self.tensor("in/labels")?.to_dtype(DType::U32)?;
-        let wanted = self.tensor("out/losses")?;
+        let expected = self.tensor("out/losses")?;
         let mut optimizer = optimizer(&parameters, &settings)?;
         let mut losses = Vec::new();
         let train = self.flag("train");
-        for step in 0..wanted.dims1()? {
+        for step in 0..expected.dims1()? {
             let pass = Pass::new(train, RngKey::new(0, step as u64, 0));
             let logits = classifier.forward(&inputs, &pass)?;
             let loss = loss::cross_entropy(&logits, &labels)?;
@@ -93,8 +93,8 @@ impl Case {
             }
             optimizer.update(gradients)?;
         }
-        let losses = Tensor::new(losses, wanted.device())?;
-        rows.push(self.compare("out/losses", &losses, wanted)?);
+        let losses = Tensor::new(losses, expected.device())?;
+        rows.push(self.compare("out/losses", &losses, expected)?);
         Ok(rows)
     }
 }

@@ -43,12 +43,12 @@ fn numbers(x: &Tensor) -> Vec<f64> {
     x.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-fn agree(place: &str, found: &Tensor, wanted: &Tensor, tolerance: f64) {
-    let (found, wanted) = (numbers(found), numbers(wanted));
-    let scale = wanted.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
-    for (found, wanted) in found.iter().zip(&wanted) {
-        let apart = (found - wanted).abs();
-        assert!(apart <= tolerance * scale, "{place}: {found} {wanted}");
+fn agree(place: &str, actual: &Tensor, expected: &Tensor, tolerance: f64) {
+    let (actual, expected) = (numbers(actual), numbers(expected));
+    let scale = expected.iter().fold(1e-3f64, |most, x| most.max(x.abs()));
+    for (actual, expected) in actual.iter().zip(&expected) {
+        let apart = (actual - expected).abs();
+        assert!(apart <= tolerance * scale, "{place}: {actual} {expected}");
     }
 }
 
@@ -87,10 +87,10 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
         let sum = (&outputs[0] - &outputs[1]).unwrap();
         (outputs, backward_from(&sum, &draw("weights")).unwrap())
     };
-    let (outputs, found) = run(&|x| forward(&blocks, x, &pass));
-    let (wanted_outputs, wanted) = run(&|x| composed(&blocks, x, &pass));
-    for (output, wanted) in outputs.iter().zip(&wanted_outputs) {
-        agree(&format!("{name}: output"), output, wanted, tolerance);
+    let (outputs, actual) = run(&|x| forward(&blocks, x, &pass));
+    let (wanted_outputs, expected) = run(&|x| composed(&blocks, x, &pass));
+    for (output, expected) in outputs.iter().zip(&wanted_outputs) {
+        agree(&format!("{name}: output"), output, expected, tolerance);
     }
     let variables = parameters.all();
     assert!(variables.len() > 20);
@@ -102,8 +102,8 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
         let place = format!("{name}: {path}");
         agree(
             &place,
-            found.get(&var).unwrap(),
-            wanted.get(&var).unwrap(),
+            actual.get(&var).unwrap(),
+            expected.get(&var).unwrap(),
             tolerance,
         );
     }

@@ -169,7 +169,7 @@ mod tests {
     /// bidirectional.
     #[test]
     fn buckets_are_those_of_t5() {
-        for (distance, wanted) in [
+        for (distance, expected) in [
             (0, 0),
             (-1, 1),
             (-7, 7),
@@ -184,7 +184,7 @@ mod tests {
             (8, 24),
             (300, 31),
         ] {
-            assert_eq!(bucket(distance), wanted, "{distance}");
+            assert_eq!(bucket(distance), expected, "{distance}");
         }
     }
 

@@ -229,7 +229,7 @@ fn both_forms_are_the_equations() {
         let loops = Loops::new(bias, &parameters);
         let window = BlockLists::window(LENGTH, 4, 2).block_masks(LENGTH);
         for block_masks in [None, Some(window)] {
-            let wanted = loops.attend(&x, memory, &real, |i, j| {
+            let expected = loops.attend(&x, memory, &real, |i, j| {
                 block_masks.is_none() || (i <= j + 4 && j <= i + 2)
             });
             // Outputs of padded queries are never read; in the window some see no key.
@@ -256,12 +256,12 @@ fn both_forms_are_the_equations() {
                         .unwrap()
                         .is_finite()
                 );
-                close(&read(&y), &read(&wanted), tolerance, &place);
+                close(&read(&y), &read(&expected), tolerance, &place);
                 let packed = score_mods.content_independent(LENGTH, &options).unwrap();
                 if let Some(options) = packed.filter(|_| memory == 0) {
                     let y = attention::attend_packed(&x.to_dtype(dtype).unwrap(), &options);
                     let y = y.unwrap().to_dtype(DType::F64).unwrap();
-                    close(&read(&y), &read(&wanted), tolerance, &place);
+                    close(&read(&y), &read(&expected), tolerance, &place);
                 }
             }
         }
@@ -296,7 +296,7 @@ fn a_sequence_without_a_token_sees_the_memory_alone() {
     let parameters = parameters();
     let score_mods = score_mods(&parameters, PairBias::None, 3);
     let x = normal("x", &[1, LENGTH, 3 * HEADS * WIDTH]);
-    let wanted = Loops::new(PairBias::None, &parameters).attend(&x, 3, &[0], |_, _| true);
+    let expected = Loops::new(PairBias::None, &parameters).attend(&x, 3, &[0], |_, _| true);
     let options = AttentionOptions {
         heads: HEADS,
         mask: Some(Tensor::zeros((1, LENGTH), DType::F64, &Device::Cpu).unwrap()),
@@ -304,7 +304,7 @@ fn a_sequence_without_a_token_sees_the_memory_alone() {
     };
     close(
         &attend(&score_mods, &x, options).unwrap(),
-        &wanted,
+        &expected,
         1e-10,
         "memory",
     );

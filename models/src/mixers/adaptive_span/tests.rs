@@ -84,18 +84,18 @@ fn keys_weigh_what_their_distance_leaves() {
             let z = Tensor::new(&spans, &Device::Cpu).unwrap();
             let z = z.to_dtype(dtype).unwrap().unsqueeze(1).unwrap();
             let y = attend(&mixer, &z, [&zeros, &zeros, &v], None).unwrap();
-            let mut wanted = Vec::new();
+            let mut expected = Vec::new();
             for i in 0..length {
                 for span in spans {
                     let m =
                         |j: usize| ((ramp + span - i.abs_diff(j) as f64) / ramp).clamp(0.0, 1.0);
                     let sum: f64 = (0..length).map(m).sum();
-                    wanted.extend((0..length).map(|j| m(j) / sum));
+                    expected.extend((0..length).map(|j| m(j) / sum));
                 }
             }
-            let wanted = Tensor::from_vec(wanted, v.shape(), &Device::Cpu).unwrap();
-            let wanted = wanted.to_dtype(dtype).unwrap();
-            close(&y, &wanted, 1e-6, &format!("{ramp} {spans:?} {dtype:?}"));
+            let expected = Tensor::from_vec(expected, v.shape(), &Device::Cpu).unwrap();
+            let expected = expected.to_dtype(dtype).unwrap();
+            close(&y, &expected, 1e-6, &format!("{ramp} {spans:?} {dtype:?}"));
         }
     }
 }

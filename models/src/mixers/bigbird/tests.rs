@@ -141,10 +141,10 @@ fn the_2021_variant_draws_from_the_2021_pools() {
         };
         for block in 1..blocks - 1 {
             let pool = pool_2021(block, blocks, 15);
-            let found: Vec<usize> = (1..blocks - 1)
+            let actual: Vec<usize> = (1..blocks - 1)
                 .filter(|other| other.abs_diff(block) > 1 && pattern.may_draw(block, *other))
                 .collect();
-            assert_eq!(found, pool, "{block} of {blocks}");
+            assert_eq!(actual, pool, "{block} of {blocks}");
         }
     }
 }
@@ -194,7 +194,7 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
         };
         // Position 9 is padding, 10 and 11 are keys with score 0 and value 0.
         let real: f64 = (0..9).filter(|&j| seen(j)).map(weight).sum();
-        let wanted = real / (real + 2.0);
-        assert!((y[i][head][0] - wanted).abs() < 1e-9, "{head} {i}");
+        let expected = real / (real + 2.0);
+        assert!((y[i][head][0] - expected).abs() < 1e-9, "{head} {i}");
     }
 }

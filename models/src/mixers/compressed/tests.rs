@@ -53,14 +53,14 @@ fn groups_are_sums_of_what_their_places_weigh() {
     let x = x.to_vec2::<f64>().unwrap();
     assert_eq!(y.len(), 3);
     for (group, row) in y.iter().enumerate() {
-        for (channel, found) in row.iter().enumerate() {
+        for (channel, actual) in row.iter().enumerate() {
             let mut sum = 0.0;
             for (input, place) in (0..2).flat_map(|i| (0..3).map(move |place| (i, place))) {
                 let x = x.get(3 * group + place);
                 let x = x.map_or(0.0, |x| x[channel / 2 * 2 + input]);
                 sum += kernel[channel][input][place] * x;
             }
-            assert!((found - sum).abs() < 1e-12);
+            assert!((actual - sum).abs() < 1e-12);
         }
     }
 }

@@ -231,13 +231,13 @@ impl Compressive {
                 true => None,
                 false => Some(self.compression.forward(&constant.rows, &constant.real)?),
             };
-            let found = compressed.as_ref().unwrap_or(&new);
+            let actual = compressed.as_ref().unwrap_or(&new);
             let start = first * self.recurrence.segment;
             let rest = |x: &Tensor| x.narrow(1, start, length - start);
             let segments = self.parts(&rest(&x.detach())?, &rest(&real)?, 0, count)?;
             pass.add_loss(
                 &RECONSTRUCT,
-                &self.reconstruct(&segments, &constant, found, batch, pass)?,
+                &self.reconstruct(&segments, &constant, actual, batch, pass)?,
             )?;
         }
         // The positions that the last segment pushes out are never seen.
@@ -276,8 +276,8 @@ impl Compressive {
                 &self.undropped,
             )
         };
-        let wanted = attend(old)?;
-        let difference = (attend(new)? - wanted.detach())?;
+        let expected = attend(old)?;
+        let difference = (attend(new)? - expected.detach())?;
         let real = segments.real.valid().reshape((batch, ()))?; // (B, n S)
         let square = difference.sqr()?.mean(2)?.reshape((batch, ()))?;
         let count = real.sum(1)?;

@@ -52,11 +52,11 @@ fn states(encoder: &dyn Encoder, mask: &Mask) -> [Tensor; 2] {
 /// Checks that both models agree when they have the same weights.
 fn agree(options: &Value, of_xl: &Value) {
     let parameters = parameters();
-    let found = states(&*encoder(&MODEL, options, &parameters), &mask());
+    let actual = states(&*encoder(&MODEL, options, &parameters), &mask());
     let other = encoder(&transformer_xl::MODEL, of_xl, &parameters);
-    let wanted = states(&*other, &mask());
-    for (found, wanted) in found.iter().zip(&wanted) {
-        close(found, wanted, 1e-12, &options.to_string());
+    let expected = states(&*other, &mask());
+    for (actual, expected) in actual.iter().zip(&expected) {
+        close(actual, expected, 1e-12, &options.to_string());
     }
 }
 

@@ -72,8 +72,8 @@ fn it_is_its_definition_pair_by_pair() {
         }
     }
     let gathered = Tensor::new(gathered, &Device::Cpu).unwrap();
-    let wanted = affine(&gathered, "outer").unsqueeze(0).unwrap();
-    close(&y, &wanted, 1e-10, "gau");
+    let expected = affine(&gathered, "outer").unsqueeze(0).unwrap();
+    close(&y, &expected, 1e-10, "gau");
 }
 
 #[test]

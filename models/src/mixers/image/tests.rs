@@ -32,9 +32,9 @@ fn two_dimensions_want_an_image_and_say_that_the_rules_forbid_them() {
         let encoder = built(shape, width, grid).unwrap();
         assert_eq!(encoder.rule_violation().is_some(), forbidden);
     }
-    for (width, grid, wanted) in [(0, None, "model.shape = 2d"), (5, image, "model.width = 5")] {
+    for (width, grid, expected) in [(0, None, "model.shape = 2d"), (5, image, "model.width = 5")] {
         let error = built(Shape::Plane, width, grid).err().unwrap().to_string();
-        assert!(error.starts_with(wanted), "{error}");
+        assert!(error.starts_with(expected), "{error}");
     }
 }
 

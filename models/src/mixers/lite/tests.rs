@@ -51,20 +51,20 @@ fn kernels_are_softmaxes_over_taps() {
     {
         let mixer = mixer(&parameters(), conv, taps);
         let g = normal("g", &[1, 6, 4]);
-        let found = mixer.convolve(&g, &pass()).unwrap().get(0).unwrap();
-        let found: Vec<Vec<f64>> = found.to_vec2().unwrap();
+        let actual = mixer.convolve(&g, &pass()).unwrap().get(0).unwrap();
+        let actual: Vec<Vec<f64>> = actual.to_vec2().unwrap();
         let weights = weights(&mixer, &g);
         let g: Vec<Vec<f64>> = g.get(0).unwrap().to_vec2().unwrap();
-        for (i, row) in found.iter().enumerate() {
-            for (channel, found) in row.iter().enumerate() {
+        for (i, row) in actual.iter().enumerate() {
+            for (channel, actual) in row.iter().enumerate() {
                 let taps = weights[i][channel / 2].iter().enumerate();
                 let near = |tap: usize| g.get((i + tap).wrapping_sub((mixer.taps - 1) / 2));
                 let sum: f64 = taps
                     .map(|(tap, weight)| weight * near(tap).map_or(0.0, |g| g[channel]))
                     .sum();
                 assert!(
-                    (found - sum).abs() < 1e-12,
-                    "{taps}: {found} {sum}",
+                    (actual - sum).abs() < 1e-12,
+                    "{taps}: {actual} {sum}",
                     taps = mixer.taps
                 );
             }
@@ -90,7 +90,7 @@ fn a_kernel_of_one_tap_is_the_identity() {
 fn the_kernel_and_the_composed_form_agree_in_training() {
     let g = normal("g", &[2, 70, 4]);
     for (conv, taps) in [(Conv::Light, 7), (Conv::Dynamic, 7), (Conv::Dynamic, 4)] {
-        let found = [DType::F32, DType::F64].map(|dtype| {
+        let actual = [DType::F32, DType::F64].map(|dtype| {
             let parameters = Parameters::new(3, &Device::Cpu, dtype);
             let mixer = mixer(&parameters, conv, taps);
             let g = Var::from_tensor(&g.to_dtype(dtype).unwrap()).unwrap();
@@ -100,8 +100,8 @@ fn the_kernel_and_the_composed_form_agree_in_training() {
             let gradient = gradients.get(&g).unwrap();
             [y.detach(), gradient.clone()].map(|x| x.to_dtype(DType::F64).unwrap())
         });
-        let [[y, gradient], [wanted, wanted_gradient]] = &found;
-        close(y, wanted, 1e-5, "training");
+        let [[y, gradient], [expected, wanted_gradient]] = &actual;
+        close(y, expected, 1e-5, "training");
         close(gradient, wanted_gradient, 1e-4, "gradients in training");
     }
 }

@@ -108,7 +108,11 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         let gated = GatedAttention::new(&vb.pp("mixer"), block, &options, context.max_length)?;
         let feed = match block.ffn {
             ChannelKind::None => None,
-            _ => Some(Feed::new(&vb.pp("feed"), block, options.hidden_dropout)?),
+            _ => Some(FeedForwardBranch::new(
+                &vb.pp("feed"),
+                block,
+                options.hidden_dropout,
+            )?),
         };
         Ok((gated, feed))
     };
@@ -120,7 +124,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 }
 
 struct Mega {
-    layers: Vec<(GatedAttention, Option<Feed>)>,
+    layers: Vec<(GatedAttention, Option<FeedForwardBranch>)>,
     last_norm: Option<Norm>,
     /// Whether all layers have the same weights.
     shared: bool,
@@ -150,7 +154,7 @@ impl Encoder for Mega {
     }
 
     fn flops(&self, length: usize) -> u64 {
-        let layer = |(gated, feed): &(GatedAttention, Option<Feed>)| {
+        let layer = |(gated, feed): &(GatedAttention, Option<FeedForwardBranch>)| {
             let feed = feed.as_ref().map_or(0, |feed| feed.network.flops(length));
             gated.flops(length) + feed
         };
@@ -251,14 +255,14 @@ impl GatedAttention {
 }
 
 /// The second half of a block.
-struct Feed {
+struct FeedForwardBranch {
     norm: Norm,
     place: NormPlace,
     network: FeedForward,
     dropout: Dropout,
 }
 
-impl Feed {
+impl FeedForwardBranch {
     fn new(vb: &VarBuilder, block: &BlockOptions, hidden_dropout: f64) -> Result<Self> {
         let within = BlockOptions {
             dropout: hidden_dropout,

@@ -67,16 +67,16 @@ fn the_average_is_a_convolution_with_its_kernels() {
                 false => 0.0,
             }
         };
-        let mut wanted = vec![vec![0.0; dim]; length];
+        let mut expected = vec![vec![0.0; dim]; length];
         for (t, d) in (0..length).flat_map(|t| (0..dim).map(move |d| (t, d))) {
             let before = (0..=t).map(|s| tap(d, t - s) * rows[s][d]);
             let after = (t..length).map(|s| tap(dim + d, s - t) * rows[s][d]);
             let sum = before.chain(after).sum::<f64>() + omega[d] * rows[t][d];
-            wanted[t][d] = sum * logistic(sum);
+            expected[t][d] = sum * logistic(sum);
         }
-        let wanted = Tensor::new(vec![wanted], &Device::Cpu).unwrap();
-        let found = average.forward(&x).unwrap();
-        close(&found, &wanted, 1e-10, &format!("{taps:?} taps"));
+        let expected = Tensor::new(vec![expected], &Device::Cpu).unwrap();
+        let actual = average.forward(&x).unwrap();
+        close(&actual, &expected, 1e-10, &format!("{taps:?} taps"));
     }
 }
 
@@ -129,7 +129,7 @@ fn gradients_agree_with_differences() {
 /// and D for a pixel), D to v with biases, v to classes without. In chunks of 128.
 #[test]
 fn weights_are_as_many_as_in_the_published_configurations() {
-    for (layers, dim, values, shared, tokens, classes, norm_place, wanted) in [
+    for (layers, dim, values, shared, tokens, classes, norm_place, expected) in [
         (6, 80, 160, 64, 20, 10, NormPlace::Post, 0.58),
         (4, 128, 256, 64, 260, 2, NormPlace::Post, 0.93),
         (6, 128, 256, 64, 102, 2, NormPlace::Post, 1.4),
@@ -152,10 +152,10 @@ fn weights_are_as_many_as_in_the_published_configurations() {
         let last = usize::from(norm_place == NormPlace::Pre);
         let norms = 2 * dim * (2 * layers + last);
         let own = layers * (average + gates + others + feed) + norms;
-        assert_eq!(parameters.elements(), own, "{wanted}");
+        assert_eq!(parameters.elements(), own, "{expected}");
         let around = tokens * dim + (dim + 1) * values + values * classes;
         let millions = (own + around) as f64 / 1e6;
-        let share = millions / wanted;
-        assert!((share - 1.0).abs() < 0.04, "{millions} {wanted}");
+        let share = millions / expected;
+        assert!((share - 1.0).abs() < 0.04, "{millions} {expected}");
     }
 }

@@ -49,7 +49,7 @@ fn it_is_softmax_attention_in_the_limits() {
     let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[3, 5, 2, 3]));
     let mask = mask();
     let real = Some(mask.valid());
-    let wanted = reference::attention(&q, &k, &v, real, reference::softmax).unwrap();
+    let expected = reference::attention(&q, &k, &v, real, reference::softmax).unwrap();
     for options in [
         options(2, 3, Mode::Full),
         options(2, 3, Mode::Sparse),
@@ -65,7 +65,7 @@ fn it_is_softmax_attention_in_the_limits() {
             let mask = Mask::new(&cast(mask.valid())).unwrap();
             let y = attend(&mixer, [&cast(&q), &cast(&k), &cast(&v)], Some(&mask)).unwrap();
             let read = |x: &Tensor| zero_padding(&x.flatten_from(2).unwrap(), Some(&mask)).unwrap();
-            close(&read(&y), &cast(&read(&cast(&wanted))), 1e-5, "padded");
+            close(&read(&y), &cast(&read(&cast(&expected))), 1e-5, "padded");
         }
     }
 }

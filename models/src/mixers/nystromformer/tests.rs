@@ -74,19 +74,19 @@ fn segments_are_as_equal_as_can_be_and_skip_padding() {
     let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
     let x: Vec<f64> = (0..20).map(f64::from).collect();
     let x = Tensor::from_vec(x, (4, 5, 1), &Device::Cpu).unwrap();
-    let found = Segments::OfReal
+    let actual = Segments::OfReal
         .landmarks((&x, &x), Some(&mask), 2)
         .unwrap();
-    let means: Vec<f64> = found.queries.flatten_all().unwrap().to_vec1().unwrap();
+    let means: Vec<f64> = actual.queries.flatten_all().unwrap().to_vec1().unwrap();
     assert_eq!(means, [1.0, 3.5, 6.0, 8.0, 11.0, 0.0, 0.0, 0.0]);
-    let valid = found.real.unwrap().to_vec2::<f64>().unwrap();
+    let valid = actual.real.unwrap().to_vec2::<f64>().unwrap();
     assert_eq!(valid, [[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 0.0]]);
 
-    let found = Segments::OfPositions(8)
+    let actual = Segments::OfPositions(8)
         .landmarks((&x, &x), Some(&mask), 3)
         .unwrap();
     // Segments 0, 0, 0, 1, 1, 1, 2, 2 of eight positions, three of which are not there.
-    let first: Vec<f64> = found
+    let first: Vec<f64> = actual
         .keys
         .get(0)
         .unwrap()
@@ -95,7 +95,7 @@ fn segments_are_as_equal_as_can_be_and_skip_padding() {
         .to_vec1()
         .unwrap();
     assert_eq!(first, [1.0, 7.0 / 3.0, 0.0]);
-    assert!(found.real.is_none());
+    assert!(actual.real.is_none());
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn one_bucket_in_one_chunk_is_shared_query_attention() {
     let mask = mask(&real);
     let weights = normal("weights", &shape);
     let back = |x: &Tensor| x.transpose(1, 2).unwrap().contiguous().unwrap();
-    let wanted = || {
+    let expected = || {
         let (q, v) = (back(q), back(v));
         let y = reference::attention(&q, &q, &v, Some(mask.valid()), others_only);
         read(&back(&y.unwrap()), Some(&mask))
@@ -84,13 +84,13 @@ fn one_bucket_in_one_chunk_is_shared_query_attention() {
         let sorting = sorting(rounds, chunk, false);
         let y = attend(&sorting, [q, v], &buckets, Some(&mask)).unwrap();
         let y = read(&y, Some(&mask));
-        close(&y, &wanted(), 1e-12, "one bucket");
+        close(&y, &expected(), 1e-12, "one bucket");
         let gradients = loss(&y).backward().unwrap();
         for variable in &inputs {
-            let found = gradients.get(variable).unwrap().flatten_all().unwrap();
-            let wanted = differences(variable, || loss(&wanted()).to_scalar().unwrap());
-            for (found, wanted) in found.to_vec1::<f64>().unwrap().iter().zip(&wanted) {
-                assert!((found - wanted).abs() < 1e-7, "{found} {wanted}");
+            let actual = gradients.get(variable).unwrap().flatten_all().unwrap();
+            let expected = differences(variable, || loss(&expected()).to_scalar().unwrap());
+            for (actual, expected) in actual.to_vec1::<f64>().unwrap().iter().zip(&expected) {
+                assert!((actual - expected).abs() < 1e-7, "{actual} {expected}");
             }
         }
     }
@@ -216,8 +216,8 @@ fn collisions(angle: f64, buckets: usize) -> f64 {
     let x = Tensor::new(&[[1.0, 0.0], [angle.cos(), angle.sin()]], &Device::Cpu).unwrap();
     let x = x.reshape((1, 2, 2)).unwrap();
     let rotations = hash.rotations(&RngKey::new(3, 0, 0), &x).unwrap();
-    let found = hash.buckets(&x, &rotations).unwrap();
-    let same = found.chunks(2).filter(|pair| pair[0] == pair[1]).count();
+    let actual = hash.buckets(&x, &rotations).unwrap();
+    let same = actual.chunks(2).filter(|pair| pair[0] == pair[1]).count();
     same as f64 / rounds as f64
 }
 
@@ -227,10 +227,10 @@ fn near_vectors_share_a_bucket_at_the_rate_of_the_theory() {
     for angle in [0.1, 0.5, 1.0, 2.0, 3.0] {
         let rate = 1.0 - angle / std::f64::consts::PI;
         let error = (rate * (1.0 - rate) / 4096.0).sqrt();
-        let found = collisions(angle, 2);
+        let actual = collisions(angle, 2);
         assert!(
-            (found - rate).abs() < 3.5 * error,
-            "{angle}: {found} {rate}"
+            (actual - rate).abs() < 3.5 * error,
+            "{angle}: {actual} {rate}"
         );
     }
     // More buckets part more, and near vectors stay together more often than far ones.

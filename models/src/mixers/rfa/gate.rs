@@ -141,10 +141,10 @@ mod tests {
             let scores = normal("scores", &[2, 1, length]).affine(3.0, 2.0).unwrap();
             let mask = Tensor::from_vec(real.clone(), (1, 1, length), &Device::Cpu).unwrap();
             for reverse in [false, true] {
-                let found = sums([&q, &k, &v], (&scores, &mask), reverse).unwrap();
-                let wanted = loops([&q, &k, &v], &scores, &real, reverse);
-                let found = found.flatten(0, 1).unwrap();
-                close(&found, &wanted, 1e-10, &format!("{length} {reverse}"));
+                let actual = sums([&q, &k, &v], (&scores, &mask), reverse).unwrap();
+                let expected = loops([&q, &k, &v], &scores, &real, reverse);
+                let actual = actual.flatten(0, 1).unwrap();
+                close(&actual, &expected, 1e-10, &format!("{length} {reverse}"));
             }
         }
     }

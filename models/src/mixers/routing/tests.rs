@@ -116,6 +116,6 @@ fn centroids_follow_real_queries_and_keys() {
         }
     }
     let seen = Tensor::from_vec(seen, (2, 3, 3), &Device::Cpu).unwrap();
-    let wanted = ((before * 0.999).unwrap() + (seen * 0.001).unwrap()).unwrap();
-    close(&whole, &wanted, 1e-12, "moving average");
+    let expected = ((before * 0.999).unwrap() + (seen * 0.001).unwrap()).unwrap();
+    close(&whole, &expected, 1e-12, "moving average");
 }

@@ -23,8 +23,8 @@ const LEGS_8: [[f64; 3]; 4] = [
 
 #[test]
 fn legs_begins_with_the_published_b() {
-    let near = |found: f64, wanted: f64| {
-        assert!((found - wanted).abs() < 1e-3, "{found} {wanted}");
+    let near = |actual: f64, expected: f64| {
+        assert!((actual - expected).abs() < 1e-3, "{actual} {expected}");
     };
     let (clipped, whole) = (legs(8, 1.0, Some(LARGEST_B)), legs(8, 1.0, None));
     for (m, [omega, re, im]) in LEGS_8.into_iter().enumerate() {
@@ -92,13 +92,13 @@ fn scan_equals_fft_under_every_norm() {
         for (norm, train) in norms.into_iter().flat_map(|n| [(n, true), (n, false)]) {
             let scan = trained("scan", norm, train, dtype);
             let fft = trained("fft", norm, train, dtype);
-            for ((path, found), (_, wanted)) in scan.iter().zip(&fft) {
+            for ((path, actual), (_, expected)) in scan.iter().zip(&fft) {
                 let wide = |x: &Tensor| x.to_dtype(DType::F64).unwrap();
-                let (found, wanted) = (wide(found), wide(wanted));
-                let largest = wanted.abs().unwrap().max_all().unwrap();
+                let (actual, expected) = (wide(actual), wide(expected));
+                let largest = expected.abs().unwrap().max_all().unwrap();
                 let scale = largest.to_scalar::<f64>().unwrap().max(1.0);
                 let place = format!("{norm:?}, {train}, {dtype:?}: {path}");
-                close(&found, &wanted, tolerance * scale, &place);
+                close(&actual, &expected, tolerance * scale, &place);
             }
         }
     }

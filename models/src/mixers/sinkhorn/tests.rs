@@ -88,18 +88,18 @@ fn a_sharp_order_moves_whole_blocks() {
     let mut reversal = vec![0.0; 16];
     (0..4).for_each(|row| reversal[row * 4 + 3 - row] = 1.0);
     let order = Tensor::from_vec(reversal, (1, 1, 4, 4), &Device::Cpu).unwrap();
-    let found = blocked
+    let actual = blocked
         .attend(&order, 0, None, &ScoreMods::default())
         .unwrap();
-    let found: Vec<f64> = found.flatten_all().unwrap().to_vec1().unwrap();
+    let actual: Vec<f64> = actual.flatten_all().unwrap().to_vec1().unwrap();
     let rows = |x: &Tensor| x.reshape((4, 2)).unwrap().to_vec2::<f64>().unwrap();
     let (q, k, v) = (rows(&q), rows(&k), rows(&v));
     for i in 0..4 {
         let weight = |j: usize| reference::softmax(&q[i], &k[j]);
         let (own, other) = (weight(i), weight(3 - i));
         for channel in 0..2 {
-            let wanted = (own * v[i][channel] + other * v[3 - i][channel]) / (own + other);
-            assert!((found[i * 2 + channel] - wanted).abs() < 1e-12);
+            let expected = (own * v[i][channel] + other * v[3 - i][channel]) / (own + other);
+            assert!((actual[i * 2 + channel] - expected).abs() < 1e-12);
         }
     }
 }

@@ -70,13 +70,13 @@ fn a_mixture_that_is_all_dot_product_is_softmax_attention() {
         y.reshape((2, LENGTH, 2, 2)).unwrap()
     };
     let (q, k, v) = (split(&dot.query), split(&dot.key), split(&mixer.value));
-    let wanted = reference::attention(&q, &k, &v, None, reference::softmax).unwrap();
-    let wanted = mixer
+    let expected = reference::attention(&q, &k, &v, None, reference::softmax).unwrap();
+    let expected = mixer
         .output
-        .forward(&wanted.flatten_from(2).unwrap())
+        .forward(&expected.flatten_from(2).unwrap())
         .unwrap();
-    let found = mixer.forward(&x, &pass()).unwrap();
-    close(&found, &wanted, 1e-12, "only dot product");
+    let actual = mixer.forward(&x, &pass()).unwrap();
+    close(&actual, &expected, 1e-12, "only dot product");
 }
 
 #[test]

@@ -187,10 +187,10 @@ mod tests {
                 .unwrap();
             let rows = |x: &Tensor| x.flatten(0, 2).unwrap().to_vec2::<f64>().unwrap();
             let [q, k, v] = qkv.each_ref().map(rows);
-            let wanted = in_loops([&q, &k, &v], &real, 4, longest);
-            let found: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
-            for (found, wanted) in found.iter().zip(&wanted) {
-                assert!((found - wanted).abs() < 1e-9, "{length} {longest}");
+            let expected = in_loops([&q, &k, &v], &real, 4, longest);
+            let actual: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
+            for (actual, expected) in actual.iter().zip(&expected) {
+                assert!((actual - expected).abs() < 1e-9, "{length} {longest}");
             }
         }
     }

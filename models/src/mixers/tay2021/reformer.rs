@@ -170,8 +170,8 @@ mod tests {
         let mixer = Chunks::new(&layer).unwrap();
         let x = normal("x", &[1, 9, 4]);
         let pass = Pass::new(false, RngKey::new(5, 6, 7));
-        let found = mixer.forward(&x, &pass).unwrap();
-        let found: Vec<f64> = found.flatten_all().unwrap().to_vec1().unwrap();
+        let actual = mixer.forward(&x, &pass).unwrap();
+        let actual: Vec<f64> = actual.flatten_all().unwrap().to_vec1().unwrap();
         let split = |linear: &Linear| -> Vec<Vec<Vec<f64>>> {
             let y = linear.forward(&x).unwrap().reshape((9, 2, 2)).unwrap();
             let y = y.transpose(0, 1).unwrap().pad_with_zeros(1, 0, 1).unwrap();
@@ -190,7 +190,7 @@ mod tests {
             .hash
             .buckets(&q_all.flatten_from(2).unwrap(), &rotations);
         let buckets = buckets.unwrap();
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for head in 0..2 {
             let mut order: Vec<usize> = (0..10).collect();
             order.sort_by_key(|&i| buckets[head * 10 + i]);
@@ -204,11 +204,11 @@ mod tests {
                     (0..2).map(|s| weights[s] * v[head][seen[s]][channel]).sum()
                 };
                 let total = weights[0] + weights[1];
-                wanted.extend([weighted(0) / total, weighted(1) / total]);
+                expected.extend([weighted(0) / total, weighted(1) / total]);
             }
         }
-        for (found, wanted) in found.iter().zip(&wanted) {
-            assert!((found - wanted).abs() < 1e-12, "{found} {wanted}");
+        for (actual, expected) in actual.iter().zip(&expected) {
+            assert!((actual - expected).abs() < 1e-12, "{actual} {expected}");
         }
     }
 }

@@ -144,7 +144,7 @@ mod tests {
         let mixer = Strided::new(&layer, 2).unwrap(); // S = 2, n = 3
         let x = normal("x", &[1, 6, 2]);
         let pass = Pass::new(false, RngKey::new(1, 0, 0));
-        let found = mixer.forward(&x, &pass).unwrap();
+        let actual = mixer.forward(&x, &pass).unwrap();
         let [q, k, v] = mixer.projections.split(&x).unwrap();
         let rows = |x: &Tensor| x.reshape((6, 2)).unwrap().to_vec2::<f64>().unwrap();
         let (q, k, v) = (rows(&q), rows(&k), rows(&v));
@@ -166,7 +166,7 @@ mod tests {
             (0..2).map(|c| value(c) / total).collect()
         };
         let (key_sums, value_sums) = (sums(&k), sums(&v));
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for (i, query) in q.iter().enumerate() {
             let near = [i % 3, i % 3 + 3];
             let one = attend(query, &near.map(|j| &k[j]), &near.map(|j| &v[j]));
@@ -175,10 +175,10 @@ mod tests {
                 &[&key_sums[0], &key_sums[1]],
                 &[&value_sums[0], &value_sums[1]],
             );
-            wanted.extend(one.iter().zip(other).map(|(a, b)| a + b));
+            expected.extend(one.iter().zip(other).map(|(a, b)| a + b));
         }
-        let wanted = Tensor::from_vec(wanted, (1, 6, 2), &Device::Cpu).unwrap();
-        let wanted = mixer.projections.merge(&wanted).unwrap();
-        close(&found, &wanted, 1e-12, "two sums");
+        let expected = Tensor::from_vec(expected, (1, 6, 2), &Device::Cpu).unwrap();
+        let expected = mixer.projections.merge(&expected).unwrap();
+        close(&actual, &expected, 1e-12, "two sums");
     }
 }

@@ -89,7 +89,7 @@ fn by_position(x: &Tensor) -> Vec<f64> {
 
 #[test]
 fn a_position_reaches_its_segment_and_as_many_positions_after_it_as_memory_has() {
-    for (memory, causal, wanted) in [
+    for (memory, causal, expected) in [
         (3, false, [0, 0, 0, 1, 1, 1, 1, 1, 1]),
         (1, false, [0, 0, 0, 1, 1, 1, 0, 0, 0]),
         (3, true, [0, 0, 0, 0, 1, 1, 1, 1, 1]),
@@ -113,9 +113,9 @@ fn a_position_reaches_its_segment_and_as_many_positions_after_it_as_memory_has()
         moved[0][4][1] += 1.0;
         let moved = Tensor::new(moved, &Device::Cpu).unwrap();
         let [one, other] = [x, moved].map(|x| mixer.forward(&x, &pass()).unwrap());
-        let found = by_position(&(one - other).unwrap());
-        let found: Vec<usize> = found.iter().map(|x| usize::from(*x > 1e-12)).collect();
-        assert_eq!(found, wanted, "memory {memory}, causal {causal}");
+        let actual = by_position(&(one - other).unwrap());
+        let actual: Vec<usize> = actual.iter().map(|x| usize::from(*x > 1e-12)).collect();
+        assert_eq!(actual, expected, "memory {memory}, causal {causal}");
     }
 }
 
@@ -129,11 +129,11 @@ fn gradients_cross_segments_only_if_they_are_let() {
         let hidden = encoder.forward(&x, &pass()).unwrap().hidden;
         let last = hidden.narrow(1, 6, 3).unwrap() * normal("weights", &[1, 3, DIM]);
         let gradients = last.unwrap().sum_all().unwrap().backward().unwrap();
-        let found = by_position(gradients.get(&x).unwrap());
-        assert!(found[6..].iter().all(|x| *x > 0.0));
+        let actual = by_position(gradients.get(&x).unwrap());
+        assert!(actual[6..].iter().all(|x| *x > 0.0));
         assert!(
-            found[..6].iter().all(|x| (*x == 0.0) == detach),
-            "{found:?}"
+            actual[..6].iter().all(|x| (*x == 0.0) == detach),
+            "{actual:?}"
         );
     }
 }

@@ -88,9 +88,9 @@ fn set_halting(parameters: &Parameters, logit: f64) {
 #[test]
 fn without_marks_it_is_a_transformer_whose_layers_share_their_weights() {
     let parameters = parameters();
-    let found = hidden("universal", &json!({"step_embedding": "none"}), &parameters);
-    let wanted = hidden("transformer", &json!({}), &parameters);
-    close(&found, &wanted, 1e-14, "shared weights");
+    let actual = hidden("universal", &json!({"step_embedding": "none"}), &parameters);
+    let expected = hidden("transformer", &json!({}), &parameters);
+    close(&actual, &expected, 1e-14, "shared weights");
 }
 
 /// The encoder has a block for each step, and with halting for each of twice as many steps.
@@ -101,13 +101,13 @@ fn with_weights_of_their_own_its_steps_are_the_layers_of_a_transformer() {
         (json!({"halting": "act"}), 6),
     ] {
         let parameters = parameters();
-        let found = forward(&*encoder_of("universal", &own, &parameters, false));
+        let actual = forward(&*encoder_of("universal", &own, &parameters, false));
         let of_queries = |(path, _): &(String, _)| path.ends_with("query.weight");
         let all = parameters.all();
         assert_eq!(all.iter().filter(|it| of_queries(it)).count(), blocks);
         if blocks == 3 {
             let transformer = encoder_of("transformer", &json!({}), &parameters, false);
-            close(&found, &forward(&*transformer), 1e-14, "own weights");
+            close(&actual, &forward(&*transformer), 1e-14, "own weights");
             assert_eq!(parameters.all().len(), all.len());
         }
     }
@@ -121,9 +121,9 @@ fn who_never_wants_to_halt_takes_all_steps_and_who_does_takes_one() {
             let act = json!({"halting": "act", "steps": 4, "accumulate": accumulate});
             hidden("universal", &act, &parameters);
             set_halting(&parameters, logit);
-            let found = hidden("universal", &act, &parameters);
-            let wanted = hidden("universal", &json!({"steps": steps}), &parameters);
-            close(&found, &wanted, 1e-12, "steps");
+            let actual = hidden("universal", &act, &parameters);
+            let expected = hidden("universal", &json!({"steps": steps}), &parameters);
+            close(&actual, &expected, 1e-12, "steps");
         }
     }
 }
@@ -138,9 +138,9 @@ fn states_are_weighted_as_each_form_has_it() {
     let [first, second] =
         [1, 2].map(|steps| hidden("universal", &json!({"steps": steps}), &parameters));
     for (accumulate, share) in [("mean", 0.73), ("basic", 0.73 * 0.73)] {
-        let wanted = ((&first * share).unwrap() + (&second * 0.27).unwrap()).unwrap();
-        let found = hidden("universal", &act(accumulate), &parameters);
-        close(&found, &wanted, 1e-12, accumulate);
+        let expected = ((&first * share).unwrap() + (&second * 0.27).unwrap()).unwrap();
+        let actual = hidden("universal", &act(accumulate), &parameters);
+        close(&actual, &expected, 1e-12, accumulate);
     }
 }
 

@@ -58,9 +58,9 @@ fn gradients_agree_with_differences() {
 fn values_are_those_of_the_definitions() {
     let points = [-30.0, -1.0, 0.0, 0.5, 30.0f64];
     let x = Tensor::new(&points, &Device::Cpu).unwrap();
-    let near = |found: Tensor, wanted: [f64; 5]| {
-        for (found, wanted) in found.to_vec1::<f64>().unwrap().iter().zip(wanted) {
-            assert!((found - wanted).abs() < 1e-9, "{found} {wanted}");
+    let near = |actual: Tensor, expected: [f64; 5]| {
+        for (actual, expected) in actual.to_vec1::<f64>().unwrap().iter().zip(expected) {
+            assert!((actual - expected).abs() < 1e-9, "{actual} {expected}");
         }
     };
     near(

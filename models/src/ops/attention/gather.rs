@@ -96,18 +96,18 @@ mod tests {
             vec![9, 3, 3],
             vec![1, 1, 3],
         ] {
-            let found = gather(&x, &positions).unwrap();
-            let found = found.squeeze(2).unwrap().to_vec2::<f64>().unwrap();
-            for (row, found) in found.iter().enumerate() {
-                let real = positions.iter().zip(found).filter(|(at, _)| **at < 10);
-                for (at, found) in real {
+            let actual = gather(&x, &positions).unwrap();
+            let actual = actual.squeeze(2).unwrap().to_vec2::<f64>().unwrap();
+            for (row, actual) in actual.iter().enumerate() {
+                let real = positions.iter().zip(actual).filter(|(at, _)| **at < 10);
+                for (at, actual) in real {
                     assert_eq!(
-                        *found,
+                        *actual,
                         (row * length) as f64 + f64::from(*at),
                         "{positions:?}"
                     );
                 }
-                assert_eq!(found.len(), positions.len());
+                assert_eq!(actual.len(), positions.len());
             }
         }
     }

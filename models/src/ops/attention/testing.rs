@@ -94,11 +94,11 @@ fn meets_dense_within(
     let ones = Tensor::ones((4, length), DType::F64, &Device::Cpu).unwrap();
     let mask = Mask::new(&real).unwrap();
     for (mask, real) in [(None, &ones), (Some(&mask), &real)] {
-        let found = attend(q, k, v, mask).unwrap();
+        let actual = attend(q, k, v, mask).unwrap();
         let real = real.reshape((4, 1, 1, length)).unwrap();
-        let wanted = dense(q, k, v, &pattern.broadcast_mul(&real).unwrap()).unwrap();
+        let expected = dense(q, k, v, &pattern.broadcast_mul(&real).unwrap()).unwrap();
         let place = format!("{name}, length {length}, mask {}", mask.is_some());
-        agree(&found, &wanted, &inputs, tolerance, &place);
+        agree(&actual, &expected, &inputs, tolerance, &place);
     }
 }
 

@@ -173,7 +173,7 @@ fn columns_of_all_keys_are_columns_of_each() {
             };
             let [q, k, v] = inputs.each_ref().map(Var::as_tensor);
             let joined = with_columns(k, HEADS, Some(&columns)).unwrap();
-            let wanted = composed(q, &joined, v, &options).unwrap();
+            let expected = composed(q, &joined, v, &options).unwrap();
             let sparse = options.block_masks.is_some();
             let place = |form| format!("{form}, {queries} x {keys}, sparse {sparse}");
             for (form, attend, dtype, tolerance) in [
@@ -181,8 +181,8 @@ fn columns_of_all_keys_are_columns_of_each() {
                 ("kept", attend_materialised, DType::F32, 2e-5),
                 ("operations", attend, DType::F64, 1e-12),
             ] {
-                let found = run(attend, dtype).unwrap();
-                agree(&found, &wanted, &inputs, tolerance, &place(form));
+                let actual = run(attend, dtype).unwrap();
+                agree(&actual, &expected, &inputs, tolerance, &place(form));
             }
         }
     }

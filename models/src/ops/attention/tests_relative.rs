@@ -99,7 +99,7 @@ fn both_forms_are_the_definition() {
         let inputs = [0, 1, 2].map(|i: usize| normal(&format!("input {i}"), shapes[i]));
         let tables = tables(2, (queries, positions.len()), reach).map(|t| t.as_tensor().clone());
         let [q, k, v] = inputs.each_ref();
-        let wanted = reference([q, k, v], &tables, (reach, positions.clone()), |_, _| true);
+        let expected = reference([q, k, v], &tables, (reach, positions.clone()), |_, _| true);
         for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 1e-5)] {
             let to = |x: &Tensor| x.to_dtype(dtype).unwrap();
             let cast = tables.each_ref().map(to);
@@ -110,7 +110,12 @@ fn both_forms_are_the_definition() {
             };
             let y = attend(&to(q), &to(k), &to(v), &options).unwrap();
             let place = format!("{queries} {keys} {positions:?} {reach} {dtype:?}");
-            close(&y.to_dtype(DType::F64).unwrap(), &wanted, tolerance, &place);
+            close(
+                &y.to_dtype(DType::F64).unwrap(),
+                &expected,
+                tolerance,
+                &place,
+            );
         }
     }
 }
@@ -137,7 +142,7 @@ fn both_forms_are_the_definition_under_block_masks() {
     for (length, block_masks, sees) in cases {
         let inputs = ["q", "k", "v"].map(|name| normal(name, &[2, length, 6]));
         let tables = tables(2, (length, length), 4).map(|t| t.as_tensor().clone());
-        let wanted = reference(inputs.each_ref(), &tables, (4, 0..length), sees);
+        let expected = reference(inputs.each_ref(), &tables, (4, 0..length), sees);
         for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 1e-5)] {
             let to = |x: &Tensor| x.to_dtype(dtype).unwrap();
             let cast = tables.each_ref().map(to);
@@ -151,7 +156,7 @@ fn both_forms_are_the_definition_under_block_masks() {
             let y = attend(&q, &k, &v, &options).unwrap();
             close(
                 &y.to_dtype(DType::F64).unwrap(),
-                &wanted,
+                &expected,
                 tolerance,
                 &format!("{length}"),
             );

@@ -232,7 +232,7 @@ impl CustomOp<3> for ChannelNorm {
             dgain = vec![0.0; 2 * width];
         }
         let doffset = dgain.split_off(width);
-        let dx = pass.wanted[0].then(|| {
+        let dx = pass.expected[0].then(|| {
             let count = match &self.own {
                 Some(Some(real)) => real.iter().filter(|real| **real != 0.0).count(),
                 _ => rows,

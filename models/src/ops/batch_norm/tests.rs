@@ -87,17 +87,17 @@ fn moments_are_those_of_the_rows_that_count() {
             .map(|row| (row[channel] - mean).powi(2))
             .sum::<f64>()
             / 5.0;
-        let wanted = Tensor::new(&[mean, variance], &Device::Cpu).unwrap();
-        let found = moments
+        let expected = Tensor::new(&[mean, variance], &Device::Cpu).unwrap();
+        let actual = moments
             .0
             .narrow(1, channel, 1)
             .unwrap()
             .flatten_all()
             .unwrap();
-        close(&found, &wanted, 1e-12, "f64");
-        let found = single.as_ref().unwrap().0.to_dtype(DType::F64).unwrap();
-        let found = found.narrow(1, channel, 1).unwrap().flatten_all().unwrap();
-        close(&found, &wanted, 1e-6, "f32");
+        close(&actual, &expected, 1e-12, "f64");
+        let actual = single.as_ref().unwrap().0.to_dtype(DType::F64).unwrap();
+        let actual = actual.narrow(1, channel, 1).unwrap().flatten_all().unwrap();
+        close(&actual, &expected, 1e-6, "f32");
     }
 }
 

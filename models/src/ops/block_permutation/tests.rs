@@ -33,14 +33,14 @@ fn a_permutation_moves_whole_blocks() {
     let swap = Tensor::new(&swap, &Device::Cpu).unwrap();
     let x = normal("x", &[1, 6, 3]);
     let blocks = [2, 1, 0].map(|block| x.narrow(1, 2 * block, 2).unwrap());
-    let wanted = Tensor::cat(&blocks, 1).unwrap();
+    let expected = Tensor::cat(&blocks, 1).unwrap();
     close(
         &permute_blocks(&swap, &x, 2).unwrap(),
-        &wanted,
+        &expected,
         1e-12,
         "swap",
     );
-    let beside = Tensor::cat(&[&wanted, &x], 1).unwrap();
+    let beside = Tensor::cat(&[&expected, &x], 1).unwrap();
     close(
         &permute_blocks_beside(&swap, &x, 2).unwrap(),
         &beside,

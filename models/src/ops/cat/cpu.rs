@@ -83,7 +83,7 @@ impl<const N: usize> CustomOp<N> for Cat {
                 });
                 gradient
             };
-            pass.wanted[index].then(cut).into()
+            pass.expected[index].then(cut).into()
         }))
     }
 }

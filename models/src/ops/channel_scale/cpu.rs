@@ -70,7 +70,7 @@ impl CustomOp<3> for ChannelScale {
         let (scales, dy) = (of_channels(&x, &scale), pass.dy);
         let width = scales.len();
         let size = ROWS * width;
-        let [_, of_x, of_scale] = pass.wanted;
+        let [_, of_x, of_scale] = pass.expected;
         let dx = of_x.then(|| {
             let mut dx = unspecified(dy.len());
             let blocks = dx.par_chunks_mut(size).zip(dy.par_chunks(size));

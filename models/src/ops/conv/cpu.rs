@@ -91,7 +91,7 @@ impl CustomOp<3> for Convolution {
         } = sizes;
         let [x, weight, _] = operands;
         let (x, dy) = (x.data, pass.dy);
-        let dx = pass.wanted[0].then(|| {
+        let dx = pass.expected[0].then(|| {
             let taps = by_tap(weight.data, sizes, |tap| width - 1 - tap);
             let left = width as isize - 1 - self.left as isize;
             convolve((dy, self.outputs), &taps, None, left, length, sizes)

@@ -57,9 +57,9 @@ fn convolutions_are_what_the_definition_says() {
                 );
                 continue;
             }
-            let found = conv1d(&x, &weight, Some(&bias), padding, stride).unwrap();
+            let actual = conv1d(&x, &weight, Some(&bias), padding, stride).unwrap();
             close(
-                &found,
+                &actual,
                 &loops(&x, &weight, &bias, padding, stride),
                 1e-12,
                 &place,
@@ -69,9 +69,9 @@ fn convolutions_are_what_the_definition_says() {
             let identity = Tensor::eye(3, DType::F64, &Device::Cpu).unwrap();
             let full = identity.unsqueeze(2).unwrap();
             let full = full.broadcast_mul(&own.unsqueeze(0).unwrap()).unwrap();
-            let wanted = loops(&x, &full, &bias, padding, stride);
-            let found = depthwise_conv1d(&x, &own, Some(&bias), padding, stride).unwrap();
-            close(&found, &wanted, 1e-12, &format!("depthwise {place}"));
+            let expected = loops(&x, &full, &bias, padding, stride);
+            let actual = depthwise_conv1d(&x, &own, Some(&bias), padding, stride).unwrap();
+            close(&actual, &expected, 1e-12, &format!("depthwise {place}"));
         }
     }
 }

@@ -71,17 +71,17 @@ fn value_and_gradient_are_those_of_the_formula() {
         .unwrap()
         .to_vec2()
         .unwrap();
-    let mut expected = 0.0;
+    let mut loss_by_hand = 0.0;
     for (row, (values, label)) in rows.iter().zip(labels).enumerate() {
         let max = values.iter().fold(f64::MIN, |a, &b| a.max(b));
         let sum: f64 = values.iter().map(|x| (x - max).exp()).sum();
-        expected += (sum.ln() + max - values[label as usize]) / 2.0;
+        loss_by_hand += (sum.ln() + max - values[label as usize]) / 2.0;
         for (class, x) in values.iter().enumerate() {
             let one = f64::from(class == label as usize);
-            let wanted: f64 = ((x - max).exp() / sum - one) / 2.0;
-            let found: f64 = gradient[row][class];
-            assert!((wanted - found).abs() < 1e-12, "{wanted} {found}");
+            let expected: f64 = ((x - max).exp() / sum - one) / 2.0;
+            let actual: f64 = gradient[row][class];
+            assert!((expected - actual).abs() < 1e-12, "{expected} {actual}");
         }
     }
-    assert!((loss.to_scalar::<f64>().unwrap() - expected).abs() < 1e-12);
+    assert!((loss.to_scalar::<f64>().unwrap() - loss_by_hand).abs() < 1e-12);
 }

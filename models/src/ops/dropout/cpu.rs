@@ -201,7 +201,7 @@ impl CustomOp<2> for RowDropout {
     }
 
     fn backward(&self, [_, x]: [View; 2], pass: BackwardPass<(), 2>) -> Result<[Gradient; 2]> {
-        let dx = pass.wanted[1].then(|| self.apply(pass.dy, None, width(&x.shape)));
+        let dx = pass.expected[1].then(|| self.apply(pass.dy, None, width(&x.shape)));
         Ok([Gradient::PassThrough, dx.into()])
     }
 }

@@ -154,7 +154,7 @@ impl CustomOp<3> for Embedding {
         let slots = |rows: &View, count: usize| {
             self.slot_gradient(pass.dy, sizes.1, rows.data.len() / sizes.1, count)
         };
-        let [of_table, of_first, of_positions] = pass.wanted;
+        let [of_table, of_first, of_positions] = pass.expected;
         Ok([
             of_table.then(|| self.table_gradient(pass.dy, sizes)).into(),
             of_first.then(|| slots(&first, 1)).into(),

@@ -36,21 +36,21 @@ fn spectra_and_sequences_are_what_the_definition_says() {
     for (length, n) in (1..38usize).flat_map(|n| [(n, n), (n + 3, n), (n.div_ceil(2), n)]) {
         let place = format!("length {length}, n {n}");
         let x = normal("x", &[2, length, 3]);
-        let found = rfft(&x, n).unwrap();
+        let actual = rfft(&x, n).unwrap();
         let rows = x.to_vec3::<f64>().unwrap();
         let sum = |b: usize, k: usize, d: usize, wave: fn(f64) -> f64| -> f64 {
             let term = |t: usize| rows[b][t][d] * wave(-TAU * (k * t) as f64 / n as f64);
             (0..length.min(n)).map(term).sum()
         };
-        let wanted = |wave: fn(f64) -> f64| {
+        let expected = |wave: fn(f64) -> f64| {
             let row = |b, k| (0..3).map(move |d| (b, k, d));
             let all = (0..2).flat_map(|b| (0..=n / 2).flat_map(move |k| row(b, k)));
             let all: Vec<f64> = all.map(|(b, k, d)| sum(b, k, d, wave)).collect();
             Tensor::from_vec(all, (2, n / 2 + 1, 3), &Device::Cpu).unwrap()
         };
-        close(&found.re, &wanted(f64::cos), 1e-11, &place);
-        close(&found.im, &wanted(f64::sin), 1e-11, &place);
-        let back = irfft(&found, n).unwrap();
+        close(&actual.re, &expected(f64::cos), 1e-11, &place);
+        close(&actual.im, &expected(f64::sin), 1e-11, &place);
+        let back = irfft(&actual, n).unwrap();
         let used = x.narrow(1, 0, length.min(n)).unwrap();
         let used = used.pad_with_zeros(1, 0, n - length.min(n)).unwrap();
         close(&back, &used, 1e-12, &place);
@@ -104,7 +104,7 @@ fn long_convolutions_are_what_the_definition_says() {
                 x.to_vec3::<f64>().unwrap(),
                 kernel.t().unwrap().to_vec2::<f64>().unwrap(),
             );
-            let mut wanted = vec![vec![vec![0.0; 3]; length]; 2];
+            let mut expected = vec![vec![vec![0.0; 3]; length]; 2];
             for (b, t) in (0..2).flat_map(|b| (0..length).map(move |t| (b, t))) {
                 for (tap, k) in k.iter().enumerate() {
                     let from = match lags {
@@ -114,20 +114,20 @@ fn long_convolutions_are_what_the_definition_says() {
                         Lags::Circular => (t + length - tap) % length,
                     };
                     if let Some(row) = rows[b].get(from) {
-                        (0..3).for_each(|d| wanted[b][t][d] += k[d] * row[d]);
+                        (0..3).for_each(|d| expected[b][t][d] += k[d] * row[d]);
                     }
                 }
             }
-            let wanted = Tensor::new(wanted, &Device::Cpu).unwrap();
+            let expected = Tensor::new(expected, &Device::Cpu).unwrap();
             let place = format!("{lags:?}, length {length}, taps {taps}");
             close(
                 &fft_conv(&x, &kernel, lags).unwrap(),
-                &wanted,
+                &expected,
                 1e-11,
                 &place,
             );
             let composed = composed::fft_conv(&x, &kernel, lags).unwrap();
-            close(&composed, &wanted, 1e-11, &format!("composed, {place}"));
+            close(&composed, &expected, 1e-11, &format!("composed, {place}"));
         }
     }
 }

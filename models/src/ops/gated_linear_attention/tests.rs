@@ -149,13 +149,13 @@ fn the_composed_form_is_the_recurrence_step_by_step() {
     for case in cases() {
         for length in [1, 2, 16, 17, 50] {
             let inputs = drawn(case, [2, length, 2, 3, 4]);
-            let (found, wanted) = (
+            let (actual, expected) = (
                 case.apply(&inputs, None).unwrap(),
                 step_by_step(case, &inputs),
             );
             close(
-                &found,
-                &wanted,
+                &actual,
+                &expected,
                 1e-10,
                 &format!("{case:?}, length {length}"),
             );
@@ -200,19 +200,19 @@ fn long_sequences_of_the_kernel_are_the_recurrence_step_by_step() {
                 exclusive: false,
             };
             let inputs = drawn(case, [1, 1023, 1, 8, 8]);
-            let wanted = step_by_step(case, &inputs);
+            let expected = step_by_step(case, &inputs);
             let single = |x: &Tensor| x.to_dtype(DType::F32).unwrap();
             let inputs: Vec<Tensor> = inputs.iter().map(single).collect();
-            let found = case.apply(&inputs, None).unwrap();
-            let size = wanted
+            let actual = case.apply(&inputs, None).unwrap();
+            let size = expected
                 .abs()
                 .unwrap()
                 .max_all()
                 .unwrap()
                 .to_scalar::<f64>()
                 .unwrap();
-            let found = found.to_dtype(DType::F64).unwrap();
-            close(&found, &wanted, 1e-5 * size, &format!("{case:?}"));
+            let actual = actual.to_dtype(DType::F64).unwrap();
+            close(&actual, &expected, 1e-5 * size, &format!("{case:?}"));
         }
     }
 }
@@ -287,12 +287,12 @@ fn extreme_decays_neither_overflow_nor_leak() {
         full(f64::NEG_INFINITY),
     ];
     for (index, log_decay) in forgotten.iter().enumerate() {
-        let found = with_decays(&inputs, log_decay, DType::F32);
-        let wanted = with_decays(&inputs, log_decay, DType::F64);
-        for (which, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
+        let actual = with_decays(&inputs, log_decay, DType::F32);
+        let expected = with_decays(&inputs, log_decay, DType::F64);
+        for (which, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
             close(
-                found,
-                wanted,
+                actual,
+                expected,
                 2e-5,
                 &format!("decays {index}, result {which}"),
             );
@@ -307,18 +307,18 @@ fn extreme_decays_neither_overflow_nor_leak() {
         .broadcast_mul(v)
         .unwrap();
     for dtype in [DType::F32, DType::F64] {
-        let found = with_decays(&inputs, &full(f64::NEG_INFINITY), dtype);
-        close(&found[0], &own, 1e-5, "decays of 0");
+        let actual = with_decays(&inputs, &full(f64::NEG_INFINITY), dtype);
+        close(&actual[0], &own, 1e-5, "decays of 0");
         let kept = with_decays(&inputs, &full(0.0), dtype);
         let heads = |x: &Tensor| x.transpose(1, 2).unwrap().contiguous().unwrap();
         let scores = heads(q).matmul(&heads(k).t().unwrap()).unwrap();
         let lower = Triangle::new(length, &scores).unwrap().lower;
-        let wanted = scores
+        let expected = scores
             .broadcast_mul(&lower)
             .unwrap()
             .matmul(&heads(v))
             .unwrap();
-        close(&heads(&kept[0]), &wanted, 1e-4, "decays of 1");
+        close(&heads(&kept[0]), &expected, 1e-4, "decays of 1");
     }
 }
 
@@ -376,20 +376,20 @@ fn bonus_and_norm_are_as_documented() {
         .unwrap()
         .sum_keepdim(3)
         .unwrap();
-    let wanted = (without + v.broadcast_mul(&own).unwrap()).unwrap();
-    let found = gated_linear_attention(q, k, v, &options).unwrap();
-    close(&found, &wanted, 1e-12, "bonus");
+    let expected = (without + v.broadcast_mul(&own).unwrap()).unwrap();
+    let actual = gated_linear_attention(q, k, v, &options).unwrap();
+    close(&actual, &expected, 1e-12, "bonus");
     let ones = Tensor::ones(&[1, 7, 2, 1], DType::F64, &Device::Cpu).unwrap();
     let sums = gated_linear_attention(q, k, &ones, &options).unwrap();
-    let wanted = found
+    let expected = actual
         .broadcast_div(&sums.abs().unwrap().maximum(0.1).unwrap())
         .unwrap();
     let options = GatedLinearAttentionOptions {
         normalise: Some(0.1),
         ..options
     };
-    let found = gated_linear_attention(q, k, v, &options).unwrap();
-    close(&found, &wanted, 1e-10, "normalised");
+    let actual = gated_linear_attention(q, k, v, &options).unwrap();
+    close(&actual, &expected, 1e-10, "normalised");
     check_gradient("bonus and norm", &[&shape, &shape, &shape, &[2, 3]], |x| {
         let options = GatedLinearAttentionOptions {
             bonus: Some(&x[3]),

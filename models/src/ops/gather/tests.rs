@@ -34,22 +34,22 @@ fn rows_taken_and_added_are_those_of_plain_loops() {
         let (indices, back) = (lists(&indices), lists(&back));
         for g in 0..6 {
             for (place, index) in indices[g].iter().enumerate() {
-                let wanted = match *index {
+                let expected = match *index {
                     IGNORE_INDEX => vec![0.0; width],
                     index => x[g][index as usize].clone(),
                 };
-                assert_eq!(taken[g][place], wanted);
+                assert_eq!(taken[g][place], expected);
             }
             for segment in 0..places {
-                let mut wanted = vec![0.0; width];
+                let mut expected = vec![0.0; width];
                 let members = (0..length).filter(|m| back[g][*m] as usize == segment);
                 let count = members.clone().count().max(1) as f32;
                 for m in members {
-                    wanted.iter_mut().zip(&x[g][m]).for_each(|(w, x)| *w += x);
+                    expected.iter_mut().zip(&x[g][m]).for_each(|(w, x)| *w += x);
                 }
-                assert_eq!(sums[g][segment], wanted);
-                for (mean, wanted) in means[g][segment].iter().zip(wanted) {
-                    assert!((mean - wanted / count).abs() < 1e-6);
+                assert_eq!(sums[g][segment], expected);
+                for (mean, expected) in means[g][segment].iter().zip(expected) {
+                    assert!((mean - expected / count).abs() < 1e-6);
                 }
             }
         }

@@ -35,9 +35,9 @@ fn the_kernel_meets_its_composed_form() {
 fn the_composed_form_is_a_product_for_each_head() {
     for copies in [1, 2] {
         let (x, matrix) = (normal("x", &[2, 3, 4]), normal("m", &[copies, 5, 2]));
-        let found = project_length(&x, &matrix, 2).unwrap();
-        let wanted = by_heads(&x, &matrix, 2).unwrap();
-        close(&found, &wanted, 1e-12, "project_length");
+        let actual = project_length(&x, &matrix, 2).unwrap();
+        let expected = by_heads(&x, &matrix, 2).unwrap();
+        close(&actual, &expected, 1e-12, "project_length");
     }
 }
 

@@ -63,7 +63,7 @@ impl CustomOp<3> for Linear {
         let [x, weight, bias] = operands;
         let bias = bias.given().is_some();
         let [x, weight] = [x.data, weight.data];
-        Ok(backward(x, weight, bias, pass.dy, (m, n, k), pass.wanted).map(Gradient::from))
+        Ok(backward(x, weight, bias, pass.dy, (m, n, k), pass.expected).map(Gradient::from))
     }
 }
 

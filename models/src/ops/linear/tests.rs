@@ -47,11 +47,11 @@ fn the_composed_form_is_the_sum_over_inputs() {
     let y = linear(&x, &weight, Some(&bias)).unwrap();
     let (x, w): (Vec<Vec<f64>>, Vec<Vec<f64>>) = (x.to_vec2().unwrap(), weight.to_vec2().unwrap());
     let b: Vec<f64> = bias.to_vec1().unwrap();
-    let wanted =
+    let expected =
         |row: usize, out: usize| b[out] + (0..3).map(|i| x[row][i] * w[out][i]).sum::<f64>();
-    let wanted: Vec<f64> = (0..8).map(|i| wanted(i / 4, i % 4)).collect();
-    let wanted = Tensor::from_vec(wanted, (2, 4), &candle_core::Device::Cpu).unwrap();
-    close(&y, &wanted, 1e-12, "linear");
+    let expected: Vec<f64> = (0..8).map(|i| expected(i / 4, i % 4)).collect();
+    let expected = Tensor::from_vec(expected, (2, 4), &candle_core::Device::Cpu).unwrap();
+    close(&y, &expected, 1e-12, "linear");
 }
 
 #[test]

@@ -28,14 +28,14 @@ fn keys_are_shifted_by_the_largest_projection_of_real_keys() {
             .iter()
             .map(|x| features(x, largest(&rows[..count])))
             .collect();
-        let mut wanted = Vec::new();
+        let mut expected = Vec::new();
         for x in &rows[..count] {
             let query = features(x, largest(&[*x]));
             let weight = |key: &Vec<f64>| query.iter().zip(key).map(|(a, b)| a * b).sum();
             let weights: Vec<f64> = keys.iter().map(weight).collect();
             let total: f64 = weights.iter().sum();
             let pairs = weights.iter().zip(&rows);
-            wanted.push(pairs.map(|(weight, v)| weight * v[0]).sum::<f64>() / total);
+            expected.push(pairs.map(|(weight, v)| weight * v[0]).sum::<f64>() / total);
         }
         for dtype in [DType::F32, DType::F64] {
             let tensor = |rows: &[[f64; 2]]| {
@@ -61,10 +61,10 @@ fn keys_are_shifted_by_the_largest_projection_of_real_keys() {
                 .reshape((length, 2))
                 .unwrap();
             let y: Vec<Vec<f64>> = y.to_vec2().unwrap();
-            for (found, wanted) in y.iter().zip(&wanted) {
+            for (actual, expected) in y.iter().zip(&expected) {
                 assert!(
-                    (found[0] - wanted).abs() < 1e-5,
-                    "{dtype:?} {masked}: {found:?} {wanted}"
+                    (actual[0] - expected).abs() < 1e-5,
+                    "{dtype:?} {masked}: {actual:?} {expected}"
                 );
             }
         }

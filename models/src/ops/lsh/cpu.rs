@@ -102,8 +102,8 @@ mod tests {
             let rows = x.to_vec3::<f32>().unwrap();
             let turns = rotations.to_vec3::<f32>().unwrap();
             for isa in Isa::all() {
-                let found = isa.force(|| lsh(&x, &rotations).unwrap());
-                for (index, found) in found.into_iter().enumerate() {
+                let actual = isa.force(|| lsh(&x, &rotations).unwrap());
+                for (index, actual) in actual.into_iter().enumerate() {
                     let (position, round) = (index % length, index / length % rounds);
                     let head = index / length / rounds;
                     let vector = &rows[head / heads][position][head % heads * width..][..width];
@@ -114,8 +114,8 @@ mod tests {
                             .map(|(x, turn)| f64::from(*x) * f64::from(turn[round][column % half]));
                         sign * terms.sum::<f64>()
                     };
-                    let found = turned(found as usize);
-                    assert!((0..2 * half).all(|column| turned(column) <= found + 1e-5));
+                    let actual = turned(actual as usize);
+                    assert!((0..2 * half).all(|column| turned(column) <= actual + 1e-5));
                 }
             }
         }

@@ -6,7 +6,7 @@ fn a_bucket_is_the_place_of_the_largest_projection() {
     let (batch, length, heads, width, rounds, half) = (2, 7, 3, 5, 2, 4);
     let x = normal("x", &[batch, length, heads * width]);
     let rotations = normal("rotations", &[width, rounds, half]);
-    let found = lsh(&x, &rotations).unwrap();
+    let actual = lsh(&x, &rotations).unwrap();
     let split = x.reshape((batch, length, heads, width)).unwrap();
     let flat = rotations.reshape((width, rounds * half)).unwrap();
     let turned = split.broadcast_matmul(&flat).unwrap();
@@ -14,9 +14,9 @@ fn a_bucket_is_the_place_of_the_largest_projection() {
         .reshape((batch, length, heads, rounds, half))
         .unwrap();
     let both = Tensor::cat(&[&turned, &turned.neg().unwrap()], 4).unwrap();
-    let wanted = both.argmax(4).unwrap().permute((0, 2, 3, 1)).unwrap();
-    let wanted: Vec<u32> = wanted.flatten_all().unwrap().to_vec1().unwrap();
-    assert_eq!(found, wanted);
+    let expected = both.argmax(4).unwrap().permute((0, 2, 3, 1)).unwrap();
+    let expected: Vec<u32> = expected.flatten_all().unwrap().to_vec1().unwrap();
+    assert_eq!(actual, expected);
 }
 
 #[test]

@@ -19,11 +19,11 @@ fn the_kernel_meets_the_composed_form() {
             let da = loss.backward().unwrap().get(&a).unwrap().clone();
             [z.detach(), da]
         };
-        let [found, wanted] = [run(pseudo_inverse), run(composed)];
-        for (found, wanted) in found.iter().zip(&wanted) {
-            let largest = wanted.abs().unwrap().max_all().unwrap();
+        let [actual, expected] = [run(pseudo_inverse), run(composed)];
+        for (actual, expected) in actual.iter().zip(&expected) {
+            let largest = expected.abs().unwrap().max_all().unwrap();
             let largest = largest.to_scalar::<f64>().unwrap();
-            close(found, wanted, 1e-11 * largest.max(1.0), "pseudo_inverse");
+            close(actual, expected, 1e-11 * largest.max(1.0), "pseudo_inverse");
         }
     }
 }

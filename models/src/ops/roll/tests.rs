@@ -36,18 +36,18 @@ fn positions_get_what_stands_ahead_in_their_ring() {
     let (residual, x) = (normal("r", &[4, 5, 5]), normal("x", &[4, 5, 5]));
     let rows: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
     let members: [&[usize]; 4] = [&[0, 1, 2, 3, 4], &[0, 1], &[1, 3, 4], &[]];
-    let mut wanted = rows.clone();
+    let mut expected = rows.clone();
     for (row, members) in members.iter().enumerate() {
         for (place, position) in members.iter().enumerate() {
             for (channel, shift) in [0, 1, 1, 2, 64].into_iter().enumerate() {
                 let from = members[(place + shift) % members.len()];
-                wanted[row][*position][channel] = rows[row][from][channel];
+                expected[row][*position][channel] = rows[row][from][channel];
             }
         }
     }
-    let wanted = (Tensor::new(wanted, &Device::Cpu).unwrap() + &residual).unwrap();
-    let found = add_rolled(&residual, &x, &tracks, &rings).unwrap();
-    close(&found, &wanted, 1e-12, "rolled");
+    let expected = (Tensor::new(expected, &Device::Cpu).unwrap() + &residual).unwrap();
+    let actual = add_rolled(&residual, &x, &tracks, &rings).unwrap();
+    close(&actual, &expected, 1e-12, "rolled");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn products_depend_on_contents_and_distance() {
     let (one_q, one_k) = (q.get(0).unwrap(), k.get(0).unwrap());
     let [one_q, one_k] = [one_q, one_k].map(|x| x.to_vec1::<f64>().unwrap());
     let products = q.matmul(&k.t().unwrap()).unwrap();
-    let mut wanted = Vec::new();
+    let mut expected = Vec::new();
     for i in 0..length {
         for j in 0..length {
             let mut sum = 0.0;
@@ -72,11 +72,11 @@ fn products_depend_on_contents_and_distance() {
                 let (re, im) = (qr * kr + qi * ki, qi * kr - qr * ki);
                 sum += re * angle.cos() - im * angle.sin();
             }
-            wanted.push(sum);
+            expected.push(sum);
         }
     }
-    let wanted = Tensor::from_vec(wanted, (length, length), &Device::Cpu).unwrap();
-    close(&products, &wanted, 1e-12, "rotary");
+    let expected = Tensor::from_vec(expected, (length, length), &Device::Cpu).unwrap();
+    close(&products, &expected, 1e-12, "rotary");
 }
 
 #[test]

@@ -24,13 +24,18 @@ fn all_forms_are_the_recurrence_step_by_step() {
         let x = normal("x", &[2, length, 5]);
         for shape in [&[5][..], &[2, length, 5]] {
             let step = normal("step", shape).abs().unwrap().neg().unwrap();
-            let wanted = steps(&x, &step);
+            let expected = steps(&x, &step);
             let place = format!("{length} positions, steps {shape:?}");
-            close(&running_max(&x, &step).unwrap(), &wanted, 1e-15, &place);
-            close(&composed(&x, &step).unwrap(), &wanted, 1e-12, &place);
+            close(&running_max(&x, &step).unwrap(), &expected, 1e-15, &place);
+            close(&composed(&x, &step).unwrap(), &expected, 1e-12, &place);
             let [x, step] = [&x, &step].map(|x| x.to_dtype(DType::F32).unwrap());
-            let found = running_max(&x, &step).unwrap();
-            close(&found.to_dtype(DType::F64).unwrap(), &wanted, 1e-5, &place);
+            let actual = running_max(&x, &step).unwrap();
+            close(
+                &actual.to_dtype(DType::F64).unwrap(),
+                &expected,
+                1e-5,
+                &place,
+            );
         }
     }
 }

@@ -63,9 +63,9 @@ fn the_composed_form_is_the_recurrence_step_by_step() {
         for (options, varies) in ALL.into_iter().flat_map(|o| [(o, false), (o, true)]) {
             let inputs = inputs(&mut sampler, [2, length, 6], varies);
             let [x, a] = inputs.map(|x| x.to_dtype(DType::F64).unwrap());
-            let found = scan(&x, &a, options).unwrap();
+            let actual = scan(&x, &a, options).unwrap();
             let place = format!("{options:?}, length {length}");
-            close(&found, &steps(&x, &a, options), 1e-12, &place);
+            close(&actual, &steps(&x, &a, options), 1e-12, &place);
         }
     }
 }

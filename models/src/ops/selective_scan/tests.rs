@@ -33,22 +33,22 @@ fn the_composed_form_is_the_recurrence_step_by_step() {
         let (x, steps, projections) = (numbers(0), numbers(1), numbers(3));
         let a: Vec<Vec<f64>> = inputs[2].to_vec2().unwrap();
         let skip: Vec<f64> = inputs[4].to_vec1().unwrap();
-        let mut wanted = x.clone();
+        let mut expected = x.clone();
         for (b, d) in (0..2).flat_map(|b| (0..3).map(move |d| (b, d))) {
             let mut h = [0.0; 2];
             for t in 0..length {
                 let delta = (steps[b][t][d].exp() + 1.0).ln();
-                wanted[b][t][d] = skip[d] * x[b][t][d];
+                expected[b][t][d] = skip[d] * x[b][t][d];
                 for n in 0..2 {
                     let decay = (-delta * a[d][n].exp()).exp();
                     h[n] = decay * h[n] + delta * projections[b][t][n] * x[b][t][d];
-                    wanted[b][t][d] += projections[b][t][2 + n] * h[n];
+                    expected[b][t][d] += projections[b][t][2 + n] * h[n];
                 }
             }
         }
-        let wanted = Tensor::new(wanted, &Device::Cpu).unwrap();
+        let expected = Tensor::new(expected, &Device::Cpu).unwrap();
         let place = format!("length {length}");
-        close(&apply(&inputs).unwrap(), &wanted, 1e-11, &place);
+        close(&apply(&inputs).unwrap(), &expected, 1e-11, &place);
     }
 }
 

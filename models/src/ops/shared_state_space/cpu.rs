@@ -140,8 +140,8 @@ impl CustomOp<5> for SharedStateSpace {
         let [x, b, lambda, _, skip] = operands;
         let (mut dentering, mut dlambda, mut dc) = (vec![], vec![0.0; p], vec![]);
         for (Direction { scan, sizes, c }, h) in directions.into_iter().zip(pass.saved) {
-            let wanted = [true, true, false];
-            let [dh, dpart, _] = linear::backward(&h, c, false, pass.dy, (m, d, p), wanted);
+            let expected = [true, true, false];
+            let [dh, dpart, _] = linear::backward(&h, c, false, pass.dy, (m, d, p), expected);
             dc.extend(dpart.unwrap_or_default());
             let dh = dh.unwrap_or_default();
             let [g, da] = scan.gradients(&sizes, lambda.data, &h, &dh);
@@ -152,8 +152,8 @@ impl CustomOp<5> for SharedStateSpace {
                 add(&g, &mut dentering);
             }
         }
-        let wanted = [true, true, false];
-        let [dx, db, _] = linear::backward(x.data, b.data, false, &dentering, (m, p, d), wanted);
+        let expected = [true, true, false];
+        let [dx, db, _] = linear::backward(x.data, b.data, false, &dentering, (m, p, d), expected);
         let mut dx = dx.unwrap_or_default();
         let rows = chunk_rows(m, LEAST_ROWS, CHUNKS);
         let mut partials = vec![0.0; m.div_ceil(rows) * d];

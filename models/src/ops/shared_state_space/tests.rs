@@ -22,7 +22,7 @@ fn shared_states_are_those_of_the_recurrence() {
         c: &c,
         d: &d,
     };
-    let found = shared_state_space(&x, &with, None).unwrap();
+    let actual = shared_state_space(&x, &with, None).unwrap();
     let one = |z: &Complex| -> Vec<(f64, f64)> {
         let flat = |x: &Tensor| x.flatten_all().unwrap().to_vec1::<f64>().unwrap();
         flat(&z.re).into_iter().zip(flat(&z.im)).collect()
@@ -31,7 +31,7 @@ fn shared_states_are_those_of_the_recurrence() {
     let data: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
     let (lambda, b, c) = (one(&lambda), one(&b), one(&c));
     let skip: Vec<f64> = d.to_vec1().unwrap();
-    let mut wanted = vec![vec![vec![0.0; width]; length]; batch];
+    let mut expected = vec![vec![vec![0.0; width]; length]; batch];
     for (row, x) in data.iter().enumerate() {
         for direction in 0..2 {
             let mut h = vec![(0.0, 0.0); states];
@@ -52,18 +52,18 @@ fn shared_states_are_those_of_the_recurrence() {
                 for d in 0..width {
                     let c = &c[(2 * d + direction) * states..][..states];
                     let read = c.iter().zip(&h).map(|(c, h)| mul(*c, *h).0);
-                    wanted[row][t][d] += read.sum::<f64>();
+                    expected[row][t][d] += read.sum::<f64>();
                 }
             }
         }
-        for (y, x) in wanted[row].iter_mut().zip(x) {
+        for (y, x) in expected[row].iter_mut().zip(x) {
             let skipped = y.iter_mut().zip(&skip).zip(x);
             skipped.for_each(|((y, d), x)| *y += d * x);
         }
     }
     close(
-        &found,
-        &Tensor::new(wanted, &Device::Cpu).unwrap(),
+        &actual,
+        &Tensor::new(expected, &Device::Cpu).unwrap(),
         1e-11,
         "shared states",
     );

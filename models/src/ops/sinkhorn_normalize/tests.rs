@@ -58,9 +58,9 @@ fn the_composed_form_divides_rows_and_columns() {
         let scores = normal("scores", &[batch, heads, side, side]);
         for all in [true, false] {
             let marks = marks(batch, side, all).to_dtype(DType::F64).unwrap();
-            let found = sinkhorn_normalize(&scores, &marks, iterations).unwrap();
-            let wanted = divided(&scores, &marks, iterations).unwrap();
-            close(&found, &wanted, 1e-10, "sinkhorn_normalize");
+            let actual = sinkhorn_normalize(&scores, &marks, iterations).unwrap();
+            let expected = divided(&scores, &marks, iterations).unwrap();
+            close(&actual, &expected, 1e-10, "sinkhorn_normalize");
         }
     }
 }
@@ -84,8 +84,8 @@ fn rows_and_columns_sum_to_one_over_places_in_use() {
     for axis in [D::Minus1, D::Minus2] {
         let sums = order.sum(axis).unwrap().flatten_all().unwrap();
         let sums: Vec<f64> = sums.to_vec1().unwrap();
-        for (sum, wanted) in sums.iter().zip([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]) {
-            assert!((sum - wanted).abs() < 1e-6, "{sums:?}");
+        for (sum, expected) in sums.iter().zip([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0]) {
+            assert!((sum - expected).abs() < 1e-6, "{sums:?}");
         }
     }
 }

@@ -66,7 +66,7 @@ impl CustomOp<2> for Distance {
                 });
             gradient
         };
-        let [of_x, of_y] = pass.wanted;
+        let [of_x, of_y] = pass.expected;
         Ok([of_x.then(|| along(2.0)), of_y.then(|| along(-2.0))].map(Gradient::from))
     }
 }

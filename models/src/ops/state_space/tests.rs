@@ -255,8 +255,13 @@ fn the_answer_to_an_impulse_is_the_kernel() {
     let kernel = state_space(&impulse, &modes, None, options).unwrap();
     for lag in 0..9 {
         let terms = (a.powf(lag as f64).unwrap() * &c).unwrap();
-        let found = kernel.get(0).unwrap().get(lag).unwrap();
-        close(&found, &terms.sum(1).unwrap(), 1e-12, &format!("lag {lag}"));
+        let actual = kernel.get(0).unwrap().get(lag).unwrap();
+        close(
+            &actual,
+            &terms.sum(1).unwrap(),
+            1e-12,
+            &format!("lag {lag}"),
+        );
     }
 }
 

@@ -313,7 +313,7 @@ impl CustomOp<6> for Attention {
         let args = self.args_with_tables(&operands)?;
         let [q, k, v, tables @ ..] = operands;
         let mut gradients = GradientRows::new(&[q, k, v], |len| self.start(len));
-        let [.., of_heads, of_queries, of_keys] = pass.wanted;
+        let [.., of_heads, of_queries, of_keys] = pass.expected;
         let mut of_tables = relative::Buffers::new(&args, [of_heads, of_queries, of_keys], &tables);
         gradients.write(|targets| {
             let outputs = [pass.y, pass.dy];

@@ -48,8 +48,8 @@ impl RelativeScores {
         (queries, keys): (usize, usize),
     ) -> Result<()> {
         let columns = self.columns();
-        let fits = |table: &Option<Tensor>, wanted: &[usize]| {
-            table.as_ref().is_none_or(|table| table.dims() == wanted)
+        let fits = |table: &Option<Tensor>, expected: &[usize]| {
+            table.as_ref().is_none_or(|table| table.dims() == expected)
         };
         if self.keys.start <= self.keys.end
             && self.keys.end <= keys
@@ -144,17 +144,17 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    pub(super) fn new(args: &AttentionArgs, wanted: [bool; 3], tables: &[View; 3]) -> Self {
+    pub(super) fn new(args: &AttentionArgs, expected: [bool; 3], tables: &[View; 3]) -> Self {
         let columns = match &args.score_mods.term {
             Some(Term::ByDistance(tables)) => tables.columns(),
             Some(Term::ByPair(_)) | None => 0,
         };
         let heads = args.batch * args.heads;
         let parts = most_parts(heads);
-        let [of_heads, of_queries, of_keys] = wanted;
-        let row_gradients = |wanted: bool, table: &View| {
+        let [of_heads, of_queries, of_keys] = expected;
+        let row_gradients = |expected: bool, table: &View| {
             let len = table.shape.elem_count();
-            wanted.then(|| vec![0.0; len])
+            expected.then(|| vec![0.0; len])
         };
         Self {
             columns,
