@@ -78,7 +78,7 @@ fn pairs() -> Files {
 }
 
 fn build(criterion: &mut Criterion, name: &str, task: &dyn Task, key: &Key, raw: &Path) {
-    let mut group = criterion.benchmark_group(task.about().name);
+    let mut group = criterion.benchmark_group(task.info().name);
     group.sample_size(10);
     match fs::metadata(raw) {
         Ok(file) => group.throughput(Throughput::Bytes(file.len())),

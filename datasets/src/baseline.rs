@@ -5,7 +5,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::logistic::Logistic;
-use crate::{About, Split, Splits};
+use crate::{Split, Splits, TaskInfo};
 
 /// Steps of the logistic fit; more steps do not change the third decimal of its accuracy.
 const STEPS: usize = 40;
@@ -26,8 +26,8 @@ pub struct Baseline {
 }
 
 /// Scores always answering the most frequent label of train.
-pub fn majority(splits: &Splits, about: &About) -> Baseline {
-    let mut counts = vec![0; about.classes];
+pub fn majority(splits: &Splits, info: &TaskInfo) -> Baseline {
+    let mut counts = vec![0; info.classes];
     for &label in splits.train.labels() {
         counts[usize::from(label)] += 1;
     }
@@ -37,14 +37,14 @@ pub fn majority(splits: &Splits, about: &About) -> Baseline {
 
 /// Scores answering the most frequent label of train among examples with the same first token (of
 /// the first tower).
-pub fn first_token(splits: &Splits, about: &About) -> Baseline {
+pub fn first_token(splits: &Splits, info: &TaskInfo) -> Baseline {
     let first = |split: &Split, row: usize| {
         split
             .tokens(0, row)
             .first()
             .map_or(256, |&token| usize::from(token))
     };
-    let mut counts = vec![vec![0; about.classes]; 257];
+    let mut counts = vec![vec![0; info.classes]; 257];
     for row in 0..splits.train.len() {
         counts[first(&splits.train, row)][usize::from(splits.train.label(row))] += 1;
     }
@@ -57,19 +57,19 @@ pub fn first_token(splits: &Splits, about: &About) -> Baseline {
 /// Scores multinomial logistic regression on ln(1 + count) of each token (per tower), which sees
 /// everything but the order. It is fitted on evenly chosen training rows, up to a table of four
 /// million numbers.
-pub fn bag_of_tokens(splits: &Splits, about: &About) -> Baseline {
-    let tokens = about.vocabulary - about.first_id as usize;
-    let features = 1 + tokens * about.towers;
-    regression("bag of tokens", splits, about, features, |split, row| {
+pub fn bag_of_tokens(splits: &Splits, info: &TaskInfo) -> Baseline {
+    let tokens = info.vocabulary - info.first_id as usize;
+    let features = 1 + tokens * info.towers;
+    regression("bag of tokens", splits, info, features, |split, row| {
         counts(split, row, tokens)
     })
 }
 
 /// Scores multinomial logistic regression on the distance between the two towers in each
 /// ln(1 + count). It sees whether their contents are similar, regardless of the contents.
-pub fn compared_bags(splits: &Splits, about: &About) -> Baseline {
-    let tokens = about.vocabulary - about.first_id as usize;
-    regression("compared bags", splits, about, 1 + tokens, |split, row| {
+pub fn compared_bags(splits: &Splits, info: &TaskInfo) -> Baseline {
+    let tokens = info.vocabulary - info.first_id as usize;
+    regression("compared bags", splits, info, 1 + tokens, |split, row| {
         let both = counts(split, row, tokens);
         let (one, other) = both[1..].split_at(tokens);
         let apart = one
@@ -84,7 +84,7 @@ pub fn compared_bags(splits: &Splits, about: &About) -> Baseline {
 fn regression(
     name: &str,
     splits: &Splits,
-    about: &About,
+    info: &TaskInfo,
     features: usize,
     of: impl Fn(&Split, usize) -> Vec<f64> + Sync,
 ) -> Baseline {
@@ -96,7 +96,7 @@ fn regression(
         .par_iter()
         .flat_map_iter(|&row| of(train, row))
         .collect();
-    let model = Logistic::fit(&x, &labels, features, about.classes, STEPS);
+    let model = Logistic::fit(&x, &labels, features, info.classes, STEPS);
     score(name, &splits.test, |row| {
         model.predict(&of(&splits.test, row))
     })

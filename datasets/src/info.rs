@@ -11,7 +11,7 @@ use crate::error::Result;
 
 /// Description of a task, independent of any option.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct About {
+pub struct TaskInfo {
     /// Name on the command line and in records.
     pub name: &'static str,
     /// Name in tables.
@@ -34,7 +34,7 @@ pub struct About {
     pub towers: usize,
     /// Fraction of tokens that self-pretraining masks, as published for the task
     /// (arXiv:2310.02980).
-    pub hidden_share: f64,
+    pub mask_ratio: f64,
     /// Possible sources of its data; the first is the default.
     pub sources: &'static [Source],
 }
@@ -148,14 +148,14 @@ impl Shape {
     /// such as `["256", "decoded"]`. Its label is the task's name where there are none, else
     /// `name@256-decoded`.
     pub(crate) fn new<const N: usize>(
-        about: &About,
+        info: &TaskInfo,
         max_length: usize,
         departures: [Option<String>; N],
     ) -> Shape {
         let departures: Vec<String> = departures.into_iter().flatten().collect();
         let label = match departures.is_empty() {
-            true => about.name.to_owned(),
-            false => format!("{}@{}", about.name, departures.join("-")),
+            true => info.name.to_owned(),
+            false => format!("{}@{}", info.name, departures.join("-")),
         };
         Shape {
             max_length,

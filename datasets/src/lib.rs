@@ -61,7 +61,7 @@ pub use dense::{Dense, DenseLabels, DenseRow, UNLABELLED};
 pub use digest::Digest;
 pub use error::{Class, Error, Result, plain};
 pub use histogram::{Bin, Lengths};
-pub use info::{About, Protocol, Shape, Source};
+pub use info::{Protocol, Shape, Source, TaskInfo};
 pub use key::{Key, canonical_json};
 pub use manifest::{Fact, Known, Manifest, PerSplit, SplitManifest, SplitName};
 pub use prior::prior_loss;

@@ -12,7 +12,7 @@ use crate::archive::{ARCHIVES, Contents, Member, Raw, has_archive_name, kind_of,
 use crate::command::data_flag;
 use crate::error::{Error, Result};
 use crate::files::relative_name;
-use crate::{About, Progress, Source};
+use crate::{Progress, Source, TaskInfo};
 
 pub(crate) use self::survey::{Place, Role, Survey, folder_in_words, folder_of};
 
@@ -33,7 +33,7 @@ pub(crate) enum Form {
 /// Files that a task needs.
 pub(crate) struct Wanted<'a> {
     /// Description of the task.
-    pub(crate) about: &'static About,
+    pub(crate) info: &'static TaskInfo,
     /// Description of the files.
     pub(crate) what: &'a str,
     /// Name of the published archive.
@@ -109,7 +109,7 @@ impl Wanted<'_> {
 
     /// Returns the error for missing files.
     pub(crate) fn missing(&self, path: &Path, contents: Option<&Contents>) -> Error {
-        let (name, flag) = (self.about.name, data_flag());
+        let (name, flag) = (self.info.name, data_flag());
         let there = contents.map(|contents| {
             let unread = match contents.has_ending(".parquet") {
                 true => "; parquet files are read from a folder, not from an archive",
@@ -124,7 +124,7 @@ impl Wanted<'_> {
             command: format!(
                 "lra data fetch {name}{flag} (or name a copy: lra data make {name}{flag} --from FOLDER or ARCHIVE)"
             ),
-            stand_in: stand_in(self.about),
+            stand_in: stand_in(self.info),
         }
     }
 }
@@ -178,7 +178,7 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -
         return Ok(Form::Members(Raw::Folder(folder)));
     }
     if wanted.parquet
-        && let Some(form) = parquet::forms_in(wanted.about, &folder, &files)?
+        && let Some(form) = parquet::forms_in(wanted.info, &folder, &files)?
     {
         return Ok(form);
     }
@@ -243,8 +243,8 @@ fn archive_in(
 }
 
 /// Returns the flag for a source that needs no files.
-pub(crate) fn stand_in(about: &About) -> Option<String> {
-    let mut sources = about.sources.iter();
+pub(crate) fn stand_in(info: &TaskInfo) -> Option<String> {
+    let mut sources = info.sources.iter();
     match sources.find(|&&source| source != Source::Official)? {
         Source::Generated => Some("--source generated, the same task drawn here".to_owned()),
         other => Some(format!("--source {other}")),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::words::{known_values, of_json};
-use crate::{About, Source};
+use crate::{Source, TaskInfo};
 
 /// Reads `options` into a task's struct. As JSON, `defaults` has every key, with a value of the
 /// right type.
@@ -18,12 +18,12 @@ use crate::{About, Source};
 /// [`Error::UnknownOption`], [`Error::Word`] for a word that is none of the option's, or
 /// [`Error::Option`] naming the key that is missing or of another type.
 pub(crate) fn parse<T: Serialize + DeserializeOwned>(
-    about: &About,
+    info: &TaskInfo,
     defaults: &T,
     options: &Value,
 ) -> Result<T> {
     let defaults = json!(defaults);
-    let bad = |key: &str, value: String, allowed: String| refused(about, key, value, allowed);
+    let bad = |key: &str, value: String, allowed: String| refused(info, key, value, allowed);
     let (Some(known), Some(given)) = (defaults.as_object(), options.as_object()) else {
         return Err(bad(
             "options",
@@ -34,7 +34,7 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
     if let Some(key) = given.keys().find(|key| !known.contains_key(*key)) {
         let names: Vec<_> = known.keys().map(String::as_str).collect();
         return Err(Error::UnknownOption {
-            task: about.name,
+            task: info.name,
             key: key.clone(),
             known: names.join(", "),
         });
@@ -77,7 +77,7 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
             Some(key) => {
                 let message = error.to_string();
                 match (given[key].as_str(), known_values(&message)) {
-                    (Some(value), known) if !known.is_empty() => none_of(about, key, value, &known),
+                    (Some(value), known) if !known.is_empty() => none_of(info, key, value, &known),
                     _ => bad(key, given[key].to_string(), of_json(&error)),
                 }
             }
@@ -91,7 +91,7 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
 /// # Errors
 /// [`Error::Option`] naming key, value and range.
 pub(crate) fn within<T: PartialOrd + Display>(
-    about: &About,
+    info: &TaskInfo,
     key: &str,
     value: T,
     range: RangeInclusive<T>,
@@ -100,13 +100,13 @@ pub(crate) fn within<T: PartialOrd + Display>(
         return Ok(());
     }
     let allowed = format!("{} to {}", range.start(), range.end());
-    Err(refused(about, key, value, allowed))
+    Err(refused(info, key, value, allowed))
 }
 
 /// Returns the error for a word that is none of an option's.
-pub(crate) fn none_of(about: &About, key: &str, word: &str, known: &[&str]) -> Error {
+pub(crate) fn none_of(info: &TaskInfo, key: &str, word: &str, known: &[&str]) -> Error {
     Error::Word {
-        task: about.name,
+        task: info.name,
         key: key.to_owned(),
         value: word.to_owned(),
         known: known.iter().map(|word| (*word).to_owned()).collect(),
@@ -115,13 +115,13 @@ pub(crate) fn none_of(about: &About, key: &str, word: &str, known: &[&str]) -> E
 
 /// Returns the error for a value that an option cannot have.
 pub(crate) fn refused(
-    about: &About,
+    info: &TaskInfo,
     key: &str,
     value: impl Display,
     allowed: impl Into<String>,
 ) -> Error {
     Error::Option {
-        task: about.name,
+        task: info.name,
         key: key.to_owned(),
         value: value.to_string(),
         allowed: allowed.into(),
@@ -132,13 +132,13 @@ pub(crate) fn refused(
 ///
 /// # Errors
 /// [`Error::Source`].
-pub(crate) fn has_source(about: &About, source: Source) -> Result<()> {
-    if about.sources.contains(&source) {
+pub(crate) fn has_source(info: &TaskInfo, source: Source) -> Result<()> {
+    if info.sources.contains(&source) {
         return Ok(());
     }
-    let known: Vec<_> = about.sources.iter().map(|source| source.name()).collect();
+    let known: Vec<_> = info.sources.iter().map(|source| source.name()).collect();
     Err(Error::Source {
-        task: about.name,
+        task: info.name,
         wanted: source.to_string(),
         known: known.join(", "),
     })

@@ -275,7 +275,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(bytes).unwrap();
         let map = Split::map(file.path()).map_err(|error| error.to_string())?;
-        Split::new(map, 1, Toy.about().classes, None)
+        Split::new(map, 1, Toy.info().classes, None)
     }
 
     #[test]

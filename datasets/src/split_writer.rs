@@ -17,11 +17,11 @@ use safetensors::tensor::{Metadata, TensorInfo};
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::manifest::{Fact, PerSplit, SplitManifest, SplitName};
-use crate::{About, Dense, DenseLabels, DenseRow, Digest, Progress, Shape};
+use crate::{Dense, DenseLabels, DenseRow, Digest, Progress, Shape, TaskInfo};
 
 /// Writer that takes rows in any order of splits, and collects remarks for the manifest.
 pub struct SplitWriter<'a> {
-    about: &'static About,
+    info: &'static TaskInfo,
     max_length: usize,
     dense: Option<Dense>,
     folder: PathBuf,
@@ -69,17 +69,17 @@ impl<'a> SplitWriter<'a> {
     /// stopped.
     pub(crate) fn create(
         folder: &Path,
-        about: &'static About,
+        info: &'static TaskInfo,
         shape: &Shape,
         progress: &'a dyn Progress,
     ) -> Result<SplitWriter<'a>> {
         if let Some(kind) = shape
             .dense
             .as_ref()
-            .filter(|kind| about.towers != 1 || !kind.fits_bytes())
+            .filter(|kind| info.towers != 1 || !kind.fits_bytes())
         {
             return Err(Error::Builder {
-                task: about.name,
+                task: info.name,
                 problem: format!("labels at positions that no row can have: {kind:?}"),
             });
         }
@@ -101,14 +101,14 @@ impl<'a> SplitWriter<'a> {
             };
             let classes = shape.dense.as_ref().map_or(0, |dense| dense.classes);
             Ok(Columns {
-                towers: (0..about.towers).map(spool).collect::<Result<_>>()?,
+                towers: (0..info.towers).map(spool).collect::<Result<_>>()?,
                 labels: Vec::new(),
                 dense,
                 dense_labels: vec![0; classes],
             })
         };
         Ok(SplitWriter {
-            about,
+            info,
             max_length: shape.max_length,
             dense: shape.dense.clone(),
             folder: folder.to_owned(),
@@ -201,24 +201,24 @@ impl<'a> SplitWriter<'a> {
     }
 
     fn check(&self, towers: &[&[u8]], label: u8) -> Result<()> {
-        let about = self.about;
-        let problem = if towers.len() != about.towers {
-            format!("{} sequences instead of {}", towers.len(), about.towers)
-        } else if usize::from(label) >= about.classes {
-            format!("label {label} of {} classes", about.classes)
+        let info = self.info;
+        let problem = if towers.len() != info.towers {
+            format!("{} sequences instead of {}", towers.len(), info.towers)
+        } else if usize::from(label) >= info.classes {
+            format!("label {label} of {} classes", info.classes)
         } else if let Some(tokens) = towers.iter().find(|tokens| tokens.len() > self.max_length) {
             format!("{} tokens, more than {}", tokens.len(), self.max_length)
         } else if let Some(token) = towers
             .iter()
-            .filter_map(|tokens| too_large(tokens, about))
+            .filter_map(|tokens| too_large(tokens, info))
             .next()
         {
-            format!("token {token} of a vocabulary of {}", about.vocabulary)
+            format!("token {token} of a vocabulary of {}", info.vocabulary)
         } else {
             return Ok(());
         };
         Err(Error::Builder {
-            task: about.name,
+            task: info.name,
             problem,
         })
     }
@@ -240,7 +240,7 @@ impl<'a> SplitWriter<'a> {
         };
         match problem {
             Some(problem) => Err(Error::Builder {
-                task: self.about.name,
+                task: self.info.name,
                 problem,
             }),
             None => Ok(()),
@@ -260,12 +260,12 @@ impl<'a> SplitWriter<'a> {
             let columns = self.columns.get_mut(split);
             if columns.labels.is_empty() {
                 return Err(Error::Builder {
-                    task: self.about.name,
+                    task: self.info.name,
                     problem: format!("no rows in {}", split.name()),
                 });
             }
             let path = self.folder.join(split.file_name());
-            columns.assemble(&path, self.about.classes, self.progress)
+            columns.assemble(&path, self.info.classes, self.progress)
         })?;
         let remarks = Remarks {
             facts: self.facts,
@@ -279,9 +279,9 @@ impl<'a> SplitWriter<'a> {
 }
 
 /// Returns the largest token of a row, if it is outside the vocabulary.
-pub(crate) fn too_large(tokens: &[u8], about: &About) -> Option<u8> {
+pub(crate) fn too_large(tokens: &[u8], info: &TaskInfo) -> Option<u8> {
     let largest = tokens.iter().copied().max()?;
-    (usize::from(largest) + about.first_id as usize >= about.vocabulary).then_some(largest)
+    (usize::from(largest) + info.first_id as usize >= info.vocabulary).then_some(largest)
 }
 
 impl Plain {
@@ -381,13 +381,13 @@ impl Columns {
         let mut tensors = Vec::new();
         let mut position = 0;
         let mut add = |name: String, dtype: Dtype, count: usize, bytes: usize| {
-            let info = TensorInfo {
+            let tensor = TensorInfo {
                 dtype,
                 shape: vec![count],
                 data_offsets: (position, position + bytes),
             };
             position += bytes;
-            tensors.push((name, info));
+            tensors.push((name, tensor));
         };
         for tower in 0..self.towers.len() {
             add(column_names(tower).1, Dtype::U64, rows + 1, 8 * (rows + 1));
@@ -405,9 +405,9 @@ impl Columns {
         }
 
         let invalid = |problem: String| io("write", path)(std::io::Error::other(problem));
-        let about = HashMap::from([("format".to_owned(), "lra-store-1".to_owned())]);
+        let info = HashMap::from([("format".to_owned(), "lra-store-1".to_owned())]);
         let metadata =
-            Metadata::new(Some(about), tensors).map_err(|error| invalid(error.to_string()))?;
+            Metadata::new(Some(info), tensors).map_err(|error| invalid(error.to_string()))?;
         let mut json = serde_json::to_vec(&metadata).map_err(|error| invalid(error.to_string()))?;
         json.resize(json.len().next_multiple_of(8), b' ');
         let mut header = (json.len() as u64).to_le_bytes().to_vec();

@@ -54,8 +54,8 @@ impl Store {
 
     /// Returns the folder of the entry of `key`, whether it exists or not.
     pub fn folder(&self, task: &dyn Task, key: &Key) -> PathBuf {
-        let about = task.about();
-        let name = task.identity(key).folder_name(about.name, about.version);
+        let info = task.info();
+        let name = task.identity(key).folder_name(info.name, info.version);
         self.root.join("store").join(name)
     }
 
@@ -71,12 +71,12 @@ impl Store {
             return entry::open(task, &folder, &remedy(task, key));
         }
         Err(Error::Missing {
-            what: format!("the {} data of {}", key.source, task.about().name),
+            what: format!("the {} data of {}", key.source, task.info().name),
             path: folder,
             there: None,
             command: key.make_command(task),
             stand_in: (key.source == Source::Official)
-                .then(|| stand_in(task.about()))
+                .then(|| stand_in(task.info()))
                 .flatten(),
         })
     }
@@ -211,6 +211,6 @@ fn remedy(task: &dyn Task, key: &Key) -> String {
 
 /// Checks that the options are possible and that the task has the source.
 fn check(task: &dyn Task, key: &Key) -> Result<()> {
-    has_source(task.about(), key.source)?;
+    has_source(task.info(), key.source)?;
     task.shape(&key.options).map(|_| ())
 }

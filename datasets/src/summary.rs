@@ -52,7 +52,7 @@ impl Summary {
             }
         };
         Summary {
-            title: task.about().title,
+            title: task.info().title,
             manifest: splits.manifest.clone(),
             splits: SplitName::ALL.into_iter().map(summary).collect(),
             baselines: task.baselines(splits),

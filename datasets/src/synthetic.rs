@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::options::within;
 use crate::rng::{below, stream};
-use crate::{About, Progress, SplitName};
+use crate::{Progress, SplitName, TaskInfo};
 
 /// Keys of [`DrawOptions`].
 pub(crate) static DRAW_OPTIONS: [&str; 4] = ["seed", "train", "val", "test"];
@@ -37,21 +37,21 @@ impl DrawOptions {
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) naming the split.
-    pub(crate) fn check(&self, about: &About) -> Result<()> {
-        within(about, "train", self.train, ROWS)?;
-        within(about, "val", self.val, ROWS)?;
-        within(about, "test", self.test, ROWS)
+    pub(crate) fn check(&self, info: &TaskInfo) -> Result<()> {
+        within(info, "train", self.train, ROWS)?;
+        within(info, "val", self.val, ROWS)?;
+        within(info, "test", self.test, ROWS)
     }
 
     /// Calls `draw` for every row of every split. The random generator passed to it depends only on
     /// purpose, seed, split and row. Labels are assigned in turn, so that every split is balanced.
     pub(crate) fn draw(
         &self,
-        about: &About,
+        info: &TaskInfo,
         progress: &dyn Progress,
         mut draw: impl FnMut(SplitName, &mut ChaCha8Rng, u8) -> Result<()>,
     ) -> Result<()> {
-        let purpose = format!("synthetic {}", about.name);
+        let purpose = format!("synthetic {}", info.name);
         let sizes = [self.train, self.val, self.test];
         let total = sizes.iter().map(|&rows| u64::from(rows)).sum();
         progress.begin("drawing a stand-in", Some(total));
@@ -62,7 +62,7 @@ impl DrawOptions {
                 let mut rng = stream(&purpose, self.seed, ((number as u64) << 32) | chunk);
                 let rows = chunk * CHUNK..rows.min((chunk + 1) * CHUNK);
                 for row in rows.clone() {
-                    draw(split, &mut rng, (row % about.classes as u64) as u8)?;
+                    draw(split, &mut rng, (row % info.classes as u64) as u8)?;
                 }
                 progress.advance(rows.end - rows.start);
             }

@@ -9,8 +9,8 @@ use crate::command;
 use crate::error::Result;
 use crate::key::canonical_json;
 use crate::{
-    About, BuildCheckpoint, Check, Key, Known, Progress, Protocol, Remote, Shape, Source,
-    SplitWriter, Splits,
+    BuildCheckpoint, Check, Key, Known, Progress, Protocol, Remote, Shape, Source, SplitWriter,
+    Splits, TaskInfo,
 };
 
 /// Request to a task's builder.
@@ -32,7 +32,7 @@ pub struct Request<'a> {
 /// A task of the arena. Implementations are unit structs listed in [`TASKS`](crate::TASKS).
 pub trait Task: Sync {
     /// Returns the description of the task.
-    fn about(&self) -> &'static About;
+    fn info(&self) -> &'static TaskInfo;
 
     /// Returns every data option with its default, as a JSON object: `max_length` where it can be
     /// chosen, `seed` where data is drawn.
@@ -93,8 +93,8 @@ pub trait Task: Sync {
 
     /// Returns scores that need no model, fitted on train and measured on test.
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
-        let about = self.about();
-        vec![majority(splits, about), bag_of_tokens(splits, about)]
+        let info = self.info();
+        vec![majority(splits, info), bag_of_tokens(splits, info)]
     }
 
     /// Returns the facts that the published files are known to have. A builder's facts are compared
@@ -115,7 +115,7 @@ impl Key {
     /// Returns the task's default source and options under the clean protocol.
     pub fn default_of(task: &dyn Task) -> Key {
         Key {
-            source: task.about().sources[0],
+            source: task.info().sources[0],
             protocol: Protocol::Clean,
             options: task.defaults(),
         }
@@ -126,7 +126,7 @@ impl Key {
     pub fn make_command(&self, task: &dyn Task) -> String {
         let mut command = format!(
             "lra data make {} --source {}",
-            task.about().name,
+            task.info().name,
             self.source
         );
         let identity = task.identity(self);

@@ -14,7 +14,7 @@ use crate::manifest::{Manifest, SplitName};
 use crate::split_writer::too_large;
 use crate::store::entry;
 use crate::{
-    About, Check, DenseLabels, Digest, Key, Progress, Split, Splits, Store, Task, source_checks,
+    Check, DenseLabels, Digest, Key, Progress, Split, Splits, Store, Task, TaskInfo, source_checks,
 };
 
 /// Result of all checks of an entry.
@@ -175,7 +175,7 @@ fn check_published(task: &dyn Task, raw: &Path, progress: &dyn Progress) -> Resu
                 false,
                 format!(
                     "cut short: {bytes} of {published} bytes; lra data fetch {}{}",
-                    task.about().name,
+                    task.info().name,
                     data_flag()
                 ),
             ),
@@ -248,14 +248,14 @@ fn check_content(
             return Ok(());
         }
     };
-    let about = task.about();
+    let info = task.info();
     for split_name in SplitName::ALL {
         let split = splits.get(split_name);
         let said = splits.manifest.splits.get(split_name);
         let name = |what: &str| format!("{}: {what}", split_name.name());
         // Opening already compared the number of rows.
         checks.push(Check::new(name("rows"), true, split.len().to_string()));
-        let mut labels = vec![0; about.classes];
+        let mut labels = vec![0; info.classes];
         split
             .labels()
             .iter()
@@ -271,7 +271,7 @@ fn check_content(
         checks.push(check_tokens(
             split,
             splits.manifest.max_length,
-            about,
+            info,
             name("tokens"),
         ));
     }
@@ -299,7 +299,7 @@ fn balance(labels: &[u64]) -> String {
     format!("{labels:?}, at most {share:.1} % alike")
 }
 
-fn check_tokens(split: &Split, max_length: usize, about: &About, name: String) -> Check {
+fn check_tokens(split: &Split, max_length: usize, info: &TaskInfo, name: String) -> Check {
     let bad = (0..split.len()).into_par_iter().find_map_first(|row| {
         (0..split.towers()).find_map(|tower| {
             let tokens = split.tokens(tower, row);
@@ -309,7 +309,7 @@ fn check_tokens(split: &Split, max_length: usize, about: &About, name: String) -
                     tokens.len()
                 ));
             }
-            let token = too_large(tokens, about)?;
+            let token = too_large(tokens, info)?;
             Some(format!(
                 "row {row} has token {token}, outside the vocabulary"
             ))

@@ -220,7 +220,7 @@ fn pipes_are_no_input() {
             source: Source::Official,
             ..Key::default_of(*task)
         };
-        if !task.about().sources.contains(&Source::Official) {
+        if !task.info().sources.contains(&Source::Official) {
             continue;
         }
         let error = build(*task, &key, &pipe).unwrap_err().to_string();

@@ -265,20 +265,20 @@ fn what_may_lie_beside_the_data_changes_nothing() {
         let root = tempfile::tempdir().unwrap();
         let plain = raw::folder(&root.path().join("plain"), &files);
         let wanted = read(task, &plain).manifest().clone();
-        let folder = match task.about().name {
+        let folder = match task.info().name {
             "pathfinder" => "pathfinder32/curv_contour_length_14",
             "pathx" => "pathfinder128/curv_contour_length_14",
             _ => files[0].0.split('/').next().unwrap(),
         };
         let mut more = files.clone();
-        let of_text = |name: &&&str| task.about().name == "text" || !name.starts_with("train/");
+        let of_text = |name: &&&str| task.info().name == "text" || !name.starts_with("train/");
         for name in beside.iter().filter(of_text) {
             more.push((format!("{folder}/{name}"), b"words".to_vec()));
         }
         // Data of other tasks, and files that look like data elsewhere.
         for (other, files) in published() {
             let same = |name: &str| name.strip_suffix('x').unwrap_or(name).starts_with("path");
-            let [own, other] = [task, other].map(|task| task.about().name);
+            let [own, other] = [task, other].map(|task| task.info().name);
             if own != other && !(same(own) && same(other)) {
                 more.extend(files);
             }

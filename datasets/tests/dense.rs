@@ -46,7 +46,7 @@ fn reference(
     words: &[&str],
     at: &mut usize,
     depth: usize,
-    found: &mut Vec<(usize, u8, usize)>,
+    actual: &mut Vec<(usize, u8, usize)>,
 ) -> i64 {
     let word = words[*at];
     *at += 1;
@@ -55,7 +55,7 @@ fn reference(
     }
     let mut values = Vec::new();
     while words[*at] != "]" {
-        values.push(reference(words, at, depth + 1, found));
+        values.push(reference(words, at, depth + 1, actual));
     }
     values.sort_unstable();
     let (last, middle) = (values.len() - 1, values.len() / 2);
@@ -67,7 +67,7 @@ fn reference(
         "[MED" => (values[middle - 1] + values[middle]) / 2,
         other => panic!("{other}"),
     };
-    found.push((*at, value as u8, depth));
+    actual.push((*at, value as u8, depth));
     *at += 1;
     value
 }
@@ -80,17 +80,17 @@ fn every_bracket_of_listops_has_the_value_of_its_list() {
         for row in 0..split.len() {
             let words = split.tokens(0, row).iter();
             let words: Vec<&str> = words.map(|token| TOKENS[usize::from(*token)]).collect();
-            let (mut at, mut wanted) = (0, Vec::new());
-            let value = reference(&words, &mut at, 1, &mut wanted);
+            let (mut at, mut expected) = (0, Vec::new());
+            let value = reference(&words, &mut at, 1, &mut expected);
             assert_eq!(value, i64::from(split.label(row)));
-            let found: Vec<_> = split.dense(row).unwrap().iter().collect();
+            let actual: Vec<_> = split.dense(row).unwrap().iter().collect();
             let group = |depth: usize| depth.min(4) - 1;
-            let wanted: Vec<_> = wanted
+            let expected: Vec<_> = expected
                 .iter()
                 .map(|(position, value, depth)| (*position, *value, group(*depth) as u8))
                 .collect();
-            assert_eq!(found, wanted, "{}", words.join(" "));
-            found.iter().for_each(|it| depths[usize::from(it.2)] += 1);
+            assert_eq!(actual, expected, "{}", words.join(" "));
+            actual.iter().for_each(|it| depths[usize::from(it.2)] += 1);
         }
     }
     assert!(depths.iter().all(|count| *count > 50), "{depths:?}");
@@ -146,8 +146,8 @@ fn dash_pixels_of_pathfinder_tell_the_path_of_the_marked_disc() {
         let on_path = |dash: &Paddle| path.contains(dash);
         for (pixel, target, _) in row.labels().iter() {
             let place = ((pixel / 32) as f64, (pixel % 32) as f64);
-            let nearest = |wanted: bool| {
-                let dashes = scene.paddles().filter(|dash| on_path(dash) == wanted);
+            let nearest = |expected: bool| {
+                let dashes = scene.paddles().filter(|dash| on_path(dash) == expected);
                 dashes
                     .map(|dash| distance(place, dash))
                     .fold(f64::MAX, f64::min)
@@ -302,15 +302,15 @@ fn the_prior_weighs_as_the_loss_does() {
             .sum()
     };
     let train = splits.train.all_dense().unwrap().targets;
-    let mut wanted = 0.0;
+    let mut expected = 0.0;
     for row in 0..splits.val.len() {
         let positions = splits.val.dense(row).unwrap();
         let count = positions.iter().count() as f64;
         let own = entropy(splits.train.labels(), &[splits.val.label(row)]);
-        wanted += (entropy(train, positions.targets) + 4.0 * own) / (count + 4.0);
+        expected += (entropy(train, positions.targets) + 4.0 * own) / (count + 4.0);
     }
-    wanted /= splits.val.len() as f64;
-    let found = prior_loss(&splits, 4.0).unwrap();
-    assert!((found - wanted).abs() < 1e-9, "{found} {wanted}");
-    assert!((prior_loss(&splits, 1.0).unwrap() - found).abs() > 1e-6);
+    expected /= splits.val.len() as f64;
+    let actual = prior_loss(&splits, 4.0).unwrap();
+    assert!((actual - expected).abs() < 1e-9, "{actual} {expected}");
+    assert!((prior_loss(&splits, 1.0).unwrap() - actual).abs() > 1e-6);
 }

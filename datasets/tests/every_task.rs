@@ -7,7 +7,7 @@ use serde_json::json;
 /// Returns the default source with few rows; `None` for tasks that read published files by default.
 fn small(task: &dyn Task, seed: u64) -> Option<Key> {
     let mut key = Key::default_of(task);
-    let sources = task.about().sources.iter();
+    let sources = task.info().sources.iter();
     key.source = *sources
         .clone()
         .find(|&&source| source != Source::Official)?;
@@ -22,22 +22,21 @@ fn small(task: &dyn Task, seed: u64) -> Option<Key> {
 #[test]
 fn names_are_unique_and_complete() {
     for (index, task) in TASKS.iter().enumerate() {
-        let about = task.about();
+        let info = task.info();
         assert!(
             TASKS[..index]
                 .iter()
-                .all(|other| other.about().name != about.name)
+                .all(|other| other.info().name != info.name)
         );
         // The name begins folder names and is followed by a dash.
         assert!(
-            about
-                .name
+            info.name
                 .bytes()
                 .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         );
-        assert!(!about.title.is_empty() && !about.summary.is_empty() && !about.paper.is_empty());
-        assert!(!about.sources.is_empty() && (1..=2).contains(&about.towers));
-        assert!(about.vocabulary <= 256 + about.first_id as usize && about.classes <= 256);
+        assert!(!info.title.is_empty() && !info.summary.is_empty() && !info.paper.is_empty());
+        assert!(!info.sources.is_empty() && (1..=2).contains(&info.towers));
+        assert!(info.vocabulary <= 256 + info.first_id as usize && info.classes <= 256);
     }
 }
 
@@ -46,7 +45,7 @@ fn defaults_are_the_published_task() {
     for task in TASKS {
         let defaults = task.defaults();
         let shape = task.shape(&defaults).unwrap();
-        assert_eq!(shape.label, task.about().name);
+        assert_eq!(shape.label, task.info().name);
         if let Some(length) = defaults.get("max_length") {
             assert_eq!(json!(shape.max_length), *length);
         }
@@ -75,9 +74,9 @@ fn data_is_reproducible_and_depends_on_the_seed() {
             Some(splits.unwrap().manifest.digest)
         };
         let Some(first) = digest(1) else { continue };
-        assert_eq!(Some(&first), digest(1).as_ref(), "{}", task.about().name);
+        assert_eq!(Some(&first), digest(1).as_ref(), "{}", task.info().name);
         if task.defaults().get("seed").is_some() {
-            assert_ne!(Some(&first), digest(2).as_ref(), "{}", task.about().name);
+            assert_ne!(Some(&first), digest(2).as_ref(), "{}", task.info().name);
         }
     }
 }
@@ -100,11 +99,11 @@ fn entries_verify_draw_and_summarise() {
         }
         // Bytes that no builder would write are described and cause no panic.
         let hostile: Vec<u8> = (0..=255).collect();
-        let towers = vec![&hostile[..]; task.about().towers];
+        let towers = vec![&hostile[..]; task.info().towers];
         assert!(!task.to_text(&towers, 255).is_empty());
         assert!(
             !task
-                .to_text(&vec![&[][..]; task.about().towers], 0)
+                .to_text(&vec![&[][..]; task.info().towers], 0)
                 .is_empty()
         );
 

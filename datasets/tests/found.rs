@@ -78,7 +78,7 @@ fn every_layout_and_container_is_found_by_every_task() {
             ];
             for form in forms {
                 let built = read(task, &form);
-                let name = task.about().name;
+                let name = task.info().name;
                 assert_eq!(
                     built.manifest().digest,
                     wanted,
@@ -95,7 +95,7 @@ fn every_layout_and_container_is_found_by_every_task() {
 fn one_folder_serves_all_tasks() {
     let root = tempfile::tempdir().unwrap();
     for (task, files) in published() {
-        let layout = match task.about().name {
+        let layout = match task.info().name {
             "pathfinder" | "pathx" => "pathfinder/",
             _ => "",
         };
@@ -105,7 +105,7 @@ fn one_folder_serves_all_tasks() {
         let alone = tempfile::tempdir().unwrap();
         let alone = raw::folder(alone.path(), &files);
         let digest = |raw: &Path| read(task, raw).manifest().digest.clone();
-        assert_eq!(digest(root.path()), digest(&alone), "{}", task.about().name);
+        assert_eq!(digest(root.path()), digest(&alone), "{}", task.info().name);
     }
 }
 
@@ -222,13 +222,13 @@ fn of_several_archives_the_right_one_is_read() {
             0 => raw::gzip(&raw::tar(&files)),
             _ => raw::zip(&files),
         };
-        raw::file(root.path(), &format!("{}.zip", task.about().name), &archive);
+        raw::file(root.path(), &format!("{}.zip", task.info().name), &archive);
     }
     for (task, files) in published() {
         let plain = tempfile::tempdir().unwrap();
         let plain = raw::folder(plain.path(), &files);
         let digest = |raw: &Path| read(task, raw).manifest().digest.clone();
-        assert_eq!(digest(root.path()), digest(&plain), "{}", task.about().name);
+        assert_eq!(digest(root.path()), digest(&plain), "{}", task.info().name);
     }
     raw::file(root.path(), "again.tar", &raw::tar(&reviews()));
     let said = refused(&Text, root.path());
@@ -464,14 +464,14 @@ fn byte_order_marks_are_no_data() {
         marked.collect()
     };
     for (task, files) in published() {
-        if task.about().name == "image" {
+        if task.info().name == "image" {
             continue; // Not text.
         }
         let root = tempfile::tempdir().unwrap();
         let plain = raw::folder(&root.path().join("plain"), &files);
         let marked = raw::folder(&root.path().join("marked"), &mark(files));
         let digest = |raw: &Path| read(task, raw).manifest().digest.clone();
-        assert_eq!(digest(&plain), digest(&marked), "{}", task.about().name);
+        assert_eq!(digest(&plain), digest(&marked), "{}", task.info().name);
     }
     let mut wide = expressions();
     wide[0].1 = "\u{feff}Source\tTarget\n"

@@ -208,9 +208,9 @@ fn classes_have_other_words() {
         let built = build(&Image, &key(true), &raw::folder(root.path(), &files)).unwrap();
         built.manifest().digest.clone()
     };
-    let wanted = digest(classes[0]);
+    let expected = digest(classes[0]);
     for words in &classes[1..] {
-        assert_eq!(digest(*words), wanted, "{words:?}");
+        assert_eq!(digest(*words), expected, "{words:?}");
     }
 }
 

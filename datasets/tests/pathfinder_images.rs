@@ -38,12 +38,12 @@ fn hashes_are_those_of_the_release_images() {
     };
     let file = std::fs::File::open(archive).unwrap();
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
-    let mut found = 0;
+    let mut actual = 0;
     let decoded = support::decoded();
     for entry in archive.entries().unwrap() {
         let mut entry = entry.unwrap();
         let path = entry.path().unwrap().to_string_lossy().into_owned();
-        let wanted = decoded.iter().find(|image| {
+        let expected = decoded.iter().find(|image| {
             let set = if image.size == Size::S64 {
                 "path64"
             } else {
@@ -51,7 +51,7 @@ fn hashes_are_those_of_the_release_images() {
             };
             path.ends_with(&format!("{set}-curv_contour_length_14/{}.png", image.index))
         });
-        if let Some(image) = wanted {
+        if let Some(image) = expected {
             let mut png = Vec::new();
             std::io::Read::read_to_end(&mut entry, &mut png).unwrap();
             let pixels = image::load_from_memory(&png)
@@ -59,10 +59,10 @@ fn hashes_are_those_of_the_release_images() {
                 .into_luma8()
                 .into_raw();
             assert_eq!(Digest::of(&pixels), image.sha256, "{path}");
-            found += 1;
+            actual += 1;
         }
     }
-    assert_eq!(found, decoded.len());
+    assert_eq!(actual, decoded.len());
 }
 
 #[test]

@@ -243,15 +243,15 @@ fn images_that_cannot_be_published_ones_are_altered() {
     let dashes = |index: usize, pixels: &mut [u8]| pixels[index..index + 9].fill(200);
     assert_eq!(altered(dashes), Vec::<String>::new());
     // One picture again and again.
-    let found = altered(|_, pixels| pixels[..9].fill(200)).join("\n");
+    let actual = altered(|_, pixels| pixels[..9].fill(200)).join("\n");
     assert!(
-        found.contains("only 1 of 32 images of train differ"),
-        "{found}"
+        actual.contains("only 1 of 32 images of train differ"),
+        "{actual}"
     );
     // Different, but nothing is on them.
-    let found = altered(|index, pixels| pixels.fill(index as u8));
+    let actual = altered(|index, pixels| pixels.fill(index as u8));
     assert_eq!(
-        found,
+        actual,
         ["40 of 40 images are of one grey all over, and the published ones show dashes"]
     );
 }
@@ -299,7 +299,7 @@ fn lists_saved_as_arrays_are_read() {
     let root = tempfile::tempdir().unwrap();
     let plain = root.path().join("plain");
     write_folder(&plain, &files);
-    let wanted = read(&plain, &clean()).unwrap().manifest.digest;
+    let expected = read(&plain, &clean()).unwrap().manifest.digest;
     for by_columns in [false, true] {
         let mut files = files.clone();
         for (name, content) in &mut files {
@@ -333,7 +333,7 @@ fn lists_saved_as_arrays_are_read() {
         }
         let folder = root.path().join(format!("{by_columns}"));
         write_folder(&folder, &files);
-        assert_eq!(read(&folder, &clean()).unwrap().manifest.digest, wanted);
+        assert_eq!(read(&folder, &clean()).unwrap().manifest.digest, expected);
     }
 }
 
@@ -531,5 +531,5 @@ fn drawing_options_do_not_matter_for_published_images() {
         store.folder(&PATHFINDER, &other),
         store.folder(&PATHFINDER, &clean())
     );
-    assert_eq!(PATHFINDER.about().sources[0], Source::Generated);
+    assert_eq!(PATHFINDER.info().sources[0], Source::Generated);
 }

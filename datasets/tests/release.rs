@@ -55,7 +55,7 @@ fn every_task_reads_the_archive_that_one_of_them_fetched() {
             Some(true)
         );
         let splits = store.open_or_build(task, &key, None, &()).unwrap();
-        assert_eq!(splits.train.len(), rows, "{}", task.about().name);
+        assert_eq!(splits.train.len(), rows, "{}", task.info().name);
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use lra_datasets::tasks::{Toy, find};
 use lra_datasets::{
-    About, Class, Error, Key, Progress, Protocol, Request, Result, Shape, Source, SplitName,
-    SplitWriter, Store, Task,
+    Class, Error, Key, Progress, Protocol, Request, Result, Shape, Source, SplitName, SplitWriter,
+    Store, Task, TaskInfo,
 };
 use serde_json::{Value, json};
 
@@ -332,7 +332,7 @@ fn concurrent_builders_build_once() {
 /// Task with two towers, and with the rows that the options give.
 struct Pairs;
 
-static PAIRS: About = About {
+static PAIRS: TaskInfo = TaskInfo {
     name: "pairs",
     title: "Pairs",
     summary: "two sequences",
@@ -342,12 +342,12 @@ static PAIRS: About = About {
     first_id: 1,
     classes: 2,
     towers: 2,
-    hidden_share: 0.15,
+    mask_ratio: 0.15,
     sources: &[Source::Synthetic],
 };
 
 impl Task for Pairs {
-    fn about(&self) -> &'static About {
+    fn info(&self) -> &'static TaskInfo {
         &PAIRS
     }
     fn defaults(&self) -> Value {
@@ -475,7 +475,7 @@ fn a_broken_promise_is_found() {
 
 #[test]
 fn tasks_are_found_by_name() {
-    assert_eq!(find("toy").unwrap().about().title, "Toy");
+    assert_eq!(find("toy").unwrap().info().title, "Toy");
     assert!(find("Toy").is_none());
 }
 

@@ -10,7 +10,7 @@ mod batch;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use batch::{Feed, Layout};
+use batch::{Layout, Prefetcher};
 use candle_core::Device;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use datasets::{Key, Source, Store};
@@ -26,21 +26,21 @@ fn loader(criterion: &mut Criterion) {
     let root = tempfile::tempdir().unwrap();
     let store = Store::new(root.path());
     for &task in datasets::TASKS {
-        let about = task.about();
+        let info = task.info();
         let mut key = Key::default_of(task);
         let drawn = |source: &&Source| **source != Source::Official;
-        key.source = *about.sources.iter().find(drawn).unwrap();
+        key.source = *info.sources.iter().find(drawn).unwrap();
         for (split, rows) in [("train", ROWS), ("val", 2), ("test", 2)] {
             key.options[split] = json!(rows);
         }
         let splits = store.open_or_build(task, &key, None, &()).unwrap();
 
-        let mut group = criterion.benchmark_group(about.name);
+        let mut group = criterion.benchmark_group(info.name);
         group.bench_function("open", |bencher| {
             bencher.iter(|| store.open(task, &key).unwrap());
         });
-        let layout = Layout::new(about, task.shape(&key.options).unwrap().max_length);
-        let feed = Feed::start(Arc::new(splits), layout, 0, BATCH, 0).unwrap();
+        let layout = Layout::new(info, task.shape(&key.options).unwrap().max_length);
+        let feed = Prefetcher::start(Arc::new(splits), layout, 0, BATCH, 0).unwrap();
         group.throughput(Throughput::Elements(BATCH as u64));
         group.bench_function(format!("batches of {BATCH}"), |bencher| {
             bencher.iter(|| {

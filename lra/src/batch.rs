@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use candle_core::{Device, Result, Tensor};
-use datasets::{About, Split, Splits};
+use datasets::{Split, Splits, TaskInfo};
 use models::rng::Stream;
 use models::{DenseLabels, Inputs, Tokens};
 
@@ -28,11 +28,11 @@ pub struct Layout {
 
 impl Layout {
     /// Returns the layout of a task at a given length.
-    pub fn new(about: &About, max_length: usize) -> Self {
+    pub fn new(info: &TaskInfo, max_length: usize) -> Self {
         Layout {
-            towers: about.towers,
+            towers: info.towers,
             max_length,
-            first_id: about.first_id,
+            first_id: info.first_id,
             bucket: 0,
         }
     }
@@ -253,14 +253,14 @@ fn cut(
 
 /// The training batches from a given step on, prepared ahead by a thread that ends when the feed is
 /// dropped.
-pub struct Feed {
+pub struct Prefetcher {
     batches: Receiver<HostBatch>,
 }
 
 /// Number of batches kept ready.
 const AHEAD: usize = 2;
 
-impl Feed {
+impl Prefetcher {
     /// Starts with the batch of update `first_step` (counted from 0), in batches of `batch`
     /// examples. The last batch of an epoch may be smaller; the next epoch starts with the next
     /// batch.
@@ -297,7 +297,7 @@ impl Feed {
                     skip = 0;
                 }
             })?;
-        Ok(Feed { batches })
+        Ok(Prefetcher { batches })
     }
 
     /// Returns the next batch; `None` only if the thread was lost.

@@ -26,8 +26,8 @@ use crate::progress::Reporter;
 use crate::run_folder::{Found, Missing, RunFolder};
 use crate::signals::Stop;
 use crate::spec::Resolved;
-use crate::step::Learner;
-use crate::train::{Ending, Fit};
+use crate::step::Network;
+use crate::train::{TrainOutcome, TrainRun};
 use crate::{banner, checkpoint, device, panics};
 
 /// Treatment of a run folder that already holds a run.
@@ -128,7 +128,7 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
             None
         }
     };
-    let mut attempt = Attempt {
+    let mut attempt = RunAttempt {
         resolved,
         context,
         shape: &shape,
@@ -138,7 +138,7 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
         draft,
     };
     let trained = panics::caught(|| attempt.train(resumes, before.as_deref()));
-    let Attempt { draft, guard, .. } = attempt;
+    let RunAttempt { draft, guard, .. } = attempt;
     drop(guard);
     context.reporter.stop();
     let record = match trained {
@@ -288,7 +288,7 @@ fn nothing_to_resume(resolved: &Resolved, folder: &RunFolder) -> String {
 }
 
 /// The part of a run that may fail and leave a record.
-struct Attempt<'a> {
+struct RunAttempt<'a> {
     resolved: &'a Resolved,
     context: &'a RunContext<'a>,
     shape: &'a Shape,
@@ -303,7 +303,7 @@ struct Trained {
     /// The result of pretraining, if there was one.
     pretraining: Option<State>,
     state: State,
-    ending: Ending,
+    outcome: TrainOutcome,
     /// Floating point operations of a forward pass of one example.
     flops: u64,
     /// Loss of a predictor that only knows the class shares.
@@ -312,7 +312,7 @@ struct Trained {
     dense_baselines: Vec<DenseBaseline>,
 }
 
-impl Attempt<'_> {
+impl RunAttempt<'_> {
     /// Opens the data, builds the model, trains and scores it. Facts that become known are added to
     /// the draft.
     fn train(&mut self, resumes: bool, before: Option<&Record>) -> Result<Trained> {
@@ -351,11 +351,11 @@ impl Attempt<'_> {
         let prior_loss = datasets::prior_loss(&splits, resolved.spec.train.sequence_weight);
         let dense_baselines = splits.dense_baselines().unwrap_or_default();
         let pretraining = match self.pretrain(&splits, resumes)? {
-            Some((state, Some(ending))) => {
+            Some((state, Some(outcome))) => {
                 return Ok(Trained {
                     pretraining: Some(state),
                     state: State::default(),
-                    ending,
+                    outcome,
                     flops,
                     prior_loss,
                     dense_baselines,
@@ -363,11 +363,11 @@ impl Attempt<'_> {
             }
             other => other.map(|(state, _)| state),
         };
-        let (state, ending) = self.fit(splits, flops, resumes)?;
+        let (state, outcome) = self.train_classifier(splits, flops, resumes)?;
         Ok(Trained {
             pretraining,
             state,
-            ending,
+            outcome,
             flops,
             prior_loss,
             dense_baselines,
@@ -375,7 +375,7 @@ impl Attempt<'_> {
     }
 
     /// Returns the digest of the run's settings.
-    fn run(&self) -> &str {
+    fn digest(&self) -> &str {
         &self.draft.provenance.spec_digest
     }
 
@@ -393,12 +393,12 @@ impl Attempt<'_> {
         Ok(Arc::new(splits))
     }
 
-    /// Pretrains if the settings request it. Returns an ending if the run ends with it.
+    /// Pretrains if the settings request it. Returns an outcome if the run ends with it.
     fn pretrain(
         &self,
         splits: &Arc<Splits>,
         resumes: bool,
-    ) -> Result<Option<(State, Option<Ending>)>> {
+    ) -> Result<Option<(State, Option<TrainOutcome>)>> {
         let (resolved, context) = (self.resolved, self.context);
         let spec = &resolved.spec;
         let Some(objective) = spec.pretrain.objective() else {
@@ -413,30 +413,35 @@ impl Attempt<'_> {
         };
         let (model, scoring) = (build(&parameters)?, build(&parameters.detached())?);
         let (options, rows) = (spec.pretrain.training(&spec.train), self.draft.task.rows);
-        let training = Workload::new(&spec.train, rows);
-        let fit = Fit {
+        let after = Workload::new(&spec.train, rows);
+        let training = TrainRun {
             options: &options,
             seed: spec.cell.seed,
-            run: self.run(),
+            digest: self.digest(),
             splits: Arc::clone(splits),
-            layout: Layout::new(resolved.task.about(), self.shape.max_length),
+            layout: Layout::new(resolved.task.info(), self.shape.max_length),
             parameters: &parameters,
-            learner: Learner::Tokens(&model),
-            scoring: Learner::Tokens(&scoring),
+            network: Network::Tokens(&model),
+            scoring: Network::Tokens(&scoring),
             device: context.device,
             folder: self.folder,
             files: self.folder.pretraining(),
             reporter: context.reporter,
             stop: context.stop,
-            workload: Workload::of_pretraining(&options, rows).and(training),
+            workload: Workload::of_pretraining(&options, rows).and(after),
             tensorboard: false,
             full: None,
             milestones: Vec::new(),
         };
-        fit.pretrain(resumes).map(Some).map_err(in_training)
+        training.pretrain(resumes).map(Some).map_err(in_training)
     }
 
-    fn fit(&self, splits: Arc<Splits>, flops: u64, resumes: bool) -> Result<(State, Ending)> {
+    fn train_classifier(
+        &self,
+        splits: Arc<Splits>,
+        flops: u64,
+        resumes: bool,
+    ) -> Result<(State, TrainOutcome)> {
         let (resolved, context) = (self.resolved, self.context);
         let spec = &resolved.spec;
         let workload = Workload::new(&spec.train, self.draft.task.rows);
@@ -452,18 +457,19 @@ impl Attempt<'_> {
         let trained = resumes && files.checkpoint.exists();
         if !spec.pretrain.is_off() && !trained {
             let learned = self.folder.pretraining().best;
-            checkpoint::load_pretrained(&learned, self.run(), &parameters).map_err(in_training)?;
+            checkpoint::load_pretrained(&learned, self.digest(), &parameters)
+                .map_err(in_training)?;
         }
-        let fit = Fit {
+        let training = TrainRun {
             options: &spec.train,
             seed: spec.cell.seed,
-            run: self.run(),
+            digest: self.digest(),
             splits,
-            layout: Layout::new(resolved.task.about(), self.shape.max_length)
+            layout: Layout::new(resolved.task.info(), self.shape.max_length)
                 .bucketed(resolved.spec.train.bucket),
             parameters: &parameters,
-            learner: Learner::Classes(&classifier),
-            scoring: Learner::Classes(&scoring),
+            network: Network::Classes(&classifier),
+            scoring: Network::Classes(&scoring),
             device: context.device,
             folder: self.folder,
             files,
@@ -474,7 +480,7 @@ impl Attempt<'_> {
             full,
             milestones: resolved.milestones(self.draft.task.rows.train),
         };
-        fit.run(resumes).map_err(in_training)
+        training.run(resumes).map_err(in_training)
     }
 }
 

@@ -10,7 +10,7 @@ use results::record::Dense;
 use self::dense::DenseTally;
 
 use crate::batch::{HostBatch, Layout};
-use crate::step::Learner;
+use crate::step::Network;
 
 /// The score of a split.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,7 @@ impl Score {
 /// Scores one split after another with the current weights.
 pub struct Scorer<'a> {
     /// A model over the detached parameters, so that nothing is kept for a backward pass.
-    pub learner: Learner<'a>,
+    pub network: Network<'a>,
     /// Conversion of rows into tensors.
     pub layout: Layout,
     /// Examples per forward pass.
@@ -96,17 +96,17 @@ impl Scorer<'_> {
                 let hits = hits.to_dtype(DType::F64)?.sum_all()?.to_scalar::<f64>()?;
                 Ok((mean * host.len() as f64, hits))
             };
-            let (lost, hits) = match (self.learner, &mut dense, &batch.dense) {
-                (Learner::Classes(classifier), Some(tally), Some(labels)) => {
+            let (lost, hits) = match (self.network, &mut dense, &batch.dense) {
+                (Network::Classes(classifier), Some(tally), Some(labels)) => {
                     let logits = classifier.forward_dense(&batch.inputs, labels, &pass)?;
                     tally.add(split, rows, &logits, &batch.labels, labels)?
                 }
-                (Learner::Classes(classifier), ..) => {
+                (Network::Classes(classifier), ..) => {
                     let logits = classifier.forward(&batch.inputs, &pass)?;
                     let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
                     sums(&mean, &logits.argmax(D::Minus1)?.eq(&batch.labels)?)?
                 }
-                (Learner::Tokens(model), ..) => {
+                (Network::Tokens(model), ..) => {
                     // The hidden tokens are drawn for the row, not for its position in the batch.
                     let rng = RngKey::new(rng.seed(), rng.step(), first as u64);
                     let found = model.forward(&batch.inputs, &Pass::new(false, rng))?;

@@ -350,9 +350,9 @@ impl Recipe {
             .and_then(Value::as_object)
             .ok_or_else(|| {
                 let known: Vec<&str> = self.body.tasks.keys().map(String::as_str).collect();
-                let tasks = datasets::TASKS.iter().map(|it| it.about());
-                let about = tasks.into_iter().find(|about| about.name == task);
-                let others = about.map(|about| elsewhere(task, about.sources[0]));
+                let tasks = datasets::TASKS.iter().map(|it| it.info());
+                let info = tasks.into_iter().find(|info| info.name == task);
+                let others = info.map(|info| elsewhere(task, info.sources[0]));
                 Error::usage(format!(
                     "recipe {} has no settings for task {task} (it has: {}){}",
                     self.name,
@@ -519,7 +519,7 @@ mod tests {
     fn every_recipe_builds_every_model_and_names_what_there_is() {
         assert!(cells().len() > 300);
         let model = |name: &String| models::registry().iter().any(|model| model.name == name);
-        let task = |name: &String| datasets::TASKS.iter().any(|task| task.about().name == name);
+        let task = |name: &String| datasets::TASKS.iter().any(|task| task.info().name == name);
         for (name, _) in RECIPES {
             let body = Recipe::load(name).unwrap().body;
             assert!(

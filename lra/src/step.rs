@@ -20,7 +20,7 @@ use crate::timing::{Phase, StepClock, StepTime};
 
 /// A model that learns, by its objective.
 #[derive(Clone, Copy)]
-pub enum Learner<'a> {
+pub enum Network<'a> {
     /// Learns to classify.
     Classes(&'a Classifier),
     /// Learns to predict tokens, in pretraining.
@@ -30,7 +30,7 @@ pub enum Learner<'a> {
 /// Makes updates of a model's weights.
 pub struct Trainer<'a> {
     /// The model over the weights.
-    pub learner: Learner<'a>,
+    pub network: Network<'a>,
     /// The weights and buffers.
     pub parameters: &'a Parameters,
     /// The weights with their moments.
@@ -214,19 +214,19 @@ impl Trainer<'_> {
                 progress,
             };
             let pass = pass.with_losses(&aux).with_supervision(&supervision);
-            let (cross_entropy, weighted) = match (self.learner, &batch.dense) {
-                (Learner::Classes(classifier), Some(dense)) => {
+            let (cross_entropy, weighted) = match (self.network, &batch.dense) {
+                (Network::Classes(classifier), Some(dense)) => {
                     let logits = classifier.forward_dense(&batch.inputs, dense, &pass)?;
                     let weight = self.options.sequence_weight;
                     let losses = DenseLosses::of(&logits, &supervision.labels, dense, weight)?;
                     (losses.sequence.mean_all()?, Some(losses.weighted))
                 }
-                (Learner::Classes(classifier), None) => {
+                (Network::Classes(classifier), None) => {
                     let logits = classifier.forward(&batch.inputs, &pass)?;
                     let loss = models::loss::cross_entropy(&logits, &supervision.labels)?;
                     (loss, None)
                 }
-                (Learner::Tokens(model), _) => {
+                (Network::Tokens(model), _) => {
                     let predicted = model.forward(&batch.inputs, &pass)?;
                     (predicted.losses.mean_all()?, None)
                 }

@@ -57,7 +57,7 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
         && guess.names.is_empty()
         && (datasets::TASKS
             .iter()
-            .any(|it| fold(it.about().name) == fold(name))
+            .any(|it| fold(it.info().name) == fold(name))
             || aliases_of(name, TASKS).next().is_some());
     let listing = match kind {
         "model" if is_task => {

@@ -1,6 +1,6 @@
 //! The training loop.
 
-mod journal;
+mod metrics_writer;
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use datasets::Splits;
 use models::{Parameters, RngKey};
 use results::metrics::Line;
 
-use self::journal::Journal;
-use crate::batch::{Feed, Layout};
+use self::metrics_writer::MetricsWriter;
+use crate::batch::{Layout, Prefetcher};
 use crate::checkpoint::{self, Evaluation, Interval, State};
 use crate::estimate::{FullTask, RunEstimator, Workload};
 use crate::eval::{Score, Scorer};
@@ -21,16 +21,16 @@ use crate::progress::Reporter;
 use crate::run_folder::{Missing, PhaseFiles, RunFolder};
 use crate::signals::Stop;
 use crate::spec::{Select, TrainOptions};
-use crate::step::{Learner, PendingStep, Trainer};
+use crate::step::{Network, PendingStep, Trainer};
 
 /// Inputs of the training of a run, or of its pretraining.
-pub struct Fit<'a> {
+pub struct TrainRun<'a> {
     /// Training options.
     pub options: &'a TrainOptions,
     /// The seed of the run.
     pub seed: u64,
     /// Digest of the run's settings, which its files name.
-    pub run: &'a str,
+    pub digest: &'a str,
     /// The data.
     pub splits: Arc<Splits>,
     /// Conversion of rows into tensors.
@@ -38,9 +38,9 @@ pub struct Fit<'a> {
     /// The weights.
     pub parameters: &'a Parameters,
     /// The model over the weights.
-    pub learner: Learner<'a>,
+    pub network: Network<'a>,
     /// Learner of the same model over the same weights, detached for scoring.
-    pub scoring: Learner<'a>,
+    pub scoring: Network<'a>,
     /// Device that holds everything.
     pub device: &'a Device,
     /// The run's folder.
@@ -63,7 +63,7 @@ pub struct Fit<'a> {
 
 /// Outcome of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ending {
+pub enum TrainOutcome {
     /// All steps were made and the selected weights were scored.
     Scored {
         /// Score on the validation split, or on the part that evaluations use.
@@ -82,27 +82,27 @@ pub enum Ending {
     Interrupted,
 }
 
-impl Fit<'_> {
+impl TrainRun<'_> {
     /// Trains from the last checkpoint, or from the start, to the end, and scores the test split
     /// once.
-    pub fn run(&self, resume: bool) -> anyhow::Result<(State, Ending)> {
+    pub fn run(&self, resume: bool) -> anyhow::Result<(State, TrainOutcome)> {
         let mut session = self.session(resume)?;
-        let ending = match session.train()? {
-            Some(ending) => ending,
+        let outcome = match session.train()? {
+            Some(outcome) => outcome,
             None => session.finish()?,
         };
-        session.journal.write_timings(session.state.step)?;
-        Ok((session.state, ending))
+        session.metrics.write_timings(session.state.step)?;
+        Ok((session.state, outcome))
     }
 
     /// Pretrains in the same way. It ends with the best weights stored and scores nothing. Returns
     /// an ending if the end was not reached.
-    pub fn pretrain(&self, resume: bool) -> anyhow::Result<(State, Option<Ending>)> {
+    pub fn pretrain(&self, resume: bool) -> anyhow::Result<(State, Option<TrainOutcome>)> {
         let mut session = self.session(resume)?;
-        let ending = session.train()?;
+        let outcome = session.train()?;
         self.reporter.stop();
-        session.journal.write_timings(session.state.step)?;
-        Ok((session.state, ending))
+        session.metrics.write_timings(session.state.step)?;
+        Ok((session.state, outcome))
     }
 
     fn session(&self, resume: bool) -> anyhow::Result<Session<'_>> {
@@ -110,30 +110,30 @@ impl Fit<'_> {
         let mut state = State::default();
         if resume && self.files.checkpoint.exists() {
             let file = &self.files.checkpoint;
-            state = checkpoint::load(file, self.run, self.parameters, &mut optimizer)?;
+            state = checkpoint::load(file, self.digest, self.parameters, &mut optimizer)?;
             if state.best.is_some() && !self.files.best.exists() {
                 return Err(Missing(vec![self.files.best.clone()]).into());
             }
             if state.best.is_some() && self.takes_best() {
                 // The best weights are only needed at the end, when it would be too late to find
                 // them damaged.
-                checkpoint::check_parameters(&self.files.best, self.run)?;
+                checkpoint::check_parameters(&self.files.best, self.digest)?;
             }
             let (step, phase) = (state.step, self.phase());
-            self.reporter.say(&match self.learner {
-                Learner::Classes(_) => format!("resuming after step {step}"),
-                Learner::Tokens(_) => format!("resuming after step {step} of {phase}ing"),
+            self.reporter.say(&match self.network {
+                Network::Classes(_) => format!("resuming after step {step}"),
+                Network::Tokens(_) => format!("resuming after step {step} of {phase}ing"),
             });
         }
-        let mut journal = Journal::open(self, &state)?;
+        let mut metrics = MetricsWriter::open(self, &state)?;
         if state.step > 0 {
-            journal.note_saved(state.step)?;
+            metrics.note_saved(state.step)?;
         }
         Ok(Session {
-            fit: self,
-            journal,
+            run: self,
+            metrics,
             trainer: Trainer {
-                learner: self.learner,
+                network: self.network,
                 parameters: self.parameters,
                 optimizer,
                 options: self.options,
@@ -151,37 +151,37 @@ impl Fit<'_> {
     }
 
     fn phase(&self) -> &'static str {
-        match self.learner {
-            Learner::Classes(_) => "train",
-            Learner::Tokens(_) => "pretrain",
+        match self.network {
+            Network::Classes(_) => "train",
+            Network::Tokens(_) => "pretrain",
         }
     }
 
     /// Returns whether the best weights are needed at the end.
     fn takes_best(&self) -> bool {
-        match self.learner {
-            Learner::Classes(_) => self.options.select == Select::Best,
-            Learner::Tokens(_) => true,
+        match self.network {
+            Network::Classes(_) => self.options.select == Select::Best,
+            Network::Tokens(_) => true,
         }
     }
 
     /// Returns whether one score is better than another: by accuracy over all labels if classes are
     /// learned, by loss if tokens are.
     fn is_better(&self, score: &Score, best: &Evaluation) -> bool {
-        match self.learner {
-            Learner::Classes(_) => score.deciding_accuracy() > best.deciding_accuracy(),
-            Learner::Tokens(_) => score.loss < best.loss,
+        match self.network {
+            Network::Classes(_) => score.deciding_accuracy() > best.deciding_accuracy(),
+            Network::Tokens(_) => score.loss < best.loss,
         }
     }
 
     /// Ends the phase at `step`, because `what` is not finite.
-    fn diverged(&self, step: usize, what: &str) -> Ending {
+    fn diverged(&self, step: usize, what: &str) -> TrainOutcome {
         self.reporter.stop();
-        let place = match self.learner {
-            Learner::Classes(_) => "",
-            Learner::Tokens(_) => " in pretraining",
+        let place = match self.network {
+            Network::Classes(_) => "",
+            Network::Tokens(_) => " in pretraining",
         };
-        Ending::Diverged {
+        TrainOutcome::Diverged {
             step,
             reason: format!("the {what} is not finite{place}"),
         }
@@ -194,12 +194,12 @@ impl Fit<'_> {
     fn scorer(&self) -> Scorer<'_> {
         let batch = self.options().forward_examples();
         Scorer {
-            learner: self.scoring,
+            network: self.scoring,
             layout: self.layout,
             batch,
             dense: match self.scoring {
-                Learner::Classes(_) => self.splits.manifest.dense.clone(),
-                Learner::Tokens(_) => None,
+                Network::Classes(_) => self.splits.manifest.dense.clone(),
+                Network::Tokens(_) => None,
             },
             sequence_weight: self.options.sequence_weight,
             device: self.device,
@@ -209,10 +209,10 @@ impl Fit<'_> {
 
 /// The part of a run that one process carries out.
 struct Session<'a> {
-    fit: &'a Fit<'a>,
+    run: &'a TrainRun<'a>,
     trainer: Trainer<'a>,
     state: State,
-    journal: Journal<'a>,
+    metrics: MetricsWriter<'a>,
     estimator: RunEstimator,
     /// Steps whose results have not been copied to the host yet.
     pending: Vec<PendingStep>,
@@ -220,30 +220,30 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// Runs the training loop; returns an ending if not all steps were made.
-    fn train(&mut self) -> anyhow::Result<Option<Ending>> {
-        let fit = self.fit;
-        let options = fit.options();
+    fn train(&mut self) -> anyhow::Result<Option<TrainOutcome>> {
+        let run = self.run;
+        let options = run.options();
         // Checkpoints of older versions may contain a score that is not finite.
         let scores = [self.state.best, self.state.last];
         if let Some(found) = scores.into_iter().flatten().find(|it| !it.is_finite()) {
-            return Ok(Some(fit.diverged(found.step, "validation loss")));
+            return Ok(Some(run.diverged(found.step, "validation loss")));
         }
         let first = self.state.step;
-        let feed = Feed::start(
-            Arc::clone(&fit.splits),
-            fit.layout,
-            fit.seed,
+        let prefetcher = Prefetcher::start(
+            Arc::clone(&run.splits),
+            run.layout,
+            run.seed,
             options.batch,
             first,
         )?;
-        fit.reporter
-            .start(fit.phase(), first as u64, Some(options.steps as u64));
+        run.reporter
+            .start(run.phase(), first as u64, Some(options.steps as u64));
         loop {
             let step = self.state.step;
             if self.evaluation_due()
-                && let Some(ending) = self.evaluate()?
+                && let Some(outcome) = self.evaluate()?
             {
-                return Ok(Some(ending));
+                return Ok(Some(outcome));
             }
             if step > first
                 && (step.is_multiple_of(options.checkpoint_period()) || step == options.steps)
@@ -253,17 +253,17 @@ impl Session<'_> {
             if step >= options.steps {
                 break;
             }
-            if fit.stop.requested() {
+            if run.stop.requested() {
                 if let Some(diverged) = self.collect()? {
                     return Ok(Some(diverged));
                 }
                 return self.interrupt().map(Some);
             }
-            self.step(&feed, step - first < options.speed_warmup)?;
+            self.step(&prefetcher, step - first < options.speed_warmup)?;
             let step = self.state.step;
             // On the CPU a step is over when it returns. A GPU works asynchronously and is waited
             // for only when the results of its steps are used.
-            if (fit.device.is_cpu() || self.results_due(first))
+            if (run.device.is_cpu() || self.results_due(first))
                 && let Some(diverged) = self.collect()?
             {
                 return Ok(Some(diverged));
@@ -279,7 +279,7 @@ impl Session<'_> {
     /// log, an evaluation, a checkpoint or the end; or because the timed steps begin, after
     /// `speed_warmup` steps from `first` on.
     fn results_due(&self, first: usize) -> bool {
-        let (options, step) = (self.fit.options(), self.state.step);
+        let (options, step) = (self.run.options(), self.state.step);
         let periods = [
             options.log_every,
             options.eval_period(),
@@ -291,9 +291,10 @@ impl Session<'_> {
     }
 
     /// Makes one update.
-    fn step(&mut self, feed: &Feed, warms_up: bool) -> anyhow::Result<()> {
+    fn step(&mut self, prefetcher: &Prefetcher, warms_up: bool) -> anyhow::Result<()> {
         let step = self.trainer.step(self.state.step, warms_up, || {
-            feed.next()
+            prefetcher
+                .next()
                 .context("the thread that prepares batches was lost")
         })?;
         self.state.step += 1;
@@ -304,18 +305,18 @@ impl Session<'_> {
 
     /// Copies loss and gradient norm of the pending steps to the host, waiting for the device, and
     /// adds them to the log's interval. Returns an ending if one of them diverged.
-    fn collect(&mut self) -> anyhow::Result<Option<Ending>> {
-        let fit = self.fit;
+    fn collect(&mut self) -> anyhow::Result<Option<TrainOutcome>> {
+        let run = self.run;
         let pending = std::mem::take(&mut self.pending);
         for (index, step) in self.trainer.collect(&pending)?.into_iter().enumerate() {
             let number = self.state.step + 1 + index - pending.len();
             let (time, warms_up) = (step.time, step.warms_up);
-            self.journal.time(time, warms_up);
+            self.metrics.time(time, warms_up);
             let lines =
                 self.estimator
-                    .add(time, warms_up, number, &fit.workload, fit.full.as_ref());
+                    .add(time, warms_up, number, &run.workload, run.full.as_ref());
             for line in lines {
-                fit.reporter.say(&line);
+                run.reporter.say(&line);
             }
             let interval = &mut self.state.interval;
             interval.steps += 1;
@@ -338,14 +339,14 @@ impl Session<'_> {
                 Some((name, _)) => format!("loss {name}"),
                 None => continue,
             };
-            return Ok(Some(fit.diverged(number, &what)));
+            return Ok(Some(run.diverged(number, &what)));
         }
         Ok(None)
     }
 
     /// Writes one line about the steps since the last one.
     fn log(&mut self) -> anyhow::Result<()> {
-        let options = self.fit.options();
+        let options = self.run.options();
         let Interval {
             steps,
             examples,
@@ -357,7 +358,7 @@ impl Session<'_> {
         let step = self.state.step;
         let loss = loss / examples as f64;
         self.state.train_loss = Some(loss);
-        self.journal.note(Line::Train {
+        self.metrics.note(Line::Train {
             step,
             loss,
             aux: aux
@@ -369,8 +370,8 @@ impl Session<'_> {
             learning_rate: options.rate(step - 1),
             examples: self.state.examples,
         })?;
-        self.fit.reporter.at(step as u64, &self.message());
-        self.journal.write_timings(step)
+        self.run.reporter.at(step as u64, &self.message());
+        self.metrics.write_timings(step)
     }
 
     fn message(&self) -> String {
@@ -385,7 +386,7 @@ impl Session<'_> {
             });
             format!(", val {:.1} %{all}", 100.0 * last.accuracy)
         });
-        let speed = self.journal.last_step().map_or(String::new(), |seconds| {
+        let speed = self.metrics.last_step().map_or(String::new(), |seconds| {
             format!(", {:.2} steps/s", 1.0 / seconds)
         });
         format!("{loss}{accuracy}{speed}")
@@ -393,32 +394,32 @@ impl Session<'_> {
 
     /// Returns whether the present weights must be scored before training goes on.
     fn evaluation_due(&self) -> bool {
-        let (options, step) = (self.fit.options(), self.state.step);
+        let (options, step) = (self.run.options(), self.state.step);
         let scored = self.state.last.is_some_and(|last| last.step == step);
         step > 0 && !scored && (step.is_multiple_of(options.eval_period()) || step == options.steps)
     }
 
     /// Scores the validation split and keeps the weights if they are the best so far. Returns an
     /// ending if a stop was requested meanwhile, or if the score or a weight is not finite.
-    fn evaluate(&mut self) -> anyhow::Result<Option<Ending>> {
-        let fit = self.fit;
-        let limit = fit.options().eval_examples;
-        let rng = fit.rng(self.state.step - 1);
-        let going_on = |_| !fit.stop.requested();
-        let scored = fit.scorer().score(&fit.splits.val, limit, rng, going_on)?;
+    fn evaluate(&mut self) -> anyhow::Result<Option<TrainOutcome>> {
+        let run = self.run;
+        let limit = run.options().eval_examples;
+        let rng = run.rng(self.state.step - 1);
+        let going_on = |_| !run.stop.requested();
+        let scored = run.scorer().score(&run.splits.val, limit, rng, going_on)?;
         let Some(score) = scored else {
             return self.interrupt().map(Some);
         };
         if !score.is_finite() {
-            return Ok(Some(fit.diverged(self.state.step, "validation loss")));
+            return Ok(Some(run.diverged(self.state.step, "validation loss")));
         }
         // A weight that no scored example uses does not affect any loss.
-        if let Some(weight) = checkpoint::not_finite(fit.parameters)? {
+        if let Some(weight) = checkpoint::not_finite(run.parameters)? {
             let what = format!("weight {weight}");
-            return Ok(Some(fit.diverged(self.state.step, &what)));
+            return Ok(Some(run.diverged(self.state.step, &what)));
         }
         let best = self.state.best;
-        let is_best = best.is_none_or(|best| fit.is_better(&score, &best));
+        let is_best = best.is_none_or(|best| run.is_better(&score, &best));
         let Score {
             accuracy,
             loss,
@@ -435,7 +436,7 @@ impl Session<'_> {
         let before = self.state.last.map_or(0, |last| last.step);
         self.state.evaluations += 1;
         self.state.last = Some(evaluation);
-        self.journal.note(Line::Validation {
+        self.metrics.note(Line::Validation {
             step,
             loss,
             accuracy,
@@ -443,67 +444,67 @@ impl Session<'_> {
             dense,
         })?;
         if is_best {
-            checkpoint::save_parameters(&fit.files.best, fit.run, fit.parameters)?;
+            checkpoint::save_parameters(&run.files.best, run.digest, run.parameters)?;
             self.state.best = Some(evaluation);
         }
         let best = self.state.best.map_or(accuracy, |best| best.accuracy);
-        let milestones = fit.milestones.iter();
+        let milestones = run.milestones.iter();
         for passed in milestones.filter(|it| (before + 1..=step).contains(&it.step)) {
-            fit.reporter.say(&passed.verdict(best));
+            run.reporter.say(&passed.verdict(best));
         }
-        fit.reporter.at(step as u64, &self.message());
+        run.reporter.at(step as u64, &self.message());
         Ok(None)
     }
 
     /// Saves everything needed to resume from here.
     fn save(&mut self) -> anyhow::Result<()> {
-        self.journal.write_timings(self.state.step)?;
-        self.journal.sync(&mut self.state)?;
+        self.metrics.write_timings(self.state.step)?;
+        self.metrics.sync(&mut self.state)?;
         checkpoint::save(
-            &self.fit.files.checkpoint,
-            self.fit.run,
+            &self.run.files.checkpoint,
+            self.run.digest,
             &self.state,
-            self.fit.parameters,
+            self.run.parameters,
             &self.trainer.optimizer,
         )?;
-        self.journal.note_saved(self.state.step)
+        self.metrics.note_saved(self.state.step)
     }
 
-    fn interrupt(&mut self) -> anyhow::Result<Ending> {
+    fn interrupt(&mut self) -> anyhow::Result<TrainOutcome> {
         self.save()?;
-        self.fit.reporter.stop();
-        Ok(Ending::Interrupted)
+        self.run.reporter.stop();
+        Ok(TrainOutcome::Interrupted)
     }
 
     /// Scores the selected weights.
-    fn finish(&mut self) -> anyhow::Result<Ending> {
-        let fit = self.fit;
-        let options = fit.options();
+    fn finish(&mut self) -> anyhow::Result<TrainOutcome> {
+        let run = self.run;
+        let options = run.options();
         let step = match options.select {
             Select::Best => {
-                checkpoint::load_parameters(&fit.files.best, fit.run, fit.parameters)?;
+                checkpoint::load_parameters(&run.files.best, run.digest, run.parameters)?;
                 self.state.best.map_or(self.state.step, |best| best.step)
             }
             Select::Last => self.state.step,
         };
-        let scorer = fit.scorer();
-        let rng = || fit.rng(step - 1);
-        fit.reporter
-            .start("test", 0, Some(fit.splits.test.len() as u64));
+        let scorer = run.scorer();
+        let rng = || run.rng(step - 1);
+        run.reporter
+            .start("test", 0, Some(run.splits.test.len() as u64));
         let going_on = |done| {
-            fit.reporter.at(done as u64, "");
-            !fit.stop.requested()
+            run.reporter.at(done as u64, "");
+            !run.stop.requested()
         };
-        let val = scorer.score(&fit.splits.val, options.eval_examples, rng(), |_| {
-            !fit.stop.requested()
+        let val = scorer.score(&run.splits.val, options.eval_examples, rng(), |_| {
+            !run.stop.requested()
         })?;
-        let test = scorer.score(&fit.splits.test, 0, rng(), going_on)?;
-        fit.reporter.stop();
+        let test = scorer.score(&run.splits.test, 0, rng(), going_on)?;
+        run.reporter.stop();
         Ok(match (val, test) {
-            (Some(val), _) if !val.is_finite() => fit.diverged(step, "validation loss"),
-            (_, Some(test)) if !test.is_finite() => fit.diverged(step, "test loss"),
-            (Some(val), Some(test)) => Ending::Scored { val, test },
-            _ => Ending::Interrupted,
+            (Some(val), _) if !val.is_finite() => run.diverged(step, "validation loss"),
+            (_, Some(test)) if !test.is_finite() => run.diverged(step, "test loss"),
+            (Some(val), Some(test)) => TrainOutcome::Scored { val, test },
+            _ => TrainOutcome::Interrupted,
         })
     }
 }

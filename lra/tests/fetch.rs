@@ -16,7 +16,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use datasets::{About, Digest, Progress, Remote, Request, Shape, Source, SplitWriter, Task};
+use datasets::{Digest, Progress, Remote, Request, Shape, Source, SplitWriter, Task, TaskInfo};
 use error::Class;
 use fetch::{Fetched, Limits, Origin, fetch};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn limits() -> Limits {
 /// A task with one published file.
 struct Published([Remote; 1]);
 
-static ABOUT: About = About {
+static INFO: TaskInfo = TaskInfo {
     name: "published",
     title: "Published",
     summary: "one file",
@@ -58,13 +58,13 @@ static ABOUT: About = About {
     first_id: 1,
     classes: 2,
     towers: 1,
-    hidden_share: 0.15,
+    mask_ratio: 0.15,
     sources: &[Source::Official],
 };
 
 impl Task for Published {
-    fn about(&self) -> &'static About {
-        &ABOUT
+    fn info(&self) -> &'static TaskInfo {
+        &INFO
     }
     fn defaults(&self) -> Value {
         json!({})

@@ -190,7 +190,7 @@ fn what_is_not_known_is_null() {
     ];
     let own = ["bag", "transformer", "mega"];
     lists.extend(own.map(|name| format!("list models {name}")));
-    let tasks = datasets::TASKS.iter().map(|task| task.about().name);
+    let tasks = datasets::TASKS.iter().map(|task| task.info().name);
     lists.extend(tasks.map(|name| format!("list tasks {name}")));
     lists.extend(["s5", "tay2021"].map(|name| format!("list published {name}")));
     for words in lists {

@@ -29,7 +29,7 @@ pub struct Table {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schema {
     /// The facts that identify a row.
-    pub about: &'static [&'static str],
+    pub info: &'static [&'static str],
     /// The values found.
     pub found: &'static [&'static str],
 }
@@ -37,7 +37,7 @@ pub struct Schema {
 impl Schema {
     /// Returns whether a table leaves its names to rows and columns.
     pub(crate) fn is_empty(&self) -> bool {
-        self.about.is_empty() && self.found.is_empty()
+        self.info.is_empty() && self.found.is_empty()
     }
 }
 
@@ -112,7 +112,7 @@ impl Column {
 
     /// Returns the column with facts about its cells.
     #[must_use]
-    pub fn about(self, facts: Vec<Fact>) -> Column {
+    pub fn info(self, facts: Vec<Fact>) -> Column {
         Column { facts, ..self }
     }
 

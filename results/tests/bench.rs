@@ -281,13 +281,13 @@ fn sessions_in_one_file_stand_side_by_side() {
             let keys: Vec<&str> = keys.map(|column| column.name.as_str()).collect();
             assert!(columns.iter().all(|name| keys.contains(name)), "{keys:?}");
             let objects = table.objects();
-            let about = |object: &serde_json::Map<String, serde_json::Value>| {
+            let info = |object: &serde_json::Map<String, serde_json::Value>| {
                 ["model", "cost", "length", "recipe", "batch", "session"]
                     .map(|name| object.get(name).cloned())
             };
             for (index, object) in objects.iter().enumerate() {
                 let mut others = objects[..index].iter();
-                assert!(others.all(|it| about(it) != about(object)), "{objects:?}");
+                assert!(others.all(|it| info(it) != info(object)), "{objects:?}");
             }
         }
         // The order of the sessions in the file decides nothing but that of the rows.

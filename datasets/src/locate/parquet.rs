@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 
 use super::Form;
 use super::known::is_of_another;
-use crate::About;
+use crate::TaskInfo;
 use crate::error::{Error, Result};
 use crate::files::relative_name;
 
 /// Returns the parquet files in a folder, if there are some of both splits.
-pub(super) fn forms_in(about: &About, folder: &Path, files: &[PathBuf]) -> Result<Option<Form>> {
+pub(super) fn forms_in(info: &TaskInfo, folder: &Path, files: &[PathBuf]) -> Result<Option<Form>> {
     let relative = |path: &PathBuf| relative_name(folder, path);
     let files: Vec<&PathBuf> = files
         .iter()
-        .filter(|path| !is_of_another(about.name, &relative(path)))
+        .filter(|path| !is_of_another(info.name, &relative(path)))
         .collect();
     let of_split = |split: &str| -> Vec<PathBuf> {
         let holds = |path: &&&PathBuf| split_of(&relative(path)) == Some(split);

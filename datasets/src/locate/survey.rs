@@ -87,7 +87,7 @@ impl Survey {
         let role = wanted.role_of(name);
         if !matches!(role, Role::Loose(_) | Role::Other)
             || is_documentation(name)
-            || is_of_another(wanted.about.name, name)
+            || is_of_another(wanted.info.name, name)
         {
             return;
         }

@@ -30,7 +30,7 @@ impl Store {
         let work = WorkFolder::create(beside(folder, BUILDING))?;
         let replaced = WorkFolder::create(beside(folder, REPLACED))?;
 
-        let mut writer = SplitWriter::create(&work.0, task.about(), &shape, progress)?;
+        let mut writer = SplitWriter::create(&work.0, task.info(), &shape, progress)?;
         let found = self.found(task).unwrap_or_else(|| self.raw(task));
         let checkpoint = checkpoint_of(folder);
         let request = Request {
@@ -53,8 +53,8 @@ impl Store {
             remarks.altered.extend(single_classes(&splits));
         }
         let mut manifest = Manifest {
-            task: task.about().name.to_owned(),
-            version: task.about().version,
+            task: task.info().name.to_owned(),
+            version: task.info().version,
             source: key.source,
             protocol: key.protocol,
             options: key.options,
@@ -111,7 +111,7 @@ fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) ->
     });
     checked.map_err(|error| match error {
         problem @ (Error::File { .. } | Error::Row { .. }) => {
-            let (name, flag) = (task.about().name, data_flag());
+            let (name, flag) = (task.info().name, data_flag());
             let fetch = match task.remote() {
                 [] => String::new(),
                 _ => format!("fetch the published files: lra data fetch {name}{flag}; or "),

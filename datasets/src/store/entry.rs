@@ -22,15 +22,15 @@ pub(crate) const REMOVE: &str = "remove its folder; the data is made again when 
 /// manifest, and the SHA-256 of files whose size or time changed since they were last hashed.
 /// Errors advise `remedy`.
 pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Splits> {
-    let about = task.about();
+    let info = task.info();
     let manifest = read_manifest(folder, remedy)?;
     let corrupt = |file: PathBuf, problem: String| Error::Corrupt {
         file,
         problem,
         remedy: remedy.to_owned(),
     };
-    let expected = manifest.key().folder_name(about.name, manifest.version);
-    if manifest.task != about.name
+    let expected = manifest.key().folder_name(info.name, manifest.version);
+    if manifest.task != info.name
         || folder
             .file_name()
             .is_none_or(|name| name != expected.as_str())
@@ -69,7 +69,7 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
             }
         }
         let map = Split::map(&path)?;
-        let split = Split::new(map, about.towers, about.classes, manifest.dense.as_ref())
+        let split = Split::new(map, info.towers, info.classes, manifest.dense.as_ref())
             .map_err(|problem| corrupt(path.clone(), problem))?;
         if split.len() != said.rows {
             return Err(corrupt(

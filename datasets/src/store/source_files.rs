@@ -13,7 +13,7 @@ use crate::{Task, files};
 impl Store {
     /// Returns the folder for published files of `task`.
     pub fn raw(&self, task: &dyn Task) -> PathBuf {
-        self.root.join("raw").join(task.about().name)
+        self.root.join("raw").join(task.info().name)
     }
 
     /// Returns the path from which a build without `--from` reads the published files of `task`:
@@ -75,6 +75,6 @@ impl Store {
     fn note_of(&self, task: &dyn Task) -> PathBuf {
         self.root
             .join("raw")
-            .join(format!("{}.from", task.about().name))
+            .join(format!("{}.from", task.info().name))
     }
 }

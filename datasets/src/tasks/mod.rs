@@ -28,5 +28,5 @@ pub static TASKS: &[&dyn Task] = &[
 
 /// Returns the task of this name.
 pub fn find(name: &str) -> Option<&'static dyn Task> {
-    TASKS.iter().copied().find(|task| task.about().name == name)
+    TASKS.iter().copied().find(|task| task.info().name == name)
 }

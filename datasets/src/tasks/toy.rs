@@ -14,13 +14,13 @@ use crate::error::Result;
 use crate::options::{parse, within};
 use crate::rng::{below, stream};
 use crate::synthetic::DrawOptions;
-use crate::{About, Request, Shape, Source, SplitName, SplitWriter, Task};
+use crate::{Request, Shape, Source, SplitName, SplitWriter, Task, TaskInfo};
 
 const MARKERS: u32 = 4;
 const FILLERS: u32 = 7;
 const MIN_LENGTH: u32 = 8;
 
-static ABOUT: About = About {
+static INFO: TaskInfo = TaskInfo {
     name: "toy",
     title: "Toy",
     summary: "Which of four markers comes first in a short noisy sequence?",
@@ -30,7 +30,7 @@ static ABOUT: About = About {
     first_id: 1,
     classes: MARKERS as usize,
     towers: 1,
-    hidden_share: 0.15,
+    mask_ratio: 0.15,
     sources: &[Source::Generated],
 };
 
@@ -56,9 +56,9 @@ const DEFAULTS: Options = Options {
 
 impl Options {
     fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &DEFAULTS, options)?;
-        read.drawn.check(&ABOUT)?;
-        within(&ABOUT, "max_length", read.max_length, MIN_LENGTH..=65_536)?;
+        let read: Options = parse(&INFO, &DEFAULTS, options)?;
+        read.drawn.check(&INFO)?;
+        within(&INFO, "max_length", read.max_length, MIN_LENGTH..=65_536)?;
         Ok(read)
     }
 
@@ -71,8 +71,8 @@ impl Options {
 }
 
 impl Task for Toy {
-    fn about(&self) -> &'static About {
-        &ABOUT
+    fn info(&self) -> &'static TaskInfo {
+        &INFO
     }
 
     fn defaults(&self) -> Value {
@@ -83,7 +83,7 @@ impl Task for Toy {
         let read = Options::read(options)?;
         let length = read.max_length;
         let departures = [(!read.is_default()).then(|| length.to_string())];
-        Ok(Shape::new(&ABOUT, length as usize, departures))
+        Ok(Shape::new(&INFO, length as usize, departures))
     }
 
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {

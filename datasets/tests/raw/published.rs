@@ -100,7 +100,7 @@ pub fn key(task: &dyn Task) -> Key {
 }
 
 pub fn read(task: &dyn Task, raw: &Path) -> Built {
-    build(task, &key(task), raw).unwrap_or_else(|error| panic!("{}: {error}", task.about().name))
+    build(task, &key(task), raw).unwrap_or_else(|error| panic!("{}: {error}", task.info().name))
 }
 
 pub fn refused(task: &dyn Task, raw: &Path) -> String {

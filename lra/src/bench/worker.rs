@@ -15,7 +15,7 @@ use crate::batch::{HostBatch, Layout};
 use crate::error::{Class, Classify, Error, Result};
 use crate::optim::Updater;
 use crate::spec::{Resolved, RunRequest};
-use crate::step::{Learner, Trainer};
+use crate::step::{Network, Trainer};
 use crate::timing::Timings;
 use crate::{device, host, memory_limit, output, runtime};
 
@@ -176,14 +176,14 @@ const BATCHES: u64 = 2;
 /// Makes the steps and times them.
 pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     let resolved = steps.resolve()?;
-    let (about, options) = (resolved.task.about(), &resolved.spec.train);
+    let (info, options) = (resolved.task.info(), &resolved.spec.train);
     let shape = resolved.task.shape(&resolved.spec.data)?;
-    let layout = Layout::new(about, shape.max_length);
-    let symbols = about.vocabulary - about.first_id as usize;
+    let layout = Layout::new(info, shape.max_length);
+    let symbols = info.vocabulary - info.first_id as usize;
     let batches: Vec<HostBatch> = (0..BATCHES)
         .map(|index| {
             let rng = RngKey::new(0, index, 0).shared(StreamKey::new("bench"));
-            HostBatch::random(layout, options.batch, symbols, about.classes, rng)
+            HostBatch::random(layout, options.batch, symbols, info.classes, rng)
         })
         .collect();
     device::set_precision(device, options.precision)?;
@@ -195,7 +195,7 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
         .classifier(&resolved.model_shape(&shape), &parameters)
         .class(Class::Usage)?;
     let mut trainer = Trainer {
-        learner: Learner::Classes(&classifier),
+        network: Network::Classes(&classifier),
         parameters: &parameters,
         optimizer: Updater::new(&parameters, options)?,
         options,

@@ -11,7 +11,7 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::run_folder::{self, PhaseFiles, RunFolder};
 use crate::spec::{PretrainKind, PretrainOptions, Resolved};
 use crate::timing::Timings;
-use crate::train::Ending;
+use crate::train::TrainOutcome;
 use crate::{device, host, panics, provenance};
 
 /// Returns the record as far as it is known before the data are open and the model is built.
@@ -24,7 +24,7 @@ pub(super) fn draft(
     shape: &Shape,
 ) -> Result<Record> {
     let spec = &resolved.spec;
-    let about = resolved.task.about();
+    let info = resolved.task.info();
     Ok(Record {
         schema: record::SCHEMA,
         id: run_id(resolved, shape),
@@ -34,7 +34,7 @@ pub(super) fn draft(
             label: shape.label.clone(),
             source: spec.cell.source.to_string(),
             protocol: spec.cell.protocol.to_string(),
-            classes: about.classes,
+            classes: info.classes,
             ..record::Task::default()
         },
         model: record::Model {
@@ -94,7 +94,11 @@ pub(super) fn complete(
     trained: &Trained,
     device: &Device,
 ) -> Result<Record> {
-    let Trained { state, ending, .. } = trained;
+    let Trained {
+        state,
+        outcome: ended,
+        ..
+    } = trained;
     let read = |files: &PhaseFiles| Timings::read(&files.timings).class(Class::Data);
     let training = folder.training();
     // A run may have ended before training began.
@@ -120,8 +124,8 @@ pub(super) fn complete(
         prior_loss: trained.prior_loss,
         ..record::Scores::default()
     };
-    let outcome = match ending {
-        Ending::Scored { val, test } => {
+    let outcome = match ended {
+        TrainOutcome::Scored { val, test } => {
             (scores.val_accuracy, scores.val_loss) = (Some(val.accuracy), Some(val.loss));
             (scores.test_accuracy, scores.test_loss) = (Some(test.accuracy), Some(test.loss));
             scores.val_dense = val.dense.clone();
@@ -133,15 +137,15 @@ pub(super) fn complete(
                 .and_then(|prior| bits::gained(prior, &log, test.deciding_loss()));
             Outcome::Scored
         }
-        Ending::Diverged { step, reason } => Outcome::Diverged {
+        TrainOutcome::Diverged { step, reason } => Outcome::Diverged {
             step: *step as u64,
             reason: reason.clone(),
         },
-        Ending::Interrupted => Outcome::Interrupted {
+        TrainOutcome::Interrupted => Outcome::Interrupted {
             step: state.step as u64,
         },
     };
-    let tokens = resolved.task.about().towers * shape.max_length;
+    let tokens = resolved.task.info().towers * shape.max_length;
     let memory = record::Memory {
         peak_bytes: timings.peak_bytes,
         base_bytes: timings.base_bytes,

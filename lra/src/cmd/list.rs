@@ -85,13 +85,13 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             )
         }
         Registry::Tasks => {
-            let task = suggest::find("task", name, datasets::TASKS, |task| task.about().name)?;
-            let about = task.about();
+            let task = suggest::find("task", name, datasets::TASKS, |task| task.info().name)?;
+            let info = task.info();
             format!(
                 "{}\n{}\n{}\n\ndata options: {:#}",
-                about.title,
-                about.summary,
-                about.paper,
+                info.title,
+                info.summary,
+                info.paper,
                 task.defaults()
             )
         }
@@ -210,19 +210,19 @@ fn folded(text: &str) -> String {
 
 fn tasks() -> Table {
     let rows = datasets::TASKS.iter().map(|task| {
-        let about = task.about();
-        let sources: Vec<String> = about.sources.iter().map(ToString::to_string).collect();
+        let info = task.info();
+        let sources: Vec<String> = info.sources.iter().map(ToString::to_string).collect();
         let length = task
             .shape(&task.defaults())
             .map_or(0, |shape| shape.max_length);
-        let towers = if about.towers == 2 { "2 x " } else { "" };
+        let towers = if info.towers == 2 { "2 x " } else { "" };
         Row::new(vec![
-            Cell::with(about.name, "name", about.name),
+            Cell::with(info.name, "name", info.name),
             Cell::with(format!("{towers}{length}"), "max_length", length),
-            Cell::with(about.classes.to_string(), "classes", about.classes),
-            Cell::with(about.vocabulary.to_string(), "vocabulary", about.vocabulary),
+            Cell::with(info.classes.to_string(), "classes", info.classes),
+            Cell::with(info.vocabulary.to_string(), "vocabulary", info.vocabulary),
             Cell::with(sources.join(", "), "sources", json!(sources)),
-            Cell::with(about.summary, "summary", about.summary),
+            Cell::with(info.summary, "summary", info.summary),
         ])
     });
     let columns = ["task", "length", "classes", "ids", "sources", "what"];

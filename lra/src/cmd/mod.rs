@@ -32,10 +32,10 @@ use crate::{recipe, stderr};
 pub fn allow_partial(task: &str) -> Result<&'static str> {
     let has = |task: &&dyn Task| task.defaults().get("allow_partial").is_some();
     let having: Vec<_> = datasets::TASKS.iter().copied().filter(has).collect();
-    let having: Vec<_> = having.iter().map(|task| task.about().name).collect();
+    let having: Vec<_> = having.iter().map(|task| task.info().name).collect();
     let is_known = datasets::TASKS
         .iter()
-        .any(|known| known.about().name == task);
+        .any(|known| known.info().name == task);
     if is_known && !having.contains(&task) {
         return Err(Error::usage(format!(
             "--allow-partial: the flag is for {}; {task} takes incomplete files without it and marks the data as partial",

@@ -84,9 +84,9 @@ fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
     ) {
         (Some(source), Some(task), Some(model), _) => {
             let recipe = recipe(arguments)?;
-            let task = suggest::find("task", task, datasets::TASKS, |it| it.about().name)?;
+            let task = suggest::find("task", task, datasets::TASKS, |it| it.info().name)?;
             let model = suggest::find("model", model, models::registry(), |it| it.name)?;
-            let (task, model) = (task.about().name, model.name);
+            let (task, model) = (task.info().name, model.name);
             let cell = PublishedCell::find(source, task, model, recipe).map_err(|error| {
                 match unoffered::reason_of(source, task, model) {
                     Some(reason) => error.during(reason),

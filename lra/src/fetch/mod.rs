@@ -108,7 +108,7 @@ pub fn fetch(
         Origin::Mirror(_) | Origin::Published if task.remote().is_empty() => {
             return Err(Error::usage(format!(
                 "{}: there is nothing to download; the data is made here by `lra data make {0}{1}`",
-                task.about().name,
+                task.info().name,
                 data_flag()
             )));
         }
@@ -128,15 +128,15 @@ fn with_help(error: Error, task: &dyn Task) -> Error {
     if error.class != Class::Data {
         return error;
     }
-    let about = task.about();
-    let (name, flag) = (about.name, data_flag());
+    let info = task.info();
+    let (name, flag) = (info.name, data_flag());
     let mut message = format!(
         "{error}\n  what else helps:\n  \
          a copy of the file: lra data make {name}{flag} --from FILE\n  \
          another address: --from URL, or --mirror URL (LRA_MIRROR) of a folder with the file\n  \
          a proxy: HTTPS_PROXY, HTTP_PROXY; certificates of its own: SSL_CERT_FILE"
     );
-    let mut others = about.sources.iter();
+    let mut others = info.sources.iter();
     if let Some(other) = others.find(|&&source| source != Source::Official) {
         message += &format!("\n  no file at all: lra run --task {name} --source {other}{flag}");
     }

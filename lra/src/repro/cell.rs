@@ -117,7 +117,7 @@ fn cells_of(source: &'static Source) -> Result<Vec<PublishedCell>> {
         let settings = Recipe::load(recipe)?;
         for figure in &source.figures {
             let ours = models::registry().iter().any(|it| it.name == figure.entry);
-            let task = TASKS.iter().any(|task| task.about().name == figure.task);
+            let task = TASKS.iter().any(|task| task.info().name == figure.task);
             let trained = settings.body.tasks.contains_key(&figure.task);
             // If a source prints two versions of a number, the first counts.
             let first = source.cell(&figure.entry, &figure.task, ACCURACY);

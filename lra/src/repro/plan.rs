@@ -294,7 +294,7 @@ mod tests {
             assert!(json["data"]["state"].is_string());
             let (task, data) = (plan.resolved.task, &plan.resolved.spec.data);
             let label = task.shape(data).unwrap().label;
-            let task = task.about().name;
+            let task = task.info().name;
             assert!(
                 results::published::is_published_label(&label, task),
                 "{label} is not comparable with {task}"

@@ -124,7 +124,7 @@ fn among(source: &'static Source, offered: &[PublishedCell]) -> Result<Vec<Unoff
 }
 
 fn reason(source: &'static Source, figure: &'static Figure) -> Result<Reason> {
-    if TASKS.iter().all(|task| task.about().name != figure.task) {
+    if TASKS.iter().all(|task| task.info().name != figure.task) {
         return Ok(Reason::OtherData(&figure.task));
     }
     if source.recipes.is_empty() {

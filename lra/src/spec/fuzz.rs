@@ -164,7 +164,7 @@ fn every_setting_takes_any_value_or_refuses_it_by_name() {
             .flat_map(|task| MODELS.iter().map(move |model| (task, model)))
         {
             let request = RunRequest {
-                task: task.about().name,
+                task: task.info().name,
                 model: model.name,
                 recipe: "smoke",
                 source: None,

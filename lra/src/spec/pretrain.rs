@@ -53,14 +53,14 @@ impl PretrainOptions {
 
     /// Returns these options with derived values filled in; the default options if there is no
     /// pretraining.
-    pub(super) fn settled(self, train: &TrainOptions, hidden_share: f64) -> Self {
+    pub(super) fn settled(self, train: &TrainOptions, mask_ratio: f64) -> Self {
         if self.is_off() {
             return Self::default();
         }
         Self {
             kind: self.kind,
             share: match (self.kind, self.share) {
-                (PretrainKind::Masked, 0.0) => hidden_share,
+                (PretrainKind::Masked, 0.0) => mask_ratio,
                 (PretrainKind::Masked, share) => share,
                 _ => 0.0,
             },

@@ -74,26 +74,26 @@ const FAMILY: &str = "block.family=";
 impl RunRequest<'_> {
     /// Finds the names, overlays the settings and freezes them.
     pub fn resolve(&self) -> Result<Resolved> {
-        let task = *suggest::find("task", self.task, datasets::TASKS, |task| task.about().name)?;
+        let task = *suggest::find("task", self.task, datasets::TASKS, |task| task.info().name)?;
         let model = *suggest::find("model", self.model, models::registry(), |model| model.name)?;
         let recipe = Recipe::load(self.recipe)?;
-        let source = self.source.unwrap_or(task.about().sources[0]);
-        if !task.about().sources.contains(&source) {
-            let known: Vec<String> = task.about().sources.iter().map(Source::to_string).collect();
+        let source = self.source.unwrap_or(task.info().sources[0]);
+        if !task.info().sources.contains(&source) {
+            let known: Vec<String> = task.info().sources.iter().map(Source::to_string).collect();
             let message = format!(
                 "{} has no source '{source}' (it has: {})",
-                task.about().name,
+                task.info().name,
                 known.join(", ")
             );
             return Err(Error::usage(message));
         }
-        recipe.check_source(task.about().name, source)?;
+        recipe.check_source(task.info().name, source)?;
         let defaults = defaults(task, model);
         let mut settings = defaults.clone();
         let asked = self.assignments.iter();
         let mut asked = asked.filter_map(|it| it.strip_prefix(FAMILY));
         let family = recipe.family(model, asked.next_back())?;
-        let names = (task.about().name, model.name);
+        let names = (task.info().name, model.name);
         let layers = recipe.layers(names.0, names.1, family)?;
         let origin = format!("recipe {}", recipe.name);
         overlay::merge(&mut settings, &layers.common, &origin)?;
@@ -139,7 +139,7 @@ impl RunRequest<'_> {
         let mut spec = Spec {
             cell: Cell {
                 task: names.0.to_owned(),
-                task_version: task.about().version,
+                task_version: task.info().version,
                 model: names.1.to_owned(),
                 recipe: recipe.name.clone(),
                 source,
@@ -161,8 +161,8 @@ impl RunRequest<'_> {
                 "train.sequence_weight = {weight}: only whole sequences of this data have labels; set data.dense=true for labels at positions, or leave this out"
             )));
         }
-        let hidden_share = task.about().hidden_share;
-        spec.pretrain = spec.pretrain.settled(&spec.train, hidden_share);
+        let mask_ratio = task.info().mask_ratio;
+        spec.pretrain = spec.pretrain.settled(&spec.train, mask_ratio);
         let variant = model.variant(&spec.model).map_err(suggest::of_model)?;
         if spec.train.bucket > 0 && !variant.masks_padding {
             return Err(Error::usage(format!(
@@ -257,7 +257,7 @@ pub(super) fn defaults_of(spec: &Spec) -> Value {
     let task = datasets::TASKS.iter();
     let task = task
         .copied()
-        .find(|task| task.about().name == spec.cell.task);
+        .find(|task| task.info().name == spec.cell.task);
     let model = models::registry().iter();
     let model = model.copied().find(|model| model.name == spec.cell.model);
     if let Some(task) = task {
@@ -495,13 +495,13 @@ impl Resolved {
 
     /// Returns the shape that the task requires of the model.
     pub fn model_shape(&self, shape: &datasets::Shape) -> models::Shape {
-        let about = self.task.about();
+        let info = self.task.info();
         models::Shape {
-            vocabulary: about.vocabulary,
-            classes: about.classes,
-            towers: about.towers,
+            vocabulary: info.vocabulary,
+            classes: info.classes,
+            towers: info.towers,
             max_length: shape.max_length,
-            padding: about.first_id > 0 || self.spec.embed.zero_is_padding,
+            padding: info.first_id > 0 || self.spec.embed.zero_is_padding,
             grid: shape.grid,
         }
     }

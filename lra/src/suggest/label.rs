@@ -9,7 +9,7 @@ use super::aliases::TASKS;
 /// Returns the task of a label and the settings that make it; `None` if `name` is not a label.
 pub(super) fn explained(name: &str) -> Option<Guess> {
     let (head, tail) = name.split_once('@')?;
-    let known: Vec<&str> = datasets::TASKS.iter().map(|it| it.about().name).collect();
+    let known: Vec<&str> = datasets::TASKS.iter().map(|it| it.info().name).collect();
     let exact = known.iter().position(|known| *known == head);
     let index = exact.or_else(|| {
         let guess = Guess::of_alias(head, TASKS, &known)?;
@@ -60,7 +60,7 @@ fn settings(task: &dyn Task, tail: &str) -> Option<String> {
         }
     }
     let label = task.shape(&options).ok()?.label;
-    (label == format!("{}@{tail}", task.about().name)).then(|| words.join(" "))
+    (label == format!("{}@{tail}", task.info().name)).then(|| words.join(" "))
 }
 
 /// An option and its value.

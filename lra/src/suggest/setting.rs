@@ -74,7 +74,7 @@ fn of_others(path: &str, alias: Option<&Alias>) -> Option<String> {
     let leaf = fold(leaf_of(path));
     let models = models::registry().iter().map(|it| (it.name, it.defaults()));
     let tasks = datasets::TASKS.iter();
-    let tasks = tasks.map(|it| (it.about().name, it.defaults()));
+    let tasks = tasks.map(|it| (it.info().name, it.defaults()));
     for (of, of_one, kind, all) in [
         ("model", "model", "models", models.collect::<Vec<_>>()),
         ("data", "task", "tasks", tasks.collect()),

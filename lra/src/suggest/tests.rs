@@ -13,7 +13,7 @@ fn told(kind: &str, name: &str) -> String {
     match kind {
         "published source" => source(name).err().unwrap().to_string(),
         "task" => {
-            let found = find(kind, name, datasets::TASKS, |it| it.about().name);
+            let found = find(kind, name, datasets::TASKS, |it| it.info().name);
             found.err().unwrap().to_string()
         }
         "model" => {
@@ -117,8 +117,8 @@ fn what_is_like_nothing_is_answered_with_a_command_alone() {
 fn names_are_found_in_any_case() {
     let model = find("model", "Mega", models::registry(), |it| it.name);
     assert_eq!(model.unwrap().name, "mega");
-    let task = find("task", "ListOps", datasets::TASKS, |it| it.about().name);
-    assert_eq!(task.unwrap().about().name, "listops");
+    let task = find("task", "ListOps", datasets::TASKS, |it| it.info().name);
+    assert_eq!(task.unwrap().info().name, "listops");
     assert_eq!(source("Mega").unwrap().alias, "mega");
     let request = RunRequest {
         task: "Toy",
@@ -353,7 +353,7 @@ fn words_of(task: &str, model: &str, key: &str) -> Vec<String> {
 
 #[test]
 fn every_alias_leads_to_one_name_that_there_is() {
-    let tasks: Vec<&str> = datasets::TASKS.iter().map(|it| it.about().name).collect();
+    let tasks: Vec<&str> = datasets::TASKS.iter().map(|it| it.info().name).collect();
     let models: Vec<&str> = models::registry().iter().map(|it| it.name).collect();
     let recipes: Vec<&str> = recipe::RECIPES.iter().map(|(name, _)| *name).collect();
     let mut settings: BTreeSet<String> = BTreeSet::new();

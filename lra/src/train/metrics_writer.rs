@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use candle_core::Device;
 use results::metrics::Line;
 
-use super::Fit;
+use super::TrainRun;
 use crate::checkpoint::State;
 use crate::run_folder::Log;
 use crate::tensorboard::{self, Events};
@@ -14,7 +14,7 @@ use crate::timing::{StepTime, Timings};
 use crate::{device, host};
 
 /// Logs of the part of a run that one process carries out.
-pub(super) struct Journal<'a> {
+pub(super) struct MetricsWriter<'a> {
     metrics: Log,
     events: Option<Events>,
     timings: Log,
@@ -24,28 +24,28 @@ pub(super) struct Journal<'a> {
     device: &'a Device,
 }
 
-impl<'a> Journal<'a> {
+impl<'a> MetricsWriter<'a> {
     /// Opens the logs of a run at `state`; their lines about later steps are dropped.
-    pub(super) fn open(fit: &Fit<'a>, state: &State) -> anyhow::Result<Self> {
-        let events = fit.folder.file(tensorboard::FOLDER);
-        Ok(Journal {
+    pub(super) fn open(run: &TrainRun<'a>, state: &State) -> anyhow::Result<Self> {
+        let events = run.folder.file(tensorboard::FOLDER);
+        Ok(MetricsWriter {
             metrics: Log::open(
-                fit.files.metrics.clone(),
+                run.files.metrics.clone(),
                 state.metrics_bytes,
                 state.metrics_sha256.as_deref(),
             )?,
-            events: match fit.tensorboard {
+            events: match run.tensorboard {
                 true => Some(Events::create(&events, state.step)?),
                 false => None,
             },
             timings: Log::open(
-                fit.files.timings.clone(),
+                run.files.timings.clone(),
                 state.timings_bytes,
                 state.timings_sha256.as_deref(),
             )?,
             pending: Timings::default(),
             line_began: Instant::now(),
-            device: fit.device,
+            device: run.device,
         })
     }
 

@@ -192,7 +192,7 @@ impl Agreement {
             rows: self.rows.iter().map(row).collect(),
             notes: self.notes(),
             schema: Schema {
-                about: &["tasks"],
+                info: &["tasks"],
                 found: &[
                     "rho",
                     "low",

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::setting::about;
+use super::setting::info;
 use super::tables::{Grid, GridRow, times};
 use super::{Bench, BreakEven, REFERENCE};
 use crate::format::{ByteUnit, grouped, scaled, short};
@@ -34,7 +34,7 @@ impl Grid<'_> {
                     ("opponent", opponent.as_str().into()),
                 ];
                 let column = Column::value(format!("{cost} of {opponent}"));
-                columns.push(column.about(facts).holding(&["tokens", "verdict"]));
+                columns.push(column.info(facts).holding(&["tokens", "verdict"]));
             }
         }
         // Without an opponent there is nothing to say of any model.
@@ -75,7 +75,7 @@ impl Grid<'_> {
             rows: rows.collect(),
             columns,
             schema: Schema {
-                about: about!("model", "cost", "opponent"),
+                info: info!("model", "cost", "opponent"),
                 found: &["tokens", "verdict"],
             },
             notes: vec![match forms.is_empty() {
@@ -240,7 +240,7 @@ impl Grid<'_> {
             rows,
             notes: Vec::new(),
             schema: Schema {
-                about: about!("model", "length"),
+                info: info!("model", "length"),
                 found,
             },
         }

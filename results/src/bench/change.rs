@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use super::setting::{self, about};
+use super::setting::{self, info};
 use super::tables::times;
 use super::{Bench, Outcome, speed_ratios};
 use crate::format::{counted, short};
@@ -162,7 +162,7 @@ pub fn against_base(cells: &[Bench], threshold: f64) -> Option<Comparison> {
             rows: rows.collect(),
             notes,
             schema: Schema {
-                about: about!("model", "length"),
+                info: info!("model", "length"),
                 found: &[
                     "base_steps_per_second",
                     "steps_per_second",

@@ -55,14 +55,14 @@ pub(super) const DIMENSIONS: [Dimension; 8] = [
 ];
 
 /// Names of the facts that identify a row of a table of cells: those given, then the setting.
-macro_rules! about {
+macro_rules! info {
     ($($own:literal),*) => {
         &[
             $($own,)* "recipe", "set", "batch", "precision", "device", "processor", "threads", "session",
         ]
     };
 }
-pub(super) use about;
+pub(super) use info;
 
 /// Returns the changes to the recipe that neither the length, nor the batch, nor the options of the
 /// model tell.

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::setting::{self, DIMENSIONS, SESSION, about};
+use super::setting::{self, DIMENSIONS, SESSION, info};
 use super::{Bench, Outcome};
 use crate::format::{ByteUnit, counted, decimals, grouped};
 use crate::published::{Figure, Source, model_rank};
@@ -56,7 +56,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         title: "Training speed on byte-level text, steps/s (times transformer)".to_owned(),
         unit: "steps/s",
         schema: Schema {
-            about: about!("model", "from", "length"),
+            info: info!("model", "from", "length"),
             found: &["value_steps_per_second", "ratio", "status"],
         },
         metric: "steps_per_sec",
@@ -75,7 +75,7 @@ pub fn tables(cells: &[Bench], against: Option<&Source>) -> Vec<Table> {
         ),
         unit: "bytes",
         schema: Schema {
-            about: about!("model", "from", "length"),
+            info: info!("model", "from", "length"),
             found: &["value_bytes", "ratio", "status"],
         },
         metric: "peak_mem_gb",
@@ -253,7 +253,7 @@ impl<'a> Grid<'a> {
         columns.extend(self.settings());
         columns.extend(self.lengths.iter().map(|length| {
             Column::value(length.to_string())
-                .about(vec![("length", (*length).into())])
+                .info(vec![("length", (*length).into())])
                 .holding(&["value", "ratio", "status"])
         }));
         let mut rows = Vec::new();

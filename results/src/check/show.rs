@@ -26,7 +26,7 @@ const DIMENSIONS: [(&str, Part); 7] = [
 
 /// The names of its values for machines.
 const SCHEMA: Schema = Schema {
-    about: &[
+    info: &[
         "task",
         "model",
         "source",

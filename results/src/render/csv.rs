@@ -18,9 +18,9 @@ pub(super) fn render(tables: &[Table]) -> String {
         .map(|table| (table, tidy::rows(table)))
         .collect();
     let names = parts.iter().map(|(table, rows)| tidy::names(table, rows));
-    let (about, found): (Vec<_>, Vec<_>) = names.unzip();
+    let (info, found): (Vec<_>, Vec<_>) = names.unzip();
     let mut header: Vec<&str> = vec![TABLE];
-    for name in about.iter().flatten().chain(found.iter().flatten()) {
+    for name in info.iter().flatten().chain(found.iter().flatten()) {
         if !header.contains(&name.as_str()) {
             header.push(name);
         }
@@ -32,7 +32,7 @@ pub(super) fn render(tables: &[Table]) -> String {
             let line = header.iter().map(|column| match *column {
                 TABLE => field(&table.name),
                 column => {
-                    let value = row.about.get(column).or_else(|| row.found.get(column));
+                    let value = row.info.get(column).or_else(|| row.found.get(column));
                     value.map_or_else(String::new, printed)
                 }
             });

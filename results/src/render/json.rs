@@ -1,6 +1,6 @@
 //! One JSON document: an array of tables. A cell is an object of its values, a string, or null.
 //! Facts that a printed table states in headers or notes are in `columns` and in each row's
-//! `about`.
+//! `info`.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use crate::markup::spelt;
 use crate::table::{Cell, Column, Fact, Table, known, or_null, unique};
 
 /// Name of the facts about a row, among those of its cells.
-const ABOUT: &str = "about";
+const INFO: &str = "about";
 
 pub(super) fn render(tables: &[Table]) -> String {
     let tables: Vec<Value> = tables.iter().map(table).collect();
@@ -34,7 +34,7 @@ fn table(table: &Table) -> Value {
     }
     // Two columns may have one header, and neither may take the place of the other.
     let headers = table.columns.iter().map(|column| column.name.clone());
-    let names = unique(headers, &[ABOUT]);
+    let names = unique(headers, &[INFO]);
     let named = || table.columns.iter().zip(&names);
     let rows: Vec<Value> = table
         .rows
@@ -53,12 +53,12 @@ fn table(table: &Table) -> Value {
                     let value = fact(name).map_or(Value::Null, |(_, value)| known(value));
                     ((*name).to_owned(), value)
                 });
-                values.insert(ABOUT.to_owned(), Value::Object(facts.collect()));
+                values.insert(INFO.to_owned(), Value::Object(facts.collect()));
             }
             Value::Object(values)
         })
         .collect();
-    let told = named().filter_map(|(column, name)| Some((name.clone(), about(column)?)));
+    let told = named().filter_map(|(column, name)| Some((name.clone(), info(column)?)));
     json!({
         "table": table.name,
         "title": table.title,
@@ -70,7 +70,7 @@ fn table(table: &Table) -> Value {
 }
 
 /// Returns the facts about a column's cells, and their unit if it differs from the table's.
-fn about(column: &Column) -> Option<Value> {
+fn info(column: &Column) -> Option<Value> {
     let unit = column
         .unit
         .map(|unit| ("unit".to_owned(), Value::from(unit)));

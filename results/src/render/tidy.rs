@@ -10,7 +10,7 @@ use crate::table::{Cell, MISSING, Schema, Table, known, or_null};
 #[derive(Clone, Debug, Default)]
 pub(super) struct TidyRow {
     /// The facts that identify the row.
-    pub(super) about: Map<String, Value>,
+    pub(super) info: Map<String, Value>,
     /// The measured values.
     pub(super) found: Map<String, Value>,
 }
@@ -18,7 +18,7 @@ pub(super) struct TidyRow {
 impl TidyRow {
     /// Returns the row with the names of a schema, in its order; what the row lacks is null.
     fn arranged(self, schema: &Schema) -> TidyRow {
-        let TidyRow { about, found } = self;
+        let TidyRow { info, found } = self;
         let part = |names: &[&'static str], of: &Map<String, Value>| {
             debug_assert!(
                 of.keys().all(|name| names.contains(&name.as_str())),
@@ -29,7 +29,7 @@ impl TidyRow {
             pairs.collect()
         };
         TidyRow {
-            about: part(schema.about, &about),
+            info: part(schema.info, &info),
             found: part(schema.found, &found),
         }
     }
@@ -40,7 +40,7 @@ impl Table {
     /// of its column if several columns have values of that name.
     pub fn objects(&self) -> Vec<Map<String, Value>> {
         let rows = rows(self).into_iter();
-        rows.map(|row| row.about.into_iter().chain(row.found).collect())
+        rows.map(|row| row.info.into_iter().chain(row.found).collect())
             .collect()
     }
 }
@@ -49,7 +49,7 @@ impl Table {
 pub(super) fn names(table: &Table, rows: &[TidyRow]) -> (Vec<String>, Vec<String>) {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     if !table.schema.is_empty() {
-        return (owned(table.schema.about), owned(table.schema.found));
+        return (owned(table.schema.info), owned(table.schema.found));
     }
     let distinct = |part: fn(&TidyRow) -> &Map<String, Value>| {
         let mut names: Vec<String> = Vec::new();
@@ -60,7 +60,7 @@ pub(super) fn names(table: &Table, rows: &[TidyRow]) -> (Vec<String>, Vec<String
         }
         names
     };
-    (distinct(|row| &row.about), distinct(|row| &row.found))
+    (distinct(|row| &row.info), distinct(|row| &row.found))
 }
 
 /// Returns the rows of a table.
@@ -85,13 +85,13 @@ fn found_rows(table: &Table) -> Vec<TidyRow> {
         let cells = || table.columns.iter().enumerate().zip(&row.cells);
         for ((index, column), cell) in cells().filter(|((_, column), _)| column.facts.is_empty()) {
             let part = match column.key {
-                true => &mut whole.about,
+                true => &mut whole.info,
                 false => &mut whole.found,
             };
             names.enter(index, cell, part);
         }
         for (name, value) in &row.facts {
-            whole.about.insert((*name).to_owned(), known(value));
+            whole.info.insert((*name).to_owned(), known(value));
         }
         if !melted {
             rows.push(whole);
@@ -101,7 +101,7 @@ fn found_rows(table: &Table) -> Vec<TidyRow> {
         for ((index, column), cell) in filled.filter(|((_, column), _)| !column.facts.is_empty()) {
             let mut one = whole.clone();
             for (name, value) in &column.facts {
-                one.about.insert((*name).to_owned(), known(value));
+                one.info.insert((*name).to_owned(), known(value));
             }
             names.enter(index, cell, &mut one.found);
             rows.push(one);

@@ -20,7 +20,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
     columns.extend(pivot.varying.iter().copied().map(Column::key));
     columns.extend(CONVENTIONS.iter().map(|convention| {
         Column::value(convention.name)
-            .about(vec![("average", convention.name.into())])
+            .info(vec![("average", convention.name.into())])
             .holding(&["mean", "status"])
     }));
     let mut rows = Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
         rows,
         notes,
         schema: Schema {
-            about: &[
+            info: &[
                 "model",
                 "from",
                 "variant",

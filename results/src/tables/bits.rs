@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{about, capped, endings, status, told};
+use super::{capped, endings, info, status, told};
 use crate::agreement::{Agreement, Measure, Selection, select};
 use crate::pivot::{Pivot, PivotRow, TRAINING};
 use crate::published::Source;
@@ -31,7 +31,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             "trained_mean",
             "status",
         ];
-        Column::value(name).about(facts.clone()).holding(fields)
+        Column::value(name).info(facts.clone()).holding(fields)
     }));
     let mut ended = Vec::new();
     let mut rows = Vec::new();
@@ -71,7 +71,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         rows,
         notes,
         schema: Schema {
-            about: about!(),
+            info: info!(),
             found: &[
                 "mean_percent",
                 "deviation_percent",

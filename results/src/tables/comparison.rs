@@ -160,7 +160,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
         rows,
         notes,
         schema: Schema {
-            about: &[
+            info: &[
                 "task",
                 "model",
                 "against",

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{about, capped, endings, status, told};
+use super::{capped, endings, info, status, told};
 use crate::format::percent;
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::Source;
@@ -37,7 +37,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let values = pivot.columns.iter().zip(&pivot.facts);
     columns.extend(values.map(|(name, facts)| {
         let fields = &["mean", "deviation", "seeds", "majority", "status"];
-        Column::value(name).about(facts.clone()).holding(fields)
+        Column::value(name).info(facts.clone()).holding(fields)
     }));
     let mut rows = Vec::new();
     let mut ended = Vec::new();
@@ -84,7 +84,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         rows,
         notes,
         schema: Schema {
-            about: about!("labels"),
+            info: info!("labels"),
             found: &[
                 "mean_percent",
                 "deviation_percent",

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{about, capped, endings, told};
+use super::{capped, endings, info, told};
 use crate::equivalence::{LEVEL, Score};
 use crate::format::{self, ByteUnit, counted};
 use crate::pivot::{COMPUTING, MACHINE, METHOD, Pivot, PivotRow, TRAINING, mixture};
@@ -34,7 +34,7 @@ impl Quantity {
     fn schema(self) -> Schema {
         match self {
             Quantity::Accuracy => Schema {
-                about: about!(),
+                info: info!(),
                 found: &[
                     "mean_percent",
                     "deviation_percent",
@@ -45,7 +45,7 @@ impl Quantity {
                 ],
             },
             Quantity::Speed => Schema {
-                about: about!("computing", "processor", "threads"),
+                info: info!("computing", "processor", "threads"),
                 found: &[
                     "mean_steps_per_second",
                     "deviation_steps_per_second",
@@ -56,7 +56,7 @@ impl Quantity {
                 ],
             },
             Quantity::Memory => Schema {
-                about: about!("computing", "method"),
+                info: info!("computing", "method"),
                 found: &[
                     "mean_bytes",
                     "deviation_bytes",
@@ -137,7 +137,7 @@ pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Sou
     let values = pivot.columns.iter().zip(&pivot.facts);
     columns.extend(values.map(|(name, facts)| {
         let fields = &["mean", "deviation", "seeds", "low", "high", "status"];
-        Column::value(name).about(facts.clone()).holding(fields)
+        Column::value(name).info(facts.clone()).holding(fields)
     }));
     let mut maker = Maker::new(quantity, scale, &pivot);
     let mut rows = Vec::new();

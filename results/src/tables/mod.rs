@@ -100,7 +100,7 @@ pub fn find(name: &str) -> Result<&'static TableKind> {
 
 /// Names of the facts that a row of a table by task and model has for machines: those of the model
 /// and its setting, those in between that a table has of its own, and those of the data.
-macro_rules! about {
+macro_rules! info {
     ($($own:literal),*) => {
         &[
             "model", "from", "variant", "recipe", "set", "precision", "device", $($own,)* "task", "source",
@@ -108,7 +108,7 @@ macro_rules! about {
         ]
     };
 }
-use about;
+use info;
 
 /// Returns the endings of the runs of a cell that were not scored, such as `2 diverged`; the word
 /// alone if the cell has no score.

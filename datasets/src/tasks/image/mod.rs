@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::options::{parse, refused};
 use crate::synthetic::{DRAW_OPTIONS, DrawOptions};
-use crate::{About, Known, Remote, Request, Shape, Source, SplitWriter, Task};
+use crate::{Known, Remote, Request, Shape, Source, SplitWriter, Task, TaskInfo};
 
 /// Names of the classes, by label.
 const CLASSES: [&str; 10] = [
@@ -67,7 +67,7 @@ const SIDE: usize = 32;
 /// Pixels of a picture.
 const PIXELS: usize = SIDE * SIDE;
 
-static ABOUT: About = About {
+static INFO: TaskInfo = TaskInfo {
     name: "image",
     title: "Image",
     summary: "Which of ten things does a small picture show, read pixel by pixel in grey?",
@@ -77,7 +77,7 @@ static ABOUT: About = About {
     first_id: 0,
     classes: CLASSES.len(),
     towers: 1,
-    hidden_share: 0.5,
+    mask_ratio: 0.5,
     sources: &[Source::Official, Source::Synthetic],
 };
 
@@ -115,12 +115,12 @@ const DEFAULTS: Options = Options {
 
 impl Options {
     fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &DEFAULTS, options)?;
+        let read: Options = parse(&INFO, &DEFAULTS, options)?;
         if ![64, 256, 1024].contains(&read.max_length) {
             let allowed = "1024 (32 x 32 pixels), 256 (16 x 16) or 64 (8 x 8)";
-            return Err(refused(&ABOUT, "max_length", read.max_length, allowed));
+            return Err(refused(&INFO, "max_length", read.max_length, allowed));
         }
-        read.drawn.check(&ABOUT)?;
+        read.drawn.check(&INFO)?;
         Ok(read)
     }
 
@@ -131,8 +131,8 @@ impl Options {
 }
 
 impl Task for Image {
-    fn about(&self) -> &'static About {
-        &ABOUT
+    fn info(&self) -> &'static TaskInfo {
+        &INFO
     }
 
     fn defaults(&self) -> Value {
@@ -143,7 +143,7 @@ impl Task for Image {
         let options = Options::read(options)?;
         let (length, side) = (options.max_length as usize, options.side());
         let departures = [(length != PIXELS).then(|| length.to_string())];
-        Ok(Shape::new(&ABOUT, length, departures).of_image(side, side))
+        Ok(Shape::new(&INFO, length, departures).of_image(side, side))
     }
 
     /// Returns false: the choice of the validation pictures is part of the published task.

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::membership::{TRAIN, VALIDATES};
 use super::pictures::{self, Picture, Pictures, Placed};
 use super::records::{self, BATCHES, RECORDS};
-use super::{ABOUT, CLASSES, Options, checksums, grey, pickles};
+use super::{CLASSES, INFO, Options, checksums, grey, pickles};
 use crate::archive::Raw;
 use crate::digest::is_held_out;
 use crate::duplicates::{Duplicates, row_hash};
@@ -54,7 +54,7 @@ pub(super) fn build(
     writer: &mut SplitWriter,
 ) -> Result<()> {
     let wanted = Wanted {
-        about: &ABOUT,
+        info: &INFO,
         what: "the CIFAR-10 pictures (data_batch_1.bin or data_batch_1 and so on, {train,test}/<class>/*.png, or parquet)",
         archive: ARCHIVE,
         role: &role,

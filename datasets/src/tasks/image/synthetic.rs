@@ -3,7 +3,7 @@
 
 use rand_chacha::ChaCha8Rng;
 
-use super::{ABOUT, Options};
+use super::{INFO, Options};
 use crate::error::Result;
 use crate::rng::below;
 use crate::synthetic::between;
@@ -29,7 +29,7 @@ pub(super) fn draw(
     writer: &mut SplitWriter,
 ) -> Result<()> {
     let side = options.side() as i32;
-    options.drawn.draw(&ABOUT, progress, |split, rng, label| {
+    options.drawn.draw(&INFO, progress, |split, rng, label| {
         writer.row(split, &[&draw_picture(rng, side, label)], label)
     })
 }

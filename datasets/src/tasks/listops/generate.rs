@@ -219,7 +219,7 @@ impl<'a> Merge<'a> {
                 ..
             } = *self.options;
             return Err(Error::Infeasible {
-                task: super::ABOUT.name,
+                task: super::INFO.name,
                 reason: format!(
                     "gave up with {} of {} different expressions longer than {min_length} and shorter than {max_length} \
                      tokens: the last {PATIENCE} attempts brought {new}; ask for fewer rows, or change min_length, \

@@ -14,8 +14,8 @@ use serde_json::Value;
 use crate::baseline::{Baseline, bag_of_tokens, first_token, majority};
 use crate::error::Result;
 use crate::{
-    About, Check, Key, Progress, Protocol, Remote, Request, Shape, Source, Split, SplitName,
-    SplitWriter, Splits, Task, remote,
+    Check, Key, Progress, Protocol, Remote, Request, Shape, Source, Split, SplitName, SplitWriter,
+    Splits, Task, TaskInfo, remote,
 };
 
 mod dense;
@@ -31,7 +31,7 @@ pub use generate::{Effort, generate};
 pub use options::Options;
 pub use vocabulary::{CLOSE, FIRST_OPERATOR, TOKENS, Token, tokenizer};
 
-static ABOUT: About = About {
+static INFO: TaskInfo = TaskInfo {
     name: "listops",
     title: "ListOps",
     summary: "The value of a nested expression of MIN, MAX, MED and SM over digits.",
@@ -41,7 +41,7 @@ static ABOUT: About = About {
     first_id: 1,
     classes: 10,
     towers: 1,
-    hidden_share: 0.1,
+    mask_ratio: 0.1,
     sources: &[Source::Generated, Source::Official],
 };
 
@@ -49,8 +49,8 @@ static ABOUT: About = About {
 pub struct ListOps;
 
 impl Task for ListOps {
-    fn about(&self) -> &'static About {
-        &ABOUT
+    fn info(&self) -> &'static TaskInfo {
+        &INFO
     }
 
     fn defaults(&self) -> Value {
@@ -63,7 +63,7 @@ impl Task for ListOps {
             options.departure(),
             options.dense.then(|| "dense".to_owned()),
         ];
-        let shape = Shape::new(&ABOUT, options.max_length, departures);
+        let shape = Shape::new(&INFO, options.max_length, departures);
         Ok(shape.with_dense(options.dense.then(dense::kind)))
     }
 
@@ -122,9 +122,9 @@ impl Task for ListOps {
 
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
         vec![
-            majority(splits, &ABOUT),
-            first_token(splits, &ABOUT),
-            bag_of_tokens(splits, &ABOUT),
+            majority(splits, &INFO),
+            first_token(splits, &INFO),
+            bag_of_tokens(splits, &INFO),
         ]
     }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::ABOUT;
+use super::INFO;
 use crate::error::{Error, Result};
 use crate::options::{parse, refused, within};
 
@@ -63,19 +63,19 @@ impl Options {
     /// # Errors
     /// The invalid option, or the reason why there are no such expressions.
     pub fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &Options::published(), options)?;
-        within(&ABOUT, "train", read.train, 1..=10_000_000)?;
-        within(&ABOUT, "val", read.val, 1..=10_000_000)?;
-        within(&ABOUT, "test", read.test, 1..=10_000_000)?;
-        within(&ABOUT, "max_depth", read.max_depth, 2..=64)?;
-        within(&ABOUT, "max_args", read.max_args, 2..=100)?;
-        within(&ABOUT, "max_length", read.max_length, 2..=65_536)?;
+        let read: Options = parse(&INFO, &Options::published(), options)?;
+        within(&INFO, "train", read.train, 1..=10_000_000)?;
+        within(&INFO, "val", read.val, 1..=10_000_000)?;
+        within(&INFO, "test", read.test, 1..=10_000_000)?;
+        within(&INFO, "max_depth", read.max_depth, 2..=64)?;
+        within(&INFO, "max_args", read.max_args, 2..=100)?;
+        within(&INFO, "max_length", read.max_length, 2..=65_536)?;
         if read.min_length > read.max_length - 2 {
             let allowed = format!("0 to {} (max_length - 2)", read.max_length - 2);
-            return Err(refused(&ABOUT, "min_length", read.min_length, allowed));
+            return Err(refused(&INFO, "min_length", read.min_length, allowed));
         }
         within(
-            &ABOUT,
+            &INFO,
             "operator_probability",
             read.operator_probability,
             0.01..=0.9,
@@ -83,7 +83,7 @@ impl Options {
         let longest = read.longest_tree();
         if longest <= read.min_length {
             return Err(Error::Infeasible {
-                task: ABOUT.name,
+                task: INFO.name,
                 reason: format!(
                     "no expression is longer than min_length = {}: max_depth = {} with max_args = {} reaches {longest} tokens",
                     read.min_length, read.max_depth, read.max_args

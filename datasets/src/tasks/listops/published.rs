@@ -14,7 +14,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 use tokenizers::{Model, Tokenizer};
 
-use super::{ABOUT, Options, dense, evaluate, vocabulary};
+use super::{INFO, Options, dense, evaluate, vocabulary};
 use crate::archive::Member;
 use crate::command::data_flag;
 use crate::duplicates::{Duplicates, FEW, LEAST_DISTINCT, row_hash};
@@ -36,7 +36,7 @@ pub(super) fn read(
     writer: &mut SplitWriter,
 ) -> Result<()> {
     let tokenizer = vocabulary::tokenizer().map_err(|error| Error::Builder {
-        task: ABOUT.name,
+        task: INFO.name,
         problem: format!("its vocabulary: {error}"),
     })?;
     let reader = Reader {
@@ -44,7 +44,7 @@ pub(super) fn read(
         max_length: options.max_length,
     };
     let wanted = Wanted {
-        about: &ABOUT,
+        info: &INFO,
         what: "the published files of listops (basic_train.tsv, basic_val.tsv, basic_test.tsv)",
         archive: remote::LRA_RELEASE,
         role: &role,
@@ -106,7 +106,7 @@ pub(super) fn read(
                     "lra data make listops{} --from FOLDER or ARCHIVE that has it",
                     data_flag()
                 ),
-                stand_in: stand_in(&ABOUT),
+                stand_in: stand_in(&INFO),
             });
         };
         if rows > wanted {
@@ -255,7 +255,7 @@ impl Reader<'_> {
                 word => word,
             };
             let id = self.tokenizer.get_model().token_to_id(word);
-            match id.and_then(|id| id.checked_sub(ABOUT.first_id)) {
+            match id.and_then(|id| id.checked_sub(INFO.first_id)) {
                 Some(stored) if (stored as usize) < vocabulary::TOKENS.len() => {
                     tokens.push(stored as u8)
                 }

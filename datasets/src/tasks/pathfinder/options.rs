@@ -7,7 +7,7 @@ use super::dense;
 use super::parameters::{Difficulty, Parameters, Pixels, Size};
 use crate::error::Result;
 use crate::options::{none_of, parse, refused, within};
-use crate::{About, Shape, SplitName};
+use crate::{Shape, SplitName, TaskInfo};
 
 /// Published set of a task, and whether other sets can be chosen.
 #[derive(Clone, Copy)]
@@ -80,10 +80,10 @@ impl Set {
         json!(self.raw_defaults())
     }
 
-    pub(super) fn read(self, about: &About, options: &Value) -> Result<Options> {
-        let raw: Raw = parse(about, &self.raw_defaults(), options)?;
+    pub(super) fn read(self, info: &TaskInfo, options: &Value) -> Result<Options> {
+        let raw: Raw = parse(info, &self.raw_defaults(), options)?;
         for (key, rows) in [("train", raw.train), ("val", raw.val), ("test", raw.test)] {
-            within(about, key, rows, 1..=10_000_000)?;
+            within(info, key, rows, 1..=10_000_000)?;
         }
         let side = raw.size.unwrap_or(self.size.side() as u64);
         let difficulty = raw.difficulty.as_deref().unwrap_or(self.difficulty.name());
@@ -92,23 +92,23 @@ impl Set {
             seed: raw.seed,
             rows: [raw.train, raw.val, raw.test],
             size: Size::of_side(side)
-                .ok_or_else(|| refused(about, "size", side, "32, 64, 128, 256"))?,
+                .ok_or_else(|| refused(info, "size", side, "32, 64, 128, 256"))?,
             difficulty: difficulty.parse().map_err(|()| {
                 let known = ["easy", "intermediate", "hard"];
-                none_of(about, "difficulty", difficulty, &known)
+                none_of(info, "difficulty", difficulty, &known)
             })?,
             pixels: raw
                 .pixels
                 .parse()
-                .map_err(|()| none_of(about, "pixels", &raw.pixels, &["release", "upstream"]))?,
-            dashes: read_dashes(about, dashes)?,
+                .map_err(|()| none_of(info, "pixels", &raw.pixels, &["release", "upstream"]))?,
+            dashes: read_dashes(info, dashes)?,
             dense: raw.dense,
         })
     }
 
     /// Returns the shape of the images: labelled as published if everything but the seed is as
     /// published.
-    pub(super) fn shape(self, about: &About, options: &Options) -> Shape {
+    pub(super) fn shape(self, info: &TaskInfo, options: &Options) -> Shape {
         let (size, difficulty) = (options.size, options.difficulty);
         let departures = [
             ((size, difficulty) != (self.size, self.difficulty))
@@ -121,24 +121,24 @@ impl Set {
             options.dense.then(|| "dense".to_owned()),
         ];
         let side = size.side();
-        Shape::new(about, options.length(), departures)
+        Shape::new(info, options.length(), departures)
             .of_image(side, side)
             .with_dense(options.dense.then(dense::kind))
     }
 }
 
 /// Returns the minimum and maximum number of dashes per contour, if they are set: both or neither.
-fn read_dashes(about: &About, [least, most]: [u32; 2]) -> Result<Option<[usize; 2]>> {
+fn read_dashes(info: &TaskInfo, [least, most]: [u32; 2]) -> Result<Option<[usize; 2]>> {
     if [least, most] == [0, 0] {
         return Ok(None);
     }
     let allowed = format!("1 to {MOST_DASHES}, or 0 with max_dashes = 0");
     if !(1..=MOST_DASHES).contains(&least) {
-        return Err(refused(about, "min_dashes", least, allowed));
+        return Err(refused(info, "min_dashes", least, allowed));
     }
     if !(least..=MOST_DASHES).contains(&most) {
         let allowed = format!("{least} (min_dashes) to {MOST_DASHES}");
-        return Err(refused(about, "max_dashes", most, allowed));
+        return Err(refused(info, "max_dashes", most, allowed));
     }
     Ok(Some([least as usize, most as usize]))
 }

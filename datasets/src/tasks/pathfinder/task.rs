@@ -10,17 +10,17 @@ use super::{disc_baseline, picture};
 use crate::baseline::{Baseline, bag_of_tokens, majority};
 use crate::error::Result;
 use crate::options::refused;
-use crate::{About, Remote, Request, Shape, Source, SplitWriter, Splits, Task, remote};
+use crate::{Remote, Request, Shape, Source, SplitWriter, Splits, Task, TaskInfo, remote};
 
 /// A task whose images this module draws and reads.
 pub struct Contours {
-    about: &'static About,
+    info: &'static TaskInfo,
     set: Set,
 }
 
 /// Pathfinder: 32 x 32 pixels, hard; other sizes and difficulties by option.
 pub static PATHFINDER: Contours = Contours {
-    about: &About {
+    info: &TaskInfo {
         name: "pathfinder",
         title: "Pathfinder",
         ..COMMON
@@ -34,7 +34,7 @@ pub static PATHFINDER: Contours = Contours {
 
 /// Path-X: 128 x 128 pixels, hard.
 pub static PATHX: Contours = Contours {
-    about: &About {
+    info: &TaskInfo {
         name: "pathx",
         title: "Path-X",
         ..COMMON
@@ -46,7 +46,7 @@ pub static PATHX: Contours = Contours {
     },
 };
 
-const COMMON: About = About {
+const COMMON: TaskInfo = TaskInfo {
     name: "",
     title: "",
     summary: "Do two discs lie on the same dashed contour? A grey image, pixel by pixel.",
@@ -56,13 +56,13 @@ const COMMON: About = About {
     first_id: 0,
     classes: 2,
     towers: 1,
-    hidden_share: 0.5,
+    mask_ratio: 0.5,
     sources: &[Source::Generated, Source::Official],
 };
 
 impl Task for Contours {
-    fn about(&self) -> &'static About {
-        self.about
+    fn info(&self) -> &'static TaskInfo {
+        self.info
     }
 
     fn defaults(&self) -> Value {
@@ -70,8 +70,8 @@ impl Task for Contours {
     }
 
     fn shape(&self, options: &Value) -> Result<Shape> {
-        let read = self.set.read(self.about, options)?;
-        Ok(self.set.shape(self.about, &read))
+        let read = self.set.read(self.info, options)?;
+        Ok(self.set.shape(self.info, &read))
     }
 
     fn unused_options(&self, source: Source) -> &'static [&'static str] {
@@ -94,22 +94,18 @@ impl Task for Contours {
     }
 
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
-        let options = self.set.read(self.about, request.options)?;
+        let options = self.set.read(self.info, request.options)?;
         match request.source {
             // The release does not assign dashes to contours.
             Source::Official if options.dense => Err(refused(
-                self.about,
+                self.info,
                 "dense",
                 true,
                 "false, or source generated: the published images have one label each",
             )),
-            Source::Official => release::read(
-                self.about,
-                options.size,
-                options.difficulty,
-                request,
-                writer,
-            ),
+            Source::Official => {
+                release::read(self.info, options.size, options.difficulty, request, writer)
+            }
             _ => build(&options, request, writer),
         }
     }
@@ -120,8 +116,8 @@ impl Task for Contours {
 
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
         vec![
-            majority(splits, self.about),
-            bag_of_tokens(splits, self.about),
+            majority(splits, self.info),
+            bag_of_tokens(splits, self.info),
             disc_baseline::baseline(splits),
         ]
     }

@@ -103,7 +103,7 @@ pub(super) fn draw(
     let length = options.max_length as usize;
     options
         .drawn
-        .draw(&super::ABOUT, progress, |split, rng, label| {
+        .draw(&super::INFO, progress, |split, rng, label| {
             let topics = super::synthetic::topics(rng, label, TOPICS);
             let texts = topics.map(|topic| lexicon.text(rng, topic, length));
             writer.row(split, &[&texts[0], &texts[1]], label)

@@ -36,9 +36,9 @@ use crate::baseline::{Baseline, bag_of_tokens, compared_bags, majority};
 use crate::error::Result;
 use crate::options::{parse, refused, within};
 use crate::synthetic::{DRAW_OPTIONS, DrawOptions};
-use crate::{About, Known, Remote, Request, Shape, Source, SplitWriter, Splits, Task, remote};
+use crate::{Known, Remote, Request, Shape, Source, SplitWriter, Splits, Task, TaskInfo, remote};
 
-static ABOUT: About = About {
+static INFO: TaskInfo = TaskInfo {
     name: "retrieval",
     title: "Retrieval",
     summary: "Does one paper cite the other, both read byte by byte?",
@@ -48,7 +48,7 @@ static ABOUT: About = About {
     first_id: 1,
     classes: 2,
     towers: 2,
-    hidden_share: 0.15,
+    mask_ratio: 0.15,
     sources: &[Source::Official, Source::Synthetic],
 };
 
@@ -93,17 +93,17 @@ const DEFAULTS: Options = Options {
 
 impl Options {
     fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &DEFAULTS, options)?;
+        let read: Options = parse(&INFO, &DEFAULTS, options)?;
         // The 2021 code never reads more than 10,000 bytes of a text.
-        within(&ABOUT, "max_length", read.max_length, 16..=10_000)?;
-        read.drawn.check(&ABOUT)?;
+        within(&INFO, "max_length", read.max_length, 16..=10_000)?;
+        read.drawn.check(&INFO)?;
         Ok(read)
     }
 }
 
 impl Task for Retrieval {
-    fn about(&self) -> &'static About {
-        &ABOUT
+    fn info(&self) -> &'static TaskInfo {
+        &INFO
     }
 
     fn defaults(&self) -> Value {
@@ -118,7 +118,7 @@ impl Task for Retrieval {
             read.decode.then(|| "decoded".to_owned()),
             (read.topics == Topics::Anagrams).then(|| "anagrams".to_owned()),
         ];
-        Ok(Shape::new(&ABOUT, length as usize, departures))
+        Ok(Shape::new(&INFO, length as usize, departures))
     }
 
     fn unused_options(&self, source: Source) -> &'static [&'static str] {
@@ -140,7 +140,7 @@ impl Task for Retrieval {
                 Topics::Anagrams => anagrams::draw(&options, request.progress, writer),
             },
             _ if options.topics != Topics::Names => Err(refused(
-                &ABOUT,
+                &INFO,
                 "topics",
                 "anagrams",
                 "names, or the stand-in, which alone has topics: --task retrieval:synthetic",
@@ -162,9 +162,9 @@ impl Task for Retrieval {
     /// Returns the scores; for the stand-in also the score of comparing the two texts' counts of
     /// bytes.
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
-        let mut all = vec![majority(splits, &ABOUT), bag_of_tokens(splits, &ABOUT)];
+        let mut all = vec![majority(splits, &INFO), bag_of_tokens(splits, &INFO)];
         if splits.manifest.source == Source::Synthetic {
-            all.push(compared_bags(splits, &ABOUT));
+            all.push(compared_bags(splits, &INFO));
         }
         all
     }

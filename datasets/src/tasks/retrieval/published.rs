@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::corpus::{self, Corpus};
 use super::pairs::{self, Read, Reader};
-use super::{ABOUT, Options};
+use super::{INFO, Options};
 use crate::archive::Raw;
 use crate::duplicates::{Duplicates, LEAST_DISTINCT};
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ pub(super) fn build(
     writer: &mut SplitWriter,
 ) -> Result<()> {
     let wanted = Wanted {
-        about: &ABOUT,
+        info: &INFO,
         what: "the AAN pairs (new_aan_pairs.{train,eval,test}.tsv) or a corpus (papers.tsv and edges.tsv)",
         archive: remote::LRA_RELEASE,
         role: &role,

@@ -3,7 +3,7 @@
 
 use rand_chacha::ChaCha8Rng;
 
-use super::{ABOUT, Options};
+use super::{INFO, Options};
 use crate::error::Result;
 use crate::rng::below;
 use crate::synthetic::{between, word};
@@ -16,7 +16,7 @@ pub(super) fn draw(
     progress: &dyn Progress,
     writer: &mut SplitWriter,
 ) -> Result<()> {
-    options.drawn.draw(&ABOUT, progress, |split, rng, label| {
+    options.drawn.draw(&INFO, progress, |split, rng, label| {
         let texts =
             topics(rng, label, TOPICS.len()).map(|topic| draw_text(rng, options.max_length, topic));
         writer.row(split, &[&texts[0], &texts[1]], label)

@@ -29,9 +29,9 @@ use serde_json::{Value, json};
 use crate::error::Result;
 use crate::options::{parse, within};
 use crate::synthetic::{DRAW_OPTIONS, DrawOptions};
-use crate::{About, Known, Remote, Request, Shape, Source, SplitWriter, Task};
+use crate::{Known, Remote, Request, Shape, Source, SplitWriter, Task, TaskInfo};
 
-static ABOUT: About = About {
+static INFO: TaskInfo = TaskInfo {
     name: "text",
     title: "Text",
     summary: "Is a film review positive or negative, read byte by byte?",
@@ -41,7 +41,7 @@ static ABOUT: About = About {
     first_id: 1,
     classes: 2,
     towers: 1,
-    hidden_share: 0.15,
+    mask_ratio: 0.15,
     sources: &[Source::Official, Source::Synthetic],
 };
 
@@ -79,16 +79,16 @@ const DEFAULTS: Options = Options {
 
 impl Options {
     fn read(options: &Value) -> Result<Options> {
-        let read: Options = parse(&ABOUT, &DEFAULTS, options)?;
-        within(&ABOUT, "max_length", read.max_length, 16..=65_536)?;
-        read.drawn.check(&ABOUT)?;
+        let read: Options = parse(&INFO, &DEFAULTS, options)?;
+        within(&INFO, "max_length", read.max_length, 16..=65_536)?;
+        read.drawn.check(&INFO)?;
         Ok(read)
     }
 }
 
 impl Task for Text {
-    fn about(&self) -> &'static About {
-        &ABOUT
+    fn info(&self) -> &'static TaskInfo {
+        &INFO
     }
 
     fn defaults(&self) -> Value {
@@ -98,7 +98,7 @@ impl Task for Text {
     fn shape(&self, options: &Value) -> Result<Shape> {
         let length = Options::read(options)?.max_length;
         let departures = [(length != PUBLISHED_LENGTH).then(|| length.to_string())];
-        Ok(Shape::new(&ABOUT, length as usize, departures))
+        Ok(Shape::new(&INFO, length as usize, departures))
     }
 
     fn unused_options(&self, source: Source) -> &'static [&'static str] {

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::ABOUT;
+use super::INFO;
 use super::reviews::{self, Hash, Review, Reviews};
 use crate::digest::is_held_out;
 use crate::duplicates::{Duplicates, LEAST_DISTINCT, row_hash};
@@ -71,7 +71,7 @@ pub(super) fn build(
     writer: &mut SplitWriter,
 ) -> Result<()> {
     let wanted = Wanted {
-        about: &ABOUT,
+        info: &INFO,
         what: "the labelled IMDb reviews (aclImdb)",
         archive: ARCHIVE,
         role: &reviews::role,

@@ -2,7 +2,7 @@
 
 use rand_chacha::ChaCha8Rng;
 
-use super::{ABOUT, Options};
+use super::{INFO, Options};
 use crate::error::Result;
 use crate::rng::below;
 use crate::synthetic::{between, word};
@@ -16,7 +16,7 @@ pub(super) fn draw(
     progress: &dyn Progress,
     writer: &mut SplitWriter,
 ) -> Result<()> {
-    options.drawn.draw(&ABOUT, progress, |split, rng, label| {
+    options.drawn.draw(&INFO, progress, |split, rng, label| {
         writer.row(split, &[&draw_text(rng, options.max_length, label)], label)
     })
 }

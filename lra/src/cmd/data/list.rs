@@ -34,7 +34,7 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let labels = entries.iter().flat_map(|entry| &entry.manifest);
-    let names = datasets::TASKS.iter().map(|task| task.about().name);
+    let names = datasets::TASKS.iter().map(|task| task.info().name);
     let width = labels
         .map(|manifest| manifest.label.as_str())
         .chain(names)
@@ -125,7 +125,7 @@ fn of_task<'a>(
     task: &dyn Task,
     entries: &'a [Entry],
 ) -> impl Iterator<Item = (&'a Manifest, &'a Entry)> {
-    let name = task.about().name;
+    let name = task.info().name;
     entries
         .iter()
         .filter_map(|entry| Some((entry.manifest.as_ref().ok()?, entry)))
@@ -141,10 +141,10 @@ struct Missing {
 }
 
 fn missing(store: &Store, task: &'static dyn Task, entries: &[Entry]) -> Vec<Missing> {
-    let about = task.about();
+    let info = task.info();
     let absent =
         |source: &&Source| of_task(task, entries).all(|(manifest, _)| manifest.source != **source);
-    let missing = about.sources.iter().filter(absent);
+    let missing = info.sources.iter().filter(absent);
     missing
         .map(|&source| {
             let key = Key {
@@ -156,18 +156,18 @@ fn missing(store: &Store, task: &'static dyn Task, entries: &[Entry]) -> Vec<Mis
                 Source::Official if store.found(task).is_some() => ("not built yet", make),
                 Source::Official if task.remote().is_empty() => {
                     let flag = shell::data_flag();
-                    let make = format!("lra data make {}{flag} --from PATH", about.name);
+                    let make = format!("lra data make {}{flag} --from PATH", info.name);
                     ("not here", make)
                 }
                 Source::Official => {
                     let flag = shell::data_flag();
-                    ("not here", format!("lra data fetch {}{flag}", about.name))
+                    ("not here", format!("lra data fetch {}{flag}", info.name))
                 }
                 _ if store.begun(task, &key) => ("interrupted, goes on with", make),
                 _ => ("not made yet", make),
             };
             Missing {
-                task: about.name,
+                task: info.name,
                 source,
                 state,
                 command,

@@ -64,7 +64,7 @@ fn fetch_files(
     mirror: Option<String>,
     place: &DataPlace,
 ) -> Result<ExitCode> {
-    let task = *suggest::find("task", task, datasets::TASKS, |task| task.about().name)?;
+    let task = *suggest::find("task", task, datasets::TASKS, |task| task.info().name)?;
     let store = Store::new(&place.path());
     let raw = store.raw(task);
     let mirror = mirror.or_else(|| std::env::var(MIRROR).ok().filter(|base| !base.is_empty()));
@@ -125,7 +125,7 @@ fn tell_other_raw_files(task: &dyn Task, store: &Store) -> Result<()> {
     let entries = store.list()?.into_iter();
     let keys = entries.filter_map(|entry| {
         let manifest = entry.manifest.ok()?;
-        (manifest.task == task.about().name).then(|| manifest.key())
+        (manifest.task == task.info().name).then(|| manifest.key())
     });
     for other in keys.filter_map(|key| store.other_raw_files(task, &key, &now)) {
         stderr::line(&format!("warning: {other}"));
@@ -166,7 +166,7 @@ impl Chosen {
     /// files are read at all.
     fn resolve(choice: &DataChoice, from: Option<&Path>, allow_partial: bool) -> Result<Self> {
         let TaskChoice { name, source } = choice.task.with_source(choice.source)?;
-        let task = *suggest::find("task", &name, datasets::TASKS, |task| task.about().name)?;
+        let task = *suggest::find("task", &name, datasets::TASKS, |task| task.info().name)?;
         let source = match (source, from) {
             (None, Some(_)) => Source::Official,
             (Some(source), Some(from)) if source != Source::Official => {
@@ -175,10 +175,10 @@ impl Chosen {
                     from.display()
                 )));
             }
-            (given, _) => given.unwrap_or(task.about().sources[0]),
+            (given, _) => given.unwrap_or(task.info().sources[0]),
         };
         let extra = match allow_partial {
-            true => Some(cmd::allow_partial(task.about().name)?),
+            true => Some(cmd::allow_partial(task.info().name)?),
             false => None,
         };
         let mut settings = json!({ "data": task.defaults() });
@@ -250,7 +250,7 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
         cmd::print(&format!("{}", file.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let towers: Vec<&[u8]> = (0..chosen.task.about().towers)
+    let towers: Vec<&[u8]> = (0..chosen.task.info().towers)
         .map(|tower| rows.tokens(tower, row))
         .collect();
     let mut example = chosen.task.to_text(&towers, rows.label(row));
@@ -297,10 +297,10 @@ const SHEET: (usize, usize) = (40, 8);
 
 /// Returns the examples from `first` on as pictures with their labels.
 fn contact_sheet(task: &dyn Task, rows: &Split, first: usize) -> Result<Vec<u8>> {
-    let about = task.about();
+    let info = task.info();
     // Bytes that are ids themselves are pixels; everything else has a padding id.
-    if about.first_id != 0 {
-        let message = format!("--png: the examples of {} are not pictures", about.name);
+    if info.first_id != 0 {
+        let message = format!("--png: the examples of {} are not pictures", info.name);
         return Err(Error::usage(message));
     }
     let shown = first..rows.len().min(first + SHEET.0);

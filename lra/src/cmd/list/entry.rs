@@ -18,17 +18,17 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
             model.name
         })?),
         Registry::Tasks => {
-            let task = suggest::find("task", name, datasets::TASKS, |task| task.about().name)?;
-            let about = task.about();
-            let sources: Vec<String> = about.sources.iter().map(ToString::to_string).collect();
+            let task = suggest::find("task", name, datasets::TASKS, |task| task.info().name)?;
+            let info = task.info();
+            let sources: Vec<String> = info.sources.iter().map(ToString::to_string).collect();
             json!({
-                "name": about.name,
-                "title": about.title,
-                "summary": about.summary,
-                "paper": or_null(about.paper),
-                "towers": about.towers,
-                "classes": about.classes,
-                "vocabulary": about.vocabulary,
+                "name": info.name,
+                "title": info.title,
+                "summary": info.summary,
+                "paper": or_null(info.paper),
+                "towers": info.towers,
+                "classes": info.classes,
+                "vocabulary": info.vocabulary,
                 "sources": sources,
                 "options": task.defaults(),
             })

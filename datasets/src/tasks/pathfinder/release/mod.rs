@@ -21,7 +21,7 @@ use crate::duplicates::{Duplicates, FEW, LEAST_DISTINCT, RowHash, row_hash};
 use crate::error::{Error, Result};
 use crate::source_checks::UNPROVED;
 use crate::words::counted;
-use crate::{About, Protocol, Request, SplitName, SplitWriter};
+use crate::{Protocol, Request, SplitName, SplitWriter, TaskInfo};
 
 /// Number of images per published set.
 const PUBLISHED: usize = 200_000;
@@ -32,13 +32,13 @@ const BATCH: usize = 1024;
 
 /// Reads one published set into `writer`.
 pub(super) fn read(
-    about: &'static About,
+    info: &'static TaskInfo,
     size: Size,
     difficulty: Difficulty,
     request: &Request<'_>,
     writer: &mut SplitWriter,
 ) -> Result<()> {
-    let (listed, mut pictures, notes) = pictures::find(about, size, difficulty, request)?;
+    let (listed, mut pictures, notes) = pictures::find(info, size, difficulty, request)?;
     notes.into_iter().for_each(|note| writer.note(note));
     let splits = assign(&listed, request.protocol);
     let progress = request.progress;

@@ -17,7 +17,7 @@ use crate::locate::{Form, Wanted, locate};
 use crate::remote::LRA_RELEASE;
 use crate::tasks::pathfinder::parameters::{Difficulty, Size};
 use crate::words::counted;
-use crate::{About, Request};
+use crate::{Request, TaskInfo};
 
 /// Maximum size of an image file; one of 256 x 256 pixels has 64 KiB when it is not packed at all.
 pub(super) const LARGEST_IMAGE: u64 = 1 << 18;
@@ -46,7 +46,7 @@ pub(super) enum Pictures {
 /// # Errors
 /// The set is missing, or a file among its own is none of its lists and listed images.
 pub(super) fn find(
-    about: &'static About,
+    info: &'static TaskInfo,
     size: Size,
     difficulty: Difficulty,
     request: &Request<'_>,
@@ -54,7 +54,7 @@ pub(super) fn find(
     let set = Set::new(size, difficulty);
     let what = set.text();
     let wanted = Wanted {
-        about,
+        info,
         what: &what,
         archive: LRA_RELEASE,
         role: &|name| set.role(name),
