@@ -6,7 +6,7 @@
 //!   head of its own; the loss is the mean of their cross-entropies. Head l stops after the share l
 //!   / (2n) of training, so that the second half of training has none of them.
 //! - `positions`: the class, predicted at every position t from the tokens up to there: softmax(W
-//!   m_t + b), m_t the mean of h_1 .. h_t over real positions; the loss is the mean over t of the
+//!   m_t + b), m_t the mean of h_1 .. h_t over valid positions; the loss is the mean over t of the
 //!   cross-entropies. With two towers, m_t is read in both at a time, and the shorter one stays at
 //!   its end. The paper's model is causal, and predicts from h_t.
 //! - `next`: the token after each, and with half the weight the one after that, predicted from h_t.
@@ -200,8 +200,10 @@ impl AuxiliaryHeads {
             let (encoded, states) = backbone.encode(tokens, None, wants_states, pass)?;
             return Ok(Reading { encoded, states });
         }
-        let real = backbone.embedding.real(&tokens.ids, tokens.mask.as_ref())?;
-        let sequences = Sequences::read(&tokens.ids, real.as_ref())?;
+        let valid = backbone
+            .embedding
+            .valid(&tokens.ids, tokens.mask.as_ref())?;
+        let sequences = Sequences::read(&tokens.ids, valid.as_ref())?;
         let first = usize::from(backbone.cls);
         let (encoded, states) = match &self.masked {
             Some(masked) => {
@@ -260,44 +262,44 @@ impl AuxiliaryHeads {
         let slots = slots.max().unwrap_or(0);
         let mut both: Option<(Tensor, Tensor)> = None;
         for (linear, Reading { encoded, .. }) in self.positions.iter().zip(readings) {
-            let (logits, real) = prefixes(&linear.forward(&encoded.hidden)?, encoded, slots)?;
+            let (logits, valid) = prefixes(&linear.forward(&encoded.hidden)?, encoded, slots)?;
             both = Some(match both {
-                Some((sum, any)) => ((sum + logits)?, any.maximum(&real)?),
-                None => (logits, real),
+                Some((sum, any)) => ((sum + logits)?, any.maximum(&valid)?),
+                None => (logits, valid),
             });
         }
-        let (logits, real) = both.ok_or_else(|| Error::Input("no tower".to_owned()))?;
+        let (logits, valid) = both.ok_or_else(|| Error::Input("no tower".to_owned()))?;
         let (batch, slots, classes) = logits.dims3()?;
         let labels = labels.unsqueeze(1)?.broadcast_as((batch, slots))?;
         let logits = logits.reshape((batch * slots, classes))?;
         let losses = cross_entropies(&logits, &labels.contiguous()?.flatten_all()?)?;
-        let count = real.sum_keepdim(1)?;
-        let share = real.broadcast_div(&count.maximum(&count.ones_like()?)?)?;
+        let count = valid.sum_keepdim(1)?;
+        let share = valid.broadcast_div(&count.maximum(&count.ones_like()?)?)?;
         Ok((losses.reshape((batch, slots))? * share)?.sum(1)?)
     }
 }
 
-/// Returns the means of x (B, L, C) over the real positions up to each position, and a mask (B,
-/// `slots`) of the real ones. Positions behind the last one are not real; their mean is the mean
+/// Returns the means of x (B, L, C) over the valid positions up to each position, and a mask (B,
+/// `slots`) of the valid ones. Positions behind the last one are not valid; their mean is the mean
 /// over all.
 fn prefixes(x: &Tensor, encoded: &Encoded, slots: usize) -> Result<(Tensor, Tensor)> {
     let (batch, length, classes) = x.dims3()?;
     let ones = |shape: &[usize]| Tensor::ones(shape, x.dtype(), x.device());
-    let real = match &encoded.mask {
+    let valid = match &encoded.mask {
         Some(mask) => mask.valid().clone(),
         None => ones(&[batch, length])?,
     };
     let x = zero_padding(x, encoded.mask.as_ref())?;
     let more = slots - length;
-    let (x, real) = (
+    let (x, valid) = (
         x.pad_with_zeros(1, 0, more)?,
-        real.pad_with_zeros(1, 0, more)?,
+        valid.pad_with_zeros(1, 0, more)?,
     );
     let options = ScanOptions::default();
     let sums = scan(&x.contiguous()?, &ones(&[classes])?, options)?;
-    let counts = scan(&real.unsqueeze(2)?.contiguous()?, &ones(&[1])?, options)?;
+    let counts = scan(&valid.unsqueeze(2)?.contiguous()?, &ones(&[1])?, options)?;
     let counts = counts.maximum(&counts.ones_like()?)?;
-    Ok((sums.broadcast_div(&counts)?, real))
+    Ok((sums.broadcast_div(&counts)?, valid))
 }
 
 /// Returns the vector of a hidden token, (1, D).

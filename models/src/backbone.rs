@@ -156,9 +156,9 @@ impl Backbone {
         if !self.embedding.supports_varlen() || !self.encoder.supports_varlen() {
             return Ok(None);
         }
-        let real = self.embedding.real(&tokens.ids, tokens.mask.as_ref())?;
-        let Some(real) = real else { return Ok(None) };
-        Packing::new(&Mask::new(&real.to_dtype(self.dtype)?)?)
+        let valid = self.embedding.valid(&tokens.ids, tokens.mask.as_ref())?;
+        let Some(valid) = valid else { return Ok(None) };
+        Packing::new(&Mask::new(&valid.to_dtype(self.dtype)?)?)
     }
 
     /// Refuses towers, batch sizes and lengths that do not fit.
@@ -219,8 +219,8 @@ mod tests {
     #[test]
     fn an_encoder_that_takes_packed_sequences_computes_the_same_of_them() {
         let row = |length: usize| (0..37).map(move |l| f32::from(u8::from(l < length)));
-        let real: Vec<f32> = [37, 0, 20, 1].into_iter().flat_map(row).collect();
-        let mask = Tensor::from_vec(real, (4, 37), &Device::Cpu).unwrap();
+        let valid: Vec<f32> = [37, 0, 20, 1].into_iter().flat_map(row).collect();
+        let mask = Tensor::from_vec(valid, (4, 37), &Device::Cpu).unwrap();
         let mask = Mask::new(&mask).unwrap();
         let packing = Packing::new(&mask).unwrap().unwrap();
         let single = |x: Tensor| x.to_dtype(DType::F32).unwrap();

@@ -54,7 +54,7 @@ impl DenseLabels {
 pub struct Tokens {
     /// (B, L) of type u32; L may be any length from 1 to the task's longest.
     pub ids: Tensor,
-    /// (B, L), 1 for real tokens and 0 for padding; none where all are real. Float of any type.
+    /// (B, L), 1 for valid tokens and 0 for padding; none where all are valid. Float of any type.
     pub mask: Option<Tensor>,
 }
 

@@ -11,10 +11,10 @@
 //! [`registry()`] also those that a program has added by [`register`].
 //!
 //! # Masks
-//! A mask is (B, L), 1 for real tokens and 0 for padding. A mixer that can leave out padded *keys*
+//! A mask is (B, L), 1 for valid tokens and 0 for padding. A mixer that can leave out padded *keys*
 //! does so. Its outputs at padded positions are read only by `block.norm = batch` and `power`,
 //! whose published statistics count padding, because pooling leaves them out too. A row with no
-//! real token gives zeros, not NaN.
+//! valid token gives zeros, not NaN.
 //!
 //! # Randomness
 //! No generator has a state: initial values depend on (seed, path), and all random numbers of a

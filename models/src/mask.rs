@@ -4,11 +4,11 @@ use candle_core::{D, DType, Tensor};
 
 use crate::Result;
 
-/// Mask of the real positions, in the forms that layers need. All of them are constants of B x L
+/// Mask of the valid positions, in the forms that layers need. All of them are constants of B x L
 /// numbers or fewer.
 #[derive(Clone)]
 pub struct Mask {
-    real: Tensor,
+    valid: Tensor,
     additive: Tensor,
     any: Tensor,
     counted: bool,
@@ -18,16 +18,16 @@ pub struct Mask {
 pub(crate) const PADDED: f64 = 1e9;
 
 impl Mask {
-    /// Builds a mask from (B, L) with 1 for real and 0 for padding, of the type of the activations.
+    /// Builds a mask from (B, L) with 1 for valid and 0 for padding, of the type of the activations.
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn new(real: &Tensor) -> Result<Self> {
-        let real = real.detach();
-        let additive = real.affine(PADDED, -PADDED)?;
-        let any = real.max_keepdim(D::Minus1)?;
+    pub fn new(valid: &Tensor) -> Result<Self> {
+        let valid = valid.detach();
+        let additive = valid.affine(PADDED, -PADDED)?;
+        let any = valid.max_keepdim(D::Minus1)?;
         Ok(Self {
-            real,
+            valid,
             additive,
             any,
             counted: false,
@@ -50,25 +50,25 @@ impl Mask {
         self.counted
     }
 
-    /// Returns (B, L): 1 for real, 0 for padding.
+    /// Returns (B, L): 1 for valid, 0 for padding.
     #[must_use]
     pub fn valid(&self) -> &Tensor {
-        &self.real
+        &self.valid
     }
 
-    /// Returns (B, L): 0 for real, a large negative number for padding.
+    /// Returns (B, L): 0 for valid, a large negative number for padding.
     #[must_use]
     pub fn additive(&self) -> &Tensor {
         &self.additive
     }
 
-    /// Returns (B, 1): 1 where the sequence has a real token at all.
+    /// Returns (B, 1): 1 where the sequence has a valid token at all.
     #[must_use]
     pub fn has_valid(&self) -> &Tensor {
         &self.any
     }
 
-    /// Returns the positions of the real tokens of each of `batch` sequences of `length`, on the
+    /// Returns the positions of the valid tokens of each of `batch` sequences of `length`, on the
     /// host; all of them without a mask.
     ///
     /// # Errors
@@ -78,8 +78,8 @@ impl Mask {
             return Ok(vec![(0..length).collect(); batch]);
         };
         let rows = mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?;
-        let real = |row: &Vec<f32>| (0..length).filter(|at| row[*at] != 0.0).collect();
-        Ok(rows.iter().map(real).collect())
+        let valid = |row: &Vec<f32>| (0..length).filter(|at| row[*at] != 0.0).collect();
+        Ok(rows.iter().map(valid).collect())
     }
 }
 

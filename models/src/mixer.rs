@@ -8,7 +8,7 @@ use crate::{Pass, Result, loss::Loss, supports::Supports};
 ///
 /// The block around it adds normalisation, residual and residual dropout.
 pub trait Mixer: Send + Sync {
-    /// Mixes `x` (B, L, D). Padded positions must not influence real ones, unless the model is
+    /// Mixes `x` (B, L, D). Padded positions must not influence valid ones, unless the model is
     /// listed as not masking; outputs at padded positions are any finite numbers.
     ///
     /// # Errors

@@ -99,7 +99,7 @@ impl Reference {
 pub struct Variant {
     /// Value of the option `variant`.
     pub name: &'static str,
-    /// Whether padded tokens cannot influence real ones.
+    /// Whether padded tokens cannot influence valid ones.
     pub masks_padding: bool,
     /// Builds the encoder; options that have a default of 0 have one of the variant's own in its
     /// place.

@@ -63,7 +63,7 @@ impl<'a> Pass<'a> {
         self.sequences
     }
 
-    /// Returns the mask of the sequences at hand; none where every position is real, as in those
+    /// Returns the mask of the sequences at hand; none where every position is valid, as in those
     /// that are packed.
     #[must_use]
     pub fn mask(&self) -> Option<&'a Mask> {

@@ -17,48 +17,48 @@ use crate::{
 /// A batch of sequences in host memory.
 pub(crate) struct Sequences {
     ids: Vec<Vec<u32>>,
-    /// Mask of real tokens; all are real if there is none.
-    real: Option<Vec<Vec<f32>>>,
+    /// Mask of valid tokens; all are valid if there is none.
+    valid: Option<Vec<Vec<f32>>>,
 }
 
 /// Prediction targets of each sequence of a batch: positions, and the correct ids there.
 pub(crate) struct Targets(Vec<Vec<(usize, u32)>>);
 
 impl Sequences {
-    /// Reads ids (B, L) and a mask (B, L), 1 for real tokens; waits for the device.
-    pub(crate) fn read(ids: &Tensor, real: Option<&Tensor>) -> Result<Self> {
-        let real = real.map(|real| real.to_dtype(DType::F32)?.to_vec2());
+    /// Reads ids (B, L) and a mask (B, L), 1 for valid tokens; waits for the device.
+    pub(crate) fn read(ids: &Tensor, valid: Option<&Tensor>) -> Result<Self> {
+        let valid = valid.map(|valid| valid.to_dtype(DType::F32)?.to_vec2());
         Ok(Self {
             ids: ids.to_vec2()?,
-            real: real.transpose()?,
+            valid: valid.transpose()?,
         })
     }
 
-    fn is_real(&self, row: usize, position: usize) -> bool {
-        let real = self.real.as_ref();
-        real.is_none_or(|real| real[row][position] > 0.0)
+    fn is_valid(&self, row: usize, position: usize) -> bool {
+        let valid = self.valid.as_ref();
+        valid.is_none_or(|valid| valid[row][position] > 0.0)
     }
 
-    /// Returns as targets, at each real position, the real token `ahead` positions later.
+    /// Returns as targets, at each valid position, the valid token `ahead` positions later.
     pub(crate) fn following(&self, ahead: usize) -> Targets {
         let row = |(row, ids): (usize, &Vec<u32>)| {
-            let both = |at: &usize| self.is_real(row, *at) && self.is_real(row, at + ahead);
+            let both = |at: &usize| self.is_valid(row, *at) && self.is_valid(row, at + ahead);
             let positions = (0..ids.len().saturating_sub(ahead)).filter(both);
             positions.map(|at| (at, ids[at + ahead])).collect()
         };
         Targets(self.ids.iter().enumerate().map(row).collect())
     }
 
-    /// Returns about `share` of the real tokens as targets, each drawn for itself, and one at least
+    /// Returns about `share` of the valid tokens as targets, each drawn for itself, and one at least
     /// of every sequence that has any.
     pub(crate) fn some(&self, share: f64, stream: &Stream) -> Targets {
         let length = self.ids.first().map_or(0, Vec::len);
         let draws = stream.uniform(self.ids.len(), length);
         let row = |(row, ids): (usize, &Vec<u32>)| {
             let draws = &draws[row * length..][..length];
-            let real = || (0..length).filter(|at| self.is_real(row, *at));
-            let least = real().map(|at| draws[at]).fold(1.0, f64::min);
-            let drawn = real().filter(|at| draws[*at] <= share.max(least));
+            let valid = || (0..length).filter(|at| self.is_valid(row, *at));
+            let least = valid().map(|at| draws[at]).fold(1.0, f64::min);
+            let drawn = valid().filter(|at| draws[*at] <= share.max(least));
             drawn.map(|at| (at, ids[at])).collect()
         };
         Targets(self.ids.iter().enumerate().map(row).collect())
@@ -154,12 +154,12 @@ mod tests {
 
     fn sequences() -> Sequences {
         let ids = Tensor::new(&[[1u32, 2, 3, 2], [3, 1, 0, 0], [0; 4]], &Device::Cpu).unwrap();
-        let real = [
+        let valid = [
             [1f64, 1.0, 1.0, 1.0],
             [1.0, 1.0, 0.0, 0.0],
             [0.0, 0.0, 0.0, 0.0],
         ];
-        Sequences::read(&ids, Some(&Tensor::new(&real, &Device::Cpu).unwrap())).unwrap()
+        Sequences::read(&ids, Some(&Tensor::new(&valid, &Device::Cpu).unwrap())).unwrap()
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
     fn what_is_hidden_depends_on_the_row_alone_and_is_something() {
         let sequence = |rows: usize, length: usize| Sequences {
             ids: vec![vec![5; length]; rows],
-            real: None,
+            valid: None,
         };
         let stream =
             |first: u64| RngKey::new(3, 8, first).per_example(StreamKey::new("pretrain.hidden"));

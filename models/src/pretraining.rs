@@ -141,11 +141,11 @@ impl TokenModel {
 
     /// Returns the losses of one tower's sequences.
     fn of_tower(&self, tokens: &Tokens, pass: &Pass) -> Result<TokenLosses> {
-        let real = self
+        let valid = self
             .backbone
             .embedding
-            .real(&tokens.ids, tokens.mask.as_ref())?;
-        let sequences = Sequences::read(&tokens.ids, real.as_ref())?;
+            .valid(&tokens.ids, tokens.mask.as_ref())?;
+        let sequences = Sequences::read(&tokens.ids, valid.as_ref())?;
         let (encoded, asked) = match &self.hides {
             Some(hides) => {
                 let stream = match pass.train {

@@ -6,8 +6,8 @@ use candle_core::{Device, Tensor};
 use crate::Result;
 
 /// Returns attention with any positive kernel: `y_i = Σ_j κ(q_i, k_j) v_j / Σ_j κ(q_i, k_j)` over
-/// real j. `q` and `k` are (B, L, H, E), `v` is (B, L, H, V), all f64 on the CPU; `real` is (B, L)
-/// with 1 for real keys. A sequence with no real key gives zeros. No gradient passes; tests take
+/// valid j. `q` and `k` are (B, L, H, E), `v` is (B, L, H, V), all f64 on the CPU; `valid` is (B, L)
+/// with 1 for valid keys. A sequence with no valid key gives zeros. No gradient passes; tests take
 /// difference quotients.
 ///
 /// # Errors
@@ -16,14 +16,14 @@ pub fn attention(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
-    real: Option<&Tensor>,
+    valid: Option<&Tensor>,
     kernel: impl Fn(&[f64], &[f64]) -> f64,
 ) -> Result<Tensor> {
     let (batch, length, heads, _) = q.dims4()?;
     let width = v.dim(3)?;
     let rows = |x: &Tensor| x.flatten(0, 2)?.to_vec2::<f64>();
     let (q, k, v) = (rows(q)?, rows(k)?, rows(v)?);
-    let real = real.map(|real| real.to_vec2::<f64>()).transpose()?;
+    let valid = valid.map(|valid| valid.to_vec2::<f64>()).transpose()?;
     let mut y = Vec::with_capacity(q.len() * width);
     for example in 0..batch {
         for i in 0..length {
@@ -31,7 +31,7 @@ pub fn attention(
                 let row = |position: usize| (example * length + position) * heads + head;
                 let (mut total, mut sums) = (0.0, vec![0.0; width]);
                 for j in 0..length {
-                    if real.as_ref().is_some_and(|real| real[example][j] == 0.0) {
+                    if valid.as_ref().is_some_and(|valid| valid[example][j] == 0.0) {
                         continue;
                     }
                     let weight = kernel(&q[row(i)], &k[row(j)]);

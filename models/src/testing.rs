@@ -186,23 +186,27 @@ impl DenseReference {
     /// inputs N(0, spread²).
     #[must_use]
     pub fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
-        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
-        Self::with_real(kernel, spread, real)
+        let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
+        Self::with_valid(kernel, spread, valid)
     }
 
-    /// Returns these sequences with every position real.
+    /// Returns these sequences with every position valid.
     #[must_use]
     pub fn whole(kernel: impl Fn(&[f64], &[f64]) -> f64) -> Self {
-        Self::with_real(kernel, 1.0, [[1.0; 5]; 3])
+        Self::with_valid(kernel, 1.0, [[1.0; 5]; 3])
     }
 
-    fn with_real(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64, real: [[f64; 5]; 3]) -> Self {
+    fn with_valid(
+        kernel: impl Fn(&[f64], &[f64]) -> f64,
+        spread: f64,
+        valid: [[f64; 5]; 3],
+    ) -> Self {
         let shape = [3, 5, 2, 3]; // (B, L, H, E)
         let inputs = ["q", "k", "v"].map(|name| {
             let values = normal(name, &shape).affine(spread, 0.0).unwrap();
             Var::from_tensor(&values).unwrap()
         });
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         let [q, k, v] = &inputs;
         let answer = || reference::attention(q, k, v, Some(mask.valid()), &kernel).unwrap();
         let weights = normal("weights", &shape);

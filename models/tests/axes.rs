@@ -34,20 +34,20 @@ fn shape() -> Shape {
 }
 
 fn inputs(lengths: &[usize], width: usize) -> Inputs {
-    let (mut ids, mut real) = (Vec::new(), Vec::new());
+    let (mut ids, mut valid) = (Vec::new(), Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
         for position in 0..width {
             let inside = position < length;
             let id = 1 + (row * 7 + position * position * 3 + position) % 10;
             ids.push(if inside { id as u32 } else { 0 });
-            real.push(f32::from(u8::from(inside)));
+            valid.push(f32::from(u8::from(inside)));
         }
     }
     let shape = (lengths.len(), width);
     Inputs {
         towers: vec![Tokens {
             ids: Tensor::from_vec(ids, shape, &Device::Cpu).unwrap(),
-            mask: Some(Tensor::from_vec(real, shape, &Device::Cpu).unwrap()),
+            mask: Some(Tensor::from_vec(valid, shape, &Device::Cpu).unwrap()),
         }],
     }
 }
@@ -359,7 +359,7 @@ fn rotation_leaves_what_depends_on_distance() {
 }
 
 /// A norm that counts padding wants the same there of kernels as of composed layers: blocks of
-/// queries that are all padding are not left out then, and a query that sees no real key gets
+/// queries that are all padding are not left out then, and a query that sees no valid key gets
 /// zeros.
 #[test]
 fn kernels_and_composed_layers_agree_where_a_norm_counts_padding() {

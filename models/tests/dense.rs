@@ -35,25 +35,25 @@ fn built(model: &Model, pooling: Pooling) -> (Classifier, Parameters) {
 
 /// Returns rows of these lengths, padded to `width`; ids depend on row and position alone.
 fn inputs(lengths: &[usize], width: usize) -> Inputs {
-    let (mut ids, mut real) = (Vec::new(), Vec::new());
+    let (mut ids, mut valid) = (Vec::new(), Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
         for position in 0..width {
             let id = 1 + (row * 7 + position * position * 3 + position) % 10;
             ids.push(if position < length { id as u32 } else { 0 });
-            real.push(f32::from(u8::from(position < length)));
+            valid.push(f32::from(u8::from(position < length)));
         }
     }
     let shape = (lengths.len(), width);
     let tokens = Tokens {
         ids: Tensor::from_vec(ids, shape, &Device::Cpu).unwrap(),
-        mask: Some(Tensor::from_vec(real, shape, &Device::Cpu).unwrap()),
+        mask: Some(Tensor::from_vec(valid, shape, &Device::Cpu).unwrap()),
     };
     Inputs {
         towers: vec![tokens],
     }
 }
 
-/// Labels every third real position of each row, the last one included.
+/// Labels every third valid position of each row, the last one included.
 fn labels(lengths: &[usize]) -> DenseLabels {
     let mut dense = DenseLabels::default();
     for (row, &length) in lengths.iter().enumerate() {

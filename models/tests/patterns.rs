@@ -160,19 +160,19 @@ fn subject(model: &str, options: &Options) -> (Classifier, Parameters) {
 
 /// Returns rows of the given lengths in `width`; the ids under the mask depend on `salt`.
 fn inputs(lengths: &[usize], width: usize, salt: usize) -> Inputs {
-    let (mut ids, mut real) = (Vec::new(), Vec::new());
+    let (mut ids, mut valid) = (Vec::new(), Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
         for position in 0..width {
             let salt = if position < length { 0 } else { salt };
             ids.push((1 + (row * 7 + position * position * 3 + position + salt) % 10) as u32);
-            real.push(f32::from(u8::from(position < length)));
+            valid.push(f32::from(u8::from(position < length)));
         }
     }
     let shape = (lengths.len(), width);
     Inputs {
         towers: vec![Tokens {
             ids: Tensor::from_vec(ids, shape, &Device::Cpu).unwrap(),
-            mask: Some(Tensor::from_vec(real, shape, &Device::Cpu).unwrap()),
+            mask: Some(Tensor::from_vec(valid, shape, &Device::Cpu).unwrap()),
         }],
     }
 }

@@ -93,10 +93,10 @@ impl Planted {
 impl Mixer for Planted {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let (batch, length, dim) = x.dims3()?;
-        let real = zero_padding(x, pass.mask())?;
+        let valid = zero_padding(x, pass.mask())?;
         let around = match self.bug {
-            Bug::SeesTheFuture => real.pad_with_zeros(1, 1, 1)?,
-            _ => real.pad_with_zeros(1, 2, 0)?,
+            Bug::SeesTheFuture => valid.pad_with_zeros(1, 1, 1)?,
+            _ => valid.pad_with_zeros(1, 2, 0)?,
         };
         let mut sum = around.narrow(1, 0, length)?;
         for by in 1..3 {

@@ -25,8 +25,8 @@ fn fingerprint() -> String {
     let ids: Vec<u32> = (0..batch * length)
         .map(|i| (i * i % 16 + 1) as u32)
         .collect();
-    let real = |i: usize| f32::from(u8::from(i % length < length - i / length * 40));
-    let real: Vec<f32> = (0..batch * length).map(real).collect();
+    let valid = |i: usize| f32::from(u8::from(i % length < length - i / length * 40));
+    let valid: Vec<f32> = (0..batch * length).map(valid).collect();
     let labels: Vec<u32> = (0..batch as u32).collect();
     let device = Device::Cpu;
     let mut lines = Vec::new();
@@ -35,7 +35,7 @@ fn fingerprint() -> String {
         let classifier = Classifier::new(model, &shape, &Options::of(model), &parameters).unwrap();
         let tokens = Tokens {
             ids: Tensor::from_slice(&ids, (batch, length), &device).unwrap(),
-            mask: Some(Tensor::from_slice(&real, (batch, length), &device).unwrap()),
+            mask: Some(Tensor::from_slice(&valid, (batch, length), &device).unwrap()),
         };
         let inputs = Inputs {
             towers: vec![tokens],

@@ -53,9 +53,9 @@ fn refusal(name: &str, expected: &Auxiliary, options: &Options) -> String {
 }
 
 /// Returns three sequences of up to `ids[0].len()` tokens.
-fn tokens(ids: [&[u32]; 3], real: [usize; 3]) -> Tokens {
+fn tokens(ids: [&[u32]; 3], valid: [usize; 3]) -> Tokens {
     let length = ids[0].len();
-    let mask = real.map(|real| (0..length).map(move |at| f64::from(u8::from(at < real))));
+    let mask = valid.map(|valid| (0..length).map(move |at| f64::from(u8::from(at < valid))));
     let mask: Vec<f64> = mask.into_iter().flatten().collect();
     Tokens {
         ids: Tensor::new(ids.concat(), &Device::Cpu)
@@ -163,10 +163,10 @@ fn what_is_over_or_not_asked_for_costs_nothing() {
 #[test]
 fn prefixes_are_running_means_over_real_positions() {
     let x = normal("x", &[2, 4, 3]);
-    let real = Tensor::new(&[[1f64, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+    let valid = Tensor::new(&[[1f64, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
     let encoded = Encoded {
         hidden: x.clone(),
-        mask: Some(Mask::new(&real).unwrap()),
+        mask: Some(Mask::new(&valid).unwrap()),
     };
     let (means, all) = prefixes(&x, &encoded, 6).unwrap();
     let counts: Vec<f64> = all.sum(1).unwrap().to_vec1().unwrap();

@@ -89,14 +89,14 @@ impl BatchNorm {
             let moments = Moments::new(self.mean.value(), self.variance.value())?;
             return batch_norm_by(x, &norm, &moments);
         }
-        let real = pass.mask().filter(|_| self.masked).map(|mask| mask.valid());
-        let (y, moments) = batch_norm(x, &norm, real)?;
+        let valid = pass.mask().filter(|_| self.masked).map(|mask| mask.valid());
+        let (y, moments) = batch_norm(x, &norm, valid)?;
         if pass.updates().is_some() {
             let (batch, length, _) = x.dims3()?;
             let apart = (moments.mean()? - self.mean.value())?;
             let square = (moments.variance()? + apart.sqr()?)?;
-            let count = match real {
-                Some(real) => real.sum_all()?.broadcast_as(apart.shape())?,
+            let count = match valid {
+                Some(valid) => valid.sum_all()?.broadcast_as(apart.shape())?,
                 None => apart.ones_like()?.affine((batch * length) as f64, 0.0)?,
             };
             let rows = Tensor::stack(&[apart, square, count.ones_like()?], 0)?;
@@ -130,8 +130,8 @@ mod tests {
     }
 
     fn mask() -> Mask {
-        let real = [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]];
-        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+        let valid = [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]];
+        Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
     }
 
     #[test]

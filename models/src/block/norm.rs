@@ -101,7 +101,7 @@ impl Norm {
         }
     }
 
-    /// Returns whether y at a real position depends on x at padded ones.
+    /// Returns whether y at a valid position depends on x at padded ones.
     #[must_use]
     pub fn counts_padding(&self) -> bool {
         matches!(self, Self::Batch(norm) if !norm.is_masked())

@@ -2,7 +2,7 @@
 //! Normalization in Transformers", arXiv:2003.07845, algorithm 2.
 //!     z = x / √(ψ² + ε),  y = γ ⊙ z + β;   dz = γ ⊙ dy,  dx = (dz - ν ⊙ z) / √(ψ² + ε)
 //!     ψ² ← α ψ² + (1 - α) mean z²ψ²,   ν ← ν (1 - (1 - α) mean z²) + (1 - α) mean dz ⊙ z
-//! x, y, z (B, L, D); γ, β, ψ², ν (D), means over the real positions of a batch, α = 0.9. At first
+//! x, y, z (B, L, D); γ, β, ψ², ν (D), means over the valid positions of a batch, α = 0.9. At first
 //! ψ² = 1 and ν = 0.
 //!
 //! ψ² and ν are state: constant within an update, and then updated from all of its rows. So no row
@@ -44,7 +44,7 @@ impl PowerNorm {
     /// # Errors
     /// If a path is taken by a parameter of another shape.
     pub fn new(vb: &VarBuilder, dim: usize, epsilon: f64) -> Result<Self> {
-        // Sums over the real positions, with their number as a last row.
+        // Sums over the valid positions, with their number as a last row.
         let means = move |sums: &Tensor| -> Result<Vec<Tensor>> {
             let rows = sums.dim(0)? - 1;
             let count = sums.get(rows)?.maximum(1.0)?;
@@ -75,36 +75,36 @@ impl PowerNorm {
     /// # Errors
     /// If the last dimension is not D.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let real = match pass.mask() {
+        let valid = match pass.mask() {
             Some(mask) => mask.valid().clone(),
             None => Tensor::ones(x.dims3().map(|(b, l, _)| (b, l))?, x.dtype(), x.device())?,
         };
-        let real = real.unsqueeze(2)?; // (B, L, 1)
+        let valid = valid.unsqueeze(2)?; // (B, L, 1)
         let z = x.broadcast_div(&self.power.value().affine(1.0, self.epsilon)?.sqrt()?)?;
         let updates = pass.updates().cloned();
         if updates.is_some() {
-            self.power.add(&sums(&[&x.sqr()?], &real)?, pass)?;
+            self.power.add(&sums(&[&x.sqr()?], &valid)?, pass)?;
         }
         let correction = self.correction.clone();
         let z = gradient_hook(&z, move |z, dz| {
             if let Some(updates) = &updates {
-                updates.add(&correction, &sums(&[&z.sqr()?, &(dz * z)?], &real)?)?;
+                updates.add(&correction, &sums(&[&z.sqr()?, &(dz * z)?], &valid)?)?;
             }
-            let excess = z.broadcast_mul(correction.value())?.broadcast_mul(&real)?;
+            let excess = z.broadcast_mul(correction.value())?.broadcast_mul(&valid)?;
             Ok((dz - excess)?)
         })?;
         Ok(z.broadcast_mul(&self.gain)?.broadcast_add(&self.shift)?)
     }
 }
 
-/// Returns sums of `score_mods`, each (B, L, D), over the real positions (B, L, 1), and below them
+/// Returns sums of `score_mods`, each (B, L, D), over the valid positions (B, L, 1), and below them
 /// how many these are: (terms + 1, D).
-fn sums(score_mods: &[&Tensor], real: &Tensor) -> Result<Tensor> {
+fn sums(score_mods: &[&Tensor], valid: &Tensor) -> Result<Tensor> {
     let rows = score_mods
         .iter()
-        .map(|term| Ok(term.broadcast_mul(real)?.sum((0, 1))?));
+        .map(|term| Ok(term.broadcast_mul(valid)?.sum((0, 1))?));
     let mut rows = rows.collect::<Result<Vec<_>>>()?;
-    let count = real.sum_all()?;
+    let count = valid.sum_all()?;
     rows.push(count.broadcast_as(rows[0].shape())?.contiguous()?);
     Ok(Tensor::stack(&rows, 0)?)
 }
@@ -138,8 +138,8 @@ mod tests {
     fn statistics_follow_the_algorithm_however_the_batch_is_cut() {
         let x = normal("x", &[2, 3, 4]);
         let dy = normal("dy", &[2, 3, 4]);
-        let real = Tensor::new(&[[1f64, 1.0, 1.0], [1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
-        let dy = dy.broadcast_mul(&real.unsqueeze(2).unwrap()).unwrap();
+        let valid = Tensor::new(&[[1f64, 1.0, 1.0], [1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+        let dy = dy.broadcast_mul(&valid.unsqueeze(2).unwrap()).unwrap();
         let rows = |x: &Tensor| -> Vec<Vec<f64>> {
             let all: Vec<Vec<f64>> = x.reshape((6, 4)).unwrap().to_vec2().unwrap();
             [0, 1, 2, 3].map(|row| all[row].clone()).to_vec()
@@ -153,7 +153,7 @@ mod tests {
                 let mut actual = Vec::new();
                 for part in 0..parts {
                     let of = |x: &Tensor| x.chunk(parts, 0).unwrap()[part].clone();
-                    let mask = Mask::new(&of(&real)).unwrap();
+                    let mask = Mask::new(&of(&valid)).unwrap();
                     let pass = pass();
                     let pass = pass.with_updates(&updates);
                     let var = Var::from_tensor(&of(&x)).unwrap();

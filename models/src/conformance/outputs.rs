@@ -174,7 +174,7 @@ pub(super) fn padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_
     for (variant, options) in variants(model) {
         let subject = subject(model, &shape(1), &options, 6);
         let padded = tokens(&[9, 13], 37, 0);
-        // Equal real tokens with other ids under the mask.
+        // Equal valid tokens with other ids under the mask.
         let full = tokens(&[37, 37], 37, 0);
         let forward = |ids: &Tensor| {
             let inputs = one(Tokens {

@@ -67,18 +67,18 @@ pub(super) fn subject_of(
 /// Returns rows of the given lengths, padded to `width` with id 0; ids depend on row and position
 /// only.
 pub(super) fn tokens(lengths: &[usize], width: usize, salt: usize) -> Tokens {
-    let (mut ids, mut real) = (Vec::new(), Vec::new());
+    let (mut ids, mut valid) = (Vec::new(), Vec::new());
     for (row, &length) in lengths.iter().enumerate() {
         for position in 0..width {
             let id = 1 + (row * 7 + position * position * 3 + position + salt) % 10;
             ids.push(if position < length { id as u32 } else { 0 });
-            real.push(f32::from(u8::from(position < length)));
+            valid.push(f32::from(u8::from(position < length)));
         }
     }
     let shape = (lengths.len(), width);
     Tokens {
         ids: Tensor::from_vec(ids, shape, &Device::Cpu).kept(),
-        mask: Some(Tensor::from_vec(real, shape, &Device::Cpu).kept()),
+        mask: Some(Tensor::from_vec(valid, shape, &Device::Cpu).kept()),
     }
 }
 

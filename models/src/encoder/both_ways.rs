@@ -140,10 +140,10 @@ mod tests {
             for direction in ["sum", "two"] {
                 let parameters = Parameters::new(3, &Device::Cpu, DType::F64);
                 let classifier = classifier(model, direction, &parameters);
-                let logits = |ids: &[u32], real: &[f32]| {
+                let logits = |ids: &[u32], valid: &[f32]| {
                     let row = (1, ids.len());
                     let ids = Tensor::from_slice(ids, row, &Device::Cpu).unwrap();
-                    let mask = Tensor::from_slice(real, row, &Device::Cpu).unwrap();
+                    let mask = Tensor::from_slice(valid, row, &Device::Cpu).unwrap();
                     let tokens = Tokens {
                         ids,
                         mask: Some(mask),

@@ -106,7 +106,7 @@ pub trait Encoder: Send + Sync {
 pub struct Encoded {
     /// (B, L', D).
     pub hidden: Tensor,
-    /// Mask over L'; none where every position is real.
+    /// Mask over L'; none where every position is valid.
     pub mask: Option<Mask>,
 }
 

@@ -84,8 +84,8 @@ mod tests {
         for cls in [false, true] {
             let parameters = parameters();
             let layer = ConditionalPositions::new(&parameters.builder(), 3, cls).unwrap();
-            let real = Tensor::new(&[[1f64, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]], &Device::Cpu);
-            let mask = Mask::new(&real.unwrap()).unwrap();
+            let valid = Tensor::new(&[[1f64, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]], &Device::Cpu);
+            let mask = Mask::new(&valid.unwrap()).unwrap();
             check_layer("conditional", &parameters, &[2, 4, 3], |x| {
                 layer.forward(x, Some(&mask))
             });

@@ -136,12 +136,12 @@ impl Embedding {
         matches!(self.tokens, Table::Rows(_))
     }
 
-    /// Returns a mask of the real ones among the ids (B, L), given the task's mask, if it has one;
-    /// none if all are real.
+    /// Returns a mask of the valid ones among the ids (B, L), given the task's mask, if it has one;
+    /// none if all are valid.
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn real(&self, ids: &Tensor, mask: Option<&Tensor>) -> Result<Option<Tensor>> {
+    pub fn valid(&self, ids: &Tensor, mask: Option<&Tensor>) -> Result<Option<Tensor>> {
         Ok(match (mask, self.zero_is_padding) {
             (Some(mask), _) => Some(mask.clone()),
             (None, true) => Some(ids.ne(0u32)?),
@@ -150,7 +150,7 @@ impl Embedding {
     }
 
     /// Maps ids (B, L) and mask to vectors (B, L', D) and the mask over L', where L' counts the CLS
-    /// slot, which is always real. `more` (1, D) is the vector of the id behind the last of the
+    /// slot, which is always valid. `more` (1, D) is the vector of the id behind the last of the
     /// vocabulary.
     ///
     /// # Errors
@@ -191,11 +191,11 @@ impl Embedding {
                 }
             }
         };
-        let mask = match self.real(ids, mask)? {
-            Some(real) => {
-                let real = real.to_dtype(x.dtype())?;
-                let cls = Tensor::ones((batch, slots - length), real.dtype(), real.device())?;
-                Some(Mask::new(&Tensor::cat(&[&cls, &real], 1)?)?)
+        let mask = match self.valid(ids, mask)? {
+            Some(valid) => {
+                let valid = valid.to_dtype(x.dtype())?;
+                let cls = Tensor::ones((batch, slots - length), valid.dtype(), valid.device())?;
+                Some(Mask::new(&Tensor::cat(&[&cls, &valid], 1)?)?)
             }
             None => None,
         };
@@ -281,14 +281,14 @@ mod tests {
         let vb = parameters.builder();
         let options = EmbedOptions::default();
         let embedding = Embedding::new(&vb, &options, 4, 6, 3, true, false).unwrap();
-        let real = Tensor::new(&[[1f32, 1.0, 1.0], [1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
+        let valid = Tensor::new(&[[1f32, 1.0, 1.0], [1.0, 0.0, 0.0]], &Device::Cpu).unwrap();
         let (x, mask) = embedding
-            .forward(&ids(), Some(&real), None, &pass())
+            .forward(&ids(), Some(&valid), None, &pass())
             .unwrap();
         let x: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
         assert_eq!(x[0][0], [0.0, 1.0, 0.0, 1.0, 0.0, 1.0]); // zeros + position 0
-        let real: Vec<Vec<f64>> = mask.unwrap().valid().to_vec2().unwrap();
-        assert_eq!(real, [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]]);
+        let valid: Vec<Vec<f64>> = mask.unwrap().valid().to_vec2().unwrap();
+        assert_eq!(valid, [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0]]);
     }
 
     #[test]
@@ -302,9 +302,9 @@ mod tests {
             let vb = parameters.builder();
             let embedding = Embedding::new(&vb, &options, 4, 6, 3, true, false).unwrap();
             let (_, mask) = embedding.forward(&ids(), None, None, &pass()).unwrap();
-            let real = mask.map(|mask| mask.valid().to_vec2::<f64>().unwrap());
+            let valid = mask.map(|mask| mask.valid().to_vec2::<f64>().unwrap());
             let expected = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]].map(|row| row.to_vec());
-            assert_eq!(real, zero_is_padding.then_some(expected.to_vec()));
+            assert_eq!(valid, zero_is_padding.then_some(expected.to_vec()));
         }
     }
 

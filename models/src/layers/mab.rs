@@ -61,7 +61,7 @@ impl Mab {
         })
     }
 
-    /// Maps (B, L, D), whose mask the pass has, to (B, m, qkv_dim). A sequence without a real token
+    /// Maps (B, L, D), whose mask the pass has, to (B, m, qkv_dim). A sequence without a valid token
     /// contributes zeros.
     ///
     /// # Errors
@@ -114,8 +114,8 @@ mod tests {
         };
         let parameters = parameters();
         let mab = Mab::new(&parameters.builder(), &block, 2, 0.0).unwrap();
-        let real = [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0f64]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0f64]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         let pass = Pass::new(false, RngKey::new(1, 0, 0));
         for pass in [pass, pass.with_mask(Some(&mask))] {
             check_layer("mab", &parameters, &[3, 3, 3], |x| mab.forward(x, &pass));

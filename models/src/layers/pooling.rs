@@ -11,15 +11,15 @@ use crate::{
 
 /// A way of pooling, with its parameters.
 pub enum Pool {
-    /// Position 0, be it a CLS token or the first real one.
+    /// Position 0, be it a CLS token or the first valid one.
     First,
-    /// Mean over real positions.
+    /// Mean over valid positions.
     Mean,
-    /// Sum over real positions, divided by the length with padding.
+    /// Sum over valid positions, divided by the length with padding.
     PaddedMean,
-    /// Sum over real positions.
+    /// Sum over valid positions.
     Sum,
-    /// Largest value of each channel over real positions.
+    /// Largest value of each channel over valid positions.
     Max,
     /// Attention of a learned query over the states.
     Attention(Box<Mab>),
@@ -50,7 +50,7 @@ impl Pool {
         }
     }
 
-    /// Maps (B, L, D) to (B, width). A sequence with no real token gives zeros. With CLS and first,
+    /// Maps (B, L, D) to (B, width). A sequence with no valid token gives zeros. With CLS and first,
     /// it gives the state at position 0; with attention, the vector that attention begins from.
     ///
     /// # Errors
@@ -58,16 +58,16 @@ impl Pool {
     pub fn forward(&self, hidden: &Tensor, mask: Option<&Mask>, pass: &Pass) -> Result<Tensor> {
         match self {
             Self::First => Ok(hidden.narrow(1, 0, 1)?.squeeze(1)?),
-            Self::Sum => weighted_sum(hidden, &real(hidden, mask)?),
+            Self::Sum => weighted_sum(hidden, &valid(hidden, mask)?),
             Self::Mean => {
-                let real = real(hidden, mask)?; // (B, L)
-                let count = real.sum_keepdim(1)?; // (B, 1)
+                let valid = valid(hidden, mask)?; // (B, L)
+                let count = valid.sum_keepdim(1)?; // (B, 1)
                 let count = count.maximum(&count.ones_like()?)?;
-                weighted_sum(hidden, &real.broadcast_div(&count)?)
+                weighted_sum(hidden, &valid.broadcast_div(&count)?)
             }
             Self::PaddedMean => {
                 let share = 1.0 / hidden.dim(1)? as f64;
-                weighted_sum(hidden, &real(hidden, mask)?.affine(share, 0.0)?)
+                weighted_sum(hidden, &valid(hidden, mask)?.affine(share, 0.0)?)
             }
             Self::Max => match mask {
                 Some(mask) => {
@@ -95,7 +95,7 @@ impl Pool {
 }
 
 /// Returns the mask (B, L), all ones if there is none.
-fn real(hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+fn valid(hidden: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     if let Some(mask) = mask {
         return Ok(mask.valid().clone());
     }
@@ -132,8 +132,8 @@ mod tests {
     }
 
     fn mask() -> Mask {
-        let real = [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0f64]];
-        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+        let valid = [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0f64]];
+        Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! 1] after each update; `dynamic`, z (B, H, L) = S σ(x W + b) for each query, W (D, H), b = -4 at
 //! first; `fixed`, |i - j| ≤ S^((l H + h) / (n H)) for head h of H in layer l of n, h from 1,
 //! without R, so that windows widen with depth (Multi-Scale Transformer, Guo et al., 2020, AAAI).
-//! Loss `span`, in training: the mean of z over heads and real positions. log m is added to the
+//! Loss `span`, in training: the mean of z over heads and valid positions. log m is added to the
 //! scores. `ramp` is R.
 //!
 //! # Padding
@@ -202,9 +202,9 @@ impl AdaptiveSpan {
                 let z = z.squeeze(3)?.mean(1)?; // (B, L)
                 match pass.mask() {
                     Some(mask) => {
-                        let real = mask.valid().sum(1)?;
+                        let valid = mask.valid().sum(1)?;
                         let sum = (z * mask.valid())?.sum(1)?;
-                        (sum / real.maximum(&real.ones_like()?)?)?
+                        (sum / valid.maximum(&valid.ones_like()?)?)?
                     }
                     None => (z.sum(1)? / length as f64)?,
                 }
@@ -250,7 +250,7 @@ impl Mixer for AdaptiveSpan {
                 score_mods.attend([&q, &k, &v], options, 0..length)?
             }
         };
-        // A padded query may be further from every real key than it sees.
+        // A padded query may be further from every valid key than it sees.
         let y = match pass.mask().filter(|mask| mask.is_counted()) {
             Some(mask) => zero_padding(&y, Some(mask))?,
             None => y,

@@ -19,7 +19,7 @@
 //!
 //! # Padding
 //!
-//! A sequence is a circle of its real positions only, so no padding enters.
+//! A sequence is a circle of its valid positions only, so no padding enters.
 //!
 //! # Departures
 //!
@@ -211,8 +211,8 @@ mod tests {
             ..Options::default()
         };
         let cdil = Cdil::new(&layer, &options).unwrap();
-        let real = [[1.0, 1.0, 0.0, 1.0, 0.0], [0.0; 5]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0, 1.0, 0.0, 1.0, 0.0], [0.0; 5]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         let met = cdil.met(&normal("x", &[2, 5, 2]), Some(&mask)).unwrap();
         let met: Vec<Vec<u32>> = met.to_vec2().unwrap();
         // Places 0, 1 and 2 of the circle are positions 0, 1 and 3; taps at -4, -2, 0, 2 and 4.
@@ -271,8 +271,8 @@ mod tests {
         let (parameters, block) = (parameters(), block(3));
         let layer = LayerContext::new(parameters.builder(), &block, 9);
         let cdil = Cdil::new(&layer, &Options::default()).unwrap();
-        let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         check_layer("cdil", &parameters, &[2, 4, 3], |x| {
             cdil.forward(x, &pass().with_mask(Some(&mask)))
         });

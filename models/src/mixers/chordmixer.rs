@@ -17,7 +17,7 @@
 //!
 //! # Padding
 //!
-//! A row is rolled over its real positions only, so no padding enters.
+//! A row is rolled over its valid positions only, so no padding enters.
 //!
 //! # Departures
 //!
@@ -257,12 +257,12 @@ mod tests {
     }
 
     fn mask() -> Mask {
-        let real = [
+        let valid = [
             [1.0; 6],
             [1.0, 1.0, 1.0, 1.0, 0.0, 0.0],
             [0.0, 1.0, 0.0, 1.0, 1.0, 0.0],
         ];
-        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+        Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
     }
 
     #[test]

@@ -15,7 +15,7 @@
 //! # Padding
 //!
 //! Padded positions count as zeros in their group, and so do missing positions of the last group. A
-//! group without a real token is hidden.
+//! group without a valid token is hidden.
 //!
 //! # Departures
 //!
@@ -221,7 +221,7 @@ impl Compression {
             .reshape((batch, groups, row))?)
     }
 
-    /// Returns (B, T), 1 for groups with a real token.
+    /// Returns (B, T), 1 for groups with a valid token.
     fn mask(&self, mask: Option<&Mask>) -> Result<Option<Tensor>> {
         let Some(mask) = mask else { return Ok(None) };
         let (batch, length) = mask.valid().dims2()?;

@@ -12,8 +12,8 @@
 //! # Options
 //!
 //! `horizon` M: `longest`, the longest length of the task; `padded`, the padded length of the
-//! batch, as in the published code, where a sequence's result depends on its batch; `real`, the
-//! number of real tokens of the sequence.
+//! batch, as in the published code, where a sequence's result depends on its batch; `valid`, the
+//! number of valid tokens of the sequence.
 //!
 //! # Padding
 //!
@@ -172,8 +172,8 @@ mod tests {
     }
 
     fn mask() -> Mask {
-        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
-        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+        let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
+        Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
     }
 
     #[test]
@@ -195,9 +195,9 @@ mod tests {
                 let product = |i: usize| q[i].max(0.0) * k[i].max(0.0);
                 (0..3).map(product).sum::<f64>() * (q[3] - k[3]).cos()
             };
-            let real = Some(mask.valid());
+            let valid = Some(mask.valid());
             let expected =
-                reference::attention(&marked(&q), &marked(&k), &v, real, kernel).unwrap();
+                reference::attention(&marked(&q), &marked(&k), &v, valid, kernel).unwrap();
             let mixer = mixer(&parameters(), horizon);
             let actual = mixer.attend([&q, &k, &v], Some(&mask)).unwrap();
             let read = |x: &Tensor| zero_padding(&x.flatten_from(2).unwrap(), Some(&mask)).unwrap();

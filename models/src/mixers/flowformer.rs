@@ -4,7 +4,7 @@
 //!     y_i = σ(Î_i) φ(q_i)/I_i · Σ_j φ(k_j) (n softmax_j(min(Ô_j, 1)) v_j)ᵀ
 //! Attention as a flow from values (sources) to outputs (sinks): I flows into a query, O out of a
 //! key; Î and Ô are these when the other side gives or takes 1 in all. The softmax lets keys
-//! compete, σ allots to queries. φ = σ. B batch, H heads, L length, n real positions, E width of a
+//! compete, σ allots to queries. φ = σ. B batch, H heads, L length, n valid positions, E width of a
 //! head; q, k, v, y (B, L, H, E), I, O, Î, Ô (B, L, H). 1e-6 is added to either factor of the four
 //! products. Time O(L·E²) per head, memory O(L·E + E²). Xavier-uniform projections without biases.
 //! Variant `released`: as the authors' code for this benchmark computes, φ(x) = max(x, 0) + 1e-6,
@@ -134,8 +134,8 @@ impl Flowformer {
         };
         match mask {
             Some(mask) => {
-                let real = mask.valid().sum_keepdim(1)?.reshape((batch, 1, 1, 1))?;
-                Ok(shares.broadcast_mul(&real)?)
+                let valid = mask.valid().sum_keepdim(1)?.reshape((batch, 1, 1, 1))?;
+                Ok(shares.broadcast_mul(&valid)?)
             }
             None => Ok(shares.affine(length as f64, 0.0)?),
         }
@@ -186,8 +186,8 @@ mod tests {
     }
 
     fn mask() -> Mask {
-        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
-        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+        let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
+        Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
     }
 
     /// Equal keys compete for nothing, and all that flows out of a value flows into outputs.

@@ -15,7 +15,7 @@
 //!
 //! # Padding
 //!
-//! The mean is over the real positions of a pair. A pair is real if one of its positions is.
+//! The mean is over the valid positions of a pair. A pair is valid if one of its positions is.
 //!
 //! # Departures
 //!
@@ -105,9 +105,9 @@ impl Encoder for Stages {
             };
             let before = pass.with_mask(mask.as_ref());
             if *halves {
-                let (short, real) = pool(&x, mask.as_ref(), self.cls)?;
-                x = block.shorten(&x, &short, &before, &pass.with_mask(real.as_ref()))?;
-                mask = real;
+                let (short, valid) = pool(&x, mask.as_ref(), self.cls)?;
+                x = block.shorten(&x, &short, &before, &pass.with_mask(valid.as_ref()))?;
+                mask = valid;
             } else {
                 x = block.forward(&x, &before)?;
             }
@@ -186,7 +186,7 @@ fn half(length: usize, cls: bool) -> usize {
     cls + (length - cls).div_ceil(2)
 }
 
-/// Returns the mean of each pair of positions, over those that are real, and which pairs are: (B,
+/// Returns the mean of each pair of positions, over those that are valid, and which pairs are: (B,
 /// L, D) -> (B, ⌈L/2⌉, D).
 fn pool(x: &Tensor, mask: Option<&Mask>, cls: bool) -> Result<(Tensor, Option<Mask>)> {
     let (batch, length, dim) = x.dims3()?;
@@ -195,7 +195,7 @@ fn pool(x: &Tensor, mask: Option<&Mask>, cls: bool) -> Result<(Tensor, Option<Ma
     if length - first < 2 {
         return Ok((x.clone(), mask.cloned()));
     }
-    let real = match mask {
+    let valid = match mask {
         Some(mask) => mask.valid().clone(),
         None => Tensor::ones((batch, length), x.dtype(), x.device())?,
     };
@@ -203,21 +203,21 @@ fn pool(x: &Tensor, mask: Option<&Mask>, cls: bool) -> Result<(Tensor, Option<Ma
         let rest = x.narrow(1, first, length - first)?;
         Ok(rest.pad_with_zeros(1, 0, 2 * short - (length - first))?)
     };
-    let both = pairs(&real)?.reshape((batch, short, 2))?;
+    let both = pairs(&valid)?.reshape((batch, short, 2))?;
     let count = both.sum_keepdim(2)?;
     let weights = both.broadcast_div(&count.maximum(&count.ones_like()?)?)?;
     let weights = weights.unsqueeze(3)?; // (B, short, 2, 1)
     let y = pairs(x)?.reshape((batch, short, 2, dim))?;
     let y = y.broadcast_mul(&weights)?.sum(2)?;
-    let real_pairs = both.max(2)?;
-    let (y, real) = match cls {
+    let valid_pairs = both.max(2)?;
+    let (y, valid) = match cls {
         true => (
             Tensor::cat(&[&x.narrow(1, 0, 1)?, &y], 1)?,
-            Tensor::cat(&[&real.narrow(1, 0, 1)?, &real_pairs], 1)?,
+            Tensor::cat(&[&valid.narrow(1, 0, 1)?, &valid_pairs], 1)?,
         ),
-        false => (y, real_pairs),
+        false => (y, valid_pairs),
     };
-    Ok((y, mask.map(|_| Mask::new(&real)).transpose()?))
+    Ok((y, mask.map(|_| Mask::new(&valid)).transpose()?))
 }
 
 #[cfg(test)]
@@ -228,15 +228,15 @@ mod tests {
     use crate::testing::{check_gradient, close, normal};
 
     fn mask() -> Mask {
-        let real = [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0], [0.0; 4]];
-        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+        let valid = [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0], [0.0; 4]];
+        Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
     }
 
     #[test]
     fn pairs_are_means_over_what_is_real_and_cls_stays() {
         let x = normal("x", &[3, 4, 1]);
         let h: Vec<Vec<f64>> = x.squeeze(2).unwrap().to_vec2().unwrap();
-        for (cls, expected, real) in [
+        for (cls, expected, valid) in [
             (
                 true,
                 [
@@ -263,7 +263,7 @@ mod tests {
                 rows.narrow(1, 0, left).unwrap()
             };
             close(&y.squeeze(2).unwrap(), &cut(&expected), 1e-12, "means");
-            close(mask.unwrap().valid(), &cut(&real), 1e-12, "mask");
+            close(mask.unwrap().valid(), &cut(&valid), 1e-12, "mask");
         }
     }
 

@@ -312,11 +312,11 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        let real = Tensor::new(
+        let valid = Tensor::new(
             &[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0f64]],
             &Device::Cpu,
         );
-        let mask = Mask::new(&real.unwrap()).unwrap();
+        let mask = Mask::new(&valid.unwrap()).unwrap();
         for (spatial, attention) in [
             (Spatial::Full, 0),
             (Spatial::Toeplitz, 0),

@@ -163,12 +163,12 @@ impl Griffin {
 /// Returns (B, L, 1), or (1, L, 1) without a mask: 1 where a sequence begins, 0 elsewhere.
 fn starts(x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let (_, length, _) = x.dims3()?;
-    let real = match mask {
+    let valid = match mask {
         Some(mask) => mask.valid().clone(),
         None => Tensor::ones((1, length), x.dtype(), x.device())?,
     };
-    let before = real.pad_with_zeros(1, 1, 0)?.narrow(1, 0, length)?;
-    Ok((&real * before.affine(-1.0, 1.0)?)?.unsqueeze(2)?)
+    let before = valid.pad_with_zeros(1, 1, 0)?.narrow(1, 0, length)?;
+    Ok((&valid * before.affine(-1.0, 1.0)?)?.unsqueeze(2)?)
 }
 
 impl Mixer for Griffin {
@@ -230,8 +230,8 @@ mod tests {
 
     #[test]
     fn sequences_begin_at_their_first_real_position() {
-        let real = [[1.0f64, 1.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0], [0.0; 4]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0f64, 1.0, 1.0, 0.0], [0.0, 0.0, 1.0, 1.0], [0.0; 4]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         let x = Tensor::zeros((3, 4, 2), DType::F64, &Device::Cpu).unwrap();
         let rows = |mask| {
             let starts = starts(&x, mask).unwrap().squeeze(2).unwrap();

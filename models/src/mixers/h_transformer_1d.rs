@@ -17,7 +17,7 @@
 //!
 //! # Padding
 //!
-//! Means, sums and counts include real tokens only, and parts without real tokens are hidden, so
+//! Means, sums and counts include valid tokens only, and parts without valid tokens are hidden, so
 //! padding has no effect.
 //!
 //! # Departures
@@ -137,11 +137,11 @@ impl Hierarchy {
             let x = zero_padding(x, mask)?.reshape((batch, length, self.heads, self.width))?;
             Ok(by_head(&x)?.pad_with_zeros(2, 0, missing)?)
         };
-        let real = match mask {
+        let valid = match mask {
             Some(mask) => mask.valid().clone(),
             None => Tensor::ones((batch, length), qkv[0].dtype(), qkv[0].device())?,
         };
-        let count = real.pad_with_zeros(1, 0, missing)?;
+        let count = valid.pad_with_zeros(1, 0, missing)?;
         Ok(Parts {
             q: parts(qkv[0])?,
             k: parts(qkv[1])?,
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Values identify their keys: with equal scores each real one has the same share.
+    /// Values identify their keys: with equal scores each valid one has the same share.
     #[test]
     fn every_pair_is_covered_once() {
         for (length, block) in [(1, 2), (7, 2), (16, 2), (33, 4), (64, 4), (50, 6)] {
@@ -314,19 +314,19 @@ mod tests {
                 .contiguous()
                 .unwrap();
             let zeros = v.zeros_like().unwrap();
-            let real: Vec<f64> = (0..length)
+            let valid: Vec<f64> = (0..length)
                 .map(|i| f64::from(u8::from(i % 3 != 1)))
                 .collect();
-            let rows = [vec![1.0; length], real];
+            let rows = [vec![1.0; length], valid];
             let mask = mask(&[&rows[0], &rows[1]]);
             let y = attend(&mixer, [&zeros, &zeros, &v], Some(&mask)).unwrap();
-            for (row, real) in rows.iter().enumerate() {
-                let count = real.iter().sum::<f64>();
+            for (row, valid) in rows.iter().enumerate() {
+                let count = valid.iter().sum::<f64>();
                 let shares = y.get(row).unwrap().flatten_to(1).unwrap();
                 for shares in shares.to_vec2::<f64>().unwrap() {
-                    for (share, real) in shares.iter().zip(real) {
+                    for (share, valid) in shares.iter().zip(valid) {
                         assert!(
-                            (share - real / count).abs() < 1e-12,
+                            (share - valid / count).abs() < 1e-12,
                             "{length} {block}: {share}"
                         );
                     }

@@ -12,13 +12,13 @@
 //!
 //! `segment` S (0: ⌈√N⌉, N the longest length); `lower` blocks (0: half of `block.layers`, rounded
 //! up); `upper` blocks (0: the rest of `block.layers`); `mixer` of the lower blocks, any model
-//! without options of its own; `aggregate`: `mean` over real positions, `first` position (HIBERT
+//! without options of its own; `aggregate`: `mean` over valid positions, `first` position (HIBERT
 //! has the last), or `attention`, W_O MAB(z, h) with one learned vector z (see `head.pooling =
 //! attention`).
 //!
 //! # Padding
 //!
-//! A segment without a real token is hidden from the upper blocks.
+//! A segment without a valid token is hidden from the upper blocks.
 //!
 //! # Departures
 //!
@@ -168,7 +168,7 @@ impl Encoder for Hierarchical {
         let size = self.segment.min(length);
         let segments = length.div_ceil(size);
         let missing = segments * size - length;
-        let real = match (pass.mask(), missing) {
+        let valid = match (pass.mask(), missing) {
             (Some(mask), _) => Some(mask.valid().clone()),
             (None, 0) => None,
             (None, _) => Some(Tensor::ones((batch, length), x.dtype(), x.device())?),
@@ -176,18 +176,18 @@ impl Encoder for Hierarchical {
         // Segments are rows of a batch.
         let x = x.pad_with_zeros(1, 0, missing)?;
         let x = x.reshape((batch * segments, size, dim))?;
-        let mask = match &real {
-            Some(real) => {
-                let real = real.pad_with_zeros(1, 0, missing)?;
-                Some(Mask::new(&real.reshape((batch * segments, size))?)?)
+        let mask = match &valid {
+            Some(valid) => {
+                let valid = valid.pad_with_zeros(1, 0, missing)?;
+                Some(Mask::new(&valid.reshape((batch * segments, size))?)?)
             }
             None => None,
         };
         let within = pass.with_rng(pass.rng.of_parts(segments));
         let within = within.with_mask(mask.as_ref());
         let encoded = self.lower.forward(&x, &within)?;
-        let (hidden, real) = (&encoded.hidden, encoded.mask.as_ref());
-        let v = self.pool.forward(hidden, real, &within)?;
+        let (hidden, valid) = (&encoded.hidden, encoded.mask.as_ref());
+        let v = self.pool.forward(hidden, valid, &within)?;
         let v = match &self.output {
             Some(output) => output.forward(&v)?,
             None => v,
@@ -275,8 +275,8 @@ mod tests {
     }
 
     fn mask() -> Mask {
-        let real = [[1.0; 7], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 7]];
-        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+        let valid = [[1.0; 7], [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 7]];
+        Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
     }
 
     fn pass() -> Pass<'static> {

@@ -7,7 +7,7 @@
 //! width of a head; q, k, v, y (B, H, L, E), β (B, H, E), w (B, H, L). No position gets another
 //! one's value: it keeps its own, times a weight that depends on all others. The softmax is over L
 //! numbers within ±1, so that weights lie between e⁻² and e² times the mean: the layer is close to
-//! v / n for n real positions. Since β is the sum of the wrapped diagonals of S = Σ_t k_t v_tᵀ,
+//! v / n for n valid positions. Since β is the sum of the wrapped diagonals of S = Σ_t k_t v_tᵀ,
 //! products replace the Fourier transforms here. Time O(L·E²) per head, memory O(L·E + E²). No
 //! biases; weights begin LeCun-normal. Read in FutureComputing4AI/Hrrformer@8a127d1
 //! listops/hrrformer_mgpu.py and package hrr 1.2.3: 6 layers of 512 with 8 heads, Adam at 1e-3 that
@@ -178,8 +178,8 @@ mod tests {
         };
         let layer = LayerContext::new(parameters.builder(), &block, 9);
         let mixer = Hrrformer::new(&layer, &NoOptions {}).unwrap();
-        let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         check_layer("hrrformer", &parameters, &[2, 4, 6], |x| {
             mixer.forward(x, &pass().with_mask(Some(&mask)))
         });

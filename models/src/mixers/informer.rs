@@ -2,7 +2,7 @@
 //! Time-Series Forecasting", arXiv:2012.07436.
 //!     y_i = Σ_j softmax_j(q_i·k_j / √E) v_j for the u queries of largest M_i,  y_i = 1/n Σ_j v_j for all others
 //!     M_i = max_{j in S_i} q_i·k_j - 1/U Σ_{j in S_i} q_i·k_j,  u = U = min(n, factor ⌈ln n⌉), at least 1
-//! B batch, H heads, L length, n real positions of a row, E width of a head; q, k, v, y (B, H, L,
+//! B batch, H heads, L length, n valid positions of a row, E width of a head; q, k, v, y (B, H, L,
 //! E), M (B, H, L), S_i U keys drawn with replacement. Time O(L·u·E) per head, memory O(L·(u + E)).
 //! S_i is drawn per seed, step, layer and position, and shared by heads and examples, as in the
 //! authors' code. The choice of queries has no gradient.
@@ -14,7 +14,7 @@
 //!
 //! # Padding
 //!
-//! n counts real positions only: padded keys are neither drawn nor attended to, nor part of the
+//! n counts valid positions only: padded keys are neither drawn nor attended to, nor part of the
 //! mean, and padded queries are never among the u.
 //!
 //! # Departures
@@ -88,10 +88,10 @@ impl MixerModel for Informer {
 }
 
 impl Informer {
-    /// Returns u and U of a row with `real` positions.
-    fn count(&self, real: usize) -> usize {
-        let logarithm = (real.max(1) as f64).ln().ceil() as usize;
-        (self.options.factor * logarithm).max(1).min(real)
+    /// Returns u and U of a row with `valid` positions.
+    fn count(&self, valid: usize) -> usize {
+        let logarithm = (valid.max(1) as f64).ln().ceil() as usize;
+        (self.options.factor * logarithm).max(1).min(valid)
     }
 
     /// Maps queries, keys and values (B, L, H E) to (B, L, H E).
@@ -105,12 +105,12 @@ impl Informer {
         let active = take(&split(q)?, &chosen)?.reshape((batch, (), row))?;
         let options = self.projections.options(q, pass, &self.dropout)?;
         let active = attention::attend(&active, k, v, &options)?; // (B, u, H E)
-        let real = match pass.mask() {
+        let valid = match pass.mask() {
             Some(mask) => mask.valid().clone(),
             None => Tensor::ones((batch, length), v.dtype(), v.device())?,
         };
-        let number = real.sum_keepdim(1)?;
-        let share = real.broadcast_div(&number.maximum(&number.ones_like()?)?)?;
+        let number = valid.sum_keepdim(1)?;
+        let share = valid.broadcast_div(&number.maximum(&number.ones_like()?)?)?;
         let mean = weighted_sum(v, &share)?.unsqueeze(1)?; // (B, 1, H E)
         let rows = split(&cat(&[&active, &mean], 1)?)?;
         Ok(take(&rows, &places)?.reshape((batch, length, row))?)
@@ -139,7 +139,7 @@ impl Informer {
     /// among the L H that there are, heads beside each other. [`IGNORE_INDEX`] after them where a
     /// row has fewer than others.
     ///
-    /// Draws may be fixed: `samples` (L, U), in [0, 1), which become real keys in proportion.
+    /// Draws may be fixed: `samples` (L, U), in [0, 1), which become valid keys in proportion.
     fn chosen(&self, q: &Tensor, k: &Tensor, pass: &Pass) -> Result<Vec<Vec<u32>>> {
         let (batch, length, row) = q.dims3()?;
         let host = |x: &Tensor| -> Result<Vec<f32>> {
@@ -147,14 +147,14 @@ impl Informer {
             Ok(x.flatten_all()?.to_vec1()?)
         };
         let (q, k) = (host(q)?, host(k)?);
-        let real: Vec<Vec<usize>> = match pass.mask() {
+        let valid: Vec<Vec<usize>> = match pass.mask() {
             Some(mask) => host(mask.valid())?
                 .chunks(length)
-                .map(|real| (0..length).filter(|&at| real[at] > 0.0).collect())
+                .map(|valid| (0..length).filter(|&at| valid[at] > 0.0).collect())
                 .collect(),
             None => vec![(0..length).collect(); batch],
         };
-        let counts: Vec<usize> = real.iter().map(|real| self.count(real.len())).collect();
+        let counts: Vec<usize> = valid.iter().map(|valid| self.count(valid.len())).collect();
         // The count is not that of the longest row: draws for a row must not depend on the other
         // rows.
         let most = self.count(length).max(1);
@@ -164,17 +164,17 @@ impl Informer {
         rows.for_each(|(index, measures)| {
             let (example, head) = (index / self.heads, index % self.heads);
             let place = |at: usize| (example * length + at) * row + head * self.width;
-            let (real, count) = (&real[example], counts[example]);
+            let (valid, count) = (&valid[example], counts[example]);
             let divisor = match self.options.mean_over {
                 MeanOver::Sample => count,
-                MeanOver::Keys => real.len(),
+                MeanOver::Keys => valid.len(),
             } as f32;
-            for &at in real {
+            for &at in valid {
                 let query = &q[place(at)..][..self.width];
                 let (mut max, mut sum) = (f32::NEG_INFINITY, 0.0);
                 for sample in &samples[at * most..][..count] {
-                    let key = (sample * real.len() as f64) as usize;
-                    let key = real[key.min(real.len() - 1)];
+                    let key = (sample * valid.len() as f64) as usize;
+                    let key = valid[key.min(valid.len() - 1)];
                     let score = dot(query, &k[place(key)..][..self.width]);
                     (max, sum) = (score.max(max), sum + score);
                 }
@@ -294,10 +294,10 @@ mod tests {
         let twin = DenseReference::whole(reference::softmax);
         let apart = twin.compare(|q, k, v, _| attend(&mixer, [q, k, v], &pass()));
         assert!(apart.output < 1e-7 && apart.gradient < 1e-7, "{apart:?}");
-        // Outputs at real positions, in rows with padding.
-        let mut real = [[1.0; 9], [0.0; 9], [0.0; 9]];
-        real[1][2..6].fill(1.0);
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        // Outputs at valid positions, in rows with padding.
+        let mut valid = [[1.0; 9], [0.0; 9], [0.0; 9]];
+        valid[1][2..6].fill(1.0);
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         let [q, k, v] = &qkv();
         let expected = reference::attention(q, k, v, Some(mask.valid()), reference::softmax);
         let actual = attend(&mixer, [q, k, v], &pass().with_mask(Some(&mask)));
@@ -346,8 +346,8 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         let parameters = parameters();
         let mixer = mixer(&parameters, 4, 1);
         check_layer("informer", &parameters, &[3, 5, 4], |x| {

@@ -141,19 +141,19 @@ impl Linformer {
 
 impl Mixer for Linformer {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let real = match pass.mask().filter(|_| self.masks) {
+        let valid = match pass.mask().filter(|_| self.masks) {
             Some(mask) => Some(mask.valid().unsqueeze(2)?), // (B, L, 1)
             None => None,
         };
-        let slots = |x: &Tensor, matrix: &Tensor| match &real {
-            Some(real) => project_length(&x.broadcast_mul(real)?, matrix, self.heads),
+        let slots = |x: &Tensor, matrix: &Tensor| match &valid {
+            Some(valid) => project_length(&x.broadcast_mul(valid)?, matrix, self.heads),
             None => project_length(x, matrix, self.heads),
         };
         let [q, k, v] = self.projections.qkv(x)?; // (B, L, H E)
         let (k, v) = (slots(&k, &self.key)?, slots(&v, &self.value)?); // (B, K, H E)
         let (k, v, _) = self.projections.score_mods().append_memory(&k, &v, None)?;
         let options = AttentionOptions {
-            // Slots are of padded and real tokens alike.
+            // Slots are of padded and valid tokens alike.
             mask: None,
             ..self.projections.options(x, pass, &self.dropout)?
         };

@@ -163,8 +163,8 @@ impl Mixer for Luna {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let p = self.before(x.dim(0)?, pass)?;
         let asking = self.normalised(p.clone(), NormPlace::Pre, pass)?;
-        let real = pass.mask().map(|mask| mask.valid().clone());
-        let packed = self.pack.forward(&asking, x, real, (self.heads, pass))?; // p'
+        let valid = pass.mask().map(|mask| mask.valid().clone());
+        let packed = self.pack.forward(&asking, x, valid, (self.heads, pass))?; // p'
         if !self.last {
             let p = self.dropout.add(&p, &packed, pass)?;
             pass.carry(&self.normalised(p, NormPlace::Post, pass)?);
@@ -251,8 +251,8 @@ mod tests {
     }
 
     fn mask() -> Mask {
-        let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
-        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+        let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
+        Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
     }
 
     fn pass() -> Pass<'static> {
@@ -288,8 +288,8 @@ mod tests {
         let k = heads(&mixer.pack.key.forward(&x).unwrap());
         let v = heads(&mixer.pack.value.forward(&x).unwrap());
         let q = heads(&q.contiguous().unwrap());
-        let real = Some(mask.valid());
-        let packed = reference::attention(&q, &k, &v, real, reference::softmax).unwrap();
+        let valid = Some(mask.valid());
+        let packed = reference::attention(&q, &k, &v, valid, reference::softmax).unwrap();
         let packed = packed.flatten_from(2).unwrap();
         let expected = mixer.unpack.value.forward(&packed).unwrap();
         close(&y, &mixer.output.forward(&expected).unwrap(), 1e-12, "luna");

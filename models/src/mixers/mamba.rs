@@ -232,8 +232,8 @@ mod tests {
         let first = mixer.forward(&x.narrow(1, 0, 4).unwrap(), &pass()).unwrap();
         close(&y.narrow(1, 0, 4).unwrap(), &first, 1e-12, "causal");
         // Padding at the end of a window of the convolution acts like zeros before a sequence.
-        let real = Tensor::new(&[[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0f64]], &Device::Cpu);
-        let mask = Mask::new(&real.unwrap()).unwrap();
+        let valid = Tensor::new(&[[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0f64]], &Device::Cpu);
+        let mask = Mask::new(&valid.unwrap()).unwrap();
         let late = mixer.forward(&x, &pass().with_mask(Some(&mask))).unwrap();
         let alone = mixer.forward(&x.narrow(1, 3, 4).unwrap(), &pass()).unwrap();
         close(&late.narrow(1, 3, 4).unwrap(), &alone, 1e-12, "padding");
@@ -241,8 +241,8 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         let parameters = parameters();
         let mixer = mixer(&parameters, 2, &SMALL);
         check_layer("mamba", &parameters, &[2, 4, 2], |x| {

@@ -122,8 +122,8 @@ mod tests {
         let matrix = |path: &str| saved[path].to_vec2::<f64>().unwrap();
         let (inner, outer) = (matrix("inner.weight"), matrix("outer.weight"));
         let x = normal("x", &[1, 5, 3]);
-        let real = Tensor::new(&[[1.0, 1.0, 1.0, 0.0, 1.0f64]], &Device::Cpu).unwrap();
-        let mask = Mask::new(&real).unwrap();
+        let valid = Tensor::new(&[[1.0, 1.0, 1.0, 0.0, 1.0f64]], &Device::Cpu).unwrap();
+        let mask = Mask::new(&valid).unwrap();
         let y = mixer.forward(&x, &pass().with_mask(Some(&mask))).unwrap();
         let rows = x.get(0).unwrap().to_vec2::<f64>().unwrap();
         let mut expected = vec![vec![0.0; 3]; 5];

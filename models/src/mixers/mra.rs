@@ -1,7 +1,7 @@
 //! MRA-2. Zeng et al., 2022, "Multi Resolution Analysis (MRA) for Approximate Self-Attention",
 //! arXiv:2207.10284.
 //!     y_i = Σ_j a_ij v_j / Σ_j a_ij,  a_ij = exp(q_i·k_j / √E) in the chosen pairs (I, J) of blocks,  exp(low_IJ) in all others
-//!     low_IJ = q̃_I·k̃_J / √E;  q̃_I, k̃_J, ṽ_J means over the real tokens of a block
+//!     low_IJ = q̃_I·k̃_J / √E;  q̃_I, k̃_J, ṽ_J means over the valid tokens of a block
 //! B batch, H heads, L length, N longest length, E width of a head, S block length, M = L/S blocks;
 //! q, k, v, y (B, L, H, E), q̃, k̃, ṽ (B, M, H, E), low (B, H, M, M). For each head,
 //! `blocks_per_row` ⌈N/S⌉ pairs are chosen from the whole matrix, those of largest low_IJ - max_J
@@ -20,12 +20,12 @@
 //!
 //! # Padding
 //!
-//! Blocks without a real token are never chosen and have weight zero, and so has padding within a
+//! Blocks without a valid token are never chosen and have weight zero, and so has padding within a
 //! block.
 //!
 //! # Departures
 //!
-//! The maximum of a row is over blocks with real tokens; 1e-6 is not added to counts and sums; the
+//! The maximum of a row is over blocks with valid tokens; 1e-6 is not added to counts and sums; the
 //! blocks of an image are runs of pixels, not the 4 x 8 patches of the published code. No biases in
 //! projections.
 
@@ -93,8 +93,8 @@ struct Mra {
 struct Chosen {
     /// Blocks of keys for each block of queries, in order.
     keys: Vec<Vec<usize>>,
-    /// Blocks of keys that have a real token.
-    real: Vec<bool>,
+    /// Blocks of keys that have a valid token.
+    valid: Vec<bool>,
 }
 
 impl MixerModel for Mra {
@@ -145,24 +145,24 @@ impl Mra {
         let own = own.pad_with_zeros(3, self.width, 0)?; // (B, M, H, E + 1)
         let keys = cat(&[&split(qkv[1])?.pad_with_zeros(3, 0, 1)?, &own], 1)?;
         let values = cat(&[&split(qkv[2])?, &values], 1)?;
-        if let Some(real) = options.mask.take() {
-            let ones = Tensor::ones((batch, blocks), real.dtype(), device)?;
-            options.mask = Some(Tensor::cat(&[real, ones], 1)?);
+        if let Some(valid) = options.mask.take() {
+            let ones = Tensor::ones((batch, blocks), valid.dtype(), device)?;
+            options.mask = Some(Tensor::cat(&[valid, ones], 1)?);
         }
         let [q, keys, values] = [q, keys, values].map(|x| x.flatten_from(2));
         attention::attend(&q?, &keys?, &values?, &options)
     }
 
-    /// Returns real tokens of each block, (B, M).
+    /// Returns valid tokens of each block, (B, M).
     fn counts(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let ((batch, length, _), size) = (x.dims3()?, self.options.block);
-        let real = match mask {
+        let valid = match mask {
             Some(mask) => mask.valid().clone(),
             None => Tensor::ones((batch, length), x.dtype(), x.device())?,
         };
         let missing = length.next_multiple_of(size) - length;
-        let real = real.pad_with_zeros(1, 0, missing)?;
-        Ok(real.reshape((batch, (), size))?.sum(D::Minus1)?)
+        let valid = valid.pad_with_zeros(1, 0, missing)?;
+        Ok(valid.reshape((batch, (), size))?.sum(D::Minus1)?)
     }
 
     /// Returns means over the tokens of blocks, (B, M, H, E), of x (B, L, H E), which is zero at
@@ -196,14 +196,14 @@ impl Mra {
         let prior = Tensor::from_vec(prior, (blocks, blocks), low.device())?;
         let low = low.broadcast_add(&hide)?;
         let merit = low.broadcast_sub(&low.max_keepdim(D::Minus1)?)?;
-        // In a row without a real block, the hidden scores are their own maximum, so that they have
+        // In a row without a valid block, the hidden scores are their own maximum, so that they have
         // to be hidden again.
         let merit = merit.broadcast_add(&prior)?.broadcast_add(&hide)?;
         let most = self.chosen.min(blocks * blocks);
         let mut chosen: Vec<Chosen> = (0..batch * heads)
             .map(|index| Chosen {
                 keys: vec![Vec::new(); blocks],
-                real: counts[index / heads]
+                valid: counts[index / heads]
                     .iter()
                     .map(|count| *count > 0.0)
                     .collect(),
@@ -261,11 +261,11 @@ impl Mra {
 }
 
 impl Chosen {
-    /// Returns whether a block of queries has real tokens, and real blocks of keys that it has not
+    /// Returns whether a block of queries has valid tokens, and valid blocks of keys that it has not
     /// chosen.
     fn has_rest(&self, queries: usize) -> bool {
-        let real = self.real.iter().filter(|real| **real).count();
-        self.real[queries] && self.keys[queries].len() < real
+        let valid = self.valid.iter().filter(|valid| **valid).count();
+        self.valid[queries] && self.keys[queries].len() < valid
     }
 }
 
@@ -282,9 +282,9 @@ fn rest(
     let mut hidden = Vec::with_capacity(low.elem_count());
     for chosen in chosen {
         for keys in &chosen.keys {
-            let hide = |real: &bool| if *real { 0.0 } else { -PADDED as f32 };
+            let hide = |valid: &bool| if *valid { 0.0 } else { -PADDED as f32 };
             let first = hidden.len();
-            hidden.extend(chosen.real.iter().map(hide));
+            hidden.extend(chosen.valid.iter().map(hide));
             keys.iter()
                 .for_each(|block| hidden[first + block] = -PADDED as f32);
         }

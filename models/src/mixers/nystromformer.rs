@@ -14,7 +14,7 @@
 //!
 //! # Padding
 //!
-//! The real tokens of each sequence are split into segments of nearly equal size. If there are
+//! The valid tokens of each sequence are split into segments of nearly equal size. If there are
 //! fewer tokens than landmarks, each token is a landmark, and the remaining rows and columns of A
 //! are those of the identity. Padded keys and values have no effect.
 //!
@@ -60,7 +60,7 @@ struct Options {
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
-    build_with(context, |_| Segments::OfReal)
+    build_with(context, |_| Segments::OfValid)
 }
 
 /// Returns the encoder whose sequences, of at most N tokens, are cut as `segments(N)` says.
@@ -84,9 +84,9 @@ fn build_with(
 /// Positions that are divided into segments.
 #[derive(Clone, Copy)]
 enum Segments {
-    /// The real tokens of each sequence.
-    OfReal,
-    /// This many positions, real or not.
+    /// The valid tokens of each sequence.
+    OfValid,
+    /// This many positions, valid or not.
     OfPositions(usize),
 }
 
@@ -146,13 +146,13 @@ impl Nystromformer {
             return attention::attend(q, k, v, &options(mask.map(|mask| mask.valid().clone())));
         }
         let landmarks = self.segments.landmarks((q, k), mask, self.landmarks)?;
-        let real = options(mask.map(|mask| mask.valid().clone()));
-        let seen = attention::attend(&landmarks.queries, k, v, &real)?; // G V (B, M, H E)
+        let valid = options(mask.map(|mask| mask.valid().clone()));
+        let seen = attention::attend(&landmarks.queries, k, v, &valid)?; // G V (B, M, H E)
         let seen = split_heads(&seen, self.heads)?;
         let values = exact_matmul(&self.inverse(&landmarks)?, &seen.to_dtype(DType::F64)?)?;
         let values = merge_heads(&values.to_dtype(v.dtype())?)?; // Z G V
-        let real = landmarks.real.map(|real| real.to_dtype(v.dtype()));
-        attention::attend(q, &landmarks.keys, &values, &options(real.transpose()?))
+        let valid = landmarks.valid.map(|valid| valid.to_dtype(v.dtype()));
+        attention::attend(q, &landmarks.keys, &values, &options(valid.transpose()?))
     }
 
     /// Returns Z (B, H, M, M) of the landmarks, of type f64: A can be nearly singular, and its
@@ -164,15 +164,15 @@ impl Nystromformer {
         let (q, k) = (heads(&landmarks.queries)?, heads(&landmarks.keys)?); // (B, H, M, E)
         let scale = (q.dim(3)? as f64).powf(-0.5);
         let scores = exact_matmul(&q.affine(scale, 0.0)?, &k.t()?)?; // (B, H, M, M)
-        let Some(real) = &landmarks.real else {
+        let Some(valid) = &landmarks.valid else {
             return pseudo_inverse(&softmax::masked(&scores, None)?, self.iterations);
         };
-        let mask = Mask::new(real)?;
-        let real = real.unsqueeze(1)?.unsqueeze(3)?; // (B, 1, M, 1)
+        let mask = Mask::new(valid)?;
+        let valid = valid.unsqueeze(1)?.unsqueeze(3)?; // (B, 1, M, 1)
         let identity = Tensor::eye(scores.dim(3)?, DType::F64, scores.device())?;
-        let beyond = identity.broadcast_mul(&real.affine(-1.0, 1.0)?)?; // (B, 1, M, M)
+        let beyond = identity.broadcast_mul(&valid.affine(-1.0, 1.0)?)?; // (B, 1, M, M)
         let a = softmax::masked(&scores, Some(&mask))?;
-        let a = a.broadcast_mul(&real)?.broadcast_add(&beyond)?;
+        let a = a.broadcast_mul(&valid)?.broadcast_add(&beyond)?;
         pseudo_inverse(&a, self.iterations)
     }
 }
@@ -213,14 +213,14 @@ struct Landmarks {
     keys: Tensor,
     /// (B, M), f64: 1 for landmarks that are means of positions, 0 for empty ones; none where all
     /// are means.
-    real: Option<Tensor>,
+    valid: Option<Tensor>,
 }
 
 impl Segments {
     /// Returns M for sequences of `length`.
     fn slots(self, landmarks: usize, length: usize) -> usize {
         match self {
-            Self::OfReal => landmarks.min(length),
+            Self::OfValid => landmarks.min(length),
             Self::OfPositions(positions) => landmarks.min(positions),
         }
     }
@@ -246,17 +246,17 @@ impl Segments {
                 let row = (0..length).map(|position| segment(position) as u32);
                 (0..batch).for_each(|_| segments.extend(row.clone()));
             }
-            (Self::OfReal, None) => {
+            (Self::OfValid, None) => {
                 let row = (0..length).map(|position| (position * slots / length) as u32);
                 (0..batch).for_each(|_| segments.extend(row.clone()));
             }
-            (Self::OfReal, Some(mask)) => {
-                let real = mask.valid().to_dtype(DType::F32)?;
-                for (row, count) in real.to_vec2::<f32>()?.iter().zip(&mut counts) {
-                    let tokens = row.iter().filter(|real| **real > 0.0).count();
+            (Self::OfValid, Some(mask)) => {
+                let valid = mask.valid().to_dtype(DType::F32)?;
+                for (row, count) in valid.to_vec2::<f32>()?.iter().zip(&mut counts) {
+                    let tokens = row.iter().filter(|valid| **valid > 0.0).count();
                     *count = slots.min(tokens);
                     let mut before = 0;
-                    segments.extend(row.iter().map(|real| match *real > 0.0 {
+                    segments.extend(row.iter().map(|valid| match *valid > 0.0 {
                         true => {
                             before += 1;
                             ((before - 1) * *count / tokens) as u32
@@ -268,22 +268,22 @@ impl Segments {
         }
         let segments = Tensor::from_vec(segments, (batch, length), q.device())?;
         let mean = |x: &Tensor| match self {
-            Self::OfReal => ops::segment_mean(x, &segments, slots),
+            Self::OfValid => ops::segment_mean(x, &segments, slots),
             Self::OfPositions(_) => {
                 let sizes = Tensor::new(sizes.as_slice(), x.device())?.to_dtype(x.dtype())?;
                 let sums = ops::segment_sum(&zero_padding(x, mask)?, &segments, slots)?;
                 Ok(sums.broadcast_div(&sizes.unsqueeze(1)?)?)
             }
         };
-        let real = counts.iter().any(|count| *count < slots).then(|| {
+        let valid = counts.iter().any(|count| *count < slots).then(|| {
             let row = |count: usize| (0..slots).map(move |slot| f64::from(u8::from(slot < count)));
-            let real: Vec<f64> = counts.iter().copied().flat_map(row).collect();
-            Tensor::from_vec(real, (batch, slots), q.device())
+            let valid: Vec<f64> = counts.iter().copied().flat_map(row).collect();
+            Tensor::from_vec(valid, (batch, slots), q.device())
         });
         Ok(Landmarks {
             queries: mean(q)?,
             keys: mean(k)?,
-            real: real.transpose()?,
+            valid: valid.transpose()?,
         })
     }
 }

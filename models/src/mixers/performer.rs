@@ -6,7 +6,7 @@
 //! per head, memory O(L·M + M·E). `trig` is unbiased too, but its features have either sign, so
 //! denominators come near 0: 2ε is added where they are within ε of it. Otherwise nothing is added
 //! to the denominator φ(q_i)·z. As in the authors' code, exp is shifted by the largest w·x' (of the
-//! row for queries, of the sequence's real keys for keys), which cancels except for epsilon. w
+//! row for queries, of the sequence's valid keys for keys), which cancels except for epsilon. w
 //! depends on seed, layer and step, not on the batch; heads share it.
 //!
 //! # Options

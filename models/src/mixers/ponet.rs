@@ -101,9 +101,9 @@ fn lowered(x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let Some(mask) = mask else {
         return Ok(x.clone());
     };
-    let real = mask.valid().unsqueeze(2)?;
-    Ok(x.broadcast_mul(&real)?
-        .broadcast_add(&real.affine(-LEAST, LEAST)?)?)
+    let valid = mask.valid().unsqueeze(2)?;
+    Ok(x.broadcast_mul(&valid)?
+        .broadcast_add(&valid.affine(-LEAST, LEAST)?)?)
 }
 
 /// Returns x (B, L, C) with `before` and `behind` positions of [`LEAST`] around it.
@@ -155,9 +155,9 @@ impl Ponet {
         let (batch, length, _) = x.dims3()?;
         let shares = match mask {
             Some(mask) => {
-                let real = mask.valid();
-                let count = real.sum_keepdim(1)?;
-                real.broadcast_div(&count.maximum(&count.ones_like()?)?)?
+                let valid = mask.valid();
+                let count = valid.sum_keepdim(1)?;
+                valid.broadcast_div(&count.maximum(&count.ones_like()?)?)?
             }
             None => {
                 let ones = Tensor::ones((batch, length), x.dtype(), x.device())?;
@@ -257,8 +257,8 @@ mod tests {
         };
         let layer = LayerContext::new(parameters.builder(), &block, 5);
         let mixer = Ponet::new(&layer, &Options { segments: 2 }).unwrap();
-        let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         check_layer("ponet", &parameters, &[2, 5, 6], |x| {
             mixer.forward(x, &pass().with_mask(Some(&mask)))
         });

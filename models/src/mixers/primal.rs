@@ -21,7 +21,7 @@
 //!
 //! # Padding
 //!
-//! Rows of X' are chosen among the real positions of a sequence, which are also those that J has
+//! Rows of X' are chosen among the valid positions of a sequence, which are also those that J has
 //! the mean over. A sequence of fewer than p has some of them several times.
 //!
 //! # Departures
@@ -196,10 +196,10 @@ impl Primal {
         let energy = (energy(&scores[0])? + energy(&scores[1])?)?;
         let mean = match mask {
             Some(mask) => {
-                let real = mask.valid();
-                let count = real.sum(1)?;
+                let valid = mask.valid();
+                let count = valid.sum(1)?;
                 let count = count.maximum(&count.ones_like()?)?;
-                (energy * real)?.sum(1)?.div(&count)?
+                (energy * valid)?.sum(1)?.div(&count)?
             }
             None => energy.sum(1)?.affine(1.0 / length as f64, 0.0)?,
         };
@@ -271,8 +271,8 @@ mod tests {
     }
 
     fn mask() -> Mask {
-        let real = [[1.0; 5], [1.0, 0.0, 1.0, 1.0, 0.0], [0.0; 5]];
-        Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+        let valid = [[1.0; 5], [1.0, 0.0, 1.0, 1.0, 0.0], [0.0; 5]];
+        Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
     }
 
     #[test]

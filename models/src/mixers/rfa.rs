@@ -125,12 +125,12 @@ impl Rfa {
     /// Numerators and, in the last column, denominators: (H, B, L, E + 1) of queries, keys (H, B,
     /// L, F) and values (H, B, L, E + 1).
     fn sums(&self, [q, k, v]: [&Tensor; 3], x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let real = match pass.mask() {
+        let valid = match pass.mask() {
             Some(mask) => mask.valid().unsqueeze(0)?, // (1, B, L)
             None => Tensor::ones((1, x.dim(0)?, x.dim(1)?), v.dtype(), v.device())?,
         };
         let Some(gate) = &self.gate else {
-            let k = k.broadcast_mul(&real.unsqueeze(3)?)?;
+            let k = k.broadcast_mul(&valid.unsqueeze(3)?)?;
             return matmul(q, &matmul(&k.t()?, v)?);
         };
         let scores = gate.forward(x)?.permute((2, 0, 1))?.contiguous()?; // (H, B, L)
@@ -138,7 +138,7 @@ impl Rfa {
         let half = |first: usize, count: usize, reverse: bool| {
             let part = |x: &Tensor| x.narrow(0, first, count);
             let operands = [&part(q)?, &part(k)?, &part(v)?];
-            gate::sums(operands, (&part(&scores)?, &real), reverse)
+            gate::sums(operands, (&part(&scores)?, &valid), reverse)
         };
         if ahead == self.heads {
             return half(0, ahead, false);

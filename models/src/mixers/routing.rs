@@ -13,7 +13,7 @@
 //! # Options
 //!
 //! `clusters` k (0: ⌈√N⌉), `window` w (0: ⌈N / k⌉), `routed_heads` (0: half), `local_window` (0:
-//! w), `decay` λ. Loss `commit`, in training: the mean of (x̂ - μ_c(x))² over real queries and
+//! w), `decay` λ. Loss `commit`, in training: the mean of (x̂ - μ_c(x))² over valid queries and
 //! keys, heads and width. Reversible blocks keep no states, so they have no such loss.
 //!
 //! # Padding
@@ -241,8 +241,8 @@ impl Clusters {
             // All lists of a row have the same number of members.
             mask: match pass.mask() {
                 Some(_) => {
-                    let real = keys.narrow(1, 0, 1)?.squeeze(1)?.ne(IGNORE_INDEX)?;
-                    Some(real.to_dtype(q.dtype())?)
+                    let valid = keys.narrow(1, 0, 1)?.squeeze(1)?.ne(IGNORE_INDEX)?;
+                    Some(valid.to_dtype(q.dtype())?)
                 }
                 None => None,
             },
@@ -279,7 +279,7 @@ impl Clusters {
             let by_position = swap_axes(&affinities.flatten_to(1)?)?; // (B H, L, k)
             let (_, nearest) = top_k(&by_position, 1, Order::Largest)?;
             let nearest = nearest.reshape((batch, heads, length))?;
-            let nearest = of_real(&nearest, pass.mask())?;
+            let nearest = of_valid(&nearest, pass.mask())?;
             let seen = segment_sum(&x.detach(), &nearest, self.count)?.sum(0)?;
             self.sums.add(&seen, pass)?;
             if commits {
@@ -297,8 +297,8 @@ impl Clusters {
         let apart = (apart / (2 * heads * width) as f64)?;
         let per_row = match pass.mask() {
             Some(mask) => {
-                let real = mask.valid().sum(1)?;
-                (apart / real.maximum(&real.ones_like()?)?)?
+                let valid = mask.valid().sum(1)?;
+                (apart / valid.maximum(&valid.ones_like()?)?)?
             }
             None => (apart / length as f64)?,
         };
@@ -337,23 +337,23 @@ fn largest(affinities: &Tensor, members: usize, mask: Option<&Mask>) -> Result<T
     let hidden = mask.additive().to_dtype(DType::F32)?;
     let hidden = hidden.unsqueeze(1)?.unsqueeze(1)?;
     let (values, indices) = top_k(&affinities.broadcast_add(&hidden)?, members, Order::Largest)?;
-    let real = values.gt(-PADDED / 2.0)?;
-    Ok(nowhere_unless(&real, &indices)?.reshape(shape)?)
+    let valid = values.gt(-PADDED / 2.0)?;
+    Ok(nowhere_unless(&valid, &indices)?.reshape(shape)?)
 }
 
 /// Returns indices (B, H, L), nowhere at padded positions.
-fn of_real(indices: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+fn of_valid(indices: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let Some(mask) = mask else {
         return Ok(indices.clone());
     };
-    let real = mask.valid().gt(0.5)?.unsqueeze(1)?;
-    let real = real.broadcast_as(indices.shape())?.contiguous()?;
-    nowhere_unless(&real, indices)
+    let valid = mask.valid().gt(0.5)?.unsqueeze(1)?;
+    let valid = valid.broadcast_as(indices.shape())?.contiguous()?;
+    nowhere_unless(&valid, indices)
 }
 
-fn nowhere_unless(real: &Tensor, indices: &Tensor) -> Result<Tensor> {
+fn nowhere_unless(valid: &Tensor, indices: &Tensor) -> Result<Tensor> {
     let nowhere = Tensor::full(IGNORE_INDEX, indices.shape(), indices.device())?;
-    Ok(real.where_cond(indices, &nowhere)?)
+    Ok(valid.where_cond(indices, &nowhere)?)
 }
 
 #[cfg(test)]

@@ -102,8 +102,8 @@ impl Skyformer {
         let keys = gaussian(&p, &k)?; // (B, H, m, L)
         let keys = match mask {
             Some(mask) => {
-                let real = mask.valid().reshape((batch, 1, 1, length))?;
-                keys.broadcast_mul(&real)?
+                let valid = mask.valid().reshape((batch, 1, 1, length))?;
+                keys.broadcast_mul(&valid)?
             }
             None => keys,
         };
@@ -118,10 +118,10 @@ impl Skyformer {
         let draws = self.draws(pass)?;
         let tokens: Vec<Vec<u32>> = match pass.mask() {
             Some(mask) => {
-                let real = mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?;
-                let places = |row: Vec<f32>| (0..).zip(row).filter(|(_, real)| *real > 0.0);
+                let valid = mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?;
+                let places = |row: Vec<f32>| (0..).zip(row).filter(|(_, valid)| *valid > 0.0);
                 let places = |row| places(row).map(|(place, _)| place).collect();
-                real.into_iter().map(places).collect()
+                valid.into_iter().map(places).collect()
             }
             None => vec![(0..length as u32).collect(); batch],
         };
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn with_all_tokens_as_landmarks_it_is_gaussian_attention() {
         let qkv = ["q", "k", "v"].map(|name| normal(name, &[2, 5, 6]));
-        for (count, real) in [(5, [1.0; 5]), (3, [1.0, 1.0, 1.0, 0.0, 0.0])] {
+        for (count, valid) in [(5, [1.0; 5]), (3, [1.0, 1.0, 1.0, 0.0, 0.0])] {
             let options = Options {
                 landmarks: 2 * count,
                 width: 0,
@@ -250,7 +250,7 @@ mod tests {
                 ridge: 1e-9,
             };
             let draws = all(count);
-            let mask = mask(&[real; 2]);
+            let mask = mask(&[valid; 2]);
             let pass = pass().with_fixed_draws(&draws);
             let mixer = mixer(&parameters(), options);
             let actual = mixer.attend([&qkv[0], &qkv[1], &qkv[2]], &pass.with_mask(Some(&mask)));

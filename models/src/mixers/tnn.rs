@@ -266,8 +266,8 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0], [0.0; 4]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0; 4], [1.0, 1.0, 0.0, 0.0], [0.0; 4]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         for (gamma, layers) in [(0.9, 1), (1.0, 0)] {
             let parameters = parameters();
             let mixer = mixer(&parameters, gamma, layers);

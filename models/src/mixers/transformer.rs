@@ -152,7 +152,7 @@ fn up_to_itself(length: usize) -> BlockMasks {
     BlockLists::around(length, TILE.min(length), before, |i, j| j <= i).block_masks(length)
 }
 
-/// Returns the mean over heads and real positions i of Σ_j a_ij |i - j|, (B), of a (B, H, L, ..),
+/// Returns the mean over heads and valid positions i of Σ_j a_ij |i - j|, (B), of a (B, H, L, ..),
 /// the first L of whose keys are the positions.
 fn required_span(weights: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let (batch, _, length, _) = weights.dims4()?;
@@ -162,13 +162,13 @@ fn required_span(weights: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let distances = distances.to_device(weights.device())?;
     let of_tokens = weights.narrow(3, 0, length)?;
     let spans = of_tokens.broadcast_mul(&distances)?.sum(3)?.mean(1)?; // (B, L)
-    let real = match mask {
+    let valid = match mask {
         Some(mask) => mask.valid().clone(),
         None => Tensor::ones((batch, length), spans.dtype(), spans.device())?,
     };
-    let count = real.sum(1)?;
+    let count = valid.sum(1)?;
     let count = count.maximum(&count.ones_like()?)?;
-    Ok(((spans * real)?.sum(1)? / count)?)
+    Ok(((spans * valid)?.sum(1)? / count)?)
 }
 
 impl Mixer for Transformer {
@@ -273,7 +273,7 @@ mod tests {
         });
     }
 
-    /// Returns the output at real positions, and gradients from there, of one training pass, f32,
+    /// Returns the output at valid positions, and gradients from there, of one training pass, f32,
     /// with a mask and dropout.
     fn pass(attention: Attention) -> Vec<Tensor> {
         let parameters = Parameters::new(5, &Device::Cpu, DType::F32);
@@ -290,15 +290,15 @@ mod tests {
         let rng = RngKey::new(1, 2, 3);
         let x = rng.shared(StreamKey::new("x")).normal(3, 70 * 64);
         let x = Tensor::from_vec(x, (3, 70, 64), &Device::Cpu).unwrap();
-        let real: Vec<f32> = (0..210)
+        let valid: Vec<f32> = (0..210)
             .map(|i| f32::from(u8::from(i % 70 < 70 - i / 70 * 30)))
             .collect();
-        let real = Tensor::from_vec(real, (3, 70), &Device::Cpu).unwrap();
-        let mask = Mask::new(&real).unwrap();
+        let valid = Tensor::from_vec(valid, (3, 70), &Device::Cpu).unwrap();
+        let mask = Mask::new(&valid).unwrap();
         let pass = Pass::new(true, rng);
         let x = x.to_dtype(DType::F32).unwrap();
         let y = mixer.forward(&x, &pass.with_mask(Some(&mask))).unwrap();
-        let y = y.broadcast_mul(&real.unsqueeze(2).unwrap()).unwrap();
+        let y = y.broadcast_mul(&valid.unsqueeze(2).unwrap()).unwrap();
         let gradients = y.sqr().unwrap().sum_all().unwrap().backward().unwrap();
         let mut tensors = vec![y.detach()];
         for (_, var) in parameters.all() {
@@ -350,8 +350,8 @@ mod tests {
             for (_, var) in parameters.all() {
                 var.set(&var.zeros_like().unwrap()).unwrap();
             }
-            let real = [[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.0; 4]];
-            let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+            let valid = [[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0], [0.0; 4]];
+            let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
             let losses = AuxLosses::default();
             let pass = Pass::new(false, RngKey::new(1, 0, 0)).with_losses(&losses);
             let x = normal("x", &[3, 4, 4]);

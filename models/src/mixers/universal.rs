@@ -17,7 +17,7 @@
 //! `halting` none or act, `steps` T (0: `block.layers`, with halting twice as many), `threshold`
 //! (1 - ε), `accumulate`, `freeze`, `step_embedding` sinusoid (the table of positions, indexed by
 //! steps from 0), learned (N(0, 1) at first) or none. `block.ffn` = conv is the paper's other
-//! transition. Loss `ponder`: the mean of N + R over real positions.
+//! transition. Loss `ponder`: the mean of N + R over valid positions.
 //!
 //! # Padding
 //!
@@ -342,13 +342,13 @@ impl Halt {
 }
 
 impl Progress {
-    /// Returns the mean over each row's real positions, (B).
+    /// Returns the mean over each row's valid positions, (B).
     fn mean_ponder(&self, pass: &Pass) -> Result<Tensor> {
         let sum = self.ponder.sum((1, 2))?;
         Ok(match pass.mask() {
             Some(mask) => {
-                let real = mask.valid().sum(1)?;
-                (sum / real.maximum(&real.ones_like()?)?)?
+                let valid = mask.valid().sum(1)?;
+                (sum / valid.maximum(&valid.ones_like()?)?)?
             }
             None => (sum / self.ponder.dim(1)? as f64)?,
         })

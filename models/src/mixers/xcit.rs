@@ -256,11 +256,11 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        let real = Tensor::new(
+        let valid = Tensor::new(
             &[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 0.0, 0.0f64]],
             &Device::Cpu,
         );
-        let mask = Mask::new(&real.unwrap()).unwrap();
+        let mask = Mask::new(&valid.unwrap()).unwrap();
         for local in [0, 3] {
             let parameters = parameters();
             let mixer = mixer(&parameters, 2, local);

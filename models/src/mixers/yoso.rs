@@ -140,12 +140,12 @@ fn arccos(x: &Tensor) -> Result<Tensor> {
 }
 
 /// Returns z (B, H, count, E) of the queries from `first` on, of q̂, k̂ and v side by side (B, H,
-/// L, 3 E); positions that are 0 in `real` (B, L) are no keys.
+/// L, 3 E); positions that are 0 in `valid` (B, L) are no keys.
 fn collide(
     qkv: &Tensor,
     (first, count): (usize, usize),
     tau: f64,
-    real: Option<&Tensor>,
+    valid: Option<&Tensor>,
 ) -> Result<Tensor> {
     let width = qkv.dim(3)? / 3;
     let part = |at: usize| qkv.narrow(3, at * width, width);
@@ -153,8 +153,8 @@ fn collide(
     let (k, v) = (part(1)?.contiguous()?, part(2)?.contiguous()?);
     let cosines = matmul(&q, &k.t()?)?.clamp(-MOST, MOST)?;
     let weights = arccos(&cosines)?.affine(-1.0 / PI, 1.0)?.powf(tau)?;
-    let weights = match real {
-        Some(real) => weights.broadcast_mul(&real.unsqueeze(1)?.unsqueeze(1)?)?,
+    let weights = match valid {
+        Some(valid) => weights.broadcast_mul(&valid.unsqueeze(1)?.unsqueeze(1)?)?,
         None => weights,
     };
     matmul(&weights, &v)
@@ -177,15 +177,15 @@ impl Mixer for Yoso {
         let unit = |x: &Tensor| l2_normalize(&split_heads(x, self.heads)?, self.width);
         let parts = [unit(&q)?, unit(&k)?, split_heads(&values, self.heads)?];
         let (qkv, length) = (Tensor::cat(&parts, 3)?, x.dim(1)?);
-        let real = pass.mask().map(|mask| mask.valid().clone());
+        let valid = pass.mask().map(|mask| mask.valid().clone());
         let z = match length <= BLOCK {
-            true => collide(&qkv, (0, length), self.tau, real.as_ref())?,
+            true => collide(&qkv, (0, length), self.tau, valid.as_ref())?,
             false => {
                 let blocks = (0..length).step_by(BLOCK).map(|first| {
-                    let (real, tau) = (real.clone(), self.tau);
+                    let (valid, tau) = (valid.clone(), self.tau);
                     let count = BLOCK.min(length - first);
                     checkpoint(&qkv, move |qkv| {
-                        collide(qkv, (first, count), tau, real.as_ref())
+                        collide(qkv, (first, count), tau, valid.as_ref())
                     })
                 });
                 Tensor::cat(&blocks.collect::<Result<Vec<_>>>()?, 2)?
@@ -249,10 +249,10 @@ mod tests {
             let by_head = |x: &Tensor| swap_axes(x);
             let unit = |x: &Tensor| l2_normalize(&by_head(x)?, 3);
             let ones = by_head(v)?.ones_like()?;
-            let real = mask.map(Mask::valid);
+            let valid = mask.map(Mask::valid);
             let sum = |v: Tensor| -> Result<Tensor> {
                 let qkv = Tensor::cat(&[unit(q)?, unit(k)?, v], 3)?;
-                collide(&qkv, (0, 5), 9.0, real)
+                collide(&qkv, (0, 5), 9.0, valid)
             };
             let y = (sum(by_head(v)?)? / sum(ones)?.affine(1.0, 1e-30)?)?;
             swap_axes(&y)
@@ -284,8 +284,8 @@ mod tests {
             conv_window: 3,
         };
         let mixer = Yoso::new(&layer, &options).unwrap();
-        let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         check_layer("yoso", &parameters, &[2, 4, 6], |x| {
             mixer.forward(x, &pass().with_mask(Some(&mask)))
         });

@@ -2,7 +2,7 @@
 //! layout, the `cu_seqlens` of attention kernels.
 //!
 //! Layers that treat every position alike compute the same on (1, T, D) as on (B, L, D), for the T
-//! positions that are real. Layers that look along a sequence get the offset of each; random
+//! positions that are valid. Layers that look along a sequence get the offset of each; random
 //! numbers are those of the padded batch.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::{
 /// Layout of the sequences of a batch.
 #[derive(Clone, Copy)]
 pub enum Sequences<'a> {
-    /// (B, L, D), every position of which is real.
+    /// (B, L, D), every position of which is valid.
     Full,
     /// (B, L, D), of which some positions are padding.
     Padded(&'a Mask),
@@ -39,7 +39,7 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Returns the packing of the real positions of `mask`; none if there are no real positions, if
+    /// Returns the packing of the valid positions of `mask`; none if there are no valid positions, if
     /// there are gaps within a sequence, or if there are more positions than can be numbered.
     ///
     /// # Errors
@@ -52,12 +52,12 @@ impl Packing {
         let mut to_packed = Vec::with_capacity(valid.len());
         let mut to_padded = vec![IGNORE_INDEX; valid.len()];
         for (example, row) in valid.chunks_exact(length.max(1)).enumerate() {
-            let real = row.iter().take_while(|valid| **valid != 0.0).count();
-            if row[real..].iter().any(|valid| *valid != 0.0) {
+            let count = row.iter().take_while(|valid| **valid != 0.0).count();
+            if row[count..].iter().any(|valid| *valid != 0.0) {
                 return Ok(None);
             }
             let first = example * length;
-            for (l, place) in to_padded[first..first + real].iter_mut().enumerate() {
+            for (l, place) in to_padded[first..first + count].iter_mut().enumerate() {
                 let (Ok(from), Ok(to)) = (u32::try_from(first + l), u32::try_from(to_packed.len()))
                 else {
                     return Ok(None);
@@ -138,8 +138,8 @@ mod tests {
     fn packing(lengths: &[usize], most: usize) -> Option<Packing> {
         let row = |length: usize| (0..most).map(move |l| f64::from(u8::from(l < length)));
         let rows: Vec<f64> = lengths.iter().copied().flat_map(row).collect();
-        let real = Tensor::from_vec(rows, (lengths.len(), most), &Device::Cpu).unwrap();
-        Packing::new(&Mask::new(&real).unwrap()).unwrap()
+        let valid = Tensor::from_vec(rows, (lengths.len(), most), &Device::Cpu).unwrap();
+        Packing::new(&Mask::new(&valid).unwrap()).unwrap()
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn gaps_and_nothing_at_all_are_not_packed() {
         assert!(packing(&[0, 0], 3).is_none());
-        let real = Tensor::new(&[[1.0, 0.0, 1.0f64]], &Device::Cpu).unwrap();
-        assert!(Packing::new(&Mask::new(&real).unwrap()).unwrap().is_none());
+        let valid = Tensor::new(&[[1.0, 0.0, 1.0f64]], &Device::Cpu).unwrap();
+        assert!(Packing::new(&Mask::new(&valid).unwrap()).unwrap().is_none());
     }
 }

@@ -72,7 +72,7 @@ pub enum NormKind {
     Power,
     /// BatchNorm, padding counted as published.
     Batch,
-    /// BatchNorm over real positions.
+    /// BatchNorm over valid positions.
     BatchMasked,
     /// No norm.
     None,

@@ -11,16 +11,16 @@ use super::{Choices, WIDEST};
 pub enum Pooling {
     /// A learned token is put before the sequence; its hidden state is taken.
     Cls,
-    /// The hidden state of the first real token (as in the 2021 code's dual encoder).
+    /// The hidden state of the first valid token (as in the 2021 code's dual encoder).
     First,
-    /// Mean over real tokens.
+    /// Mean over valid tokens.
     Mean,
-    /// Sum over real tokens, divided by the length with padding: a short text gives a small vector
+    /// Sum over valid tokens, divided by the length with padding: a short text gives a small vector
     /// (as in the code of Xiong et al., 2021).
     PaddedMean,
-    /// Sum over real tokens.
+    /// Sum over valid tokens.
     Sum,
-    /// Largest value of each channel over real tokens.
+    /// Largest value of each channel over valid tokens.
     Max,
     /// Attention of a learned vector over the states: the Set Transformer's pooling by multihead
     /// attention, with one seed (arXiv:1810.00825). `block.qkv_dim` wide.

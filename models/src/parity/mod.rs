@@ -4,7 +4,7 @@
 //! `options` (JSON, laid over the mixer's defaults), `heads`, `source` (package, version, class),
 //! `atol`, `rtol`, and where they are not D, L and false `qkv_dim`, `max_length` and `cls`, `grid`
 //! (JSON, `[height, width]`) for an image, and `block` (JSON, laid over the block's usual options).
-//! Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = real), optional
+//! Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = valid), optional
 //! `draw/<name>` (used in place of our own random numbers), `out/y`, and `grad/x` and
 //! `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`. `kind = encoder` and `kind =
 //! training` mark other forms of case: see [below](self#encoders).

@@ -27,14 +27,14 @@ fn build(name: &str, towers: usize, objective: Objective, parameters: &Parameter
     TokenModel::new(model, &shape(towers), &options(name), objective, parameters).unwrap()
 }
 
-/// Returns rows of 6, 3 and 0 real tokens.
+/// Returns rows of 6, 3 and 0 valid tokens.
 fn tokens(salt: u32) -> Tokens {
     let ids: Vec<u32> = (0..18).map(|at| (at * at + salt) % 5).collect();
-    let real = [6, 3, 0].map(|real| (0..6).map(move |at| f64::from(u8::from(at < real))));
-    let real: Vec<f64> = real.into_iter().flatten().collect();
+    let valid = [6, 3, 0].map(|valid| (0..6).map(move |at| f64::from(u8::from(at < valid))));
+    let valid: Vec<f64> = valid.into_iter().flatten().collect();
     Tokens {
         ids: Tensor::from_vec(ids, (3, 6), &Device::Cpu).unwrap(),
-        mask: Some(Tensor::from_vec(real, (3, 6), &Device::Cpu).unwrap()),
+        mask: Some(Tensor::from_vec(valid, (3, 6), &Device::Cpu).unwrap()),
     }
 }
 

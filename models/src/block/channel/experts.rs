@@ -4,10 +4,10 @@
 //! arXiv:2101.03961.
 //!     p = softmax(x W_r);   switch: y = p_e FFN_e(x), e = arg max p;   moe: y = Σ_{e in the two largest} p_e / (p_e1 + p_e2) FFN_e(x)
 //! x, y (B, L, D), W_r (D, X), X experts, each a feed-forward network with its own weights.
-//! In training an expert takes at most ⌈c n / X⌉ of a sequence's n real tokens,
+//! In training an expert takes at most ⌈c n / X⌉ of a sequence's n valid tokens,
 //! c = `block.expert_capacity`, in the order of positions, first choices before second ones (0: no
 //! limit; evaluation has no limit). A token that is turned away gets 0 from that expert. Losses,
-//! per sequence: `balance` = X Σ_e f_e P_e, with f_e the fraction of its real tokens whose first
+//! per sequence: `balance` = X Σ_e f_e P_e, with f_e the fraction of its valid tokens whose first
 //! choice is e and P_e their mean p_e; `router_z` = their mean (log Σ exp(x W_r))².
 //! Departures: capacity and balance refer to one sequence, so no result depends on the rest of the
 //! batch; padded tokens are not routed; the second expert is always used, where GShard draws; no
@@ -96,9 +96,9 @@ impl Experts {
         let mut assigned = vec![Vec::new(); count];
         let mut first = 0;
         for tokens in choices {
-            let real = tokens.iter().filter(|token| !token.is_empty()).count() as f64;
+            let valid = tokens.iter().filter(|token| !token.is_empty()).count() as f64;
             let room = match limited && self.capacity > 0.0 {
-                true => (self.capacity * real / count as f64).ceil() as usize,
+                true => (self.capacity * valid / count as f64).ceil() as usize,
                 false => usize::MAX,
             };
             let mut taken = vec![0; count];
@@ -129,8 +129,8 @@ impl Experts {
         let mut share = Vec::with_capacity(batch * length);
         let mut first_choices = vec![0.0; batch * count];
         for (row, tokens) in choices.iter().enumerate() {
-            let real = tokens.iter().filter(|token| !token.is_empty()).count();
-            let weight = 1.0 / real.max(1) as f64;
+            let valid = tokens.iter().filter(|token| !token.is_empty()).count();
+            let weight = 1.0 / valid.max(1) as f64;
             for token in tokens {
                 share.push(if token.is_empty() { 0.0 } else { weight });
                 if let Some(expert) = token.first() {
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn capacity_turns_later_tokens_away_and_padding_takes_no_place() {
         let (_, experts) = experts(2, 1, 1.0);
-        // All tokens choose expert 0; row 1 has two real tokens.
+        // All tokens choose expert 0; row 1 has two valid tokens.
         let choices = vec![vec![vec![0]; 4], vec![vec![], vec![0], vec![0], vec![]]];
         let rows = |limited| -> Vec<u32> {
             let assigned = experts.assign(&choices, limited);

@@ -75,9 +75,9 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
     });
     let blocks = blocks.unwrap().blocks;
 
-    let real: Vec<f32> = (0..2 * LENGTH).map(|i| f32::from(i < 30)).collect();
-    let real = Tensor::from_vec(real, (2, LENGTH), &Device::Cpu).unwrap();
-    let mask = Mask::new(&real.to_dtype(dtype).unwrap()).unwrap();
+    let valid: Vec<f32> = (0..2 * LENGTH).map(|i| f32::from(i < 30)).collect();
+    let valid = Tensor::from_vec(valid, (2, LENGTH), &Device::Cpu).unwrap();
+    let mask = Mask::new(&valid.to_dtype(dtype).unwrap()).unwrap();
     let pass = Pass::new(true, RngKey::new(1, 2, 3));
     let pass = pass.with_mask(Some(&mask));
     let draw = |name: &str| normal(name, &[2, LENGTH, 8]).to_dtype(dtype).unwrap();

@@ -142,13 +142,13 @@ impl Loops {
         }
     }
 
-    /// Returns attention of x (B, L, 3 H E) on its real tokens that `sees` and on `slots` of
+    /// Returns attention of x (B, L, 3 H E) on its valid tokens that `sees` and on `slots` of
     /// memory.
     fn attend(
         &self,
         x: &Tensor,
         slots: usize,
-        real: &[usize],
+        valid: &[usize],
         sees: impl Fn(usize, usize) -> bool,
     ) -> Tensor {
         let (batch, length, _) = x.dims3().unwrap();
@@ -165,7 +165,7 @@ impl Loops {
                 let values = &self.row(path, slot, row)[head * WIDTH..][..WIDTH];
                 values.iter().map(|x| scale * x).collect()
             };
-            let tokens = (0..real[example]).filter(|j| sees(i, *j));
+            let tokens = (0..valid[example]).filter(|j| sees(i, *j));
             let mut seen: Vec<(f64, Vec<f64>)> = tokens
                 .map(|j| {
                     let z = self.score(head, (part(i, 0), i), (part(j, 1), Some(j)));
@@ -211,9 +211,9 @@ fn narrowed(parameters: &Parameters, bias: PairBias, memory: usize) -> ScoreMods
 
 #[test]
 fn both_forms_are_the_equations() {
-    let real = [LENGTH, 4];
+    let valid = [LENGTH, 4];
     let mask: Vec<f64> = (0..2 * LENGTH)
-        .map(|i| f64::from(u8::from(i % LENGTH < real[i / LENGTH])))
+        .map(|i| f64::from(u8::from(i % LENGTH < valid[i / LENGTH])))
         .collect();
     let mask = Tensor::from_vec(mask, (2, LENGTH), &Device::Cpu).unwrap();
     let x = normal("x", &[2, LENGTH, 3 * HEADS * WIDTH]);
@@ -229,7 +229,7 @@ fn both_forms_are_the_equations() {
         let loops = Loops::new(bias, &parameters);
         let window = BlockLists::window(LENGTH, 4, 2).block_masks(LENGTH);
         for block_masks in [None, Some(window)] {
-            let expected = loops.attend(&x, memory, &real, |i, j| {
+            let expected = loops.attend(&x, memory, &valid, |i, j| {
                 block_masks.is_none() || (i <= j + 4 && j <= i + 2)
             });
             // Outputs of padded queries are never read; in the window some see no key.

@@ -108,8 +108,8 @@ fn windows_grow_with_heads_and_layers() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     for span in [Kind::Adaptive, Kind::Dynamic, Kind::Fixed] {
         let parameters = parameters();
         let mixer = mixer(&parameters, span, (1.7, 0.3, 6));

@@ -138,16 +138,16 @@ impl BigBird {
         // The projections have no biases: positions that fill up have zeros for keys and values.
         let fill = |x: &Tensor| x.pad_with_zeros(1, 0, full - length);
         let ones = |count: usize| Tensor::ones((batch, count), q.dtype(), q.device());
-        let real = match &options.mask {
-            Some(real) => real.clone(),
+        let valid = match &options.mask {
+            Some(valid) => valid.clone(),
             None => ones(length)?,
         };
-        let real = real.pad_with_zeros(1, 0, self.max_length - length)?;
+        let valid = valid.pad_with_zeros(1, 0, self.max_length - length)?;
         // The mask's padding value was given as a number; as a boolean it means true: score 0,
         // value 0.
-        let real = Tensor::cat(&[&real, &ones(full - self.max_length)?], 1)?;
+        let valid = Tensor::cat(&[&valid, &ones(full - self.max_length)?], 1)?;
         let options = AttentionOptions {
-            mask: Some(real),
+            mask: Some(valid),
             ..options
         };
         attention::attend(q, &fill(k)?, &fill(v)?, &options)

@@ -193,8 +193,8 @@ fn the_2021_variant_has_zeros_at_the_end_as_keys() {
             (pairs.map(|(a, b)| a * b).sum::<f64>() / 3f64.sqrt()).exp()
         };
         // Position 9 is padding, 10 and 11 are keys with score 0 and value 0.
-        let real: f64 = (0..9).filter(|&j| seen(j)).map(weight).sum();
-        let expected = real / (real + 2.0);
+        let valid: f64 = (0..9).filter(|&j| seen(j)).map(weight).sum();
+        let expected = valid / (valid + 2.0);
         assert!((y[i][head][0] - expected).abs() < 1e-9, "{head} {i}");
     }
 }

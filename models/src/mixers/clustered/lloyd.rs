@@ -47,7 +47,7 @@ impl Lloyd {
         let draws = self.draws(width, pass)?;
         let hashes = self.hashes(x, &draws.planes)?;
         let host = |valid: &Tensor| valid.to_device(&Device::Cpu)?.to_dtype(DType::F32);
-        let real = match pass.mask() {
+        let valid = match pass.mask() {
             Some(mask) => host(mask.valid())?.to_vec2::<f32>()?,
             None => vec![vec![1.0; length]; batch],
         };
@@ -59,10 +59,10 @@ impl Lloyd {
         };
         let rows = all.par_chunks_mut(length).zip(hashes.par_chunks(length));
         rows.enumerate().for_each(|(row, (clusters, hashes))| {
-            let real = &real[row / heads];
-            let positions: Vec<usize> = (0..length).filter(|&at| real[at] > 0.0).collect();
+            let valid = &valid[row / heads];
+            let positions: Vec<usize> = (0..length).filter(|&at| valid[at] > 0.0).collect();
             let starts = draws.starts.iter().map(|start| *start as usize);
-            let starts = starts.filter(|&start| start < length && real[start] > 0.0);
+            let starts = starts.filter(|&start| start < length && valid[start] > 0.0);
             let centroids: Vec<u64> = starts
                 .take(self.clusters)
                 .map(|start| hashes[start])
@@ -171,7 +171,7 @@ mod tests {
     }
 
     /// Assigns clusters to six positions on a plane, hashed by the signs of their coordinates.
-    fn assign(lloyd: &Lloyd, real: Option<[f64; 6]>, starts: [f64; 3]) -> Vec<u32> {
+    fn assign(lloyd: &Lloyd, valid: Option<[f64; 6]>, starts: [f64; 3]) -> Vec<u32> {
         let signs = [
             [1.0, 1.0],
             [1.0, -1.0],
@@ -189,7 +189,7 @@ mod tests {
         let draws = draws.map(|(name, draw)| (name.to_owned(), draw));
         let draws = FixedDraws::new(draws.into());
         let mask =
-            real.map(|real| Mask::new(&Tensor::new(&[real], &Device::Cpu).unwrap()).unwrap());
+            valid.map(|valid| Mask::new(&Tensor::new(&[valid], &Device::Cpu).unwrap()).unwrap());
         let pass = Pass::new(false, RngKey::new(1, 0, 0)).with_fixed_draws(&draws);
         let found = lloyd.assign(&x, &pass.with_mask(mask.as_ref())).unwrap();
         found.flatten_all().unwrap().to_vec1().unwrap()
@@ -229,8 +229,8 @@ mod tests {
 
     #[test]
     fn padding_is_in_no_cluster_and_starts_none() {
-        let real = Some([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
-        let clusters = assign(&lloyd(2, 3), real, [5.0, 3.0, 0.0]);
+        let valid = Some([1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+        let clusters = assign(&lloyd(2, 3), valid, [5.0, 3.0, 0.0]);
         assert_eq!(
             clusters,
             [0, 0, 0, IGNORE_INDEX, IGNORE_INDEX, IGNORE_INDEX]

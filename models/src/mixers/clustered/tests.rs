@@ -73,8 +73,8 @@ fn queries_of_a_cluster_get_the_same_and_improved_ones_keep_its_weights() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     for topk in [None, Some(2)] {
         let parameters = parameters();
         let mixer = mixer(&parameters, 4, &options(2, topk));

@@ -67,8 +67,8 @@ fn groups_are_sums_of_what_their_places_weigh() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     let block = BlockOptions {
         dim: 3,
         qkv_dim: 4,

@@ -62,12 +62,12 @@ impl Compression {
         self.kind
     }
 
-    /// Maps (N, S, D), zeros at positions that are not real, to (N, ⌈S/c⌉, D).
-    pub(super) fn forward(&self, old: &Tensor, real: &Mask) -> Result<Parts> {
+    /// Maps (N, S, D), zeros at positions that are not valid, to (N, ⌈S/c⌉, D).
+    pub(super) fn forward(&self, old: &Tensor, valid: &Mask) -> Result<Parts> {
         let (count, size, dim) = old.dims3()?;
         let rows = size.div_ceil(self.rate);
         let missing = rows * self.rate - size;
-        let weights = real.valid().unsqueeze(2)?; // (N, S, 1)
+        let weights = valid.valid().unsqueeze(2)?; // (N, S, 1)
         let mut x = old.clone();
         for (i, conv) in self.dilated.iter().enumerate() {
             let branch = relu(&conv.forward(&taps(&x, 1 << i)?)?, 0.0)?;
@@ -94,7 +94,7 @@ impl Compression {
         };
         Ok(Parts {
             rows,
-            real: Mask::new(&new_real.squeeze(2)?)?,
+            valid: Mask::new(&new_real.squeeze(2)?)?,
         })
     }
 

@@ -118,12 +118,12 @@ struct Evictions {
     count: usize,
 }
 
-/// Rows in parts of S, with the mask of the real ones.
+/// Rows in parts of S, with the mask of the valid ones.
 struct Parts {
     /// (B n, S, D).
     rows: Tensor,
     /// (B n, S).
-    real: Mask,
+    valid: Mask,
 }
 
 impl Compressive {
@@ -182,7 +182,7 @@ impl Compressive {
 
     /// Returns x (B, L, D), with `lead` rows of zeros before it and zeros behind it if it is too
     /// short, in `count` parts of S.
-    fn parts(&self, x: &Tensor, real: &Tensor, lead: usize, count: usize) -> Result<Parts> {
+    fn parts(&self, x: &Tensor, valid: &Tensor, lead: usize, count: usize) -> Result<Parts> {
         let (size, (batch, length, dim)) = (self.recurrence.segment, x.dims3()?);
         let all = count * size;
         let cut = |x: &Tensor| -> Result<Tensor> {
@@ -191,7 +191,7 @@ impl Compressive {
         };
         Ok(Parts {
             rows: cut(x)?.reshape((batch * count, size, dim))?,
-            real: Mask::new(&cut(real)?.reshape((batch * count, size))?)?,
+            valid: Mask::new(&cut(valid)?.reshape((batch * count, size))?)?,
         })
     }
 
@@ -202,7 +202,7 @@ impl Compressive {
             return Ok(None);
         };
         let seen = self.seen(length);
-        let real = match pass.mask() {
+        let valid = match pass.mask() {
             Some(mask) => mask.valid().clone(),
             None => Tensor::ones((batch, length), x.dtype(), x.device())?,
         };
@@ -211,30 +211,30 @@ impl Compressive {
             if evictions.count == 1 {
                 return Ok(None);
             }
-            let chosen = self.most_used(x, &real, &evictions, &seen)?;
+            let chosen = self.most_used(x, &valid, &evictions, &seen)?;
             return Ok(Some(Older {
                 rows: take(&past, &chosen)?,
-                real: take(&real.unsqueeze(2)?, &chosen)?.squeeze(2)?,
+                valid: take(&valid.unsqueeze(2)?, &chosen)?.squeeze(2)?,
                 seen,
             }));
         }
         let Evictions { first, lead, count } = evictions;
-        let old = self.parts(&past, &real, lead, count)?;
-        let new = self.compression.forward(&old.rows, &old.real)?;
+        let old = self.parts(&past, &valid, lead, count)?;
+        let new = self.compression.forward(&old.rows, &old.valid)?;
         if pass.wants_losses() && self.compression.kind().learns() {
             // The compressed positions are a constant to the loss, even where the memory is none.
             let constant = Parts {
                 rows: old.rows.detach(),
-                real: old.real.clone(),
+                valid: old.valid.clone(),
             };
             let compressed = match self.recurrence.detach {
                 true => None,
-                false => Some(self.compression.forward(&constant.rows, &constant.real)?),
+                false => Some(self.compression.forward(&constant.rows, &constant.valid)?),
             };
             let actual = compressed.as_ref().unwrap_or(&new);
             let start = first * self.recurrence.segment;
             let rest = |x: &Tensor| x.narrow(1, start, length - start);
-            let segments = self.parts(&rest(&x.detach())?, &rest(&real)?, 0, count)?;
+            let segments = self.parts(&rest(&x.detach())?, &rest(&valid)?, 0, count)?;
             pass.add_loss(
                 &RECONSTRUCT,
                 &self.reconstruct(&segments, &constant, actual, batch, pass)?,
@@ -249,10 +249,10 @@ impl Compressive {
             true => new.rows.detach(),
             false => new.rows,
         };
-        let real = new.real.valid().reshape((batch, ()))?;
+        let valid = new.valid.valid().reshape((batch, ()))?;
         Ok(Some(Older {
             rows: rows.reshape((batch, (), dim))?.narrow(1, 0, there)?,
-            real: real.narrow(1, 0, there)?,
+            valid: valid.narrow(1, 0, there)?,
             seen,
         }))
     }
@@ -268,7 +268,7 @@ impl Compressive {
     ) -> Result<Tensor> {
         let projections = self.recurrence.projections.detached();
         let attend = |to: &Parts| {
-            let pass = pass.with_mask(Some(&to.real));
+            let pass = pass.with_mask(Some(&to.valid));
             projections.attend_to(
                 &segments.rows,
                 &to.rows.contiguous()?,
@@ -278,11 +278,11 @@ impl Compressive {
         };
         let expected = attend(old)?;
         let difference = (attend(new)? - expected.detach())?;
-        let real = segments.real.valid().reshape((batch, ()))?; // (B, n S)
+        let valid = segments.valid.valid().reshape((batch, ()))?; // (B, n S)
         let square = difference.sqr()?.mean(2)?.reshape((batch, ()))?;
-        let count = real.sum(1)?;
+        let count = valid.sum(1)?;
         let count = count.maximum(&count.ones_like()?)?;
-        Ok(((square * real)?.sum(1)? / count)?)
+        Ok(((square * valid)?.sum(1)? / count)?)
     }
 }
 

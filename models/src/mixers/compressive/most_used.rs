@@ -14,13 +14,13 @@ use crate::{
 };
 
 impl Compressive {
-    /// Returns for each eviction but the last, which no segment sees, the ⌈S/c⌉ real positions with
+    /// Returns for each eviction but the last, which no segment sees, the ⌈S/c⌉ valid positions with
     /// the largest mean attention over heads and queries of the segment that pushes them out, in
-    /// order; fewer if fewer are real. (B, n).
+    /// order; fewer if fewer are valid. (B, n).
     pub(super) fn most_used(
         &self,
         x: &Tensor,
-        real: &Tensor,
+        valid: &Tensor,
         evictions: &Evictions,
         seen: &[Range<usize>],
     ) -> Result<Tensor> {
@@ -29,7 +29,7 @@ impl Compressive {
         let size = recurrence.segment;
         let [q, k, _] = recurrence.projections.unrotated(&x.detach())?;
         let (q, k) = (q.detach(), k.detach());
-        let is_real = real.to_dtype(DType::F32)?.to_vec2::<f32>()?;
+        let is_valid = valid.to_dtype(DType::F32)?.to_vec2::<f32>()?;
         let mut chosen: Vec<Vec<u32>> = vec![Vec::new(); batch];
         let pushing = seen.iter().enumerate().skip(evictions.first);
         for (segment, older) in pushing.take(evictions.count - 1) {
@@ -50,16 +50,16 @@ impl Compressive {
             let weights = self.weights(
                 &q.narrow(1, start, size)?.contiguous()?,
                 &take(&k, &keys)?,
-                &Mask::new(&take(&real.unsqueeze(2)?, &keys)?.squeeze(2)?)?,
+                &Mask::new(&take(&valid.unsqueeze(2)?, &keys)?.squeeze(2)?)?,
                 (start, positions.collect()),
             )?;
-            let queries = real.narrow(1, start, size)?.unsqueeze(2)?; // (B, S, 1)
+            let queries = valid.narrow(1, start, size)?.unsqueeze(2)?; // (B, S, 1)
             let used = weights.sum(1)?.broadcast_mul(&queries)?.sum(1)?;
             let used = used.to_dtype(DType::F32)?.to_vec2::<f32>()?;
             let out = first..start + size - recurrence.memory;
             for (row, chosen) in chosen.iter_mut().enumerate() {
                 let mut rows: Vec<usize> =
-                    out.clone().filter(|at| is_real[row][*at] > 0.0).collect();
+                    out.clone().filter(|at| is_valid[row][*at] > 0.0).collect();
                 let use_of = |at: &usize| used[row][older.len() + at - first];
                 rows.sort_by(|a, b| use_of(b).total_cmp(&use_of(a)));
                 rows.truncate(size.div_ceil(self.rate));
@@ -83,7 +83,7 @@ impl Compressive {
         &self,
         q: &Tensor,
         k: &Tensor,
-        real: &Mask,
+        valid: &Mask,
         (start, positions): (usize, Vec<i64>),
     ) -> Result<Tensor> {
         let recurrence = &self.recurrence;
@@ -107,6 +107,6 @@ impl Compressive {
             }
             false => z,
         };
-        softmax::masked(&z.detach(), Some(real))
+        softmax::masked(&z.detach(), Some(valid))
     }
 }

@@ -30,16 +30,16 @@ fn encoder(model: &'static Model, options: &Value, parameters: &Parameters) -> B
 }
 
 fn mask() -> Mask {
-    let real = [14, 8, 0].map(|length| (0..14).map(move |i| f64::from(u8::from(i < length))));
-    let real: Vec<f64> = real.into_iter().flatten().collect();
-    Mask::new(&Tensor::from_vec(real, (3, 14), &Device::Cpu).unwrap()).unwrap()
+    let valid = [14, 8, 0].map(|length| (0..14).map(move |i| f64::from(u8::from(i < length))));
+    let valid: Vec<f64> = valid.into_iter().flatten().collect();
+    Mask::new(&Tensor::from_vec(valid, (3, 14), &Device::Cpu).unwrap()).unwrap()
 }
 
 fn pass() -> Pass<'static> {
     Pass::new(false, RngKey::new(1, 0, 0))
 }
 
-/// Returns hidden states at real positions, and the gradient of a weighted sum of them.
+/// Returns hidden states at valid positions, and the gradient of a weighted sum of them.
 fn states(encoder: &dyn Encoder, mask: &Mask) -> [Tensor; 2] {
     let x = Var::from_tensor(&normal("x", &[3, 14, DIM])).unwrap();
     let y = encoder.forward(&x, &pass().with_mask(Some(mask))).unwrap();
@@ -198,10 +198,10 @@ fn the_rows_that_attention_weighs_most_stay() {
         ..Options::default()
     };
     let mixer = Compressive::new(&layer, &options).unwrap();
-    let real = Tensor::ones((1, 14), x.dtype(), &Device::Cpu).unwrap();
+    let valid = Tensor::ones((1, 14), x.dtype(), &Device::Cpu).unwrap();
     let evictions = mixer.evictions(14).unwrap();
     let chosen = mixer
-        .most_used(&x, &real, &evictions, &mixer.seen(14))
+        .most_used(&x, &valid, &evictions, &mixer.seen(14))
         .unwrap();
     // 5 and 7 of the first segment; the first two of the second, whose rows are alike.
     assert_eq!(chosen.to_vec2::<u32>().unwrap(), [[0, 3, 4, 5]]);

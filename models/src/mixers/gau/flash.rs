@@ -1,7 +1,7 @@
 //! FLASH. Hua et al., 2022, "Transformer Quality in Linear Time", arXiv:2202.10447.
 //!     y = (U ⊙ (A V + Q' (K'ᵀ V) / n)) W_o + b_o,  A within chunks of C positions,  Q' = g₂ ⊙ z + b₂, K' = g₃ ⊙ z + b₃
 //! all else as in the gated attention unit: U, V (B, L, e), z, Q', K' (B, L, s), A (B, L / C, C,
-//! C), n the real positions of a sequence, in A those of a chunk. K'ᵀ V (B, s, e) is the sum over
+//! C), n the valid positions of a sequence, in A those of a chunk. K'ᵀ V (B, s, e) is the sum over
 //! all positions, including the position's own chunk, as in the paper's non-causal form. Time
 //! O(L·C·(s + e) + L·s·e), memory O(L·C). Equations and code of the unit:
 //! `models/src/mixers/gau/mod.rs`.
@@ -82,8 +82,8 @@ impl Beside for LinearAttention {
         let (q, k) = (vector(0)?, zero_padding(&vector(1)?, pass.mask())?);
         let sum = matmul(&k.t()?.contiguous()?, v)?; // (B, s, e)
         let mean = match pass.mask().map(Mask::valid) {
-            Some(real) => {
-                let count = real.sum_keepdim(1)?;
+            Some(valid) => {
+                let count = valid.sum_keepdim(1)?;
                 let count = count.maximum(&count.ones_like()?)?;
                 sum.broadcast_div(&count.unsqueeze(2)?)?
             }

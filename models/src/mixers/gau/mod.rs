@@ -1,7 +1,7 @@
 //! GAU, the gated attention unit, which is FLASH-Quad. Hua et al., 2022, "Transformer Quality in
 //! Linear Time", arXiv:2202.10447.
 //!     [U | V | z] = SiLU(x W + b),  Q = g₀ ⊙ z + b₀, K = g₁ ⊙ z + b₁,  y = (U ⊙ (A V)) W_o + b_o,  A = max(Q Kᵀ / n + w_(j-i), 0)²
-//! B batch, L length, D width, e width of U and V, s that of z, n the number of real keys, N
+//! B batch, L length, D width, e width of U and V, s that of z, n the number of valid keys, N
 //! longest length; x, y (B, L, D), U, V (B, L, e), z, Q, K (B, L, s), A (B, L, L), w (2 N - 1), a
 //! learned number for each distance. There is one head and no softmax. The block has no
 //! feed-forward network (`block.ffn` = none): the unit replaces both sublayers. Time O(L²·(s + e)),
@@ -13,7 +13,7 @@
 //! # Options
 //!
 //! `hidden` e (0: `block.mlp_dim`); `shared` s (0: D / 2); `attention` relu2, or `laplace` and
-//! `softmax` as in Mega; `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the real keys
+//! `softmax` as in Mega; `chunk` C (0: none) as in Mega-chunk, with w (2 C - 1) and n the valid keys
 //! of a chunk; `hidden_dropout` on A V.
 //!
 //! # Padding

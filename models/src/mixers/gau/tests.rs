@@ -78,8 +78,8 @@ fn it_is_its_definition_pair_by_pair() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     for (model, chunk) in [(&MODEL, 0), (&MODEL, 2), (&flash::MODEL, 2)] {
         let parameters = parameters();
         let options = json!({"chunk": chunk, "hidden_dropout": 0.2});

@@ -108,8 +108,8 @@ fn the_kernel_and_the_composed_form_agree_in_training() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     for (conv, kernel) in [(Conv::Light, 3), (Conv::Dynamic, 3), (Conv::Dynamic, 4)] {
         let parameters = parameters();
         let mixer = mixer(&parameters, conv, kernel);

@@ -100,7 +100,7 @@ impl SharedAttention {
         attention::attend(q, k, v, &options)
     }
 
-    /// Attends with weights `weigh` of the scores; n is the number of real positions of a chunk.
+    /// Attends with weights `weigh` of the scores; n is the number of valid positions of a chunk.
     fn elementwise(
         &self,
         [q, k, v]: [&Tensor; 3],
@@ -116,16 +116,16 @@ impl SharedAttention {
             Ok(x.reshape((batch, chunks, size, ()))?)
         };
         let (q, k, v) = (split(q)?, split(k)?, split(v)?);
-        let real = match pass.mask() {
+        let valid = match pass.mask() {
             Some(mask) => mask.valid().clone(),
             None => Tensor::ones((batch, length), v.dtype(), v.device())?,
         };
-        let real = split(&real.unsqueeze(2)?)?.squeeze(3)?.unsqueeze(2)?; // (B, chunks, 1, size)
-        let count = real.sum_keepdim(D::Minus1)?;
+        let valid = split(&valid.unsqueeze(2)?)?.squeeze(3)?.unsqueeze(2)?; // (B, chunks, 1, size)
+        let count = valid.sum_keepdim(D::Minus1)?;
         let share = count.maximum(&count.ones_like()?)?.recip()?;
         let scores = matmul(&q.broadcast_mul(&share)?, &k.t()?)?;
         let scores = scores.broadcast_add(&self.pairs(size)?)?;
-        let weights = weigh(&scores)?.broadcast_mul(&real)?; // (B, chunks, size, size)
+        let weights = weigh(&scores)?.broadcast_mul(&valid)?; // (B, chunks, size, size)
         let weights = match self.dropout.of_attention(batch, pass) {
             Some(dropout) => dropped(&weights, &dropout)?,
             None => weights,

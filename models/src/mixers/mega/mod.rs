@@ -15,7 +15,7 @@
 //! # Options
 //!
 //! `attention`: softmax, `laplace` ½ (1 + erf((z - √½) √2π)) or `relu2` max(z, 0)², both of z = Q
-//! Kᵀ / n + w, with n the number of real keys and no other normalisation; `shared` s (0: D / 2);
+//! Kᵀ / n + w, with n the number of valid keys and no other normalisation; `shared` s (0: D / 2);
 //! `values` v (0: `block.mlp_dim`); `modes` h; `taps`, the length of both kernels (0: unlimited);
 //! `chunk` C (0: all positions see each other): positions attend within their chunk of C, and m
 //! crosses chunks; `hidden_dropout` on V and in the feed-forward network.

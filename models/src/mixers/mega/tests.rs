@@ -34,8 +34,8 @@ fn pass() -> Pass<'static> {
 }
 
 fn mask() -> Mask {
-    let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0]];
-    Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+    let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0]];
+    Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
 }
 
 #[test]

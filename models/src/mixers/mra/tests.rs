@@ -37,8 +37,8 @@ fn options(block: usize, blocks_per_row: usize, mode: Mode) -> Options {
 }
 
 fn mask() -> Mask {
-    let real = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
-    Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+    let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
+    Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
 }
 
 /// With all pairs chosen in either mode, and with blocks of one token at any choice. Outputs of
@@ -48,8 +48,8 @@ fn it_is_softmax_attention_in_the_limits() {
     let twin = DenseReference::whole(reference::softmax);
     let [q, k, v] = ["q", "k", "v"].map(|name| normal(name, &[3, 5, 2, 3]));
     let mask = mask();
-    let real = Some(mask.valid());
-    let expected = reference::attention(&q, &k, &v, real, reference::softmax).unwrap();
+    let valid = Some(mask.valid());
+    let expected = reference::attention(&q, &k, &v, valid, reference::softmax).unwrap();
     for options in [
         options(2, 3, Mode::Full),
         options(2, 3, Mode::Sparse),

@@ -50,7 +50,7 @@ fn attend(
 #[test]
 fn with_a_landmark_per_token_it_is_softmax_attention() {
     let twin = DenseReference::new(reference::softmax, 1.0);
-    let mixer = mixer(2, 5, 30, Segments::OfReal);
+    let mixer = mixer(2, 5, 30, Segments::OfValid);
     let apart = twin.compare(|q, k, v, mask| attend(&mixer, q, k, v, mask));
     assert!(apart.output < 1e-7 && apart.gradient < 1e-6, "{apart:?}");
 }
@@ -65,21 +65,21 @@ fn published_segments_of_one_position_are_softmax_attention() {
 
 #[test]
 fn segments_are_as_equal_as_can_be_and_skip_padding() {
-    let real = [
+    let valid = [
         [1.0, 1.0, 1.0, 1.0, 1.0],
         [1.0, 0.0, 1.0, 1.0, 0.0],
         [0.0, 1.0, 0.0, 0.0, 0.0],
         [0.0; 5],
     ];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     let x: Vec<f64> = (0..20).map(f64::from).collect();
     let x = Tensor::from_vec(x, (4, 5, 1), &Device::Cpu).unwrap();
-    let actual = Segments::OfReal
+    let actual = Segments::OfValid
         .landmarks((&x, &x), Some(&mask), 2)
         .unwrap();
     let means: Vec<f64> = actual.queries.flatten_all().unwrap().to_vec1().unwrap();
     assert_eq!(means, [1.0, 3.5, 6.0, 8.0, 11.0, 0.0, 0.0, 0.0]);
-    let valid = actual.real.unwrap().to_vec2::<f64>().unwrap();
+    let valid = actual.valid.unwrap().to_vec2::<f64>().unwrap();
     assert_eq!(valid, [[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 0.0]]);
 
     let actual = Segments::OfPositions(8)
@@ -95,14 +95,14 @@ fn segments_are_as_equal_as_can_be_and_skip_padding() {
         .to_vec1()
         .unwrap();
     assert_eq!(first, [1.0, 7.0 / 3.0, 0.0]);
-    assert!(actual.real.is_none());
+    assert!(actual.valid.is_none());
 }
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
-    for segments in [Segments::OfReal, Segments::OfPositions(8)] {
+    let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
+    for segments in [Segments::OfValid, Segments::OfPositions(8)] {
         let parameters = parameters();
         let block = BlockOptions {
             dim: 4,

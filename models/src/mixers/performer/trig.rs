@@ -2,7 +2,7 @@
 //! 2007, "Random Features for Large-Scale Kernel Machines"; Choromanski et al., 2020, section 2.3).
 //!     y_i = Σ_j φ(q_i)·φ(k_j) v_j / d_i,  d_i = Σ_j φ(q_i)·φ(k_j),  φ(x) = exp(|x'|²/2) [sin W x' ; cos W x'] / √M,  x' = x / E^¼
 //! W (M, E). The factor of the query itself cancels and is left out; keys are divided by the
-//! largest factor among the row's real keys. As in the published code, 2ε is added to d_i where it
+//! largest factor among the row's valid keys. As in the published code, 2ε is added to d_i where it
 //! is within ε of 0.
 
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Maps queries, keys and values (B, L, H, E) by directions w (M, E), to (B, L, H, E); a row
-/// without a real key gives zeros.
+/// without a valid key gives zeros.
 pub(super) fn attend(
     [q, k, v]: [&Tensor; 3],
     w: &Tensor,
@@ -30,13 +30,13 @@ pub(super) fn attend(
     let column = |x: &Tensor| x.unsqueeze(1)?.unsqueeze(3);
     let factors = match mask {
         Some(mask) => {
-            let real = column(mask.valid())?; // (B, 1, L, 1)
-            let squares = squares.broadcast_mul(&real)?;
+            let valid = column(mask.valid())?; // (B, 1, L, 1)
+            let squares = squares.broadcast_mul(&valid)?;
             let largest = squares.detach().max_keepdim(2)?;
             squares
                 .broadcast_sub(&largest)?
                 .exp()?
-                .broadcast_mul(&real)?
+                .broadcast_mul(&valid)?
         }
         None => squares
             .broadcast_sub(&squares.detach().max_keepdim(2)?)?
@@ -66,8 +66,8 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        let real = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0; 4], [1.0, 1.0, 0.0, 0.0]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         let w = normal("w", &[5, 3]);
         let shape: &[usize] = &[2, 4, 2, 3];
         check_gradient("trig", &[shape, shape, shape], |x| {

@@ -5,7 +5,7 @@
 //! in place of the feed-forward network of every second block; otherwise a Transformer. x, y (B, L,
 //! D), W_r (D, X), X = `block.experts`. Time O(L²·E) per head, and twice the time of one
 //! feed-forward network for the experts; memory O(L·E); X times the weights in those blocks. In
-//! training an expert takes at most ⌈c n / X⌉ of a sequence's n real tokens, first choices before
+//! training an expert takes at most ⌈c n / X⌉ of a sequence's n valid tokens, first choices before
 //! second ones. c = `block.expert_capacity` is twice the value for one expert per token. Loss
 //! `balance`, X Σ_e f_e P_e per sequence, weight 0.01, where f counts first choices. Equations and
 //! code: `models/src/block/channel/experts.rs`.

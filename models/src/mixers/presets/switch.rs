@@ -4,7 +4,7 @@
 //! in place of the feed-forward network of every second block; otherwise a Transformer. x, y (B, L,
 //! D), W_r (D, X), X = `block.experts`. Time O(L²·E) per head, and the time of one feed-forward
 //! network for the experts; memory O(L·E); X times the weights in those blocks. In training an
-//! expert takes at most ⌈c n / X⌉ of a sequence's n real tokens, c = `block.expert_capacity`; the
+//! expert takes at most ⌈c n / X⌉ of a sequence's n valid tokens, c = `block.expert_capacity`; the
 //! other tokens pass only through the residual stream. Loss `balance`, X Σ_e f_e P_e per sequence,
 //! weight 0.01. If two probabilities are equal, the lower index wins. Equations and code:
 //! `models/src/block/channel/experts.rs`.

@@ -19,7 +19,7 @@
 //!
 //! # Padding
 //!
-//! Padding is sorted to the end and hidden, so it takes no position in the chunks of real tokens.
+//! Padding is sorted to the end and hidden, so it takes no position in the chunks of valid tokens.
 //!
 //! # Departures
 //!
@@ -234,7 +234,7 @@ impl Sorting {
         options: AttentionOptions,
     ) -> Result<Tensor> {
         let ((_, length, row), heads) = (q.dims3()?, options.heads);
-        let real = mask
+        let valid = mask
             .map(|mask| mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>())
             .transpose()?;
         let options = AttentionOptions {
@@ -243,7 +243,7 @@ impl Sorting {
                 self,
                 buckets,
                 (heads, length),
-                real.as_deref(),
+                valid.as_deref(),
             )),
             ..options
         };

@@ -25,32 +25,32 @@ struct Slot {
     /// Number of the bucket within the round, and the round above it: buckets of two rounds are
     /// never the same.
     bucket: u64,
-    real: bool,
+    valid: bool,
 }
 
 impl Slot {
     /// Returns the sort key of the slot within its round, positions aside: padding and filling come
     /// last.
     fn rank(&self) -> (bool, u64) {
-        (!self.real, self.bucket)
+        (!self.valid, self.bucket)
     }
 }
 
 /// Returns a block mask for each head of each example: chunks are blocks of queries and of keys.
 /// Rounds follow each other: first all chunks of round 0, then those of round 1. `buckets` is (B,
-/// H, T, L); `real` (B, L), none where everything is.
+/// H, T, L); `valid` (B, L), none where everything is.
 pub(super) fn block_masks(
     sorting: &Sorting,
     buckets: &[u32],
     (heads, length): (usize, usize),
-    real: Option<&[Vec<f32>]>,
+    valid: Option<&[Vec<f32>]>,
 ) -> BlockMasks {
     let chunk = sorting.chunk.min(length);
     let chunks = length.div_ceil(chunk);
     let per_head = buckets.par_chunks(sorting.rounds * length).enumerate();
     let block_masks = per_head.map(|(head, buckets)| {
-        let real = real.map(|real| real[head / heads].as_slice());
-        let order = order(buckets, length, chunk * chunks, real);
+        let valid = valid.map(|valid| valid[head / heads].as_slice());
+        let order = order(buckets, length, chunk * chunks, valid);
         let last = last_chunks(&order, chunk * chunks, chunk);
         block_mask(&order, (chunk, chunks), &last, sorting.across_buckets)
     });
@@ -114,7 +114,7 @@ fn range_of(
     across_buckets: bool,
     may_meet_itself: bool,
 ) -> QueryRange {
-    if !key.real {
+    if !key.valid {
         return QueryRange::nothing();
     }
     let range = if across_buckets {
@@ -134,34 +134,34 @@ fn range_of(
 
 /// Returns the slots of one head, round by round, sorted by bucket and position, padding and
 /// filling last.
-fn order(buckets: &[u32], length: usize, slots: usize, real: Option<&[f32]>) -> Vec<Slot> {
+fn order(buckets: &[u32], length: usize, slots: usize, valid: Option<&[f32]>) -> Vec<Slot> {
     let mut order = Vec::with_capacity(buckets.len() / length * slots);
     for (round, buckets) in buckets.chunks(length).enumerate() {
         let start = order.len();
         order.extend(buckets.iter().enumerate().map(|(position, &bucket)| Slot {
             position: position as u32,
             bucket: (round as u64) << 32 | u64::from(bucket),
-            real: real.is_none_or(|real| real[position] > 0.0),
+            valid: valid.is_none_or(|valid| valid[position] > 0.0),
         }));
         order[start..].sort_by_key(|slot| (slot.rank(), slot.position));
         let filling = Slot {
             position: 0,
             bucket: FILLING,
-            real: false,
+            valid: false,
         };
         order.resize(start + slots, filling);
     }
     order
 }
 
-/// Returns the last chunk with a real token of each round (its first if there is none).
+/// Returns the last chunk with a valid token of each round (its first if there is none).
 fn last_chunks(order: &[Slot], slots: usize, chunk: usize) -> Vec<usize> {
     order
         .chunks(slots)
         .enumerate()
         .map(|(round, order)| {
-            let real = order.iter().filter(|slot| slot.real).count();
-            round * (slots / chunk) + real.saturating_sub(1) / chunk
+            let valid = order.iter().filter(|slot| slot.valid).count();
+            round * (slots / chunk) + valid.saturating_sub(1) / chunk
         })
         .collect()
 }

@@ -43,15 +43,15 @@ fn attend(
 fn read(x: &Tensor, mask: Option<&Mask>) -> Tensor {
     match mask {
         Some(mask) => {
-            let real = mask.valid().unsqueeze(1).unwrap().unsqueeze(3).unwrap();
-            x.broadcast_mul(&real).unwrap()
+            let valid = mask.valid().unsqueeze(1).unwrap().unsqueeze(3).unwrap();
+            x.broadcast_mul(&valid).unwrap()
         }
         None => x.clone(),
     }
 }
 
-fn mask(real: &[Vec<f64>]) -> Mask {
-    Mask::new(&Tensor::new(real.to_vec(), &Device::Cpu).unwrap()).unwrap()
+fn mask(valid: &[Vec<f64>]) -> Mask {
+    Mask::new(&Tensor::new(valid.to_vec(), &Device::Cpu).unwrap()).unwrap()
 }
 
 /// Computes softmax attention with normalised keys in which a position does not see itself.
@@ -69,8 +69,8 @@ fn one_bucket_in_one_chunk_is_shared_query_attention() {
     let shape = [3, 2, 5, 3]; // (B, H, L, E)
     let inputs = ["q", "v"].map(|name| Var::from_tensor(&normal(name, &shape)).unwrap());
     let [q, v] = &inputs;
-    let real = [vec![1.0; 5], vec![1.0, 1.0, 1.0, 0.0, 0.0], vec![0.0; 5]];
-    let mask = mask(&real);
+    let valid = [vec![1.0; 5], vec![1.0, 1.0, 1.0, 0.0, 0.0], vec![0.0; 5]];
+    let mask = mask(&valid);
     let weights = normal("weights", &shape);
     let back = |x: &Tensor| x.transpose(1, 2).unwrap().contiguous().unwrap();
     let expected = || {
@@ -121,7 +121,7 @@ fn gradients_agree_with_differences() {
 #[test]
 fn the_kernel_agrees_with_the_composed_form() {
     let (batch, heads, width) = (2, 2, 8);
-    let real: Vec<Vec<f64>> = [40, 150]
+    let valid: Vec<Vec<f64>> = [40, 150]
         .iter()
         .map(|&tokens| (0..150).map(|i| f64::from(u8::from(i < tokens))).collect())
         .collect();
@@ -135,7 +135,7 @@ fn the_kernel_agrees_with_the_composed_form() {
     ] {
         let shape = [batch, heads, length, width];
         let inputs = ["q", "v"].map(|name| Var::from_tensor(&normal(name, &shape)).unwrap());
-        let rows: Vec<Vec<f64>> = real.iter().map(|row| row[..length].to_vec()).collect();
+        let rows: Vec<Vec<f64>> = valid.iter().map(|row| row[..length].to_vec()).collect();
         let mask = masked.then(|| mask(&rows));
         let buckets: Vec<u32> = (0..(batch * heads * rounds * length) as u32)
             .map(|i| i.wrapping_mul(2_654_435_761) >> 29)

@@ -14,19 +14,19 @@ const CHUNK: usize = 64;
 /// Returns q S of q, k (H, B, L, F) and v (H, B, L, V), as (H, B, L, V), from the first position to
 /// the last or, in `reverse`, back.
 ///
-/// g is the sigmoid of `scores` (H, B, L), and 1 where `real` (1, B, L) is 0, so that S stays as it
+/// g is the sigmoid of `scores` (H, B, L), and 1 where `valid` (1, B, L) is 0, so that S stays as it
 /// is there.
 pub(super) fn sums(
     operands: [&Tensor; 3],
-    (scores, real): (&Tensor, &Tensor),
+    (scores, valid): (&Tensor, &Tensor),
     reverse: bool,
 ) -> Result<Tensor> {
     // ln g = -ln(1 + exp(-score)), in a form that cannot overflow.
     let small = scores.abs()?.neg()?.exp()?.affine(1.0, 1.0)?.log()?;
     let kept = (scores.neg()?.relu()? + small)?
         .neg()?
-        .broadcast_mul(real)?;
-    let added = sigmoid(&scores.neg()?)?.broadcast_mul(real)?;
+        .broadcast_mul(valid)?;
+    let added = sigmoid(&scores.neg()?)?.broadcast_mul(valid)?;
     if !reverse {
         return forward(operands, &kept, &added);
     }
@@ -102,7 +102,7 @@ mod tests {
     use crate::testing::{check_gradient, close, normal};
 
     /// Computes the recurrence itself.
-    fn loops([q, k, v]: [&Tensor; 3], scores: &Tensor, real: &[f64], reverse: bool) -> Tensor {
+    fn loops([q, k, v]: [&Tensor; 3], scores: &Tensor, valid: &[f64], reverse: bool) -> Tensor {
         let (_, _, length, features) = q.dims4().unwrap();
         let width = v.dim(3).unwrap();
         let flat = |x: &Tensor| x.flatten(0, 1).unwrap().to_vec3::<f64>().unwrap();
@@ -113,7 +113,7 @@ mod tests {
             let mut state = vec![vec![0.0; width]; features];
             for step in 0..length {
                 let t = if reverse { length - 1 - step } else { step };
-                if real[t] > 0.0 {
+                if valid[t] > 0.0 {
                     let g = 1.0 / (1.0 + (-scores[row][t]).exp());
                     for f in 0..features {
                         for e in 0..width {
@@ -132,17 +132,17 @@ mod tests {
     #[test]
     fn chunks_compute_the_recurrence_at_every_length_in_both_directions() {
         for length in [1, 2, 63, 64, 65, 150] {
-            let real: Vec<f64> = (0..length)
+            let valid: Vec<f64> = (0..length)
                 .map(|t| f64::from(u8::from(t % 5 != 3)))
                 .collect();
             let shape = |width: usize| [2, 1, length, width];
             let [q, k] = ["q", "k"].map(|name| normal(name, &shape(3)));
             let v = normal("v", &shape(2));
             let scores = normal("scores", &[2, 1, length]).affine(3.0, 2.0).unwrap();
-            let mask = Tensor::from_vec(real.clone(), (1, 1, length), &Device::Cpu).unwrap();
+            let mask = Tensor::from_vec(valid.clone(), (1, 1, length), &Device::Cpu).unwrap();
             for reverse in [false, true] {
                 let actual = sums([&q, &k, &v], (&scores, &mask), reverse).unwrap();
-                let expected = loops([&q, &k, &v], &scores, &real, reverse);
+                let expected = loops([&q, &k, &v], &scores, &valid, reverse);
                 let actual = actual.flatten(0, 1).unwrap();
                 close(&actual, &expected, 1e-10, &format!("{length} {reverse}"));
             }
@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        let real = Tensor::new(&[[[1.0, 1.0, 0.0, 1.0f64]]], &Device::Cpu).unwrap();
+        let valid = Tensor::new(&[[[1.0, 1.0, 0.0, 1.0f64]]], &Device::Cpu).unwrap();
         for reverse in [false, true] {
             let shapes: [&[usize]; 4] = [&[2, 1, 4, 3], &[2, 1, 4, 3], &[2, 1, 4, 2], &[2, 1, 4]];
             check_gradient("gated sums", &shapes, |x| {
-                sums([&x[0], &x[1], &x[2]], (&x[3], &real), reverse)
+                sums([&x[0], &x[1], &x[2]], (&x[3], &valid), reverse)
             });
         }
     }

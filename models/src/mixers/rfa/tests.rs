@@ -86,8 +86,8 @@ fn features_are_redrawn_every_so_many_steps() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     for (kernel, gate, heads) in [
         (Kernel::Gaussian, Gate::None, 2),
         (Kernel::Arccos, Gate::None, 2),

@@ -53,8 +53,8 @@ fn one_cluster_that_takes_all_is_softmax_attention() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     for routed_heads in [1, 2] {
         let parameters = parameters();
         let options = Options {
@@ -77,8 +77,8 @@ fn gradients_agree_with_differences() {
 /// batch.
 #[test]
 fn centroids_follow_real_queries_and_keys() {
-    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
-    let real = Tensor::new(&real, &Device::Cpu).unwrap();
+    let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let valid = Tensor::new(&valid, &Device::Cpu).unwrap();
     let x = normal("x", &[3, 5, 6]);
     let after = |parts: &[(usize, usize)]| {
         let parameters = parameters();
@@ -87,7 +87,7 @@ fn centroids_follow_real_queries_and_keys() {
         let updates = Updates::default();
         for (first, rows) in parts {
             let part = |x: &Tensor| x.narrow(0, *first, *rows).unwrap();
-            let mask = Mask::new(&part(&real)).unwrap();
+            let mask = Mask::new(&part(&valid)).unwrap();
             let training = Pass::new(true, RngKey::new(1, 0, 0));
             let pass = training.with_mask(Some(&mask)).with_updates(&updates);
             let x = part(&x);

@@ -263,7 +263,7 @@ impl S4d {
             .collect()
     }
 
-    /// Returns the filters of u (B, L, H), and D u; positions that are 0 in `real` count as zeros.
+    /// Returns the filters of u (B, L, H), and D u; positions that are 0 in `valid` count as zeros.
     fn filter(&self, u: &Tensor, pass: &Pass) -> Result<Tensor> {
         let modes = self.modes()?;
         if self.taps == 0 && !self.fft {

@@ -55,10 +55,10 @@ fn trained(compute: &str, norm: NormKind, train: bool, dtype: DType) -> Vec<(Str
     let context = ModelContext::new(parameters.builder(), &block, &MODEL, &own, LENGTH);
     let encoder = MODEL.build(&context).unwrap();
     let row = |length: usize| (0..LENGTH).map(move |l| f64::from(u8::from(l < length)));
-    let real: Vec<f64> = [LENGTH, 41, 3].into_iter().flat_map(row).collect();
-    let real = Tensor::from_vec(real, (3, LENGTH), &Device::Cpu).unwrap();
-    let real = real.to_dtype(dtype).unwrap();
-    let mask = Mask::new(&real).unwrap();
+    let valid: Vec<f64> = [LENGTH, 41, 3].into_iter().flat_map(row).collect();
+    let valid = Tensor::from_vec(valid, (3, LENGTH), &Device::Cpu).unwrap();
+    let valid = valid.to_dtype(dtype).unwrap();
+    let mask = Mask::new(&valid).unwrap();
     let narrow = |name: &str| {
         let x = normal(name, &[3, LENGTH, DIM]);
         x.to_dtype(dtype).unwrap()

@@ -19,8 +19,8 @@ pub(super) struct Blocked {
     /// Each (B, n S, H E); padded ones are zeros.
     k: Tensor,
     v: Tensor,
-    /// (B n, S): 1 for real keys.
-    real: Tensor,
+    /// (B n, S): 1 for valid keys.
+    valid: Tensor,
     /// Whether all of them are.
     whole: bool,
     heads: usize,
@@ -39,7 +39,7 @@ impl Blocked {
         let block = block.min(length);
         let blocks = length.div_ceil(block);
         let filled = blocks * block - length;
-        let real = match mask {
+        let valid = match mask {
             Some(mask) => mask.valid().clone(),
             None => Tensor::ones((batch, length), q.dtype(), q.device())?,
         };
@@ -53,12 +53,12 @@ impl Blocked {
                 _ => x.pad_with_zeros(1, 0, filled)?,
             })
         };
-        let real = real.pad_with_zeros(1, 0, filled)?;
+        let valid = valid.pad_with_zeros(1, 0, filled)?;
         Ok(Self {
             q,
             k: fill(k)?,
             v: fill(v)?,
-            real: real.reshape((batch * blocks, block))?,
+            valid: valid.reshape((batch * blocks, block))?,
             whole: mask.is_none() && filled == 0,
             heads,
             block,
@@ -71,20 +71,20 @@ impl Blocked {
         Ok((batch, length / self.block, row))
     }
 
-    /// Returns x (B, L, W) summed over the real tokens of each block, (B, n, W).
+    /// Returns x (B, L, W) summed over the valid tokens of each block, (B, n, W).
     pub(super) fn sums(&self, x: &Tensor) -> Result<Tensor> {
         let (batch, blocks, _) = self.dims()?;
         let (_, length, row) = x.dims3()?;
         let x = x.pad_with_zeros(1, 0, blocks * self.block - length)?;
         let x = x.reshape((batch * blocks, self.block, row))?;
-        let sums = weighted_sum(&x, &self.real)?;
+        let sums = weighted_sum(&x, &self.valid)?;
         Ok(sums.reshape((batch, blocks, row))?)
     }
 
-    /// Returns the mask of the blocks that have a real token, (B, n).
+    /// Returns the mask of the blocks that have a valid token, (B, n).
     pub(super) fn in_use(&self) -> Result<Tensor> {
         let (batch, blocks, _) = self.dims()?;
-        let in_use = self.real.max_keepdim(1)?;
+        let in_use = self.valid.max_keepdim(1)?;
         Ok(in_use.reshape((batch, blocks))?)
     }
 
@@ -160,22 +160,22 @@ impl Blocked {
         score_mods.attend_with(&attend, [&self.q, &keys, &values], options, positions)
     }
 
-    /// Returns the share of each sorted key that is real, and the bias that follows from it, each
+    /// Returns the share of each sorted key that is valid, and the bias that follows from it, each
     /// (B, rows S, H, 1).
     fn shares(&self, order: &Tensor) -> Result<(Tensor, Tensor)> {
         let (batch, heads, rows, blocks) = order.dims4()?;
-        let real = self.real.reshape((batch, 1, blocks, self.block))?;
-        let in_use = real.max_keepdim(3)?;
+        let valid = self.valid.reshape((batch, 1, blocks, self.block))?;
+        let in_use = valid.max_keepdim(3)?;
         let mixed = |x: &Tensor| -> Result<Tensor> {
             let shape = (batch, heads, blocks, x.dim(3)?);
             exact_matmul(order, &x.broadcast_as(shape)?.contiguous()?)
         };
         // 1 where no padding is mixed in, for any sum of the row.
         let taken = mixed(&in_use)?.maximum(SMALLEST)?; // (B, H, rows, 1)
-        let share = mixed(&real)?.broadcast_div(&taken)?; // (B, H, rows, S)
+        let share = mixed(&valid)?.broadcast_div(&taken)?; // (B, H, rows, S)
         let visible = share.ge(SMALLEST)?.to_dtype(share.dtype())?;
         let share = share.maximum(SMALLEST)?;
-        // A sorted key is the mean of real keys. The logarithm of its share is a factor on its
+        // A sorted key is the mean of valid keys. The logarithm of its share is a factor on its
         // weight.
         let bias = (share.log()? + visible.affine(PADDED, -PADDED)?)?;
         let placed = |x: &Tensor| -> Result<Tensor> {
@@ -184,14 +184,17 @@ impl Blocked {
         Ok((placed(&share)?, placed(&bias)?))
     }
 
-    /// Returns (B, rows S + n S): 1 for keys sorted to a block with a real token, and for real
+    /// Returns (B, rows S + n S): 1 for keys sorted to a block with a valid token, and for valid
     /// keys.
     fn keys_in_use(&self, rows: usize) -> Result<Tensor> {
         let (batch, blocks, _) = self.dims()?;
         let shape = (batch, blocks * self.block);
-        let in_use = self.real.max_keepdim(1)?.broadcast_as(self.real.shape())?;
+        let in_use = self
+            .valid
+            .max_keepdim(1)?
+            .broadcast_as(self.valid.shape())?;
         let sorted = in_use.reshape(shape)?.narrow(1, 0, rows * self.block)?;
-        Ok(Tensor::cat(&[&sorted, &self.real.reshape(shape)?], 1)?)
+        Ok(Tensor::cat(&[&sorted, &self.valid.reshape(shape)?], 1)?)
     }
 
     /// Returns block masks over the sorted keys, which come first (each block's own, or all of them

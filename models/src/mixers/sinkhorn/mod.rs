@@ -17,8 +17,8 @@
 //!
 //! # Padding
 //!
-//! Padded keys are left out of sums, blocks and sorting: a block without a real token is not
-//! sorted, and a sorted key is weighted by its share of real keys.
+//! Padded keys are left out of sums, blocks and sorting: a block without a valid token is not
+//! sorted, and a sorted key is weighted by its share of valid keys.
 //!
 //! # Departures
 //!
@@ -85,7 +85,7 @@ impl Options {
     }
 }
 
-/// Shares of real keys below this count as none.
+/// Shares of valid keys below this count as none.
 const SMALLEST: f64 = 1e-6;
 
 struct Sinkhorn {
@@ -219,7 +219,7 @@ impl Sorting {
     }
 
     /// Returns P, (B, H, n, n): row u says which blocks are sorted to place u. From sums (B, H, n,
-    /// 2E) of queries and keys, and which blocks have a real token, (B, n).
+    /// 2E) of queries and keys, and which blocks have a valid token, (B, n).
     fn order(&self, sums: &Tensor, in_use: &Tensor, noise: Option<&Tensor>) -> Result<Tensor> {
         let (batch, heads, blocks, inputs) = sums.dims4()?;
         // The batch beside the blocks: one product per head.
@@ -236,7 +236,7 @@ impl Sorting {
             None => scores,
         };
         let scores = scores.affine(self.temperature.recip(), 0.0)?;
-        // Blocks without a real token take no part: neither as rows nor as columns.
+        // Blocks without a valid token take no part: neither as rows nor as columns.
         sinkhorn_normalize(&scores, in_use, self.iterations)
     }
 }

@@ -67,8 +67,8 @@ fn the_default_block_follows_the_length() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0, 1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0, 0.0f64]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0, 1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 0.0, 0.0f64]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     for sortcut in [0, 1] {
         for mask in [None, Some(&mask)] {
             let shape: &[usize] = &[2, 5, 2, 2];
@@ -106,13 +106,13 @@ fn a_sharp_order_moves_whole_blocks() {
 
 #[test]
 fn the_kernel_agrees_with_the_composed_form() {
-    let real: Vec<Vec<f64>> = [13, 5, 0]
+    let valid: Vec<Vec<f64>> = [13, 5, 0]
         .iter()
         .map(|&tokens| (0..13).map(|i| f64::from(u8::from(i < tokens))).collect())
         .collect();
     let mask = |dtype| {
-        let real = Tensor::new(real.clone(), &Device::Cpu).unwrap();
-        Mask::new(&real.to_dtype(dtype).unwrap()).unwrap()
+        let valid = Tensor::new(valid.clone(), &Device::Cpu).unwrap();
+        Mask::new(&valid.to_dtype(dtype).unwrap()).unwrap()
     };
     for (length, masked, sortcut) in [
         (12, false, 0),
@@ -135,8 +135,8 @@ fn the_kernel_agrees_with_the_composed_form() {
         // Outputs of padded queries are not compared.
         let read = |y: &Tensor| match masked {
             true => {
-                let real = mask(DType::F64).valid().reshape((3, 13, 1, 1)).unwrap();
-                y.broadcast_mul(&real).unwrap()
+                let valid = mask(DType::F64).valid().reshape((3, 13, 1, 1)).unwrap();
+                y.broadcast_mul(&valid).unwrap()
             }
             false => y.clone(),
         };

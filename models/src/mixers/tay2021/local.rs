@@ -6,7 +6,7 @@
 //! - The mask is nevertheless reshaped to (n, S), so place i of group g uses the mask of position
 //!   g·S + i instead of i·n + g: padding leaks. A query whose place is hidden weighs its whole
 //!   group equally.
-//! - The added positions count as real: the code pads a boolean mask with -1e9, which is true.
+//! - The added positions count as valid: the code pads a boolean mask with -1e9, which is true.
 //!
 //! This equals the 2021 code only if batches are padded to the longest length; shorter ones have
 //! zeros there. Options: `block` S (0: 50).
@@ -103,14 +103,14 @@ impl Groups {
             |x: &Tensor| deinterleave(&x.pad_with_zeros(2, 0, padded - length)?, groups);
         let (q, k, v) = (groups_of(q)?, groups_of(k)?, groups_of(v)?); // (B n, H, S, E)
         let ones = |count: usize| Tensor::ones((batch, count), q.dtype(), q.device());
-        let real = match pass.mask().map(Mask::valid) {
-            Some(real) => real.clone(),
+        let valid = match pass.mask().map(Mask::valid) {
+            Some(valid) => valid.clone(),
             None => ones(length)?,
         };
-        let real = real.pad_with_zeros(1, 0, self.longest - length)?;
-        let real = Tensor::cat(&[&real, &ones(padded - self.longest)?], 1)?;
-        let real = real.reshape((batch * groups, 1, self.size, 1))?;
-        let allowed = real.broadcast_mul(&real.t()?)?; // (B n, 1, S, S)
+        let valid = valid.pad_with_zeros(1, 0, self.longest - length)?;
+        let valid = Tensor::cat(&[&valid, &ones(padded - self.longest)?], 1)?;
+        let valid = valid.reshape((batch * groups, 1, self.size, 1))?;
+        let allowed = valid.broadcast_mul(&valid.t()?)?; // (B n, 1, S, S)
         let y = attend([&q, &k, &v], Some(&allowed), dropout, pass, batch)?;
         interleave(&y, groups, length)
     }
@@ -130,7 +130,7 @@ mod tests {
     /// zeros and a mask of ones.
     fn in_loops(
         [q, k, v]: [&[Vec<f64>]; 3],
-        real: &[f64],
+        valid: &[f64],
         size: usize,
         longest: usize,
     ) -> Vec<f64> {
@@ -138,7 +138,7 @@ mod tests {
         let groups = longest / size + 1;
         let zeros = vec![0.0; width];
         let row = |x: &[Vec<f64>], at: usize| x.get(at).unwrap_or(&zeros).clone();
-        let seen = |at: usize| at >= longest || at < length && real[at] == 1.0;
+        let seen = |at: usize| at >= longest || at < length && valid[at] == 1.0;
         let mut y = vec![0.0; length * width];
         for position in 0..length {
             let (group, place) = (position % groups, position / groups);
@@ -173,12 +173,13 @@ mod tests {
         let dropout = Dropout::new(&parameters().builder().pp("drop"), 0.0);
         // Lengths that leave a rest, that get a whole block more, and that are shorter than the
         // longest.
-        for (length, longest, real_tokens) in [(10, 10, 10), (10, 10, 7), (12, 12, 9), (7, 13, 5)] {
+        for (length, longest, valid_tokens) in [(10, 10, 10), (10, 10, 7), (12, 12, 9), (7, 13, 5)]
+        {
             let qkv = ["q", "k", "v"].map(|path| normal(path, &[1, 1, length, 3]));
-            let real: Vec<f64> = (0..length)
-                .map(|i| f64::from(u8::from(i < real_tokens)))
+            let valid: Vec<f64> = (0..length)
+                .map(|i| f64::from(u8::from(i < valid_tokens)))
                 .collect();
-            let mask = Tensor::from_vec(real.clone(), (1, length), &Device::Cpu).unwrap();
+            let mask = Tensor::from_vec(valid.clone(), (1, length), &Device::Cpu).unwrap();
             let mask = Mask::new(&mask).unwrap();
             let pass = Pass::new(false, RngKey::new(0, 0, 0));
             let groups = Groups { size: 4, longest };
@@ -187,7 +188,7 @@ mod tests {
                 .unwrap();
             let rows = |x: &Tensor| x.flatten(0, 2).unwrap().to_vec2::<f64>().unwrap();
             let [q, k, v] = qkv.each_ref().map(rows);
-            let expected = in_loops([&q, &k, &v], &real, 4, longest);
+            let expected = in_loops([&q, &k, &v], &valid, 4, longest);
             let actual: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
             for (actual, expected) in actual.iter().zip(&expected) {
                 assert!((actual - expected).abs() < 1e-9, "{length} {longest}");

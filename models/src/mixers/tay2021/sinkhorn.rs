@@ -74,18 +74,18 @@ impl Mixer for Strided {
         let (q, k, v) = (fill(&q)?, fill(&k)?, fill(&v)?); // (B, H, n S, E)
         let masks = match pass.mask() {
             Some(mask) => {
-                let real = mask.valid();
-                let filled = Tensor::ones((batch, filled), real.dtype(), real.device())?;
-                let real = Tensor::cat(&[real, &filled], 1)?;
-                Some(real.reshape((batch, groups, block, 1))?)
+                let valid = mask.valid();
+                let filled = Tensor::ones((batch, filled), valid.dtype(), valid.device())?;
+                let valid = Tensor::cat(&[valid, &filled], 1)?;
+                Some(valid.reshape((batch, groups, block, 1))?)
             }
             None => None,
         };
         let own = masks
             .as_ref()
-            .map(|real| -> Result<Tensor> {
-                let real = real.reshape((batch * groups, 1, block, 1))?;
-                Ok(real.broadcast_mul(&real.t()?)?)
+            .map(|valid| -> Result<Tensor> {
+                let valid = valid.reshape((batch * groups, 1, block, 1))?;
+                Ok(valid.broadcast_mul(&valid.t()?)?)
             })
             .transpose()?; // (B n, 1, S, S)
         let grouped = [&q, &k, &v].map(|x| deinterleave(x, groups)); // (B n, H, S, E)
@@ -96,11 +96,11 @@ impl Mixer for Strided {
         let summary = |x: &Tensor| -> Result<Tensor> {
             Ok(x.reshape((batch, heads, block, groups, width))?.sum(3)?) // (B, H, S, E)
         };
-        // A pair of places is allowed where it is real in any run of the mask.
+        // A pair of places is allowed where it is valid in any run of the mask.
         let pairs = masks
             .as_ref()
-            .map(|real| -> Result<Tensor> {
-                let any = real.broadcast_mul(&real.t()?)?.max(1)?; // (B, S, S)
+            .map(|valid| -> Result<Tensor> {
+                let any = valid.broadcast_mul(&valid.t()?)?.max(1)?; // (B, S, S)
                 // Query i·n + j is in place i of its group: n queries in a row share a place.
                 let any = any.reshape((batch, 1, block, 1, block))?;
                 let any = any.broadcast_as((batch, 1, block, groups, block))?;

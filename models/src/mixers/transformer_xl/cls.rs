@@ -3,7 +3,7 @@
 
 use crate::{Encoded, prelude::*};
 
-/// Wraps `encoder` such that a CLS token at position 0 moves behind the last real one of its row;
+/// Wraps `encoder` such that a CLS token at position 0 moves behind the last valid one of its row;
 /// hidden states are in the order of the input.
 pub(in crate::mixers) fn with_cls_last(encoder: Box<dyn Encoder>, cls: bool) -> Box<dyn Encoder> {
     match cls {
@@ -17,13 +17,13 @@ struct ClsLast(Box<dyn Encoder>);
 impl Encoder for ClsLast {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded> {
         let (batch, length, _) = x.dims3()?;
-        let last = last_real(batch, length, pass.mask())?;
+        let last = last_valid(batch, length, pass.mask())?;
         let indices = |place: fn(u32, u32) -> u32| -> Result<Tensor> {
             let row = |last: u32| (0..length as u32).map(move |i| place(i, last));
             let all: Vec<u32> = last.iter().copied().flat_map(row).collect();
             Ok(Tensor::from_vec(all, (batch, length), x.device())?)
         };
-        // Rows up to the last real one are rotated by one, to the front and back.
+        // Rows up to the last valid one are rotated by one, to the front and back.
         let moved = indices(|i, last| match i {
             i if i > last => i,
             i if i == last => 0,
@@ -36,8 +36,8 @@ impl Encoder for ClsLast {
         })?;
         let mask = match pass.mask() {
             Some(mask) => {
-                let real = take(&mask.valid().unsqueeze(2)?, &moved)?;
-                Some(Mask::new(&real.squeeze(2)?)?)
+                let valid = take(&mask.valid().unsqueeze(2)?, &moved)?;
+                Some(Mask::new(&valid.squeeze(2)?)?)
             }
             None => None,
         };
@@ -58,12 +58,12 @@ impl Encoder for ClsLast {
     }
 }
 
-/// Returns the last real position of each row; 0 where there is none.
-fn last_real(batch: usize, length: usize, mask: Option<&Mask>) -> Result<Vec<u32>> {
+/// Returns the last valid position of each row; 0 where there is none.
+fn last_valid(batch: usize, length: usize, mask: Option<&Mask>) -> Result<Vec<u32>> {
     let Some(mask) = mask else {
         return Ok(vec![length as u32 - 1; batch]);
     };
-    let real = mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?;
-    let last = |row: &Vec<f32>| row.iter().rposition(|real| *real > 0.0).unwrap_or(0);
-    Ok(real.iter().map(|row| last(row) as u32).collect())
+    let valid = mask.valid().to_dtype(DType::F32)?.to_vec2::<f32>()?;
+    let last = |row: &Vec<f32>| row.iter().rposition(|valid| *valid > 0.0).unwrap_or(0);
+    Ok(valid.iter().map(|row| last(row) as u32).collect())
 }

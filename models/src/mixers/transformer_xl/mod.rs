@@ -8,7 +8,7 @@
 //! of a head. The paper keeps the inputs of each layer from segment to segment. Here the whole
 //! sequence is available, so a layer computes all segments at once. Time O(L·(S + M)·D) per head,
 //! memory O(L·(E + D)). Information only moves forward in time, so a CLS token is moved behind the
-//! last real token of its row for the blocks, and back to the front after them. `head.pooling =
+//! last valid token of its row for the blocks, and back to the front after them. `head.pooling =
 //! first` reads a position that has seen only its own segment. Post-norm blocks and no other
 //! positions, as published. With pre-norm blocks, the gradient of a norm's own weights also stops
 //! at the memory. Dropout on the weights.
@@ -131,8 +131,8 @@ pub(super) struct Recurrence {
 pub(super) struct Older {
     /// (B, n, D).
     pub(super) rows: Tensor,
-    /// (B, n), 1 for real rows.
-    pub(super) real: Tensor,
+    /// (B, n), 1 for valid rows.
+    pub(super) valid: Tensor,
     /// The rows that each segment sees; their distances are those of positions right before the
     /// segment's memory.
     pub(super) seen: Vec<Range<usize>>,
@@ -185,7 +185,7 @@ impl Recurrence {
         let keys = self.keys(length, seen);
         let [q, k, v] = self.projections.unrotated(x)?; // (B, L, H E)
         let (mut k, mut v) = (vec![k], vec![v]);
-        let mut real = vec![match pass.mask() {
+        let mut valid = vec![match pass.mask() {
             Some(mask) => mask.valid().clone(),
             None => Tensor::ones((batch, length), x.dtype(), x.device())?,
         }];
@@ -193,7 +193,7 @@ impl Recurrence {
             let [more_k, more_v] = self.projections.keys_and_values(&self.append_memory(x))?;
             k.push(more_k);
             v.push(more_v);
-            real.push(real[0].clone());
+            valid.push(valid[0].clone());
         }
         if let Some(older) = older {
             let rows = older.seen.iter().cloned().flatten();
@@ -203,12 +203,12 @@ impl Recurrence {
             let [more_k, more_v] = self.projections.keys_and_values(&older.rows)?;
             k.push(take(&more_k, &rows)?);
             v.push(take(&more_v, &rows)?);
-            real.push(take(&older.real.unsqueeze(2)?, &rows)?.squeeze(2)?);
+            valid.push(take(&older.valid.unsqueeze(2)?, &rows)?.squeeze(2)?);
         }
         let options = AttentionOptions {
             heads: self.heads,
             mask: match pass.mask().is_some() || older.is_some() {
-                true => Some(Tensor::cat(&real, 1)?),
+                true => Some(Tensor::cat(&valid, 1)?),
                 false => None,
             },
             dropout: self.dropout.of_attention(batch, pass),

@@ -40,9 +40,9 @@ fn recurrent(options: &Value, parameters: &Parameters) -> Box<dyn Encoder> {
 }
 
 fn mask() -> Mask {
-    let real = [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
-    let real = [[1.0; 9], real, [0.0; 9]];
-    Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+    let valid = [1.0, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+    let valid = [[1.0; 9], valid, [0.0; 9]];
+    Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
 }
 
 fn pass() -> Pass<'static> {

@@ -146,8 +146,8 @@ fn states_are_weighted_as_each_form_has_it() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0; 5], [1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 5]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     for own in [
         json!({"halting": "act", "steps": 3, "step_embedding": "learned"}),
         json!({"halting": "act", "accumulate": "basic", "freeze": true}),

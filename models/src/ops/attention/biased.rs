@@ -74,10 +74,10 @@ mod tests {
     /// Returns attention on projections, S and its factor.
     fn attend(x: &[Tensor], mask: Option<&Tensor>, rate: f64) -> Result<Tensor> {
         let stream = RngKey::new(1, 2, 3).per_example(StreamKey::new("drop"));
-        let real = |mask: &Tensor| mask.to_dtype(x[0].dtype());
+        let valid = |mask: &Tensor| mask.to_dtype(x[0].dtype());
         let options = AttentionOptions {
             heads: HEADS,
-            mask: mask.map(real).transpose()?,
+            mask: mask.map(valid).transpose()?,
             dropout: (rate > 0.0).then(|| AttentionDropout::new(&stream, x[0].dims()[0], rate)),
             ..AttentionOptions::default()
         };
@@ -96,8 +96,8 @@ mod tests {
                 normal(&[1], 1.0),
             ];
             // Every third position of the second example is padding.
-            let real = (0..2 * length).map(|i| f32::from(i < length || i % 3 != 1));
-            let mask = Tensor::from_iter(real, &Device::Cpu).unwrap();
+            let valid = (0..2 * length).map(|i| f32::from(i < length || i % 3 != 1));
+            let mask = Tensor::from_iter(valid, &Device::Cpu).unwrap();
             let mask = mask.reshape((2, length)).unwrap();
             for (mask, rate) in [(None, 0.0), (Some(&mask), 0.0), (Some(&mask), 0.3)] {
                 let f = |x: &[Tensor]| Ok(attend(x, mask, rate)?);

@@ -99,8 +99,8 @@ mod tests {
             let actual = gather(&x, &positions).unwrap();
             let actual = actual.squeeze(2).unwrap().to_vec2::<f64>().unwrap();
             for (row, actual) in actual.iter().enumerate() {
-                let real = positions.iter().zip(actual).filter(|(at, _)| **at < 10);
-                for (at, actual) in real {
+                let valid = positions.iter().zip(actual).filter(|(at, _)| **at < 10);
+                for (at, actual) in valid {
                     assert_eq!(
                         *actual,
                         (row * length) as f64 + f64::from(*at),

@@ -248,8 +248,8 @@ mod tests {
     #[test]
     fn gradients_agree_with_differences() {
         let shape: &[usize] = &[2, 2, 5, 3];
-        let real = [[1.0, 0.0, 0.0, 1.0, 1.0], [0.0f64; 5]];
-        let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+        let valid = [[1.0, 0.0, 0.0, 1.0, 1.0], [0.0f64; 5]];
+        let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
         for mask in [None, Some(&mask)] {
             check_gradient("parts", &[shape, shape, shape], |inputs| {
                 in_parts(&inputs[0], &inputs[1], &inputs[2], mask)

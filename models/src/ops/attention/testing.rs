@@ -18,7 +18,7 @@ pub(crate) fn undropped<T>(
 }
 
 /// Returns the masks of four sequences: complete, padded at the end, with holes, and all padding.
-fn real(length: usize) -> Vec<f64> {
+fn valid(length: usize) -> Vec<f64> {
     let rows: [&dyn Fn(usize) -> bool; 4] =
         [&|_| true, &|i| 3 * i < 2 * length, &|i| i % 3 != 1, &|_| {
             false
@@ -30,7 +30,7 @@ fn real(length: usize) -> Vec<f64> {
 }
 
 /// Checks outputs and gradients of attention under `block_masks`, by tensor operations in f64 and
-/// by the kernel, against softmax attention of query i of a head on the real keys j for which
+/// by the kernel, against softmax attention of query i of a head on the valid keys j for which
 /// `sees(head, i, j)`, with and without mask.
 pub(crate) fn block_masks_meet_dense(
     name: &str,
@@ -41,10 +41,10 @@ pub(crate) fn block_masks_meet_dense(
 ) {
     for (dtype, tolerance) in [(DType::F64, 1e-6), (DType::F32, 1e-5)] {
         let attend = |q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Mask>| {
-            let real = |mask: &Mask| mask.valid().to_dtype(dtype);
+            let valid = |mask: &Mask| mask.valid().to_dtype(dtype);
             let options = AttentionOptions {
                 heads,
-                mask: mask.map(real).transpose()?,
+                mask: mask.map(valid).transpose()?,
                 block_masks: Some(block_masks.clone()),
                 ..AttentionOptions::default()
             };
@@ -61,7 +61,7 @@ pub(crate) fn block_masks_meet_dense(
 }
 
 /// Checks outputs and gradients of `attend` (queries, keys and values (B, H, L, 3)) against softmax
-/// attention of query i of a head on the real keys j for which `sees(head, i, j)`, with and without
+/// attention of query i of a head on the valid keys j for which `sees(head, i, j)`, with and without
 /// mask.
 pub(crate) fn meets_dense(
     name: &str,
@@ -90,13 +90,13 @@ fn meets_dense_within(
         }
     }
     let pattern = Tensor::from_vec(pattern, (1, heads, length, length), &Device::Cpu).unwrap();
-    let real = Tensor::from_vec(real(length), (4, length), &Device::Cpu).unwrap();
+    let valid = Tensor::from_vec(valid(length), (4, length), &Device::Cpu).unwrap();
     let ones = Tensor::ones((4, length), DType::F64, &Device::Cpu).unwrap();
-    let mask = Mask::new(&real).unwrap();
-    for (mask, real) in [(None, &ones), (Some(&mask), &real)] {
+    let mask = Mask::new(&valid).unwrap();
+    for (mask, valid) in [(None, &ones), (Some(&mask), &valid)] {
         let actual = attend(q, k, v, mask).unwrap();
-        let real = real.reshape((4, 1, 1, length)).unwrap();
-        let expected = dense(q, k, v, &pattern.broadcast_mul(&real).unwrap()).unwrap();
+        let valid = valid.reshape((4, 1, 1, length)).unwrap();
+        let expected = dense(q, k, v, &pattern.broadcast_mul(&valid).unwrap()).unwrap();
         let place = format!("{name}, length {length}, mask {}", mask.is_some());
         agree(&actual, &expected, &inputs, tolerance, &place);
     }

@@ -102,14 +102,14 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
                     [("q", width), ("k", width), ("v", value_width)].map(|(path, width)| {
                         Var::from_tensor(&normal(path, &[batch, length, HEADS * width])).unwrap()
                     });
-                let real: Vec<f64> = (0..batch * length)
+                let valid: Vec<f64> = (0..batch * length)
                     .map(|i| f64::from(u8::from(i % length < length - (i / length) * 3)))
                     .collect();
-                let real = Tensor::from_vec(real, (batch, length), &Device::Cpu).unwrap();
+                let valid = Tensor::from_vec(valid, (batch, length), &Device::Cpu).unwrap();
                 let run = |dtype: DType| -> Result<Tensor> {
                     let options = AttentionOptions {
                         heads: HEADS,
-                        mask: masked.then(|| real.to_dtype(dtype)).transpose()?,
+                        mask: masked.then(|| valid.to_dtype(dtype)).transpose()?,
                         dropout: (rate > 0.0).then(|| AttentionDropout::new(&rng, batch, rate)),
                         block_masks: block_masks.clone(),
                         soft_cap,
@@ -247,12 +247,12 @@ fn weights_kept_in_memory_are_those_of_the_composed_form() {
             let inputs = [q, k, of("v", keys, value_width)];
             let marks = (0..batch * keys)
                 .map(|i| f64::from(u8::from(i / keys < 2 && i % keys < keys - i / keys)));
-            let real = Tensor::from_iter(marks, &Device::Cpu).unwrap();
-            let real = real.reshape((batch, keys)).unwrap();
+            let valid = Tensor::from_iter(marks, &Device::Cpu).unwrap();
+            let valid = valid.reshape((batch, keys)).unwrap();
             let run = |dtype: DType| -> Result<Tensor> {
                 let options = AttentionOptions {
                     heads: HEADS,
-                    mask: masked.then(|| real.to_dtype(dtype)).transpose()?,
+                    mask: masked.then(|| valid.to_dtype(dtype)).transpose()?,
                     dropout: (rate > 0.0).then(|| AttentionDropout::new(&rng, batch, rate)),
                     ..AttentionOptions::default()
                 };

@@ -186,10 +186,10 @@ fn both_forms_agree_in_gradients_with_and_without_block_masks_mask_and_dropout()
                 let tables = tables(batch, (length, length), reach);
                 let used = tables.iter().zip(given).filter(|(_, given)| *given);
                 inputs.extend(used.map(|(table, _)| table.clone()));
-                let real: Vec<f64> = (0..batch * length)
+                let valid: Vec<f64> = (0..batch * length)
                     .map(|i| f64::from(u8::from(i % length < length - (i / length) * 3)))
                     .collect();
-                let real = Tensor::from_vec(real, (batch, length), &Device::Cpu).unwrap();
+                let valid = Tensor::from_vec(valid, (batch, length), &Device::Cpu).unwrap();
                 let run = |dtype: DType| -> Result<Tensor> {
                     let cast = tables.each_ref().map(|x| x.to_dtype(dtype).unwrap());
                     let mut index = 0;
@@ -199,7 +199,7 @@ fn both_forms_agree_in_gradients_with_and_without_block_masks_mask_and_dropout()
                     });
                     let options = AttentionOptions {
                         heads: HEADS,
-                        mask: Some(real.to_dtype(dtype)?),
+                        mask: Some(valid.to_dtype(dtype)?),
                         dropout: Some(AttentionDropout::new(&rng, batch, 0.3)),
                         block_masks: block_masks.clone(),
                         relative: Some(scores(&cast, reach, 0..length)),
@@ -208,7 +208,7 @@ fn both_forms_agree_in_gradients_with_and_without_block_masks_mask_and_dropout()
                     };
                     let [q, k, v] = [0, 1, 2].map(|i: usize| inputs[i].to_dtype(dtype));
                     let y = attend(&q?, &k?, &v?, &options)?.to_dtype(DType::F64)?;
-                    Ok(y.broadcast_mul(&real.unsqueeze(2)?)?)
+                    Ok(y.broadcast_mul(&valid.unsqueeze(2)?)?)
                 };
                 let [fused, composed] = [DType::F32, DType::F64].map(|dtype| run(dtype).unwrap());
                 let place = format!("{name}, {length}, {given:?}");

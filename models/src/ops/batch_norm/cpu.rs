@@ -19,15 +19,15 @@ const NAME: &str = "batch norm";
 /// Rows of a block.
 const ROWS: usize = 64;
 
-/// Returns the mean and variance, (2, D), of the rows of x (..., D) whose number in `real` (...) is
+/// Returns the mean and variance, (2, D), of the rows of x (..., D) whose number in `valid` (...) is
 /// not 0; of all without it. Zeros where there is no row.
 /// # Errors
 /// If shapes do not fit.
-pub fn channel_moments(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
+pub fn channel_moments(x: &Tensor, valid: Option<&Tensor>) -> Result<Tensor> {
     let width = x.dims().last().copied().unwrap_or(0);
     let rows = x.elem_count() / width.max(1);
     let x = x.contiguous()?;
-    let real = chosen(real, rows)?;
+    let valid = chosen(valid, rows)?;
     let reading = read(NAME, &x)?;
     let x: &[f32] = &reading;
     let isa = Isa::current();
@@ -42,7 +42,7 @@ pub fn channel_moments(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
             let (mean, squares) = partial.split_at_mut(width);
             isa.run(Moments {
                 x: &x[first * width..][..rows * width],
-                real: real.as_ref().map(|real| &real[first..][..rows]),
+                valid: valid.as_ref().map(|valid| &valid[first..][..rows]),
                 mean,
                 squares,
             })
@@ -82,21 +82,24 @@ fn together(partials: &[f32], counts: &[usize], width: usize) -> Vec<f32> {
         .collect()
 }
 
-fn chosen(real: Option<&Tensor>, rows: usize) -> Result<Option<Vec<f32>>> {
-    let Some(real) = real else {
+fn chosen(valid: Option<&Tensor>, rows: usize) -> Result<Option<Vec<f32>>> {
+    let Some(valid) = valid else {
         return Ok(None);
     };
-    if real.elem_count() != rows {
-        bail!("{NAME}: {:?} says which of {rows} rows count", real.shape());
+    if valid.elem_count() != rows {
+        bail!(
+            "{NAME}: {:?} says which of {rows} rows count",
+            valid.shape()
+        );
     }
-    Ok(Some(read(NAME, &real.contiguous()?)?.to_vec()))
+    Ok(Some(read(NAME, &valid.contiguous()?)?.to_vec()))
 }
 
 /// Rows of one block to the number of those that count, their mean and the sum of squares around
 /// it.
 struct Moments<'a> {
     x: &'a [f32],
-    real: Option<&'a [f32]>,
+    valid: Option<&'a [f32]>,
     mean: &'a mut [f32],
     squares: &'a mut [f32],
 }
@@ -108,12 +111,12 @@ impl Kernel for Moments<'_> {
     fn run<S: Lanes>(self, _: S) -> usize {
         let Moments {
             x,
-            real,
+            valid,
             mean,
             squares,
         } = self;
         let width = mean.len();
-        let counts = |row: usize| real.is_none_or(|real| real[row] != 0.0);
+        let counts = |row: usize| valid.is_none_or(|valid| valid[row] != 0.0);
         let mut count = 0;
         for (row, x) in x.chunks_exact(width).enumerate() {
             if counts(row) {
@@ -136,7 +139,7 @@ impl Kernel for Moments<'_> {
 }
 
 /// Returns y for x (..., D), gain and offset (D), by `moments` (2, D), mean and variance. They are
-/// constants; with `own` they are those of the rows of x that `real` (as in [`channel_moments`])
+/// constants; with `own` they are those of the rows of x that `valid` (as in [`channel_moments`])
 /// chooses, and the gradient knows it.
 /// # Errors
 /// If shapes do not fit.
@@ -164,7 +167,7 @@ pub fn channel_norm(
     let op = ChannelNorm {
         mean: moments[..width].to_vec(),
         inverse: inverse.collect(),
-        own: own.map(|real| chosen(real, rows)).transpose()?,
+        own: own.map(|valid| chosen(valid, rows)).transpose()?,
     };
     apply(op, [x, gain, offset])
 }
@@ -234,7 +237,7 @@ impl CustomOp<3> for ChannelNorm {
         let doffset = dgain.split_off(width);
         let dx = pass.expected[0].then(|| {
             let count = match &self.own {
-                Some(Some(real)) => real.iter().filter(|real| **real != 0.0).count(),
+                Some(Some(valid)) => valid.iter().filter(|valid| **valid != 0.0).count(),
                 _ => rows,
             };
             let share = 1.0 / count.max(1) as f32;
@@ -245,9 +248,9 @@ impl CustomOp<3> for ChannelNorm {
                 isa.run(Backward {
                     x: &x[start..][..len],
                     dy: &dy[start..][..len],
-                    real: self.own.as_ref().map(|real| {
-                        let real = real.as_ref();
-                        real.map(|real| &real[block * ROWS..][..len / width])
+                    valid: self.own.as_ref().map(|valid| {
+                        let valid = valid.as_ref();
+                        valid.map(|valid| &valid[block * ROWS..][..len / width])
                     }),
                     mean,
                     inverse,
@@ -323,7 +326,7 @@ struct Backward<'a> {
     x: &'a [f32],
     dy: &'a [f32],
     /// As in [`ChannelNorm`].
-    real: Option<Option<&'a [f32]>>,
+    valid: Option<Option<&'a [f32]>>,
     mean: &'a [f32],
     inverse: &'a [f32],
     gain: &'a [f32],
@@ -344,9 +347,9 @@ impl Kernel for Backward<'_> {
         let rows = self.x.chunks_exact(width).zip(self.dy.chunks_exact(width));
         let rows = rows.zip(self.dx.chunks_exact_mut(width)).enumerate();
         for (row, ((x, dy), dx)) in rows {
-            let counts = match self.real {
+            let counts = match self.valid {
                 None => false,
-                Some(real) => real.is_none_or(|real| real[row] != 0.0),
+                Some(valid) => valid.is_none_or(|valid| valid[row] != 0.0),
             };
             let share = if counts { self.share } else { 0.0 };
             let channels = self.mean.iter().zip(self.inverse).zip(self.gain);

@@ -26,17 +26,17 @@ impl Moments {
         Ok(Self(Tensor::stack(&[mean, variance], 0)?.detach()))
     }
 
-    /// Returns the statistics of the rows of x (B, L, D) that are 1 in `real` (B, L), which is 0
+    /// Returns the statistics of the rows of x (B, L, D) that are 1 in `valid` (B, L), which is 0
     /// for the others; of all rows without it.
     ///
     /// # Errors
     /// If shapes do not fit.
-    pub fn of(x: &Tensor, real: Option<&Tensor>) -> Result<Self> {
+    pub fn of(x: &Tensor, valid: Option<&Tensor>) -> Result<Self> {
         let x = x.detach();
-        fits(&x, real)?;
+        fits(&x, valid)?;
         match supports(&x) {
-            true => Ok(Self(cpu::channel_moments(&x, real)?)),
-            false => Ok(Self(composed_moments(&x, real)?)),
+            true => Ok(Self(cpu::channel_moments(&x, valid)?)),
+            false => Ok(Self(composed_moments(&x, valid)?)),
         }
     }
 
@@ -57,23 +57,23 @@ impl Moments {
     }
 }
 
-fn fits(x: &Tensor, real: Option<&Tensor>) -> Result<()> {
+fn fits(x: &Tensor, valid: Option<&Tensor>) -> Result<()> {
     let (batch, length, _) = x.dims3()?;
-    let fits = real.is_none_or(|real| real.dims() == [batch, length]);
+    let fits = valid.is_none_or(|valid| valid.dims() == [batch, length]);
     check(fits, "batch norm", || {
         format!(
             "x {:?} and rows {:?} do not fit",
             x.shape(),
-            real.map(Tensor::shape)
+            valid.map(Tensor::shape)
         )
     })
 }
 
-fn composed_moments(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
+fn composed_moments(x: &Tensor, valid: Option<&Tensor>) -> Result<Tensor> {
     let (batch, length, width) = x.dims3()?;
     let rows = x.reshape((batch * length, width))?;
-    let weights = match real {
-        Some(real) => real.reshape((batch * length, 1))?,
+    let weights = match valid {
+        Some(valid) => valid.reshape((batch * length, 1))?,
         None => rows.ones_like()?.narrow(D::Minus1, 0, 1)?,
     };
     let weights = weights.broadcast_div(&weights.sum_all()?.maximum(1.0)?)?;
@@ -83,23 +83,23 @@ fn composed_moments(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
     Ok(Tensor::cat(&[mean, variance], 0)?)
 }
 
-/// Returns y (B, L, D) by the moments of the rows of x (B, L, D) that `real` (B, L) chooses, as in
+/// Returns y (B, L, D) by the moments of the rows of x (B, L, D) that `valid` (B, L) chooses, as in
 /// [`Moments::of`], and these; the gradient goes through them.
 /// # Errors
 /// If shapes do not fit.
 pub fn batch_norm(
     x: &Tensor,
     norm: &Normalised,
-    real: Option<&Tensor>,
+    valid: Option<&Tensor>,
 ) -> Result<(Tensor, Moments)> {
-    fits(x, real)?;
+    fits(x, valid)?;
     if supports(x) {
-        let moments = Moments::of(x, real)?;
+        let moments = Moments::of(x, valid)?;
         let affine = [norm.gain, norm.offset];
-        let y = cpu::channel_norm(x, affine, &moments.0, norm.epsilon, Some(real))?;
+        let y = cpu::channel_norm(x, affine, &moments.0, norm.epsilon, Some(valid))?;
         return Ok((y, moments));
     }
-    let moments = composed_moments(x, real)?;
+    let moments = composed_moments(x, valid)?;
     Ok((affine(x, norm, &moments)?, Moments(moments.detach())))
 }
 

@@ -4,17 +4,17 @@ use super::*;
 use crate::ops::testing::{Sampler, agree};
 use crate::testing::{check_gradient, close, normal};
 
-fn norm(x: &[Tensor], real: Option<&Tensor>) -> Result<Tensor> {
+fn norm(x: &[Tensor], valid: Option<&Tensor>) -> Result<Tensor> {
     let norm = Normalised {
         gain: &x[1],
         offset: &x[2],
         epsilon: 1e-3,
     };
-    Ok(batch_norm(&x[0], &norm, real)?.0)
+    Ok(batch_norm(&x[0], &norm, valid)?.0)
 }
 
 /// Returns a mask that is 1 for the first so many positions of each row.
-fn real(lengths: &[usize], width: usize) -> Tensor {
+fn valid(lengths: &[usize], width: usize) -> Tensor {
     let row = |length: &usize| {
         (0..width)
             .map(|l| f64::from(u8::from(l < *length)))
@@ -39,7 +39,7 @@ fn the_kernel_meets_its_composed_form() {
             sampler.normal(&[width], 1.0),
             sampler.normal(&[width], 1.0),
         ];
-        let rows = real(&lengths, shape[1]);
+        let rows = valid(&lengths, shape[1]);
         for rows in [None, Some(&rows)] {
             let f = |x: &[Tensor]| {
                 let rows = rows.map(|rows| rows.to_dtype(x[0].dtype())).transpose()?;
@@ -64,7 +64,7 @@ fn the_kernel_meets_its_composed_form() {
 
 #[test]
 fn gradients_are_difference_quotients() {
-    let rows = real(&[4, 2], 4);
+    let rows = valid(&[4, 2], 4);
     for rows in [None, Some(&rows)] {
         check_gradient("batch norm", &[&[2, 4, 3], &[3], &[3]], |x| norm(x, rows));
     }
@@ -73,10 +73,10 @@ fn gradients_are_difference_quotients() {
 #[test]
 fn moments_are_those_of_the_rows_that_count() {
     let x = normal("x", &[2, 4, 3]);
-    let moments = Moments::of(&x, Some(&real(&[4, 1], 4))).unwrap();
+    let moments = Moments::of(&x, Some(&valid(&[4, 1], 4))).unwrap();
     let single = Moments::of(
         &x.to_dtype(DType::F32).unwrap(),
-        Some(&real(&[4, 1], 4).to_dtype(DType::F32).unwrap()),
+        Some(&valid(&[4, 1], 4).to_dtype(DType::F32).unwrap()),
     );
     let data: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
     let rows: Vec<&Vec<f64>> = data[0].iter().chain(&data[1][..1]).collect();
@@ -105,5 +105,5 @@ fn moments_are_those_of_the_rows_that_count() {
 fn shapes_that_do_not_fit_are_errors() {
     let x = normal("x", &[2, 4, 3]);
     let inputs = [x, normal("gain", &[3]), normal("offset", &[3])];
-    assert!(norm(&inputs, Some(&real(&[3, 2], 3))).is_err());
+    assert!(norm(&inputs, Some(&valid(&[3, 2], 3))).is_err());
 }

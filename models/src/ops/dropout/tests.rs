@@ -34,9 +34,9 @@ fn packed_examples_drop_what_padded_ones_do() {
     let mut sampler = Sampler::new(15);
     let lengths = [70, 1, 40];
     let row = |length: usize| (0..70).map(move |l| f64::from(u8::from(l < length)));
-    let real: Vec<f64> = lengths.into_iter().flat_map(row).collect();
-    let real = Tensor::from_vec(real, (3, 70), &Device::Cpu).unwrap();
-    let packing = Packing::new(&Mask::new(&real).unwrap()).unwrap().unwrap();
+    let valid: Vec<f64> = lengths.into_iter().flat_map(row).collect();
+    let valid = Tensor::from_vec(valid, (3, 70), &Device::Cpu).unwrap();
+    let packing = Packing::new(&Mask::new(&valid).unwrap()).unwrap().unwrap();
     let inputs = [sampler.normal(&[3, 70, 300], 1.0)];
     for tied in [false, true] {
         let padded = DropoutMask {

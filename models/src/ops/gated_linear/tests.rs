@@ -67,9 +67,9 @@ fn the_kernel_meets_its_composed_form() {
 fn packed_sequences_drop_what_padded_ones_do() {
     let mut sampler = Sampler::new(32);
     let row = |length: usize| (0..150).map(move |l| f64::from(u8::from(l < length)));
-    let real: Vec<f64> = [150, 0, 1, 149].into_iter().flat_map(row).collect();
-    let real = Tensor::from_vec(real, (4, 150), &Device::Cpu).unwrap();
-    let packing = Packing::new(&Mask::new(&real).unwrap()).unwrap().unwrap();
+    let valid: Vec<f64> = [150, 0, 1, 149].into_iter().flat_map(row).collect();
+    let valid = Tensor::from_vec(valid, (4, 150), &Device::Cpu).unwrap();
+    let packing = Packing::new(&Mask::new(&valid).unwrap()).unwrap().unwrap();
     let d = 8;
     let shapes = [vec![4, 150, d], vec![2 * d, d], vec![2 * d]];
     let inputs: Vec<_> = shapes.iter().map(|s| sampler.normal(s, 0.5)).collect();

@@ -326,12 +326,12 @@ fn extreme_decays_neither_overflow_nor_leak() {
 fn packed_sequences_do_not_know_each_other() {
     let lengths = [19, 0, 33, 1];
     let longest = 33;
-    let real: Vec<f64> = lengths
+    let valid: Vec<f64> = lengths
         .iter()
         .flat_map(|length| (0..longest).map(move |l| f64::from(u8::from(l < *length))))
         .collect();
-    let real = Tensor::from_vec(real, (4, longest), &Device::Cpu).unwrap();
-    let packing = Packing::new(&Mask::new(&real).unwrap()).unwrap().unwrap();
+    let valid = Tensor::from_vec(valid, (4, longest), &Device::Cpu).unwrap();
+    let packing = Packing::new(&Mask::new(&valid).unwrap()).unwrap().unwrap();
     let mut sampler = Sampler::new(152);
     for case in cases() {
         let inputs: Vec<Tensor> = case

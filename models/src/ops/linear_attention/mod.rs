@@ -19,7 +19,7 @@ pub const EPS: f64 = 1e-30;
 /// Returns queries (B, Lq, H, M) and keys (B, L, H, M), or of the width that `map` takes, and
 /// values (B, L, H, E) to (B, Lq, H, E); φ is `map`. Features must not be negative. Padded keys are
 /// left out of both sums; their features must be finite. `eps` is added to the denominator, so that
-/// a sequence with no real key gives zeros.
+/// a sequence with no valid key gives zeros.
 /// # Errors
 /// If a tensor operation fails.
 pub fn attend(
@@ -50,9 +50,9 @@ pub fn attend(
     // reductions.
     let (v, ones) = match mask {
         Some(mask) => {
-            let real = mask.valid();
-            let column = real.reshape((batch, 1, length, 1))?;
-            let row = real.reshape((batch, 1, 1, length))?;
+            let valid = mask.valid();
+            let column = valid.reshape((batch, 1, length, 1))?;
+            let row = valid.reshape((batch, 1, 1, length))?;
             (v.broadcast_mul(&column)?, row)
         }
         None => {
@@ -123,15 +123,15 @@ fn features(map: &FeatureMap, q: &Tensor, k: &Tensor, mask: Option<&Mask>) -> Re
                 Some(mask) => {
                     let (batch, length, _, _) = k.dims4()?;
                     let column = |x: &Tensor| x.reshape((batch, length, 1, 1));
-                    let real = column(mask.valid())?;
+                    let valid = column(mask.valid())?;
                     let any = mask.has_valid().reshape((batch, 1, 1, 1))?;
                     let shift = k_largest.broadcast_add(&column(mask.additive())?)?;
                     let shift = shift.max_keepdim(1)?.broadcast_mul(&any)?; // (B, 1, H, 1)
                     // A padded key becomes a zero that projects to the shift, so that its features
                     // are always 1 + ε.
-                    k = k.broadcast_mul(&real)?;
-                    let padded = real.affine(-1.0, 1.0)?.broadcast_mul(&shift)?; // (B, L, H, 1)
-                    k_projected = k_projected.broadcast_mul(&real)?.broadcast_add(&padded)?;
+                    k = k.broadcast_mul(&valid)?;
+                    let padded = valid.affine(-1.0, 1.0)?.broadcast_mul(&shift)?; // (B, L, H, 1)
+                    k_projected = k_projected.broadcast_mul(&valid)?.broadcast_add(&padded)?;
                     shift
                 }
                 None => k_largest.max_keepdim(1)?,

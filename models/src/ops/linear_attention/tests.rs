@@ -44,11 +44,11 @@ fn keys_are_shifted_by_the_largest_projection_of_real_keys() {
                 rows.to_dtype(dtype).unwrap()
             };
             let x = tensor(&rows[..length]).reshape((1, length, 1, 2)).unwrap();
-            let real: Vec<f32> = (0..length)
+            let valid: Vec<f32> = (0..length)
                 .map(|i| f32::from(u8::from(i < count)))
                 .collect();
-            let real = Tensor::from_vec(real, (1, length), &Device::Cpu).unwrap();
-            let mask = Mask::new(&real.to_dtype(dtype).unwrap()).unwrap();
+            let valid = Tensor::from_vec(valid, (1, length), &Device::Cpu).unwrap();
+            let mask = Mask::new(&valid.to_dtype(dtype).unwrap()).unwrap();
             let map = FeatureMap::Favor {
                 directions: tensor(&directions),
                 epsilon: epsilon as f32,
@@ -73,8 +73,8 @@ fn keys_are_shifted_by_the_largest_projection_of_real_keys() {
 
 #[test]
 fn gradients_agree_with_differences() {
-    let real = [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0f64]];
-    let mask = Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap();
+    let valid = [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0f64]];
+    let mask = Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap();
     for mask in [None, Some(&mask)] {
         // (B, L, H, ..)
         let shapes: [&[usize]; 3] = [&[2, 3, 2, 4], &[2, 3, 2, 4], &[2, 3, 2, 2]];

@@ -9,9 +9,9 @@ const CELLS: [Cell; 2] = [Cell::Lstm, Cell::Gru];
 /// Returns (2, L): the second sequence begins and ends with padding.
 fn mask(length: usize, dtype: DType) -> Tensor {
     let row = |first, last| (0..length).map(move |t| f64::from(u8::from(t >= first && t < last)));
-    let real: Vec<f64> = row(0, length).chain(row(2, length - 1)).collect();
-    let real = Tensor::from_vec(real, (2, length), &Device::Cpu).unwrap();
-    real.to_dtype(dtype).unwrap()
+    let valid: Vec<f64> = row(0, length).chain(row(2, length - 1)).collect();
+    let valid = Tensor::from_vec(valid, (2, length), &Device::Cpu).unwrap();
+    valid.to_dtype(dtype).unwrap()
 }
 
 fn inputs(cell: Cell, sampler: &mut Sampler, shape: [usize; 3]) -> [Tensor; 3] {

@@ -40,9 +40,9 @@ pub struct Rings {
 const ALONE: u32 = u32::MAX;
 
 impl Rings {
-    /// Builds rings of the positions where `real` (B L numbers, row by row) is not 0; of all
+    /// Builds rings of the positions where `valid` (B L numbers, row by row) is not 0; of all
     /// positions if it is none.
-    pub(crate) fn of(batch: usize, length: usize, real: Option<&[f32]>) -> Self {
+    pub(crate) fn of(batch: usize, length: usize, valid: Option<&[f32]>) -> Self {
         let mut rings = Self {
             batch,
             length,
@@ -57,7 +57,7 @@ impl Rings {
                 &mut rings.places[row.clone()],
             );
             for (position, place) in places.iter_mut().enumerate() {
-                if real.is_none_or(|real| real[row.start + position] != 0.0) {
+                if valid.is_none_or(|valid| valid[row.start + position] != 0.0) {
                     order[*size] = position as u32;
                     *place = *size as u32;
                     *size += 1;

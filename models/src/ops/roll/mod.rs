@@ -17,19 +17,19 @@ pub use self::cpu::{Rings, Track};
 
 impl Rings {
     /// Returns one ring for each row of a batch (B, L): of all its positions, or of those that
-    /// `real` (B, L) has a number other than 0 for.
+    /// `valid` (B, L) has a number other than 0 for.
     ///
     /// # Errors
-    /// If the device does not hand `real` over.
-    pub fn new(batch: usize, length: usize, real: Option<&Tensor>) -> Result<Arc<Self>> {
-        let Some(real) = real else {
+    /// If the device does not hand `valid` over.
+    pub fn new(batch: usize, length: usize, valid: Option<&Tensor>) -> Result<Arc<Self>> {
+        let Some(valid) = valid else {
             return Ok(Arc::new(Self::of(batch, length, None)));
         };
-        check(real.dims() == [batch, length], "rings", || {
-            format!("a mask {:?} for ({batch}, {length})", real.shape())
+        check(valid.dims() == [batch, length], "rings", || {
+            format!("a mask {:?} for ({batch}, {length})", valid.shape())
         })?;
-        let real = real.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?;
-        Ok(Arc::new(Self::of(batch, length, Some(&real))))
+        let valid = valid.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?;
+        Ok(Arc::new(Self::of(batch, length, Some(&valid))))
     }
 }
 

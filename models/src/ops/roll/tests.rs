@@ -18,21 +18,21 @@ fn tracks(all: &[(usize, usize)]) -> Arc<[Track]> {
     all.iter().map(track).collect()
 }
 
-/// Returns a mask of rows of which every position, two in front and three with gaps are real.
-fn real() -> Tensor {
-    let real = [
+/// Returns a mask of rows of which every position, two in front and three with gaps are valid.
+fn valid() -> Tensor {
+    let valid = [
         [1.0, 1.0, 1.0, 1.0, 1.0],
         [1.0, 1.0, 0.0, 0.0, 0.0],
         [0.0, 1.0, 0.0, 1.0, 1.0],
         [0.0f64; 5],
     ];
-    Tensor::new(&real, &Device::Cpu).unwrap()
+    Tensor::new(&valid, &Device::Cpu).unwrap()
 }
 
 #[test]
 fn positions_get_what_stands_ahead_in_their_ring() {
     let tracks = tracks(&[(1, 0), (2, 1), (1, 2), (1, 64)]);
-    let rings = Rings::new(4, 5, Some(&real())).unwrap();
+    let rings = Rings::new(4, 5, Some(&valid())).unwrap();
     let (residual, x) = (normal("r", &[4, 5, 5]), normal("x", &[4, 5, 5]));
     let rows: Vec<Vec<Vec<f64>>> = x.to_vec3().unwrap();
     let members: [&[usize]; 4] = [&[0, 1, 2, 3, 4], &[0, 1], &[1, 3, 4], &[]];
@@ -59,8 +59,8 @@ fn the_kernel_meets_its_composed_form() {
         ([3, 130, 33], tracks(&[(16, 0), (1, 1), (16, 64)])),
     ] {
         let [batch, length, _] = shape;
-        for real in [None, (length == 5).then(real)] {
-            let rings = Rings::new(batch, length, real.as_ref()).unwrap();
+        for valid in [None, (length == 5).then(valid)] {
+            let rings = Rings::new(batch, length, valid.as_ref()).unwrap();
             let inputs = [sampler.normal(&shape, 1.0), sampler.normal(&shape, 1.0)];
             let f = |x: &[Tensor]| Ok(add_rolled(&x[0], &x[1], &all, &rings)?);
             agree("rolled", &inputs, f, f);
@@ -71,7 +71,7 @@ fn the_kernel_meets_its_composed_form() {
 #[test]
 fn gradients_are_difference_quotients() {
     let tracks = tracks(&[(1, 0), (1, 1), (1, 2)]);
-    let rings = Rings::new(4, 5, Some(&real())).unwrap();
+    let rings = Rings::new(4, 5, Some(&valid())).unwrap();
     check_gradient("rolled", &[&[4, 5, 3], &[4, 5, 3]], |x| {
         add_rolled(&x[0], &x[1], &tracks, &rings)
     });
@@ -89,5 +89,5 @@ fn shapes_that_do_not_fit_are_errors() {
         let message = add_rolled(residual, &x, &tracks, &rings).unwrap_err();
         assert!(message.to_string().contains("do not fit"), "{message}");
     }
-    assert!(Rings::new(2, 3, Some(&normal("real", &[3, 2]))).is_err());
+    assert!(Rings::new(2, 3, Some(&normal("valid", &[3, 2]))).is_err());
 }

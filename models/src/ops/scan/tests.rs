@@ -87,8 +87,8 @@ fn the_kernel_meets_its_composed_form() {
 fn packed_sequences_are_scanned_apart() {
     let mut sampler = Sampler::new(83);
     let row = |length: usize| (0..40).map(move |l| f64::from(u8::from(l < length)));
-    let real: Vec<f64> = [40, 0, 7, 1].into_iter().flat_map(row).collect();
-    let mask = Tensor::from_vec(real, (4, 40), &Device::Cpu).unwrap();
+    let valid: Vec<f64> = [40, 0, 7, 1].into_iter().flat_map(row).collect();
+    let mask = Tensor::from_vec(valid, (4, 40), &Device::Cpu).unwrap();
     let packing = Packing::new(&Mask::new(&mask).unwrap()).unwrap().unwrap();
     for (options, varies) in ALL.into_iter().flat_map(|o| [(o, false), (o, true)]) {
         let inputs = inputs(&mut sampler, [1, packing.rows(), 34], varies);

@@ -116,8 +116,8 @@ fn the_kernel_meets_its_composed_form() {
 #[test]
 fn packed_sequences_have_states_of_their_own() {
     let row = |length: usize| (0..40).map(move |l| f64::from(u8::from(l < length)));
-    let real: Vec<f64> = [40, 0, 7, 1].into_iter().flat_map(row).collect();
-    let mask = Tensor::from_vec(real, (4, 40), &Device::Cpu).unwrap();
+    let valid: Vec<f64> = [40, 0, 7, 1].into_iter().flat_map(row).collect();
+    let mask = Tensor::from_vec(valid, (4, 40), &Device::Cpu).unwrap();
     let packing = Packing::new(&Mask::new(&mask).unwrap()).unwrap().unwrap();
     let inputs = inputs([1, packing.rows(), 6], 3, 2);
     let apart = |x: &[Tensor]| {

@@ -20,32 +20,32 @@ const CHUNKS: usize = 64;
 /// Numbers below which a chunk is not worth a task.
 const EPS: usize = 4096;
 
-/// Returns softmax of x (.., K). With `real` (B, K), whose zeros are hidden keys, x is (B, .., K):
-/// hidden keys get 0, and rows of an example without a real key are zeros.
-pub fn softmax(x: &Tensor, real: Option<&Tensor>) -> Result<Tensor> {
+/// Returns softmax of x (.., K). With `valid` (B, K), whose zeros are hidden keys, x is (B, .., K):
+/// hidden keys get 0, and rows of an example without a valid key are zeros.
+pub fn softmax(x: &Tensor, valid: Option<&Tensor>) -> Result<Tensor> {
     let keys = x.dims().last().copied().unwrap_or(0);
-    let hidden = match real {
+    let hidden = match valid {
         None => vec![0.0; keys],
-        Some(real) => {
-            let (batch, real_keys) = real.dims2()?;
-            if x.dims().first() != Some(&batch) || real_keys != keys || x.rank() < 2 {
-                bail!("{NAME}: x {:?} and mask {:?}", x.shape(), real.shape());
+        Some(valid) => {
+            let (batch, valid_keys) = valid.dims2()?;
+            if x.dims().first() != Some(&batch) || valid_keys != keys || x.rank() < 2 {
+                bail!("{NAME}: x {:?} and mask {:?}", x.shape(), valid.shape());
             }
-            let real = real.contiguous()?;
-            hidden(&read(NAME, &real)?)
+            let valid = valid.contiguous()?;
+            hidden(&read(NAME, &valid)?)
         }
     };
     apply(Softmax { keys, hidden }, [x])
 }
 
-/// Returns the bias of the scores of keys, of which 0 in `real` marks the hidden ones: 0, or minus
+/// Returns the bias of the scores of keys, of which 0 in `valid` marks the hidden ones: 0, or minus
 /// infinity for a hidden key.
-pub(in crate::ops) fn hidden(real: &[f32]) -> Vec<f32> {
-    let term = |real: &f32| match *real {
+pub(in crate::ops) fn hidden(valid: &[f32]) -> Vec<f32> {
+    let term = |valid: &f32| match *valid {
         0.0 => f32::NEG_INFINITY,
         _ => 0.0,
     };
-    real.iter().map(term).collect()
+    valid.iter().map(term).collect()
 }
 
 struct Softmax {

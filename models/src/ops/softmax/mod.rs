@@ -10,7 +10,7 @@ use crate::ops::supports;
 use crate::{Mask, Result};
 
 /// Returns softmax of `scores` (B, H, Q, K) over K, of any number of dimensions without a mask.
-/// Padded keys get weight 0; a sequence with no real key gets zeros throughout.
+/// Padded keys get weight 0; a sequence with no valid key gets zeros throughout.
 /// # Errors
 /// If a tensor operation fails.
 pub fn masked(scores: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {

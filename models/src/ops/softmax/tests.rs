@@ -4,8 +4,8 @@ use crate::testing::{check_gradient, normal};
 use candle_core::Device;
 
 fn mask() -> Mask {
-    let real = [[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0f64]];
-    Mask::new(&Tensor::new(&real, &Device::Cpu).unwrap()).unwrap()
+    let valid = [[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0f64]];
+    Mask::new(&Tensor::new(&valid, &Device::Cpu).unwrap()).unwrap()
 }
 
 #[test]
@@ -24,10 +24,10 @@ fn the_kernel_meets_its_composed_form() {
     for (batch, heads, queries, keys) in [(1, 1, 1, 1), (2, 1, 3, 4), (3, 2, 5, 16), (2, 2, 70, 37)]
     {
         let x = [sampler.normal(&[batch, heads, queries, keys], 2.0)];
-        let real = (0..batch * keys)
+        let valid = (0..batch * keys)
             .map(|place| f32::from(place % 3 != 1 && place < (batch - 1) * keys + 1));
-        let real = Tensor::from_iter(real, &Device::Cpu).unwrap();
-        let real = real.reshape((batch, keys)).unwrap();
+        let valid = Tensor::from_iter(valid, &Device::Cpu).unwrap();
+        let valid = valid.reshape((batch, keys)).unwrap();
         agree(
             "softmax",
             &x,
@@ -36,13 +36,13 @@ fn the_kernel_meets_its_composed_form() {
         );
         let masked = |x: &[Tensor]| {
             let mask =
-                Mask::new(&real.to_dtype(x[0].dtype())?).map_err(candle_core::Error::wrap)?;
+                Mask::new(&valid.to_dtype(x[0].dtype())?).map_err(candle_core::Error::wrap)?;
             composed(&x[0], Some(&mask)).map_err(candle_core::Error::wrap)
         };
         agree(
             "masked softmax",
             &x,
-            |x| cpu::softmax(&x[0], Some(&real)),
+            |x| cpu::softmax(&x[0], Some(&valid)),
             masked,
         );
     }

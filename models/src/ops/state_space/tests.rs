@@ -153,7 +153,7 @@ fn walks_add_up_and_missing_rows_are_zeros_of_x() {
     for (shape, complex) in [([3, 70, 5], true), ([2, 130, 20], false)] {
         let [batch, length, width] = shape;
         let holes = |b: usize, l: usize| b > 0 && (l % 7 == 3 || l >= 40 * (batch - 1 - b));
-        let real = |x: &Tensor| {
+        let valid = |x: &Tensor| {
             let row = |b: usize| (0..length).map(move |l| f64::from(u8::from(!holes(b, l))));
             let rows: Vec<f64> = (0..batch).flat_map(row).collect();
             Tensor::from_vec(rows, (batch, length), &Device::Cpu)?.to_dtype(x.dtype())
@@ -181,13 +181,13 @@ fn walks_add_up_and_missing_rows_are_zeros_of_x() {
         let one = |x: &[Tensor]| {
             let [ahead, back] = split(x)?;
             let walks = [(&ahead, both[0]), (&back, both[1])];
-            let mask = Mask::new(&real(&x[0])?)?;
+            let mask = Mask::new(&valid(&x[0])?)?;
             let sequences = Sequences::Padded(&mask);
             Ok(state_space_sum(&x[0], &walks, x.last(), sequences)?)
         };
         let apart = |x: &[Tensor]| {
             let [ahead, back] = split(x)?;
-            let masked = x[0].broadcast_mul(&real(&x[0])?.unsqueeze(2)?)?;
+            let masked = x[0].broadcast_mul(&valid(&x[0])?.unsqueeze(2)?)?;
             let y = state_space(&masked, &ahead, x.last(), both[0])?;
             y + state_space(&masked, &back, None, both[1])?
         };
@@ -199,8 +199,8 @@ fn walks_add_up_and_missing_rows_are_zeros_of_x() {
 fn packed_sequences_are_walked_apart() {
     let mut sampler = Sampler::new(93);
     let row = |length: usize| (0..130).map(move |l| f64::from(u8::from(l < length)));
-    let real: Vec<f64> = [130, 0, 64, 1].into_iter().flat_map(row).collect();
-    let mask = Tensor::from_vec(real, (4, 130), &Device::Cpu).unwrap();
+    let valid: Vec<f64> = [130, 0, 64, 1].into_iter().flat_map(row).collect();
+    let mask = Tensor::from_vec(valid, (4, 130), &Device::Cpu).unwrap();
     let packing = Packing::new(&Mask::new(&mask).unwrap()).unwrap().unwrap();
     for (complex, options) in [(true, of(false, false)), (false, of(true, true))] {
         let shapes = shapes([1, packing.rows(), 20], 3, complex, true);

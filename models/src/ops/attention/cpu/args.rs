@@ -53,7 +53,7 @@ pub(super) struct AttentionArgs<'a> {
     pub(super) operands: [RowMajor<'a>; 3],
     /// (Lk, P).
     pub(super) key_columns: Option<Rows<'a>>,
-    pub(super) real: &'a KeyMask,
+    pub(super) valid: &'a KeyMask,
     /// Whether queries and keys are those of one sequence.
     pub(super) self_attention: bool,
     pub(super) dropout: Option<&'a AttentionDropout>,
@@ -141,7 +141,7 @@ impl<'a> AttentionArgs<'a> {
 
     /// Returns whether at most [`SIDE`] queries are known to be padding.
     pub(super) fn padding(&self, example: usize, queries: impl Iterator<Item = usize>) -> bool {
-        self.self_attention && self.real.bits(example, queries) == 0
+        self.self_attention && self.valid.bits(example, queries) == 0
     }
 
     pub(super) fn sum_index(&self, head: Head, query: usize) -> usize {
@@ -205,7 +205,7 @@ impl<'a> AttentionArgs<'a> {
         (output, sums)
     }
 
-    /// Computes all gradients. Rows of keys without a real one are left alone. Returns the gradient
+    /// Computes all gradients. Rows of keys without a valid one are left alone. Returns the gradient
     /// of the bias's factor, if there is one.
     pub(super) fn dense_backward(
         &self,
@@ -228,7 +228,7 @@ impl<'a> AttentionArgs<'a> {
                 .max(1),
         };
         let blocks: Vec<Vec<KeyBlock>> = (0..self.batch)
-            .map(|example| self.real.blocks(example).collect())
+            .map(|example| self.valid.blocks(example).collect())
             .collect();
         // The gradient of the queries from every part but the first, (B, H, parts - 1, Lq, E + P).
         let partial = self.queries_len * self.widths.queries;

@@ -222,12 +222,12 @@ impl Tiles {
             (&mut *self.gradients, SIDE),
             (rows, columns, widths.values),
         );
-        let (queries_of, real) = ((queries, count), (keys.count, keys.bits));
+        let (queries_of, valid) = ((queries, count), (keys.count, keys.bits));
         let operands = if let Some(tile) = drawn {
             kept_factors(s, tile, &mut self.keep_mask);
-            self.operands::<S, true>(s, queries_of, real)
+            self.operands::<S, true>(s, queries_of, valid)
         } else {
-            self.operands::<S, false>(s, queries_of, real)
+            self.operands::<S, false>(s, queries_of, valid)
         };
         product::<S, true>(
             s,

@@ -20,7 +20,7 @@ pub(super) struct Operands<'a> {
 }
 
 impl Tiles {
-    /// Returns the operands of `keys` keys, of which `bits` marks the real ones, and `count`
+    /// Returns the operands of `keys` keys, of which `bits` marks the valid ones, and `count`
     /// queries.
     #[inline(always)]
     pub(super) fn operands<S: Lanes, const DROP: bool>(

@@ -38,7 +38,7 @@ impl Kernel for ForwardTask<'_> {
         let (key_wide, wide) = (padded(width), padded(value_width));
         let format = args.format;
         let (keys, values) = (args.keys(head), args.values(head));
-        let blocks: Vec<KeyBlock> = args.real.blocks(head.example).collect();
+        let blocks: Vec<KeyBlock> = args.valid.blocks(head.example).collect();
         let held = |role, row| PackedTiles::new(format, role, blocks.len(), (SIDE, row));
         let mut key_blocks = held(Operand::A, key_wide);
         let mut value_blocks = held(Operand::ATransposed, wide);

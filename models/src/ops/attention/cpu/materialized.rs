@@ -50,12 +50,12 @@ pub fn attention_materialized(
             "{NAME}: weights are kept without block masks, scores by distance, soft cap and columns of all keys"
         );
     }
-    let real = options.mask.as_ref().map(Tensor::contiguous).transpose()?;
-    let hidden = match &real {
-        Some(real) if real.dims() != [batch, keys] => {
-            bail!("{NAME}: mask {:?} of {keys} keys", real.shape())
+    let valid = options.mask.as_ref().map(Tensor::contiguous).transpose()?;
+    let hidden = match &valid {
+        Some(valid) if valid.dims() != [batch, keys] => {
+            bail!("{NAME}: mask {:?} of {keys} keys", valid.shape())
         }
-        Some(real) => hidden(&read(NAME, real)?),
+        Some(valid) => hidden(&read(NAME, valid)?),
         None => vec![0.0; batch * keys],
     };
     let width = row / options.heads;

@@ -4,7 +4,7 @@
 //! Tiles of 64 keys by 64 queries go through the first-level cache; the backward pass needs one
 //! number per query and head, the logarithm of its sum of weights (Dao et al., 2022, arXiv
 //! 2205.14135). Keys are masked per example, weights can be dropped out, and blocks of 64 keys
-//! without a real one are skipped.
+//! without a valid one are skipped.
 //!
 //! Work is divided by heads, then by queries (forward) or keys (backward), in parts that depend on
 //! the shape alone. A query's sums run over key blocks in order in any case; its gradient is summed
@@ -58,7 +58,7 @@ pub struct AttentionOptions {
     pub heads: usize,
     /// Factor on the scores; 1 / sqrt (E + P) if absent.
     pub scale: Option<f64>,
-    /// (B, keys), 1 for a real key and 0 for padding. A query without a real key yields zeros.
+    /// (B, keys), 1 for a valid key and 0 for padding. A query without a valid key yields zeros.
     pub mask: Option<Tensor>,
     /// Dropout of the weights, in training.
     pub dropout: Option<AttentionDropout>,
@@ -169,8 +169,8 @@ fn attend(op: Attention, [q, k, v]: [Input; 3], options: &AttentionOptions) -> R
 struct Attention {
     heads: usize,
     scale: f32,
-    real: KeyMask,
-    /// Whether queries and keys are those of one sequence, so that `real` tells of both and padded
+    valid: KeyMask,
+    /// Whether queries and keys are those of one sequence, so that `valid` tells of both and padded
     /// queries are left out.
     self_attention: bool,
     /// As in [`AttentionOptions`].
@@ -199,7 +199,7 @@ impl Attention {
             scale: options
                 .scale
                 .unwrap_or_else(|| ((rows[0] / heads) as f64).powf(-0.5)) as f32,
-            real: KeyMask::new(batch, keys, options.mask.as_ref())?,
+            valid: KeyMask::new(batch, keys, options.mask.as_ref())?,
             self_attention: false,
             padded_queries: options.padded_queries,
             dropout: options.dropout.clone(),
@@ -254,7 +254,7 @@ impl Attention {
                 stride: *width,
                 width: *width,
             }),
-            real: &self.real,
+            valid: &self.valid,
             self_attention: self.self_attention,
             dropout: self.dropout.as_ref(),
             block_masks: self.block_masks.as_ref(),
@@ -286,7 +286,7 @@ impl Attention {
     /// Returns gradients of `len` elements as they are before they are written.
     fn start(&self, len: usize) -> Vec<f32> {
         // Blocks of keys that are hidden, or that no block mask names, are not written.
-        match self.block_masks.is_none() && self.real.all() {
+        match self.block_masks.is_none() && self.valid.all() {
             true => unspecified(len),
             false => vec![0.0; len],
         }

@@ -34,9 +34,9 @@ pub(super) struct KeyTile<'a> {
     pub(super) value_rows: Lhs<'a>,
     pub(super) dkeys: &'a mut [f32],
     pub(super) dvalues: &'a mut [f32],
-    /// Keys up to the last real one.
+    /// Keys up to the last valid one.
     pub(super) count: usize,
-    /// Bit i: key i is real.
+    /// Bit i: key i is valid.
     pub(super) bits: u64,
 }
 
@@ -83,7 +83,7 @@ impl PackedKv {
         });
     }
 
-    /// Returns the block in a slot: how many keys it has, and which of them are real.
+    /// Returns the block in a slot: how many keys it has, and which of them are valid.
     #[inline(always)]
     pub(super) fn tile(&mut self, slot: usize, (count, bits): (usize, u64)) -> KeyTile<'_> {
         let widths = self.widths;

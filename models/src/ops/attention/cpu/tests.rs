@@ -75,14 +75,14 @@ fn thirds(x: &Tensor) -> Result<[Tensor; 3]> {
     ])
 }
 
-/// Zeros and ones: a real prefix for each example, then some keys struck out at random; the last
+/// Zeros and ones: a valid prefix for each example, then some keys struck out at random; the last
 /// example may have none.
 fn mask(sampler: &mut Sampler, batch: usize, length: usize, empty: bool) -> Tensor {
     let mut data = Vec::new();
     for b in 0..batch {
-        let real = 1 + (sampler.uniform() * length as f64) as usize;
+        let valid = 1 + (sampler.uniform() * length as f64) as usize;
         for i in 0..length {
-            let keep_mask = i < real && (i == 0 || sampler.uniform() < 0.8);
+            let keep_mask = i < valid && (i == 0 || sampler.uniform() < 0.8);
             data.push(f32::from(keep_mask && !(empty && b + 1 == batch)));
         }
     }

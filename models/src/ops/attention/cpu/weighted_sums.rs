@@ -65,7 +65,7 @@ impl WeightedSums {
         self.running = Running::new();
     }
 
-    /// Adds the values of `keys` keys, of which `bits` marks the real ones, weighted by the scores
+    /// Adds the values of `keys` keys, of which `bits` marks the valid ones, weighted by the scores
     /// of `columns` queries.
     #[inline(always)]
     pub(super) fn add<S: Lanes>(

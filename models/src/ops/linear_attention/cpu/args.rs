@@ -77,21 +77,21 @@ impl LinearAttentionArgs<'_> {
     fn keys(&self, part: Part) -> Positions<'_> {
         Positions {
             rows: self.rows(self.k, self.keys_len, self.inputs, part),
-            real: self.real(part),
+            valid: self.valid(part),
         }
     }
 
     fn queries(&self, part: Part) -> Positions<'_> {
         Positions {
             rows: self.rows(self.q, self.queries_len, self.inputs, part),
-            real: self.real(part).filter(|_| self.op.within),
+            valid: self.valid(part).filter(|_| self.op.within),
         }
     }
 
     /// Returns the mask of the keys of `part`'s example.
-    fn real(&self, part: Part) -> Option<&[f32]> {
-        let real = self.op.real.as_ref()?;
-        Some(&real[part.example * self.keys_len..][..self.keys_len])
+    fn valid(&self, part: Part) -> Option<&[f32]> {
+        let valid = self.op.valid.as_ref()?;
+        Some(&valid[part.example * self.keys_len..][..self.keys_len])
     }
 
     fn state<'b>(&self, states: &'b [f32], part: Part) -> State<'b> {
@@ -101,7 +101,7 @@ impl LinearAttentionArgs<'_> {
     }
 
     /// Returns the shift of the keys' exponents in each head: the largest w·k of the sequence, 0 if
-    /// it has no real key.
+    /// it has no valid key.
     pub(super) fn shifts(&self, directions: &Directions) -> Vec<f32> {
         let isa = Isa::current();
         let (parts, per_head) = self.parts(self.keys_len);

@@ -73,22 +73,25 @@ impl<'a> State<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Positions<'a> {
     pub(super) rows: Rows<'a>,
-    pub(super) real: Option<&'a [f32]>,
+    pub(super) valid: Option<&'a [f32]>,
 }
 
 impl Positions<'_> {
     /// Returns these positions, all of them counted.
     pub(super) fn all(self) -> Self {
-        Positions { real: None, ..self }
+        Positions {
+            valid: None,
+            ..self
+        }
     }
 
-    pub(super) fn is_real(&self, position: usize) -> bool {
-        self.real.is_none_or(|real| real[position] != 0.0)
+    pub(super) fn is_valid(&self, position: usize) -> bool {
+        self.valid.is_none_or(|valid| valid[position] != 0.0)
     }
 
     /// Returns whether all of `count` positions from `first` on are padding.
     pub(super) fn padding(&self, first: usize, count: usize) -> bool {
-        (first..first + count).all(|position| !self.is_real(position))
+        (first..first + count).all(|position| !self.is_valid(position))
     }
 }
 

@@ -42,7 +42,7 @@ impl<C: UnaryFunction> Features for Elementwise<C> {
         let rows = block.rows.chunks_exact_mut(padded(width)).take(count);
         for (i, row) in rows.enumerate() {
             let row = &mut row[..width];
-            if !x.is_real(first + i) {
+            if !x.is_valid(first + i) {
                 row.fill(0.0);
                 continue;
             }
@@ -72,7 +72,7 @@ impl<C: UnaryFunction> Features for Elementwise<C> {
         for (position, row) in (first..).zip(rows) {
             let out = out(position);
             // The features of a padded key are zero for any key.
-            if !x.is_real(position) {
+            if !x.is_valid(position) {
                 out.fill(0.0);
                 continue;
             }
@@ -191,7 +191,7 @@ impl Directions {
         PackedTiles::new(self.format, Operand::A, 1, (SIDE, padded(self.width)))
     }
 
-    /// Returns the largest w·x of the real positions `start..end`, -∞ if there are none: the shift
+    /// Returns the largest w·x of the valid positions `start..end`, -∞ if there are none: the shift
     /// of keys.
     pub(super) fn highest(&self, isa: Isa, x: Positions, range: (usize, usize)) -> f32 {
         isa.run(Highest {
@@ -227,7 +227,7 @@ impl Kernel for Highest<'_> {
             directions.project(s, x.rows, first, count, &mut inputs, &mut rows);
             let rows = rows.chunks_exact(features).take(count);
             for (position, row) in (first..).zip(rows) {
-                if x.is_real(position) {
+                if x.is_valid(position) {
                     highest = highest.max(largest(s, &row[..directions.count]));
                 }
             }
@@ -275,7 +275,7 @@ impl Features for Favor<'_> {
         for (position, row) in (first..).zip(rows) {
             let (row, padding) = row.split_at_mut(directions.count);
             padding.fill(0.0);
-            if !x.is_real(position) {
+            if !x.is_valid(position) {
                 row.fill(0.0);
                 continue;
             }
@@ -351,7 +351,7 @@ impl Features for Favor<'_> {
         let twice = 2.0 * self.directions.half();
         for (i, back) in back.chunks_exact(wide).take(count).enumerate() {
             let out = out(first + i);
-            if !x.is_real(first + i) {
+            if !x.is_valid(first + i) {
                 out.fill(0.0);
                 continue;
             }

@@ -37,7 +37,7 @@ pub enum FeatureMap {
         floor: f32,
     },
     /// exp(w_r·x - |x|² / (2 √E) - shift) + epsilon: FAVOR+ (arXiv 2009.14794). The shift is the
-    /// largest w_r·x of a query, and of all real keys of an example and head, but at least 0.
+    /// largest w_r·x of a query, and of all valid keys of an example and head, but at least 0.
     Favor {
         /// w (M, E), times E^-¼; without gradient.
         directions: Tensor,
@@ -54,9 +54,9 @@ pub struct LinearAttentionOptions {
     pub heads: usize,
     /// Feature map of queries and keys.
     pub map: FeatureMap,
-    /// Added to the denominator, so that an example without a real key yields zeros.
+    /// Added to the denominator, so that an example without a valid key yields zeros.
     pub eps: f64,
-    /// (B, keys), 1 for a real key and 0 for padding.
+    /// (B, keys), 1 for a valid key and 0 for padding.
     pub mask: Option<Tensor>,
 }
 
@@ -105,9 +105,9 @@ struct LinearAttention {
     heads: usize,
     map: Map,
     eps: f32,
-    /// (B, Lk), not zero for a real key.
-    real: Option<Vec<f32>>,
-    /// Whether queries and keys are those of one sequence, so that `real` tells of both.
+    /// (B, Lk), not zero for a valid key.
+    valid: Option<Vec<f32>>,
+    /// Whether queries and keys are those of one sequence, so that `valid` tells of both.
     within: bool,
 }
 
@@ -124,7 +124,7 @@ impl LinearAttention {
         if heads == 0 || features * values == 0 || features % heads + values % heads != 0 {
             bail!("{NAME}: widths {features} and {values} cannot be split into {heads} heads");
         }
-        let real = match &options.mask {
+        let valid = match &options.mask {
             Some(mask) if mask.dims() != [batch, keys] => {
                 bail!(
                     "{NAME}: mask {:?} for {batch} examples of {keys} keys",
@@ -158,7 +158,7 @@ impl LinearAttention {
             heads,
             map,
             eps: options.eps as f32,
-            real,
+            valid,
             within,
         })
     }

@@ -42,7 +42,7 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                 for step in 0..rows {
                     let at = task.row(start + step) + first;
                     dy[step] = s.load(&self.dy[at..at + count]);
-                    x[step] = match task.is_real(start + step) {
+                    x[step] = match task.is_valid(start + step) {
                         true => s.load(&self.x[at..at + count]),
                         false => zero,
                     };
@@ -69,7 +69,7 @@ impl<const COMPLEX: bool> Kernel for Backward<'_, COMPLEX> {
                 }
                 for (step, dx) in dx[..rows].iter().enumerate() {
                     let at = task.row(start + step) + first;
-                    let dx = if task.is_real(start + step) {
+                    let dx = if task.is_valid(start + step) {
                         *dx
                     } else {
                         zero

@@ -35,7 +35,7 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                 let rows = TILE.min(task.length - start);
                 for step in 0..rows {
                     let at = task.row(start + step) + first;
-                    x[step] = match task.is_real(start + step) {
+                    x[step] = match task.is_valid(start + step) {
                         true => s.load(&self.x[at..at + count]),
                         false => zero,
                     };

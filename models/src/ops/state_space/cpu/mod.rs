@@ -49,7 +49,7 @@ pub(crate) struct StateSpace {
 pub(crate) enum Rows {
     /// (B, L, D), all of it.
     Full,
-    /// (B, L, D) with a mask (B, L) of the rows that are real, 1 or 0. The others count as zeros of
+    /// (B, L, D) with a mask (B, L) of the rows that are valid, 1 or 0. The others count as zeros of
     /// x with any contents, and get no gradient. Their outputs are those of any row of zeros.
     Padded(Vec<f32>),
     /// (1, T, D), and the row where each of the B examples begins and the last one ends.
@@ -73,7 +73,7 @@ pub(crate) fn state_space(x: &Tensor, parameters: &Tensor, options: StateSpace) 
     let (batch, length, _) = x.dims3()?;
     let fits = match &options.rows {
         Rows::Full => true,
-        Rows::Padded(real) => real.len() == batch * length,
+        Rows::Padded(valid) => valid.len() == batch * length,
         Rows::Packed(offsets) => {
             let ends = (offsets.first(), offsets.last());
             batch == 1 && ends == (Some(&0), Some(&length)) && offsets.is_sorted()

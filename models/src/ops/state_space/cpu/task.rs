@@ -13,8 +13,8 @@ pub(super) struct Task<'a> {
     pub(super) index: usize,
     /// Number of walks.
     walks: usize,
-    /// Mask of the real rows of the example.
-    real: Option<&'a [f32]>,
+    /// Mask of the valid rows of the example.
+    valid: Option<&'a [f32]>,
     /// Row of x where the example begins.
     start: usize,
     /// Rows of the example.
@@ -50,8 +50,8 @@ impl<'a> Task<'a> {
             Rows::Packed(offsets) => (offsets[example], offsets[example + 1]),
             Rows::Full | Rows::Padded(_) => (example * sizes.length, (example + 1) * sizes.length),
         };
-        let real = match &options.rows {
-            Rows::Padded(real) => Some(&real[start..stop]),
+        let valid = match &options.rows {
+            Rows::Padded(valid) => Some(&valid[start..stop]),
             Rows::Full | Rows::Packed(_) => None,
         };
         Self {
@@ -59,7 +59,7 @@ impl<'a> Task<'a> {
             walk: options.walks[index],
             index,
             walks: options.walks.len(),
-            real,
+            valid,
             start,
             length: stop - start,
             sizes,
@@ -94,9 +94,9 @@ impl<'a> Task<'a> {
 
     /// Returns whether row number `step` of the walk is there.
     #[inline(always)]
-    pub(super) fn is_real(&self, step: usize) -> bool {
-        self.real
-            .is_none_or(|real| real[self.position(step)] != 0.0)
+    pub(super) fn is_valid(&self, step: usize) -> bool {
+        self.valid
+            .is_none_or(|valid| valid[self.position(step)] != 0.0)
     }
 
     /// Returns the row of the skip among the parameters.

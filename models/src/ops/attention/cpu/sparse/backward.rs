@@ -108,7 +108,7 @@ struct Keys<'a> {
     dtargets: [StridedRowsMut<'a>; 2],
     /// The row of each key in these.
     target_rows: Option<&'a [u32]>,
-    /// The block that each slot holds, and its real keys.
+    /// The block that each slot holds, and its valid keys.
     held: Vec<Option<(usize, u64)>>,
     packed_kv: PackedKv,
 }
@@ -128,7 +128,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Returns a block of keys, packed now if it is not held; none if no key of it is real.
+    /// Returns a block of keys, packed now if it is not held; none if no key of it is valid.
     ///
     /// # Safety
     /// No other task may touch the rows of the targets.
@@ -146,7 +146,7 @@ impl<'a> Keys<'a> {
                 let (keys, values) = (args.keys(head), args.values(head));
                 let (keys, values) = (keys.at(positions), values.at(positions));
                 self.packed_kv.load(slot, (keys, values), count);
-                let bits = args.real.bits(head.example, indices(positions));
+                let bits = args.valid.bits(head.example, indices(positions));
                 self.held[slot] = Some((block, bits));
                 bits
             }

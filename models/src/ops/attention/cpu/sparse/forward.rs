@@ -159,7 +159,7 @@ struct Keys<'a> {
     args: &'a AttentionArgs<'a>,
     block_mask: &'a BlockMask,
     head: Head,
-    /// The block that each slot holds, and its real keys.
+    /// The block that each slot holds, and its valid keys.
     held: Vec<Option<(usize, u64)>>,
     key_blocks: PackedTiles,
     value_blocks: PackedTiles,
@@ -181,7 +181,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Packs a block if that has not been done, and returns the mask of its real keys.
+    /// Packs a block if that has not been done, and returns the mask of its valid keys.
     fn load(&mut self, block: usize) -> u64 {
         let key_block = &self.block_mask.key_blocks()[block];
         let slot = key_block.slot;
@@ -199,7 +199,7 @@ impl<'a> Keys<'a> {
         let size = (count, padded(widths.values));
         self.value_blocks
             .pack(slot, size, |rows| pack_rows(values, count, 1.0, rows));
-        let bits = args.real.bits(head.example, indices(positions));
+        let bits = args.valid.bits(head.example, indices(positions));
         self.held[slot] = Some((block, bits));
         bits
     }

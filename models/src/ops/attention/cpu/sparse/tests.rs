@@ -88,7 +88,7 @@ fn composed(
     };
     let (q, k, v) = (split(q)?, split(k)?, split(v)?);
     let scores = (q.matmul(&k.t()?)? * ((width / heads) as f64).powf(-0.5))?;
-    let real = mask.map(Tensor::to_vec2::<f32>).transpose()?;
+    let valid = mask.map(Tensor::to_vec2::<f32>).transpose()?;
     let shape = (batch, heads, queries, keys);
     // Sums of e^bias over the tiles that a pair is in, and of e^bias times the factor of dropout.
     let mut times = vec![0.0f64; batch * heads * queries * keys];
@@ -105,9 +105,9 @@ fn composed(
                 }
                 for (i, query) in block.iter().enumerate() {
                     for (j, key) in positions.iter().enumerate() {
-                        let hidden = real
+                        let hidden = valid
                             .as_ref()
-                            .is_some_and(|real| real[example][*key as usize] == 0.0);
+                            .is_some_and(|valid| valid[example][*key as usize] == 0.0);
                         let Some(bias) = biases[i * positions.len() + j].filter(|_| !hidden) else {
                             continue;
                         };
@@ -143,10 +143,10 @@ fn options(heads: usize, drawn: &[Drawn], mask: Option<&Tensor>) -> AttentionOpt
     }
 }
 
-/// Returns a mask with holes; the last example has no real key.
+/// Returns a mask with holes; the last example has no valid key.
 fn holes(sampler: &mut Sampler, batch: usize, keys: usize) -> Tensor {
-    let real = |i: usize| i / keys + 1 < batch && sampler.uniform() < 0.6;
-    let data: Vec<f32> = (0..batch * keys).map(real).map(f32::from).collect();
+    let valid = |i: usize| i / keys + 1 < batch && sampler.uniform() < 0.6;
+    let data: Vec<f32> = (0..batch * keys).map(valid).map(f32::from).collect();
     Tensor::from_vec(data, (batch, keys), &Device::Cpu).unwrap()
 }
 
@@ -198,18 +198,18 @@ fn packed_projections_and_dropout_meet_their_twin() {
             ..options(heads, &drawn, mask)
         };
         // Outputs at padded positions are not compared.
-        let real = |y: &Tensor| match mask {
+        let valid = |y: &Tensor| match mask {
             None => Ok(y.clone()),
             Some(mask) => y.broadcast_mul(&mask.unsqueeze(2)?.to_dtype(y.dtype())?),
         };
         agree(
             "sparse attention with dropout",
             &x,
-            |x| real(&attention_packed(&x[0], &options)?),
+            |x| valid(&attention_packed(&x[0], &options)?),
             |x| {
                 let part = |i| x[0].narrow(2, i * heads * width, heads * width);
                 let parts = [&part(0)?, &part(1)?, &part(2)?];
-                real(&composed(parts, &drawn, heads, mask, Some(&dropout))?)
+                valid(&composed(parts, &drawn, heads, mask, Some(&dropout))?)
             },
         );
     }
