@@ -183,10 +183,10 @@ fn learned_scores(criterion: &mut Criterion) {
     });
 }
 
-fn norm<'a>(gain: &'a Tensor, offset: &'a Tensor) -> Normalised<'a> {
+fn norm<'a>(weight: &'a Tensor, bias: &'a Tensor) -> Normalised<'a> {
     Normalised {
-        gain,
-        offset,
+        weight,
+        bias,
         epsilon: 1e-6,
     }
 }

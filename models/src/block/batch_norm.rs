@@ -24,9 +24,9 @@ use crate::{
 /// The norm with its state.
 pub struct BatchNorm {
     /// γ (D).
-    gain: Tensor,
+    weight: Tensor,
     /// β (D).
-    offset: Tensor,
+    bias: Tensor,
     /// The running mean (D).
     mean: Buffer,
     /// The running variance (D).
@@ -60,8 +60,8 @@ impl BatchNorm {
             Ok(((variance * (1.0 - momentum))? + (found * momentum)?)?)
         });
         Ok(Self {
-            gain: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
-            offset: vb.get_with_hints(dim, "shift", Init::Const(0.0))?,
+            weight: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
+            bias: vb.get_with_hints(dim, "shift", Init::Const(0.0))?,
             mean: vb.buffer(dim, "mean", Init::Const(0.0), mean)?,
             variance: vb.buffer(dim, "variance", Init::Const(1.0), variance)?,
             epsilon: block.norm_epsilon,
@@ -81,8 +81,8 @@ impl BatchNorm {
     /// If the last dimension is not D.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let norm = Normalised {
-            gain: &self.gain,
-            offset: &self.offset,
+            weight: &self.weight,
+            bias: &self.bias,
             epsilon: self.epsilon,
         };
         if !pass.train {

@@ -14,7 +14,7 @@
 //! μ and σ² are the mean and variance of a row; s is its standard deviation with D - 1 in the
 //! denominator (as in AdaNorm's published code); SG passes no gradient; ε is `block.norm_epsilon`.
 //! ScaleNorm's paper has max(‖x‖, ε) in place of the root, which differs if ‖x‖ is of the order of
-//! ε. Both forms of ScaleNorm are the same function at first; their gains learn at different rates
+//! ε. Both forms of ScaleNorm are the same function at first; their weights learn at different rates
 //! under Adam. Mega, GAU and FLASH have the second form, other models the first.
 
 use candle_core::{D, Tensor};
@@ -35,14 +35,14 @@ pub enum Norm {
     /// RMSNorm, and ScaleNorm by the root mean square.
     Rms {
         /// g, (D) or one number.
-        gain: Tensor,
+        weight: Tensor,
         /// ε.
         epsilon: f64,
     },
     /// ScaleNorm.
     Scale {
         /// g, one number.
-        gain: Tensor,
+        weight: Tensor,
         /// ε.
         epsilon: f64,
     },
@@ -69,16 +69,16 @@ impl Norm {
         Ok(match block.norm {
             NormKind::Layer => Self::Layer(LayerNorm::new(vb, dim, epsilon)?),
             NormKind::Rms => Self::Rms {
-                gain: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
+                weight: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
                 epsilon,
             },
             NormKind::Scale => match block.scale_norm {
                 ScaleNorm::Norm => Self::Scale {
-                    gain: vb.get_with_hints(1, "scale", Init::Const((dim as f64).sqrt()))?,
+                    weight: vb.get_with_hints(1, "scale", Init::Const((dim as f64).sqrt()))?,
                     epsilon,
                 },
                 ScaleNorm::Rms => Self::Rms {
-                    gain: vb.get_with_hints(1, "scale", Init::Const(1.0))?,
+                    weight: vb.get_with_hints(1, "scale", Init::Const(1.0))?,
                     epsilon,
                 },
             },
@@ -114,11 +114,11 @@ impl Norm {
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         Ok(match self {
             Self::Layer(norm) => norm.forward(x)?,
-            Self::Rms { gain, epsilon } => rms_norm(x, gain, *epsilon)?,
-            Self::Scale { gain, epsilon } => {
+            Self::Rms { weight, epsilon } => rms_norm(x, weight, *epsilon)?,
+            Self::Scale { weight, epsilon } => {
                 let square = x.sqr()?.sum_keepdim(D::Minus1)?;
                 let root = square.affine(1.0, epsilon * epsilon)?.sqrt()?;
-                x.broadcast_mul(&root.recip()?.broadcast_mul(gain)?)?
+                x.broadcast_mul(&root.recip()?.broadcast_mul(weight)?)?
             }
             Self::Ada { epsilon } => {
                 let dim = x.dim(D::Minus1)? as f64;
@@ -171,8 +171,8 @@ mod tests {
         };
         let parameters = parameters();
         let norm = Norm::new(&parameters.builder(), &block).unwrap();
-        let (_, gain) = parameters.all().remove(0);
-        assert_eq!(gain.to_vec1::<f64>().unwrap(), [1.0]);
+        let (_, weight) = parameters.all().remove(0);
+        assert_eq!(weight.to_vec1::<f64>().unwrap(), [1.0]);
         let row = [1e-3, -2e-3, 3e-3, 5e-3];
         let x = Tensor::new(&[[row]], &candle_core::Device::Cpu).unwrap();
         let y = norm.forward(&x, &pass()).unwrap().flatten_all().unwrap();

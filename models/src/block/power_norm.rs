@@ -27,7 +27,7 @@ const KEEP: f64 = 0.9;
 /// The norm with its state.
 pub struct PowerNorm {
     /// γ (D).
-    gain: Tensor,
+    weight: Tensor,
     /// β (D).
     shift: Tensor,
     /// ψ² (D).
@@ -62,7 +62,7 @@ impl PowerNorm {
             Ok((kept + (&means[1] * (1.0 - KEEP))?)?)
         });
         Ok(Self {
-            gain: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
+            weight: vb.get_with_hints(dim, "scale", Init::Const(1.0))?,
             shift: vb.get_with_hints(dim, "shift", Init::Const(0.0))?,
             power: vb.buffer(dim, "power", Init::Const(1.0), power)?,
             correction: vb.buffer(dim, "correction", Init::Const(0.0), correction)?,
@@ -93,7 +93,7 @@ impl PowerNorm {
             let excess = z.broadcast_mul(correction.value())?.broadcast_mul(&valid)?;
             Ok((dz - excess)?)
         })?;
-        Ok(z.broadcast_mul(&self.gain)?.broadcast_add(&self.shift)?)
+        Ok(z.broadcast_mul(&self.weight)?.broadcast_add(&self.shift)?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! LayerNorm of each head by itself, with a gain for each column: PyTorch's GroupNorm over the
+//! LayerNorm of each head by itself, with a weight for each column: PyTorch's GroupNorm over the
 //! columns of a position.
 
 use candle_core::Tensor;
@@ -52,10 +52,10 @@ impl HeadNorm {
     /// # Errors
     /// If shapes do not fit.
     pub fn forward(&self, y: &Tensor) -> Result<Tensor> {
-        let [gain, offset] = &self.plain;
+        let [weight, bias] = &self.plain;
         let norm = Normalised {
-            gain,
-            offset,
+            weight,
+            bias,
             epsilon: self.epsilon,
         };
         let y = layer_norm(y, &norm)?.flatten_from(2)?;

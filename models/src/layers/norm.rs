@@ -32,8 +32,8 @@ impl LayerNorm {
     /// Returns the norm's operands, for operations that begin with it.
     pub(crate) fn operands(&self) -> Normalised<'_> {
         Normalised {
-            gain: &self.scale,
-            offset: &self.shift,
+            weight: &self.scale,
+            bias: &self.shift,
             epsilon: self.epsilon,
         }
     }

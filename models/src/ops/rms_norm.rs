@@ -1,18 +1,18 @@
 //! RMSNorm. Zhang & Sennrich, 2019, arXiv:1910.07467.
-//!     y = x / sqrt(mean x² + epsilon) * gain, over the last dimension.
+//!     y = x / sqrt(mean x² + epsilon) * weight, over the last dimension.
 
 use candle_core::{D, Tensor};
 
 use crate::Result;
 
-/// Returns the RMSNorm of x (.., D), for `gain` (D) or one number.
+/// Returns the RMSNorm of x (.., D), for `weight` (D) or one number.
 ///
 /// # Errors
 /// If shapes do not fit.
-pub fn rms_norm(x: &Tensor, gain: &Tensor, epsilon: f64) -> Result<Tensor> {
+pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
     let square = x.sqr()?.mean_keepdim(D::Minus1)?;
     let root = square.affine(1.0, epsilon)?.sqrt()?;
-    Ok(x.broadcast_div(&root)?.broadcast_mul(gain)?)
+    Ok(x.broadcast_div(&root)?.broadcast_mul(weight)?)
 }
 
 #[cfg(test)]
@@ -22,8 +22,8 @@ mod tests {
 
     #[test]
     fn gradients_are_difference_quotients() {
-        for gain in [5, 1] {
-            let shapes: [&[usize]; 2] = [&[2, 3, 5], &[gain]];
+        for weight in [5, 1] {
+            let shapes: [&[usize]; 2] = [&[2, 3, 5], &[weight]];
             check_gradient("rms norm", &shapes, |x| rms_norm(&x[0], &x[1], 0.1));
         }
     }

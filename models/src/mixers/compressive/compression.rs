@@ -78,13 +78,13 @@ impl Compression {
             Ok(x.reshape((count, rows, self.rate, ()))?)
         };
         let (x, weights) = (groups(&x)?, groups(&weights)?);
-        let new_real = weights.max(2)?; // (N, R, 1)
+        let new_valid = weights.max(2)?; // (N, R, 1)
         let rows = match (&self.conv, self.kind) {
             (Some(conv), _) => conv.forward(&x.reshape((count, rows, self.rate * dim))?)?,
             (None, Kind::Max) => {
                 let hidden = weights.affine(PADDED, -PADDED)?;
                 let most = x.broadcast_add(&hidden)?.max(2)?;
-                most.broadcast_mul(&new_real)?
+                most.broadcast_mul(&new_valid)?
             }
             (None, _) => {
                 let there = weights.sum(2)?; // (N, R, 1)
@@ -94,7 +94,7 @@ impl Compression {
         };
         Ok(Parts {
             rows,
-            valid: Mask::new(&new_real.squeeze(2)?)?,
+            valid: Mask::new(&new_valid.squeeze(2)?)?,
         })
     }
 

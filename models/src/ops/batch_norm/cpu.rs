@@ -1,10 +1,10 @@
-//! Normalisation of each channel over all rows of a batch: mean and variance, and y = gain (x -
-//! mean) / sqrt(variance + epsilon) + offset.
+//! Normalisation of each channel over all rows of a batch: mean and variance, and y = weight (x -
+//! mean) / sqrt(variance + epsilon) + bias.
 //!
 //! Rows are taken in blocks of [`ROWS`] at any number of threads; the results of the blocks are
 //! combined in index order. With n = (x - mean) / deviation and sums over all R rows, where the
-//! statistics are those of x itself dx = gain (dy - Σ dy / R - n Σ dy n / R) / deviation (arXiv
-//! 1502.03167); where they are given, dx = gain dy / deviation.
+//! statistics are those of x itself dx = weight (dy - Σ dy / R - n Σ dy n / R) / deviation (arXiv
+//! 1502.03167); where they are given, dx = weight dy / deviation.
 
 use candle_core::{Device, Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{split_mut, sum_partials, unspecified};
@@ -138,26 +138,26 @@ impl Kernel for Moments<'_> {
     }
 }
 
-/// Returns y for x (..., D), gain and offset (D), by `moments` (2, D), mean and variance. They are
+/// Returns y for x (..., D), weight and bias (D), by `moments` (2, D), mean and variance. They are
 /// constants; with `own` they are those of the rows of x that `valid` (as in [`channel_moments`])
 /// chooses, and the gradient knows it.
 /// # Errors
 /// If shapes do not fit.
 pub fn channel_norm(
     x: &Tensor,
-    [gain, offset]: [&Tensor; 2],
+    [weight, bias]: [&Tensor; 2],
     moments: &Tensor,
     epsilon: f64,
     own: Option<Option<&Tensor>>,
 ) -> Result<Tensor> {
-    let width = gain.dims1()?;
+    let width = weight.dims1()?;
     if width == 0
         || x.dims().last() != Some(&width)
-        || offset.dims() != [width]
+        || bias.dims() != [width]
         || moments.dims() != [2, width]
     {
-        let (x, gain, offset) = (x.shape(), gain.shape(), offset.shape());
-        bail!("{NAME}: x {x:?}, gain {gain:?} and offset {offset:?} do not fit");
+        let (x, weight, bias) = (x.shape(), weight.shape(), bias.shape());
+        bail!("{NAME}: x {x:?}, gain {weight:?} and offset {bias:?} do not fit");
     }
     let rows = x.elem_count() / width;
     let moments = moments.contiguous()?;
@@ -169,7 +169,7 @@ pub fn channel_norm(
         inverse: inverse.collect(),
         own: own.map(|valid| chosen(valid, rows)).transpose()?,
     };
-    apply(op, [x, gain, offset])
+    apply(op, [x, weight, bias])
 }
 
 struct ChannelNorm {
@@ -184,11 +184,11 @@ impl CustomOp<3> for ChannelNorm {
     const NAME: &'static str = NAME;
     type Saved = ();
 
-    fn forward(&self, [x, gain, offset]: [View; 3], _: bool) -> Result<(Vec<f32>, Shape, ())> {
-        let width = gain.data.len();
+    fn forward(&self, [x, weight, bias]: [View; 3], _: bool) -> Result<(Vec<f32>, Shape, ())> {
+        let width = weight.data.len();
         let isa = Isa::current();
-        let inverse = self.inverse.iter().zip(gain.data);
-        let scale: Vec<f32> = inverse.map(|(inverse, gain)| inverse * gain).collect();
+        let inverse = self.inverse.iter().zip(weight.data);
+        let scale: Vec<f32> = inverse.map(|(inverse, weight)| inverse * weight).collect();
         let mut y = unspecified(x.data.len());
         let parts = y.par_chunks_mut(ROWS * width);
         parts
@@ -198,7 +198,7 @@ impl CustomOp<3> for ChannelNorm {
                     x,
                     mean: &self.mean,
                     scale: &scale,
-                    offset: offset.data,
+                    bias: bias.data,
                     y,
                 });
             });
@@ -207,11 +207,11 @@ impl CustomOp<3> for ChannelNorm {
 
     fn backward(
         &self,
-        [x, gain, _]: [View; 3],
+        [x, weight, _]: [View; 3],
         pass: BackwardPass<(), 3>,
     ) -> Result<[Gradient; 3]> {
-        let (x, gain, dy) = (x.data, gain.data, pass.dy);
-        let width = gain.len();
+        let (x, weight, dy) = (x.data, weight.data, pass.dy);
+        let width = weight.len();
         let isa = Isa::current();
         let (mean, inverse) = (&self.mean, &self.inverse);
         let rows = x.len() / width;
@@ -220,21 +220,21 @@ impl CustomOp<3> for ChannelNorm {
         let pieces = split_mut(&mut partials, 2 * width, blocks).into_par_iter();
         let operands = x.par_chunks(ROWS * width).zip(dy.par_chunks(ROWS * width));
         pieces.zip(operands).for_each(|(partial, (x, dy))| {
-            let (dgain, doffset) = partial.split_at_mut(width);
+            let (dweight, dbias) = partial.split_at_mut(width);
             isa.run(Sums {
                 x,
                 dy,
                 mean,
                 inverse,
-                dgain,
-                doffset,
+                dweight,
+                dbias,
             });
         });
-        let mut dgain = sum_partials(&partials, 2 * width);
+        let mut dweight = sum_partials(&partials, 2 * width);
         if partials.is_empty() {
-            dgain = vec![0.0; 2 * width];
+            dweight = vec![0.0; 2 * width];
         }
-        let doffset = dgain.split_off(width);
+        let dbias = dweight.split_off(width);
         let dx = pass.expected[0].then(|| {
             let count = match &self.own {
                 Some(Some(valid)) => valid.iter().filter(|valid| **valid != 0.0).count(),
@@ -254,15 +254,15 @@ impl CustomOp<3> for ChannelNorm {
                     }),
                     mean,
                     inverse,
-                    gain,
-                    sums: [&dgain, &doffset],
+                    weight,
+                    sums: [&dweight, &dbias],
                     share,
                     dx,
                 });
             });
             dx
         });
-        Ok([dx.into(), dgain.into(), doffset.into()])
+        Ok([dx.into(), dweight.into(), dbias.into()])
     }
 }
 
@@ -271,7 +271,7 @@ struct Forward<'a> {
     x: &'a [f32],
     mean: &'a [f32],
     scale: &'a [f32],
-    offset: &'a [f32],
+    bias: &'a [f32],
     y: &'a mut [f32],
 }
 
@@ -283,9 +283,9 @@ impl Kernel for Forward<'_> {
         let width = self.mean.len();
         let rows = self.y.chunks_exact_mut(width);
         for (y, x) in rows.zip(self.x.chunks_exact(width)) {
-            let channels = self.mean.iter().zip(self.scale).zip(self.offset);
-            for ((y, x), ((mean, scale), offset)) in y.iter_mut().zip(x).zip(channels) {
-                *y = (x - mean) * scale + offset;
+            let channels = self.mean.iter().zip(self.scale).zip(self.bias);
+            for ((y, x), ((mean, scale), bias)) in y.iter_mut().zip(x).zip(channels) {
+                *y = (x - mean) * scale + bias;
             }
         }
     }
@@ -297,8 +297,8 @@ struct Sums<'a> {
     dy: &'a [f32],
     mean: &'a [f32],
     inverse: &'a [f32],
-    dgain: &'a mut [f32],
-    doffset: &'a mut [f32],
+    dweight: &'a mut [f32],
+    dbias: &'a mut [f32],
 }
 
 impl Kernel for Sums<'_> {
@@ -308,16 +308,16 @@ impl Kernel for Sums<'_> {
     fn run<S: Lanes>(self, _: S) {
         let width = self.mean.len();
         for (x, dy) in self.x.chunks_exact(width).zip(self.dy.chunks_exact(width)) {
-            let totals = self.dgain.iter_mut().zip(self.doffset.iter_mut());
-            for ((x, dy), (mean, (dgain, doffset))) in
+            let totals = self.dweight.iter_mut().zip(self.dbias.iter_mut());
+            for ((x, dy), (mean, (dweight, dbias))) in
                 x.iter().zip(dy).zip(self.mean.iter().zip(totals))
             {
-                *dgain += dy * (x - mean);
-                *doffset += dy;
+                *dweight += dy * (x - mean);
+                *dbias += dy;
             }
         }
-        let inverse = self.dgain.iter_mut().zip(self.inverse);
-        inverse.for_each(|(dgain, inverse)| *dgain *= inverse);
+        let inverse = self.dweight.iter_mut().zip(self.inverse);
+        inverse.for_each(|(dweight, inverse)| *dweight *= inverse);
     }
 }
 
@@ -329,7 +329,7 @@ struct Backward<'a> {
     valid: Option<Option<&'a [f32]>>,
     mean: &'a [f32],
     inverse: &'a [f32],
-    gain: &'a [f32],
+    weight: &'a [f32],
     /// Σ dy n and Σ dy.
     sums: [&'a [f32]; 2],
     /// 1 / R.
@@ -343,7 +343,7 @@ impl Kernel for Backward<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, _: S) {
         let width = self.mean.len();
-        let [dgain, doffset] = self.sums;
+        let [dweight, dbias] = self.sums;
         let rows = self.x.chunks_exact(width).zip(self.dy.chunks_exact(width));
         let rows = rows.zip(self.dx.chunks_exact_mut(width)).enumerate();
         for (row, ((x, dy), dx)) in rows {
@@ -352,14 +352,14 @@ impl Kernel for Backward<'_> {
                 Some(valid) => valid.is_none_or(|valid| valid[row] != 0.0),
             };
             let share = if counts { self.share } else { 0.0 };
-            let channels = self.mean.iter().zip(self.inverse).zip(self.gain);
-            let channels = channels.zip(dgain.iter().zip(doffset));
+            let channels = self.mean.iter().zip(self.inverse).zip(self.weight);
+            let channels = channels.zip(dweight.iter().zip(dbias));
             let elements = dx.iter_mut().zip(x.iter().zip(dy));
-            for ((dx, (x, dy)), (((mean, inverse), gain), (dgain, doffset))) in
+            for ((dx, (x, dy)), (((mean, inverse), weight), (dweight, dbias))) in
                 elements.zip(channels)
             {
                 let n = (x - mean) * inverse;
-                *dx = gain * inverse * (dy - share * (doffset + n * dgain));
+                *dx = weight * inverse * (dy - share * (dbias + n * dweight));
             }
         }
     }

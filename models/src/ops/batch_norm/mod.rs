@@ -1,5 +1,5 @@
 //! BatchNorm. Ioffe and Szegedy, 2015, arXiv:1502.03167.
-//!     y = (x - mean) / sqrt(variance + epsilon) * gain + offset, mean and variance of a channel over all rows of a batch
+//!     y = (x - mean) / sqrt(variance + epsilon) * weight + bias, mean and variance of a channel over all rows of a batch
 //!
 //! The variance is divided by the number of rows, as PyTorch's is in training.
 
@@ -95,7 +95,7 @@ pub fn batch_norm(
     fits(x, valid)?;
     if supports(x) {
         let moments = Moments::of(x, valid)?;
-        let affine = [norm.gain, norm.offset];
+        let affine = [norm.weight, norm.bias];
         let y = cpu::channel_norm(x, affine, &moments.0, norm.epsilon, Some(valid))?;
         return Ok((y, moments));
     }
@@ -108,7 +108,7 @@ pub fn batch_norm(
 /// If shapes do not fit.
 pub fn batch_norm_by(x: &Tensor, norm: &Normalised, moments: &Moments) -> Result<Tensor> {
     if supports(x) {
-        let affine = [norm.gain, norm.offset];
+        let affine = [norm.weight, norm.bias];
         return Ok(cpu::channel_norm(
             x,
             affine,
@@ -125,5 +125,5 @@ fn affine(x: &Tensor, norm: &Normalised, moments: &Tensor) -> Result<Tensor> {
     let y = x
         .broadcast_sub(&moments.get(0)?)?
         .broadcast_div(&deviation)?;
-    Ok(y.broadcast_mul(norm.gain)?.broadcast_add(norm.offset)?)
+    Ok(y.broadcast_mul(norm.weight)?.broadcast_add(norm.bias)?)
 }

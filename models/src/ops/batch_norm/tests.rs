@@ -6,8 +6,8 @@ use crate::testing::{check_gradient, close, normal};
 
 fn norm(x: &[Tensor], valid: Option<&Tensor>) -> Result<Tensor> {
     let norm = Normalised {
-        gain: &x[1],
-        offset: &x[2],
+        weight: &x[1],
+        bias: &x[2],
         epsilon: 1e-3,
     };
     Ok(batch_norm(&x[0], &norm, valid)?.0)
@@ -52,8 +52,8 @@ fn the_kernel_meets_its_composed_form() {
                 |name: &str| Ok::<_, crate::Error>(normal(name, &[width]).to_dtype(x[0].dtype())?);
             let moments = Moments::new(&of("mean")?, &of("variance")?.abs()?)?;
             let norm = Normalised {
-                gain: &x[1],
-                offset: &x[2],
+                weight: &x[1],
+                bias: &x[2],
                 epsilon: 1e-1,
             };
             Ok(batch_norm_by(&x[0], &norm, &moments)?)

@@ -7,14 +7,14 @@ fn stream(name: &str) -> Stream {
     RngKey::new(1, 2, 3).per_example(StreamKey::new(name))
 }
 
-/// Runs x, W₁, b₁, W₂, b₂, and gain and offset of the norm if they are there; V and c come after
+/// Runs x, W₁, b₁, W₂, b₂, and weight and bias of the norm if they are there; V and c come after
 /// those.
 fn run(x: &[Tensor], activation: Activation, rate: f64, residual: bool) -> Result<Tensor> {
     let dropout = |name| (rate > 0.0).then(|| DropoutMask::new(&stream(name), rate));
     let options = FeedForwardOptions {
         norm: (x.len() > 5).then(|| Normalised {
-            gain: &x[5],
-            offset: &x[6],
+            weight: &x[5],
+            bias: &x[6],
             epsilon: 1e-2,
         }),
         activation,

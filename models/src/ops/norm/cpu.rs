@@ -1,7 +1,7 @@
-//! LayerNorm over the last dimension: y = gain (x - mean) / sqrt(variance + epsilon) + offset.
+//! LayerNorm over the last dimension: y = weight (x - mean) / sqrt(variance + epsilon) + bias.
 //!
 //! Mean and reciprocal deviation of every row, two numbers, are kept for the backward pass. With
-//! n = (x - mean) / deviation and g = dy gain, the input gradient is
+//! n = (x - mean) / deviation and g = dy weight, the input gradient is
 //! dx = (g - mean(g) - n mean(g n)) / deviation (arXiv 1607.06450).
 
 use candle_core::{Result, Shape, Tensor, bail};
@@ -13,14 +13,14 @@ use rayon::prelude::*;
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "layer-norm";
-/// Chunks of rows, and so partial sums of the gradients of gain and offset.
+/// Chunks of rows, and so partial sums of the gradients of weight and bias.
 const CHUNKS: usize = 64;
 const LEAST_ROWS: usize = 64;
 
-/// Returns LayerNorm of x (..., D) with gain and offset (D).
-pub fn layer_norm(x: &Tensor, gain: &Tensor, offset: &Tensor, epsilon: f64) -> Result<Tensor> {
+/// Returns LayerNorm of x (..., D) with weight and bias (D).
+pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f64) -> Result<Tensor> {
     let epsilon = epsilon as f32;
-    apply(LayerNorm { epsilon }, [x, gain, offset])
+    apply(LayerNorm { epsilon }, [x, weight, bias])
 }
 
 struct LayerNorm {
@@ -34,15 +34,15 @@ impl CustomOp<3> for LayerNorm {
 
     fn forward(
         &self,
-        [x, gain, offset]: [View; 3],
+        [x, weight, bias]: [View; 3],
         _: bool,
     ) -> Result<(Vec<f32>, Shape, Self::Saved)> {
-        let width = gain.shape.dims1()?;
-        if width == 0 || x.shape.dims().last() != Some(&width) || offset.shape != gain.shape {
-            let (x, gain, offset) = (x.shape, gain.shape, offset.shape);
-            bail!("{NAME}: x {x:?}, gain {gain:?} and offset {offset:?} do not fit");
+        let width = weight.shape.dims1()?;
+        if width == 0 || x.shape.dims().last() != Some(&width) || bias.shape != weight.shape {
+            let (x, weight, bias) = (x.shape, weight.shape, bias.shape);
+            bail!("{NAME}: x {x:?}, gain {weight:?} and offset {bias:?} do not fit");
         }
-        let (shape, x, gain, offset) = (x.shape, x.data, gain.data, offset.data);
+        let (shape, x, weight, bias) = (x.shape, x.data, weight.data, bias.data);
         let isa = Isa::current();
         let rows = chunk_rows(x.len() / width, LEAST_ROWS, CHUNKS);
         let mut y = unspecified(x.len());
@@ -55,8 +55,8 @@ impl CustomOp<3> for LayerNorm {
             .for_each(|((y, x), statistics)| {
                 isa.run(Forward {
                     x,
-                    gain,
-                    offset,
+                    weight,
+                    bias,
                     epsilon: self.epsilon,
                     y,
                     statistics,
@@ -67,11 +67,11 @@ impl CustomOp<3> for LayerNorm {
 
     fn backward(
         &self,
-        [x, gain, _]: [View; 3],
+        [x, weight, _]: [View; 3],
         pass: BackwardPass<Self::Saved, 3>,
     ) -> Result<[Gradient; 3]> {
-        let (x, gain, dy, statistics) = (x.data, gain.data, pass.dy, pass.saved);
-        let width = gain.len();
+        let (x, weight, dy, statistics) = (x.data, weight.data, pass.dy, pass.saved);
+        let width = weight.len();
         let isa = Isa::current();
         let rows = chunk_rows(statistics.len(), LEAST_ROWS, CHUNKS);
         let chunks = statistics.len().div_ceil(rows);
@@ -86,28 +86,28 @@ impl CustomOp<3> for LayerNorm {
                 &dy[i * rows * width..][..dx.len()],
             );
             let statistics = &statistics[i * rows..][..dx.len() / width];
-            let (dgain, doffset) = partial.split_at_mut(width);
+            let (dweight, dbias) = partial.split_at_mut(width);
             isa.run(Backward {
                 x,
-                gain,
+                weight,
                 dy,
                 statistics,
                 dx,
-                dgain,
-                doffset,
+                dweight,
+                dbias,
             });
         });
-        let mut dgain = sum_partials(&partials, 2 * width);
-        let doffset = dgain.split_off(width);
-        Ok([dx.into(), dgain.into(), doffset.into()])
+        let mut dweight = sum_partials(&partials, 2 * width);
+        let dbias = dweight.split_off(width);
+        Ok([dx.into(), dweight.into(), dbias.into()])
     }
 }
 
 /// Rows of x to rows of y, and their mean and reciprocal deviation.
 pub(in crate::ops) struct Forward<'a> {
     pub(in crate::ops) x: &'a [f32],
-    pub(in crate::ops) gain: &'a [f32],
-    pub(in crate::ops) offset: &'a [f32],
+    pub(in crate::ops) weight: &'a [f32],
+    pub(in crate::ops) bias: &'a [f32],
     pub(in crate::ops) epsilon: f32,
     pub(in crate::ops) y: &'a mut [f32],
     pub(in crate::ops) statistics: &'a mut [[f32; 2]],
@@ -118,9 +118,9 @@ impl Kernel for Forward<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let width = self.gain.len();
-        let (gain, gain_tail) = S::as_simd_f32s(self.gain);
-        let (offset, offset_tail) = S::as_simd_f32s(self.offset);
+        let width = self.weight.len();
+        let (weight, gain_tail) = S::as_simd_f32s(self.weight);
+        let (bias, offset_tail) = S::as_simd_f32s(self.bias);
         let present = s.mask_between_m32s(0, gain_tail.len() as u32).mask();
         let zero = s.splat_f32s(0.0);
         let rows = self
@@ -142,29 +142,29 @@ impl Kernel for Forward<'_> {
             let variance = s.reduce_sum_f32s(squares) / width as f32;
             let inverse = 1.0 / (variance + self.epsilon).sqrt();
             let inverses = s.splat_f32s(inverse);
-            for (((y, x), gain), offset) in y.iter_mut().zip(x).zip(gain).zip(offset) {
+            for (((y, x), weight), bias) in y.iter_mut().zip(x).zip(weight).zip(bias) {
                 let n = s.mul_f32s(s.sub_f32s(*x, means), inverses);
-                *y = s.fma(n, *gain, *offset);
+                *y = s.fma(n, *weight, *bias);
             }
             if !x_tail.is_empty() {
                 let n = s.mul_f32s(last, inverses);
-                let gain = s.partial_load_f32s(gain_tail);
-                s.partial_store_f32s(y_tail, s.fma(n, gain, s.partial_load_f32s(offset_tail)));
+                let weight = s.partial_load_f32s(gain_tail);
+                s.partial_store_f32s(y_tail, s.fma(n, weight, s.partial_load_f32s(offset_tail)));
             }
             *statistics = [mean, inverse];
         }
     }
 }
 
-/// Rows of dy to rows of dx; the gradients of gain and offset are added to.
+/// Rows of dy to rows of dx; the gradients of weight and bias are added to.
 pub(in crate::ops) struct Backward<'a> {
     pub(in crate::ops) x: &'a [f32],
-    pub(in crate::ops) gain: &'a [f32],
+    pub(in crate::ops) weight: &'a [f32],
     pub(in crate::ops) dy: &'a [f32],
     pub(in crate::ops) statistics: &'a [[f32; 2]],
     pub(in crate::ops) dx: &'a mut [f32],
-    pub(in crate::ops) dgain: &'a mut [f32],
-    pub(in crate::ops) doffset: &'a mut [f32],
+    pub(in crate::ops) dweight: &'a mut [f32],
+    pub(in crate::ops) dbias: &'a mut [f32],
 }
 
 impl Kernel for Backward<'_> {
@@ -172,10 +172,10 @@ impl Kernel for Backward<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let width = self.gain.len();
-        let (gain, gain_tail) = S::as_simd_f32s(self.gain);
-        let (dgain, dgain_tail) = S::as_mut_simd_f32s(self.dgain);
-        let (doffset, doffset_tail) = S::as_mut_simd_f32s(self.doffset);
+        let width = self.weight.len();
+        let (weight, gain_tail) = S::as_simd_f32s(self.weight);
+        let (dweight, dgain_tail) = S::as_mut_simd_f32s(self.dweight);
+        let (dbias, doffset_tail) = S::as_mut_simd_f32s(self.dbias);
         let last_gain = s.partial_load_f32s(gain_tail);
         let zero = s.splat_f32s(0.0);
         let rows = self.x.chunks_exact(width).zip(self.dy.chunks_exact(width));
@@ -192,15 +192,15 @@ impl Kernel for Backward<'_> {
             let body = x
                 .iter()
                 .zip(dy)
-                .zip(gain)
-                .zip(dgain.iter_mut().zip(doffset.iter_mut()));
-            for (((x, dy), gain), (dgain, doffset)) in body {
+                .zip(weight)
+                .zip(dweight.iter_mut().zip(dbias.iter_mut()));
+            for (((x, dy), weight), (dweight, dbias)) in body {
                 let n = s.mul_f32s(s.sub_f32s(*x, means), inverses);
-                let g = s.mul_f32s(*dy, *gain);
+                let g = s.mul_f32s(*dy, *weight);
                 sum = s.add_f32s(sum, g);
                 product = s.fma(g, n, product);
-                *dgain = s.fma(*dy, n, *dgain);
-                *doffset = s.add_f32s(*doffset, *dy);
+                *dweight = s.fma(*dy, n, *dweight);
+                *dbias = s.add_f32s(*dbias, *dy);
             }
             let last_dy = s.partial_load_f32s(dy_tail);
             let last_x = s.partial_load_f32s(x_tail);
@@ -217,9 +217,9 @@ impl Kernel for Backward<'_> {
             let sum = s.splat_f32s(s.reduce_sum_f32s(sum) / width as f32);
             let product = s.splat_f32s(-s.reduce_sum_f32s(product) / width as f32);
             let finish = |g, n| s.mul_f32s(s.fma(n, product, s.sub_f32s(g, sum)), inverses);
-            for (((dx, x), dy), gain) in dx.iter_mut().zip(x).zip(dy).zip(gain) {
+            for (((dx, x), dy), weight) in dx.iter_mut().zip(x).zip(dy).zip(weight) {
                 let n = s.mul_f32s(s.sub_f32s(*x, means), inverses);
-                *dx = finish(s.mul_f32s(*dy, *gain), n);
+                *dx = finish(s.mul_f32s(*dy, *weight), n);
             }
             if !x_tail.is_empty() {
                 s.partial_store_f32s(dx_tail, finish(last_g, last_n));

@@ -14,7 +14,7 @@ constexpr int ROWS = 8;      // rows, and warps, of a block
 constexpr int SEGMENT = 512; // rows that one block of norm_parameters adds
 
 template <bool CENTRED>
-__device__ void norm_row(const float* x, const float* gain, const float* offset, float* y,
+__device__ void norm_row(const float* x, const float* weight, const float* bias, float* y,
                          float* means, float* scales, int rows, int width, float epsilon) {
     const int row = blockIdx.x * ROWS + warp();
     if (row >= rows) return;
@@ -30,7 +30,7 @@ __device__ void norm_row(const float* x, const float* gain, const float* offset,
     const float scale = 1.0f / sqrtf(warp_sum(square) / width + epsilon);
     for (int i = lane(); i < width; i += WARP) {
         const float z = (x[i] - mean) * scale;
-        y[i] = CENTRED ? z * gain[i] + offset[i] : z * gain[i];
+        y[i] = CENTRED ? z * weight[i] + bias[i] : z * weight[i];
     }
     if (lane() == 0) {
         scales[row] = scale;
@@ -39,7 +39,7 @@ __device__ void norm_row(const float* x, const float* gain, const float* offset,
 }
 
 template <bool CENTRED>
-__device__ void norm_row_gradient(const float* x, const float* gain, const float* means,
+__device__ void norm_row_gradient(const float* x, const float* weight, const float* means,
                                   const float* scales, const float* dy, float* dx, int rows,
                                   int width) {
     const int row = blockIdx.x * ROWS + warp();
@@ -51,7 +51,7 @@ __device__ void norm_row_gradient(const float* x, const float* gain, const float
     const float scale = scales[row];
     float sum = 0.0f, dot = 0.0f;
     for (int i = lane(); i < width; i += WARP) {
-        const float g = dy[i] * gain[i];
+        const float g = dy[i] * weight[i];
         sum += g;
         dot += g * (x[i] - mean) * scale;
     }
@@ -59,36 +59,36 @@ __device__ void norm_row_gradient(const float* x, const float* gain, const float
     dot = warp_sum(dot) / width;
     for (int i = lane(); i < width; i += WARP) {
         const float z = (x[i] - mean) * scale;
-        dx[i] = scale * (dy[i] * gain[i] - sum - z * dot);
+        dx[i] = scale * (dy[i] * weight[i] - sum - z * dot);
     }
 }
 
 /// Grid (⌈R / 8⌉), block 256.
 extern "C" __global__ void __launch_bounds__(256)
-    layer_norm_forward(const float* x, const float* gain, const float* offset, float* y,
+    layer_norm_forward(const float* x, const float* weight, const float* bias, float* y,
                        float* means, float* scales, int rows, int width, float epsilon) {
-    norm_row<true>(x, gain, offset, y, means, scales, rows, width, epsilon);
+    norm_row<true>(x, weight, bias, y, means, scales, rows, width, epsilon);
 }
 
 /// Grid (⌈R / 8⌉), block 256.
 extern "C" __global__ void __launch_bounds__(256)
-    rms_norm_forward(const float* x, const float* gain, float* y, float* scales, int rows,
+    rms_norm_forward(const float* x, const float* weight, float* y, float* scales, int rows,
                      int width, float epsilon) {
-    norm_row<false>(x, gain, nullptr, y, nullptr, scales, rows, width, epsilon);
+    norm_row<false>(x, weight, nullptr, y, nullptr, scales, rows, width, epsilon);
 }
 
 /// Grid (⌈R / 8⌉), block 256.
 extern "C" __global__ void __launch_bounds__(256)
-    layer_norm_backward(const float* x, const float* gain, const float* means,
+    layer_norm_backward(const float* x, const float* weight, const float* means,
                         const float* scales, const float* dy, float* dx, int rows, int width) {
-    norm_row_gradient<true>(x, gain, means, scales, dy, dx, rows, width);
+    norm_row_gradient<true>(x, weight, means, scales, dy, dx, rows, width);
 }
 
 /// Grid (⌈R / 8⌉), block 256.
 extern "C" __global__ void __launch_bounds__(256)
-    rms_norm_backward(const float* x, const float* gain, const float* scales, const float* dy,
+    rms_norm_backward(const float* x, const float* weight, const float* scales, const float* dy,
                       float* dx, int rows, int width) {
-    norm_row_gradient<false>(x, gain, nullptr, scales, dy, dx, rows, width);
+    norm_row_gradient<false>(x, weight, nullptr, scales, dy, dx, rows, width);
 }
 
 /// Writes a segment's part of dgain and doffset, part (⌈R / 512⌉, 2, D). `means` is null for
@@ -101,17 +101,17 @@ extern "C" __global__ void __launch_bounds__(256)
     SHARED(float, sums, 2 * ROWS * WARP);
     const int column = blockIdx.x * WARP + lane();
     const int end = min(rows, (int)(blockIdx.y + 1) * SEGMENT);
-    float gain = 0.0f, offset = 0.0f;
+    float weight = 0.0f, bias = 0.0f;
     if (column < width) {
         for (int row = blockIdx.y * SEGMENT + warp(); row < end; row += ROWS) {
             const size_t i = (size_t)row * width + column;
             const float mean = means ? means[row] : 0.0f;
-            gain += dy[i] * (x[i] - mean) * scales[row];
-            offset += dy[i];
+            weight += dy[i] * (x[i] - mean) * scales[row];
+            bias += dy[i];
         }
     }
-    sums[threadIdx.x] = gain;
-    sums[ROWS * WARP + threadIdx.x] = offset;
+    sums[threadIdx.x] = weight;
+    sums[ROWS * WARP + threadIdx.x] = bias;
     __syncthreads();
     // The first warp adds the parts of dgain, the second one those of doffset.
     if (warp() < 2 && column < width) {

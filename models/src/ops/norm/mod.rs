@@ -1,5 +1,5 @@
 //! LayerNorm. Ba et al., 2016, arXiv:1607.06450.
-//!     y = (x - mean) / sqrt(variance + epsilon) * gain + offset, over the last dimension, variance divided by D.
+//!     y = (x - mean) / sqrt(variance + epsilon) * weight + bias, over the last dimension, variance divided by D.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -14,9 +14,9 @@ use crate::ops::supports;
 #[derive(Clone, Copy)]
 pub struct Normalised<'a> {
     /// (D).
-    pub gain: &'a Tensor,
+    pub weight: &'a Tensor,
     /// (D).
-    pub offset: &'a Tensor,
+    pub bias: &'a Tensor,
     /// Added to variances.
     pub epsilon: f64,
 }
@@ -27,16 +27,16 @@ pub struct Normalised<'a> {
 /// If the last dimension is not D.
 pub fn layer_norm(x: &Tensor, norm: &Normalised) -> Result<Tensor> {
     let Normalised {
-        gain,
-        offset,
+        weight,
+        bias,
         epsilon,
     } = *norm;
     if supports(x) {
-        return Ok(cpu::layer_norm(x, gain, offset, epsilon)?);
+        return Ok(cpu::layer_norm(x, weight, bias, epsilon)?);
     }
     let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
     let deviation = variance.affine(1.0, epsilon)?.sqrt()?;
     let y = centred.broadcast_div(&deviation)?;
-    Ok(y.broadcast_mul(gain)?.broadcast_add(offset)?)
+    Ok(y.broadcast_mul(weight)?.broadcast_add(bias)?)
 }

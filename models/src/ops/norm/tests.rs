@@ -4,8 +4,8 @@ use crate::testing::{check_gradient, normal};
 
 fn norm(x: &[Tensor], epsilon: f64) -> Result<Tensor> {
     let norm = Normalised {
-        gain: &x[1],
-        offset: &x[2],
+        weight: &x[1],
+        bias: &x[2],
         epsilon,
     };
     layer_norm(&x[0], &norm)
@@ -37,8 +37,8 @@ fn gradients_are_difference_quotients() {
 #[test]
 fn rows_come_out_with_mean_zero_and_biased_variance_one() {
     let x = normal("x", &[1, 4]);
-    let (gain, offset) = (x.ones_like().unwrap(), x.zeros_like().unwrap());
-    let y = norm(&[x, gain, offset], 1e-6).unwrap();
+    let (weight, bias) = (x.ones_like().unwrap(), x.zeros_like().unwrap());
+    let y = norm(&[x, weight, bias], 1e-6).unwrap();
     let y: Vec<f64> = y.flatten_all().unwrap().to_vec1().unwrap();
     let mean = y.iter().sum::<f64>() / 4.0;
     let variance = y.iter().map(|y| y * y).sum::<f64>() / 4.0;
@@ -51,6 +51,6 @@ fn rows_come_out_with_mean_zero_and_biased_variance_one() {
 #[test]
 fn shapes_that_do_not_fit_are_errors() {
     let mut sampler = Sampler::new(6);
-    let (x, gain) = (sampler.normal(&[2, 3], 1.0), sampler.normal(&[4], 1.0));
-    assert!(norm(&[x, gain.clone(), gain], 1e-6).is_err());
+    let (x, weight) = (sampler.normal(&[2, 3], 1.0), sampler.normal(&[4], 1.0));
+    assert!(norm(&[x, weight.clone(), weight], 1e-6).is_err());
 }

@@ -54,10 +54,10 @@ pub fn feed_forward(
     options: &FeedForwardOptions,
 ) -> Result<Tensor> {
     let norm = options.norm.as_ref();
-    let (gain, offset) = (norm.map(|norm| norm.gain), norm.map(|norm| norm.offset));
+    let (weight, bias) = (norm.map(|norm| norm.weight), norm.map(|norm| norm.bias));
     let fits = match (w1.dims(), x.dims().last()) {
         (&[f, d], Some(&last)) => {
-            let vectors = [gain, offset]
+            let vectors = [weight, bias]
                 .into_iter()
                 .flatten()
                 .all(|x| x.dims() == [d]);
@@ -72,7 +72,7 @@ pub fn feed_forward(
     };
     if !fits {
         let operands = [w1, b1, w2, b2].into_iter().map(Some);
-        let operands = operands.chain([gain, offset]).flatten();
+        let operands = operands.chain([weight, bias]).flatten();
         let shapes: Vec<_> = operands.map(Tensor::dims).collect();
         let x = x.dims();
         bail!("{NAME}: x {x:?} and operands {shapes:?} do not fit");
@@ -91,7 +91,7 @@ pub fn feed_forward(
         residual: options.residual,
     };
     let [x, w1, b1, w2, b2] = [x, w1, b1, w2, b2].map(Some);
-    apply(op, [x, w1, b1, w2, b2, gain, offset])
+    apply(op, [x, w1, b1, w2, b2, weight, bias])
 }
 
 struct FeedForward {
@@ -105,7 +105,7 @@ struct FeedForward {
 
 impl FeedForward {
     /// Returns the operands behind x.
-    fn operands<'a>(&self, [w1, b1, w2, b2, gain, offset]: [View<'a>; 6]) -> Result<Operands<'a>> {
+    fn operands<'a>(&self, [w1, b1, w2, b2, weight, bias]: [View<'a>; 6]) -> Result<Operands<'a>> {
         let (inner, width) = w1.shape.dims2()?;
         Ok(Operands {
             isa: Isa::current(),
@@ -113,7 +113,7 @@ impl FeedForward {
             b1: b1.data,
             w2: w2.data,
             b2: b2.data,
-            norm: self.epsilon.map(|e| (gain.data, offset.data, e)),
+            norm: self.epsilon.map(|e| (weight.data, bias.data, e)),
             width,
             inner,
         })
@@ -187,7 +187,7 @@ impl FeedForward {
             let (dw2, partial) = partial.split_at_mut(weights);
             let (db1, partial) = partial.split_at_mut(f);
             let (db2, partial) = partial.split_at_mut(d);
-            let (dgain, doffset) = partial.split_at_mut(d);
+            let (dweight, dbias) = partial.split_at_mut(d);
             let side = TILE.min(rows);
             let [mut a, mut dh] = [a_all, dh_all].map(|all| Tiles::new(all, side, f));
             let [mut dz, n] = [dz_all, n_all].map(|all| Tiles::new(all, side, d));
@@ -247,17 +247,17 @@ impl FeedForward {
                     );
                 }
                 let dh = Matrix::rows(dh, f);
-                if let Some((gain, ..)) = op.norm {
+                if let Some((weight, ..)) = op.norm {
                     let dn = dn.at(start, count);
                     multiply_packed(op.isa, count, dh, &w1, dn, false);
                     op.isa.run(norm::Backward {
                         x,
-                        gain,
+                        weight,
                         dy: dn,
                         statistics: &normal.statistics,
                         dx,
-                        dgain,
-                        doffset,
+                        dweight,
+                        dbias,
                     });
                 } else {
                     multiply_packed(op.isa, count, dh, &w1, dx, false);
@@ -268,8 +268,8 @@ impl FeedForward {
             }
         });
         let mut sums = sum_partials(&partials, partial_len);
-        let doffset = sums.split_off(2 * weights + f + 2 * d);
-        let dgain = sums.split_off(2 * weights + f + d);
+        let dbias = sums.split_off(2 * weights + f + 2 * d);
+        let dweight = sums.split_off(2 * weights + f + d);
         let db2 = sums.split_off(2 * weights + f);
         let db1 = sums.split_off(2 * weights);
         let (dw1, dw2) = if large {
@@ -283,11 +283,11 @@ impl FeedForward {
             let dw2 = sums.split_off(weights);
             (sums, dw2)
         };
-        [dx, dw1, db1, dw2, db2, dgain, doffset].map(Gradient::Of)
+        [dx, dw1, db1, dw2, db2, dweight, dbias].map(Gradient::Of)
     }
 }
 
-/// Operands: x, weight and bias, weight and bias, and where there is a norm its gain and offset.
+/// Operands: x, weight and bias, weight and bias, and where there is a norm its weight and bias.
 impl CustomOp<7> for FeedForward {
     const NAME: &'static str = NAME;
     /// h.

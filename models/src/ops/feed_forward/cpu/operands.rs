@@ -13,7 +13,7 @@ pub(super) struct Operands<'a> {
     pub(super) b1: &'a [f32],
     pub(super) w2: &'a [f32],
     pub(super) b2: &'a [f32],
-    /// Gain, offset and epsilon.
+    /// Weight, bias and epsilon.
     pub(super) norm: Option<(&'a [f32], &'a [f32], f32)>,
     /// D.
     pub(super) width: usize,
@@ -30,7 +30,7 @@ impl Operands<'_> {
         start: usize,
         space: &'b mut Normal<'_>,
     ) -> &'b [f32] {
-        let Some((gain, offset, epsilon)) = self.norm else {
+        let Some((weight, bias, epsilon)) = self.norm else {
             return x;
         };
         let count = x.len() / self.width;
@@ -38,8 +38,8 @@ impl Operands<'_> {
         space.statistics.resize(count, [0.0; 2]);
         self.isa.run(norm::Forward {
             x,
-            gain,
-            offset,
+            weight,
+            bias,
             epsilon,
             y,
             statistics: &mut space.statistics,
