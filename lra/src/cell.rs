@@ -326,7 +326,7 @@ impl RunAttempt<'_> {
             }
             self.draft.provenance.accepted_changes.push(change);
         }
-        let (blank, sizes) = resolved.blank()?;
+        let (meta, sizes) = resolved.meta()?;
         self.draft.model.parameters = sizes.elements() as u64;
         self.guard.update(&self.draft);
         match resumes {
@@ -341,7 +341,7 @@ impl RunAttempt<'_> {
             // From here on the draft describes the inputs of the run, whenever it ends.
             self.folder.remove_record()?;
         }
-        let flops = blank.flops(1, shape.max_length);
+        let flops = meta.flops(1, shape.max_length);
         for line in banner::lines(&self.draft, resolved, shape, flops) {
             self.context.reporter.say(&line);
         }

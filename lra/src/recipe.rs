@@ -549,7 +549,7 @@ mod tests {
             for model in models::registry() {
                 let cell = resolved("mini", task, model.name);
                 let (train, name) = (&cell.spec.train, model.name);
-                let (_, parameters) = cell.blank().unwrap();
+                let (_, parameters) = cell.meta().unwrap();
                 let count = parameters.elements();
                 let by_position = ["synthesizer", "mlp_mixer", "gmlp", "long_conv"];
                 assert!(

@@ -207,7 +207,7 @@ mod tests {
                 assignments: &[],
             };
             let resolved = request.resolve().unwrap();
-            let weights = resolved.blank().unwrap().1.elements() as f64 / 1e6;
+            let weights = resolved.meta().unwrap().1.elements() as f64 / 1e6;
             let apart = (weights / millions - 1.0).abs();
             assert!(
                 apart < 0.1,
@@ -354,7 +354,7 @@ mod tests {
         let resolve = |assignments: &[&str]| resolve("toy", "linear", assignments);
         let elements = |assignments: &[&str]| {
             let resolved = resolve(assignments).unwrap();
-            resolved.blank().unwrap().1.elements()
+            resolved.meta().unwrap().1.elements()
         };
         let [none, some] = ["train.aux.positions=0.0", "train.aux.positions=0.5"];
         assert_eq!(digest("linear", &[none]), digest("linear", &[]));

@@ -33,14 +33,14 @@ impl Backbone {
         parameters: &Parameters,
     ) -> Result<Self> {
         options.validate()?;
-        for (key, value, least, most) in [
+        for (key, value, min, max) in [
             ("shape.vocabulary", shape.vocabulary, 1, usize::MAX),
             ("shape.classes", shape.classes, 2, usize::MAX),
             ("shape.towers", shape.towers, 1, 2),
             ("shape.max_length", shape.max_length, 1, usize::MAX - 1),
         ] {
-            let allowed = format!("from {least} to {most}");
-            require((least..=most).contains(&value), key, value, allowed)?;
+            let allowed = format!("from {min} to {max}");
+            require((min..=max).contains(&value), key, value, allowed)?;
         }
         let vb = parameters.builder();
         let cls = options.head.pooling == Pooling::Cls;
@@ -172,10 +172,10 @@ impl Backbone {
         }
         for tokens in &inputs.towers {
             let (batch, length) = tokens.ids.dims2()?;
-            let most = self.max_length;
-            if length == 0 || length > most {
+            let max = self.max_length;
+            if length == 0 || length > max {
                 return refuse(format!(
-                    "sequences of {length} tokens, the model takes 1 to {most}"
+                    "sequences of {length} tokens, the model takes 1 to {max}"
                 ));
             }
             if batch != inputs.towers[0].ids.dim(0)? {

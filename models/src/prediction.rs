@@ -65,10 +65,10 @@ impl Sequences {
     }
 
     /// Returns the ids (B, L) with `id` at every target position.
-    pub(crate) fn hiding(&self, asked: &Targets, id: u32, like: &Tensor) -> Result<Tensor> {
+    pub(crate) fn hiding(&self, targets: &Targets, id: u32, like: &Tensor) -> Result<Tensor> {
         let mut ids = self.ids.clone();
-        for (ids, asked) in ids.iter_mut().zip(&asked.0) {
-            asked.iter().for_each(|(at, _)| ids[*at] = id);
+        for (ids, targets) in ids.iter_mut().zip(&targets.0) {
+            targets.iter().for_each(|(at, _)| ids[*at] = id);
         }
         let ids: Vec<u32> = ids.into_iter().flatten().collect();
         Ok(Tensor::from_vec(ids, like.dims(), like.device())?)
@@ -90,12 +90,12 @@ impl Decoder {
         &self,
         hidden: &Tensor,
         first: usize,
-        asked: &Targets,
+        targets: &Targets,
     ) -> Result<TokenLosses> {
         let (batch, slots, _) = hidden.dims3()?;
         let (mut places, mut rows, mut labels) = (Vec::new(), Vec::new(), Vec::new());
-        for (row, asked) in asked.0.iter().enumerate() {
-            for (at, label) in asked {
+        for (row, targets) in targets.0.iter().enumerate() {
+            for (at, label) in targets {
                 places.push((row * slots + first + at) as u32);
                 rows.push(row as u32);
                 labels.push(*label);
@@ -184,8 +184,8 @@ mod tests {
             |first: u64| RngKey::new(3, 8, first).per_example(StreamKey::new("pretrain.hidden"));
         let whole = sequence(6, 500).some(0.15, &stream(0)).0;
         assert_eq!(sequence(2, 500).some(0.15, &stream(4)).0, whole[4..]);
-        let asked: usize = whole.iter().map(Vec::len).sum();
-        assert!((380..520).contains(&asked), "{asked} of 3000");
+        let targets: usize = whole.iter().map(Vec::len).sum();
+        assert!((380..520).contains(&targets), "{targets} of 3000");
         // If a row is cut or padded, the draws of the remaining positions stay.
         let short = sequence(6, 300).some(0.15, &stream(0)).0;
         for (short, whole) in short.iter().zip(&whole) {
@@ -199,8 +199,8 @@ mod tests {
     #[test]
     fn hidden_tokens_are_replaced_and_nothing_else() {
         let like = Tensor::zeros((3, 4), DType::U32, &Device::Cpu).unwrap();
-        let asked = Targets(vec![vec![(1, 2), (3, 2)], vec![(0, 3)], vec![]]);
-        let hidden = sequences().hiding(&asked, 9, &like).unwrap();
+        let targets = Targets(vec![vec![(1, 2), (3, 2)], vec![(0, 3)], vec![]]);
+        let hidden = sequences().hiding(&targets, 9, &like).unwrap();
         let expected = [[1, 9, 3, 9], [9, 1, 0, 0], [0; 4]];
         assert_eq!(hidden.to_vec2::<u32>().unwrap(), expected);
     }
@@ -210,9 +210,9 @@ mod tests {
         let parameters = parameters();
         let decoder = Decoder::new(&parameters.builder(), 3, 4).unwrap();
         let hidden = crate::testing::normal("hidden", &[3, 5, 3]);
-        let answers = |asked: &[(usize, u32)]| {
-            let asked = Targets(vec![asked.to_vec(), vec![(0, 3)], vec![]]);
-            let answers = decoder.answer(&hidden, 1, &asked).unwrap();
+        let answers = |targets: &[(usize, u32)]| {
+            let targets = Targets(vec![targets.to_vec(), vec![(0, 3)], vec![]]);
+            let answers = decoder.answer(&hidden, 1, &targets).unwrap();
             (
                 answers.losses.to_vec1::<f64>().unwrap(),
                 answers.right.to_vec1::<f64>().unwrap(),
@@ -244,9 +244,9 @@ mod tests {
     fn gradients_agree_with_differences() {
         let parameters = parameters();
         let decoder = Decoder::new(&parameters.builder(), 2, 4).unwrap();
-        let asked = sequences().following(1);
+        let targets = sequences().following(1);
         check_layer("decoder", &parameters, &[3, 5, 2], |x| {
-            Ok(decoder.answer(x, 1, &asked)?.losses)
+            Ok(decoder.answer(x, 1, &targets)?.losses)
         });
     }
 }

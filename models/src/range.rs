@@ -18,23 +18,23 @@ pub const WIDEST: u64 = 1 << 16;
 pub struct Range {
     /// The key within its section: `dim` for `block.dim`.
     pub key: &'static str,
-    least: f64,
-    /// Whether `least` itself is left out.
+    min: f64,
+    /// Whether `min` itself is left out.
     above: bool,
-    most: f64,
-    /// Whether `most` itself is left out.
+    max: f64,
+    /// Whether `max` itself is left out.
     below: bool,
 }
 
 impl Range {
     /// Builds a range of whole numbers, both ends included.
     #[must_use]
-    pub const fn int(key: &'static str, least: u64, most: u64) -> Self {
+    pub const fn int(key: &'static str, min: u64, max: u64) -> Self {
         Self {
             key,
-            least: least as f64,
+            min: min as f64,
             above: false,
-            most: most as f64,
+            max: max as f64,
             below: false,
         }
     }
@@ -44,9 +44,9 @@ impl Range {
     pub const fn probability(key: &'static str) -> Self {
         Self {
             key,
-            least: 0.0,
+            min: 0.0,
             above: false,
-            most: 1.0,
+            max: 1.0,
             below: true,
         }
     }
@@ -56,21 +56,21 @@ impl Range {
     pub const fn not_negative(key: &'static str) -> Self {
         Self {
             key,
-            least: 0.0,
+            min: 0.0,
             above: false,
-            most: f64::MAX,
+            max: f64::MAX,
             below: false,
         }
     }
 
-    /// Builds a range of numbers more than 0 and less than `most`.
+    /// Builds a range of numbers more than 0 and less than `max`.
     #[must_use]
-    pub const fn positive(key: &'static str, most: f64) -> Self {
+    pub const fn positive(key: &'static str, max: f64) -> Self {
         Self {
             key,
-            least: 0.0,
+            min: 0.0,
             above: true,
-            most,
+            max,
             below: true,
         }
     }
@@ -78,20 +78,20 @@ impl Range {
     /// Returns whether it holds `number`; NaN is in no range.
     #[must_use]
     pub fn contains(&self, number: f64) -> bool {
-        let low = number > self.least || !self.above && number == self.least;
-        let high = number < self.most || !self.below && number == self.most;
+        let low = number > self.min || !self.above && number == self.min;
+        let high = number < self.max || !self.below && number == self.max;
         low && high
     }
 }
 
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let least = if self.above { "more than" } else { "at least" };
-        write!(f, "{least} {}", self.least)?;
-        match (self.below, self.most == f64::MAX) {
+        let min = if self.above { "more than" } else { "at least" };
+        write!(f, "{min} {}", self.min)?;
+        match (self.below, self.max == f64::MAX) {
             (_, true) => Ok(()),
-            (true, _) => write!(f, " and less than {}", self.most),
-            (false, _) => write!(f, " and at most {}", self.most),
+            (true, _) => write!(f, " and less than {}", self.max),
+            (false, _) => write!(f, " and at most {}", self.max),
         }
     }
 }

@@ -379,13 +379,13 @@ fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Resu
 /// Returns the FLOPs of a step and the number of parameters of the model, without building it.
 fn cost(resolved: &Resolved, length: usize) -> Result<(u64, u64)> {
     let shape = resolved.task.shape(&resolved.spec.data)?;
-    let blank = Parameters::meta(&Device::Cpu, DType::F32);
+    let meta = Parameters::meta(&Device::Cpu, DType::F32);
     let model_shape = resolved.model_shape(&shape);
     let classifier = Classifier::new(
         resolved.model,
         &model_shape,
         &resolved.model_options(),
-        &blank,
+        &meta,
     )
     .during(
         Class::Usage,
@@ -396,7 +396,7 @@ fn cost(resolved: &Resolved, length: usize) -> Result<(u64, u64)> {
     )?;
     // One forward pass, and a backward pass of twice its cost.
     let flops = 3 * classifier.flops(resolved.spec.train.batch, length);
-    Ok((flops, blank.elements() as u64))
+    Ok((flops, meta.elements() as u64))
 }
 
 /// The default limit on the time of one measurement.

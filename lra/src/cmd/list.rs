@@ -245,7 +245,7 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         }
         .resolve()?;
         label = resolved.task.shape(&resolved.spec.data)?.label;
-        let parameters = resolved.blank()?.1.elements();
+        let parameters = resolved.meta()?.1.elements();
         let masks = resolved.variant.masks_padding;
         let masked = if masks { "yes" } else { "no" };
         // Every model has the variant of its paper; a star marks variants that do not mask.

@@ -146,7 +146,7 @@ impl FullTask {
             test: rows("test", splits.test.len()),
         };
         let workload = Workload::new(&full.spec.train, rows);
-        let per_example = full.blank()?.0.flops(1, shape.max_length);
+        let per_example = full.meta()?.0.flops(1, shape.max_length);
         Ok(Some(FullTask {
             recipe: recipe.clone(),
             label: shape.label,

@@ -103,7 +103,7 @@ impl<'a> Speeds<'a> {
             return Ok(None);
         };
         // One forward pass, and a backward pass of twice its cost.
-        let flops = 3 * resolved.blank()?.0.flops(1, LENGTH);
+        let flops = 3 * resolved.meta()?.0.flops(1, LENGTH);
         let measured = self.estimator.time(steps, STEP_LIMIT)?.ok();
         let seconds = measured.and_then(|it| quantile(&it.seconds, 0.5));
         Ok(seconds

@@ -140,8 +140,8 @@ impl Plan {
     /// Returns the bytes of a run folder without logs: weights, two moments of each, the best
     /// weights.
     fn disk(&self) -> u64 {
-        let blank = self.resolved.blank();
-        blank.map_or(0, |(_, sizes)| 16 * sizes.elements() as u64)
+        let meta = self.resolved.meta();
+        meta.map_or(0, |(_, sizes)| 16 * sizes.elements() as u64)
     }
 
     /// Returns the plan as JSON for machines.

@@ -193,7 +193,7 @@ impl RunRequest<'_> {
             resolved.width = width::solve(&mut resolved, wanted);
         }
         // Settings that no model can be built with are detected here, before anything is created.
-        let (classifier, parameters) = resolved.blank()?;
+        let (classifier, parameters) = resolved.meta()?;
         groups::check(&resolved.spec.train.groups, &parameters.paths())?;
         resolved.check_pretraining()?;
         let pretrained = (!resolved.spec.pretrain.is_off()).then_some(PRETRAINED);
@@ -342,7 +342,7 @@ impl From<&Spec> for models::Options {
 impl Resolved {
     /// Returns the classifier without weights, which gives size and cost, and its weightless
     /// parameters.
-    pub fn blank(&self) -> Result<(Classifier, Parameters)> {
+    pub fn meta(&self) -> Result<(Classifier, Parameters)> {
         let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
         let (block, head) = (&self.spec.block, &self.spec.head);
         let widths = [block.dim, block.qkv_dim, block.mlp_dim, head.hidden];

@@ -84,7 +84,7 @@ impl Search<'_> {
     /// Returns the number of parameters at a width; `None` if the model cannot have it.
     fn at(&mut self, width: usize) -> Option<Found> {
         self.set(width);
-        let (_, parameters) = self.resolved.blank().ok()?;
+        let (_, parameters) = self.resolved.meta().ok()?;
         Some(Found {
             width,
             parameters: parameters.elements(),

@@ -197,12 +197,12 @@ impl Projections {
         &self,
         x: &Tensor,
         map: FeatureMap,
-        guard: f64,
+        epsilon: f64,
         mask: Option<&Mask>,
     ) -> Result<Tensor> {
         if self.score_mods.slots() == 0 {
             let packed = self.packed(x)?;
-            return linear_attention::attend_packed(&packed, self.heads, map, guard, mask);
+            return linear_attention::attend_packed(&packed, self.heads, map, epsilon, mask);
         }
         let [q, k, v] = self.qkv(x)?;
         let (k, v, mask) = self
@@ -210,7 +210,7 @@ impl Projections {
             .append_memory(&k, &v, mask.map(Mask::valid))?;
         let mask = mask.as_ref().map(Mask::new).transpose()?;
         let [q, k, v] = [&q, &k, &v].map(|x| self.by_head(x));
-        linear_attention::attend(&q?, &k?, &v?, map, guard, mask.as_ref())
+        linear_attention::attend(&q?, &k?, &v?, map, epsilon, mask.as_ref())
     }
 
     /// Maps (B, L, H, E) or (B, L, H E) to (B, L, D), through the output projection.

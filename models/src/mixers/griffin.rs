@@ -60,7 +60,7 @@ pub const MODEL: Model = Model {
 /// Exponent of the decay where r = 1.
 const SHARPNESS: f64 = 8.0;
 /// The least number under the root.
-const LEAST: f64 = 1e-8;
+const EPSILON: f64 = 1e-8;
 
 #[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,7 +180,7 @@ impl Mixer for Griffin {
         let log_decay = sigmoid(&self.forget.forward(&u)?)?.broadcast_mul(&rate)?;
         let log_decay = zero_padding(&log_decay, pass.mask())?;
         let decay = log_decay.exp()?;
-        let rest = decay.sqr()?.affine(-1.0, 1.0)?.maximum(LEAST)?.sqrt()?;
+        let rest = decay.sqr()?.affine(-1.0, 1.0)?.maximum(EPSILON)?.sqrt()?;
         let first = starts(x, pass.mask())?;
         let scale = rest.broadcast_mul(&first.affine(-1.0, 1.0)?)?;
         let scale = scale.broadcast_add(&first)?;

@@ -94,22 +94,22 @@ impl MixerModel for Ponet {
 }
 
 /// The value of padding in a maximum, that of the published code.
-const LEAST: f64 = -1e4;
+const MASKED: f64 = -1e4;
 
-/// Returns x (B, L, C) with [`LEAST`] at padded positions.
+/// Returns x (B, L, C) with [`MASKED`] at padded positions.
 fn lowered(x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     let Some(mask) = mask else {
         return Ok(x.clone());
     };
     let valid = mask.valid().unsqueeze(2)?;
     Ok(x.broadcast_mul(&valid)?
-        .broadcast_add(&valid.affine(-LEAST, LEAST)?)?)
+        .broadcast_add(&valid.affine(-MASKED, MASKED)?)?)
 }
 
-/// Returns x (B, L, C) with `before` and `behind` positions of [`LEAST`] around it.
+/// Returns x (B, L, C) with `before` and `behind` positions of [`MASKED`] around it.
 fn surrounded(x: &Tensor, before: usize, behind: usize) -> Result<Tensor> {
     let (batch, _, channels) = x.dims3()?;
-    let edge = |count: usize| Tensor::full(LEAST, (batch, count, channels), x.device());
+    let edge = |count: usize| Tensor::full(MASKED, (batch, count, channels), x.device());
     let edge = |count: usize| edge(count)?.to_dtype(x.dtype());
     let parts = match (before, behind) {
         (0, 0) => return Ok(x.clone()),

@@ -150,8 +150,8 @@ impl Rwkv4 {
         };
         let (values, weights) = (sums(&(&weight * v)?)?, sums(&weight)?);
         let own = k.broadcast_add(&self.bonus)?;
-        let most = m_before.maximum(&own.detach())?;
-        let (old, own) = ((m_before - &most)?.exp()?, (own - most)?.exp()?);
+        let max = m_before.maximum(&own.detach())?;
+        let (old, own) = ((m_before - &max)?.exp()?, (own - max)?.exp()?);
         let above = ((values * &old)? + (&own * v)?)?;
         let below = ((weights * old)? + own)?;
         Ok((above / below)?)

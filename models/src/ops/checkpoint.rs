@@ -161,11 +161,11 @@ mod tests {
             };
             let tolerance = if dtype == DType::F64 { 1e-12 } else { 1e-5 };
             for (actual, expected) in run(true).iter().zip(&run(false)) {
-                let most = expected.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
-                assert!(most > 0.0);
+                let max = expected.iter().fold(0.0, |max: f64, x| max.max(x.abs()));
+                assert!(max > 0.0);
                 for (actual, expected) in actual.iter().zip(expected) {
                     assert!(
-                        (actual - expected).abs() <= tolerance * most,
+                        (actual - expected).abs() <= tolerance * max,
                         "{actual} {expected}"
                     );
                 }

@@ -20,7 +20,7 @@ const ROWS: usize = 64;
 /// Channels of one task in the backward pass: a cache line of each row.
 const CHANNELS: usize = 16;
 /// Outputs, or taps of the weight's gradient, that are summed at once in registers.
-const TOGETHER: usize = 8;
+const UNROLL: usize = 8;
 
 /// Maps x (B, L, D), `weight` (D, W) and `bias` (D) to y (B, `outputs`, D), with `left` zeros
 /// before x and enough behind it.
@@ -206,17 +206,17 @@ impl Kernel for Forward<'_> {
             };
             let taps = self.taps.chunks_exact(channels);
             let taps = taps.map(|tap| s.load(&tap[column..][..count]));
-            let blocks = self.y.chunks_mut(TOGETHER * channels).enumerate();
+            let blocks = self.y.chunks_mut(UNROLL * channels).enumerate();
             for (block, y) in blocks {
-                let first = self.first + (block * TOGETHER) as isize;
-                let whole = y.len() == TOGETHER * channels;
-                let last = first + TOGETHER as isize + width - 1;
+                let first = self.first + (block * UNROLL) as isize;
+                let whole = y.len() == UNROLL * channels;
+                let last = first + UNROLL as isize + width - 1;
                 if whole && first >= 0 && last <= length {
                     // Every tap of every row meets a row of x.
-                    let mut sums = [bias; TOGETHER];
+                    let mut sums = [bias; UNROLL];
                     let x = &self.x[first as usize * channels..last as usize * channels];
                     for (j, tap) in taps.clone().enumerate() {
-                        let x = &x[j * channels..][..TOGETHER * channels];
+                        let x = &x[j * channels..][..UNROLL * channels];
                         for (sum, x) in sums.iter_mut().zip(x.chunks_exact(channels)) {
                             *sum = s.fma(tap, s.load(&x[column..][..count]), *sum);
                         }
@@ -270,16 +270,16 @@ impl Kernel for OfWeight<'_> {
                 // SAFETY: the channels of an example belong to one task.
                 s.store(unsafe { self.out.slice(at, count) }, gradient);
             };
-            for first in (0..width).step_by(TOGETHER) {
-                let taps = TOGETHER.min(width - first);
-                let mut sums = [zero; TOGETHER];
+            for first in (0..width).step_by(UNROLL) {
+                let taps = UNROLL.min(width - first);
+                let mut sums = [zero; UNROLL];
                 for (t, dy) in self.dy.chunks_exact(channels).enumerate() {
                     let dy = load(dy);
                     let at = (t + first) as isize - self.left as isize;
                     let all = usize::try_from(at)
                         .ok()
-                        .and_then(|at| self.x.get(at * channels..(at + TOGETHER) * channels));
-                    if let Some(x) = all.filter(|_| taps == TOGETHER) {
+                        .and_then(|at| self.x.get(at * channels..(at + UNROLL) * channels));
+                    if let Some(x) = all.filter(|_| taps == UNROLL) {
                         for (sum, x) in sums.iter_mut().zip(x.chunks_exact(channels)) {
                             *sum = s.fma(dy, load(x), *sum);
                         }

@@ -70,17 +70,17 @@ impl Kernel for Most<'_> {
     fn run<S: Lanes>(self, s: S) -> f32 {
         let (x, tail) = S::as_simd_f32s(self.0);
         let tail = s.abs_f32s(s.partial_load_f32s(tail));
-        let most = x
+        let max = x
             .iter()
-            .fold(tail, |most, x| s.max_f32s(most, s.abs_f32s(*x)));
-        s.reduce_max_f32s(most)
+            .fold(tail, |max, x| s.max_f32s(max, s.abs_f32s(*x)));
+        s.reduce_max_f32s(max)
     }
 }
 
-/// Returns the place of `most` in `[x ; -x]`.
-fn bucket(x: &[f32], most: f32) -> u32 {
+/// Returns the place of `max` in `[x ; -x]`.
+fn bucket(x: &[f32], max: f32) -> u32 {
     let place = |value: f32| x.iter().position(|x| *x == value);
-    let place = place(most).or_else(|| place(-most).map(|place| x.len() + place));
+    let place = place(max).or_else(|| place(-max).map(|place| x.len() + place));
     place.unwrap_or(0) as u32
 }
 

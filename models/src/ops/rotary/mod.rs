@@ -46,10 +46,10 @@ fn positions(start: usize, length: usize) -> impl Iterator<Item = Option<i64>> {
 }
 
 /// Positions whose turns are found together.
-const TOGETHER: i64 = 64;
+const PERIOD: i64 = 64;
 
 /// Returns cosine and sine of t·10000^{-2 c / width} for each position t and pair c; zeros for
-/// none. A position is a multiple of [`TOGETHER`] and a rest, so that few angles need their
+/// none. A position is a multiple of [`PERIOD`] and a rest, so that few angles need their
 /// functions: cos (a + b) = cos a cos b - sin a sin b, and alike for the sine.
 pub(crate) fn turns(positions: impl Iterator<Item = Option<i64>>, width: usize) -> Vec<[f64; 2]> {
     let rates = (0..width / 2).map(|c| 10_000f64.powf(-2.0 * c as f64 / width as f64));
@@ -61,7 +61,7 @@ pub(crate) fn turns(positions: impl Iterator<Item = Option<i64>>, width: usize) 
         };
         rates.iter().map(turn).collect()
     };
-    let mut rests: Vec<Option<Vec<[f64; 2]>>> = vec![None; TOGETHER as usize];
+    let mut rests: Vec<Option<Vec<[f64; 2]>>> = vec![None; PERIOD as usize];
     let (mut multiple, mut of_multiple) = (0, of(0));
     let mut turns = Vec::new();
     for position in positions {
@@ -69,7 +69,7 @@ pub(crate) fn turns(positions: impl Iterator<Item = Option<i64>>, width: usize) 
             turns.resize(turns.len() + rates.len(), [0.0; 2]);
             continue;
         };
-        let rest = position.rem_euclid(TOGETHER);
+        let rest = position.rem_euclid(PERIOD);
         if position - rest != multiple {
             multiple = position - rest;
             of_multiple = of(multiple);

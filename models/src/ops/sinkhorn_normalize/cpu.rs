@@ -109,13 +109,13 @@ impl Kernel for Divide<'_> {
         if !columns {
             for log in log.chunks_exact_mut(row) {
                 let (log, _) = S::as_mut_simd_f32s(log);
-                let most = log.iter().fold(nothing, |most, x| s.max_f32s(most, *x));
-                let most = s.reduce_max_f32s(most);
-                let shift = s.splat_f32s(most);
+                let max = log.iter().fold(nothing, |max, x| s.max_f32s(max, *x));
+                let max = s.reduce_max_f32s(max);
+                let shift = s.splat_f32s(max);
                 let sum = log.iter().fold(zero, |sum, x| {
                     s.add_f32s(sum, exp(s, s.sub_f32s(*x, shift)))
                 });
-                let less = s.splat_f32s(most + s.reduce_sum_f32s(sum).ln());
+                let less = s.splat_f32s(max + s.reduce_sum_f32s(sum).ln());
                 log.iter_mut().for_each(|x| *x = s.sub_f32s(*x, less));
             }
             return;
@@ -123,18 +123,18 @@ impl Kernel for Divide<'_> {
         let lanes = S::F32_LANES;
         let count = log.len() / row;
         for first in (0..row).step_by(lanes) {
-            let mut most = nothing;
+            let mut max = nothing;
             for log in log.chunks_exact(row) {
-                most = s.max_f32s(most, S::as_simd_f32s(&log[first..first + lanes]).0[0]);
+                max = s.max_f32s(max, S::as_simd_f32s(&log[first..first + lanes]).0[0]);
             }
             let mut sum = zero;
             for log in log.chunks_exact(row) {
                 let x = S::as_simd_f32s(&log[first..first + lanes]).0[0];
-                sum = s.add_f32s(sum, exp(s, s.sub_f32s(x, most)));
+                sum = s.add_f32s(sum, exp(s, s.sub_f32s(x, max)));
             }
             let [mut sums, mut less] = [[0.0f32; PAD]; 2];
             S::as_mut_simd_f32s(&mut sums[..lanes]).0[0] = sum;
-            S::as_mut_simd_f32s(&mut less[..lanes]).0[0] = most;
+            S::as_mut_simd_f32s(&mut less[..lanes]).0[0] = max;
             for (column, (less, sum)) in (first..).zip(less.iter_mut().zip(sums)) {
                 // Columns beyond the last keep the logarithm of 0.
                 *less = if column < count {

@@ -15,7 +15,7 @@ use super::{Real, apply, number};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View};
 
 /// Rows of a task at least, and columns of one.
-const TOGETHER: usize = 8;
+const ROWS: usize = 8;
 
 /// Maps x (B, L, D) to y (B, L, D), times `scale` s.
 /// # Errors
@@ -57,7 +57,7 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
     let bins = along_width.bins();
     let room = || {
         let scratch = along_length.get_inplace_scratch_len();
-        [TOGETHER * length, scratch].map(|len| vec![Complex::<T>::default(); len])
+        [ROWS * length, scratch].map(|len| vec![Complex::<T>::default(); len])
     };
     let examples = y
         .par_chunks_mut(length * width)
@@ -66,7 +66,7 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
         // (L, bins): spectra of the rows.
         let mut rows = vec![Complex::<T>::default(); length * bins];
         let tasks = rows.par_chunks_mut(bins).zip(x.par_chunks(width));
-        tasks.with_min_len(TOGETHER).try_for_each_init(
+        tasks.with_min_len(ROWS).try_for_each_init(
             || along_width.room(),
             |room, (spectrum, row)| {
                 room.sequence.copy_from_slice(row);
@@ -77,14 +77,14 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
         )?;
         // Spectra of their columns, (columns, L), of which only the wanted ones are kept.
         let y = Shared::new(y);
-        let tasks = (0..bins).into_par_iter().step_by(TOGETHER);
+        let tasks = (0..bins).into_par_iter().step_by(ROWS);
         tasks.for_each_init(room, |[columns, scratch], first| {
-            let count = TOGETHER.min(bins - first);
+            let count = ROWS.min(bins - first);
             // Some rows at a time, so that lines of the cache are read and written whole.
-            for (block, rows) in rows.chunks(TOGETHER * bins).enumerate() {
+            for (block, rows) in rows.chunks(ROWS * bins).enumerate() {
                 let columns = columns.chunks_exact_mut(length).take(count);
                 for (column, to) in (first..).zip(columns) {
-                    let to = &mut to[block * TOGETHER..];
+                    let to = &mut to[block * ROWS..];
                     for (to, row) in to.iter_mut().zip(rows.chunks_exact(bins)) {
                         *to = row[column];
                     }

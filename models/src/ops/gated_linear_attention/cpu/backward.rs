@@ -7,15 +7,15 @@ use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::tile::Lhs;
 
 use super::chunk::{Chunk, Operands, Split, multiply, multiply_add, scale_rows};
+use super::order::ScanOrder;
 use super::pairs::solve_transposed;
-use super::walk::Walk;
 use super::{CHUNK, CHUNKS, SEGMENT, Sizes};
 
 /// Computes the gradients of one sequence and head.
 pub(super) struct Backward<'a> {
     pub(super) isa: Isa,
     pub(super) sizes: Sizes,
-    pub(super) walk: Walk,
+    pub(super) order: ScanOrder,
     pub(super) operands: Operands<'a>,
     pub(super) dy: &'a [f32],
     /// The states of all walks that were kept.
@@ -178,7 +178,7 @@ impl Kernel for Backward<'_> {
         let Backward {
             isa,
             sizes,
-            walk,
+            order,
             operands,
             ..
         } = self;
@@ -189,24 +189,24 @@ impl Kernel for Backward<'_> {
         let mut gradients = Gradients::new(sizes, &mut space);
         let mut dstate = Scratch::zeros(len);
         let mut states = Scratch::unspecified(CHUNKS * len);
-        walk.clear(sizes.keys, &self.gradients[0]);
-        for segment in (0..walk.rows.div_ceil(SEGMENT)).rev() {
+        order.clear(sizes.keys, &self.gradients[0]);
+        for segment in (0..order.rows.div_ceil(SEGMENT)).rev() {
             let start = segment * SEGMENT;
-            let chunks = (walk.rows - start).div_ceil(CHUNK).min(CHUNKS);
-            states[..len].copy_from_slice(&self.states[(walk.kept + segment) * len..][..len]);
+            let chunks = (order.rows - start).div_ceil(CHUNK).min(CHUNKS);
+            states[..len].copy_from_slice(&self.states[(order.kept + segment) * len..][..len]);
             for index in 1..chunks {
                 let (before, after) = states.split_at_mut(index * len);
                 let (before, after) = (&before[(index - 1) * len..], &mut after[..len]);
                 let first = start + (index - 1) * CHUNK;
-                chunk.load(s, isa, (&walk, &operands), first, before);
+                chunk.load(s, isa, (&order, &operands), first, before);
                 after.copy_from_slice(before);
                 chunk.advance(s, isa, after);
             }
             for index in (0..chunks).rev() {
                 let state = &states[index * len..][..len];
                 let first = start + index * CHUNK;
-                chunk.load(s, isa, (&walk, &operands), first, state);
-                chunk.load_queries(s, (&walk, &operands), first);
+                chunk.load(s, isa, (&order, &operands), first, state);
+                chunk.load_queries(s, (&order, &operands), first);
                 self.chunk(s, first, &chunk, (state, &mut dstate), &mut gradients);
             }
         }
@@ -226,7 +226,7 @@ impl Backward<'_> {
         to: &mut Gradients,
     ) {
         let Backward {
-            isa, sizes, walk, ..
+            isa, sizes, order, ..
         } = *self;
         let Sizes {
             keys,
@@ -236,8 +236,8 @@ impl Backward<'_> {
             ..
         } = sizes;
         let (wide, wide_values) = (sizes.wide_keys(), sizes.wide_values());
-        let ahead = (first + walk.ahead, chunk.rows);
-        walk.load(self.dy, ahead, (values, wide_values), to.dy);
+        let ahead = (first + order.ahead, chunk.rows);
+        order.load(self.dy, ahead, (values, wide_values), to.dy);
         transpose(to.dy, wide_values, to.dy_columns);
         transpose(chunk.values, wide_values, to.value_columns);
         // Of u.
@@ -316,9 +316,9 @@ impl Backward<'_> {
         add(to.dk_reading, to.dk_kept);
         let [dq, dk, dv, dlog, ddelta] = self.gradients;
         let steps = (first, chunk.rows);
-        walk.store(to.dq, ahead, (keys, wide), dq);
-        walk.store(to.dk_kept, steps, (keys, wide), dk);
-        walk.store(to.dvalues, steps, (values, wide_values), dv);
+        order.store(to.dq, ahead, (keys, wide), dq);
+        order.store(to.dk_kept, steps, (keys, wide), dk);
+        order.store(to.dvalues, steps, (values, wide_values), dv);
         match decays {
             0 => {}
             1 => {
@@ -326,12 +326,12 @@ impl Backward<'_> {
                 for (sum, row) in sums.iter_mut().zip(to.dlog.chunks_exact(wide)) {
                     *sum = row[..keys].iter().sum();
                 }
-                walk.store(&sums, steps, (1, 1), dlog);
+                order.store(&sums, steps, (1, 1), dlog);
             }
-            _ => walk.store(to.dlog, steps, (keys, wide), dlog),
+            _ => order.store(to.dlog, steps, (keys, wide), dlog),
         }
         if delta {
-            walk.store(&to.ddelta, steps, (1, 1), ddelta);
+            order.store(&to.ddelta, steps, (1, 1), ddelta);
         }
     }
 }

@@ -8,8 +8,8 @@ use lra_cpu::scratch::Scratch;
 use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::tile::{Lhs, product};
 
+use super::order::ScanOrder;
 use super::pairs::{Pairs, solve};
-use super::walk::Walk;
 use super::{CHUNK, SEGMENT, Sizes};
 use crate::autograd::View;
 
@@ -168,27 +168,27 @@ impl<'a> Chunk<'a> {
         &mut self,
         s: S,
         isa: Isa,
-        (walk, operands): (&Walk, &Operands),
+        (order, operands): (&ScanOrder, &Operands),
         first: usize,
         state: &[f32],
     ) {
         let Sizes { keys, values, .. } = self.sizes;
         let (wide, wide_values) = (self.sizes.wide_keys(), self.sizes.wide_values());
-        self.rows = CHUNK.min(walk.rows - first);
+        self.rows = CHUNK.min(order.rows - first);
         let rows = self.rows;
-        walk.load(operands.k, (first, rows), (keys, wide), self.k);
+        order.load(operands.k, (first, rows), (keys, wide), self.k);
         let target = if self.sizes.delta {
             &mut *self.written
         } else {
             &mut *self.values
         };
-        walk.load(operands.v, (first, rows), (values, wide_values), target);
-        self.load_decays(s, walk, operands, first);
+        order.load(operands.v, (first, rows), (values, wide_values), target);
+        self.load_decays(s, order, operands, first);
         multiply_rows(s, self.k, self.to_end, self.k_kept);
         if !self.sizes.delta {
             return;
         }
-        walk.load(operands.delta, (first, rows), (1, 1), &mut self.delta);
+        order.load(operands.delta, (first, rows), (1, 1), &mut self.delta);
         multiply_rows(s, self.k, self.from_start, self.k_decayed);
         let read = &mut *self.values;
         let left = Lhs::strided(self.k_decayed, wide, 1);
@@ -219,7 +219,13 @@ impl<'a> Chunk<'a> {
     }
 
     #[inline(always)]
-    fn load_decays<S: Lanes>(&mut self, s: S, walk: &Walk, operands: &Operands, first: usize) {
+    fn load_decays<S: Lanes>(
+        &mut self,
+        s: S,
+        order: &ScanOrder,
+        operands: &Operands,
+        first: usize,
+    ) {
         let Sizes { keys, decays, .. } = self.sizes;
         let (rows, wide) = (self.rows, self.sizes.wide_keys());
         let one = s.splat_f32s(1.0);
@@ -227,7 +233,7 @@ impl<'a> Chunk<'a> {
             0 => self.decays.fill(1.0),
             1 => {
                 let mut row = [0.0; CHUNK];
-                walk.load(operands.log_decay, (first, rows), (1, 1), &mut row);
+                order.load(operands.log_decay, (first, rows), (1, 1), &mut row);
                 let mut a = [0.0; CHUNK];
                 exponentials(s, &row, &mut a);
                 let to = self.decays.chunks_exact_mut(wide);
@@ -236,7 +242,7 @@ impl<'a> Chunk<'a> {
             _ => {
                 // A logarithm of 0 is a decay of 1, in rows and columns that do not count.
                 let (log, rows) = (&mut *self.to_end, (first, rows));
-                walk.load(operands.log_decay, rows, (keys, wide), log);
+                order.load(operands.log_decay, rows, (keys, wide), log);
                 exponentials(s, log, self.decays);
             }
         }
@@ -260,12 +266,12 @@ impl<'a> Chunk<'a> {
     pub(super) fn load_queries<S: Lanes>(
         &mut self,
         s: S,
-        (walk, operands): (&Walk, &Operands),
+        (order, operands): (&ScanOrder, &Operands),
         first: usize,
     ) {
         let wide = self.sizes.wide_keys();
-        let steps = (first + walk.ahead, self.rows);
-        walk.load(operands.q, steps, (self.sizes.keys, wide), self.q);
+        let steps = (first + order.ahead, self.rows);
+        order.load(operands.q, steps, (self.sizes.keys, wide), self.q);
         multiply_rows(s, self.q, self.from_start, self.q_decayed);
         let pairs = Pairs {
             k: self.k,
@@ -327,7 +333,7 @@ pub(super) fn scale_rows<S: Lanes>(s: S, factors: &[f32], wide: usize, state: &m
 pub(super) struct Forward<'a> {
     pub(super) isa: Isa,
     pub(super) sizes: Sizes,
-    pub(super) walk: Walk,
+    pub(super) order: ScanOrder,
     pub(super) operands: Operands<'a>,
     pub(super) y: &'a Shared<'a>,
     /// The states of all walks that are kept, if any are.
@@ -342,7 +348,7 @@ impl Kernel for Forward<'_> {
         let Forward {
             isa,
             sizes,
-            walk,
+            order,
             operands,
             y,
             states,
@@ -353,22 +359,22 @@ impl Kernel for Forward<'_> {
         let mut chunk = Chunk::new(sizes, &mut space);
         let mut state = Scratch::zeros(sizes.state());
         let mut out = Scratch::unspecified(CHUNK * wide_values);
-        walk.clear(values, y);
-        for first in (0..walk.rows).step_by(CHUNK) {
+        order.clear(values, y);
+        for first in (0..order.rows).step_by(CHUNK) {
             if let Some(states) = states.filter(|_| first % SEGMENT == 0) {
-                let at = (walk.kept + first / SEGMENT) * sizes.state();
+                let at = (order.kept + first / SEGMENT) * sizes.state();
                 // SAFETY: the states of a sequence and head belong to one task.
                 unsafe { states.slice(at, sizes.state()) }.copy_from_slice(&state);
             }
-            chunk.load(s, isa, (&walk, &operands), first, &state);
-            chunk.load_queries(s, (&walk, &operands), first);
+            chunk.load(s, isa, (&order, &operands), first, &state);
+            chunk.load_queries(s, (&order, &operands), first);
             let sizes = (CHUNK, wide_values, CHUNK);
             let left = Lhs::strided(chunk.weights, CHUNK, 1);
             multiply(isa, sizes, left, chunk.values, &mut out);
             let left = Lhs::strided(chunk.q_decayed, wide, 1);
             multiply_add(isa, (CHUNK, wide_values, keys), left, &state, &mut out);
-            let steps = (first + walk.ahead, chunk.rows);
-            walk.store(&out, steps, (values, wide_values), y);
+            let steps = (first + order.ahead, chunk.rows);
+            order.store(&out, steps, (values, wide_values), y);
             chunk.advance(s, isa, &mut state);
         }
     }

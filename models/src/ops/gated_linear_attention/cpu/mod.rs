@@ -16,8 +16,8 @@
 mod backward;
 mod chunk;
 mod narrow;
+mod order;
 mod pairs;
-mod walk;
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use rayon::prelude::*;
 use self::backward::Backward;
 use self::chunk::{Forward, Operands};
 use self::narrow::{LANES, NarrowBackward, NarrowForward, TILE};
-use self::walk::Walk;
+use self::order::ScanOrder;
 use super::CHUNK;
 use crate::autograd::{BackwardPass, CustomOp, Gradient, Input, View, apply};
 
@@ -127,7 +127,7 @@ impl Sizes {
 impl GatedLinearAttention {
     /// Returns the walks of all sequences and heads, those of narrow heads being [`LANES`] in one,
     /// and how many states they keep.
-    fn walks(&self, sizes: Sizes, [batch, length]: [usize; 2]) -> Result<(Vec<Walk>, usize)> {
+    fn orders(&self, sizes: Sizes, [batch, length]: [usize; 2]) -> Result<(Vec<ScanOrder>, usize)> {
         let sequences: Vec<(usize, usize)> = match &self.offsets {
             Some(offsets) => {
                 let ends = offsets.windows(2);
@@ -145,10 +145,10 @@ impl GatedLinearAttention {
             true => (LANES, TILE),
             false => (1, SEGMENT),
         };
-        let (mut walks, mut kept) = (Vec::new(), 0);
+        let (mut orders, mut kept) = (Vec::new(), 0);
         for (start, rows) in sequences {
             for head in (0..sizes.heads).step_by(abreast) {
-                walks.push(Walk {
+                orders.push(ScanOrder {
                     start,
                     rows,
                     reverse: self.reverse,
@@ -160,7 +160,7 @@ impl GatedLinearAttention {
                 kept += rows.div_ceil(period);
             }
         }
-        Ok((walks, kept))
+        Ok((orders, kept))
     }
 }
 
@@ -171,7 +171,7 @@ impl CustomOp<5> for GatedLinearAttention {
 
     fn forward(&self, operands: [View; 5], keeps: bool) -> Result<(Vec<f32>, Shape, Vec<f32>)> {
         let (sizes, rows) = Sizes::new(&operands)?;
-        let (walks, kept) = self.walks(sizes, rows)?;
+        let (orders, kept) = self.orders(sizes, rows)?;
         let operands_of = Operands::new(&operands);
         let isa = Isa::current();
         let mut y = unspecified(operands[2].data.len());
@@ -182,12 +182,12 @@ impl CustomOp<5> for GatedLinearAttention {
         let mut states = unspecified(if keeps { kept * state } else { 0 });
         let (out, kept) = (Shared::new(&mut y), Shared::new(&mut states));
         let (y_out, states_out) = (&out, keeps.then_some(&kept));
-        walks
+        orders
             .into_par_iter()
-            .for_each(|walk| match sizes.are_narrow() {
+            .for_each(|order| match sizes.are_narrow() {
                 true => isa.run(NarrowForward {
                     sizes,
-                    walk,
+                    order,
                     operands: operands_of,
                     y: y_out,
                     states: states_out,
@@ -195,7 +195,7 @@ impl CustomOp<5> for GatedLinearAttention {
                 false => isa.run(Forward {
                     isa,
                     sizes,
-                    walk,
+                    order,
                     operands: operands_of,
                     y: y_out,
                     states: states_out,
@@ -211,18 +211,18 @@ impl CustomOp<5> for GatedLinearAttention {
         pass: BackwardPass<Vec<f32>, 5>,
     ) -> Result<[Gradient; 5]> {
         let (sizes, rows) = Sizes::new(&operands)?;
-        let (walks, _) = self.walks(sizes, rows)?;
+        let (orders, _) = self.orders(sizes, rows)?;
         let isa = Isa::current();
         let mut gradients = operands.each_ref().map(|view| unspecified(view.data.len()));
         let shared = gradients.each_mut().map(|gradient| Shared::new(gradient));
         let operands_of = Operands::new(&operands);
         let (dy, states, gradients_out) = (pass.dy, &pass.saved[..], &shared);
-        walks
+        orders
             .into_par_iter()
-            .for_each(|walk| match sizes.are_narrow() {
+            .for_each(|order| match sizes.are_narrow() {
                 true => isa.run(NarrowBackward {
                     sizes,
-                    walk,
+                    order,
                     operands: operands_of,
                     dy,
                     states,
@@ -231,7 +231,7 @@ impl CustomOp<5> for GatedLinearAttention {
                 false => isa.run(Backward {
                     isa,
                     sizes,
-                    walk,
+                    order,
                     operands: operands_of,
                     dy,
                     states,

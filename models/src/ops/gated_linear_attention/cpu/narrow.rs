@@ -13,7 +13,7 @@ use lra_cpu::simd::{Kernel, Lanes};
 
 use super::Sizes;
 use super::chunk::{Operands, Split};
-use super::walk::Walk;
+use super::order::ScanOrder;
 
 /// Heads of a task: a register of the widest kind.
 pub(super) const LANES: usize = 16;
@@ -39,25 +39,25 @@ impl Sizes {
 /// Some heads of a sequence, from the walk's on.
 #[derive(Clone, Copy)]
 struct Group {
-    walk: Walk,
+    order: ScanOrder,
     heads: usize,
 }
 
 impl Group {
-    fn new(walk: Walk) -> Self {
-        let heads = LANES.min(walk.heads - walk.head);
-        Self { walk, heads }
+    fn new(order: ScanOrder) -> Self {
+        let heads = LANES.min(order.heads - order.head);
+        Self { order, heads }
     }
 
     /// Copies the rows of `width` numbers of step `t`, a column for each head; zeros beyond the
     /// sequence.
     #[inline(always)]
     fn gather(&self, from: &[f32], t: usize, width: usize, to: &mut [f32]) {
-        if t >= self.walk.rows {
+        if t >= self.order.rows {
             to[..width * LANES].fill(0.0);
             return;
         }
-        let rows = &from[self.walk.place(t) * width..][..self.heads * width];
+        let rows = &from[self.order.place(t) * width..][..self.heads * width];
         for (head, row) in rows.chunks_exact(width).enumerate() {
             for (c, x) in row.iter().enumerate() {
                 to[c * LANES + head] = *x;
@@ -69,10 +69,10 @@ impl Group {
     /// sequence.
     #[inline(always)]
     fn scatter(&self, from: &[f32], t: usize, width: usize, to: &Shared) {
-        if t >= self.walk.rows {
+        if t >= self.order.rows {
             return;
         }
-        let (at, count) = (self.walk.place(t) * width, self.heads * width);
+        let (at, count) = (self.order.place(t) * width, self.heads * width);
         // SAFETY: the rows of some heads of a sequence belong to one task.
         let rows = unsafe { to.slice(at, count) };
         for (head, row) in rows.chunks_exact_mut(width).enumerate() {
@@ -86,9 +86,9 @@ impl Group {
     /// zeros.
     #[inline(always)]
     fn clear(&self, width: usize, to: &Shared) {
-        for t in 0..self.walk.ahead.min(self.walk.rows) {
+        for t in 0..self.order.ahead.min(self.order.rows) {
             // SAFETY: as above.
-            unsafe { to.slice(self.walk.place(t) * width, self.heads * width) }.fill(0.0);
+            unsafe { to.slice(self.order.place(t) * width, self.heads * width) }.fill(0.0);
         }
     }
 }
@@ -160,7 +160,7 @@ impl<'a> Step<'a> {
 /// Computes the outputs of some heads of a sequence.
 pub(super) struct NarrowForward<'a> {
     pub(super) sizes: Sizes,
-    pub(super) walk: Walk,
+    pub(super) order: ScanOrder,
     pub(super) operands: Operands<'a>,
     pub(super) y: &'a Shared<'a>,
     /// The states of all walks that are kept, if any are.
@@ -174,27 +174,27 @@ impl Kernel for NarrowForward<'_> {
     fn run<S: Lanes>(self, s: S) {
         let NarrowForward {
             sizes,
-            walk,
+            order,
             operands,
             y,
             states,
         } = self;
         let Sizes { keys, values, .. } = sizes;
-        let (group, len) = (Group::new(walk), sizes.narrow_state());
+        let (group, len) = (Group::new(order), sizes.narrow_state());
         let mut space = Scratch::zeros(len + Step::len(sizes) + (keys + values) * LANES);
         let mut split = Split(&mut space);
         let state = split.off(len);
         let (q, out) = (split.off(keys * LANES), split.off(values * LANES));
         let mut step = Step::new(sizes, split.off(Step::len(sizes)));
         group.clear(values, y);
-        for t in 0..walk.rows {
+        for t in 0..order.rows {
             if let Some(states) = states.filter(|_| t % TILE == 0) {
-                let at = (walk.kept + t / TILE) * len;
+                let at = (order.kept + t / TILE) * len;
                 // SAFETY: the states of some heads of a sequence belong to one task.
                 unsafe { states.slice(at, len) }.copy_from_slice(state);
             }
             step.load(s, sizes, &group, &operands, t);
-            group.gather(operands.q, t + walk.ahead, keys, q);
+            group.gather(operands.q, t + order.ahead, keys, q);
             for lane in (0..LANES).step_by(S::F32_LANES) {
                 let at =
                     |number: usize| number * LANES + lane..number * LANES + lane + S::F32_LANES;
@@ -212,7 +212,7 @@ impl Kernel for NarrowForward<'_> {
                     s.store(&mut out[at(e)], sum);
                 }
             }
-            group.scatter(out, t + walk.ahead, values, y);
+            group.scatter(out, t + order.ahead, values, y);
         }
     }
 }
@@ -220,7 +220,7 @@ impl Kernel for NarrowForward<'_> {
 /// Computes the gradients of some heads of a sequence.
 pub(super) struct NarrowBackward<'a> {
     pub(super) sizes: Sizes,
-    pub(super) walk: Walk,
+    pub(super) order: ScanOrder,
     pub(super) operands: Operands<'a>,
     pub(super) dy: &'a [f32],
     /// The states of all walks that were kept.
@@ -236,7 +236,7 @@ impl Kernel for NarrowBackward<'_> {
     fn run<S: Lanes>(self, s: S) {
         let NarrowBackward {
             sizes,
-            walk,
+            order,
             operands,
             ..
         } = self;
@@ -247,7 +247,7 @@ impl Kernel for NarrowBackward<'_> {
             ..
         } = sizes;
         let [dq_out, dk_out, dv_out, dlog_out, _] = self.gradients;
-        let (group, len, of_step) = (Group::new(walk), sizes.narrow_state(), Step::len(sizes));
+        let (group, len, of_step) = (Group::new(order), sizes.narrow_state(), Step::len(sizes));
         let gathered = (4 * keys + 2 * values) * LANES;
         let mut space = Scratch::zeros((TILE + 2) * len + TILE * of_step + gathered);
         let mut split = Split(&mut space);
@@ -259,10 +259,10 @@ impl Kernel for NarrowBackward<'_> {
         let (dv, dlog) = (split.off(values * LANES), split.off(keys * LANES));
         let steps = split.0;
         group.clear(keys, dq_out);
-        for tile in (0..walk.rows.div_ceil(TILE)).rev() {
+        for tile in (0..order.rows.div_ceil(TILE)).rev() {
             let start = tile * TILE;
-            let rows = TILE.min(walk.rows - start);
-            states[..len].copy_from_slice(&self.states[(walk.kept + tile) * len..][..len]);
+            let rows = TILE.min(order.rows - start);
+            states[..len].copy_from_slice(&self.states[(order.kept + tile) * len..][..len]);
             for i in 0..rows {
                 let (before, after) = states[i * len..].split_at_mut(len);
                 let mut step = Step::new(sizes, &mut steps[i * of_step..][..of_step]);
@@ -273,8 +273,8 @@ impl Kernel for NarrowBackward<'_> {
                 let t = start + i;
                 let (before, after) = states[i * len..].split_at(len);
                 let step = Step::new(sizes, &mut steps[i * of_step..][..of_step]);
-                group.gather(operands.q, t + walk.ahead, keys, q);
-                group.gather(self.dy, t + walk.ahead, values, dy);
+                group.gather(operands.q, t + order.ahead, keys, q);
+                group.gather(self.dy, t + order.ahead, values, dy);
                 dv.fill(0.0);
                 dlog.fill(0.0);
                 for lane in (0..LANES).step_by(S::F32_LANES) {
@@ -305,7 +305,7 @@ impl Kernel for NarrowBackward<'_> {
                         s.store(dlog, sum);
                     }
                 }
-                group.scatter(dq, t + walk.ahead, keys, dq_out);
+                group.scatter(dq, t + order.ahead, keys, dq_out);
                 group.scatter(dk, t, keys, dk_out);
                 group.scatter(dv, t, values, dv_out);
                 if decays > 0 {

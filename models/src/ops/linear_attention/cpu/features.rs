@@ -258,10 +258,10 @@ fn feature<S: Lanes>(s: S, p: S::f32s, less: S::f32s, epsilon: S::f32s) -> S::f3
 #[inline(always)]
 fn largest<S: Lanes>(s: S, row: &[f32]) -> f32 {
     let (row, tail) = S::as_simd_f32s(row);
-    let least = s.splat_f32s(f32::NEG_INFINITY);
-    let most = row.iter().fold(least, |most, x| s.max_f32s(most, *x));
+    let min = s.splat_f32s(f32::NEG_INFINITY);
+    let max = row.iter().fold(min, |max, x| s.max_f32s(max, *x));
     tail.iter()
-        .fold(s.reduce_max_f32s(most), |most, x| most.max(*x))
+        .fold(s.reduce_max_f32s(max), |max, x| max.max(*x))
 }
 
 impl Features for Favor<'_> {

@@ -1,5 +1,5 @@
 //! Attention whose weights are products of features, in time linear in the length: y_i = φ(q_i) S /
-//! (φ(q_i)·z + guard) with S = Σ_j φ(k_j) v_jᵀ and z = Σ_j φ(k_j) per head (arXiv 2006.16236).
+//! (φ(q_i)·z + ε) with S = Σ_j φ(k_j) v_jᵀ and z = Σ_j φ(k_j) per head (arXiv 2006.16236).
 //!
 //! Features exist only for 64 positions at a time. Of the forward pass, S and z are kept. Positions
 //! are split into parts by shape alone, and the sums of the parts are added in order.

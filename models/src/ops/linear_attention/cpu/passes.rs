@@ -1,6 +1,6 @@
 //! The loops over positions: four passes, each over some positions of one head.
 //!
-//! With features f of queries and g of keys, values v, n_i = f_i·z + guard, and output y_i = f_i S
+//! With features f of queries and g of keys, values v, n_i = f_i·z + ε, and output y_i = f_i S
 //! / n_i: S = Σ_j g_j v_jᵀ and z = Σ_j g_j. With e_i = dy_i / n_i and c_i = e_i·y_i the gradients
 //! are df_i = S e_i - c_i z, dS = Σ_i f_i e_iᵀ, dz = -Σ_i c_i f_i, dg_j = dS v_j + dz, dv_j = dSᵀ
 //! g_j.

@@ -8,7 +8,7 @@ use super::TILE;
 use super::task::{Mode, Pair, Task, advance, kept, read_out, settled};
 
 /// Modes that are walked together, as many as registers hold.
-const TOGETHER: usize = 2;
+const UNROLL: usize = 2;
 
 pub(super) struct Forward<'a, const COMPLEX: bool> {
     pub(super) task: Task<'a>,
@@ -57,13 +57,13 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                 }
                 let (x, y) = (&x[..rows], &mut y[..rows]);
                 let mut mode = 0;
-                while mode + TOGETHER <= modes {
+                while mode + UNROLL <= modes {
                     let both = [mode, mode + 1];
                     let all = both.map(|m| task.mode::<S, COMPLEX>(s, m, first, count));
                     let h = [states[mode], states[mode + 1]];
-                    let h = walk::<S, COMPLEX, TOGETHER>(s, task.walk.exclusive, all, h, x, y);
+                    let h = walk::<S, COMPLEX, UNROLL>(s, task.walk.exclusive, all, h, x, y);
                     [states[mode], states[mode + 1]] = h.map(|h| settled(s, h));
-                    mode += TOGETHER;
+                    mode += UNROLL;
                 }
                 while mode < modes {
                     let one = [task.mode::<S, COMPLEX>(s, mode, first, count)];

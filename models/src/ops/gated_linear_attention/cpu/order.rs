@@ -4,7 +4,7 @@ use lra_cpu::buffers::Shared;
 
 /// One sequence and head.
 #[derive(Clone, Copy)]
-pub(super) struct Walk {
+pub(super) struct ScanOrder {
     /// The sequence's first row among all.
     pub(super) start: usize,
     /// Rows of the sequence.
@@ -19,7 +19,7 @@ pub(super) struct Walk {
     pub(super) kept: usize,
 }
 
-impl Walk {
+impl ScanOrder {
     /// Returns the place of step `t` among rows of all heads.
     #[inline(always)]
     pub(super) fn place(&self, t: usize) -> usize {
