@@ -64,7 +64,7 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     lines.extend(split.map(|what| {
         format!("statistics {what} (train.micro_batch): scores are not those of the recipe")
     }));
-    let forbidden = draft.model.against_rules.iter();
+    let forbidden = draft.model.rule_violation.iter();
     lines.extend(forbidden.map(|what| format!("forbidden  {what}")));
     let unrounded = draft.model.unrounded.iter();
     lines.extend(unrounded.map(|place| format!("unrounded  the product of {place}")));

@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn what_the_rules_forbid_is_known_before_the_run() {
         let resolve = |task: &str, assignments: &[&str]| {
-            resolve(task, "image", assignments).map(|resolved| resolved.against_rules)
+            resolve(task, "image", assignments).map(|resolved| resolved.rule_violation)
         };
         assert_eq!(resolve("image", &[]).unwrap(), None);
         let forbidden = resolve("image", &["model.shape=2d"]).unwrap();
@@ -329,7 +329,7 @@ mod tests {
         assert_eq!(pretrain.learning_rate, train.learning_rate);
         assert!(
             found
-                .against_rules
+                .rule_violation
                 .is_some_and(|what| what.contains("rules forbid"))
         );
         let found = resolve("image", &[kind, "pretrain.batch=3", "train.micro_batch=4"]).unwrap();

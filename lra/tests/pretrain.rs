@@ -97,7 +97,7 @@ fn a_causal_model_predicts_what_follows_and_two_towers_are_two_sequences() {
     let record = place.record("next");
     assert_eq!(record["pretraining"]["kind"], "next");
     assert!(record["pretraining"]["val_loss"].as_f64().unwrap() < 3.2);
-    let forbidden = record["model"]["against_rules"].as_str().unwrap();
+    let forbidden = record["model"]["rule_violation"].as_str().unwrap();
     assert!(forbidden.contains("pretrained"), "{forbidden}");
 
     let pairs = "run --task retrieval --source synthetic --model linear --recipe smoke --quiet --pretrain masked \

@@ -131,7 +131,7 @@ fn only_the_published_task_and_protocol_may_be_compared() {
         ["a part of the data"]
     );
     assert_eq!(
-        reasons(|record| record.model.against_rules = Some("it knows rows of pixels".into())),
+        reasons(|record| record.model.rule_violation = Some("it knows rows of pixels".into())),
         ["it knows rows of pixels"]
     );
     assert_eq!(

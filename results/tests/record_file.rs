@@ -18,7 +18,7 @@ fn various() -> Vec<Record> {
     odd.provenance.command = "lra run, \"quoted\"\nsecond line".to_owned();
     odd.recipe.overrides = vec!["train.steps=2".to_owned(), "a,b=\"c\"".to_owned()];
     odd.task.altered = vec!["null".to_owned()];
-    odd.model.against_rules = Some("true".to_owned());
+    odd.model.rule_violation = Some("true".to_owned());
     let mut failed = run("performer", 2, 0.5);
     failed.outcome = Outcome::Failed {
         reason: "[]".to_owned(),

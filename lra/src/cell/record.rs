@@ -42,7 +42,7 @@ pub(super) fn draft(
             variant: resolved.variant.name.to_owned(),
             parameters: 0,
             masks_padding: resolved.variant.masks_padding,
-            against_rules: resolved.against_rules.map(str::to_owned),
+            rule_violation: resolved.rule_violation.map(str::to_owned),
             family: resolved.family.map(|family| family.name().to_owned()),
             own: provenance::own_model(resolved.model)?,
             unrounded: provenance::unrounded(resolved.model, spec.train.precision),

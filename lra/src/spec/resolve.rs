@@ -60,7 +60,7 @@ pub struct Resolved {
     /// change is judged by them.
     pub replaced: Vec<String>,
     /// Violation of the benchmark's rules by the model with these settings, in words.
-    pub against_rules: Option<&'static str>,
+    pub rule_violation: Option<&'static str>,
     /// Family whose block the model has, if the recipe has settings for families.
     pub family: Option<Family>,
     /// Reason why the model does not have the number of parameters for which the recipe solves its
@@ -179,7 +179,7 @@ impl RunRequest<'_> {
             overrides: self.assignments.to_vec(),
             repeated,
             replaced: replaced(self.assignments, &by_recipe),
-            against_rules: None,
+            rule_violation: None,
             family,
             width: None,
         };
@@ -197,7 +197,7 @@ impl RunRequest<'_> {
         groups::check(&resolved.spec.train.groups, &parameters.paths())?;
         resolved.check_pretraining()?;
         let pretrained = (!resolved.spec.pretrain.is_off()).then_some(PRETRAINED);
-        resolved.against_rules = classifier.rule_violation().or(pretrained);
+        resolved.rule_violation = classifier.rule_violation().or(pretrained);
         keep_losses(&mut resolved.spec, &classifier.losses())?;
         Ok(resolved)
     }

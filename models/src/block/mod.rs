@@ -90,7 +90,7 @@ impl Block {
     /// # Errors
     /// Errors of the mixer.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.shorten(x, x, pass, pass)
+        self.forward_to(x, x, pass, pass)
     }
 
     /// Maps (B, L, D) to (B, L', D) around a mixer that gives L' positions, for which `residual`
@@ -98,7 +98,7 @@ impl Block {
     ///
     /// # Errors
     /// Errors of the mixer.
-    pub fn shorten(
+    pub fn forward_to(
         &self,
         x: &Tensor,
         residual: &Tensor,
@@ -122,7 +122,7 @@ impl Block {
 
     /// Returns dropout(mixer(norm(x))): the first half without its residual.
     pub(crate) fn mix(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        self.mixing.fold_in(x, pass, |x| self.run_mixer(x, pass))
+        self.mixing.branch(x, pass, |x| self.run_mixer(x, pass))
     }
 
     /// Runs the mixer. If the norm counts padded positions, the mixer has to compute those as well.
@@ -140,7 +140,7 @@ impl Block {
     pub(crate) fn feed(&self, x: &Tensor, pass: &Pass) -> Result<Option<Tensor>> {
         let branch = |(channel, sublayer): &(Channel, Sublayer)| match (channel, &sublayer.norm) {
             (Channel::Dense(feed), Norm::Layer(_)) => feed.forward(x, sublayer.around(false), pass),
-            _ => sublayer.fold_in(x, pass, |x| channel.forward(x, pass)),
+            _ => sublayer.branch(x, pass, |x| channel.forward(x, pass)),
         };
         self.channel.as_ref().map(branch).transpose()
     }
@@ -204,7 +204,7 @@ impl Sublayer {
         }
     }
 
-    fn fold_in(
+    fn branch(
         &self,
         x: &Tensor,
         pass: &Pass,

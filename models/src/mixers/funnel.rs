@@ -106,7 +106,7 @@ impl Encoder for Stages {
             let before = pass.with_mask(mask.as_ref());
             if *halves {
                 let (short, valid) = pool(&x, mask.as_ref(), self.cls)?;
-                x = block.shorten(&x, &short, &before, &pass.with_mask(valid.as_ref()))?;
+                x = block.forward_to(&x, &short, &before, &pass.with_mask(valid.as_ref()))?;
                 mask = valid;
             } else {
                 x = block.forward(&x, &before)?;

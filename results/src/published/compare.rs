@@ -55,7 +55,7 @@ pub fn compare(record: &Record, source: &Source) -> Comparison {
     if let Some(changes) = record.changed_on_the_way() {
         reasons.push(format!("resumed after changes: {changes}"));
     }
-    if let Some(what) = &record.model.against_rules {
+    if let Some(what) = &record.model.rule_violation {
         reasons.push(what.clone());
     }
     if !record.recipe.published {

@@ -88,7 +88,7 @@ pub struct Model {
     /// Breach of the benchmark's rules by the model, in words. Its scores are not compared with
     /// others.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub against_rules: Option<String>,
+    pub rule_violation: Option<String>,
     /// The family whose block the recipe gave it; absent if the recipe gives all models the same
     /// block.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -36,7 +36,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             variant: String::new(),
             parameters: 104_586,
             masks_padding: true,
-            against_rules: None,
+            rule_violation: None,
             family: None,
             own: None,
             unrounded: vec![],

@@ -16,7 +16,7 @@ pub struct BlockLists {
     /// (heads, M, W).
     pub(super) lists: Vec<Option<usize>>,
     /// (S, W * S), the same for every block: whether a query sees a key of its list. None: all.
-    pub(super) within: Option<Vec<bool>>,
+    pub(super) tile_mask: Option<Vec<bool>>,
 }
 
 impl BlockLists {
@@ -34,7 +34,7 @@ impl BlockLists {
                 .iter()
                 .flat_map(|row| (0..width).map(move |place| entry(row, place)))
                 .collect(),
-            within: None,
+            tile_mask: None,
         }
     }
 
@@ -57,7 +57,7 @@ impl BlockLists {
             .map(|block| block.filter(|&block| block < blocks))
             .collect();
         let first = -((before * size) as isize);
-        let within: Vec<bool> = (0..size as isize)
+        let tile_mask: Vec<bool> = (0..size as isize)
             .flat_map(|i| (first..first + (width * size) as isize).map(move |j| (i, j)))
             .map(|(i, j)| sees(i, j))
             .collect();
@@ -66,7 +66,7 @@ impl BlockLists {
             width,
             heads: 1,
             lists,
-            within: within.contains(&false).then_some(within),
+            tile_mask: tile_mask.contains(&false).then_some(tile_mask),
         }
     }
 

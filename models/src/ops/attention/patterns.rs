@@ -126,7 +126,7 @@ impl BlockLists {
                                 .map(|ranges| block_mask.ranges(ranges))
                                 .collect::<Vec<_>>()
                         };
-                        if self.within.is_none() && !hides {
+                        if self.tile_mask.is_none() && !hides {
                             block_mask.allow(*key_block, None);
                             continue;
                         }
@@ -181,9 +181,9 @@ impl BlockLists {
             let column = position * self.size + key % self.size;
             is_key(key)
                 && self
-                    .within
+                    .tile_mask
                     .as_ref()
-                    .is_none_or(|within| within[query * row + column])
+                    .is_none_or(|tile_mask| tile_mask[query * row + column])
         };
         let mut per_run: Vec<Vec<QueryRange>> = Vec::new();
         for (index, key) in keys.clone().enumerate() {

@@ -84,7 +84,7 @@ impl LinearAttentionArgs<'_> {
     fn queries(&self, part: Part) -> Positions<'_> {
         Positions {
             rows: self.rows(self.q, self.queries_len, self.inputs, part),
-            valid: self.valid(part).filter(|_| self.op.within),
+            valid: self.valid(part).filter(|_| self.op.self_attention),
         }
     }
 

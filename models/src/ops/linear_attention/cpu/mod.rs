@@ -108,7 +108,7 @@ struct LinearAttention {
     /// (B, Lk), not zero for a valid key.
     valid: Option<Vec<f32>>,
     /// Whether queries and keys are those of one sequence, so that `valid` tells of both.
-    within: bool,
+    self_attention: bool,
 }
 
 impl LinearAttention {
@@ -118,7 +118,7 @@ impl LinearAttention {
         options: &LinearAttentionOptions,
         (batch, keys): (usize, usize),
         (features, values): (usize, usize),
-        within: bool,
+        self_attention: bool,
     ) -> Result<Self> {
         let heads = options.heads;
         if heads == 0 || features * values == 0 || features % heads + values % heads != 0 {
@@ -159,7 +159,7 @@ impl LinearAttention {
             map,
             eps: options.eps as f32,
             valid,
-            within,
+            self_attention,
         })
     }
 
