@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
-};
+mod counting;
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
@@ -15,31 +12,6 @@ use lra_models::{
     options::{BlockOptions, Options, Residual},
 };
 use serde_json::json;
-
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call goes to the system's allocator unchanged; the counters touch no memory of the
-// caller's.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK.fetch_max(live, Relaxed);
-        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the pointer came from `alloc` above with this layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 fn blocks(layers: usize, residual: Residual) -> BlockOptions {
     BlockOptions {
@@ -82,13 +54,11 @@ fn peak_of(dtype: DType, name: &str, options: &str, block: &BlockOptions, length
     let x = Tensor::from_vec(x, (1, length, 32), &Device::Cpu).unwrap();
     let x = x.to_dtype(dtype).unwrap();
     let pass = Pass::new(true, RngKey::new(1, 0, 0));
-    let before = LIVE.load(Relaxed);
-    PEAK.store(before, Relaxed);
-    let y = encoder.forward(&x, &pass).unwrap().hidden;
-    let gradients = y.sum_all().unwrap().backward().unwrap();
-    let bytes = PEAK.load(Relaxed) - before;
-    drop((y, gradients));
-    bytes as f64
+    let step = || {
+        let y = encoder.forward(&x, &pass).unwrap().hidden;
+        y.sum_all().unwrap().backward().unwrap()
+    };
+    counting::peak_of(step) as f64
 }
 
 /// One test: the counter is for all threads.

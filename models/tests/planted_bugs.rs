@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod counting;
+
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     panic::{self, AssertUnwindSafe},
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
@@ -256,41 +257,9 @@ fn actual(model: &'static Model) -> Vec<(&'static conformance::Check, String)> {
     broken.collect()
 }
 
-/// Counts the bytes in use and their most.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK.fetch_max(live, Relaxed);
-        // SAFETY: by the caller's contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: by the caller's contract.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// Returns the peak of the heap during `work`; one at a time, since all threads are counted.
-fn heap_peak(work: &mut dyn FnMut()) -> usize {
-    let start = LIVE.load(Relaxed);
-    PEAK.store(start, Relaxed);
-    work();
-    PEAK.load(Relaxed).saturating_sub(start)
-}
-
 fn main() {
-    conformance::count_heap_by(heap_peak);
+    // One model at a time: the heap of all threads is counted.
+    conformance::count_heap_by(|work| counting::peak_of(work));
     panic::set_hook(Box::new(|_| {}));
     let trials = PLANTED.iter().map(|(bug, promise, words, model)| {
         Trial::test(format!("{bug:?}"), move || {
@@ -319,7 +288,6 @@ fn main() {
         })
     });
     let trials: Vec<Trial> = trials.chain(heaps).collect();
-    // The heap of all threads is counted.
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     libtest_mimic::run(&arguments, trials).exit();

@@ -20,6 +20,7 @@ pub mod pooling;
 pub mod recurrent;
 pub mod score_mods;
 pub mod short_conv;
+pub mod step_size;
 pub mod token_shift;
 
 pub use block_linear::BlockLinear;

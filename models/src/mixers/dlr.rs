@@ -27,7 +27,7 @@
 use std::f64::consts::TAU;
 
 use crate::{
-    layers::{Direction, GluOutput, OutputGate, OutputInit, convolve},
+    layers::{Direction, GluOutput, OutputGate, OutputInit, convolve, step_size},
     ops::exact_matmul,
     prelude::*,
 };
@@ -78,21 +78,16 @@ impl MixerModel for Dlr {
     type Options = Options;
 
     fn check(options: &Options, _: &ModelContext) -> Result<()> {
-        require(
-            options.dt_min <= options.dt_max,
-            "model.dt_min",
-            options.dt_min,
-            format!("at most model.dt_max = {}", options.dt_max),
-        )
+        step_size::check(options.dt_min, options.dt_max)
     }
 
     fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, states) = (&layer.vb, layer.block.dim, options.state);
-        let [least, most] = [options.dt_min, options.dt_max].map(f64::ln);
+        let [min, max] = [options.dt_min, options.dt_max].map(f64::ln);
         let own = Attributes::NO_DECAY;
         let root = vb.get_with_values(states, "lambda_root", own, |stream| {
             let shares = stream.uniform(1, states).into_iter();
-            let steps = shares.map(|share| (least + share * (most - least)).exp());
+            let steps = shares.map(|share| (min + share * (max - min)).exp());
             steps.map(|step| (0.5 * step).sqrt()).collect()
         });
         let angle = vb.get_with_values(states, "lambda_im", own, |_| {

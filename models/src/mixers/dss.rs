@@ -29,7 +29,7 @@
 
 use crate::{
     hippo,
-    layers::{Direction, GluOutput, OutputGate, OutputInit, convolve},
+    layers::{Direction, GluOutput, OutputGate, OutputInit, convolve, step_size},
     ops::{Complex, Modes, StateSpaceOptions, flip, state_space},
     prelude::*,
 };
@@ -105,12 +105,7 @@ impl MixerModel for Dss {
     type Options = Options;
 
     fn check(options: &Options, _: &ModelContext) -> Result<()> {
-        require(
-            options.dt_min <= options.dt_max,
-            "model.dt_min",
-            options.dt_min,
-            format!("at most model.dt_max = {}", options.dt_max),
-        )?;
+        step_size::check(options.dt_min, options.dt_max)?;
         let most = hippo::LARGEST / 2;
         require(
             options.init == Start::Lin || options.state <= most,
@@ -137,10 +132,7 @@ impl MixerModel for Dss {
             mean: 0.0,
             stdev: 1.0,
         };
-        let bounds = Init::Uniform {
-            lo: options.dt_min.ln(),
-            up: options.dt_max.ln(),
-        };
+        let bounds = step_size::log_uniform(options.dt_min, options.dt_max);
         let shape = (options.direction.count(), dim, modes);
         let weight = |name| vb.get_with_attributes(shape, name, normal, own);
         Ok(Self {

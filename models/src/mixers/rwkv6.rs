@@ -165,24 +165,21 @@ impl Rwkv6 {
     }
 
     /// Returns x' (B, L, D) of each input.
-    fn inputs(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Vec<Tensor>> {
+    fn inputs(&self, x: &Tensor, mask: Option<&Mask>) -> Result<[Tensor; INPUTS.len()]> {
         let change = (previous(x, mask)? - x)?;
         let mixed = (x + change.broadcast_mul(&self.share)?)?;
         let low = self.mix.forward(&mixed)?.tanh()?;
-        let input = |(index, mix): (usize, &Linear)| -> Result<Tensor> {
-            let share = mix.forward(&columns(&low, index * self.rank, self.rank)?)?;
+        let input = |index: usize| -> Result<Tensor> {
+            let share = self.mixes[index].forward(&columns(&low, index * self.rank, self.rank)?)?;
             Ok((x + (share * &change)?)?)
         };
-        self.mixes.iter().enumerate().map(input).collect()
+        Ok([input(0)?, input(1)?, input(2)?, input(3)?, input(4)?])
     }
 }
 
 impl Mixer for Rwkv6 {
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
-        let inputs = self.inputs(x, pass.mask())?;
-        let [decay, key, value, receptance, gate] = &inputs[..] else {
-            return Err(Error::Input("RWKV-6 has five inputs".to_owned()));
-        };
+        let [decay, key, value, receptance, gate] = &self.inputs(x, pass.mask())?;
         let [inner, outer] = &self.decay;
         let log_decay = outer
             .forward(&inner.forward(decay)?.tanh()?)?

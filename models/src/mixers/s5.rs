@@ -26,7 +26,7 @@
 
 use crate::{
     hippo,
-    layers::{Direction, GluOutput, OutputGate, OutputInit},
+    layers::{Direction, GluOutput, OutputGate, OutputInit, step_size},
     ops::{Complex, SharedStates, shared_state_space},
     prelude::*,
 };
@@ -109,12 +109,7 @@ impl MixerModel for S5 {
             state,
             format!("a multiple of 2 model.blocks = {}", 2 * blocks),
         )?;
-        require(
-            options.dt_min <= options.dt_max,
-            "model.dt_min",
-            options.dt_min,
-            format!("at most model.dt_max = {}", options.dt_max),
-        )?;
+        step_size::check(options.dt_min, options.dt_max)?;
         require(
             options.gate != OutputGate::Full,
             "model.gate",
@@ -219,10 +214,7 @@ impl MixerModel for S5 {
             log_step: vb.get_with_hints(
                 states,
                 "log_step",
-                Init::Uniform {
-                    lo: options.dt_min.ln(),
-                    up: options.dt_max.ln(),
-                },
+                step_size::log_uniform(options.dt_min, options.dt_max),
             )?,
             output: GluOutput::new(vb, layer.block, options.gate, OutputInit::Flax)?,
             clip: options.clip,

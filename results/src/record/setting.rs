@@ -87,7 +87,7 @@ pub struct Model {
     pub masks_padding: bool,
     /// Breach of the benchmark's rules by the model, in words. Its scores are not compared with
     /// others.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "against_rules", skip_serializing_if = "Option::is_none")]
     pub rule_violation: Option<String>,
     /// The family whose block the recipe gave it; absent if the recipe gives all models the same
     /// block.

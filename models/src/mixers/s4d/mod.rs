@@ -34,7 +34,7 @@
 
 use crate::{
     hippo,
-    layers::{Direction, GluOutput, OutputGate, OutputInit, convolve},
+    layers::{Direction, GluOutput, OutputGate, OutputInit, convolve, step_size},
     ops::{Complex, Modes, StateSpaceOptions, state_space, state_space_sum},
     prelude::*,
 };
@@ -141,12 +141,7 @@ impl MixerModel for S4d {
             options.state,
             "an even number, since complex modes stand for pairs (init = real takes any)",
         )?;
-        require(
-            options.dt_min <= options.dt_max,
-            "model.dt_min",
-            options.dt_min,
-            format!("at most model.dt_max = {}", options.dt_max),
-        )?;
+        step_size::check(options.dt_min, options.dt_max)?;
         require(
             options.n_ssm == 0 || dim.is_multiple_of(options.n_ssm),
             "model.n_ssm",
@@ -197,10 +192,7 @@ impl MixerModel for S4d {
             mean: 0.0,
             stdev: 1.0,
         };
-        let bounds = Init::Uniform {
-            lo: options.dt_min.ln(),
-            up: options.dt_max.ln(),
-        };
+        let bounds = step_size::log_uniform(options.dt_min, options.dt_max);
         let scanned = real || modes <= MOST_SCANNED;
         Ok(Self {
             log_dt: vb.get_with_attributes(dim, "log_dt", bounds, Attributes::NO_DECAY)?,
