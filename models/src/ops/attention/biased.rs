@@ -5,7 +5,7 @@ use candle_core::Tensor;
 
 use super::{
     AttentionOptions, all_scores,
-    score_mod::{self, PairTerm, ScoreMods},
+    score_mod::{self, PairTerm, Steps},
     weigh,
 };
 use crate::{
@@ -48,7 +48,7 @@ pub fn attend_biased(
     let scale = options.scale.unwrap_or((q.dim(3)? as f64).powf(-0.5));
     let bias = bias.narrow(1, 0, length)?.narrow(2, 0, length)?;
     let bias = bias.broadcast_mul(factor)?.unsqueeze(0)?;
-    let mut steps: ScoreMods = vec![Box::new(PairTerm(bias))];
+    let mut steps: Steps = vec![Box::new(PairTerm(bias))];
     steps.extend(score_mod::of_options(options));
     let scores = all_scores(&q.affine(scale, 0.0)?, &k, &steps)?;
     let mask = options.mask.as_ref().map(Mask::new).transpose()?;

@@ -22,11 +22,11 @@ pub(super) enum Pairs<'a> {
 }
 
 /// Steps of one call.
-pub(super) type ScoreMods<'a> = Vec<Box<dyn ScoreMod + 'a>>;
+pub(super) type Steps<'a> = Vec<Box<dyn ScoreMod + 'a>>;
 
 /// Returns the steps that options ask for: additions, then the cap.
-pub(super) fn of_options(options: &AttentionOptions) -> ScoreMods<'_> {
-    let mut steps: ScoreMods = Vec::new();
+pub(super) fn of_options(options: &AttentionOptions) -> Steps<'_> {
+    let mut steps: Steps = Vec::new();
     if let Some(relative) = &options.relative {
         steps.push(Box::new(relative));
     }
