@@ -94,7 +94,7 @@ matrix:
 	rm -rf $(MATRIX)/runs
 	$(LRA) sweep --tasks listops,pathfinder,image:synthetic --models all --recipe smoke --threads 2 \
 		--data $(MATRIX)/data --out $(MATRIX)/runs
-	$(LRA) sweep --tasks listops --models transformer,performer,local --axes --set block.layers=2 --recipe smoke --threads 2 \
+	$(LRA) sweep --tasks listops --models transformer,performer,local --components --set block.layers=2 --recipe smoke --threads 2 \
 		--data $(MATRIX)/data --out $(MATRIX)/runs
 	$(LRA) sweep --tasks listops,pathfinder,retrieval:synthetic --models transformer,s4d,mega,chordmixer --recipe mini $(TINY) \
 		--threads 2 --data $(MATRIX)/data --out $(MATRIX)/runs

@@ -85,7 +85,7 @@ fn entry(sentence: &str) -> String {
     }
 }
 
-/// Returns the values of other axes that a value requires.
+/// Returns the values of other components that a value requires.
 fn wants(variant: &Variant) -> Result<Option<Expr>> {
     let mut wants = None;
     let choices = variant.attrs.iter();

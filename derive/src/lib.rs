@@ -18,10 +18,10 @@ use syn::{DeriveInput, parse_macro_input};
 /// - `default = VALUE`: the default; without it, that of the field's type,
 /// - `range = RANGE`: the range of a number, a constructor of `Range` without the key:
 ///   `int(1, LONGEST)`, `probability`, `not_negative`, `positive(1.0)`. A number must have one,
-/// - `axis`: the option is an axis, and its values are those of the field's enum,
-/// - `axis = [CHOICE, ...]`: the option is an axis with these values, the default first.
+/// - `component`: the option is a component, and its values are those of the field's enum,
+/// - `component = [CHOICE, ...]`: the option is a component with these values, the default first.
 ///
-/// A struct with axes names its section: `#[options(section = "block")]`.
+/// A struct with components names its section: `#[options(section = "block")]`.
 #[proc_macro_derive(Options, attributes(options, option))]
 pub fn derive_options(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -35,7 +35,7 @@ pub fn derive_options(input: TokenStream) -> TokenStream {
 /// A value has the name that serde gives it (`rename_all = "snake_case"`, `rename = "..."`). Its
 /// description is the first paragraph of its documentation, without the full stop, and without a
 /// capital at the beginning of a plain word. `#[choice(wants = [("block.norm", "none")])]` lists
-/// values of other axes that it requires.
+/// values of other components that it requires.
 #[proc_macro_derive(Choices, attributes(choice, options))]
 pub fn derive_choices(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

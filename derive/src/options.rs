@@ -36,8 +36,8 @@ impl Container {
     }
 }
 
-/// Values of an axis.
-enum Axis {
+/// Values of a component.
+enum Component {
     /// Those of the field's enum.
     Enum,
     /// An array of choices.
@@ -49,7 +49,7 @@ enum Axis {
 struct Declared {
     default: Option<Expr>,
     range: Option<Expr>,
-    axis: Option<Axis>,
+    component: Option<Component>,
 }
 
 impl Declared {
@@ -61,13 +61,13 @@ impl Declared {
                     declared.default = Some(meta.value()?.parse()?);
                 } else if meta.path.is_ident("range") {
                     declared.range = Some(meta.value()?.parse()?);
-                } else if meta.path.is_ident("axis") {
-                    declared.axis = Some(match meta.input.peek(Token![=]) {
-                        true => Axis::Listed(meta.value()?.parse()?),
-                        false => Axis::Enum,
+                } else if meta.path.is_ident("component") {
+                    declared.component = Some(match meta.input.peek(Token![=]) {
+                        true => Component::Listed(meta.value()?.parse()?),
+                        false => Component::Enum,
                     });
                 } else {
-                    return Err(meta.error("expected `default`, `range` or `axis`"));
+                    return Err(meta.error("expected `default`, `range` or `component`"));
                 }
                 Ok(())
             })?;
@@ -112,7 +112,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         Fields::Named(fields) => &fields.named,
         other => return Err(Error::new_spanned(other, "options have names")),
     };
-    let (mut defaults, mut ranges, mut axes) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut defaults, mut ranges, mut components) = (Vec::new(), Vec::new(), Vec::new());
     for field in fields {
         let declared = Declared::read(field)?;
         let (ident, kind) = (&field.ident, &field.ty);
@@ -125,17 +125,17 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         if let Some(range) = &declared.range {
             ranges.push(range_of(range, &key, &root)?);
         }
-        let values = match declared.axis {
-            Some(Axis::Enum) => quote!(<#kind as #root::options::Choices>::CHOICES),
-            Some(Axis::Listed(choices)) => quote!(&#choices),
+        let values = match declared.component {
+            Some(Component::Enum) => quote!(<#kind as #root::options::Choices>::CHOICES),
+            Some(Component::Listed(choices)) => quote!(&#choices),
             None => continue,
         };
         let Some(section) = &section else {
-            let words = "a struct with axes needs #[options(section = \"...\")]";
+            let words = "a struct with components needs #[options(section = \"...\")]";
             return Err(Error::new_spanned(field, words));
         };
         let key = format!("{}.{key}", section.value());
-        axes.push(quote!(#root::options::Axis { key: #key, values: #values }));
+        components.push(quote!(#root::options::Component { key: #key, values: #values }));
     }
     let name = &input.ident;
     Ok(quote! {
@@ -147,7 +147,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
 
         impl #root::options::OptionSet for #name {
             const RANGES: &'static [#root::options::Range] = &[#(#ranges),*];
-            const AXES: &'static [#root::options::Axis] = &[#(#axes),*];
+            const COMPONENTS: &'static [#root::options::Component] = &[#(#components),*];
         }
     })
 }
@@ -169,7 +169,7 @@ mod tests {
                 layers: usize,
                 #[option(range = probability)]
                 dropout: f64,
-                #[option(default = NormKind::Layer, axis)]
+                #[option(default = NormKind::Layer, component)]
                 norm: NormKind,
                 share: bool,
             }
@@ -202,7 +202,7 @@ mod tests {
         assert!(range.contains("a constructor of `Range`"), "{range}");
         let section = fault(parse_quote!(
             struct Options {
-                #[option(axis)]
+                #[option(component)]
                 norm: NormKind,
             }
         ));

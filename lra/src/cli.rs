@@ -62,7 +62,7 @@ pub enum Verb {
     Merge(agree::MergeArgs),
     /// Compare the runs of a folder with a baseline; the exit code is 1 if any cell got worse
     Check(CheckArgs),
-    /// List tasks, models, recipes, published results, devices and axes
+    /// List tasks, models, recipes, published results, devices and components
     List(ListArgs),
     /// Test what every model promises on one model: gradients, padding, rows, lengths, costs,
     /// causality, determinism
@@ -395,7 +395,7 @@ pub enum Registry {
     Published,
     Devices,
     /// Options of norm, residual, positions and so on, around any model
-    Axes,
+    Components,
 }
 
 #[cfg(test)]

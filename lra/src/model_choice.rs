@@ -48,19 +48,19 @@ impl ModelChoice {
         models::registry().iter().map(plain).collect()
     }
 
-    /// Returns this model with each value of each axis that it supports, one at a time, except for
+    /// Returns this model with each value of each component that it supports, one at a time, except for
     /// the defaults.
     pub fn with_each_axis(&self) -> Vec<ModelChoice> {
         let mut choices = Vec::new();
         let model = models::mixers::find(self.model);
-        for (model, axis) in model.iter().flat_map(|model| {
-            let axes = models::AXES.iter();
-            axes.map(move |axis| (model, axis))
+        for (model, component) in model.iter().flat_map(|model| {
+            let components = models::COMPONENTS.iter();
+            components.map(move |component| (model, component))
         }) {
-            let others = axis.values.iter().skip(1);
-            for choice in others.filter(|choice| axis.try_around(model, choice).is_ok()) {
+            let others = component.values.iter().skip(1);
+            for choice in others.filter(|choice| component.try_around(model, choice).is_ok()) {
                 let wanted = choice.wants.iter().copied();
-                let settings = wanted.chain([(axis.key, choice.value)]);
+                let settings = wanted.chain([(component.key, choice.value)]);
                 let settings = settings.map(|(key, value)| format!("{key}={value}"));
                 choices.push(ModelChoice {
                     model: self.model,
@@ -78,7 +78,7 @@ impl ModelChoice {
         let (key, value) = MATERIALISED;
         for (model, choice) in models::registry().iter().zip(ModelChoice::registered()) {
             choices.push(choice.clone());
-            // A Transformer with other axes would only repeat the materialised form of the
+            // A Transformer with other components would only repeat the materialised form of the
             // Transformer.
             let own = model.settings.is_empty();
             if own && model.defaults().get(key).is_some_and(Value::is_string) {

@@ -143,7 +143,7 @@ fn every_field_of_a_listing_is_documented() {
         ("list models transformer", "list models NAME"),
         ("list recipes", "list recipes"),
         ("list recipes s5", "list recipes NAME"),
-        ("list axes", "list axes"),
+        ("list components", "list components"),
         ("list published", "list published"),
         ("list published s5", "list published NAME"),
     ] {
@@ -182,7 +182,7 @@ fn what_is_not_known_is_null() {
         "list tasks".to_owned(),
         "list models".to_owned(),
         "list recipes".to_owned(),
-        "list axes".to_owned(),
+        "list components".to_owned(),
         "list devices".to_owned(),
         "list published".to_owned(),
         "repro --unoffered".to_owned(),
@@ -248,6 +248,6 @@ fn an_entry_is_json_where_json_is_asked_for() {
     assert_eq!(read(&place, "list tasks listops --json")["classes"], 10);
     let recipe = read(&place, "list recipes s5 --json");
     assert_eq!(recipe["settings"]["published"], true);
-    let message = place.fails(2, "list axes block.norm --json");
-    assert!(message.contains("lra list axes"), "{message}");
+    let message = place.fails(2, "list components block.norm --json");
+    assert!(message.contains("lra list components"), "{message}");
 }

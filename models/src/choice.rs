@@ -1,4 +1,4 @@
-//! Declarations of options: the values of an axis, and the options of a section or of a model.
+//! Declarations of options: the values of a component, and the options of a section or of a model.
 //!
 //! `#[derive(Options)]` and `#[derive(Choices)]` write them from a struct and an enum (see
 //! [`lra_derive`]).
@@ -8,28 +8,28 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::range::Range;
 
-/// An axis: an option around any mixer with values that can be listed.
+/// A component: an option around any mixer with values that can be listed.
 #[derive(Clone, Copy)]
-pub struct Axis {
-    /// Key of the axis, as in `--set`.
+pub struct Component {
+    /// Key of the component, as in `--set`.
     pub key: &'static str,
-    /// Values of the axis; the first is the default.
+    /// Values of the component; the first is the default.
     pub values: &'static [Choice],
 }
 
-/// One value of an axis.
+/// One value of a component.
 #[derive(Clone, Copy)]
 pub struct Choice {
     /// Name of the value in settings.
     pub value: &'static str,
     /// Short description of its effect.
     pub summary: &'static str,
-    /// Values of other axes that it requires.
+    /// Values of other components that it requires.
     pub wants: &'static [(&'static str, &'static str)],
 }
 
 impl Choice {
-    /// Returns a value that goes with all values of the other axes.
+    /// Returns a value that goes with all values of the other components.
     #[must_use]
     pub const fn new(value: &'static str, summary: &'static str) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Choice {
         }
     }
 
-    /// Returns this value, which requires these values of other axes.
+    /// Returns this value, which requires these values of other components.
     #[must_use]
     pub const fn wants(self, wants: &'static [(&'static str, &'static str)]) -> Self {
         Self { wants, ..self }
@@ -56,6 +56,6 @@ pub trait Choices {
 pub trait OptionSet: Default + Serialize + DeserializeOwned {
     /// The range of every number, in the order of the struct.
     const RANGES: &'static [Range];
-    /// The axes, in the order of the struct.
-    const AXES: &'static [Axis];
+    /// The components, in the order of the struct.
+    const COMPONENTS: &'static [Component];
 }

@@ -48,9 +48,9 @@ use self::{
 use candle_core::{DType, Device, Tensor, Var, backprop::GradStore};
 
 use crate::{
-    Auxiliary, Axis, Classifier, Cost, Error, Inputs, Model, Options, Parameters, Pass, Place,
+    Auxiliary, Classifier, Component, Cost, Error, Inputs, Model, Options, Parameters, Pass, Place,
     RngKey, Shape, Tokens, Variant,
-    axes::Choice,
+    components::Choice,
     loss, ops,
     options::{Activation, Features, NormKind, NormPlace, Pooling, Positions, Residual},
     pass::Supervision,
@@ -199,7 +199,7 @@ pub const CHECKS: &[Check] = promises![
     ], FORWARD;
 ];
 
-impl Axis {
+impl Component {
     /// Checks whether `model` can take `choice` by building it, without memory for its weights.
     ///
     /// # Errors

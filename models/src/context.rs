@@ -83,7 +83,7 @@ impl ModelContext<'_> {
     /// none; `reason` begins with "because".
     ///
     /// # Errors
-    /// [`crate::Error::Option`] naming the axis.
+    /// [`crate::Error::Option`] naming the component.
     pub(crate) fn refuse_block_axes(&self, reason: &str) -> Result<()> {
         Supports::none("no form of this model is defined with it").check(self.block)?;
         require(
@@ -105,7 +105,7 @@ impl ModelContext<'_> {
     /// several; `reason` begins with "because".
     ///
     /// # Errors
-    /// [`crate::Error::Option`] naming the axis.
+    /// [`crate::Error::Option`] naming the component.
     pub(crate) fn refuse_one_length(&self, reason: &str) -> Result<()> {
         require(
             self.layers == Layers::Last,

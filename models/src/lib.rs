@@ -34,11 +34,11 @@ extern crate self as lra_models;
 
 mod autograd;
 pub mod auxiliary;
-pub mod axes;
 mod backbone;
 pub mod block;
 mod choice;
 pub mod classifier;
+pub mod components;
 pub mod conformance;
 pub mod context;
 pub mod encoder;
@@ -71,8 +71,8 @@ pub mod supports;
 pub mod testing;
 
 pub use auxiliary::Auxiliary;
-pub use axes::{AXES, Axis};
 pub use classifier::Classifier;
+pub use components::{COMPONENTS, Component};
 pub use context::{LayerContext, ModelContext};
 pub use encoder::{Encoded, Encoder};
 pub use error::{Error, Result};

@@ -155,7 +155,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Adds a loss beside the cross-entropy: `per_row` (B), one number per sequence. The model or
-    /// the axis declares it. All additions of layers to one loss are summed, and averaged over the
+    /// the component declares it. All additions of layers to one loss are summed, and averaged over the
     /// rows of the batch; so each must depend on its row alone.
     ///
     /// # Errors

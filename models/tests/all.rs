@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod axes;
+mod components;
 mod dense;
 mod initial_values;
 mod options;

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use candle_core::{Tensor, backprop::GradStore};
 use candle_nn::{AdamW, Optimizer as _, ParamsAdamW};
 use lra_models::{
-    AXES, MODELS, Options, Parameters, Reference, Result, mixers,
+    COMPONENTS, MODELS, Options, Parameters, Reference, Result, mixers,
     parity::{Case, Optimizer, Row, Settings, Verdict},
 };
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ fn a_case_whose_script_changes_a_package_says_so_in_its_source() {
     assert_eq!(met.len(), changed.len(), "{met:?}");
 }
 
-/// Returns the setting of an axis in a committed case: a number, a truth value or a name as it is
+/// Returns the setting of a component in a committed case: a number, a truth value or a name as it is
 /// written on the command line.
 fn setting(bytes: &[u8], key: &str) -> Option<String> {
     let (_, header) = safetensors::SafeTensors::read_metadata(bytes).unwrap();
@@ -148,22 +148,22 @@ fn every_value_of_every_axis_has_a_case() {
         .iter()
         .map(|file| std::fs::read(file).unwrap())
         .collect();
-    for axis in AXES {
+    for component in COMPONENTS {
         let mut actual: Vec<String> = cases
             .iter()
-            .filter_map(|case| setting(case, axis.key))
+            .filter_map(|case| setting(case, component.key))
             .collect();
-        if ["block.memory", "block.soft_cap"].contains(&axis.key) {
+        if ["block.memory", "block.soft_cap"].contains(&component.key) {
             // A number: any but 0 is the other value.
             let of = |value: &String| match value.parse() {
-                Ok(0.0) => axis.values[0].value.to_owned(),
-                _ => axis.values[1].value.to_owned(),
+                Ok(0.0) => component.values[0].value.to_owned(),
+                _ => component.values[1].value.to_owned(),
             };
             actual = actual.iter().map(of).collect();
         }
-        for choice in axis.values {
+        for choice in component.values {
             let known = actual.iter().any(|value| value == choice.value);
-            assert!(known, "no case of {} = {}", axis.key, choice.value);
+            assert!(known, "no case of {} = {}", component.key, choice.value);
         }
     }
 }

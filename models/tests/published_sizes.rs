@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Device};
 use lra_models::{
-    AXES, Classifier, Cost, MODELS, Model, Options, Parameters, Shape, mixers,
+    COMPONENTS, Classifier, Cost, MODELS, Model, Options, Parameters, Shape, mixers,
     options::{Features, Pooling, Positions},
 };
 
@@ -148,7 +148,7 @@ fn models_of_other_sizes_are_as_large_as_in_the_published_code() {
     }
 }
 
-/// Lists also the axes that it cannot take. One file per model: `INSTA_UPDATE=always` writes the
+/// Lists also the components that it cannot take. One file per model: `INSTA_UPDATE=always` writes the
 /// file of a new one.
 #[test]
 fn parameters_of_every_model_at_the_listops_configuration() {
@@ -168,20 +168,20 @@ fn parameters_of_every_model_at_the_listops_configuration() {
     });
 }
 
-/// Axes that a model does not take, with the values if it takes others.
+/// Components that a model does not take, with the values if it takes others.
 fn refused(model: &Model) -> String {
     let mut refused = Vec::new();
-    for axis in AXES {
+    for component in COMPONENTS {
         // A model may have another value than the default as a setting of its own.
-        let values: Vec<&str> = axis.values[1..]
+        let values: Vec<&str> = component.values[1..]
             .iter()
-            .filter(|choice| axis.try_around(model, choice).is_err())
+            .filter(|choice| component.try_around(model, choice).is_err())
             .map(|choice| choice.value)
             .collect();
         match values.len() {
             0 => {}
-            len if len == axis.values.len() - 1 => refused.push(axis.key.to_owned()),
-            _ => refused.push(format!("{} = {}", axis.key, values.join(", "))),
+            len if len == component.values.len() - 1 => refused.push(component.key.to_owned()),
+            _ => refused.push(format!("{} = {}", component.key, values.join(", "))),
         }
     }
     match refused.is_empty() {

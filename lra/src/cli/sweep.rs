@@ -19,7 +19,7 @@ Examples:
   lra sweep --tasks listops --models transformer,performer:variant=tay2021 --recipe nystromformer
   lra sweep --tasks listops --models linear --grid train.learning_rate=3e-3,1e-3,3e-4 --grid block.dropout=0,0.1
   lra sweep --tasks listops --models linear --grid train.learning_rate=1e-4..1e-2 --trials 8    random search
-  lra sweep --tasks listops --models transformer,local --axes --recipe smoke    around each model, all axes
+  lra sweep --tasks listops --models transformer,local --components --recipe smoke    around each model, all components
   lra sweep --tasks listops --models s4d,linear --recipe mini --probe    the learning rate of each
   lra sweep --tasks listops --devices cuda:0..4                 four GPUs, a run on each at a time
   lra sweep --tasks listops --shard 1/4                         a quarter of it, for one of four machines
@@ -47,10 +47,10 @@ pub struct SweepArgs {
         value_name = "LIST"
     )]
     pub models: Vec<String>,
-    /// Also run each model with each value of each axis (see `lra list axes`) that it supports, one
+    /// Also run each model with each value of each component (`lra list components`) that it supports, one
     /// at a time
     #[arg(long)]
-    pub axes: bool,
+    pub components: bool,
     /// Seeds: FIRST..END, END not included, or a list
     #[arg(long, value_parser = parse::seeds, default_value = "0", value_name = "A..B")]
     pub seeds: Seeds,

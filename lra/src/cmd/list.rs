@@ -46,7 +46,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         Registry::Recipes => recipes()?,
         Registry::Published => published::listing(),
         Registry::Devices => devices(),
-        Registry::Axes => axes()?,
+        Registry::Components => components()?,
     };
     show(&table, arguments.json)
 }
@@ -103,7 +103,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
         Registry::Recipes => suggest::find("recipe", name, RECIPES, |(name, _)| name)?
             .1
             .to_owned(),
-        Registry::Published | Registry::Devices | Registry::Axes => {
+        Registry::Published | Registry::Devices | Registry::Components => {
             return Err(entry::none_of(what));
         }
     })
@@ -295,23 +295,30 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
     Ok(table)
 }
 
-/// Returns one line per value of an axis, with the models that it does not combine with.
-fn axes() -> Result<Table> {
+/// Returns one line per value of a component, with the models that it does not combine with.
+fn components() -> Result<Table> {
     let mut rows = Vec::new();
     let mut reasons = BTreeMap::new();
-    for axis in models::AXES {
-        for (index, choice) in axis.values.iter().enumerate() {
+    for component in models::COMPONENTS {
+        for (index, choice) in component.values.iter().enumerate() {
             let mut without = Vec::new();
             for model in models::registry() {
-                if let Err(error) = axis.try_around(model, choice) {
+                if let Err(error) = component.try_around(model, choice) {
                     without.push(model.name);
-                    reasons.insert(format!("{}={}", axis.key, choice.value), error.to_string());
+                    reasons.insert(
+                        format!("{}={}", component.key, choice.value),
+                        error.to_string(),
+                    );
                 }
             }
             let wants = choice.wants.iter();
             let wants: Vec<String> = wants.map(|(key, value)| format!("{key}={value}")).collect();
             rows.push(Row::new(vec![
-                Cell::with(if index == 0 { axis.key } else { "" }, "axis", axis.key),
+                Cell::with(
+                    if index == 0 { component.key } else { "" },
+                    "component",
+                    component.key,
+                ),
                 Cell::with(choice.value, "value", choice.value),
                 Cell::with(choice.summary, "summary", choice.summary),
                 Cell::with(wants.join(" "), "wants", json!(wants)),
@@ -319,8 +326,8 @@ fn axes() -> Result<Table> {
             ]));
         }
     }
-    let columns = ["axis", "value", "what", "with", "not around"];
-    let mut table = listing("axes", "Axes", &columns, rows);
+    let columns = ["component", "value", "what", "with", "not around"];
+    let mut table = listing("components", "Components", &columns, rows);
     table.notes = vec![
         "Each is a setting of its own, around any model: --set block.norm=rms. The first value is the default.".to_owned(),
         "with: what else must be set. not around: models that cannot take it.".to_owned(),

@@ -185,7 +185,7 @@ pub struct BlockOptions {
     #[option(default = 128, range = int(1, WIDEST))]
     pub mlp_dim: usize,
     /// Kind of norm.
-    #[option(default = NormKind::Layer, axis)]
+    #[option(default = NormKind::Layer, component)]
     pub norm: NormKind,
     /// Divisor of ScaleNorm, for norm = scale. The function is the same at first, but an optimizer
     /// whose steps have the size of its rate, such as Adam, moves a gain of 1 by a √D times larger
@@ -193,10 +193,10 @@ pub struct BlockOptions {
     #[option(default = ScaleNorm::Norm)]
     pub scale_norm: ScaleNorm,
     /// Place of the norm in the block.
-    #[option(default = NormPlace::Pre, axis)]
+    #[option(default = NormPlace::Pre, component)]
     pub norm_place: NormPlace,
     /// Whether there is a norm after the last block, where blocks are pre-norm.
-    #[option(default = true, axis = [
+    #[option(default = true, component = [
         Choice::new("true", "a norm after the last of pre-norm blocks"),
         Choice::new("false", "none (S5, ChordMixer)"),
     ])]
@@ -206,16 +206,16 @@ pub struct BlockOptions {
     #[option(default = 0.1, range = positive(1.0))]
     pub norm_momentum: f64,
     /// Way in which its sums are carried on.
-    #[option(default = Residual::Plain, axis)]
+    #[option(default = Residual::Plain, component)]
     pub residual: Residual,
     /// Added to the variance in LayerNorm; in the other norms it keeps the denominators from 0.
     #[option(default = 1e-6, range = positive(1.0))]
     pub norm_epsilon: f64,
     /// Computation on each position by itself.
-    #[option(default = ChannelKind::Dense, axis)]
+    #[option(default = ChannelKind::Dense, component)]
     pub ffn: ChannelKind,
     /// Factor of the feed-forward's hidden layer.
-    #[option(default = Gate::None, axis)]
+    #[option(default = Gate::None, component)]
     pub gate: Gate,
     /// Feed-forward networks to choose from, for ffn = switch and moe.
     #[option(default = 4, range = int(1, 256))]
@@ -236,14 +236,14 @@ pub struct BlockOptions {
     #[option(default = 8, range = int(1, 4096))]
     pub product_top: usize,
     /// The feed-forward's non-linearity.
-    #[option(default = Activation::Gelu, axis)]
+    #[option(default = Activation::Gelu, component)]
     pub activation: Activation,
     /// Dropout on the mixer's output and twice in the feed-forward, in [0, 1).
     #[option(default = 0.1, range = probability)]
     pub dropout: f64,
     /// Whether dropout drops a channel of the mixer's output at all positions of a sequence or at
     /// none; for blocks that consist of the mixer alone.
-    #[option(default = false, axis = [
+    #[option(default = false, component = [
         Choice::new("false", "dropout of each element by itself"),
         Choice::new("true", "of a channel at all positions (S4)").wants(&[("block.ffn", "none")]),
     ])]
@@ -252,33 +252,33 @@ pub struct BlockOptions {
     #[option(default = 0.1, range = probability)]
     pub attention_dropout: f64,
     /// Whether all blocks have the same weights.
-    #[option(default = false, axis = [
+    #[option(default = false, component = [
         Choice::new("false", "weights of its own for each block"),
         Choice::new("true", "one block's weights for all (Universal Transformer, ALBERT)"),
     ])]
     pub share: bool,
     /// Bias that is added to the scores of pairs.
-    #[option(default = PairBias::None, axis)]
+    #[option(default = PairBias::None, component)]
     pub bias: PairBias,
     /// K, the largest distance that bias = shaw, deberta and deberta_paper distinguish; DeBERTa's
     /// paper has 512.
     #[option(default = 16, range = int(1, LONGEST))]
     pub bias_distance: usize,
     /// Whether queries and keys are rotated by position (RoFormer).
-    #[option(default = false, axis = [
+    #[option(default = false, component = [
         Choice::new("false", "queries and keys as they are"),
         Choice::new("true", "rotated by position (RoFormer)"),
     ])]
     pub rotary: bool,
     /// Number of keys and values of each head that belong to no token (all-attention).
-    #[option(default = 0, range = int(0, LONGEST), axis = [
+    #[option(default = 0, range = int(0, LONGEST), component = [
         Choice::new("0", "every key is a token's"),
         Choice::new("8", "so many learned keys and values beside (all-attention)"),
     ])]
     pub memory: usize,
     /// c, which bounds attention scores after all additions: c tanh(z / c); 0 for no bound (Gemma
     /// 2).
-    #[option(default = 0.0, range = not_negative, axis = [
+    #[option(default = 0.0, range = not_negative, component = [
         Choice::new("0", "scores as they are"),
         Choice::new("50", "c tanh(z / c) with c = 50, or another number (Gemma 2)"),
     ])]

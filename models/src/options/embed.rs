@@ -60,7 +60,7 @@ pub enum ScalarInit {
 #[serde(default, deny_unknown_fields)]
 pub struct EmbedOptions {
     /// Meaning of a token id.
-    #[option(default = Input::Ids, axis)]
+    #[option(default = Input::Ids, component)]
     pub input: Input,
     /// Subtracted from the number, for input = scalar: an id is first divided by the largest one,
     /// so that white is 1.
@@ -76,13 +76,13 @@ pub struct EmbedOptions {
     #[option(default = 1.0, range = positive(1e3))]
     pub token_std: f64,
     /// Marking of positions.
-    #[option(default = Positions::Sinusoid, axis)]
+    #[option(default = Positions::Sinusoid, component)]
     pub positions: Positions,
     /// Standard deviation of the initial vectors of learned positions: 0.02 in the 2021 code.
     #[option(default = 0.02, range = positive(1e3))]
     pub position_std: f64,
     /// Whether positions are marked anew before every block.
-    #[option(default = false, axis = [
+    #[option(default = false, component = [
         Choice::new("false", "positions are added once"),
         Choice::new("true", "positions are added before every block"),
     ])]

@@ -58,7 +58,7 @@ pub struct HeadOptions {
     #[option(default = Pooling::Mean)]
     pub pooling: Pooling,
     /// Selection of the hidden states that are pooled.
-    #[option(default = Layers::Last, axis)]
+    #[option(default = Layers::Last, component)]
     pub layers: Layers,
     /// Width of the head's hidden layer (two towers: a second one of half the width follows). 0: a
     /// single linear layer.

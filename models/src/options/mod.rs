@@ -12,7 +12,7 @@ pub use self::block::{
 };
 pub use self::embed::{EmbedOptions, Input, Positions, ScalarInit};
 pub use self::head::{Features, HeadOptions, Layers, Pooling};
-pub use crate::choice::{Axis, Choice, Choices, OptionSet};
+pub use crate::choice::{Choice, Choices, Component, OptionSet};
 pub use crate::ops::activation::Activation;
 pub use crate::range::{LONGEST, Range, WIDEST, read};
 use crate::{Result, error::require};
@@ -57,7 +57,7 @@ impl Options {
         self.check_block()
     }
 
-    /// Refuses combinations of the block's axes that no paper defines or that cannot be computed.
+    /// Refuses combinations of the block's components that no paper defines or that cannot be computed.
     fn check_block(&self) -> Result<()> {
         let block = &self.block;
         let post = block.norm_place == NormPlace::Post;

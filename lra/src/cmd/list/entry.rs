@@ -52,7 +52,7 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
             let figures = source.figures.iter();
             figures.map(|figure| figure.json(source)).collect()
         }
-        Registry::Devices | Registry::Axes => return Err(none_of(what)),
+        Registry::Devices | Registry::Components => return Err(none_of(what)),
     })
 }
 
@@ -60,7 +60,7 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
 pub(super) fn none_of(what: Registry) -> Error {
     let what = match what {
         Registry::Devices => "devices",
-        _ => "axes",
+        _ => "components",
     };
     Error::usage(format!(
         "`lra list {what}` takes no name: it shows all {what} at once. Tasks, models, recipes and published sources can be shown one by one"

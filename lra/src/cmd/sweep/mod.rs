@@ -118,12 +118,12 @@ fn planned(arguments: &SweepArgs) -> Result<Planned> {
     let mut typed = assignments.clone();
     typed.extend(models.iter().flat_map(ModelChoice::assignments));
     typed.extend(search::assignments(&points));
-    if arguments.axes {
-        let axes: Vec<_> = models
+    if arguments.components {
+        let components: Vec<_> = models
             .iter()
             .flat_map(ModelChoice::with_each_axis)
             .collect();
-        models.extend(axes);
+        models.extend(components);
     }
     let models = search::at_each(&models, &points);
     let tasks = arguments.tasks.iter();

@@ -106,6 +106,7 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
             "tasks",
             "recipes",
             "devices",
+            "components",
             "axes",
             "published",
             "info",

@@ -1,11 +1,11 @@
-//! The axes: choices of the embedding, the block and the head that go around any mixer.
+//! The components: choices of the embedding, the block and the head that go around any mixer.
 //!
-//! An axis is declared in the options (`models/src/options/`) and documented where it is computed;
-//! this module lists the axes, so that listings and tests need no list of their own.
+//! A component is declared in the options (`models/src/options/`) and documented where it is computed;
+//! this module lists the components, so that listings and tests need no list of their own.
 
 use serde_json::{Value, json};
 
-pub use crate::choice::{Axis, Choice};
+pub use crate::choice::{Choice, Component};
 use crate::{
     Error, Options, Result,
     block::channel,
@@ -13,29 +13,33 @@ use crate::{
     options::{BlockOptions, EmbedOptions, HeadOptions, OptionSet, overlay, to_json},
 };
 
-/// Returns the axes of all sections in one list.
-const fn all<const N: usize>(sections: &[&[Axis]]) -> [Axis; N] {
-    let mut axes = [sections[0][0]; N];
+/// Returns the components of all sections in one list.
+const fn all<const N: usize>(sections: &[&[Component]]) -> [Component; N] {
+    let mut components = [sections[0][0]; N];
     let (mut section, mut index, mut count) = (0, 0, 0);
     while section < sections.len() {
         while index < sections[section].len() {
-            axes[count] = sections[section][index];
+            components[count] = sections[section][index];
             (index, count) = (index + 1, count + 1);
         }
         (section, index) = (section + 1, 0);
     }
     assert!(count == N);
-    axes
+    components
 }
 
-const COUNT: usize = BlockOptions::AXES.len() + EmbedOptions::AXES.len() + HeadOptions::AXES.len();
+const COUNT: usize =
+    BlockOptions::COMPONENTS.len() + EmbedOptions::COMPONENTS.len() + HeadOptions::COMPONENTS.len();
 
-/// All axes.
-pub static AXES: &[Axis] =
-    &all::<COUNT>(&[BlockOptions::AXES, EmbedOptions::AXES, HeadOptions::AXES]);
+/// All components.
+pub static COMPONENTS: &[Component] = &all::<COUNT>(&[
+    BlockOptions::COMPONENTS,
+    EmbedOptions::COMPONENTS,
+    HeadOptions::COMPONENTS,
+]);
 
-impl Axis {
-    /// Returns `options` with this axis at `choice`, and the other axes as the choice requires
+impl Component {
+    /// Returns `options` with this component at `choice`, and the other components as the choice requires
     /// them.
     ///
     /// # Errors
@@ -45,7 +49,7 @@ impl Axis {
         let expected = choice.wants.iter().copied();
         for (key, value) in expected.chain([(self.key, choice.value)]) {
             let Some((section, name)) = key.split_once('.') else {
-                return Err(Error::Input(format!("{key} is no key of an axis")));
+                return Err(Error::Input(format!("{key} is no key of a component")));
             };
             // Numbers and truth values as such, names as text.
             let value: Value = serde_json::from_str(value).unwrap_or_else(|_| json!(value));

@@ -1,12 +1,13 @@
-//! Every value of every axis, around mixers of four kinds: softmax attention, linear attention, a
+//! Every value of every component, around mixers of four kinds: softmax attention, linear attention, a
 //! sparse pattern, sorted blocks.
 
 #![allow(clippy::unwrap_used)]
 
 use candle_core::{DType, Device, Tensor};
 use lra_models::{
-    AXES, Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape, Tokens,
-    axes::{Axis, Choice},
+    COMPONENTS, Classifier, Inputs, MODELS, Model, Options, Parameters, Pass, RngKey, Shape,
+    Tokens,
+    components::{Choice, Component},
     loss, mixers,
     options::NormKind,
 };
@@ -52,15 +53,15 @@ fn inputs(lengths: &[usize], width: usize) -> Inputs {
     }
 }
 
-fn each(check: impl Fn(&str, &Axis, &Choice, &Model, &Options)) {
-    for axis in AXES {
-        for choice in axis.values {
+fn each(check: impl Fn(&str, &Component, &Choice, &Model, &Options)) {
+    for component in COMPONENTS {
+        for choice in component.values {
             for name in KINDS {
                 let model = mixers::find(name).unwrap();
-                let options = axis.set(&small(model), choice).unwrap();
-                let place = format!("{name}, {} = {}", axis.key, choice.value);
-                if axis.try_around(model, choice).is_ok() {
-                    check(&place, axis, choice, model, &options);
+                let options = component.set(&small(model), choice).unwrap();
+                let place = format!("{name}, {} = {}", component.key, choice.value);
+                if component.try_around(model, choice).is_ok() {
+                    check(&place, component, choice, model, &options);
                 }
             }
         }
@@ -80,14 +81,14 @@ fn values(tensor: &Tensor) -> Vec<f64> {
 
 #[test]
 fn defaults_are_the_first_values() {
-    for axis in AXES {
+    for component in COMPONENTS {
         let model = mixers::find("transformer").unwrap();
         let options = Options::of(model);
         assert_eq!(
-            axis.set(&options, &axis.values[0]).unwrap(),
+            component.set(&options, &component.values[0]).unwrap(),
             options,
             "{}",
-            axis.key
+            component.key
         );
     }
 }
@@ -114,9 +115,14 @@ fn a_value_is_called_the_same_in_lists_settings_and_messages() {
         let bias: PairBias = serde_json::from_value(choice.value.into()).unwrap();
         assert_eq!(bias.to_string(), choice.value);
     }
-    let rows = AXES.iter().flat_map(|axis| {
-        let values = axis.values.iter();
-        values.map(|it| format!("{} = {}: {} {:?}", axis.key, it.value, it.summary, it.wants))
+    let rows = COMPONENTS.iter().flat_map(|component| {
+        let values = component.values.iter();
+        values.map(|it| {
+            format!(
+                "{} = {}: {} {:?}",
+                component.key, it.value, it.summary, it.wants
+            )
+        })
     });
     let rows: Vec<String> = rows.collect();
     for row in [
@@ -183,7 +189,7 @@ fn padding_changes_no_logit() {
 #[test]
 fn fused_and_composed_forms_agree() {
     each(|place, _, _, model, options| {
-        // Dropout of attention weights is no matter of the axes.
+        // Dropout of attention weights is no matter of the components.
         let mut options = options.clone();
         options.block.attention_dropout = 0.0;
         let [fused, composed] = [DType::F32, DType::F64].map(|dtype| {
@@ -260,8 +266,8 @@ fn combinations_without_a_meaning_are_refused() {
     );
 }
 
-/// Every model of the registry supports an axis about queries, keys and scores, or refuses it by
-/// name of the axis and with a reason; with the axis it computes another function than without.
+/// Every model of the registry supports a component about queries, keys and scores, or refuses it by
+/// name of the component and with a reason; with the component it computes another function than without.
 #[test]
 fn every_model_takes_an_axis_about_scores_or_says_why_not() {
     let all = ["block.bias", "block.rotary", "block.memory"];
@@ -280,13 +286,16 @@ fn every_model_takes_an_axis_about_scores_or_says_why_not() {
         Ok(values(&classifier.forward(&inputs(&[23, 9], 23), &pass)?))
     };
     for model in MODELS {
-        for axis in AXES.iter().filter(|axis| all.contains(&axis.key)) {
-            // A model may have the axis as a setting of its own.
-            let plain = axis.set(&small(model), &axis.values[0]).unwrap();
+        for component in COMPONENTS
+            .iter()
+            .filter(|component| all.contains(&component.key))
+        {
+            // A model may have the component as a setting of its own.
+            let plain = component.set(&small(model), &component.values[0]).unwrap();
             let plain = logits(model, &plain).unwrap();
-            for choice in &axis.values[1..] {
-                let place = format!("{}, {} = {}", model.name, axis.key, choice.value);
-                let options = axis.set(&small(model), choice).unwrap();
+            for choice in &component.values[1..] {
+                let place = format!("{}, {} = {}", model.name, component.key, choice.value);
+                let options = component.set(&small(model), choice).unwrap();
                 match logits(model, &options) {
                     Ok(found) => {
                         assert!(found.iter().all(|x| x.is_finite()), "{place}");
@@ -295,7 +304,7 @@ fn every_model_takes_an_axis_about_scores_or_says_why_not() {
                     Err(error) => {
                         let error = error.to_string();
                         assert!(
-                            error.contains(axis.key) && error.contains("because"),
+                            error.contains(component.key) && error.contains("because"),
                             "{error}"
                         );
                     }
@@ -309,9 +318,9 @@ fn every_model_takes_an_axis_about_scores_or_says_why_not() {
 #[test]
 fn a_model_without_weights_refuses_what_one_with_weights_does() {
     for model in MODELS {
-        for axis in AXES {
-            for choice in axis.values {
-                let Ok(options) = axis.set(&small(model), choice) else {
+        for component in COMPONENTS {
+            for choice in component.values {
+                let Ok(options) = component.set(&small(model), choice) else {
                     continue;
                 };
                 let refused = |parameters: Parameters| {
@@ -320,7 +329,7 @@ fn a_model_without_weights_refuses_what_one_with_weights_does() {
                 };
                 let meta = refused(Parameters::meta(&Device::Cpu, DType::F32));
                 let drawn = refused(Parameters::new(17, &Device::Cpu, DType::F32));
-                let place = format!("{}, {} = {}", model.name, axis.key, choice.value);
+                let place = format!("{}, {} = {}", model.name, component.key, choice.value);
                 assert_eq!(meta, drawn, "{place}");
             }
         }
