@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use disk::escape;
+
 /// Result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -13,8 +15,8 @@ pub enum Error {
     /// An option is missing, of the wrong type or out of range.
     #[error(
         "{task}: option `{}` cannot be {}; allowed: {allowed}",
-        plain(key),
-        plain(value)
+        escape(key),
+        escape(value)
     )]
     Option {
         /// Name of the task.
@@ -29,8 +31,8 @@ pub enum Error {
     /// An option has a word that is none of its choices.
     #[error(
         "{task}: data.{} = \"{}\" is none of its values: {}",
-        plain(key),
-        plain(value),
+        escape(key),
+        escape(value),
         known.join(", ")
     )]
     Word {
@@ -44,7 +46,7 @@ pub enum Error {
         known: Vec<String>,
     },
     /// The task has no option of this name.
-    #[error("{task} has no option `{}`; it has: {known}", plain(key))]
+    #[error("{task} has no option `{}`; it has: {known}", escape(key))]
     UnknownOption {
         /// Name of the task.
         task: &'static str,
@@ -73,7 +75,7 @@ pub enum Error {
     },
     /// Data is missing and has to be made or fetched first.
     #[error("missing: {what}; looked for {}{}\n  to get it: {command}{}", shown(path),
-        there.as_ref().map(|there| format!("\n  what is there: {}", plain(there))).unwrap_or_default(),
+        there.as_ref().map(|there| format!("\n  what is there: {}", escape(there))).unwrap_or_default(),
         stand_in.as_ref().map(|flag| format!("\n  or use the stand-in: {flag}")).unwrap_or_default())]
     Missing {
         /// Missing data, in words.
@@ -88,7 +90,7 @@ pub enum Error {
         stand_in: Option<String>,
     },
     /// One line or record of a raw file is wrong.
-    #[error("{}:{line}: {}", shown(file), plain(problem))]
+    #[error("{}:{line}: {}", shown(file), escape(problem))]
     Row {
         /// The raw file.
         file: PathBuf,
@@ -98,7 +100,7 @@ pub enum Error {
         problem: String,
     },
     /// A raw file as a whole is wrong.
-    #[error("{}: {}", shown(file), plain(problem))]
+    #[error("{}: {}", shown(file), escape(problem))]
     File {
         /// The raw file.
         file: PathBuf,
@@ -119,7 +121,7 @@ pub enum Error {
         to keep both: another data directory (--data)",
         shown(folder),
         shown(raw),
-        plain(difference)
+        escape(difference)
     )]
     OtherFiles {
         /// Folder of the entry.
@@ -135,7 +137,7 @@ pub enum Error {
     #[error(
         "{} is damaged: {}\n  to make it again: {remedy}",
         shown(file),
-        plain(problem)
+        escape(problem)
     )]
     Corrupt {
         /// Stored file.
@@ -227,29 +229,9 @@ pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     }
 }
 
-/// Returns text with its control characters escaped, since text from files may contain some, which
-/// would control a terminal. Characters that change the direction of writing are escaped too.
-pub fn plain(text: &str) -> String {
-    let mut spelt = String::with_capacity(text.len());
-    for symbol in text.chars() {
-        match symbol {
-            _ if symbol.is_control() => spelt.extend(symbol.escape_default()),
-            '\u{61c}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => {
-                spelt.extend(symbol.escape_unicode());
-            }
-            _ => spelt.push(symbol),
-        }
-    }
-    spelt
-}
-
-/// Returns a path as [`plain`] text.
+/// Returns a path as [escaped](escape) text.
 pub(crate) fn shown(path: &Path) -> String {
-    plain(&path.to_string_lossy())
+    escape(&path.to_string_lossy())
 }
 
 fn hint(action: &str, cause: &io::Error) -> &'static str {
@@ -277,13 +259,6 @@ fn hint(action: &str, cause: &io::Error) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn marks_of_the_direction_of_writing_are_spelt_out() {
-        for (mark, spelt) in [('\u{61c}', "\\u{61c}"), ('\u{202e}', "\\u{202e}")] {
-            assert_eq!(plain(&format!("a{mark}")), format!("a{spelt}"));
-        }
-    }
 
     #[test]
     fn what_the_system_refuses_says_nothing_of_the_file() {

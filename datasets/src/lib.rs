@@ -59,7 +59,7 @@ pub use check::Check;
 pub use contact_sheet::{Picture, contact_sheet};
 pub use dense::{Dense, DenseLabels, DenseRow, UNLABELLED};
 pub use digest::Digest;
-pub use error::{Class, Error, Result, plain};
+pub use error::{Class, Error, Result};
 pub use histogram::{Bin, Lengths};
 pub use info::{Protocol, Shape, Source, TaskInfo};
 pub use key::{Key, canonical_json};

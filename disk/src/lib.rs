@@ -1,4 +1,4 @@
-//! Operations on the file system.
+//! Operations on the file system, and the text of files.
 //!
 //! - [`open`], [`read`] and [`read_to_string`] accept regular files only, since a pipe or a device
 //!   might never end.
@@ -8,6 +8,7 @@
 //! - [`is_of_content`] tells errors about a file from those of the system.
 //! - [`try_lock`] takes a lock that ends with its process. `LRA_LOCKS=off` allows file systems
 //!   without locks.
+//! - [`escape`] makes text of a file safe for a terminal.
 //! - In debug builds `LRA_FAULTS` makes chosen operations fail (`faults.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -17,12 +18,14 @@ mod blame;
 mod faults;
 mod lock;
 mod open;
+mod text;
 mod write;
 
 pub use alone::{create, is_shared, own_alone};
 pub use blame::is_of_content;
 pub use lock::{try_lock, try_lock_strictly};
 pub use open::{open, own, read, read_to_string, refuse_link, refuse_links};
+pub use text::{escape, is_obeyed};
 pub use write::{
     Append, Output, folder_of, is_own_temporary, remove, rename, sync, write, write_unsynced,
 };

@@ -281,7 +281,7 @@ fn nothing_to_resume(resolved: &Resolved, folder: &RunFolder) -> String {
                 other.display()
             );
             // Words of its settings are no lines of their own.
-            text += &format!("\n{}", datasets::plain(&line));
+            text += &format!("\n{}", disk::escape(&line));
         }
     }
     text

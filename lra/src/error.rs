@@ -104,7 +104,7 @@ fn message(cause: &(dyn std::error::Error + 'static)) -> String {
 pub fn printable(text: &str) -> String {
     let kept = text.split_inclusive(['\n', '\t']).map(|piece| {
         let end = piece.len() - usize::from(piece.ends_with(['\n', '\t']));
-        datasets::plain(&piece[..end]) + &piece[end..]
+        disk::escape(&piece[..end]) + &piece[end..]
     });
     kept.collect()
 }
@@ -116,14 +116,14 @@ pub fn as_message(text: &str) -> String {
     let (mut safe, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(place) = rest.find(['\n', '\t']) {
         let (before, from) = rest.split_at(place);
-        safe += &datasets::plain(before);
+        safe += &disk::escape(before);
         rest = &from[1..];
         match from.starts_with('\t') || rest.starts_with("  ") {
             true => safe += &from[..1],
-            false => safe += &datasets::plain(&from[..1]),
+            false => safe += &disk::escape(&from[..1]),
         }
     }
-    safe + &datasets::plain(rest)
+    safe + &disk::escape(rest)
 }
 
 /// Gives a library's error its class, and optionally a context.

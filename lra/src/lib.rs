@@ -157,7 +157,7 @@ fn answer(said: &clap::Error) -> ExitCode {
     if said.use_stderr() {
         // Words of the command line may hold what a terminal would obey.
         let text = said.render().to_string();
-        if text.lines().any(|line| datasets::plain(line) != line) {
+        if text.lines().any(|line| disk::escape(line) != line) {
             stderr::line(text.trim_end());
             return error::Class::Usage.into();
         }

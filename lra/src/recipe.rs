@@ -394,7 +394,7 @@ pub fn absent<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let line = |name: &str| {
         let remark = suggest::remark("recipe", name);
         let remark = remark.map_or(String::new(), |remark| format!(": {remark}"));
-        let name = datasets::plain(name);
+        let name = disk::escape(name);
         format!("note: runs by recipe {name}, which this program does not have{remark}")
     };
     absent.into_iter().map(line).collect()

@@ -18,12 +18,12 @@ pub fn line(text: &str) {
 /// Prints `text` as one line, like [`line`]: its line feeds, which come from a file, are escaped
 /// too.
 pub fn one(text: &str) {
-    line(&datasets::plain(text));
+    line(&disk::escape(text));
 }
 
 /// Returns `text` with its control characters escaped, line by line.
 fn escaped(text: &str) -> String {
-    let lines: Vec<String> = text.split('\n').map(datasets::plain).collect();
+    let lines: Vec<String> = text.split('\n').map(disk::escape).collect();
     lines.join("\n")
 }
 

@@ -3,15 +3,9 @@
 
 use std::path::Path;
 
-/// Returns whether the character controls a terminal: control characters except line feeds and
-/// tabs, and characters that change the direction of writing.
+/// Returns whether a terminal obeys the character, line feeds and tabs aside.
 pub(crate) fn is_obeyed(c: char) -> bool {
-    match c {
-        '\n' | '\t' => false,
-        '\u{061c}' | '\u{200e}' | '\u{200f}' => true,
-        '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        c => c.is_control(),
-    }
+    !matches!(c, '\n' | '\t') && disk::is_obeyed(c)
 }
 
 /// Returns a JSON document with every character that a terminal would obey spelt out, such as

@@ -150,7 +150,7 @@ pub fn of_program(record: &Record, resolved: &Resolved, devices: &[String]) -> R
         ));
     }
     // Words of the record are no lines of their own.
-    Ok(differences.iter().map(|it| datasets::plain(it)).collect())
+    Ok(differences.iter().map(|it| disk::escape(it)).collect())
 }
 
 fn of_model(then: Option<&OwnModel>, now: Option<&OwnModel>) -> String {

@@ -83,7 +83,7 @@ fn compare(file: &Path) -> Result<Vec<models::parity::Row>> {
     // Words of the file are no lines of their own.
     compared
         .during(Class::Data, &place)
-        .map_err(|error| Error::new(error.class, datasets::plain(&error.to_string())))
+        .map_err(|error| Error::new(error.class, disk::escape(&error.to_string())))
 }
 
 fn line(file: &Path, row: &models::parity::Row) -> Row {

@@ -119,8 +119,7 @@ pub fn each_seed(
             remarks,
         } = cell::run(&request.resolve()?, context)?;
         if !fresh {
-            let [id, since] =
-                [&record.id, &record.provenance.created].map(|it| datasets::plain(it));
+            let [id, since] = [&record.id, &record.provenance.created].map(|it| disk::escape(it));
             let remedy = match record.outcome.is_final() {
                 true => "`lra run --force` runs it again",
                 false => "`lra run --resume` goes on from its last checkpoint, --force starts over",

@@ -57,7 +57,7 @@ impl Download<'_> {
                 return Err(wrong(format!(
                     "{}: what came is no archive but {}; it was not kept",
                     self.url,
-                    datasets::plain(&got)
+                    disk::escape(&got)
                 )));
             }
             let sha256 = hash(&part.path, self.progress)?;

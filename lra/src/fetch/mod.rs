@@ -288,7 +288,7 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
         return Err(wrong(format!(
             "{} is no archive but {}; other files are named when the data is made: lra data make TASK --from FOLDER",
             from.display(),
-            datasets::plain(&got)
+            disk::escape(&got)
         )));
     }
     let mut input = disk::open(from).map_err(unreadable)?;

@@ -170,7 +170,7 @@ pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<Stri
     let loaded = results::store::load(&options.out).class(Class::Data)?;
     for (path, reason) in &loaded.skipped {
         let line = format!("warning: {} left out: {reason}", path.display());
-        reporter.say(&datasets::plain(&line));
+        reporter.say(&disk::escape(&line));
     }
     Ok(plan::on_file(loaded.records))
 }
