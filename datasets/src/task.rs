@@ -91,6 +91,14 @@ pub trait Task: Sync {
     /// cause a panic.
     fn to_text(&self, towers: &[&[u8]], label: u8) -> String;
 
+    /// Returns measured properties of one example by which scores can be broken down, such as the
+    /// depth of an expression. Examples of one task have the same properties in the same order.
+    /// `towers` are stored bytes, as for [`Task::to_text`].
+    fn traits(&self, towers: &[&[u8]]) -> Vec<(&'static str, u64)> {
+        let longest = towers.iter().map(|tokens| tokens.len()).max();
+        vec![("length", longest.unwrap_or(0) as u64)]
+    }
+
     /// Returns scores that need no model, fitted on train and measured on test.
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
         let info = self.info();

@@ -258,6 +258,24 @@ pub fn load_parameters(path: &Path, run: &str, parameters: &Parameters) -> anyho
     read_into(path, run, staying(parameters))
 }
 
+/// Reads the parameters and buffers that stay from a file written by [`save`].
+///
+/// # Errors
+/// Errors of [`load_parameters`].
+pub fn load_from_state(path: &Path, run: &str, parameters: &Parameters) -> anyhow::Result<()> {
+    let named = |prefix: &str, all: Vec<(String, Var)>| {
+        let named = all.into_iter();
+        let named = named.map(|(path, tensor)| (format!("{prefix}{path}"), tensor));
+        named.collect::<Vec<_>>()
+    };
+    let all = named(PARAMETER, parameters.all());
+    read_into(
+        path,
+        run,
+        all.into_iter().chain(named(BUFFER, parameters.buffers())),
+    )
+}
+
 /// Reads the weights that a pretraining wrote by [`save_parameters`] into `parameters`; the
 /// classifier's own, `pool` and `head`, keep their initial values.
 ///

@@ -6,6 +6,7 @@ pub mod data;
 pub mod mini;
 pub mod parse;
 pub mod repro;
+pub mod score;
 pub mod sweep;
 pub mod unknown;
 
@@ -62,6 +63,14 @@ pub enum Verb {
     Merge(agree::MergeArgs),
     /// Compare the runs of a folder with a baseline; the exit code is 1 if any cell got worse
     Check(CheckArgs),
+    /// Score the weights of a finished run, on any split or length
+    Score(score::ScoreArgs),
+    /// Compare two finished runs on the same examples, with an interval
+    Compare(score::CompareArgs),
+    /// Break the score of a finished run down by length, depth, distance and class
+    Explain(score::ExplainArgs),
+    /// Show in what two runs differ: settings, data, program, machine
+    Diff(score::DiffArgs),
     /// List tasks, models, recipes, published results, devices and components
     List(ListArgs),
     /// Test what every model promises on one model: gradients, padding, rows, lengths, costs,

@@ -63,16 +63,28 @@ pub struct Scorer<'a> {
 }
 
 impl Scorer<'_> {
-    /// Scores the first `limit` rows of a split (all of them for 0). `draws` are the random draws
-    /// of the last training step: random features are scored as they were trained. `each` is called
-    /// with the number of rows done; if it returns false, scoring is abandoned and there is no
-    /// score.
+    /// Scores the first `limit` rows of a split (all of them for 0). `rng` is the key of the last
+    /// training step: random features are scored as they were trained. `each` is called with the
+    /// number of rows done; if it returns false, scoring is abandoned and there is no score.
     pub fn score(
         &self,
         split: &Split,
         limit: usize,
         rng: RngKey,
+        each: impl FnMut(usize) -> bool,
+    ) -> Result<Option<Score>> {
+        self.score_with_logits(split, limit, rng, each, |_, _| Ok(()))
+    }
+
+    /// Scores like [`Scorer::score`]. `seen` is called with the rows of each batch and the logits
+    /// (B, classes) of a classifier.
+    pub fn score_with_logits(
+        &self,
+        split: &Split,
+        limit: usize,
+        rng: RngKey,
         mut each: impl FnMut(usize) -> bool,
+        mut seen: impl FnMut(&[usize], &Tensor) -> Result<()>,
     ) -> Result<Option<Score>> {
         let rows = if limit == 0 {
             split.len()
@@ -99,10 +111,12 @@ impl Scorer<'_> {
             let (lost, hits) = match (self.network, &mut dense, &batch.dense) {
                 (Network::Classes(classifier), Some(tally), Some(labels)) => {
                     let logits = classifier.forward_dense(&batch.inputs, labels, &pass)?;
+                    seen(rows, &logits.sequence)?;
                     tally.add(split, rows, &logits, &batch.labels, labels)?
                 }
                 (Network::Classes(classifier), ..) => {
                     let logits = classifier.forward(&batch.inputs, &pass)?;
+                    seen(rows, &logits)?;
                     let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
                     sums(&mean, &logits.argmax(D::Minus1)?.eq(&batch.labels)?)?
                 }

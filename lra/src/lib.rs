@@ -62,6 +62,7 @@ mod task_choice;
 mod tensorboard;
 mod timing;
 mod train;
+mod trained;
 
 pub use models;
 pub use own_crate::Crate;
@@ -109,9 +110,14 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     };
     let outcome = match &cli.verb {
         // They check what they need themselves, which is more.
-        Verb::Run(_) | Verb::Data(_) | Verb::Measure | Verb::CheckModel(_) | Verb::Parity(_) => {
-            Ok(())
-        }
+        Verb::Run(_)
+        | Verb::Score(_)
+        | Verb::Compare(_)
+        | Verb::Explain(_)
+        | Verb::Data(_)
+        | Verb::Measure
+        | Verb::CheckModel(_)
+        | Verb::Parity(_) => Ok(()),
         _ => runtime::check_room(),
     };
     // It reports a lack of memory to its parent.
@@ -129,6 +135,10 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Verb::Agree(arguments) => cmd::agree::run(&arguments),
         Verb::Mini(arguments) => cmd::mini::run(&arguments),
         Verb::Merge(arguments) => cmd::merge::run(&arguments),
+        Verb::Score(arguments) => cmd::score::run(&arguments),
+        Verb::Compare(arguments) => cmd::compare::run(&arguments),
+        Verb::Explain(arguments) => cmd::explain::run(&arguments),
+        Verb::Diff(arguments) => cmd::diff::run(&arguments),
         Verb::Check(arguments) => cmd::check::run(&arguments),
         Verb::List(arguments) => cmd::list::run(&arguments),
         Verb::CheckModel(arguments) => cmd::check_model::run(&arguments),

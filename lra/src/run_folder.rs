@@ -198,16 +198,8 @@ impl RunFolder {
     /// The stored settings are damaged, or they differ from `spec`.
     pub fn holds(&self, spec: &Spec) -> Result<bool> {
         let path = self.file(SPEC);
-        let damaged = |problem: String| Damaged {
-            path: path.clone(),
-            problem,
-        };
-        let on_file: Spec = match disk::read_to_string(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => Err(Damaged::or_io(&path, "reading", error)).class(Class::Data)?,
-            Ok(text) => toml::from_str(&text)
-                .map_err(|error| damaged(error.message().to_owned()))
-                .class(Class::Data)?,
+        let Some(on_file) = read_spec(&self.path)? else {
+            return Ok(false);
         };
         let differences = on_file.differences(spec);
         if differences.is_empty() {
@@ -260,6 +252,29 @@ impl RunFolder {
     fn phase(&self, prefix: &str) -> PhaseFiles {
         phase_of(&self.path, prefix)
     }
+}
+
+/// Returns the settings of the run in the folder at `path`; `None` if it has none.
+///
+/// # Errors
+/// They are damaged or cannot be read.
+pub fn read_spec(path: &Path) -> Result<Option<Spec>> {
+    let path = path.join(SPEC);
+    let text = match disk::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        text => text.map_err(|error| Damaged::or_io(&path, "reading", error)),
+    };
+    let read = toml::from_str(&text.class(Class::Data)?);
+    let read = read.map_err(|error| Damaged {
+        path,
+        problem: error.message().to_owned(),
+    });
+    read.class(Class::Data).map(Some)
+}
+
+/// Returns the files of training in the folder at `path`.
+pub fn training_files(path: &Path) -> PhaseFiles {
+    phase_of(path, "")
 }
 
 /// Returns the paths of the files of a phase in the folder at `path`.
@@ -322,7 +337,7 @@ fn refuse_link(path: &Path) -> Result<()> {
 }
 
 /// Reads a record in a run folder, whose name is the run's id.
-fn read_record(path: &Path, spec: &Spec) -> Result<Record> {
+pub fn read_record(path: &Path, spec: &Spec) -> Result<Record> {
     let record = results::store::read(path).map_err(unusable)?;
     let folder = path.parent().and_then(Path::file_name);
     let other_id =

@@ -28,6 +28,7 @@ mod recovery;
 mod repeat;
 mod repro;
 mod run;
+mod score;
 mod stop;
 mod sweep;
 mod tls;

@@ -24,6 +24,7 @@ mod markup;
 pub mod meaning;
 pub mod metrics;
 pub mod page;
+pub mod paired;
 mod pivot;
 pub mod published;
 pub mod record;

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use datasets::{Source, Store};
+use models::Model;
 use results::Record;
 use results::record::{OwnModel, Versions};
 
@@ -108,7 +109,11 @@ pub fn of_data(record: &Record, stored: &str) -> Option<String> {
 /// Returns the differences in words between what made `record` and what this process would make it
 /// with, except for the data. `devices` are those that the run may have, as
 /// [`crate::device::describe`] names them; none if they are not known.
-pub fn of_program(record: &Record, resolved: &Resolved, devices: &[String]) -> Result<Vec<String>> {
+pub fn of_program(
+    record: &Record,
+    model: &'static Model,
+    devices: &[String],
+) -> Result<Vec<String>> {
     let mut differences = Vec::new();
     let (then, now) = (&record.provenance, provenance::versions());
     if then.versions.sources != now.sources {
@@ -119,7 +124,7 @@ pub fn of_program(record: &Record, resolved: &Resolved, devices: &[String]) -> R
     } else if let Some(words) = other_tools(&then.versions, &now) {
         differences.push(words);
     }
-    let own = provenance::own_model(resolved.model)?;
+    let own = provenance::own_model(model)?;
     if record.model.own != own {
         differences.push(of_model(record.model.own.as_ref(), own.as_ref()));
     }

@@ -4,7 +4,10 @@ pub mod agree;
 pub mod bench;
 pub mod check;
 pub mod check_model;
+pub mod compare;
 pub mod data;
+pub mod diff;
+pub mod explain;
 pub mod list;
 pub mod merge;
 pub mod mini;
@@ -13,6 +16,7 @@ pub mod parity;
 pub mod report;
 pub mod repro;
 pub mod run;
+pub mod score;
 pub mod shell;
 pub mod sweep;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use candle_core::{DType, Device};
-use datasets::{Protocol, Source, Task};
+use datasets::{Protocol, Source, Task, TaskInfo};
 use models::loss::Loss;
 use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, NormKind, OptionSet, Range};
 use models::{
@@ -339,6 +339,37 @@ impl From<&Spec> for models::Options {
     }
 }
 
+impl Spec {
+    /// Returns the shape that a task requires of a model with these settings.
+    pub fn model_shape(&self, info: &TaskInfo, shape: &datasets::Shape) -> models::Shape {
+        models::Shape {
+            vocabulary: info.vocabulary,
+            classes: info.classes,
+            towers: info.towers,
+            max_length: shape.max_length,
+            padding: info.first_id > 0 || self.embed.zero_is_padding,
+            grid: shape.grid,
+        }
+    }
+
+    /// Builds the classifier without the heads of auxiliary losses, with one for labels at positions
+    /// if the data has some.
+    pub fn scorer(
+        &self,
+        model: &'static Model,
+        shape: &models::Shape,
+        dense: Option<&datasets::Dense>,
+        parameters: &Parameters,
+    ) -> models::Result<Classifier> {
+        let options = models::Options::from(self);
+        let classifier = Classifier::new(model, shape, &options, parameters)?;
+        match dense {
+            Some(dense) => classifier.with_dense(dense.classes, &options, parameters),
+            None => Ok(classifier),
+        }
+    }
+}
+
 impl Resolved {
     /// Returns the classifier without weights, which gives size and cost, and its weightless
     /// parameters.
@@ -392,12 +423,8 @@ impl Resolved {
         shape: &models::Shape,
         parameters: &Parameters,
     ) -> models::Result<Classifier> {
-        let options = self.model_options();
-        let classifier = Classifier::new(self.model, shape, &options, parameters)?;
-        match self.dense() {
-            Some(dense) => classifier.with_dense(dense.classes, &options, parameters),
-            None => Ok(classifier),
-        }
+        self.spec
+            .scorer(self.model, shape, self.dense().as_ref(), parameters)
     }
 
     /// Returns the kind of labels that single positions have, if any.
@@ -495,15 +522,7 @@ impl Resolved {
 
     /// Returns the shape that the task requires of the model.
     pub fn model_shape(&self, shape: &datasets::Shape) -> models::Shape {
-        let info = self.task.info();
-        models::Shape {
-            vocabulary: info.vocabulary,
-            classes: info.classes,
-            towers: info.towers,
-            max_length: shape.max_length,
-            padding: info.first_id > 0 || self.spec.embed.zero_is_padding,
-            grid: shape.grid,
-        }
+        self.spec.model_shape(self.task.info(), shape)
     }
 
     /// Returns the settings of the model and its surroundings.

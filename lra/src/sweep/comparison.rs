@@ -49,7 +49,7 @@ impl Comparer {
 
     /// Compares a record of a cell with what would be made here.
     pub fn compare(&self, cell: &Cell, record: &Record) -> Result<Comparison> {
-        let mut changes = changes::of_program(record, &cell.resolved, &self.devices)?;
+        let mut changes = changes::of_program(record, cell.resolved.model, &self.devices)?;
         let not_compared = match self.stored(cell) {
             Ok(stored) => {
                 changes.extend(stored.changes(record));

@@ -11,6 +11,7 @@
 use rayon::prelude::*;
 use serde_json::Value;
 
+use self::evaluate::walk;
 use crate::baseline::{Baseline, bag_of_tokens, first_token, majority};
 use crate::error::Result;
 use crate::{
@@ -118,6 +119,21 @@ impl Task for ListOps {
 
     fn to_text(&self, towers: &[&[u8]], label: u8) -> String {
         tree::to_text(towers.first().copied().unwrap_or_default(), label)
+    }
+
+    /// Returns the length, the depth of the deepest list (1 for a list of digits) and the number of
+    /// lists.
+    fn traits(&self, towers: &[&[u8]]) -> Vec<(&'static str, u64)> {
+        let tokens = towers.first().copied().unwrap_or_default();
+        let (mut depth, mut lists) = (0, 0);
+        let stored = tokens.iter().map(|&stored| Token::new(stored));
+        // What is no expression has the lists that are read before the fault.
+        let _ = walk(stored, |list| {
+            depth = depth.max(list.depth as u64);
+            lists += 1;
+        });
+        let length = tokens.len() as u64;
+        vec![("length", length), ("depth", depth), ("lists", lists)]
     }
 
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {

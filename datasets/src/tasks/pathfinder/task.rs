@@ -114,6 +114,16 @@ impl Task for Contours {
         picture::picture(towers.first().copied().unwrap_or_default(), label)
     }
 
+    /// Returns the distance between the centres of the discs, in pixels rounded down; 0 if they are
+    /// not found.
+    fn traits(&self, towers: &[&[u8]]) -> Vec<(&'static str, u64)> {
+        let discs = disc_baseline::find_discs(towers.first().copied().unwrap_or_default());
+        let distance = discs.map_or(0, |[(y, x), (v, u)]| {
+            ((y - v).pow(2) + (x - u).pow(2)).isqrt()
+        });
+        vec![("distance of the discs", distance as u64)]
+    }
+
     fn baselines(&self, splits: &Splits) -> Vec<Baseline> {
         vec![
             majority(splits, self.info),

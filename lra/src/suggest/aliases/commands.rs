@@ -9,12 +9,19 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
         &["train", "fit", "start", "launch", "train.py", "run_train"],
     ),
     near(
-        &["run"],
+        &["score"],
         &[
-            "eval", "evaluate", "score", "test", "predict", "validate", "infer",
+            "eval",
+            "evaluate",
+            "test",
+            "predict",
+            "validate",
+            "infer",
+            "inference",
         ],
-        "a run scores its test split at its end, and `lra report` shows the scores of all runs",
+        "a run scores its test split at its end; `lra score RUN` scores its weights again, on any split",
     ),
+    same(&["explain"], &["analyze", "analyse", "errors", "confusion"]),
     near(
         &["run"],
         &["resume", "continue"],
@@ -89,7 +96,6 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
             "summarise",
             "plot",
             "plots",
-            "compare",
             "leaderboard",
             "export",
         ],
@@ -98,7 +104,7 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
         &["repro"],
         &["reproduce", "replicate", "reproduction", "paper"],
     ),
-    same(&["check"], &["regress", "regression", "baseline", "diff"]),
+    same(&["check"], &["regress", "regression", "baseline"]),
     same(
         &["list"],
         &[

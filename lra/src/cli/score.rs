@@ -1,0 +1,127 @@
+//! `lra score`, `lra compare`, `lra explain` and `lra diff`: what was trained, used again.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use datasets::SplitName;
+use results::Format;
+
+use super::Machine;
+use super::data::DataPlace;
+
+const SCORE_EXAMPLES: &str = "\
+Examples:
+  lra score runs/toy-bag-smoke-s0-0a1b2c3d                        the test split again
+  lra score runs/toy-bag-smoke-s0-0a1b2c3d --split val --predictions val.csv
+  lra score runs/listops@64-s4d-mini-s0-0a1b2c3d --set data.max_length=128 --set data.min_length=65    longer sequences";
+
+#[derive(Debug, Args)]
+#[command(after_help = SCORE_EXAMPLES)]
+pub struct ScoreArgs {
+    /// Folder of a finished run
+    pub run: PathBuf,
+    #[command(flatten)]
+    pub on: ScoredData,
+    /// Write a row for each example: its number in the split, label, prediction, loss and logits;
+    /// CSV, or JSON lines if the name ends in .jsonl
+    #[arg(long, value_name = "FILE")]
+    pub predictions: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub machine: Machine,
+    #[command(flatten)]
+    pub place: DataPlace,
+    /// Print no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// The examples that weights are scored on.
+#[derive(Debug, Args)]
+pub struct ScoredData {
+    /// Split: train, val or test
+    #[arg(long, default_value_t = SplitName::Test)]
+    pub split: SplitName,
+    /// Score only the first examples of the split; 0 means all
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub limit: usize,
+    /// Change a data setting, such as data.max_length=256
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub assignments: Vec<String>,
+}
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  lra compare runs/listops@64-s4d-mini-s0-0a1b2c3d runs/listops@64-performer-mini-s0-4e5f6a7b
+  lra compare runs/A runs/B --split val --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub struct CompareArgs {
+    /// Folder of a finished run
+    pub first: PathBuf,
+    /// Folder of another on the same data
+    pub second: PathBuf,
+    #[command(flatten)]
+    pub on: ScoredData,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub machine: Machine,
+    #[command(flatten)]
+    pub place: DataPlace,
+    /// Print no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  lra explain runs/listops@64-performer-mini-s0-4e5f6a7b              by length, depth and class
+  lra explain runs/listops@64-performer-mini-s0-4e5f6a7b --show 3     and the three worst examples
+  lra explain runs/pathfinder@32-s4d-mini-s0-0a1b2c3d --png worst.png";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub struct ExplainArgs {
+    /// Folder of a finished run
+    pub run: PathBuf,
+    #[command(flatten)]
+    pub on: ScoredData,
+    /// Also print the N wrong predictions with the largest loss
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub show: usize,
+    /// Draw the wrong predictions with the largest loss, if examples are pictures
+    #[arg(long, value_name = "FILE")]
+    pub png: Option<PathBuf>,
+    /// Format of the tables: text, markdown, csv, json or latex
+    #[arg(long, default_value_t = Format::Text)]
+    pub format: Format,
+    #[command(flatten)]
+    pub machine: Machine,
+    #[command(flatten)]
+    pub place: DataPlace,
+    /// Print no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  lra diff runs/listops@64-s4d-mini-s0-0a1b2c3d runs/listops@64-s4d-mini-s0-8c9d0e1f
+  lra diff runs/A runs/B --json | jq .settings";
+
+#[derive(Debug, Args)]
+#[command(after_help = DIFF_EXAMPLES)]
+pub struct DiffArgs {
+    /// Folder of a run
+    pub first: PathBuf,
+    /// Folder of another
+    pub second: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

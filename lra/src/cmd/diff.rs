@@ -1,0 +1,139 @@
+//! `lra diff`: differences between two runs, from their files alone.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use results::Record;
+use serde_json::{Value, json};
+
+use crate::cli::score::DiffArgs;
+use crate::error::{Error, Result};
+use crate::run_folder::RunFolder;
+use crate::spec::Spec;
+use crate::{cmd, run_folder};
+
+/// Runs the command.
+pub fn run(arguments: &DiffArgs) -> Result<ExitCode> {
+    let first = Side::read(&arguments.first)?;
+    let second = Side::read(&arguments.second)?;
+    let settings = first.spec.differences(&second.spec);
+    let facts = facts(&first.record, &second.record);
+    match arguments.json {
+        true => {
+            let facts = facts.iter().map(|fact| {
+                json!({ "fact": fact.name, "first": fact.values[0], "second": fact.values[1] })
+            });
+            cmd::print_json(&json!({
+                "first": first.record.id,
+                "second": second.record.id,
+                "settings": settings,
+                "facts": facts.collect::<Vec<Value>>(),
+            }))?;
+        }
+        false => {
+            let mut lines = vec![
+                format!("A  {}", first.record.id),
+                format!("B  {}", second.record.id),
+            ];
+            lines.extend(
+                settings
+                    .iter()
+                    .map(|line| format!("  setting     {}", disk::escape(line))),
+            );
+            lines.extend(facts.iter().map(Fact::line));
+            if settings.is_empty() {
+                lines.push("  equal settings".to_owned());
+            }
+            cmd::print(&format!("{}\n", lines.join("\n")))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Side {
+    spec: Spec,
+    record: Record,
+}
+
+impl Side {
+    fn read(path: &Path) -> Result<Side> {
+        let nothing = || {
+            Error::usage(format!(
+                "{} holds no run: name a run folder",
+                path.display()
+            ))
+        };
+        let spec = run_folder::read_spec(path)?.ok_or_else(nothing)?;
+        let record = RunFolder::begun(path, &spec)?.ok_or_else(nothing)?;
+        Ok(Side { spec, record })
+    }
+}
+
+/// A fact in which two runs differ.
+struct Fact {
+    name: &'static str,
+    values: [String; 2],
+}
+
+impl Fact {
+    fn line(&self) -> String {
+        let [first, second] = &self.values;
+        format!("  {:<11} A: {first}\n              B: {second}", self.name)
+    }
+}
+
+/// Returns the facts in which two records differ, settings aside.
+fn facts(first: &Record, second: &Record) -> Vec<Fact> {
+    let read = |record: &Record| {
+        let (of, own) = (&record.provenance, record.model.own.as_ref());
+        let score = record.scores.as_ref().and_then(|it| it.test_accuracy);
+        let changes = of.accepted_changes.join("; ");
+        let machine = [
+            of.host.cpu.clone(),
+            of.device.clone(),
+            of.host.instructions.clone(),
+        ];
+        [
+            ("outcome", record.outcome.to_string()),
+            (
+                "test",
+                score.map_or("none".to_owned(), |it| format!("{:.2} %", 100.0 * it)),
+            ),
+            (
+                "data",
+                format!("{} {}", record.task.label, record.task.data_digest),
+            ),
+            (
+                "program",
+                format!("lra {} {}", of.versions.lra, of.versions.sources),
+            ),
+            (
+                "built with",
+                format!("candle {}, rustc {}", of.versions.candle, of.versions.rustc),
+            ),
+            (
+                "own model",
+                own.map_or("none".to_owned(), |own| {
+                    format!("{} {}", own.origin(), own.source)
+                }),
+            ),
+            ("machine", machine.join(", ")),
+            ("threads", of.threads.to_string()),
+            (
+                "accepted",
+                if changes.is_empty() {
+                    "no changes".to_owned()
+                } else {
+                    changes
+                },
+            ),
+        ]
+    };
+    let pairs = read(first).into_iter().zip(read(second));
+    let differing = pairs.filter(|((_, one), (_, other))| one != other);
+    let fact = differing.map(|((name, one), (_, other))| Fact {
+        name,
+        values: [one, other].map(|value| disk::escape(&value)),
+    });
+    fact.collect()
+}

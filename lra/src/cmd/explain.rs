@@ -1,0 +1,249 @@
+//! `lra explain`: scores of a run by properties of the examples and by class.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use datasets::Picture;
+use results::Format;
+use results::table::{Cell, Column, Row, Table};
+
+use super::score::{Scored, Scoring};
+use crate::cli::score::ExplainArgs;
+use crate::cmd;
+use crate::error::{Class, Classify, Error, Result};
+use crate::trained::Prediction;
+
+/// Runs the command.
+pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
+    if arguments.format == Format::Html {
+        return Err(Error::usage(
+            "--format html: a page is made by `lra report`",
+        ));
+    }
+    let scoring = Scoring::new(&arguments.machine, &arguments.place, arguments.quiet)?;
+    let scored = scoring.score(&arguments.run, &arguments.on)?;
+    if arguments.png.is_some() && scored.run.task.info().first_id != 0 {
+        let name = scored.run.task.info().name;
+        return Err(Error::usage(format!(
+            "--png: the examples of {name} are not pictures"
+        )));
+    }
+    let mut tables = vec![by_trait(&scored), by_class(&scored)];
+    tables.retain(|table| !table.rows.is_empty());
+    cmd::print(&arguments.format.render(&tables))?;
+    let worst = worst(&scored.predictions);
+    for it in worst.iter().take(arguments.show) {
+        cmd::print(&example(&scored, it))?;
+    }
+    if let Some(file) = &arguments.png {
+        draw(&scored, &worst, file)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Number of different values of a property up to which each has a row of its own.
+const MOST_VALUES: usize = 12;
+
+/// Number of rows for a property with more values.
+const PARTS: usize = 4;
+
+/// Returns the accuracy by the properties that the task measures. A property that all examples share
+/// has no rows.
+fn by_trait(scored: &Scored) -> Table {
+    let split = scored.splits.get(scored.split);
+    let towers = scored.run.task.info().towers;
+    let mut values: BTreeMap<&str, Vec<(u64, &Prediction)>> = BTreeMap::new();
+    for it in &scored.predictions {
+        let tokens: Vec<&[u8]> = (0..towers)
+            .map(|tower| split.tokens(tower, it.row))
+            .collect();
+        for (name, value) in scored.run.task.traits(&tokens) {
+            values.entry(name).or_default().push((value, it));
+        }
+    }
+    let mut table = Table {
+        name: "properties".to_owned(),
+        title: format!("Accuracy by property: {}", scored.examples()),
+        unit: "%".to_owned(),
+        columns: vec![
+            Column::key("property"),
+            Column::key("values"),
+            Column::value("examples"),
+            Column::value("accuracy"),
+            Column::value("loss"),
+        ],
+        ..Table::default()
+    };
+    for (name, mut of_examples) in values {
+        of_examples.sort_by_key(|(value, it)| (*value, it.row));
+        let parts = parts(&of_examples);
+        if parts.len() < 2 {
+            continue;
+        }
+        for part in parts {
+            let (least, most) = (part[0].0, part[part.len() - 1].0);
+            let range = match least == most {
+                true => least.to_string(),
+                false => format!("{least} to {most}"),
+            };
+            let count = part.len() as f64;
+            let right = part.iter().filter(|(_, it)| it.is_right()).count() as f64;
+            let loss = part.iter().map(|(_, it)| it.loss()).sum::<f64>() / count;
+            table.rows.push(Row::new(vec![
+                Cell::with(name, "property", name),
+                Cell::with(range, "least", least),
+                Cell::with(part.len().to_string(), "examples", part.len()),
+                Cell::with(
+                    format!("{:.2}", 100.0 * right / count),
+                    "accuracy",
+                    100.0 * right / count,
+                ),
+                Cell::with(format!("{loss:.4}"), "loss", loss),
+            ]));
+        }
+    }
+    table
+}
+
+/// Returns stretches of sorted values: one for each value if there are few, else parts of about
+/// equal size between which no value is divided.
+fn parts<'a, 'b>(sorted: &'b [(u64, &'a Prediction)]) -> Vec<&'b [(u64, &'a Prediction)]> {
+    let each: Vec<_> = sorted.chunk_by(|one, other| one.0 == other.0).collect();
+    if each.len() <= MOST_VALUES {
+        return each;
+    }
+    let (mut parts, mut first, mut end) = (Vec::new(), 0, 0);
+    for value in each {
+        end += value.len();
+        let wanted = (parts.len() + 1) * sorted.len() / PARTS;
+        if end >= wanted {
+            parts.push(&sorted[first..end]);
+            first = end;
+        }
+    }
+    parts
+}
+
+/// Returns how often the examples of each class are predicted as each class.
+fn by_class(scored: &Scored) -> Table {
+    let classes = scored.predictions.first().map_or(0, |it| it.logits.len());
+    let mut counts = vec![vec![0u64; classes]; classes];
+    for it in &scored.predictions {
+        counts[it.label][it.class()] += 1;
+    }
+    let predicted = (0..classes).map(|class| Column::value(format!("as {class}")));
+    let columns = [
+        Column::key("class"),
+        Column::value("examples"),
+        Column::value("right"),
+    ];
+    let rows = counts.iter().enumerate().map(|(class, counts)| {
+        let total: u64 = counts.iter().sum();
+        let right = 100.0 * counts[class] as f64 / total.max(1) as f64;
+        let right = match total {
+            0 => Cell::text("-"),
+            _ => Cell::with(format!("{right:.2} %"), "recall", right),
+        };
+        let mut cells = vec![
+            Cell::with(class.to_string(), "class", class),
+            Cell::with(total.to_string(), "examples", total),
+            right,
+        ];
+        let counts = counts.iter().map(|count| match count {
+            0 => Cell::text("."),
+            count => Cell::with(count.to_string(), "count", *count),
+        });
+        cells.extend(counts);
+        Row::new(cells)
+    });
+    Table {
+        name: "confusion".to_owned(),
+        title: format!("Predictions by class: {}", scored.examples()),
+        unit: "examples".to_owned(),
+        columns: columns.into_iter().chain(predicted).collect(),
+        rows: rows.collect(),
+        ..Table::default()
+    }
+}
+
+/// Returns the wrong predictions, those with the largest loss first.
+fn worst(predictions: &[Prediction]) -> Vec<&Prediction> {
+    let mut wrong: Vec<_> = predictions.iter().filter(|it| !it.is_right()).collect();
+    wrong.sort_by(|one, other| {
+        other
+            .loss()
+            .total_cmp(&one.loss())
+            .then(one.row.cmp(&other.row))
+    });
+    wrong
+}
+
+fn example(scored: &Scored, it: &Prediction) -> String {
+    let split = scored.splits.get(scored.split);
+    let towers = 0..scored.run.task.info().towers;
+    let towers: Vec<&[u8]> = towers.map(|tower| split.tokens(tower, it.row)).collect();
+    let label = u8::try_from(it.label).unwrap_or(u8::MAX);
+    format!(
+        "\n{} row {}: class {}, predicted {}; the class had a probability of {:.2} %\n{}",
+        scored.split.name(),
+        it.row,
+        it.label,
+        it.class(),
+        100.0 * (-it.loss()).exp(),
+        scored.run.task.to_text(&towers, label)
+    )
+}
+
+/// Number of pictures on a sheet, and number in a row.
+const SHEET: (usize, usize) = (40, 8);
+
+/// Draws the examples of the worst predictions.
+fn draw(scored: &Scored, worst: &[&Prediction], file: &Path) -> Result<()> {
+    let split = scored.splits.get(scored.split);
+    let shown = &worst[..worst.len().min(SHEET.0)];
+    let caption = |it: &&Prediction| format!("#{} = {} not {}", it.row, it.label, it.class());
+    let captions: Vec<String> = shown.iter().map(caption).collect();
+    let pictures = shown.iter().zip(&captions).map(|(it, caption)| {
+        let pixels = split.tokens(0, it.row);
+        Picture {
+            pixels,
+            width: pixels.len().isqrt(),
+            caption,
+            label: split.label(it.row),
+        }
+    });
+    let pictures: Vec<Picture<'_>> = pictures.collect();
+    let sheet = datasets::contact_sheet(&pictures, SHEET.1);
+    let sheet = sheet.during(Class::Data, "drawing the contact sheet")?;
+    results::write(file, &sheet).class(Class::Run)?;
+    cmd::print(&format!("{}\n", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_values_become_four_parts_and_none_is_divided() {
+        let predictions: Vec<Prediction> = (0..100)
+            .map(|row| Prediction {
+                row,
+                label: 0,
+                logits: vec![0.0, 1.0],
+            })
+            .collect();
+        let values: Vec<(u64, &Prediction)> = predictions
+            .iter()
+            .map(|it| ((it.row / 3) as u64, it))
+            .collect();
+        let parts = parts(&values);
+        assert_eq!(parts.len(), 4);
+        assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), 100);
+        for pair in parts.windows(2) {
+            assert!(pair[0][pair[0].len() - 1].0 < pair[1][0].0);
+        }
+        let few = &values[..12];
+        assert_eq!(super::parts(few).len(), 4);
+    }
+}

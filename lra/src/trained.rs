@@ -1,0 +1,271 @@
+//! Finished runs, whose weights are used again.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device};
+use datasets::{Key, SplitName, Splits, Store, Task};
+use models::{Model, Parameters, RngKey};
+use results::{Outcome, Record};
+use serde_json::json;
+
+use crate::batch::Layout;
+use crate::cell::changes;
+use crate::error::{Class, Classify, Error, Result};
+use crate::eval::{Score, Scorer};
+use crate::progress::Reporter;
+use crate::spec::{Select, Spec};
+use crate::step::Network;
+use crate::{checkpoint, device, overlay, run_folder, suggest};
+
+/// A run that ended with a score, and the data to score it on.
+pub struct TrainedRun {
+    /// The run's folder.
+    pub path: PathBuf,
+    /// Its record.
+    pub record: Record,
+    /// Its task.
+    pub task: &'static dyn Task,
+    model: &'static Model,
+    spec: Spec,
+    /// Data to score it on; its own unless settings change them.
+    key: Key,
+}
+
+/// The prediction for one example.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Number of the example in its split, from 0.
+    pub row: usize,
+    /// Its class.
+    pub label: usize,
+    /// One logit for each class.
+    pub logits: Vec<f32>,
+}
+
+impl Prediction {
+    /// Returns the class with the largest logit, the first of several.
+    pub fn class(&self) -> usize {
+        let larger = |best: usize, class: usize| match self.logits[class] > self.logits[best] {
+            true => class,
+            false => best,
+        };
+        (1..self.logits.len()).fold(0, larger)
+    }
+
+    /// Returns whether the prediction is right.
+    pub fn is_right(&self) -> bool {
+        self.class() == self.label
+    }
+
+    /// Returns the cross-entropy in nats.
+    pub fn loss(&self) -> f64 {
+        let logits = self.logits.iter().map(|logit| f64::from(*logit));
+        let most = logits.clone().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = logits.map(|logit| (logit - most).exp()).sum();
+        sum.ln() + most - f64::from(self.logits[self.label])
+    }
+}
+
+impl TrainedRun {
+    /// Opens the run in the folder `path`, to be scored on its own data with `assignments` of
+    /// `data.*` in place of its settings.
+    ///
+    /// # Errors
+    /// The folder holds no run that ended with a score; an assignment is of another section.
+    pub fn open(path: &Path, assignments: &[String]) -> Result<Self> {
+        let place = path.display();
+        let Some(spec) = run_folder::read_spec(path)? else {
+            return Err(Error::usage(format!(
+                "{place} holds no run: name a run folder, such as runs/<id>; `lra report` lists the runs under runs/"
+            )));
+        };
+        let file = path.join(results::store::FILE);
+        if !file.exists() {
+            return Err(Error::usage(format!(
+                "{place} holds an unfinished run: go on with `lra run --resume` first"
+            )));
+        }
+        let record = run_folder::read_record(&file, &spec)?;
+        if record.outcome != Outcome::Scored {
+            return Err(Error::usage(format!(
+                "{place} holds a run without a score: {}",
+                record.outcome
+            )));
+        }
+        let cell = &spec.cell;
+        let task = *suggest::find("task", &cell.task, datasets::TASKS, |task| task.info().name)?;
+        let model = *suggest::find("model", &cell.model, models::registry(), |model| model.name)?;
+        let mut settings = json!({ "data": task.defaults() });
+        overlay::merge(&mut settings, &json!({ "data": spec.data }), "spec.toml")?;
+        for assignment in assignments {
+            let given = overlay::parse_assignment(assignment)?;
+            if given.get("data").is_none() {
+                return Err(Error::usage(format!(
+                    "--set {assignment}: the weights are those of the run; only settings of the data, data.*, can change"
+                )));
+            }
+            overlay::merge(&mut settings, &given, "--set")?;
+        }
+        let key = Key {
+            options: settings["data"].take(),
+            ..spec.data_key()
+        };
+        Ok(TrainedRun {
+            path: path.to_owned(),
+            record,
+            task,
+            model,
+            spec,
+            key,
+        })
+    }
+
+    /// Returns whether the run is scored on the data that it was trained on.
+    pub fn is_own_data(&self) -> bool {
+        self.key == self.spec.data_key()
+    }
+
+    /// Opens the data, which is built if it is not stored.
+    ///
+    /// # Errors
+    /// The data cannot be built; or it should be the run's own and is not.
+    pub fn splits(&self, data: &Path, reporter: &Reporter) -> Result<Splits> {
+        let store = Store::new(data);
+        let splits = store.open_or_build(self.task, &self.key, None, reporter)?;
+        let changed = changes::of_data(&self.record, &splits.manifest.digest);
+        match changed.filter(|_| self.is_own_data()) {
+            Some(change) => Err(Error::usage(format!("{}: {change}", self.path.display()))),
+            None => Ok(splits),
+        }
+    }
+
+    /// Returns the differences between the program that made the run and this one, in words.
+    pub fn changes(&self, device: &Device) -> Result<Vec<String>> {
+        let devices = [device::describe(device)];
+        changes::of_program(&self.record, self.model, &devices)
+    }
+
+    /// Scores the selected weights on a split, or on its first `limit` examples (all for 0).
+    ///
+    /// # Errors
+    /// The weights are missing, damaged or of another shape than the data asks for; the score is not
+    /// finite.
+    pub fn score(
+        &self,
+        splits: &Splits,
+        name: SplitName,
+        limit: usize,
+        device: &Device,
+        reporter: &Reporter,
+    ) -> Result<(Score, Vec<Prediction>)> {
+        device::set_precision(device, self.spec.train.precision)?;
+        let shape = self
+            .task
+            .shape(&self.key.options)
+            .map_err(suggest::of_task)?;
+        let parameters = Parameters::new(self.spec.cell.seed, device, DType::F32);
+        let asked = self.spec.model_shape(self.task.info(), &shape);
+        let build = |parameters: &Parameters| {
+            let built = self
+                .spec
+                .scorer(self.model, &asked, shape.dense.as_ref(), parameters);
+            built.map_err(|error| {
+                suggest::of_model(error).during("the model cannot be built for this data")
+            })
+        };
+        build(&parameters)?;
+        let step = self.load(&parameters)?;
+        let classifier = build(&parameters.detached())?;
+        let scorer = Scorer {
+            network: Network::Classes(&classifier),
+            layout: Layout::new(self.task.info(), shape.max_length)
+                .bucketed(self.spec.train.bucket),
+            batch: self.spec.train.forward_examples(),
+            dense: splits.manifest.dense.clone(),
+            sequence_weight: self.spec.train.sequence_weight,
+            device,
+        };
+        let split = splits.get(name);
+        let rows = match limit {
+            0 => split.len(),
+            limit => limit.min(split.len()),
+        };
+        let rng = RngKey::new(self.spec.cell.seed, step.saturating_sub(1), 0);
+        reporter.start(name.name(), 0, Some(rows as u64));
+        let mut predictions = Vec::with_capacity(rows);
+        let tell = |done| {
+            reporter.at(done as u64, "");
+            true
+        };
+        let score = scorer.score_with_logits(split, limit, rng, tell, |rows, logits| {
+            let logits = logits.to_dtype(DType::F32)?.to_vec2::<f32>()?;
+            predictions.extend(rows.iter().zip(logits).map(|(row, logits)| Prediction {
+                row: *row,
+                label: usize::from(split.label(*row)),
+                logits,
+            }));
+            Ok(())
+        });
+        reporter.stop();
+        let score = score.during(Class::Run, "scoring")?;
+        let finite = |score: &Score| score.is_finite();
+        let score = score.filter(finite).ok_or_else(|| {
+            Error::new(
+                Class::Run,
+                format!("the score on {} is not finite", name.name()),
+            )
+        })?;
+        predictions.sort_by_key(|prediction| prediction.row);
+        Ok((score, predictions))
+    }
+
+    /// Reads the selected weights. Returns the number of the step that made them.
+    fn load(&self, parameters: &Parameters) -> Result<u64> {
+        let files = run_folder::training_files(&self.path);
+        let run = &self.record.provenance.spec_digest;
+        let scores = self.record.scores.as_ref();
+        let steps = scores.map_or(0, |scores| scores.steps);
+        let (read, file, step) = match self.spec.train.select {
+            Select::Best => (
+                checkpoint::load_parameters(&files.best, run, parameters),
+                files.best,
+                scores.and_then(|it| it.best_step).unwrap_or(steps),
+            ),
+            Select::Last => (
+                checkpoint::load_from_state(&files.checkpoint, run, parameters),
+                files.checkpoint,
+                steps,
+            ),
+        };
+        match file.exists() {
+            true => read.class(Class::Data)?,
+            false => {
+                return Err(Error::new(
+                    Class::Data,
+                    format!(
+                        "the weights of the run are gone: {} is missing; train it again with `lra run --force`",
+                        file.display()
+                    ),
+                ));
+            }
+        }
+        Ok(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prediction_is_the_first_largest_logit_and_its_loss_the_cross_entropy() {
+        let prediction = Prediction {
+            row: 0,
+            label: 2,
+            logits: vec![1.0, 3.0, 3.0],
+        };
+        assert_eq!((prediction.class(), prediction.is_right()), (1, false));
+        let expected = (1f64.exp() + 2.0 * 3f64.exp()).ln() - 3.0;
+        assert!((prediction.loss() - expected).abs() < 1e-12);
+    }
+}
