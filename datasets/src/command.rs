@@ -1,6 +1,7 @@
 //! Commands in messages: quoted for a shell, and for the data directory in use, so that they can be
 //! pasted.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -33,12 +34,22 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// Returns a path as a POSIX shell reads it back. Control characters and bytes that are no text are
-/// written as `$'\n'`, which bash, zsh and ksh read.
+/// Returns a path as a command gets it from a POSIX shell. A path that begins with a dash gets `./`
+/// in front, so that it is no flag.
 #[must_use]
 pub fn quoted_path(path: &Path) -> String {
-    let bytes = path.as_os_str().as_encoded_bytes();
-    match path
+    match path.as_os_str().as_encoded_bytes().starts_with(b"-") {
+        true => quoted_word(Path::new(".").join(path).as_os_str()),
+        false => quoted_word(path.as_os_str()),
+    }
+}
+
+/// Returns a word that may be no text as a POSIX shell reads it back. Control characters and bytes
+/// that are no text are written as `$'\n'`, which bash, zsh and ksh read.
+#[must_use]
+pub fn quoted_word(word: &OsStr) -> String {
+    let bytes = word.as_encoded_bytes();
+    match word
         .to_str()
         .filter(|text| !text.chars().any(char::is_control))
     {
@@ -68,5 +79,7 @@ mod tests {
         assert_eq!(quoted(""), "''");
         assert_eq!(quoted_path(Path::new("my data/A")), "'my data/A'");
         assert_eq!(quoted_path(Path::new("a\nb's")), r"$'a\x0ab\'s'");
+        assert_eq!(quoted_path(Path::new("-runs")), "./-runs");
+        assert_eq!(quoted_word("-runs".as_ref()), "-runs");
     }
 }

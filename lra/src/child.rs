@@ -1,6 +1,7 @@
 //! Child processes: another instance of this program, or of another build of it, which this process
 //! feeds, watches and stops.
 
+use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
@@ -39,7 +40,7 @@ impl Child {
     /// Starts a program with a pipe as its standard input, and with variables in its environment.
     pub fn start(
         program: &Path,
-        arguments: &[String],
+        arguments: &[impl AsRef<OsStr>],
         environment: &[(&str, String)],
         stdout: impl Into<Stdio>,
         stderr: impl Into<Stdio>,

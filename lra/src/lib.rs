@@ -160,10 +160,6 @@ fn answer(said: &clap::Error) -> ExitCode {
         stderr::line(&format!("error: {message}"));
         return error::Class::Usage.into();
     }
-    if cli::unknown::tips_to_force(said) {
-        stderr::line(&format!("error: {}", cli::unknown::without_tip(said)));
-        return error::Class::Usage.into();
-    }
     if said.use_stderr() {
         // Words of the command line may hold what a terminal would obey.
         let text = said.render().to_string();

@@ -50,7 +50,7 @@ impl ModelChoice {
 
     /// Returns this model with each value of each component that it supports, one at a time, except for
     /// the defaults.
-    pub fn with_each_axis(&self) -> Vec<ModelChoice> {
+    pub fn with_each_component(&self) -> Vec<ModelChoice> {
         let mut choices = Vec::new();
         let model = models::mixers::find(self.model);
         for (model, component) in model.iter().flat_map(|model| {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn axes_come_one_at_a_time_with_what_they_want() {
-        let choices = ModelChoice::parse("linear").unwrap().with_each_axis();
+        let choices = ModelChoice::parse("linear").unwrap().with_each_component();
         let names: Vec<String> = choices.iter().map(ModelChoice::to_string).collect();
         let wanted = "linear:block.norm=none:block.residual=rezero".to_owned();
         assert!(names.contains(&wanted), "{names:?}");

@@ -1,6 +1,8 @@
 //! Merging of settings into defaults. The defaults hold every key, so an unknown key, or a value of
 //! another kind, is an error that names the nearest known key.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
@@ -68,6 +70,41 @@ fn join(path: &str, key: &str) -> String {
         "" => key.to_owned(),
         path => format!("{path}.{key}"),
     }
+}
+
+/// Returns the setting that an assignment is about: `train.steps` for `train.steps=80`.
+pub fn key(assignment: &str) -> &str {
+    assignment.split('=').next().unwrap_or_default().trim()
+}
+
+/// Checks that no setting gets two different values.
+///
+/// # Errors
+/// One does; the message names both.
+pub fn check_once<'a>(assignments: impl IntoIterator<Item = &'a String>) -> Result<()> {
+    let mut seen: BTreeMap<&str, &str> = BTreeMap::new();
+    for assignment in assignments {
+        let before = seen.insert(key(assignment), assignment);
+        if let Some(before) = before.filter(|before| before != assignment) {
+            return Err(Error::usage(format!(
+                "{before} and {assignment}: the setting has two values; give one"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the assignments without those that a later one of the same setting replaces.
+pub fn effective(assignments: &[String]) -> Vec<String> {
+    let replaced = |place: usize| {
+        let later = assignments[place + 1..].iter();
+        later
+            .map(|it| key(it))
+            .any(|it| it == key(&assignments[place]))
+    };
+    let all = assignments.iter().enumerate();
+    let kept = all.filter(|(place, _)| !replaced(*place));
+    kept.map(|(_, assignment)| assignment.clone()).collect()
 }
 
 /// Returns the `assignments` whose settings have the same values before and after all of them.

@@ -216,6 +216,7 @@ impl Recipe {
         for family in families.chain(of_tasks.flat_map(Map::keys)) {
             recipe.known_family(family)?;
         }
+        recipe.check_names()?;
         for task in recipe.body.tasks.keys() {
             recipe.source(task)?;
         }
@@ -232,6 +233,44 @@ impl Recipe {
             }
         }
         Ok(recipe)
+    }
+
+    /// Checks that every task and model that the recipe names exists and is spelt as in the registry:
+    /// settings for another name would never apply.
+    fn check_names(&self) -> Result<()> {
+        let body = &self.body;
+        let tasks = body.tasks.keys();
+        let tasks = tasks.chain(body.departures.iter().flat_map(|it| &it.tasks));
+        let tasks = tasks.chain(body.rates.iter().map(|it| &it.task));
+        let tasks = tasks.chain(body.measured.iter().flat_map(|it| it.minutes.keys()));
+        for task in tasks {
+            let found = suggest::find("task", task, datasets::TASKS, |task| task.info().name);
+            self.check_name("task", task, found.map(|found| found.info().name))?;
+        }
+        let of_tasks = body.tasks.values();
+        let of_tasks = of_tasks.filter_map(|settings| settings[PER_MODEL].as_object());
+        let models = body.models.keys().chain(of_tasks.flat_map(Map::keys));
+        let models = models.chain(&body.made_for);
+        let models = models.chain(body.departures.iter().flat_map(|it| &it.models));
+        let models = models.chain(body.rates.iter().map(|it| &it.model));
+        for model in models {
+            let found = suggest::find("model", model, models::registry(), |model| model.name);
+            self.check_name("model", model, found.map(|found| found.name))?;
+        }
+        for rate in &body.rates {
+            self.known_family(&rate.family)?;
+        }
+        Ok(())
+    }
+
+    fn check_name(&self, kind: &str, name: &str, found: Result<&str>) -> Result<()> {
+        let origin = format!("recipe {}", self.name);
+        match found.map_err(|error| error.during(&origin))? {
+            found if found == name => Ok(()),
+            found => Err(Error::usage(format!(
+                "{origin}: {kind} '{name}' is spelt '{found}'"
+            ))),
+        }
     }
 
     /// Returns whether the recipe was made for this model.

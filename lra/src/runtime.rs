@@ -2,7 +2,7 @@
 //! line.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use candle_core::{DType, Device, Tensor};
@@ -126,19 +126,18 @@ pub const STOP_ON_EOF: &str = "--stop-on-eof";
 /// A program given by its absolute path is recorded by its name. In a word that is not Unicode,
 /// `\u{fffd}` replaces invalid parts.
 pub fn command_line() -> String {
-    let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
-    as_typed(words.collect())
+    as_typed(env::args_os().collect())
 }
 
-fn as_typed(mut words: Vec<String>) -> String {
+fn as_typed(mut words: Vec<OsString>) -> String {
     if let Some(program) = words.first_mut() {
-        let path = Path::new(program.as_str());
+        let path = Path::new(&*program);
         if let (true, Some(name)) = (path.is_absolute(), path.file_name()) {
-            *program = name.to_string_lossy().into_owned();
+            *program = name.to_owned();
         }
     }
     let typed = words.iter().filter(|word| *word != STOP_ON_EOF);
-    let quoted: Vec<_> = typed.map(|word| shell::quoted(word)).collect();
+    let quoted: Vec<_> = typed.map(|word| shell::quoted_word(word)).collect();
     quoted.join(" ")
 }
 
@@ -204,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_command_is_kept_as_it_is_typed() {
-        let kept = |words: &[&str]| as_typed(words.iter().map(|&word| word.to_owned()).collect());
+        let kept = |words: &[&str]| as_typed(words.iter().map(OsString::from).collect());
         assert_eq!(
             kept(&["/opt/bin/lra", "run", "--set", "a=it's 2", "--stop-on-eof"]),
             r"lra run --set 'a=it'\''s 2'"

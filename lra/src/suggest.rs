@@ -106,10 +106,30 @@ fn of_kind(kind: &str) -> &'static [Alias] {
     }
 }
 
-/// Returns the command here that another program calls `word`, and a remark.
-pub fn command(word: &str) -> Option<(&'static str, &'static str)> {
-    let alias = aliases_of(word, COMMANDS).next()?;
-    Some((alias.to[0], alias.note))
+/// Returns the command here that another program calls `word`, and a remark: one that begins with
+/// `parent`, such as `data `, if there is one. A misspelling of such a word counts, too.
+pub fn command(word: &str, parent: &str) -> Option<(&'static str, &'static str)> {
+    let leads = |alias: &&Alias| {
+        let names = alias.names.iter().chain(alias.to);
+        names.clone().any(|name| fold(name) == fold(word))
+    };
+    let misspelt = |alias: &&Alias| {
+        alias.names.iter().any(|name| {
+            let likeness = similar(word, name);
+            likeness.is_some_and(|it| it.edits <= 1 && word.len() >= name.len())
+        })
+    };
+    let within = |alias: &&Alias| !parent.is_empty() && alias.to[0].starts_with(parent);
+    let found = COMMANDS.iter().filter(within).find(leads);
+    let found = found.or_else(|| aliases_of(word, COMMANDS).next());
+    let found = found.or_else(|| COMMANDS.iter().find(misspelt));
+    let found = found.filter(|alias| alias.to[0] != word);
+    found.map(|alias| (alias.to[0], alias.note))
+}
+
+/// Returns the known name of which `word` is a misspelling, if there is one.
+pub fn misspelt(word: &str, known: &[&str]) -> Option<String> {
+    nearest(word, known).into_iter().next()
 }
 
 /// A guess at the name that was meant.

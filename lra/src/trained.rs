@@ -95,6 +95,7 @@ impl TrainedRun {
         let cell = &spec.cell;
         let task = *suggest::find("task", &cell.task, datasets::TASKS, |task| task.info().name)?;
         let model = *suggest::find("model", &cell.model, models::registry(), |model| model.name)?;
+        overlay::check_once(assignments)?;
         let mut settings = json!({ "data": task.defaults() });
         overlay::merge(&mut settings, &json!({ "data": spec.data }), "spec.toml")?;
         for assignment in assignments {

@@ -701,3 +701,91 @@ fn unknown_names_are_refused_in_every_flag() {
     }
     place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet --device CPU");
 }
+
+/// Two values for one setting are a mistake in every place where settings are given.
+#[test]
+fn a_setting_has_one_value() {
+    let place = Place::new();
+    let run = "run --task toy --model linear --recipe smoke --quiet --out runs";
+    let sweep = "sweep --tasks toy --models linear --recipe smoke --out runs --dry-run";
+    for (words, hint) in [
+        (
+            format!("{run} --steps 3 --set train.steps=-7"),
+            "train.steps=-7 and train.steps=3",
+        ),
+        (
+            format!("{run} --set block.dim=8 --set block.dim=16"),
+            "block.dim=8 and block.dim=16",
+        ),
+        (
+            format!("{run} --pretrain masked --set pretrain.kind=xx"),
+            "pretrain.kind=xx",
+        ),
+        (
+            format!("{run} --precision bf16 --set train.precision=f32"),
+            "train.precision=f32",
+        ),
+        (
+            format!("{sweep} --set train.batch=2 --set train.batch=3"),
+            "train.batch=2 and",
+        ),
+        (
+            format!("{sweep} --grid train.batch=1,2 --grid train.batch=3,4"),
+            "searched twice",
+        ),
+        (
+            format!("{sweep} --grid train.batch=1,2 --set train.batch=4"),
+            "search it or fix it",
+        ),
+        (
+            "sweep --tasks toy --models linear:train.batch=2 --grid train.batch=8,16 --dry-run"
+                .to_owned(),
+            "search it or fix it",
+        ),
+        (
+            "data make listops --set data.train=3 --set data.train=4".to_owned(),
+            "data.train=3 and",
+        ),
+    ] {
+        let message = place.fails(2, &words);
+        assert!(message.contains(hint), "{words}: {message}");
+    }
+    assert!(!place.path().join("runs").exists());
+    place.ok(&format!("{run} --steps 3 --set train.steps=3"));
+}
+
+/// A sweep passes on to its runs what it was given, whatever it begins with.
+#[test]
+fn values_that_begin_with_a_dash_reach_the_runs_of_a_sweep() {
+    let place = Place::new();
+    let sweep = "sweep --tasks toy --models bag --recipe smoke --steps 1 --quiet";
+    place.ok(&format!("{sweep} --out=-runs --data=-data"));
+    assert!(place.path().join("-data").is_dir());
+    let text = place.ok("run --task toy --model bag --recipe smoke --quiet --steps 1 --out=-y");
+    assert!(text.contains("lra report ./-y"), "{text}");
+    place.ok("report ./-y");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_sweep_writes_into_a_folder_whose_name_is_no_text() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+    let place = Place::new();
+    let folder = OsStr::from_bytes(b"bad\xff");
+    let mut command =
+        place.command("sweep --tasks toy --models bag --recipe smoke --steps 1 --quiet");
+    let output = command.arg("--out").arg(folder).output().unwrap();
+    assert!(output.status.success(), "{}", common::err(&output));
+    let runs = fs::read_dir(place.path().join(folder)).unwrap().flatten();
+    assert!(
+        runs.map(|it| it.path())
+            .any(|it| it.join("record.json").exists())
+    );
+    let named = fs::read_dir(place.path()).unwrap().flatten();
+    assert!(
+        named
+            .map(|it| it.file_name())
+            .all(|name| !name.to_string_lossy().contains("bad") || name == folder)
+    );
+}

@@ -6,8 +6,8 @@ use clap::Args;
 use datasets::SplitName;
 use results::Format;
 
-use super::Machine;
 use super::data::DataPlace;
+use super::parse;
 
 const SCORE_EXAMPLES: &str = "\
 Examples:
@@ -30,12 +30,23 @@ pub struct ScoreArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub machine: Machine,
+    pub computing: Computing,
     #[command(flatten)]
     pub place: DataPlace,
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+/// The means to score with.
+#[derive(Debug, Args)]
+pub struct Computing {
+    /// Device: auto, cpu or cuda:N (see `lra list devices`)
+    #[arg(long, default_value = "auto", value_parser = parse::device)]
+    pub device: String,
+    /// Worker threads; 0 means all cores
+    #[arg(long, default_value_t = 0, value_parser = parse::threads, value_name = "N")]
+    pub threads: usize,
 }
 
 /// The examples that weights are scored on.
@@ -70,7 +81,7 @@ pub struct CompareArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
-    pub machine: Machine,
+    pub computing: Computing,
     #[command(flatten)]
     pub place: DataPlace,
     /// Print no progress
@@ -101,7 +112,7 @@ pub struct ExplainArgs {
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
     #[command(flatten)]
-    pub machine: Machine,
+    pub computing: Computing,
     #[command(flatten)]
     pub place: DataPlace,
     /// Print no progress

@@ -7,8 +7,7 @@ use crate::cli::Cli;
 use crate::spec::TrainOptions;
 use crate::suggest;
 
-/// Returns the one-line message for an unknown command or flag that other programs have; `None` for
-/// any other error.
+/// Returns the one-line message for an unknown command or flag; `None` for any other error.
 pub fn explained(error: &clap::Error) -> Option<String> {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),
@@ -17,65 +16,83 @@ pub fn explained(error: &clap::Error) -> Option<String> {
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let word = word(ContextKind::InvalidSubcommand)?;
-            let (to, note) = suggest::command(word)?;
-            let note = remark(note);
-            Some(format!(
-                "unknown command '{word}'; did you mean '{to}'? (`lra {to} --help` explains it{note})"
-            ))
+            Some(unknown_command(word, &command_of(error)?))
         }
         ErrorKind::UnknownArgument => {
             let word = word(ContextKind::InvalidArg)?;
             let flag = word.split('=').next().unwrap_or(word);
-            let name = flag.strip_prefix("--")?;
-            let command = command_of(error)?;
-            let of_others = suggest::flag(name).and_then(|(to, note)| {
-                let mut to = to.iter().filter(|to| **to != flag);
-                Some((to.find_map(|to| usable(to, &command))?, note))
-            });
-            let own = || {
-                Some((
-                    usable(&suggest::setting_called(name, train())?, &command)?,
-                    "",
-                ))
-            };
-            let (to, note) = of_others.or_else(own)?;
-            let note = match note {
-                "" => String::new(),
-                note => format!(" ({note})"),
-            };
-            Some(format!("unknown flag '{flag}'; did you mean '{to}'?{note}"))
+            flag.starts_with("--")
+                .then(|| Some(unknown_flag(flag, &command_of(error)?)))?
         }
         _ => None,
     }
 }
 
+/// Returns the message for a word that is no command of `parent`.
+fn unknown_command(word: &str, parent: &clap::Command) -> String {
+    let parent_name = match parent.get_name() {
+        ROOT => String::new(),
+        name => format!("{name} "),
+    };
+    let below = parent.get_subcommands().filter(|it| !it.is_hide_set());
+    let below: Vec<&str> = below.map(clap::Command::get_name).collect();
+    let of_others = suggest::command(word, &parent_name);
+    let misspelt = || {
+        let near = suggest::misspelt(word, &below)?;
+        Some((format!("{parent_name}{near}"), ""))
+    };
+    let told = of_others.map(|(to, note)| (to.to_owned(), note));
+    match told.or_else(misspelt) {
+        Some((to, note)) => format!(
+            "unknown command '{word}'; did you mean '{to}'? (`lra {to} --help` explains it{})",
+            remark(note)
+        ),
+        None => format!("unknown command '{word}'; `lra {parent_name}--help` lists the commands"),
+    }
+}
+
+/// Returns the message for a flag that `command` does not have.
+fn unknown_flag(flag: &str, command: &clap::Command) -> String {
+    let name = flag.trim_start_matches('-');
+    let own: Vec<&str> = command
+        .get_arguments()
+        .filter_map(|it| it.get_long())
+        .collect();
+    let plain = |flag: &str| flag.trim_end_matches('s').to_owned();
+    let number = own.iter().find(|it| plain(it) == plain(name));
+    let number = number.map(|it| (format!("--{it}"), ""));
+    let of_others = || {
+        let (to, note) = suggest::flag(name)?;
+        let mut to = to.iter().filter(|to| **to != flag);
+        Some((to.find_map(|to| usable(to, command))?, note))
+    };
+    let setting = || {
+        let setting = suggest::setting_called(name, train())?;
+        Some((usable(&setting, command)?, ""))
+    };
+    let misspelt = || Some((format!("--{}", suggest::misspelt(name, &own)?), ""));
+    let told = number.or_else(of_others).or_else(setting).or_else(misspelt);
+    // `--force` replaces results: no other word leads to it.
+    let told = told.filter(|(to, _)| to != "--force" || flag.starts_with("--forc"));
+    match told {
+        Some((to, "")) => format!("unknown flag '{flag}'; did you mean '{to}'?"),
+        Some((to, note)) => format!("unknown flag '{flag}'; did you mean '{to}'? ({note})"),
+        None => {
+            let path = match command.get_name() {
+                ROOT => String::new(),
+                name => format!("{name} "),
+            };
+            format!("unknown flag '{flag}'; `lra {path}--help` lists the flags")
+        }
+    }
+}
+
+/// Name of the program in the parser.
+const ROOT: &str = "lra";
+
 /// Returns the settings of training, at their defaults.
 fn train() -> serde_json::Value {
     serde_json::json!(TrainOptions::default())
-}
-
-/// Returns whether the parser's tip leads from a flag to `--force`, which replaces results,
-/// although that is hardly what was meant.
-pub fn tips_to_force(error: &clap::Error) -> bool {
-    let word = |kind| match error.get(kind) {
-        Some(ContextValue::String(word)) => Some(word.as_str()),
-        Some(ContextValue::Strings(words)) => words.first().map(String::as_str),
-        _ => None,
-    };
-    let typed = word(ContextKind::InvalidArg).unwrap_or_default();
-    word(ContextKind::SuggestedArg) == Some("--force") && !typed.starts_with("--forc")
-}
-
-/// Returns the message about an unknown flag without a tip.
-pub fn without_tip(error: &clap::Error) -> String {
-    let flag = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(flag)) => flag.as_str(),
-        _ => "",
-    };
-    let help = command_of(error).map_or(String::new(), |command| {
-        format!("; `lra {} --help` lists the flags", command.get_name())
-    });
-    format!("unexpected argument '{flag}' found{help}")
 }
 
 /// Returns the command that refused its words, by the usage that the error shows.
@@ -133,7 +150,7 @@ mod tests {
     fn commands_and_flags_of_other_programs_lead_to_those_here() {
         for (words, hint) in [
             ("lra train --task text", "did you mean 'run'?"),
-            ("lra eval", "its test split at its end"),
+            ("lra eval", "did you mean 'score'?"),
             ("lra download text", "did you mean 'data fetch'?"),
             ("lra data download text", "did you mean 'data fetch'?"),
             ("lra benchmark", "did you mean 'bench'?"),
@@ -158,22 +175,39 @@ mod tests {
             ("lra sweep --window 3", "'--set model.window=VALUE'"),
             ("lra run --difficulty easy", "'--set data.difficulty=VALUE'"),
             ("lra run --format json", "did you mean '--json'?"),
+            ("lra sweep --seed 0", "did you mean '--seeds'?"),
+            ("lra bench --length 64", "did you mean '--lengths'?"),
+            ("lra bench --seq-len 64", "did you mean '--lengths'?"),
+            ("lra run --jsn", "did you mean '--json'?"),
+            ("lra run --forc", "did you mean '--force'?"),
+            ("lra rnu", "did you mean 'run'?"),
+            ("lra swep", "did you mean 'sweep'?"),
+            ("lra dwonload", "did you mean 'data fetch'?"),
+            ("lra data check", "did you mean 'data verify'?"),
+            ("lra data test", "did you mean 'data verify'?"),
+            ("lra data shwo", "did you mean 'data show'?"),
         ] {
             let told = told(words).unwrap();
             assert!(told.contains(hint), "{words}: {told}");
         }
-        assert_eq!(told("lra run --zzz 3"), None);
-        assert_eq!(told("lra zzz"), None);
-        assert_eq!(told("lra report --device cpu"), None, "a flag of others");
-        assert_eq!(told("lra report --lr 0.1"), None, "it takes no settings");
-    }
-
-    #[test]
-    fn no_tip_leads_to_what_replaces_results() {
-        let error = |words: &str| Cli::try_parse_from(words.split(' ')).unwrap_err();
-        assert!(tips_to_force(&error("lra run --forma json")));
-        assert!(!tips_to_force(&error("lra run --forc")));
-        assert!(!tips_to_force(&error("lra run --jsn")));
+        for words in [
+            "lra run --zzz 3",
+            "lra report --device cpu",
+            "lra report --lr 0.1",
+            "lra run --restart",
+            "lra run --forma json",
+            "lra zzz",
+            "lra update",
+            "lra serve",
+            "lra data zzz",
+        ] {
+            let told = told(words).unwrap();
+            assert!(
+                told.contains("--help` lists the") && !told.contains("mean"),
+                "{told}"
+            );
+        }
+        assert_eq!(told("lra run foo"), None, "it is no flag");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 
 /// Runs the command.
 pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
-    let scoring = Scoring::new(&arguments.machine, &arguments.place, arguments.quiet)?;
+    let scoring = Scoring::new(&arguments.computing, &arguments.place, arguments.quiet)?;
     let first = scoring.score(&arguments.first, &arguments.on)?;
     let second = scoring.score(&arguments.second, &arguments.on)?;
     let [one, other] = [&first, &second].map(|it| &it.splits.manifest);

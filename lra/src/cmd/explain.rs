@@ -21,7 +21,7 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
             "--format html: a page is made by `lra report`",
         ));
     }
-    let scoring = Scoring::new(&arguments.machine, &arguments.place, arguments.quiet)?;
+    let scoring = Scoring::new(&arguments.computing, &arguments.place, arguments.quiet)?;
     let scored = scoring.score(&arguments.run, &arguments.on)?;
     if arguments.png.is_some() && scored.run.task.info().first_id != 0 {
         let name = scored.run.task.info().name;

@@ -12,7 +12,7 @@ use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::RunRequest;
-use crate::{cmd, device, run_folder, runtime, shell};
+use crate::{cmd, device, overlay, run_folder, runtime, shell};
 
 /// Published figures that a finished cell is compared with.
 const PUBLISHED: &str = "tay2021";
@@ -40,6 +40,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     assignments.extend(pretrain.map(|kind| format!("pretrain.kind={kind}")));
     let precision = arguments.precision.as_ref();
     assignments.extend(precision.map(|precision| format!("train.precision={precision}")));
+    overlay::check_once(&assignments)?;
     let task = arguments.task.with_source(arguments.source)?;
     if arguments.allow_partial {
         assignments.push(cmd::allow_partial(&task.name)?.to_owned());

@@ -8,9 +8,8 @@ use candle_core::Device;
 use datasets::{Baseline, SplitName, Splits};
 use serde_json::json;
 
-use crate::cli::Machine;
 use crate::cli::data::DataPlace;
-use crate::cli::score::{ScoreArgs, ScoredData};
+use crate::cli::score::{Computing, ScoreArgs, ScoredData};
 use crate::error::{Class, Classify, Result};
 use crate::eval::Score;
 use crate::progress::Reporter;
@@ -19,7 +18,7 @@ use crate::{cmd, device, runtime};
 
 /// Runs the command.
 pub fn run(arguments: &ScoreArgs) -> Result<ExitCode> {
-    let scoring = Scoring::new(&arguments.machine, &arguments.place, arguments.quiet)?;
+    let scoring = Scoring::new(&arguments.computing, &arguments.place, arguments.quiet)?;
     let scored = scoring.score(&arguments.run, &arguments.on)?;
     if let Some(file) = &arguments.predictions {
         write_predictions(file, &scored.predictions)?;
@@ -54,11 +53,11 @@ pub struct Scored {
 
 impl Scoring {
     /// Sets the process up as the flags ask.
-    pub fn new(machine: &Machine, place: &DataPlace, quiet: bool) -> Result<Self> {
-        runtime::set_up(Some(machine.threads))?;
+    pub fn new(computing: &Computing, place: &DataPlace, quiet: bool) -> Result<Self> {
+        runtime::set_up(Some(computing.threads))?;
         Ok(Scoring {
             data: place.path(),
-            device: device::select(&machine.device)?,
+            device: device::select(&computing.device)?,
             reporter: Reporter::new(quiet),
         })
     }

@@ -409,3 +409,35 @@ fn nystromformer_has_its_authors_settings() {
         }
     }
 }
+
+#[test]
+fn every_name_in_a_recipe_is_one_of_the_registry() {
+    let refused = |text: &str| {
+        let head = "about = ''\nsource = ''\n[tasks.listops]\n[tasks.text.models.linear]\n";
+        let read = Recipe::parse("mine".to_owned(), &format!("{head}{text}\n"));
+        read.err().map(|error| error.to_string())
+    };
+    assert_eq!(refused(""), None);
+    for (text, hint) in [
+        ("[models.Linear]", "'Linear' is spelt 'linear'"),
+        ("[models.linaer]", "did you mean 'linear'?"),
+        ("[tasks.list_ops]", "did you mean 'listops'?"),
+        ("[tasks.ListOps]", "is spelt 'listops'"),
+        ("[tasks.imdb]", "did you mean 'text'?"),
+        ("[tasks.image.models.linaer]", "did you mean 'linear'?"),
+        (
+            "[[departures]]\nwhat = 'x'\ntasks = ['imdb']",
+            "did you mean 'text'?",
+        ),
+        (
+            "[[departures]]\nwhat = 'x'\nmodels = ['linaer']",
+            "did you mean 'linear'?",
+        ),
+    ] {
+        let message = refused(text).unwrap();
+        assert!(
+            message.contains(hint) && message.starts_with("recipe mine"),
+            "{text}: {message}"
+        );
+    }
+}

@@ -126,7 +126,8 @@ impl RunRequest<'_> {
         if sets("steps") && !sets("schedule_steps") {
             settings["train"]["schedule_steps"] = json!(0);
         }
-        let mut repeated = overlay::repeated(self.assignments, &by_recipe, &settings)?;
+        let mut repeated =
+            overlay::repeated(&overlay::effective(self.assignments), &by_recipe, &settings)?;
         // The recipe's own number of steps with another planned length of the schedule does not
         // repeat the recipe.
         let planned = |settings: &Value| settings["train"]["schedule_steps"].clone();
@@ -176,9 +177,9 @@ impl RunRequest<'_> {
             model,
             variant,
             recipe,
-            overrides: self.assignments.to_vec(),
+            overrides: overlay::effective(self.assignments),
             repeated,
-            replaced: replaced(self.assignments, &by_recipe),
+            replaced: replaced(&overlay::effective(self.assignments), &by_recipe),
             rule_violation: None,
             family,
             width: None,

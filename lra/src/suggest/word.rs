@@ -1,7 +1,7 @@
 //! Suggestions for words that are none of a setting's values.
 
 use super::aliases::WORDS;
-use super::{Guess, nearest};
+use super::{Guess, fold, nearest};
 use crate::error::{Class, Error};
 
 /// Returns the error of a model's settings, with the word that was probably meant.
@@ -29,9 +29,37 @@ pub fn of_task(error: datasets::Error) -> Error {
     told.map_or_else(|| error.into(), Error::usage)
 }
 
+/// Values that other programs give to one setting and this one to another: key, words, and what to
+/// set instead.
+const ELSEWHERE: &[(&str, &[&str], &str)] = &[
+    (
+        "block.activation",
+        &["glu", "geglu", "swiglu", "reglu"],
+        "block.gate",
+    ),
+    (
+        "embed.positions",
+        &["rope", "rotary", "roformer"],
+        "block.rotary=true",
+    ),
+    (
+        "embed.positions",
+        &["alibi", "t5", "relative", "deberta"],
+        "block.bias",
+    ),
+];
+
 /// Returns the message for a word that resembles one that the setting can have; `None` if it
 /// resembles none.
 fn meant(key: &str, word: &str, known: &[String]) -> Option<String> {
+    let elsewhere = ELSEWHERE
+        .iter()
+        .find(|(of, words, _)| *of == key && words.iter().any(|other| fold(other) == fold(word)));
+    if let Some((_, _, to)) = elsewhere {
+        return Some(format!(
+            "{key} cannot be '{word}'; that is set by {to} (`lra list components`)"
+        ));
+    }
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let guess = Guess::of_alias(word, WORDS, &known).unwrap_or_else(|| Guess {
         names: nearest(word, &known),

@@ -1,5 +1,6 @@
 //! One run of a sweep: the process of `lra run`, its log and its outcome.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -126,16 +127,16 @@ impl Job {
         let doing = || format!("starting the run of {}", cell.id);
         let mut words = arguments(cell, options, device);
         match (force, RunFolder::is_begun(&folder)) {
-            (true, _) => words.push("--force".to_owned()),
-            (false, true) => words.push("--resume".to_owned()),
+            (true, _) => words.push("--force".into()),
+            (false, true) => words.push("--resume".into()),
             (false, false) => {}
         }
         if options.accept_changes && !force {
-            words.push("--accept-changes".to_owned());
+            words.push("--accept-changes".into());
         }
         let log = open_log(&folder, &words).during(Class::Run, doing())?;
         let errors = log.try_clone().during(Class::Run, doing())?;
-        words.push(STOP_ON_EOF.to_owned());
+        words.push(STOP_ON_EOF.into());
         let previous = record(&folder);
         let environment = [(JOBS, options.jobs.to_string())];
         let program = child::this_program()?;
@@ -178,38 +179,45 @@ impl Job {
     }
 }
 
-fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<String> {
+/// Returns the arguments of the run. Each value is in one word with its flag, since it may begin
+/// with a dash; paths may be no text.
+fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<OsString> {
     let settings = &cell.resolved.spec.cell;
-    let mut words: Vec<String> = vec!["run".to_owned()];
-    let mut option = |name: &str, value: String| words.extend([format!("--{name}"), value]);
-    option("task", settings.task.clone());
-    option("source", settings.source.to_string());
-    option("model", settings.model.clone());
-    option("recipe", cell.recipe.clone());
-    option("seed", settings.seed.to_string());
-    option("protocol", settings.protocol.to_string());
+    let mut words: Vec<OsString> = vec!["run".into()];
+    let mut option = |name: &str, value: &OsStr| {
+        let mut word = OsString::from(format!("--{name}="));
+        word.push(value);
+        words.push(word);
+    };
+    let mut text = |name: &str, value: &str| option(name, value.as_ref());
+    text("task", &settings.task);
+    text("source", &settings.source.to_string());
+    text("model", &settings.model);
+    text("recipe", &cell.recipe);
+    text("seed", &settings.seed.to_string());
+    text("protocol", &settings.protocol.to_string());
     for assignment in &cell.resolved.overrides {
-        option("set", assignment.clone());
+        text("set", assignment);
     }
-    option("device", device.to_owned());
-    option("threads", options.threads.to_string());
+    text("device", device);
+    text("threads", &options.threads.to_string());
     if let Some(bytes) = options.memory_limit {
-        option("memory-limit", bytes.to_string());
+        text("memory-limit", &bytes.to_string());
     }
     if let Some(data) = &options.data_option {
-        option("data", data.display().to_string());
+        option("data", data.as_os_str());
     }
-    option("out", options.out.display().to_string());
+    option("out", options.out.as_os_str());
     words
 }
 
 /// Opens the log at its end and writes the command that is started.
-fn open_log(folder: &Path, words: &[String]) -> io::Result<File> {
+fn open_log(folder: &Path, words: &[OsString]) -> io::Result<File> {
     fs::create_dir_all(folder)?;
     let path = folder.join(LOG);
     let mut log = disk::own_alone(&path, File::options().create(true).append(true))
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    let words: Vec<_> = words.iter().map(|word| shell::quoted(word)).collect();
+    let words: Vec<_> = words.iter().map(|word| shell::quoted_word(word)).collect();
     writeln!(log, "{COMMAND}{}: lra {}", host::now(), words.join(" "))?;
     Ok(log)
 }

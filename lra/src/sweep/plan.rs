@@ -274,7 +274,7 @@ pub fn models(names: &[String]) -> Result<Vec<ModelChoice>> {
     let mut choices = Vec::new();
     for name in names {
         match name.as_str() {
-            "all" => choices.extend(ModelChoice::registered()),
+            name if name.eq_ignore_ascii_case("all") => choices.extend(ModelChoice::registered()),
             name => choices.push(ModelChoice::parse(name)?),
         }
     }

@@ -10,6 +10,7 @@ use models::rng::StreamKey;
 
 use crate::error::{Error, Result};
 use crate::model_choice::ModelChoice;
+use crate::overlay;
 
 /// One setting with the values to try: `train.learning_rate=1e-3,3e-4`, or
 /// `train.learning_rate=1e-4..1e-2`.
@@ -60,10 +61,31 @@ impl FromStr for Dimension {
             }
         };
         Ok(Dimension {
-            key: key.to_owned(),
+            key: key.trim().to_owned(),
             values,
         })
     }
+}
+
+/// Checks that each dimension is of a setting of its own, to which `fixed` assigns no value.
+///
+/// # Errors
+/// A setting is searched twice, or is searched and fixed.
+pub fn check_free(dimensions: &[Dimension], fixed: &[String]) -> Result<()> {
+    for (place, dimension) in dimensions.iter().enumerate() {
+        let key = &dimension.key;
+        if dimensions[..place].iter().any(|other| other.key == *key) {
+            return Err(Error::usage(format!(
+                "--grid {key}: the setting is searched twice; give all of its values in one --grid"
+            )));
+        }
+        if let Some(value) = fixed.iter().find(|it| overlay::key(it) == key) {
+            return Err(Error::usage(format!(
+                "--grid {key}: {value} fixes the setting; search it or fix it"
+            )));
+        }
+    }
+    Ok(())
 }
 
 impl Dimension {

@@ -8,7 +8,7 @@ use crate::{
     layers::{ComplexEmbedding, Dropout},
     ops::{cat, embed, linear},
     options::{EmbedOptions, Input, Positions, ScalarInit},
-    params::{Attributes, LECUN_NORMAL},
+    params::{Attributes, LECUN_NORMAL, xavier_uniform},
 };
 
 /// Token embedding, an optional CLS token put before the sequence, positions, dropout.
@@ -47,6 +47,7 @@ impl Scalar {
         let (weight, bias) = match options.scalar_init {
             ScalarInit::KaimingUniform => (uniform, uniform),
             ScalarInit::LecunNormal => (LECUN_NORMAL, Init::Const(0.0)),
+            ScalarInit::XavierUniform => (xavier_uniform(1, dim), Init::Const(0.0)),
             ScalarInit::Normal => (normal(1.0), normal(0.1)),
         };
         let largest = vocabulary.saturating_sub(1).max(1) as f64;

@@ -49,6 +49,9 @@ pub enum ScalarInit {
     /// w LeCun-normal for a fan-in of 1, variance 1 and cut at two standard deviations, b = 0:
     /// `flax.linen.Dense` (S5, s5/seq_model.py of lindermanlab/S5, commit 3c18fdb).
     LecunNormal,
+    /// w Xavier-uniform, bound (6 / (1 + D))^½, b = 0: `_init_weights` in models/chordmixer.py of
+    /// RuslanKhalitov/ChordMixer, commit b46a994.
+    XavierUniform,
     /// w ~ N(0, 1), b ~ N(0, 0.1²): `RealNumberEmbedding` in
     /// fairseq/modules/real_number_embedding.py of facebookresearch/mega, commit aeaa4b4.
     Normal,

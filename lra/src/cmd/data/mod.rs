@@ -181,6 +181,7 @@ impl Chosen {
             true => Some(cmd::allow_partial(task.info().name)?),
             false => None,
         };
+        overlay::check_once(&choice.assignments)?;
         let mut settings = json!({ "data": task.defaults() });
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;

@@ -27,7 +27,7 @@ use crate::sweep::scheduler::{Judge, Scheduler, Standing, State};
 use crate::sweep::{best, comparison, probe, scheduler, search};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{limits, runtime, shell};
+use crate::{limits, overlay, runtime, shell};
 
 /// Advice on records that differ from what would be made here.
 pub const CHANGED: &str = "what has changed counts as not on file: --redo-changed runs it again, --accept-changes takes it as it is";
@@ -113,15 +113,24 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
 fn planned(arguments: &SweepArgs) -> Result<Planned> {
     let mut assignments = arguments.assignments.clone();
     assignments.extend(arguments.steps.map(|steps| format!("train.steps={steps}")));
+    overlay::check_once(&assignments)?;
     let mut models = plan::models(&arguments.models)?;
     let points = search::points(&arguments.grid, arguments.trials.map(usize::from))?;
+    for model in &models {
+        let fixed: Vec<String> = assignments
+            .iter()
+            .cloned()
+            .chain(model.assignments())
+            .collect();
+        search::check_free(&arguments.grid, &fixed)?;
+    }
     let mut typed = assignments.clone();
     typed.extend(models.iter().flat_map(ModelChoice::assignments));
     typed.extend(search::assignments(&points));
     if arguments.components {
         let components: Vec<_> = models
             .iter()
-            .flat_map(ModelChoice::with_each_axis)
+            .flat_map(ModelChoice::with_each_component)
             .collect();
         models.extend(components);
     }

@@ -57,7 +57,17 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
             "create-datasets",
         ],
     ),
-    same(&["data verify"], &["verify", "checksum", "validate-data"]),
+    same(
+        &["data verify"],
+        &[
+            "verify",
+            "checksum",
+            "validate-data",
+            "check",
+            "test",
+            "validate",
+        ],
+    ),
     same(
         &["data show"],
         &["inspect", "view", "peek", "sample", "examples", "stats"],

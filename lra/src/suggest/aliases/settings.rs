@@ -383,7 +383,7 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
         ],
     ),
     same(
-        &["data.max_length", "data.size"],
+        &["--lengths", "data.max_length", "data.size"],
         &[
             "max_length",
             "max_len",
