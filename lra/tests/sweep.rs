@@ -57,7 +57,7 @@ fn cells_are_run_once_and_a_failed_one_stops_nothing() {
         assert!(
             fs::read_to_string(log)
                 .unwrap()
-                .contains("lra run --task toy")
+                .contains("lra run --task=toy")
         );
         let record = place
             .path()

