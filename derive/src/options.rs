@@ -3,8 +3,8 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{
-    Attribute, Data, DeriveInput, Error, Expr, Field, Fields, LitStr, Path, Result, Token, Type,
-    parse_quote,
+    Attribute, Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, Lit, LitStr, Meta,
+    MetaNameValue, Path, Result, Token, Type, parse_quote,
 };
 
 /// Attributes of the struct.
@@ -87,6 +87,25 @@ fn is_number(kind: &Type) -> bool {
     matches!(kind, Type::Path(it) if numbers.iter().any(|number| it.path.is_ident(number)))
 }
 
+/// Returns the documentation of a field as one line; empty if it has none.
+fn documentation(attributes: &[Attribute]) -> String {
+    let lines = attributes
+        .iter()
+        .filter_map(|attribute| match &attribute.meta {
+            Meta::NameValue(MetaNameValue {
+                path,
+                value:
+                    Expr::Lit(ExprLit {
+                        lit: Lit::Str(text),
+                        ..
+                    }),
+                ..
+            }) if path.is_ident("doc") => Some(text.value().trim().to_owned()),
+            _ => None,
+        });
+    lines.collect::<Vec<_>>().join(" ").trim().to_owned()
+}
+
 /// Returns the constructor of `Range` that `range` names, with the key as first argument.
 fn range_of(range: &Expr, key: &str, root: &Path) -> Result<TokenStream> {
     let (kind, arguments) = match range {
@@ -113,10 +132,13 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         other => return Err(Error::new_spanned(other, "options have names")),
     };
     let (mut defaults, mut ranges, mut components) = (Vec::new(), Vec::new(), Vec::new());
+    let mut summaries = Vec::new();
     for field in fields {
         let declared = Declared::read(field)?;
         let (ident, kind) = (&field.ident, &field.ty);
         let key = ident.to_token_stream().to_string();
+        let summary = documentation(&field.attrs);
+        summaries.push(quote!((#key, #summary)));
         let default = match declared.default {
             Some(default) => default.into_token_stream(),
             None => quote!(::core::default::Default::default()),
@@ -148,6 +170,7 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         impl #root::options::OptionSet for #name {
             const RANGES: &'static [#root::options::Range] = &[#(#ranges),*];
             const COMPONENTS: &'static [#root::options::Component] = &[#(#components),*];
+            const SUMMARIES: &'static [(&'static str, &'static str)] = &[#(#summaries),*];
         }
     })
 }
@@ -161,10 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn a_range_gets_its_key_and_an_axis_its_section() {
+    fn a_range_gets_its_key_and_a_component_its_section() {
         let code = derive(&parse_quote! {
             #[options(section = "block", crate = lra::models)]
             struct Options {
+                /// Number of blocks,
+                /// one after the other.
                 #[option(default = 2, range = int(1, LONGEST))]
                 layers: usize,
                 #[option(range = probability)]
@@ -179,6 +204,7 @@ mod tests {
             "Self{layers:2,dropout:::core::default::Default::default(),norm:NormKind::Layer,",
             "lra::models::options::Range::int(\"layers\",1,LONGEST)",
             "lra::models::options::Range::probability(\"dropout\")",
+            "(\"layers\",\"Numberofblocks,oneaftertheother.\"),(\"dropout\",\"\")",
             "key:\"block.norm\",values:<NormKindaslra::models::options::Choices>::CHOICES",
         ] {
             assert!(code.contains(part), "{part} in {code}");

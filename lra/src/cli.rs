@@ -71,7 +71,7 @@ pub enum Verb {
     Explain(score::ExplainArgs),
     /// Show in what two runs differ: settings, data, program, machine
     Diff(score::DiffArgs),
-    /// List tasks, models, recipes, published results, devices and components
+    /// List tasks, models, recipes, published results, devices, components and settings
     List(ListArgs),
     /// Test what every model promises on one model: gradients, padding, rows, lengths, costs,
     /// causality, determinism
@@ -312,6 +312,7 @@ const LIST_EXAMPLES: &str = "\
 Examples:
   lra list tasks
   lra list models --recipe tay2021 --task text     sizes as in the 2021 configuration
+  lra list settings train                          what --set train.* can be
   lra list models reformer                         paper, equation, cost, options
   lra list published tay2021                       figures of one source, where they were read, what is wrong with them
   lra list published --json | jq .";
@@ -405,6 +406,8 @@ pub enum Registry {
     Devices,
     /// Options of norm, residual, positions and so on, around any model
     Components,
+    /// All settings of --set with defaults, values and meaning; NAME is a section or a setting
+    Settings,
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 pub use self::groups::ParameterGroup;
 pub use self::pretrain::{PretrainKind, PretrainOptions};
-pub use self::resolve::{Resolved, RunRequest};
+pub use self::resolve::{Resolved, RunRequest, general_defaults};
 pub use self::train::{Decay, OptimizerKind, Precision, Select, TrainOptions};
 use crate::digest::sha256;
 use crate::error::{Class, Classify, Result};

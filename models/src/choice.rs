@@ -58,4 +58,6 @@ pub trait OptionSet: Default + Serialize + DeserializeOwned {
     const RANGES: &'static [Range];
     /// The components, in the order of the struct.
     const COMPONENTS: &'static [Component];
+    /// The documentation of every option by its key, in the order of the struct.
+    const SUMMARIES: &'static [(&'static str, &'static str)];
 }

@@ -64,8 +64,9 @@ fn unknown_flag(flag: &str, command: &clap::Command) -> String {
     let of_others = || {
         let (to, note) = suggest::flag(name)?;
         // A flag of this command says it more directly than a setting.
-        let (flags, settings): (Vec<_>, Vec<_>) = to.iter().partition(|to| to.starts_with("--"));
-        let mut to = flags.into_iter().chain(settings).filter(|to| **to != flag);
+        let (flags, settings): (Vec<&str>, Vec<&str>) =
+            to.iter().copied().partition(|to| to.starts_with("--"));
+        let mut to = flags.into_iter().chain(settings).filter(|to| *to != flag);
         Some((to.find_map(|to| usable(to, command))?, note))
     };
     let setting = || {

@@ -1,6 +1,7 @@
 //! `lra list`: the registries.
 
 mod entry;
+mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,6 +30,10 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
             "--recipe and --task apply to the list of all models alone: `lra list models`",
         ));
     }
+    if arguments.what == Registry::Settings {
+        let table = settings::table(name.map_or("", String::as_str))?;
+        return show(&table, arguments.json);
+    }
     if let Some(name) = name {
         match (arguments.what, arguments.json) {
             (_, true) => cmd::print_json(&entry::json(arguments.what, name)?)?,
@@ -47,6 +52,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         Registry::Published => published::listing(),
         Registry::Devices => devices(),
         Registry::Components => components()?,
+        Registry::Settings => settings::table("")?,
     };
     show(&table, arguments.json)
 }
@@ -103,7 +109,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
         Registry::Recipes => suggest::find("recipe", name, RECIPES, |(name, _)| name)?
             .1
             .to_owned(),
-        Registry::Published | Registry::Devices | Registry::Components => {
+        Registry::Published | Registry::Devices | Registry::Components | Registry::Settings => {
             return Err(entry::none_of(what));
         }
     })

@@ -1,7 +1,7 @@
 //! Self-pretraining on the same inputs, before training.
 
 use models::Objective;
-use models::options::Range;
+use models::prelude::Options;
 use serde::{Deserialize, Serialize};
 
 use super::TrainOptions;
@@ -22,30 +22,27 @@ pub enum PretrainKind {
 
 /// Self-pretraining, with its own optimizer and schedule. All other settings are those of the
 /// section `train`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Options, PartialEq, Serialize, Deserialize)]
+#[options(crate = models)]
 #[serde(deny_unknown_fields)]
 pub struct PretrainOptions {
     /// Objective.
     pub kind: PretrainKind,
     /// Fraction of tokens that `masked` hides; 0 means the fraction published for the task.
+    #[option(range = probability)]
     pub share: f64,
     /// Updates; 0 means `train.steps`.
+    #[option(range = int(0, MANY))]
     pub steps: usize,
     /// Examples per update; 0 means `train.batch`.
+    #[option(range = int(0, LARGEST_BATCH))]
     pub batch: usize,
     /// Base learning rate; 0 means `train.learning_rate`.
+    #[option(range = not_negative)]
     pub learning_rate: f64,
 }
 
 impl PretrainOptions {
-    /// Ranges of the numbers.
-    pub const RANGES: &[Range] = &[
-        Range::probability("share"),
-        Range::int("steps", 0, MANY),
-        Range::int("batch", 0, LARGEST_BATCH),
-        Range::not_negative("learning_rate"),
-    ];
-
     /// Returns whether there is no pretraining.
     pub fn is_off(&self) -> bool {
         self.kind == PretrainKind::None

@@ -230,7 +230,7 @@ fn defaults(task: &dyn Task, model: &Model) -> Value {
 }
 
 /// Returns the defaults of the sections that are the same for every task and model.
-fn general_defaults() -> Value {
+pub fn general_defaults() -> Value {
     let mut defaults = json!({
         "embed": EmbedOptions::default(),
         "block": BlockOptions::default(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use models::options::Range;
+use models::prelude::Options;
 use serde::{Deserialize, Serialize};
 
 use super::ParameterGroup;
@@ -78,26 +78,33 @@ pub enum Decay {
 }
 
 /// Optimisation and evaluation. Lengths are counted in updates (steps) unless said otherwise.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Options, Serialize, Deserialize)]
+#[options(crate = models)]
 #[serde(deny_unknown_fields)]
 pub struct TrainOptions {
     /// Updates in the whole run.
+    #[option(default = 1000, range = int(1, MANY))]
     pub steps: usize,
     /// Examples per update.
+    #[option(default = 32, range = int(1, LARGEST_BATCH))]
     pub batch: usize,
     /// Examples per forward pass; the gradients of a batch are accumulated. 0 means the whole batch
     /// at once.
+    #[option(range = int(0, LARGEST_BATCH))]
     pub micro_batch: usize,
     /// Number of batches whose examples are sorted by length before they are split, to reduce
     /// padding; each batch is as long as its longest sequence. 1: batches are not sorted, and each
     /// is as long as its longest sequence, which suits BatchNorm, since sorted batches have biased
     /// statistics. 0: every sequence is padded to the task's longest, as in the 2021 code.
+    #[option(range = int(0, LARGEST_BATCH))]
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bucket: usize,
     /// Base learning rate, scaled by the schedule. Some saved settings call it `rate`.
+    #[option(default = 1e-3, range = not_negative)]
     #[serde(alias = "rate")]
     pub learning_rate: f64,
     /// Schedule of the learning rate.
+    #[option(default = Schedule::Cosine)]
     pub schedule: Schedule,
     /// Lowers β1 from 0.95 to 0.85 while the rate of `one_cycle` rises, and raises it again while the
     /// rate falls, as in PyTorch's `OneCycleLR` by default. `beta1` then has no effect.
@@ -106,39 +113,54 @@ pub struct TrainOptions {
     /// Planned length of the schedule in updates, warm-up included. 0 means the length of the run,
     /// which is also the value if the number of updates is set and this is not. A cosine rises
     /// again after it.
+    #[option(range = int(0, MANY))]
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schedule_steps: usize,
     /// Optimizer.
     #[serde(default, skip_serializing_if = "OptimizerKind::is_default")]
     pub optimizer: OptimizerKind,
     /// Updates of linear warm-up.
+    #[option(default = 100, range = int(0, MANY))]
     pub warmup: usize,
     /// Decoupled weight decay, multiplied by the scheduled rate.
+    #[option(default = 0.01, range = not_negative)]
     pub weight_decay: f64,
     /// Parameters that decay.
+    #[option(default = Decay::Matrices)]
     pub decay: Decay,
     /// Decay of the first moment; for Lion, the weight of the momentum in the direction of an
     /// update.
+    #[option(default = 0.9, range = probability)]
     pub beta1: f64,
     /// Decay of the second moment; for Lion, of the momentum.
+    #[option(default = 0.98, range = probability)]
     pub beta2: f64,
     /// Number added to the square root of the second moment; Lion has none.
+    #[option(default = 1e-9, range = not_negative)]
     pub epsilon: f64,
     /// Largest global L2 norm of the gradient; 0 means no clipping.
+    #[option(default = 1.0, range = not_negative)]
     pub clip: f64,
     /// Updates between evaluations on the validation split; 0 means only at the end.
+    #[option(default = 100, range = int(0, MANY))]
     pub eval_every: usize,
     /// Validation examples scored at each evaluation; 0 means all of them.
+    #[option(range = int(0, MANY))]
     pub eval_examples: usize,
     /// Choice of the weights that the test split is scored with.
+    #[option(default = Select::Best)]
     pub select: Select,
     /// Precision of matrix products, as `--precision` sets it.
+    #[option(default = Precision::F32)]
     pub precision: Precision,
     /// Updates between checkpoints; 0 means at each evaluation.
+    #[option(range = int(0, MANY))]
     pub checkpoint_every: usize,
     /// Updates between lines of the metrics log.
+    #[option(default = 10, range = int(1, MANY))]
     pub log_every: usize,
     /// Updates whose times are left out of the speed figures.
+    #[option(default = 5, range = int(0, MANY))]
     pub speed_warmup: usize,
     /// Weights of the losses that the model adds to the cross-entropy, by name; 0 leaves one out of
     /// training. Only names that the model has are accepted.
@@ -146,6 +168,7 @@ pub struct TrainOptions {
     pub aux: BTreeMap<String, f64>,
     /// Number of labelled positions that the label of a whole sequence counts as, if single
     /// positions have labels too (`data.dense`).
+    #[option(default = sequence_weight(), range = positive(MANY as f64))]
     #[serde(
         default = "sequence_weight",
         skip_serializing_if = "is_sequence_weight"
@@ -187,67 +210,12 @@ fn is_sequence_weight(weight: &f64) -> bool {
     *weight == sequence_weight()
 }
 
-impl Default for TrainOptions {
-    fn default() -> Self {
-        TrainOptions {
-            steps: 1000,
-            batch: 32,
-            micro_batch: 0,
-            bucket: 0,
-            learning_rate: 1e-3,
-            schedule: Schedule::Cosine,
-            cycle_momentum: false,
-            schedule_steps: 0,
-            optimizer: OptimizerKind::Adamw,
-            warmup: 100,
-            weight_decay: 0.01,
-            decay: Decay::Matrices,
-            beta1: 0.9,
-            beta2: 0.98,
-            epsilon: 1e-9,
-            clip: 1.0,
-            eval_every: 100,
-            eval_examples: 0,
-            select: Select::Best,
-            precision: Precision::F32,
-            checkpoint_every: 0,
-            log_every: 10,
-            speed_warmup: 5,
-            aux: BTreeMap::new(),
-            sequence_weight: sequence_weight(),
-            groups: Vec::new(),
-        }
-    }
-}
-
 /// Upper bound for updates, examples of a split and similar counts.
 pub(super) const MANY: u64 = 1_000_000_000;
 /// Most examples of a batch.
 pub(super) const LARGEST_BATCH: u64 = 1 << 20;
 
 impl TrainOptions {
-    /// Ranges of the numbers.
-    pub const RANGES: &[Range] = &[
-        Range::int("steps", 1, MANY),
-        Range::int("batch", 1, LARGEST_BATCH),
-        Range::int("micro_batch", 0, LARGEST_BATCH),
-        Range::int("bucket", 0, LARGEST_BATCH),
-        Range::not_negative("learning_rate"),
-        Range::int("schedule_steps", 0, MANY),
-        Range::int("warmup", 0, MANY),
-        Range::not_negative("weight_decay"),
-        Range::probability("beta1"),
-        Range::probability("beta2"),
-        Range::not_negative("epsilon"),
-        Range::not_negative("clip"),
-        Range::int("eval_every", 0, MANY),
-        Range::int("eval_examples", 0, MANY),
-        Range::int("checkpoint_every", 0, MANY),
-        Range::int("log_every", 1, MANY),
-        Range::int("speed_warmup", 0, MANY),
-        Range::positive("sequence_weight", MANY as f64),
-    ];
-
     pub(super) fn check(&self) -> Result<()> {
         if self.cycle_momentum && self.schedule != Schedule::OneCycle {
             return Err(Error::usage(
