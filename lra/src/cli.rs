@@ -69,6 +69,8 @@ pub enum Verb {
     Compare(score::CompareArgs),
     /// Break the score of a finished run down by length, depth, distance and class
     Explain(score::ExplainArgs),
+    /// Train a recorded run again and compare its scores to the bit
+    Replay(score::ReplayArgs),
     /// Show in what two runs differ: settings, data, program, machine
     Diff(score::DiffArgs),
     /// List tasks, models, recipes, published results, devices, components and settings

@@ -114,6 +114,7 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         | Verb::Score(_)
         | Verb::Compare(_)
         | Verb::Explain(_)
+        | Verb::Replay(_)
         | Verb::Data(_)
         | Verb::Measure
         | Verb::CheckModel(_)
@@ -138,6 +139,7 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Verb::Score(arguments) => cmd::score::run(&arguments),
         Verb::Compare(arguments) => cmd::compare::run(&arguments),
         Verb::Explain(arguments) => cmd::explain::run(&arguments),
+        Verb::Replay(arguments) => cmd::replay::run(&arguments),
         Verb::Diff(arguments) => cmd::diff::run(&arguments),
         Verb::Check(arguments) => cmd::check::run(&arguments),
         Verb::List(arguments) => cmd::list::run(&arguments),

@@ -144,6 +144,7 @@ fn every_field_of_a_listing_is_documented() {
         ("list recipes", "list recipes"),
         ("list recipes s5", "list recipes NAME"),
         ("list components", "list components"),
+        ("list settings", "list settings"),
         ("list published", "list published"),
         ("list published s5", "list published NAME"),
     ] {
@@ -183,6 +184,7 @@ fn what_is_not_known_is_null() {
         "list models".to_owned(),
         "list recipes".to_owned(),
         "list components".to_owned(),
+        "list settings".to_owned(),
         "list devices".to_owned(),
         "list published".to_owned(),
         "repro --unoffered".to_owned(),

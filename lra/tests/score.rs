@@ -199,3 +199,31 @@ fn only_finished_runs_on_their_own_data_are_scored() {
     let message = place.fails(3, &format!("score {run}"));
     assert!(message.contains("weights of the run are gone"), "{message}");
 }
+
+#[test]
+fn a_record_is_replayed_to_the_bit() {
+    let place = Place::new();
+    place.ok(
+        "run --task toy --model performer --recipe smoke --quiet --set train.steps=7 --out runs",
+    );
+    let run = run_of(&place, "runs");
+    let text = place.ok(&format!("replay {run} --quiet"));
+    assert!(text.contains("equal to the bit"), "{text}");
+    // Of a record with another score, the difference is named.
+    let file = place.run_folder("runs").join("record.json");
+    let mut record = json(&fs::read_to_string(&file).unwrap());
+    record["scores"]["test_loss"] = 1.25.into();
+    let other = place.path().join("other.json");
+    fs::write(&other, record.to_string()).unwrap();
+    let output = place.lra("replay other.json --quiet --json");
+    assert_eq!(output.status.code(), Some(1));
+    let found = json(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(found["differences"][0]["score"], "test_loss");
+    assert_eq!(found["differences"].as_array().unwrap().len(), 1);
+    record["spec_digest"] = "0".repeat(64).into();
+    fs::write(&other, record.to_string()).unwrap();
+    let message = place.fails(2, "replay other.json --quiet");
+    assert!(message.contains("other settings"), "{message}");
+    let message = place.fails(3, "replay nothing.json --quiet");
+    assert!(message.contains("nothing.json"), "{message}");
+}

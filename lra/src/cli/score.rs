@@ -1,4 +1,5 @@
-//! `lra score`, `lra compare`, `lra explain` and `lra diff`: what was trained, used again.
+//! `lra score`, `lra compare`, `lra explain`, `lra diff` and `lra replay`: what was trained, used
+//! again.
 
 use std::path::PathBuf;
 
@@ -111,6 +112,34 @@ pub struct ExplainArgs {
     /// Format of the tables: text, markdown, csv, json or latex
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
+    #[command(flatten)]
+    pub computing: Computing,
+    #[command(flatten)]
+    pub place: DataPlace,
+    /// Print no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+const REPLAY_EXAMPLES: &str = "\
+Examples:
+  lra replay runs/listops@64-s4d-mini-s0-0a1b2c3d      train it again and compare
+  lra replay record.json --out elsewhere               a record from another machine";
+
+#[derive(Debug, Args)]
+#[command(after_help = REPLAY_EXAMPLES)]
+pub struct ReplayArgs {
+    /// Record of a run, or its folder
+    pub record: PathBuf,
+    /// Recipe file of the run, if its recipe was a file
+    #[arg(long, value_name = "FILE")]
+    pub recipe: Option<String>,
+    /// Folder to create the new run folder in
+    #[arg(long, default_value = "replays", value_name = "DIR")]
+    pub out: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     pub computing: Computing,
     #[command(flatten)]

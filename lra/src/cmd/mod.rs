@@ -13,6 +13,7 @@ pub mod merge;
 pub mod mini;
 pub mod new;
 pub mod parity;
+pub mod replay;
 pub mod report;
 pub mod repro;
 pub mod run;

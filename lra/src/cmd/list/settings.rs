@@ -1,7 +1,7 @@
 //! `lra list settings`: every setting that does not belong to a task or a model.
 
 use models::options::{self, BlockOptions, Choice, EmbedOptions, HeadOptions, OptionSet};
-use results::table::{Cell, Row, Table};
+use results::table::{Cell, Row, Table, or_null};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -69,7 +69,7 @@ impl Setting {
         Row::new(vec![
             Cell::with(self.key.clone(), "setting", self.key.clone()),
             Cell::with(default, "default", self.default.clone()),
-            Cell::with(self.values.clone(), "values", self.values.clone()),
+            Cell::with(self.values.clone(), "values", or_null(&self.values)),
             Cell::with(self.meaning, "meaning", self.meaning),
         ])
     }

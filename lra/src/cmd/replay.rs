@@ -1,0 +1,148 @@
+//! `lra replay`: trains a recorded run again and compares the scores to the bit.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use datasets::{Protocol, Source};
+use results::Record;
+use serde_json::{Value, json};
+
+use crate::cell::{self, Finished, IfExists, RunContext, changes};
+use crate::cli::score::ReplayArgs;
+use crate::error::{Class, Classify, Error, Result};
+use crate::progress::Reporter;
+use crate::signals::Stop;
+use crate::spec::{Resolved, RunRequest};
+use crate::{cmd, device, runtime};
+
+/// Runs the command: exit code 1 if the scores differ.
+pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
+    runtime::set_up(Some(arguments.computing.threads))?;
+    let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
+    let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
+    let device = device::select(&arguments.computing.device)?;
+    let record = results::store::read(&file_of(&arguments.record)).class(Class::Data)?;
+    let resolved = resolve(&record, arguments.recipe.as_deref())?;
+    let data = arguments.place.path();
+    let context = RunContext {
+        data: &data,
+        out: &arguments.out,
+        device: &device,
+        if_exists: IfExists::Continue,
+        accept_changes: false,
+        tensorboard: false,
+        memory_limit: None,
+        reporter: &reporter,
+        stop: &stop,
+    };
+    let Finished { record: now, .. } = cell::run(&resolved, &context)?;
+    let devices = [device::describe(&device)];
+    let mut reasons = changes::of_program(&record, resolved.model, &devices)?;
+    reasons.extend(changes::of_data(&record, &now.task.data_digest));
+    let differing = differences(&record, &now);
+    match arguments.json {
+        true => cmd::print_json(&json!({
+            "id": record.id,
+            "folder": arguments.out.join(&now.id),
+            "equal": differing.is_empty(),
+            "differences": differing,
+            "changes": reasons,
+        }))?,
+        false => cmd::print(&text(&record, &differing, &reasons))?,
+    }
+    Ok(match differing.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => Class::Check.into(),
+    })
+}
+
+/// Returns the file of a record, which may be named by the folder of its run.
+fn file_of(path: &Path) -> PathBuf {
+    match path.is_dir() {
+        true => path.join(results::store::FILE),
+        false => path.to_owned(),
+    }
+}
+
+/// Returns the settings of the run, as this program resolves them.
+///
+/// # Errors
+/// It lacks the task, the model or the recipe, or comes to other settings.
+fn resolve(record: &Record, recipe: Option<&str>) -> Result<Resolved> {
+    let named = &record.recipe.name;
+    let recipe = match recipe {
+        Some(recipe) => recipe,
+        None if named.starts_with("file:") => {
+            return Err(Error::usage(format!(
+                "the recipe of the run, {named}, was a file: give it with --recipe FILE"
+            )));
+        }
+        None => named,
+    };
+    let task = &record.task;
+    let source: Source = task.source.parse().map_err(Error::usage)?;
+    let protocol: Protocol = task.protocol.parse().map_err(Error::usage)?;
+    let request = RunRequest {
+        task: &task.name,
+        model: &record.model.name,
+        recipe,
+        source: Some(source),
+        protocol,
+        seed: record.seed,
+        assignments: &record.recipe.overrides,
+    };
+    let resolved = request.resolve()?;
+    let [then, now] = [&record.provenance.spec_digest, &resolved.spec.digest()];
+    if then != now {
+        return Err(Error::usage(format!(
+            "{}: this program comes to other settings from the same recipe and --set: their digest is {now}, that of the record {then}",
+            record.id
+        )));
+    }
+    Ok(resolved)
+}
+
+/// Returns the scores in which two records differ, with both values.
+fn differences(then: &Record, now: &Record) -> Vec<Value> {
+    let outcomes = [&then.outcome, &now.outcome].map(ToString::to_string);
+    let outcome = (outcomes[0] != outcomes[1])
+        .then(|| json!({ "score": "outcome", "then": outcomes[0], "now": outcomes[1] }));
+    let [then, now] = [&then.scores, &now.scores].map(|scores| json!(scores));
+    let names = then.as_object().into_iter().chain(now.as_object());
+    let mut names: Vec<&String> = names.flat_map(|scores| scores.keys()).collect();
+    names.sort();
+    names.dedup();
+    let differing = names.into_iter().filter(|name| then[*name] != now[*name]);
+    let differing =
+        differing.map(|name| json!({ "score": name, "then": then[name], "now": now[name] }));
+    outcome.into_iter().chain(differing).collect()
+}
+
+fn text(record: &Record, differing: &[Value], reasons: &[String]) -> String {
+    let mut lines = vec![disk::escape(&record.id)];
+    if differing.is_empty() {
+        let scores = record.scores.as_ref().and_then(|it| it.test_accuracy);
+        let score = scores.map_or(String::new(), |it| {
+            format!(": test accuracy {:.2} %", 100.0 * it)
+        });
+        lines.push(format!("  equal to the bit{score}"));
+    }
+    for it in differing {
+        let name = it["score"].as_str().unwrap_or_default();
+        lines.push(format!(
+            "  DIFFERS     {name}: {} then, {} now",
+            it["then"], it["now"]
+        ));
+    }
+    lines.extend(
+        reasons
+            .iter()
+            .map(|reason| format!("  changed     {reason}")),
+    );
+    if !differing.is_empty() && reasons.is_empty() {
+        lines.push(
+            "  Program, data, device and instructions are the same: please report this.".to_owned(),
+        );
+    }
+    lines.join("\n") + "\n"
+}
