@@ -261,6 +261,26 @@ fn the_job_script_is_this_sweep_in_shards() {
 }
 
 #[test]
+fn the_shell_script_runs_one_part_or_all() {
+    let place = Place::new();
+    let script = place.ok(&format!("{TINY} --seeds 0..3 --emit shell --array 2"));
+    let file = place.path().join("job.sh");
+    fs::write(&file, &script).unwrap();
+    for (part, expected) in [(Some("2"), 3), (None, 6)] {
+        let mut shell = Command::new("sh");
+        shell.arg(&file).args(part).current_dir(place.path());
+        let output = shell
+            .env("LRA_DATA", place.path().join("data"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        assert_eq!(records(&place).len(), expected);
+    }
+    let message = place.fails(2, &format!("{TINY} --emit pbs --sbatch=--partition=short"));
+    assert!(message.contains("for --emit slurm"), "{message}");
+}
+
+#[test]
 fn wrong_words_are_found_before_anything_runs() {
     let place = Place::new();
     for (words, expected) in [

@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use datasets::{Protocol, Source};
 
 use super::data::DataPlace;
 use super::parse::{self, Devices, Seeds};
 use crate::recipe;
+use crate::sweep::batch_job::BatchSystem;
 use crate::sweep::plan::Shard;
 use crate::sweep::search::Dimension;
 use crate::task_choice::TaskChoice;
@@ -25,6 +26,7 @@ Examples:
   lra sweep --tasks listops --shard 1/4                         a quarter of it, for one of four machines
   lra sweep --tasks listops --on-file records.csv               only what a file of records lacks
   lra sweep --tasks listops --seeds 0..5 --emit slurm > job.sh && sbatch job.sh
+  lra sweep --tasks listops --emit kubernetes --array 8 > job.yaml && kubectl create -f job.yaml
   lra sweep --tasks listops --emit slurm --estimate --sbatch=--partition=short > job.sh
 
 Every cell is an `lra run` with a log, <out>/<run id>/log.txt. The same command again goes on where it stopped.";
@@ -161,11 +163,4 @@ impl SweepArgs {
     pub fn jobs(&self) -> usize {
         self.jobs.map_or_else(|| self.devices().len(), usize::from)
     }
-}
-
-/// A cluster scheduler.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum BatchSystem {
-    /// An array job for sbatch
-    Slurm,
 }

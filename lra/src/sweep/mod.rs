@@ -14,9 +14,10 @@
 //! scheduler         starts jobs, reaps them, stops them
 //! time_left         the time until all cells have ended, planned or by those that have
 //! progress_display  the table of states on a terminal, lines elsewhere
-//! slurm             the sweep as an array job
+//! batch_job         the sweep as a job of a batch system
 //! ```
 
+pub mod batch_job;
 pub mod best;
 pub mod cell_lock;
 pub mod comparison;
@@ -29,5 +30,4 @@ pub mod progress_display;
 pub mod scheduler;
 pub mod search;
 pub mod seeds;
-pub mod slurm;
 pub mod time_left;

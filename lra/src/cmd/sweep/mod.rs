@@ -11,7 +11,7 @@ use results::table::{Cell as TableCell, Column, Row, Table};
 use results::{Format, Record};
 use serde_json::{Value, json};
 
-use crate::cli::sweep::{BatchSystem, SweepArgs};
+use crate::cli::sweep::SweepArgs;
 use crate::cmd;
 use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
@@ -62,9 +62,9 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         retry: arguments.retry_failed,
         redo_changed: arguments.redo_changed,
     };
-    if let Some(BatchSystem::Slurm) = arguments.emit {
+    if let Some(system) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
-        cmd::print(&script::script(arguments, &cells, &mut estimator)?)?;
+        cmd::print(&script::script(system, arguments, &cells, &mut estimator)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.dry_run {

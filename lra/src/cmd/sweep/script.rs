@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::cli::sweep::SweepArgs;
 use crate::error::{Class, Classify, Error, Result};
+use crate::sweep::batch_job::{BatchSystem, Job};
 use crate::sweep::estimator::Estimator;
 use crate::sweep::plan::Cell;
-use crate::sweep::slurm;
 
 /// Ratio of a process's memory to the memory its allocator counts, for retained free blocks, code
 /// and stacks.
@@ -19,6 +19,7 @@ const RESERVE: (f64, Duration) = (1.5, Duration::from_secs(600));
 
 /// Returns this sweep as a job script: this command line without the words that request the script.
 pub(super) fn script(
+    system: BatchSystem,
     arguments: &SweepArgs,
     cells: &[Cell],
     estimator: &mut Estimator<'_>,
@@ -52,7 +53,7 @@ pub(super) fn script(
         true => Some(time_limit(cells, elements, jobs, estimator)?),
         false => None,
     };
-    slurm::script(&slurm::Array {
+    let job = Job {
         elements,
         cores: arguments.threads.max(jobs),
         memory,
@@ -65,7 +66,8 @@ pub(super) fn script(
         directives: &arguments.sbatch,
         program: &program,
         arguments: &words,
-    })
+    };
+    job.script(system)
 }
 
 /// Returns the time of the longest element, with a reserve. Cells are distributed to the elements
