@@ -4,7 +4,7 @@
 use super::Baseline;
 use super::names::{Names, Ranks};
 use crate::format::counted;
-use crate::pivot::{Dimension, Pivot, PivotRow};
+use crate::pivot::{Dimension, JOBS, Pivot, PivotRow, THREADS, mixture};
 use crate::record::Record;
 
 /// The runs of one chart.
@@ -29,6 +29,15 @@ pub(super) struct ChartCell<'a> {
     pub(super) name: String,
     /// The runs, in the order of their seeds.
     pub(super) runs: Vec<&'a Record>,
+}
+
+impl ChartCell<'_> {
+    /// Returns a sentence on what its seeds do not share although a score may depend on it, if
+    /// there is anything.
+    pub(super) fn mixture(&self) -> Option<String> {
+        let mixture = mixture(&self.runs)?;
+        Some(format!("{}: seeds of {mixture}.", self.name))
+    }
 }
 
 impl<'a> Group<'a> {
@@ -83,10 +92,9 @@ impl<'a> Group<'a> {
             recipe: recipe.map_or_else(String::new, |(_, recipe)| recipe.clone()),
             differing: differing
                 .into_iter()
-                .map(|(name, value)| match name {
-                    "threads" => value
-                        .parse()
-                        .map_or(value, |threads| counted(threads, "thread")),
+                .map(|(name, value)| match (name, value.parse()) {
+                    (THREADS, Ok(threads)) => counted(threads, "thread"),
+                    (JOBS, Ok(jobs)) => counted(jobs, "job"),
                     _ => value,
                 })
                 .collect(),
