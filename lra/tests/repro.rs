@@ -28,7 +28,11 @@ fn cells_are_listed_cheapest_first_and_fit_the_terminal() {
     assert!(cells.iter().all(printed));
     assert!(cells.iter().any(|it| it["missing"] == "FAIL"));
     let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in ["hours", "an estimate", "are not offered: no recipe follows"] {
+    for part in [
+        "about hours",
+        "a rough estimate",
+        "are not offered: no recipe follows",
+    ] {
         assert!(words.contains(part), "{part}: {table}");
     }
     let of_one = place.ok("repro s4");
@@ -106,6 +110,7 @@ fn a_plan_names_the_figure_the_differences_and_the_cost() {
             &serde_json::json!([1, 2])
         )
     );
+    assert!(plan["memory_bytes"].is_number());
     let data = &plan["data"];
     assert_eq!(
         (&plan["data_source"], &data["state"]),
@@ -175,15 +180,4 @@ fn nothing_to_plan_is_an_error_with_the_reason() {
         let message = place.fails(2, words);
         assert!(message.contains(reason), "{words}: {message}");
     }
-}
-
-#[test]
-fn a_plan_has_no_variant_of_its_own_recipe_among_the_differences() {
-    let place = Place::new();
-    let plan = place.ok("repro chordmixer listops chordmixer --dry-run --json --threads 2");
-    let plan: Value = serde_json::from_str(&plan).unwrap();
-    assert_eq!(plan["variant"], "padded");
-    let differs = plan["departures"].to_string();
-    assert!(!differs.contains("variant"), "{differs}");
-    assert!(plan["memory_bytes"].is_number());
 }
