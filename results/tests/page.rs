@@ -165,7 +165,7 @@ fn charts_tell_of_seeds_of_several_instruction_sets() {
     let mut records = Vec::new();
     for (model, seed) in [("linear", 0), ("linear", 1), ("bag", 0), ("bag", 1)] {
         let mut record = common::run(model, seed, 0.3);
-        if (model, seed) == ("linear", 1) {
+        if seed == 1 {
             record.provenance.host.instructions = "AVX2".into();
         }
         records.push(record);
@@ -181,7 +181,7 @@ fn charts_tell_of_seeds_of_several_instruction_sets() {
         let told: Vec<&String> = told.collect();
         assert_eq!(
             told,
-            ["linear: seeds of 2 instruction sets."],
+            ["linear, bag: seeds of 2 instruction sets."],
             "{}",
             chart.name
         );

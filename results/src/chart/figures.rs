@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::groups::Group;
+use super::groups::{Group, mixtures};
 use super::names::{slug, with_names_of_their_own};
 use super::{Axis, Chart, Form, Scale, Series};
 use crate::metrics::{self, Line};
@@ -23,7 +23,7 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
     let mut charts: Vec<Chart> = Vec::new();
     for group in groups {
         let mut found = Vec::new();
-        let mut mixtures = Vec::new();
+        let mut drawn = Vec::new();
         let mut largest = 0.0f64;
         for cell in &group.cells {
             let mean = |of: fn(&Record) -> Option<f64>| {
@@ -36,7 +36,7 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
             if let (Some(accuracy), Some(rate), Some(memory)) = (accuracy, rate, memory) {
                 largest = largest.max(memory);
                 found.push((&cell.name, accuracy, rate, memory));
-                mixtures.extend(cell.mixture());
+                drawn.push(cell);
             }
         }
         if found.len() < 2 {
@@ -54,7 +54,7 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
             notes.push(format!("Every run: {}.", agreed.join(", ")));
         }
         notes.extend(group.sharing());
-        notes.extend(mixtures);
+        notes.extend(mixtures(&drawn));
         charts.push(Chart {
             name: format!("bubbles-{}", slug(&group.title())),
             title: format!("{}: score, speed and memory", group.title()),
@@ -92,7 +92,7 @@ pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
     let mut charts = Vec::new();
     for group in groups {
         let mut series = Vec::new();
-        let (mut notes, mut mixtures) = (Vec::new(), Vec::new());
+        let (mut notes, mut drawn) = (Vec::new(), Vec::new());
         for cell in &group.cells {
             let name = &cell.name;
             let mut steps: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
@@ -123,7 +123,7 @@ pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
             let line = curve(name, ranks.of(name), &steps);
             if line.points.len() > 1 {
                 series.push(line);
-                mixtures.extend(cell.mixture());
+                drawn.push(cell);
             }
         }
         if series.is_empty() {
@@ -137,7 +137,7 @@ pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
             );
         }
         notes.extend(group.sharing());
-        notes.extend(mixtures);
+        notes.extend(mixtures(&drawn));
         charts.push(Chart {
             name: format!("curves-{}", slug(&group.title())),
             title: format!("{}: learning curves", group.title()),

@@ -1,6 +1,8 @@
 //! Grouping of runs into charts: runs that compete in one column of the tables share a chart, with
 //! a series per cell.
 
+use std::collections::BTreeMap;
+
 use super::Baseline;
 use super::names::{Names, Ranks};
 use crate::format::counted;
@@ -31,13 +33,19 @@ pub(super) struct ChartCell<'a> {
     pub(super) runs: Vec<&'a Record>,
 }
 
-impl ChartCell<'_> {
-    /// Returns a sentence on what its seeds do not share although a score may depend on it, if
-    /// there is anything.
-    pub(super) fn mixture(&self) -> Option<String> {
-        let mixture = mixture(&self.runs)?;
-        Some(format!("{}: seeds of {mixture}.", self.name))
+/// Returns sentences on what the seeds of series do not share although a score may depend on it,
+/// such as `linear, bag: seeds of 2 instruction sets.`
+pub(super) fn mixtures(cells: &[&ChartCell]) -> Vec<String> {
+    let mut names: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for cell in cells {
+        if let Some(mixture) = mixture(&cell.runs) {
+            names.entry(mixture).or_default().push(&cell.name);
+        }
     }
+    let names = names.iter();
+    names
+        .map(|(mixture, names)| format!("{}: seeds of {mixture}.", names.join(", ")))
+        .collect()
 }
 
 impl<'a> Group<'a> {
