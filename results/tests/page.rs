@@ -140,7 +140,7 @@ fn settings_of_computing_have_bubbles_of_their_own() {
         record.speed.as_mut().unwrap().steps_per_second.median = 10.0;
         let mut other = record.clone();
         other.id += "-other";
-        other.recipe.overrides = vec!["train.micro_batch=4".into()];
+        other.recipe.overrides = vec!["train.log_every=5".into()];
         other.speed.as_mut().unwrap().steps_per_second.median = 40.0;
         records.extend([record, other]);
     }
@@ -153,9 +153,9 @@ fn settings_of_computing_have_bubbles_of_their_own() {
     found.sort_unstable();
     let names = [
         "bag 10",
-        "bag train.micro_batch=4 40",
+        "bag train.log_every=5 40",
         "linear 10",
-        "linear train.micro_batch=4 40",
+        "linear train.log_every=5 40",
     ];
     assert_eq!(found, names);
 }
