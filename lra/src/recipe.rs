@@ -174,6 +174,14 @@ pub struct Layers {
     pub model: Vec<Value>,
 }
 
+impl Layers {
+    /// Returns whether any of them has a value for `key` of a section.
+    pub fn set(&self, section: &str, key: &str) -> bool {
+        let all = self.family.iter().chain(&self.model).chain([&self.common]);
+        all.into_iter().any(|layer| !layer[section][key].is_null())
+    }
+}
+
 impl Recipe {
     /// Loads a built-in recipe, or a file if `name` ends in `.toml`.
     pub fn load(name: &str) -> Result<Self> {

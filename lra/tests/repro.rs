@@ -28,7 +28,11 @@ fn cells_are_listed_cheapest_first_and_fit_the_terminal() {
     assert!(cells.iter().all(printed));
     assert!(cells.iter().any(|it| it["missing"] == "FAIL"));
     let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
-    for part in ["hours", "an estimate", "are not offered: no recipe follows"] {
+    for part in [
+        "about hours",
+        "a rough estimate",
+        "are not offered: no recipe follows",
+    ] {
         assert!(words.contains(part), "{part}: {table}");
     }
     let of_one = place.ok("repro s4");
@@ -106,6 +110,7 @@ fn a_plan_names_the_figure_the_differences_and_the_cost() {
             &serde_json::json!([1, 2])
         )
     );
+    assert!(plan["memory_bytes"].is_number());
     let data = &plan["data"];
     assert_eq!(
         (&plan["data_source"], &data["state"]),
@@ -130,9 +135,49 @@ fn what_cannot_be_reproduced_is_said() {
         "repro nystromformer listops transformer --budget 1s --threads 2",
     );
     assert!(message.contains("more than the budget"), "{message}");
-    let message = place.fails(2, "repro nystromformer --budget 1s --dry-run --threads 2");
-    assert!(message.contains("no cell fits into 1 s"), "{message}");
+    for source in ["nystromformer", ""] {
+        let words = format!("repro {source} --budget 1s --dry-run --threads 2");
+        let message = place.fails(2, &words);
+        assert!(
+            message.contains("no cell fits into 1 s") && message.contains("left out unmeasured"),
+            "{message}"
+        );
+    }
     // Missing files: the same error as that of a run.
     let message = place.fails(3, "repro s4 text s4d");
     assert!(message.contains("lra data"), "{message}");
+}
+
+/// A recipe that is not the first of its source has cells, and a recipe stands for the sources that
+/// it follows.
+#[test]
+fn cells_are_listed_by_any_recipe() {
+    let place = Place::new();
+    let cells = |words: &str| -> Vec<Value> {
+        let cells = place.ok(&format!("repro {words} --json"));
+        serde_json::from_str(&cells).unwrap()
+    };
+    let paper = cells("tay2021 --recipe tay2021-paper");
+    assert!(!paper.is_empty());
+    assert!(paper.iter().all(|it| it["recipe"] == "tay2021-paper"));
+    assert_eq!(cells("tay2021-paper").len(), paper.len());
+}
+
+#[test]
+fn nothing_to_plan_is_an_error_with_the_reason() {
+    let place = Place::new();
+    for (words, reason) in [
+        ("repro s5 --recipe mega", "recipe mega does not follow s5"),
+        ("repro mini", "recipe mini follows no published source"),
+        (
+            "repro --list --recipe mini",
+            "recipe mini follows no published source",
+        ),
+        ("repro external", "no cell to train"),
+        ("repro external --budget 1h", "no cell to train"),
+        ("repro megalodon --json", "no cell to train"),
+    ] {
+        let message = place.fails(2, words);
+        assert!(message.contains(reason), "{words}: {message}");
+    }
 }

@@ -33,14 +33,16 @@ impl Dimension {
     /// Returns a value of it for machines: null for the default, a number where it counts
     /// something.
     fn fact(&self, value: &str) -> Fact {
-        let count = (self.name == THREADS).then(|| value.parse::<u64>().ok());
+        let counts = [THREADS, JOBS].contains(&self.name);
+        let count = counts.then(|| value.parse::<u64>().ok());
         let value = count.flatten().map_or_else(|| or_null(value), Value::from);
         (self.name, value)
     }
 }
 
-/// The dimension that is a number.
-const THREADS: &str = "threads";
+/// The dimensions that are numbers.
+pub(crate) const THREADS: &str = "threads";
+pub(crate) const JOBS: &str = "jobs";
 
 /// Dimensions that accuracies depend on.
 pub(crate) const TRAINING: &[Dimension] = &[
@@ -85,6 +87,15 @@ pub(crate) const TRAINING: &[Dimension] = &[
     },
 ];
 
+/// Further dimension of averages over tasks, whose columns do not name it: the split rules.
+pub(crate) const PROTOCOL: &[Dimension] = &[Dimension {
+    name: "protocol",
+    observed: false,
+    list: false,
+    apart: true,
+    of: |record| record.task.protocol.clone(),
+}];
+
 /// Further dimensions of speeds and memory figures: settings that do not affect scores.
 pub(crate) const COMPUTING: &[Dimension] = &[Dimension {
     name: "computing",
@@ -108,6 +119,13 @@ pub(crate) const MACHINE: &[Dimension] = &[
         of: |record| record.provenance.host.cpu.clone(),
     },
     Dimension {
+        name: "accelerator",
+        observed: false,
+        list: false,
+        apart: true,
+        of: |record| record.provenance.accelerator().to_owned(),
+    },
+    Dimension {
         name: THREADS,
         observed: false,
         list: false,
@@ -116,6 +134,16 @@ pub(crate) const MACHINE: &[Dimension] = &[
         of: |record| match record.provenance.threads {
             0 => String::new(),
             threads => threads.to_string(),
+        },
+    },
+    Dimension {
+        name: JOBS,
+        observed: false,
+        list: false,
+        apart: true,
+        of: |record| {
+            let jobs = record.provenance.jobs;
+            jobs.map_or_else(String::new, |jobs| jobs.to_string())
         },
     },
 ];
@@ -140,8 +168,8 @@ pub(crate) struct Pivot<'a> {
     pub(crate) origins: Vec<String>,
     /// Per column: the same for machines, in names and values.
     pub(crate) facts: Vec<Vec<Fact>>,
-    /// Per column: registry name of its task; empty for a stand-in or altered data, which is not
-    /// the task, and for runs that were resumed after changes.
+    /// Per column: registry name of its task; empty for a stand-in, a part of the data or altered
+    /// data, which are not the task, and for runs that were resumed after changes.
     pub(crate) tasks: Vec<String>,
     /// The rows.
     pub(crate) rows: Vec<PivotRow<'a>>,
@@ -215,7 +243,10 @@ impl<'a> Data<'a> {
             changes: &record.provenance.accepted_changes,
             protocol: &task.protocol,
             digest: &task.data_digest,
-            task: match task.genuine() && record.provenance.accepted_changes.is_empty() {
+            task: match task.genuine()
+                && !task.partial
+                && record.provenance.accepted_changes.is_empty()
+            {
                 true => &task.name,
                 false => "",
             },

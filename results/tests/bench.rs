@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
 use lra_results::bench::{self, Base, Bench, Outcome, Round, Verdict};
+use lra_results::chart;
 use lra_results::record::Provenance;
 use lra_results::{Format, published};
 
@@ -351,6 +354,72 @@ fn machines_read_in_which_setting_a_cell_was_measured() {
         .collect();
     let changed = sets.iter().filter(|set| **set == "block.layers=2").count();
     assert_eq!((changed, sets.len()), (1, 6), "{sets:?}");
+}
+
+/// Every setting that rows of the tables depend on has charts of its own, and every session a line
+/// of its own: no line joins points of two.
+#[test]
+fn charts_over_length_keep_settings_and_sessions_apart() {
+    let alter: [(fn(&mut Bench), &str); 8] = [
+        (|cell| cell.batch = 8, "batch 8"),
+        (|cell| cell.recipe.name = "mini".into(), "recipe mini"),
+        (
+            |cell| cell.recipe.overrides = vec!["block.layers=2".into()],
+            "set block.layers=2",
+        ),
+        (|cell| cell.provenance.precision = "bf16".into(), "bf16"),
+        (|cell| cell.provenance.device = "cuda:0".into(), "cuda:0"),
+        (
+            |cell| cell.provenance.host.cpu = "Another CPU".into(),
+            "Another CPU",
+        ),
+        (
+            |cell| cell.provenance.host.device = "NVIDIA H100".into(),
+            "NVIDIA H100",
+        ),
+        (|cell| cell.provenance.threads = 8, "8 threads"),
+    ];
+    let points = |chart: &chart::Chart| -> usize {
+        let counts = chart.series.iter().map(|series| series.points.len());
+        counts.max().unwrap()
+    };
+    for (alter, words) in alter {
+        let mut cells = session();
+        let mut more = session();
+        for cell in &mut more {
+            alter(cell);
+            cell.session = "another".into();
+        }
+        cells.extend(more);
+        let charts = chart::lengths(&cells);
+        assert_eq!(charts.len(), 4, "{words}");
+        assert!(charts.iter().all(|chart| points(chart) == 2), "{words}");
+        let told = charts.iter().filter(|chart| chart.title.contains(words));
+        assert_eq!(told.count(), 2, "{words}");
+        let told = charts.iter().filter(|chart| chart.notes[1].contains(words));
+        assert_eq!(told.count(), 2, "{words}");
+        let names: BTreeSet<&String> = charts.iter().map(|chart| &chart.name).collect();
+        assert_eq!(names.len(), 4, "{names:?}");
+    }
+
+    let mut cells = session();
+    let alone = chart::lengths(&cells);
+    let names = alone.iter().map(|chart| chart.name.as_str());
+    assert_eq!(Vec::from_iter(names), ["lengths-time", "lengths-memory"]);
+    let note = "Every cell: recipe nystromformer, batch 4, f32, cpu, Some CPU, 2 threads.";
+    assert_eq!(alone[0].notes[1], note);
+    cells
+        .iter_mut()
+        .for_each(|cell| cell.session = "one".into());
+    let mut more = session();
+    more.iter_mut().for_each(|cell| cell.session = "two".into());
+    cells.extend(more);
+    let both = chart::lengths(&cells);
+    assert_eq!(both.len(), 2);
+    assert_eq!(both[0].series.len(), 2 * alone[0].series.len());
+    assert!(both.iter().all(|chart| points(chart) == 2));
+    let named = |session: &str| both[0].series.iter().any(|it| it.name.contains(session));
+    assert!(named("linformer one") && named("linformer two"));
 }
 
 #[test]

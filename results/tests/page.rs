@@ -88,8 +88,10 @@ fn what_tables_keep_apart_has_charts_of_its_own() {
         |record| record.provenance.precision = "bf16".into(),
         |record| record.provenance.device = "cuda:0 NVIDIA H100".into(),
     ];
-    let of_machines: [Alter; 3] = [
+    let of_machines: [Alter; 5] = [
         |record| record.provenance.threads = 8,
+        |record| record.provenance.jobs = Some(2),
+        |record| record.provenance.host.device = "NVIDIA H100".into(),
         |record| record.provenance.host.cpu = "another".into(),
         |record| record.memory.as_mut().unwrap().method = "another".into(),
     ];
@@ -125,6 +127,64 @@ fn what_tables_keep_apart_has_charts_of_its_own() {
             let titles: BTreeSet<&String> = charts.iter().map(|chart| &chart.title).collect();
             assert_eq!((names.len(), titles.len()), (charts.len(), charts.len()));
         }
+    }
+}
+
+/// Two models with two seeds each, and all four runs again with other settings of computing, at
+/// another speed: bubbles of their own.
+#[test]
+fn settings_of_computing_have_bubbles_of_their_own() {
+    let mut records = Vec::new();
+    for (model, seed) in [("linear", 0), ("linear", 1), ("bag", 0), ("bag", 1)] {
+        let mut record = common::run(model, seed, 0.3);
+        record.speed.as_mut().unwrap().steps_per_second.median = 10.0;
+        let mut other = record.clone();
+        other.id += "-other";
+        other.recipe.overrides = vec!["train.log_every=5".into()];
+        other.speed.as_mut().unwrap().steps_per_second.median = 40.0;
+        records.extend([record, other]);
+    }
+    let charts = chart::bubbles(&records);
+    assert_eq!(charts.len(), 1);
+    let series = charts[0].series.iter();
+    let mut found: Vec<String> = series
+        .map(|series| format!("{} {:.0}", series.name, series.points[0].0))
+        .collect();
+    found.sort_unstable();
+    let names = [
+        "bag 10",
+        "bag train.log_every=5 40",
+        "linear 10",
+        "linear train.log_every=5 40",
+    ];
+    assert_eq!(found, names);
+}
+
+#[test]
+fn charts_tell_of_seeds_of_several_instruction_sets() {
+    let mut records = Vec::new();
+    for (model, seed) in [("linear", 0), ("linear", 1), ("bag", 0), ("bag", 1)] {
+        let mut record = common::run(model, seed, 0.3);
+        if seed == 1 {
+            record.provenance.host.instructions = "AVX2".into();
+        }
+        records.push(record);
+    }
+    let place = tempfile::tempdir().unwrap();
+    common::page::write(place.path(), &records);
+    let loaded = store::load(place.path()).unwrap();
+    let mut charts = chart::bubbles(&loaded.records);
+    charts.extend(chart::curves(&loaded, &mut Vec::new()));
+    assert_eq!(charts.len(), 2);
+    for chart in charts {
+        let told = chart.notes.iter().filter(|note| note.contains("seeds of"));
+        let told: Vec<&String> = told.collect();
+        assert_eq!(
+            told,
+            ["linear, bag: seeds of 2 instruction sets."],
+            "{}",
+            chart.name
+        );
     }
 }
 

@@ -22,7 +22,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ),
     (
         "speed",
-        "model,from,variant,recipe,set,precision,device,computing,processor,threads,task,source,protocol,data,\
+        "model,from,variant,recipe,set,precision,device,computing,processor,accelerator,threads,jobs,task,source,protocol,data,\
          mean_steps_per_second,deviation_steps_per_second,seeds,low_steps_per_second,high_steps_per_second,status",
     ),
     (
@@ -32,7 +32,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ),
     (
         "averages",
-        "model,from,variant,recipe,set,precision,device,average,mean_percent,status",
+        "model,from,variant,recipe,set,precision,device,protocol,average,mean_percent,status",
     ),
     (
         "comparison",
@@ -65,33 +65,33 @@ const COLUMNS: &[(&str, &str)] = &[
     ),
     (
         "bench-speed",
-        "model,from,length,recipe,set,batch,precision,device,processor,threads,session,\
+        "model,from,length,recipe,set,batch,precision,device,processor,accelerator,threads,session,\
          value_steps_per_second,ratio,status",
     ),
     (
         "bench-memory",
-        "model,from,length,recipe,set,batch,precision,device,processor,threads,session,\
+        "model,from,length,recipe,set,batch,precision,device,processor,accelerator,threads,session,\
          value_bytes,ratio,status",
     ),
     (
         "bench-break-even",
-        "model,cost,opponent,recipe,set,batch,precision,device,processor,threads,session,\
+        "model,cost,opponent,recipe,set,batch,precision,device,processor,accelerator,threads,session,\
          tokens,verdict",
     ),
     (
         "bench-rates",
-        "model,length,recipe,set,batch,precision,device,processor,threads,session,\
+        "model,length,recipe,set,batch,precision,device,processor,accelerator,threads,session,\
          steps_per_second,status,p10_steps_per_second,p90_steps_per_second,times,examples_per_second,\
          tokens_per_second",
     ),
     (
         "bench-costs",
-        "model,length,recipe,set,batch,precision,device,processor,threads,session,\
+        "model,length,recipe,set,batch,precision,device,processor,accelerator,threads,session,\
          peak_bytes,status,parameters,gflop_per_step,gflop_per_second,share_of_matmul",
     ),
     (
         "bench-change",
-        "model,length,recipe,set,batch,precision,device,processor,threads,session,\
+        "model,length,recipe,set,batch,precision,device,processor,accelerator,threads,session,\
          base_steps_per_second,steps_per_second,times,low,high,memory,verdict",
     ),
 ];

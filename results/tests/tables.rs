@@ -467,6 +467,108 @@ fn averages_by_every_convention() {
     insta::assert_snapshot!(text(table("averages", &records, Some(tay()))));
 }
 
+/// Returns a model's runs on the first five tasks, each altered by the place of its task.
+fn on_five(model: &str, alter: impl Fn(usize, &mut Record)) -> Vec<Record> {
+    let tasks = ["listops", "text", "retrieval", "image", "pathfinder"];
+    let runs = tasks.iter().enumerate().map(|(index, task)| {
+        let mut run = on(run(model, 0, 0.5), task, "official", 2);
+        alter(index, &mut run);
+        run
+    });
+    runs.collect()
+}
+
+/// Returns the measured rows of the table of averages, each with its model and its first average,
+/// and the whole table as text in one line.
+fn averages(records: &[Record]) -> (Vec<String>, String) {
+    let table = table("averages", records, Some(tay()));
+    let first = table
+        .columns
+        .iter()
+        .position(|it| it.name == "average of 5");
+    let rows = table.rows.iter().map(|row| {
+        let cells = &row.cells;
+        [&cells[0], &cells[1], &cells[first.unwrap()]]
+            .map(|cell| cell.text.as_str())
+            .join(" ")
+    });
+    let rows = rows.collect();
+    let text = text(table);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    (rows, words.join(" "))
+}
+
+#[test]
+fn averages_are_of_whole_data_by_one_protocol() {
+    let (rows, text) = averages(&on_five("linear", |_, _| ()));
+    assert_eq!(rows, ["linear measured 50.00", "linear tay2021 50.55"]);
+    for words in [
+        "Every row: recipe tay2021, precision f32, device cpu, protocol tay2021.",
+        "text: official, protocol tay2021, data text-officia.",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+
+    let unlike: [fn(usize, &mut Record); 3] = [
+        |index, run| run.task.partial = index == 1,
+        |index, run| run.task.protocol = ["clean", "tay2021"][index % 2].into(),
+        |index, run| run.recipe.overrides = vec![format!("block.layers={}", index % 2)],
+    ];
+    for (index, alter) in unlike.into_iter().enumerate() {
+        let (rows, text) = averages(&on_five("linear", alter));
+        assert!(rows.is_empty(), "{index}: {rows:?}");
+        assert!(
+            text.contains("in one setting and by one protocol, each from one data set"),
+            "{text}"
+        );
+    }
+}
+
+/// Another model's data sets take nothing from a row.
+#[test]
+fn averages_of_models_on_data_of_their_own() {
+    let mut records = on_five("linear", |_, _| ());
+    records.extend(on_five("performer", |_, run| {
+        run.task.data_digest += "-other";
+        run.task.protocol = "clean".into();
+    }));
+    let (rows, text) = averages(&records);
+    let measured = rows.iter().filter(|row| row.contains("measured 50.00"));
+    assert_eq!(measured.count(), 2, "{rows:?}");
+    assert!(!text.contains("No model"), "{text}");
+    // A row with two data sets of a task has no average.
+    let mut other = on_five("linear", |_, run| run.task.data_digest += "-other");
+    other.truncate(1);
+    records.extend(other);
+    let (rows, _) = averages(&records);
+    assert!(
+        rows.iter().all(|row| row.starts_with("performer")),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn no_published_average_stands_beside_what_is_not_comparable() {
+    let smaller = on_five("linear", |index, run| {
+        if index == 1 {
+            run.task.label = "text@64".into();
+        }
+    });
+    let (rows, text) = averages(&smaller);
+    assert_eq!(rows, ["linear measured 50.00"]);
+    for words in [
+        "Tasks were made smaller",
+        "linear on text@64: not comparable with tay2021: text@64 is not text.",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    assert!(!text.contains("Published rows"), "{text}");
+
+    let (rows, text) = averages(&on_five("linear", |_, run| run.recipe.published = false));
+    assert_eq!(rows, ["linear measured 50.00"]);
+    assert!(text.contains("recipe tay2021 is not published"), "{text}");
+}
+
 #[test]
 fn speeds() {
     insta::assert_snapshot!(text(table("speed", &dozen(), None)), @r#"
@@ -479,7 +581,7 @@ fn speeds() {
     bag          measured             10.5 ±0.7 (2)       10.0 (1)
 
       Mean ± sample standard deviation; in brackets the number of seeds.
-      Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, threads 2.
+      Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, threads 2, jobs 1.
       listops: generated, protocol tay2021, data 9b1de5ee2f5b.
       image: official, protocol tay2021, data image-offici.
       transformer on listops, seed 2: diverged at step 812: the loss is NaN
@@ -571,7 +673,9 @@ fn what_differs_is_named_and_never_averaged() {
 
 #[test]
 fn each_dimension_parts_the_rows() {
-    let alter: [fn(&mut Record); 6] = [
+    let alter: [fn(&mut Record); 8] = [
+        |record| record.provenance.host.device = "NVIDIA A100".into(),
+        |record| record.provenance.jobs = Some(2),
         |record| record.provenance.device = "cuda:0 NVIDIA H100".into(),
         |record| record.provenance.precision = "bf16".into(),
         |record| record.recipe.name = "nystromformer".into(),
@@ -834,13 +938,15 @@ fn json() {
               "device": "cpu",
               "computing": null,
               "processor": "AMD EPYC 9V74",
-              "threads": 2
+              "accelerator": null,
+              "threads": 2,
+              "jobs": 1
             }
           }
         ],
         "notes": [
           "Mean ± sample standard deviation over 3 seeds.",
-          "Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, threads 2.",
+          "Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, threads 2, jobs 1.",
           "listops: generated, protocol tay2021, data 9b1de5ee2f5b."
         ]
       },

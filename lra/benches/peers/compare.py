@@ -254,7 +254,7 @@ def cell(arguments, entry, model, peer, length, sizes, environments):
 
 
 def row(model, length, our, columns):
-    """Writes one row: times beside each environment's peer, then memory beside the first one's."""
+    """Writes one row: times beside each environment's peer, then memory beside that of the leanest of them."""
     cells = [model, str(length), f"{1000 * statistics.median(map(step, our)):.0f}"]
     for name, their in columns:
         times = [step(one) / step(other) for one, other in zip(our, their)]

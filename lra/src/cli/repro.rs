@@ -13,7 +13,7 @@ use super::parse::{self, Seeds};
 const EXAMPLES: &str = "\
 Examples:
   lra repro --list                                all published cells that can be trained here, cheapest first
-  lra repro s5                                    those of one source: hours here, and how many things differ
+  lra repro s5                                    those of one source: about how many hours here, and how many things differ
   lra repro --unoffered mega                      its other figures of models that are here, and why there is no way
   lra repro tay2021 listops performer --dry-run   what was printed, what differs here, what it costs
   lra repro s4 text s4d                           train it and compare it with the printed figure
@@ -26,7 +26,8 @@ The same command again goes on where it stopped.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ReproArgs {
-    /// Published source (see `lra list published`), or a recipe shared by several sources
+    /// Published source (see `lra list published`), or a recipe, which stands for the sources it
+    /// follows
     pub source: Option<String>,
     /// Task (see `lra list tasks`)
     #[arg(requires = "model")]
@@ -48,8 +49,8 @@ pub struct ReproArgs {
     /// Seeds: FIRST..END, END not included, or a list
     #[arg(long, value_parser = parse::seeds, default_value = "0", value_name = "A..B")]
     pub seeds: Seeds,
-    /// Run as many seeds as fit into this time by the estimate, such as 3h; with SOURCE alone, as
-    /// many cells
+    /// Run as many seeds as fit into this time by the estimate, such as 3h; with SOURCE alone or
+    /// without, as many cells
     #[arg(long, value_parser = parse::duration, value_name = "TIME", conflicts_with = "seeds")]
     pub budget: Option<Duration>,
     /// Examples per forward pass; gradients are accumulated (as `lra run --micro-batch`)

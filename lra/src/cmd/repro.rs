@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use results::{Record, published};
+use results::{Record, counted};
 use serde_json::{Value, json};
 
 use crate::cell::{IfExists, RunContext};
@@ -17,8 +17,7 @@ use crate::cmd::run::{each_seed, exit_code};
 use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
-use crate::recipe::RECIPES;
-use crate::repro::cell::{self, PublishedCell};
+use crate::repro::cell::{PublishedCell, Selection};
 use crate::repro::hours::{CellTime, Speeds};
 use crate::repro::plan::Plan;
 use crate::repro::unoffered;
@@ -29,7 +28,7 @@ use crate::sweep::job::JobOptions;
 use crate::sweep::plan::Matrix;
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{cmd, device, runtime, suggest};
+use crate::{cmd, device, limits, runtime, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
@@ -37,6 +36,8 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
         list::unoffered(arguments)?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Before anything is resolved: that computes, and starts the threads.
+    runtime::set_up(Some(arguments.machine.threads))?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let cells = match wanted(arguments, &stop)? {
         Some(cells) => cells,
@@ -45,7 +46,6 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
-    runtime::set_up(Some(arguments.machine.threads))?;
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let data = arguments.place.path();
     let reproduction = Reproduction {
@@ -67,8 +67,8 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
 /// Cells requested by the command line.
 enum Wanted {
     One(PublishedCell),
-    /// Cells in order of cost, as many as fit into a budget.
-    Several(Vec<PublishedCell>, Duration),
+    /// Cells in order of cost by the small step of their model, as many as fit into a budget.
+    Several(Vec<(PublishedCell, CellTime)>, Duration),
 }
 
 /// Returns the requested cells; `None` if a list is requested.
@@ -83,11 +83,11 @@ fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
         arguments.budget,
     ) {
         (Some(source), Some(task), Some(model), _) => {
-            let recipe = recipe(arguments)?;
+            let selection = Selection::of(Some(source), arguments.recipe.as_deref())?;
             let task = suggest::find("task", task, datasets::TASKS, |it| it.info().name)?;
             let model = suggest::find("model", model, models::registry(), |it| it.name)?;
             let (task, model) = (task.info().name, model.name);
-            let cell = PublishedCell::find(source, task, model, recipe).map_err(|error| {
+            let cell = PublishedCell::find(&selection, task, model).map_err(|error| {
                 match unoffered::reason_of(source, task, model) {
                     Some(reason) => error.during(reason),
                     None => error,
@@ -96,8 +96,7 @@ fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
             Ok(Some(Wanted::One(cell)))
         }
         (_, None, None, Some(budget)) => {
-            let cells = cheapest_first(arguments, stop)?.into_iter();
-            let cells = cells.map(|(cell, _)| cell).collect();
+            let cells = cheapest_first(arguments, stop)?;
             Ok(Some(Wanted::Several(cells, budget)))
         }
         (Some(_), None, None, None) => Ok(None),
@@ -125,19 +124,34 @@ impl Reproduction<'_> {
             Some(budget) => within(budget, &estimate)?,
             None => self.arguments.seeds.clone(),
         };
-        self.carry_out(cell, estimate, seeds)
+        self.carry_out(&self.plan(cell, estimate, seeds)?)
     }
 
-    /// Reproduces the first seed of one cell after the other, until the next would take longer than
-    /// the rest of the budget.
+    /// Reproduces the first seed of one cell after the other. A cell that would take longer than
+    /// the rest of the budget, or needs more memory than there is, is left out. A cell that would
+    /// take far longer by the small step of its model is left out without being measured.
     fn cheapest(
         &self,
-        cells: Vec<PublishedCell>,
+        cells: Vec<(PublishedCell, CellTime)>,
         budget: Duration,
     ) -> Result<(Value, Vec<Record>)> {
         let (mut documents, mut all) = (Vec::new(), Vec::new());
         let (began, mut planned) = (Instant::now(), Duration::ZERO);
-        for cell in cells {
+        let mut far = 0;
+        for (cell, rough) in cells {
+            if self.stop.requested() {
+                break;
+            }
+            let spent = match self.arguments.dry_run {
+                true => planned,
+                false => began.elapsed(),
+            };
+            let left = budget.saturating_sub(spent);
+            let most = ROUGH * left.as_secs_f64();
+            if rough.seconds.is_some_and(|seconds| seconds > most) {
+                far += 1;
+                continue;
+            }
             let title = cell.title();
             let estimate = match self.estimate(&cell)? {
                 Ok(estimate) => estimate,
@@ -146,25 +160,29 @@ impl Reproduction<'_> {
                     continue;
                 }
             };
-            let spent = match self.arguments.dry_run {
-                true => planned,
-                false => began.elapsed(),
-            };
-            let left = budget.saturating_sub(spent);
-            if estimate.time > left {
-                let (time, left) = (human_duration(estimate.time), human_duration(left));
+            let time = estimate.time;
+            if time > left {
+                let (time, left) = (human_duration(time), human_duration(left));
                 self.reporter.say(&format!(
-                    "{title} would take about {time}; {left} of the budget are left"
+                    "{title} left out: it would take about {time}; {left} of the budget are left"
                 ));
-                break;
+                continue;
             }
-            planned += estimate.time;
-            let (document, records) = self.carry_out(cell, Ok(estimate), Seeds(vec![0]))?;
+            let plan = self.plan(cell, Ok(estimate), Seeds(vec![0]))?;
+            if let Some(reason) = plan.too_large() {
+                self.reporter.say(&format!("{title} left out: {reason}"));
+                continue;
+            }
+            planned += time;
+            let (document, records) = self.carry_out(&plan)?;
             documents.push(document);
             all.extend(records);
-            if self.stop.requested() {
-                break;
-            }
+        }
+        if far > 0 {
+            self.reporter.say(&format!(
+                "{} left out unmeasured: by small steps of their models, more than {ROUGH} times the budget that was left",
+                counted(far, "cell")
+            ));
         }
         if documents.is_empty() {
             return Err(Error::usage(format!(
@@ -175,22 +193,28 @@ impl Reproduction<'_> {
         Ok((documents.into(), all))
     }
 
-    /// Shows the plan of a cell, then trains it and gives the verdict, unless only the plan is
-    /// requested.
-    fn carry_out(
+    fn plan(
         &self,
         cell: PublishedCell,
         estimate: Result<Estimate, String>,
         seeds: Seeds,
-    ) -> Result<(Value, Vec<Record>)> {
+    ) -> Result<Plan> {
         let arguments = self.arguments;
-        let plan = Plan {
+        let limit = arguments.machine.memory_limit.map(|bytes| bytes as u64);
+        Ok(Plan {
             resolved: cell.resolve(arguments.protocol, &assignments(arguments))?,
             estimate,
             seeds,
             data: self.data.to_owned(),
+            memory: limit.or_else(limits::total_memory),
             cell,
-        };
+        })
+    }
+
+    /// Shows the plan of a cell, then trains it and gives the verdict, unless only the plan is
+    /// requested.
+    fn carry_out(&self, plan: &Plan) -> Result<(Value, Vec<Record>)> {
+        let arguments = self.arguments;
         if !arguments.json {
             cmd::print(&plan.text())?;
         }
@@ -213,7 +237,7 @@ impl Reproduction<'_> {
         let request = plan.cell.request(arguments.protocol, &assignments);
         let records = each_seed(&request, &plan.seeds.0, &context, |_| Ok(()))?;
         let verdict = Verdict {
-            plan: &plan,
+            plan,
             records: &records,
         };
         if !arguments.json {
@@ -248,6 +272,9 @@ impl Reproduction<'_> {
     }
 }
 
+/// Factor by which the time by the small step of a model may be too long or too short.
+const ROUGH: f64 = 10.0;
+
 /// Largest number of seeds within a budget.
 const MOST_SEEDS: u64 = 10;
 
@@ -271,31 +298,32 @@ fn within(budget: Duration, estimate: &Result<Estimate, String>) -> Result<Seeds
     }
 }
 
-/// Returns the cells of the requested source, or of all sources, with the time of a seed, cheapest
-/// first.
+/// Returns the selected cells with the rough time of a seed, cheapest first.
+///
+/// # Errors
+/// There is none; the error has the reason.
 fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCell, CellTime)>> {
     let data = arguments.place.path();
-    let (only, recipe) = (source(arguments)?, recipe(arguments)?);
+    let selection = selection(arguments)?;
+    let selected = selection.cells()?;
+    if selected.is_empty() {
+        return Err(unoffered::nothing(&selection)?);
+    }
     let (options, on_file) = (job_options(arguments), HashMap::new());
     let estimator = Estimator::new(&options, stop, &[], &on_file);
     let mut speeds = Speeds::new(&estimator);
     let reporter = Reporter::new(arguments.quiet);
     reporter.say("measuring a small step of each model");
     let mut cells = Vec::new();
-    for cell in cell::all()? {
-        let shares = |source: &published::Source| {
-            std::ptr::eq(source, cell.source) || source.recipes.contains(&cell.recipe)
-        };
-        if only.is_none_or(shares) && recipe.is_none_or(|name| name == cell.recipe) {
-            let time = speeds.time(&cell, arguments.protocol, &data)?;
-            if stop.requested() {
-                return Err(Error::new(
-                    Class::Interrupted,
-                    "stopped while models were measured",
-                ));
-            }
-            cells.push((cell, time));
+    for cell in selected {
+        let time = speeds.time(&cell, arguments.protocol, &data)?;
+        if stop.requested() {
+            return Err(Error::new(
+                Class::Interrupted,
+                "stopped while models were measured",
+            ));
         }
+        cells.push((cell, time));
     }
     let cost = |time: &CellTime| time.seconds.unwrap_or(f64::INFINITY);
     cells.sort_by(|a, b| {
@@ -305,17 +333,9 @@ fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCe
     Ok(cells)
 }
 
-/// Returns the requested source.
-fn source(arguments: &ReproArgs) -> Result<Option<&'static published::Source>> {
-    let only = arguments.source.as_deref().map(suggest::source);
-    only.transpose()
-}
-
-/// Returns the name of the requested recipe.
-fn recipe(arguments: &ReproArgs) -> Result<Option<&'static str>> {
-    let named = arguments.recipe.as_deref();
-    let found = named.map(|name| suggest::find("recipe", name, RECIPES, |(name, _)| name));
-    Ok(found.transpose()?.map(|(name, _)| *name))
+/// Returns the cells that SOURCE and --recipe select.
+fn selection(arguments: &ReproArgs) -> Result<Selection> {
+    Selection::of(arguments.source.as_deref(), arguments.recipe.as_deref())
 }
 
 fn job_options(arguments: &ReproArgs) -> JobOptions {

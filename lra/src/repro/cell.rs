@@ -6,7 +6,7 @@ use results::published::{self, ACCURACY, Figure, Source};
 
 use crate::error::{Error, Result};
 use crate::estimate::{Workload, planned_rows};
-use crate::recipe::Recipe;
+use crate::recipe::{RECIPES, Recipe};
 use crate::spec::{Resolved, RunRequest};
 use crate::suggest;
 
@@ -22,40 +22,27 @@ pub struct PublishedCell {
 }
 
 impl PublishedCell {
-    /// Finds the cell of a source for a model on a task, by `recipe` or by the first recipe of the
-    /// source that has the task. If the source prints no such figure, another source that shares a
-    /// recipe with it may.
-    pub fn find(source: &str, task: &str, model: &str, recipe: Option<&str>) -> Result<Self> {
-        let named = suggest::source(source)?;
-        if let Some(wrong) = recipe.filter(|name| !named.recipes.contains(name)) {
-            return Err(Error::usage(format!(
-                "recipe {wrong} does not follow {} (those that do: {})",
-                named.alias,
-                or_none(&named.recipes)
-            )));
-        }
-        let shares = |other: &&&'static Source| {
-            let mut recipes = other.recipes.iter();
-            recipes.any(|recipe| named.recipes.contains(recipe))
+    /// Finds the cell for a model on a task among the selected cells, by the first recipe that has
+    /// the task. If the source prints no such figure, another source that shares a recipe with it
+    /// may.
+    pub fn find(selection: &Selection, task: &str, model: &str) -> Result<Self> {
+        let wanted = |cell: &PublishedCell| cell.figure.task == task && cell.figure.entry == model;
+        let found = selection.cells()?.into_iter().filter(wanted);
+        let own = |cell: &PublishedCell| {
+            let own = selection.source;
+            own.is_some_and(|source| std::ptr::eq(source, cell.source))
         };
-        let others: Vec<_> = published::sources().iter().collect();
-        let candidates = std::iter::once(&named).chain(others.iter().filter(shares));
-        for source in candidates {
-            let cells = cells_of(source)?;
-            let mut wanted = cells
-                .iter()
-                .filter(|cell| cell.figure.task == task && cell.figure.entry == model);
-            if let Some(cell) = wanted.find(|cell| recipe.is_none_or(|name| name == cell.recipe)) {
-                return Ok(cell.clone());
-            }
+        // Those of the source itself come first.
+        if let Some(cell) = found.min_by_key(|cell| !own(cell)) {
+            return Ok(cell);
         }
-        let elsewhere = all()?.into_iter();
-        let elsewhere = elsewhere.filter(|it| it.figure.task == task && it.figure.entry == model);
+        let elsewhere = all()?.into_iter().filter(wanted);
         let mut names: Vec<&str> = elsewhere.map(|cell| cell.source.alias).collect();
         names.dedup();
+        let name = selection.name();
         Err(Error::usage(format!(
-            "no recipe here trains {model} on {task} as {source} did (sources with such a cell: {}); \
-             `lra repro {source}` shows the cells of {source}",
+            "no recipe here trains {model} on {task} as {name} did (sources with such a cell: {}); \
+             `lra repro {name}` shows the cells of {name}",
             or_none(&names)
         )))
     }
@@ -96,18 +83,108 @@ impl PublishedCell {
     }
 }
 
-/// Returns all cells of all sources, each by the first recipe that has it.
-pub fn all() -> Result<Vec<PublishedCell>> {
-    let mut cells: Vec<PublishedCell> = Vec::new();
-    for source in published::sources() {
-        for cell in cells_of(source)? {
-            let same = |other: &PublishedCell| std::ptr::eq(other.figure, cell.figure);
-            if !cells.iter().any(same) {
-                cells.push(cell);
-            }
+/// Restriction of the published cells to a source, a recipe, or both.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selection {
+    /// The source; a source that shares a recipe with it may have cells, too.
+    pub source: Option<&'static Source>,
+    /// The recipe.
+    pub recipe: Option<&'static str>,
+}
+
+impl Selection {
+    /// Reads a selection: `source` is the name of a source, or of a recipe, which stands for all
+    /// sources that it follows.
+    ///
+    /// # Errors
+    /// A name is unknown, or the recipe does not follow the source.
+    pub fn of(source: Option<&str>, recipe: Option<&str>) -> Result<Selection> {
+        let recipe_of = |name: &str| {
+            let found = suggest::find("recipe", name, RECIPES, |(name, _)| name);
+            found.map(|(name, _)| *name)
+        };
+        let recipe = recipe.map(recipe_of).transpose()?;
+        let Some(name) = source else {
+            return Ok(Selection {
+                source: None,
+                recipe,
+            });
+        };
+        let named = match published::source(name) {
+            Ok(source) => source,
+            Err(_) => match (recipe_of(name), recipe) {
+                (Ok(own), None) => {
+                    return Ok(Selection {
+                        source: None,
+                        recipe: Some(own),
+                    });
+                }
+                (Ok(own), Some(other)) => {
+                    return Err(Error::usage(format!(
+                        "{own} is a recipe itself; leave out --recipe {other}, or name a source (see `lra list published`)"
+                    )));
+                }
+                (Err(_), _) => suggest::source(name)?,
+            },
+        };
+        if let Some(wrong) = recipe.filter(|name| !named.recipes.contains(name)) {
+            return Err(Error::usage(format!(
+                "recipe {wrong} does not follow {} (those that do: {})",
+                named.alias,
+                or_none(&named.recipes)
+            )));
+        }
+        Ok(Selection {
+            source: Some(named),
+            recipe,
+        })
+    }
+
+    /// Returns the name under which the command line has it: that of the source, else of the
+    /// recipe.
+    pub fn name(&self) -> &'static str {
+        let source = self.source.map(|source| source.alias);
+        source.or(self.recipe).unwrap_or("all sources")
+    }
+
+    /// Returns the selected sources: without a source, all that the recipe follows.
+    pub fn sources(&self) -> Vec<&'static Source> {
+        let all = published::sources().iter();
+        match self.source {
+            Some(source) => vec![source],
+            None => all
+                .filter(|source| {
+                    self.recipe
+                        .is_none_or(|name| source.recipes.contains(&name))
+                })
+                .collect(),
         }
     }
-    Ok(cells)
+
+    /// Returns the selected cells, each figure by the first selected recipe that has it.
+    pub fn cells(&self) -> Result<Vec<PublishedCell>> {
+        let selected = |cell: &PublishedCell| {
+            let shares = |source: &Source| {
+                std::ptr::eq(source, cell.source) || source.recipes.contains(&cell.recipe)
+            };
+            self.source.is_none_or(shares) && self.recipe.is_none_or(|name| name == cell.recipe)
+        };
+        let mut cells: Vec<PublishedCell> = Vec::new();
+        for source in published::sources() {
+            for cell in cells_of(source)?.into_iter().filter(selected) {
+                let same = |other: &PublishedCell| std::ptr::eq(other.figure, cell.figure);
+                if !cells.iter().any(same) {
+                    cells.push(cell);
+                }
+            }
+        }
+        Ok(cells)
+    }
+}
+
+/// Returns all cells of all sources, each by the first recipe that has it.
+pub fn all() -> Result<Vec<PublishedCell>> {
+    Selection::default().cells()
 }
 
 /// Returns the cells of a source, by each recipe in turn.
@@ -145,20 +222,60 @@ fn or_none(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
+    fn find(source: &str, task: &str, model: &str, recipe: Option<&str>) -> Result<PublishedCell> {
+        PublishedCell::find(&Selection::of(Some(source), recipe)?, task, model)
+    }
+
     #[test]
     fn sources_that_share_a_recipe_answer_for_each_other() {
-        let cell = PublishedCell::find("s4", "text", "s4d", None).unwrap();
+        let cell = find("s4", "text", "s4d", None).unwrap();
         assert_eq!((cell.source.alias, cell.recipe), ("s4d", "s4"));
         assert!(!published::milestones(cell.recipe, "text").is_empty());
         let paper = Some("tay2021-paper");
-        let cell = PublishedCell::find("tay2021", "listops", "performer", paper).unwrap();
+        let cell = find("tay2021", "listops", "performer", paper).unwrap();
         assert_eq!(cell.recipe, "tay2021-paper");
+    }
+
+    /// The first recipe of a source does not hide the cells of another.
+    #[test]
+    fn every_recipe_of_a_source_has_cells() {
+        for source in published::sources() {
+            for recipe in &source.recipes {
+                let selection = Selection::of(Some(source.alias), Some(recipe)).unwrap();
+                let cells = selection.cells().unwrap();
+                assert!(cells.iter().all(|cell| cell.recipe == *recipe));
+                let any = cells_of(source).unwrap();
+                let any = any.iter().any(|cell| cell.recipe == *recipe);
+                assert_eq!(any, !cells.is_empty(), "{} by {recipe}", source.alias);
+            }
+        }
+        let paper = Selection::of(Some("tay2021"), Some("tay2021-paper")).unwrap();
+        assert!(!paper.cells().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_recipe_stands_for_the_sources_that_it_follows() {
+        let selection = Selection::of(Some("Tay2021-Paper"), None).unwrap();
+        assert!(selection.source.is_none());
+        let cell = PublishedCell::find(&selection, "listops", "performer").unwrap();
+        assert_eq!(
+            (cell.source.alias, cell.recipe),
+            ("tay2021", "tay2021-paper")
+        );
+        let both = Selection::of(Some("tay2021-paper"), Some("s5")).unwrap_err();
+        assert!(both.to_string().contains("leave out --recipe s5"), "{both}");
+        assert!(
+            Selection::of(Some("mini"), None)
+                .unwrap()
+                .sources()
+                .is_empty()
+        );
     }
 
     #[test]
     fn what_nobody_printed_is_an_error_that_says_who_printed_the_like() {
         let refused = |source, task, model, recipe| {
-            let error = PublishedCell::find(source, task, model, recipe).unwrap_err();
+            let error = find(source, task, model, recipe).unwrap_err();
             error.to_string()
         };
         let message = refused("s5", "text", "performer", None);

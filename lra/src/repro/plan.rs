@@ -28,14 +28,22 @@ pub struct Plan {
     pub seeds: Seeds,
     /// Data directory.
     pub data: PathBuf,
+    /// Bytes of memory that a run may use here, as far as known.
+    pub memory: Option<u64>,
 }
 
 impl Plan {
     /// Returns every known difference between the published run and the run here.
     pub fn differences(&self) -> Vec<String> {
-        let mut all = self.resolved.departures();
-        let variant = self.resolved.variant.name;
-        if variant != "paper" && !self.cell.source.key.starts_with(variant) {
+        let resolved = &self.resolved;
+        let mut all = resolved.departures();
+        let (variant, cell) = (resolved.variant.name, &resolved.spec.cell);
+        // A recipe sets the variant that its source has.
+        let layers = resolved
+            .recipe
+            .layers(&cell.task, &cell.model, resolved.family);
+        let by_recipe = layers.is_ok_and(|layers| layers.set("model", "variant"));
+        if variant != "paper" && !by_recipe && !self.cell.source.key.starts_with(variant) {
             all.push(format!("variant {variant}"));
         }
         all.extend(self.resolved.recipe_of_record().split_statistics());
@@ -113,6 +121,7 @@ impl Plan {
             );
         }
         lines.add("cost", &self.cost());
+        lines.add("memory", &self.too_large().unwrap_or_default());
         lines.text
     }
 
@@ -135,6 +144,19 @@ impl Plan {
             }
             Err(reason) => format!("not known: {reason}"),
         }
+    }
+
+    /// Returns a sentence if a run needs more memory than there is.
+    pub fn too_large(&self) -> Option<String> {
+        let (estimate, most) = (self.estimate.as_ref().ok()?, self.memory?);
+        let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+        (estimate.peak_bytes > most).then(|| {
+            format!(
+                "{:.2} GiB are more than the {:.2} GiB that a run may use here; --micro-batch N takes less",
+                gib(estimate.peak_bytes),
+                gib(most)
+            )
+        })
     }
 
     /// Returns the bytes of a run folder without logs: weights, two moments of each, the best
@@ -181,6 +203,7 @@ impl Plan {
             "milestones": milestones,
             "seconds_per_seed": estimate.ok().map(|it| it.time.as_secs_f64()),
             "peak_bytes": estimate.ok().map(|it| it.peak_bytes),
+            "memory_bytes": self.memory,
             "disk_bytes": self.disk(),
             "basis": estimate.map_or_else(Clone::clone, |it| it.basis.clone()),
         })
@@ -264,7 +287,7 @@ mod tests {
     use datasets::Protocol;
 
     use super::*;
-    use crate::repro::cell;
+    use crate::repro::cell::{self, Selection};
 
     /// Checks the output of `--dry-run`, without the measurement.
     #[test]
@@ -276,6 +299,7 @@ mod tests {
                 estimate: Err("not measured".to_owned()),
                 seeds: Seeds(vec![0, 1]),
                 data: PathBuf::from("no data"),
+                memory: None,
                 cell,
             };
             let text = plan.text();
@@ -300,5 +324,47 @@ mod tests {
                 "{label} is not comparable with {task}"
             );
         }
+    }
+
+    fn plan(source: &str, task: &str, model: &str) -> Plan {
+        let selection = Selection::of(Some(source), None).unwrap();
+        let cell = PublishedCell::find(&selection, task, model).unwrap();
+        Plan {
+            resolved: cell.resolve(Protocol::Tay2021, &[]).unwrap(),
+            estimate: Err("not measured".to_owned()),
+            seeds: Seeds(vec![0]),
+            data: PathBuf::from("no data"),
+            memory: None,
+            cell,
+        }
+    }
+
+    /// A variant that the recipe sets is what its source computes.
+    #[test]
+    fn the_variant_of_a_recipe_is_no_departure() {
+        let plan = plan("chordmixer", "text", "chordmixer");
+        assert_eq!(plan.resolved.variant.name, "padded");
+        let differences = plan.differences();
+        let any = differences.iter().any(|it| it.contains("variant"));
+        assert!(!any, "{differences:?}");
+    }
+
+    #[test]
+    fn a_plan_that_needs_too_much_memory_says_so() {
+        let mut plan = plan("tay2021", "listops", "performer");
+        plan.estimate = Ok(Estimate {
+            time: Duration::from_secs(60),
+            peak_bytes: 9 << 30,
+            basis: "a test".to_owned(),
+        });
+        plan.memory = Some(16 << 30);
+        assert!(!plan.text().contains("may use here"));
+        plan.memory = Some(8 << 30);
+        let text = plan.text();
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(
+            words.contains("9.00 GiB are more than the 8.00 GiB that a run may use here"),
+            "{text}"
+        );
     }
 }

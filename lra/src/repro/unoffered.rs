@@ -1,13 +1,14 @@
 //! Published accuracies of registered models that no recipe reproduces, with the reasons.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use datasets::TASKS;
 use results::published::{self, ACCURACY, Figure, Source};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::recipe::Recipe;
-use crate::repro::cell::{self, PublishedCell};
+use crate::repro::cell::{self, PublishedCell, Selection};
 
 /// A published accuracy that no recipe reproduces.
 pub struct Unoffered {
@@ -70,26 +71,67 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Returns the unoffered figures of all sources, in the order of the published figures.
-pub fn all() -> Result<Vec<Unoffered>> {
+/// Returns the unoffered figures of sources, in the order of the published figures.
+pub fn of(sources: &[&'static Source]) -> Result<Vec<Unoffered>> {
     let offered = cell::all()?;
     let mut all = Vec::new();
-    for source in published::sources() {
+    for source in sources {
         all.extend(among(source, &offered)?);
     }
     Ok(all)
 }
 
-/// Returns the unoffered figures of a source.
-pub fn of(source: &'static Source) -> Result<Vec<Unoffered>> {
-    among(source, &cell::all()?)
+/// Returns the reasons why figures are not offered, each with the number of its figures, the most
+/// frequent first, such as `no recipe follows their source (3)`.
+pub fn reasons(left: &[Unoffered]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for it in left {
+        *counts.entry(it.reason.kind()).or_default() += 1;
+    }
+    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let counts = counts.iter();
+    counts
+        .map(|(kind, count)| format!("{kind} ({count})"))
+        .collect()
+}
+
+/// Returns the error of a selection without any cell, with the reason.
+pub fn nothing(selection: &Selection) -> Result<Error> {
+    let (name, sources) = (selection.name(), selection.sources());
+    let left = of(&sources)?;
+    let by_any = Selection {
+        recipe: None,
+        ..*selection
+    };
+    let reason = match (selection.source, selection.recipe) {
+        (None, Some(recipe)) if sources.is_empty() => {
+            format!("recipe {recipe} follows no published source")
+        }
+        (Some(_), Some(recipe)) if !by_any.cells()?.is_empty() => {
+            format!("recipe {recipe} trains none of the cells of {name}; leave out --recipe")
+        }
+        _ if left.is_empty() => {
+            let sources: Vec<&str> = sources.iter().map(|source| source.alias).collect();
+            format!(
+                "{} prints no accuracy of a model that is here",
+                sources.join(", ")
+            )
+        }
+        _ => format!(
+            "of the printed accuracies of {name}, those of models that are here are not offered: {}; \
+             `lra repro --unoffered {name}` tells of each",
+            reasons(&left).join(", ")
+        ),
+    };
+    Ok(Error::usage(format!("no cell to train: {reason}")))
 }
 
 /// Returns the reason why the figure that a source prints for a model on a task is not offered;
 /// `None` if it prints none, or if it is offered.
 pub fn reason_of(source: &str, task: &str, model: &str) -> Option<Reason> {
     let source = published::source(source).ok()?;
-    let mut left = of(source).ok()?.into_iter();
+    let mut left = of(&[source]).ok()?.into_iter();
     left.find(|it| it.figure.task == task && it.figure.entry == model)
         .map(|it| it.reason)
 }
@@ -152,7 +194,8 @@ mod tests {
 
     #[test]
     fn every_printed_accuracy_of_a_model_here_is_offered_or_has_a_reason() {
-        let (offered, left) = (cell::all().unwrap(), all().unwrap());
+        let sources: Vec<&Source> = published::sources().iter().collect();
+        let (offered, left) = (cell::all().unwrap(), of(&sources).unwrap());
         let here = |figure: &&Figure| {
             let model = models::registry().iter().any(|it| it.name == figure.entry);
             model && figure.metric == ACCURACY && !figure.task.starts_with("avg")
@@ -177,6 +220,41 @@ mod tests {
         assert_eq!(reason("s5", "text", "s5"), None, "it is offered");
         for it in &left {
             assert!(!it.elsewhere.contains(&it.source.alias) || it.reason == Reason::OtherVersion);
+        }
+    }
+
+    /// A source or a recipe with nothing to train says why.
+    #[test]
+    fn nothing_to_train_has_a_reason() {
+        let told = |name: &str| {
+            let selection = Selection::of(Some(name), None).unwrap();
+            assert!(selection.cells().unwrap().is_empty(), "{name}");
+            nothing(&selection).unwrap().to_string()
+        };
+        for name in [
+            "external",
+            "megalodon",
+            "httyh",
+            "ccnn",
+            "liquid-s4",
+            "fractal",
+            "pretraining",
+            "locality",
+            "mega-ablation",
+            "cab",
+        ] {
+            let told = told(name);
+            assert!(
+                told.contains("no cell to train") && told.contains(name),
+                "{told}"
+            );
+        }
+        assert!(told("mini").contains("recipe mini follows no published source"));
+        for source in published::sources() {
+            let selection = Selection::of(Some(source.alias), None).unwrap();
+            if selection.cells().unwrap().is_empty() {
+                told(source.alias);
+            }
         }
     }
 }

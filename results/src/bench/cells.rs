@@ -2,8 +2,9 @@
 
 use serde_json::json;
 
+use super::grid::{Grid, GridRow};
 use super::setting::info;
-use super::tables::{Grid, GridRow, times};
+use super::tables::times;
 use super::{Bench, BreakEven, REFERENCE};
 use crate::format::{ByteUnit, grouped, scaled, short};
 use crate::table::{Cell, Column, Row, Schema, Table};

@@ -7,6 +7,7 @@
 mod break_even;
 mod cells;
 mod change;
+mod grid;
 mod outcome;
 mod possible;
 mod setting;
@@ -22,6 +23,8 @@ use crate::store::Schema;
 use crate::{Error, Result, atomic};
 
 pub use break_even::BreakEven;
+pub(crate) use grid::{Alike, Grid, GridRow};
+
 pub use change::{Change, Comparison, Verdict, against_base};
 pub use outcome::Outcome;
 pub use tables::tables;

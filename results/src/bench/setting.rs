@@ -18,7 +18,7 @@ pub(super) struct Dimension {
 /// The session, which tells cells apart that are alike in all else.
 pub(super) const SESSION: &str = "session";
 
-pub(super) const DIMENSIONS: [Dimension; 8] = [
+pub(super) const DIMENSIONS: [Dimension; 9] = [
     Dimension {
         name: "recipe",
         of: |cell| or_null(&cell.recipe.name),
@@ -44,6 +44,10 @@ pub(super) const DIMENSIONS: [Dimension; 8] = [
         of: |cell| or_null(&cell.provenance.host.cpu),
     },
     Dimension {
+        name: "accelerator",
+        of: |cell| or_null(cell.provenance.accelerator()),
+    },
+    Dimension {
         name: "threads",
         // 0 stands for what an older file does not say.
         of: |cell| json!((cell.provenance.threads > 0).then_some(cell.provenance.threads)),
@@ -58,7 +62,8 @@ pub(super) const DIMENSIONS: [Dimension; 8] = [
 macro_rules! info {
     ($($own:literal),*) => {
         &[
-            $($own,)* "recipe", "set", "batch", "precision", "device", "processor", "threads", "session",
+            $($own,)* "recipe", "set", "batch", "precision", "device", "processor",
+            "accelerator", "threads", "session",
         ]
     };
 }
@@ -105,11 +110,14 @@ pub(super) fn shared(cell: &Bench, varying: &[&str]) -> Vec<String> {
     let facts = facts(cell).into_iter();
     let constant = facts
         .filter(|(name, value)| *name != SESSION && !varying.contains(name) && !value.is_null());
-    constant
-        .map(|(name, value)| match (name, value.as_u64()) {
-            ("threads", Some(count)) => counted(count, "thread"),
-            ("recipe" | "batch" | "set", _) => format!("{name} {}", shown(&value)),
-            _ => shown(&value),
-        })
-        .collect()
+    constant.map(|(name, value)| words(name, &value)).collect()
+}
+
+/// Returns a value of the setting in words that say of which dimension it is.
+pub(super) fn words(name: &str, value: &Value) -> String {
+    match (name, value.as_u64()) {
+        ("threads", Some(count)) => counted(count, "thread"),
+        ("recipe" | "batch" | "set", _) => format!("{name} {}", shown(value)),
+        _ => shown(value),
+    }
 }

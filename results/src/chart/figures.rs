@@ -1,26 +1,29 @@
 //! Charts made from records.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
-use super::groups::Group;
+use super::groups::{Group, mixtures};
+use super::names::{slug, with_names_of_their_own};
 use super::{Axis, Chart, Form, Scale, Series};
 use crate::metrics::{self, Line};
-use crate::pivot::{MACHINE, METHOD, TRAINING};
+use crate::pivot::{COMPUTING, MACHINE, METHOD, TRAINING};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::store::Loaded;
 
 /// Returns charts of score over speed with memory as area: figure 3 of the 2021 paper. Values are
-/// means over seeds. Settings that the tables of accuracy, speed and memory keep apart have charts
-/// of their own: data, protocol, recipe, precision, device, processor, threads, method.
+/// means over seeds. Settings that the tables of accuracy, speed and memory keep apart share no
+/// mean: data, protocol, recipe, precision, device, processor, threads, jobs and method have charts
+/// of their own; variant, changes to the recipe and settings of computing have series of their own.
 pub fn bubbles(records: &[Record]) -> Vec<Chart> {
     let scored = records
         .iter()
         .filter(|record| record.outcome == Outcome::Scored);
-    let (groups, ranks) = Group::all(scored, &[TRAINING, MACHINE, METHOD]);
+    let (groups, ranks) = Group::all(scored, &[TRAINING, COMPUTING, MACHINE, METHOD]);
     let mut charts: Vec<Chart> = Vec::new();
     for group in groups {
         let mut found = Vec::new();
+        let mut drawn = Vec::new();
         let mut largest = 0.0f64;
         for cell in &group.cells {
             let mean = |of: fn(&Record) -> Option<f64>| {
@@ -33,6 +36,7 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
             if let (Some(accuracy), Some(rate), Some(memory)) = (accuracy, rate, memory) {
                 largest = largest.max(memory);
                 found.push((&cell.name, accuracy, rate, memory));
+                drawn.push(cell);
             }
         }
         if found.len() < 2 {
@@ -50,6 +54,7 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
             notes.push(format!("Every run: {}.", agreed.join(", ")));
         }
         notes.extend(group.sharing());
+        notes.extend(mixtures(&drawn));
         charts.push(Chart {
             name: format!("bubbles-{}", slug(&group.title())),
             title: format!("{}: score, speed and memory", group.title()),
@@ -87,7 +92,7 @@ pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
     let mut charts = Vec::new();
     for group in groups {
         let mut series = Vec::new();
-        let mut notes = Vec::new();
+        let (mut notes, mut drawn) = (Vec::new(), Vec::new());
         for cell in &group.cells {
             let name = &cell.name;
             let mut steps: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
@@ -116,7 +121,10 @@ pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
                 }
             }
             let line = curve(name, ranks.of(name), &steps);
-            series.extend(line.points.get(1).is_some().then_some(line));
+            if line.points.len() > 1 {
+                series.push(line);
+                drawn.push(cell);
+            }
         }
         if series.is_empty() {
             continue;
@@ -129,6 +137,7 @@ pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
             );
         }
         notes.extend(group.sharing());
+        notes.extend(mixtures(&drawn));
         charts.push(Chart {
             name: format!("curves-{}", slug(&group.title())),
             title: format!("{}: learning curves", group.title()),
@@ -157,26 +166,4 @@ fn curve(model: &str, rank: usize, steps: &BTreeMap<usize, Vec<f64>>) -> Series 
         band: steps.iter().filter_map(reach).collect(),
         form: Form::Line,
     }
-}
-
-/// Returns a title as part of a file name.
-fn slug(title: &str) -> String {
-    let words = title.split(|c: char| !(c.is_ascii_alphanumeric() || c == '@' || c == '.'));
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    words.join("-")
-}
-
-/// Numbers charts whose titles give the same file name.
-fn with_names_of_their_own(mut charts: Vec<Chart>) -> Vec<Chart> {
-    let mut taken: HashSet<String> = HashSet::new();
-    for chart in &mut charts {
-        let mut name = chart.name.clone();
-        let mut count = 1;
-        while !taken.insert(name.clone()) {
-            count += 1;
-            name = format!("{}-{count}", chart.name);
-        }
-        chart.name = name;
-    }
-    charts
 }

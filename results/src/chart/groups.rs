@@ -1,10 +1,12 @@
 //! Grouping of runs into charts: runs that compete in one column of the tables share a chart, with
 //! a series per cell.
 
+use std::collections::BTreeMap;
+
 use super::Baseline;
 use super::names::{Names, Ranks};
 use crate::format::counted;
-use crate::pivot::{Dimension, Pivot, PivotRow};
+use crate::pivot::{Dimension, JOBS, Pivot, PivotRow, THREADS, mixture};
 use crate::record::Record;
 
 /// The runs of one chart.
@@ -29,6 +31,21 @@ pub(super) struct ChartCell<'a> {
     pub(super) name: String,
     /// The runs, in the order of their seeds.
     pub(super) runs: Vec<&'a Record>,
+}
+
+/// Returns sentences on what the seeds of series do not share although a score may depend on it,
+/// such as `linear, bag: seeds of 2 instruction sets.`
+pub(super) fn mixtures(cells: &[&ChartCell]) -> Vec<String> {
+    let mut names: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for cell in cells {
+        if let Some(mixture) = mixture(&cell.runs) {
+            names.entry(mixture).or_default().push(&cell.name);
+        }
+    }
+    let names = names.iter();
+    names
+        .map(|(mixture, names)| format!("{}: seeds of {mixture}.", names.join(", ")))
+        .collect()
 }
 
 impl<'a> Group<'a> {
@@ -83,10 +100,9 @@ impl<'a> Group<'a> {
             recipe: recipe.map_or_else(String::new, |(_, recipe)| recipe.clone()),
             differing: differing
                 .into_iter()
-                .map(|(name, value)| match name {
-                    "threads" => value
-                        .parse()
-                        .map_or(value, |threads| counted(threads, "thread")),
+                .map(|(name, value)| match (name, value.parse()) {
+                    (THREADS, Ok(threads)) => counted(threads, "thread"),
+                    (JOBS, Ok(jobs)) => counted(jobs, "job"),
                     _ => value,
                 })
                 .collect(),

@@ -1,81 +1,93 @@
 //! Costs over length, on logarithmic axes: a straight line of slope 1 is linear cost, of slope 2
 //! quadratic.
 
-use super::names::Ranks;
+use super::names::{Ranks, slug, with_names_of_their_own};
 use super::{Axis, Chart, Form, Scale, Series};
-use crate::bench::Bench;
-use crate::format::counted;
+use crate::bench::{Alike, Bench, Grid, GridRow};
 
-/// Returns charts of time and of memory of a training step over length. The fitted slopes are part
-/// of the names.
-pub fn lengths(cells: &[Bench]) -> Vec<Chart> {
-    let seconds = |cell: &Bench| Some(1.0 / cell.steps_per_second()?.median);
-    let mebibytes = |cell: &Bench| Some(cell.peak_bytes()? as f64 / f64::from(1 << 20));
-    [
-        chart("time", "Time of a training step", "seconds", cells, seconds),
-        chart("memory", "Peak memory of training", "MiB", cells, mebibytes),
-    ]
-    .into_iter()
-    .filter(|chart| !chart.series.is_empty())
-    .collect()
+/// A quantity of a cell, drawn over its length.
+struct Quantity {
+    /// Word for the name of the file.
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    of: fn(&Bench) -> Option<f64>,
 }
 
-fn chart(
-    name: &str,
-    what: &str,
-    unit: &str,
-    cells: &[Bench],
-    cost: impl Fn(&Bench) -> Option<f64>,
-) -> Chart {
-    let mut labels: Vec<String> = Vec::new();
-    for cell in cells {
-        if !labels.contains(&cell.label()) {
-            labels.push(cell.label());
-        }
-    }
-    let ranks = Ranks::new(labels.iter().cloned());
-    let mut series = Vec::new();
-    for label in &labels {
-        let same = cells.iter().filter(|cell| cell.label() == *label);
-        let mut points: Vec<(f64, f64)> = same
-            .filter_map(|cell| Some((cell.length as f64, cost(cell)?)))
-            .collect();
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        if points.is_empty() {
-            continue;
-        }
-        let name = match slope(&points) {
-            Some(slope) => format!("{label}  {slope:.2}"),
-            None => label.clone(),
-        };
-        series.push(Series {
-            name,
-            rank: ranks.of(label),
+const QUANTITIES: [Quantity; 2] = [
+    Quantity {
+        name: "time",
+        title: "Time of a training step",
+        unit: "seconds",
+        of: |cell| Some(1.0 / cell.steps_per_second()?.median),
+    },
+    Quantity {
+        name: "memory",
+        title: "Peak memory of training",
+        unit: "MiB",
+        of: |cell| Some(cell.peak_bytes()? as f64 / f64::from(1 << 20)),
+    },
+];
+
+/// Returns charts of time and of memory of a training step over length. The fitted slopes are part
+/// of the names. Cells of another setting (recipe, batch, precision, machine, threads) have charts
+/// of their own; those of another session have lines of their own.
+pub fn lengths(cells: &[Bench]) -> Vec<Chart> {
+    let grid = Grid::new(cells);
+    let ranks = Ranks::new(grid.rows.iter().map(|row| grid.name(row)));
+    let settings = grid.alike();
+    let charts = QUANTITIES.iter().flat_map(|quantity| {
+        let charts = settings.iter();
+        charts.map(|alike| chart(quantity, &grid, alike, &ranks))
+    });
+    with_names_of_their_own(charts.filter(|chart| !chart.series.is_empty()).collect())
+}
+
+fn chart(quantity: &Quantity, grid: &Grid, alike: &Alike, ranks: &Ranks) -> Chart {
+    let series = alike.rows.iter().filter_map(|row| {
+        let (name, points) = (grid.name(row), points(row, quantity));
+        (!points.is_empty()).then(|| Series {
+            rank: ranks.of(&name),
+            name: match slope(&points) {
+                Some(slope) => format!("{name}  {slope:.2}"),
+                None => name,
+            },
             points,
             band: vec![],
             form: Form::Line,
-        });
-    }
-    let machine = cells.first().map(|cell| {
-        format!(
-            "{}, {}, batch {}.",
-            cell.provenance.host.cpu,
-            counted(cell.provenance.threads as u64, "thread"),
-            cell.batch
-        )
+        })
     });
-    Chart {
-        name: format!("lengths-{name}"),
-        title: format!("{what} over length"),
-        x: Axis::new("length, tokens", Scale::Doubling),
-        y: Axis::new(unit, Scale::Log),
-        series,
-        baselines: vec![],
-        notes: ["Beside each name: the slope fitted on logarithmic axes; 1 is linear in length, 2 quadratic.".to_owned()]
-            .into_iter()
-            .chain(machine)
-            .collect(),
+    let name = [quantity.name].into_iter();
+    let name = name.chain(alike.differing.iter().map(String::as_str));
+    let name: Vec<String> = name.map(slug).collect();
+    let title = format!("{} over length", quantity.title);
+    let title = [title].into_iter().chain(alike.differing.iter().cloned());
+    let mut notes = vec![
+        "Beside each name: the slope fitted on logarithmic axes; 1 is linear in length, 2 quadratic."
+            .to_owned(),
+    ];
+    if !alike.setting.is_empty() {
+        notes.push(format!("Every cell: {}.", alike.setting.join(", ")));
     }
+    Chart {
+        name: format!("lengths-{}", name.join("-")),
+        title: title.collect::<Vec<_>>().join(", "),
+        x: Axis::new("length, tokens", Scale::Doubling),
+        y: Axis::new(quantity.unit, Scale::Log),
+        series: series.collect(),
+        baselines: vec![],
+        notes,
+    }
+}
+
+/// Returns the lengths of a row with the quantity, from the shortest.
+fn points(row: &GridRow, quantity: &Quantity) -> Vec<(f64, f64)> {
+    let cells = row.cells.iter();
+    let mut points: Vec<(f64, f64)> = cells
+        .filter_map(|cell| Some((cell.length as f64, (quantity.of)(cell)?)))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
 }
 
 /// Returns the exponent that fits cost = c · length^slope best, by least squares of the logarithms.

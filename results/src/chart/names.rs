@@ -1,7 +1,8 @@
-//! Names of the series of a chart, and the look of each.
+//! Names of the series of a chart, the look of each, and the names of files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use super::Chart;
 use crate::published::{model_rank, models};
 
 /// The names of the series of one chart: the model, and its settings that differ from the default
@@ -71,6 +72,28 @@ impl Ranks {
             .copied()
             .unwrap_or_else(|| model_rank(name))
     }
+}
+
+/// Returns a title as part of a file name.
+pub(super) fn slug(title: &str) -> String {
+    let words = title.split(|c: char| !(c.is_ascii_alphanumeric() || c == '@' || c == '.'));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join("-")
+}
+
+/// Numbers charts whose titles give the same file name.
+pub(super) fn with_names_of_their_own(mut charts: Vec<Chart>) -> Vec<Chart> {
+    let mut taken: HashSet<String> = HashSet::new();
+    for chart in &mut charts {
+        let mut name = chart.name.clone();
+        let mut count = 1;
+        while !taken.insert(name.clone()) {
+            count += 1;
+            name = format!("{}-{count}", chart.name);
+        }
+        chart.name = name;
+    }
+    charts
 }
 
 #[cfg(test)]

@@ -34,6 +34,17 @@ pub struct Provenance {
     pub accepted_changes: Vec<String>,
 }
 
+impl Provenance {
+    /// Returns the name of the accelerator where `device` does not include it; empty otherwise.
+    #[must_use]
+    pub fn accelerator(&self) -> &str {
+        match self.device.contains(&self.host.device) {
+            true => "",
+            false => &self.host.device,
+        }
+    }
+}
+
 /// The machine a run took place on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

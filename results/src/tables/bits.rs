@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{capped, endings, info, status, told};
+use super::{capped, endings, every_row, info, origins, status, told};
 use crate::agreement::{Agreement, Measure, Selection, select};
 use crate::pivot::{Pivot, PivotRow, TRAINING};
 use crate::published::Source;
@@ -54,13 +54,8 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             .to_owned(),
         "k/n trained: seeds that ended more than 2 % below that loss, and their mean, where some did not.".to_owned(),
     ];
-    let constant = pivot.constant.iter();
-    let constant: Vec<_> = constant.map(|(name, of)| format!("{name} {of}")).collect();
-    if !constant.is_empty() {
-        notes.push(format!("Every row: {}.", constant.join(", ")));
-    }
-    let origins = pivot.columns.iter().zip(&pivot.origins);
-    notes.extend(origins.map(|(column, origin)| format!("{column}: {origin}.")));
+    notes.extend(every_row(&pivot));
+    notes.extend(origins(&pivot));
     notes.extend(agreement(records));
     capped(&mut notes, ended);
     let table = Table {

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{capped, endings, info, status, told};
+use super::{capped, endings, every_row, info, origins, status, told};
 use crate::format::percent;
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::Source;
@@ -68,13 +68,8 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
          group's most frequent class gets right."
             .to_owned(),
     ];
-    let constant = pivot.constant.iter();
-    let constant: Vec<_> = constant.map(|(name, of)| format!("{name} {of}")).collect();
-    if !constant.is_empty() {
-        notes.push(format!("Every row: {}.", constant.join(", ")));
-    }
-    let origins = pivot.columns.iter().zip(&pivot.origins);
-    notes.extend(origins.map(|(column, origin)| format!("{column}: {origin}.")));
+    notes.extend(every_row(&pivot));
+    notes.extend(origins(&pivot));
     capped(&mut notes, ended);
     Table {
         name: "dense".to_owned(),

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{capped, endings, info, told};
+use super::{capped, endings, every_row, info, left_unsaid, origins, told};
 use crate::equivalence::{LEVEL, Score};
 use crate::format::{self, ByteUnit, counted};
 use crate::pivot::{COMPUTING, MACHINE, METHOD, Pivot, PivotRow, TRAINING, mixture};
@@ -45,7 +45,7 @@ impl Quantity {
                 ],
             },
             Quantity::Speed => Schema {
-                info: info!("computing", "processor", "threads"),
+                info: info!("computing", "processor", "accelerator", "threads", "jobs"),
                 found: &[
                     "mean_steps_per_second",
                     "deviation_steps_per_second",
@@ -404,25 +404,9 @@ impl<'a> Maker<'a> {
         if self.failed {
             notes.push(Verdict::RULE.to_owned());
         }
-        let constant = self.pivot.constant.iter();
-        let constant: Vec<_> = constant.map(|(name, of)| format!("{name} {of}")).collect();
-        if !constant.is_empty() {
-            notes.push(format!("Every row: {}.", constant.join(", ")));
-        }
-        let columns = self.pivot.columns.iter().zip(&self.pivot.origins);
-        notes.extend(columns.map(|(column, origin)| format!("{column}: {origin}.")));
-        if self.pivot.revisions.len() > 1 {
-            let revisions = self.pivot.revisions.join(", ");
-            notes.push(format!(
-                "Runs of several revisions (+ modified): {revisions}."
-            ));
-        }
-        if self.pivot.repeats > 0 {
-            notes.push(format!(
-                "{} left out: the same seed was scored again later.",
-                counted(self.pivot.repeats as u64, "run")
-            ));
-        }
+        notes.extend(every_row(self.pivot));
+        notes.extend(origins(self.pivot));
+        notes.extend(left_unsaid(self.pivot));
         capped(&mut notes, self.mixtures);
         capped(&mut notes, self.endings);
         if let Some(source) = against.filter(|_| self.quantity == Quantity::Accuracy) {

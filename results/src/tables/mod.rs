@@ -8,6 +8,8 @@ mod grid;
 
 use serde_json::Value;
 
+use crate::format::counted;
+use crate::pivot::Pivot;
 use crate::published::Source;
 use crate::record::{Outcome, Record};
 use crate::table::{Table, or_null};
@@ -135,6 +137,37 @@ fn told(model: &str, column: &str, runs: &[&Record]) -> Vec<String> {
     ended
         .map(|run| format!("{model} on {column}, seed {}: {}", run.seed, run.outcome))
         .collect()
+}
+
+/// Returns a sentence with the settings that all rows share, if there are any.
+fn every_row(pivot: &Pivot) -> Option<String> {
+    let constant = pivot.constant.iter();
+    let constant: Vec<_> = constant.map(|(name, of)| format!("{name} {of}")).collect();
+    (!constant.is_empty()).then(|| format!("Every row: {}.", constant.join(", ")))
+}
+
+/// Returns a sentence with the origin of the data of each column.
+fn origins(pivot: &Pivot) -> impl Iterator<Item = String> {
+    let columns = pivot.columns.iter().zip(&pivot.origins);
+    columns.map(|(column, origin)| format!("{column}: {origin}."))
+}
+
+/// Returns sentences on what the cells do not show: several revisions, runs left out.
+fn left_unsaid(pivot: &Pivot) -> Vec<String> {
+    let mut notes = Vec::new();
+    if pivot.revisions.len() > 1 {
+        let revisions = pivot.revisions.join(", ");
+        notes.push(format!(
+            "Runs of several revisions (+ modified): {revisions}."
+        ));
+    }
+    if pivot.repeats > 0 {
+        notes.push(format!(
+            "{} left out: the same seed was scored again later.",
+            counted(pivot.repeats as u64, "run")
+        ));
+    }
+    notes
 }
 
 /// Adds sentences, but not so many that they go unread.

@@ -1,14 +1,12 @@
 //! Lists of published cells: those that can be reproduced, with their plans, and those that cannot,
 //! with the reasons.
 
-use std::collections::BTreeMap;
-
 use results::Format;
 use results::published::Figure;
 use results::table::{Cell, Column, MISSING, Row, Table};
 use serde_json::json;
 
-use super::{assignments, cheapest_first, source};
+use super::{assignments, cheapest_first, selection};
 use crate::cli::repro::ReproArgs;
 use crate::cmd;
 use crate::error::Result;
@@ -27,6 +25,7 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
             estimate: Err("not measured".to_owned()),
             seeds: arguments.seeds.clone(),
             data: arguments.place.path(),
+            memory: None,
             cell: cell.clone(),
         };
         let PublishedCell {
@@ -64,15 +63,18 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
             Column::value("published"),
             Column::text("recipe"),
             Column::value("differs in"),
-            Column::value("hours"),
+            Column::value("about hours"),
         ],
         rows,
         notes: vec![
             "differs in: known differences between what is printed and what is run here.".to_owned(),
-            "hours: of one seed on this machine, an estimate: operations with every sequence at its full length, over those per \
-             second of one small step of the model, measured just now."
+            "about hours: of one seed on this machine, a rough estimate for the order: operations with every sequence at its full \
+             length, over those per second of one small step of the model, measured just now. The cell's own steps may be \
+             several times as fast or as slow."
                 .to_owned(),
-            "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every difference, the time by the cell's own steps.".to_owned(),
+            "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every difference, the time by the cell's own steps, which \
+             --budget goes by."
+                .to_owned(),
         ],
         ..Table::default()
     };
@@ -102,16 +104,7 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
 /// none.
 fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
     let left = left_out(arguments)?;
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for it in &left {
-        *counts.entry(it.reason.kind()).or_default() += 1;
-    }
-    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let reasons: Vec<String> = counts
-        .iter()
-        .map(|(kind, count)| format!("{kind} ({count})"))
-        .collect();
+    let reasons = unoffered::reasons(&left);
     let only = arguments.source.as_deref();
     let only = only.map_or(String::new(), |source| format!(" {source}"));
     Ok((!left.is_empty()).then(|| {
@@ -126,18 +119,28 @@ fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
     }))
 }
 
-/// Returns the published accuracies that are not offered, of the requested source or of all
-/// sources.
+/// Returns the published accuracies of the selected sources that are not offered.
 fn left_out(arguments: &ReproArgs) -> Result<Vec<Unoffered>> {
-    match source(arguments)? {
-        Some(source) => unoffered::of(source),
-        None => unoffered::all(),
-    }
+    unoffered::of(&selection(arguments)?.sources())
 }
 
 /// Prints every published accuracy that is not offered, with the reason.
 pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
+    let selection = selection(arguments)?;
     let left = left_out(arguments)?;
+    let mut notes = vec![
+        "offered of: sources whose figure of the same model on the same task is offered."
+            .to_owned(),
+    ];
+    if left.is_empty() {
+        let name = selection.name();
+        notes = match selection.cells()?.is_empty() {
+            true => return Err(unoffered::nothing(&selection)?),
+            false => vec![format!(
+                "Every accuracy that {name} prints of a model that is here is offered: `lra repro {name}`."
+            )],
+        };
+    }
     let rows = left.iter().map(|it| {
         let (source, figure) = (it.source.alias, it.figure);
         let reason = it.reason.to_string();
@@ -165,10 +168,7 @@ pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
             Column::text("offered of"),
         ],
         rows: rows.collect(),
-        notes: vec![
-            "offered of: sources whose figure of the same model on the same task is offered."
-                .to_owned(),
-        ],
+        notes,
         ..Table::default()
     };
     show(arguments, table)
