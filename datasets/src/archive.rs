@@ -193,6 +193,25 @@ impl Raw {
     }
 }
 
+/// Reads an archive to its end, and keeps nothing.
+///
+/// # Errors
+/// The archive is damaged or incomplete, or is one that no task reads; or the system refuses to
+/// read it.
+pub fn check_archive(path: &Path, progress: &dyn Progress) -> Result<()> {
+    let bytes = fs::metadata(path).map_err(io_error("read", path))?.len();
+    progress.begin("reading the archive to its end", Some(bytes));
+    let checked = match zip::is(path)? {
+        true => zip::check(path, bytes, progress),
+        // The rest of a member that is not wanted is read and passed over.
+        false => tar::each(path, bytes, progress, &|_| false, &mut |_| {
+            Ok(ControlFlow::Continue(()))
+        }),
+    };
+    progress.finish();
+    checked
+}
+
 /// Function that takes a member and decides whether to continue reading.
 type Visit<'a> = dyn FnMut(Member<'_>) -> Result<ControlFlow<()>> + 'a;
 

@@ -27,6 +27,8 @@ pub(crate) enum Form {
         train: Vec<PathBuf>,
         /// Files of test, in the order of names.
         test: Vec<PathBuf>,
+        /// Notes about other files among them.
+        notes: Vec<String>,
     },
 }
 
@@ -169,16 +171,22 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -
         }
     };
     let mut contents = Contents::default();
+    // Of files that are neither data nor parquet files.
+    let mut survey = Survey::default();
     let files = files_below(&folder, &mut |name| {
         let taken = wanted.takes(name);
+        let is_parquet = wanted.parquet && parquet::stem(name).is_some();
         contents.add(name, taken);
-        taken || has_archive_name(name) || wanted.parquet && parquet::stem(name).is_some()
+        if wanted.parquet && !taken && !is_parquet {
+            survey.see(wanted, name);
+        }
+        taken || has_archive_name(name) || is_parquet
     })?;
     if contents.wanted > 0 {
         return Ok(Form::Members(Raw::Folder(folder)));
     }
     if wanted.parquet
-        && let Some(form) = parquet::forms_in(wanted.info, &folder, &files)?
+        && let Some(form) = parquet::forms_in(wanted.info, &folder, &files, &survey)?
     {
         return Ok(form);
     }

@@ -1,12 +1,14 @@
 //! Parquet files of two columns: bytes (text or an encoded image) and a label (a number of any
-//! type, or a word).
+//! type, or a word, [`labels`]).
 //!
 //! The format is left to the `parquet` crate. The crate trusts the sizes stated in a file, though,
 //! so the sizes of row groups, columns and pages are checked against limits first ([`pages`]), and
 //! a panic of the crate on damaged data becomes an error ([`guard`]).
 
+mod arrow;
 mod fault;
 mod guard;
+mod labels;
 mod pages;
 
 use std::fs;
@@ -14,6 +16,7 @@ use std::path::Path;
 
 use fault::Fault;
 use guard::guarded;
+use labels::Meaning;
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
@@ -85,6 +88,15 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
         }
     }
 
+    let meaning = Meaning::of(&schema.column(places[1])).map_err(|problem| damaged(&problem))?;
+    if arrow::is_duration(reader.metadata().file_metadata(), columns.label) {
+        let problem = format!(
+            "column `{}` holds durations, which are no labels",
+            columns.label
+        );
+        return Err(damaged(&problem));
+    }
+
     let mut rows = 0;
     for group in 0..reader.num_row_groups() {
         let metadata = reader.metadata().row_group(group);
@@ -105,6 +117,7 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
             columns,
             bytes,
             labels,
+            meaning,
         };
         rows = group.read(rows, visit)?;
     }
@@ -116,6 +129,7 @@ struct Group<'a> {
     columns: &'a Columns,
     bytes: Column,
     labels: Column,
+    meaning: Meaning,
 }
 
 impl Group<'_> {
@@ -136,7 +150,7 @@ impl Group<'_> {
             let bytes = self.bytes.bytes().map_err(or_after)?;
             let numbers = self
                 .labels
-                .numbers(self.columns.label_of)
+                .numbers(self.meaning, self.columns.label_of)
                 .map_err(or_after)?;
             if bytes.len() != numbers.len() {
                 return Err(wrong("the columns have different lengths".to_owned()));
@@ -205,28 +219,52 @@ impl Column {
 
     /// Returns the next values of a column of labels as numbers; empty at the end. `label_of`
     /// converts words.
-    fn numbers(&mut self, label_of: fn(&str) -> Option<i64>) -> Result<Vec<i64>, Fault> {
+    fn numbers(
+        &mut self,
+        meaning: Meaning,
+        label_of: fn(&str) -> Option<i64>,
+    ) -> Result<Vec<i64>, Fault> {
         let name = &self.name;
-        let whole = |value: f64| {
-            whole(value).ok_or_else(|| {
-                Fault::from(format!("the label {value} of `{name}` is no whole number"))
-            })
+        let fraction =
+            |value: &str| Fault::from(format!("the label {value} of `{name}` is no whole number"));
+        let whole = |value: f64| whole(value).ok_or_else(|| fraction(&value.to_string()));
+        let integer = |value: i64| match meaning {
+            Meaning::Decimal { scale } => {
+                labels::of_decimal(value.into(), scale).map_err(|value| fraction(&value))
+            }
+            _ => Ok(value),
         };
-        let word = |value: &ByteArray| {
-            let word = String::from_utf8_lossy(value.data());
-            let label = whole_number(&word).or_else(|| label_of(word.trim()));
-            label.ok_or_else(|| {
-                let shown: String = word.chars().take(40).collect();
-                Fault::from(format!(
-                    "the label `{shown}` of `{name}` is no number and no known class"
-                ))
-            })
+        let bytes = |value: &[u8]| match (meaning, value) {
+            (Meaning::Decimal { scale }, _) => {
+                let unscaled = labels::big_endian(value).ok_or_else(|| {
+                    let count = value.len();
+                    Fault::from(format!("a label of `{name}` is a decimal of {count} bytes"))
+                })?;
+                labels::of_decimal(unscaled, scale).map_err(|value| fraction(&value))
+            }
+            (Meaning::Half, &[low, high]) => whole(labels::half(u16::from_le_bytes([low, high]))),
+            _ => {
+                let word = String::from_utf8_lossy(value);
+                let label = whole_number(&word).or_else(|| label_of(word.trim()));
+                label.ok_or_else(|| {
+                    let shown: String = word.chars().take(40).collect();
+                    Fault::from(format!(
+                        "the label `{shown}` of `{name}` is no number and no known class"
+                    ))
+                })
+            }
         };
         match &mut self.reader {
-            ColumnReader::Int64ColumnReader(reader) => Ok(next_values!(self, reader)),
+            ColumnReader::Int64ColumnReader(reader) => {
+                let values = next_values!(self, reader);
+                values.into_iter().map(integer).collect()
+            }
             ColumnReader::Int32ColumnReader(reader) => {
                 let values = next_values!(self, reader);
-                Ok(values.into_iter().map(i64::from).collect())
+                values
+                    .into_iter()
+                    .map(|value| integer(value.into()))
+                    .collect()
             }
             ColumnReader::BoolColumnReader(reader) => {
                 let values = next_values!(self, reader);
@@ -243,7 +281,12 @@ impl Column {
                 next_values!(self, reader).into_iter().map(whole).collect()
             }
             ColumnReader::ByteArrayColumnReader(reader) => {
-                next_values!(self, reader).iter().map(word).collect()
+                let values = next_values!(self, reader);
+                values.iter().map(|value| bytes(value.data())).collect()
+            }
+            ColumnReader::FixedLenByteArrayColumnReader(reader) => {
+                let values = next_values!(self, reader);
+                values.iter().map(|value| bytes(value.data())).collect()
             }
             _ => Err(format!("column `{name}` holds neither numbers nor words").into()),
         }

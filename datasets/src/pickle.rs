@@ -13,6 +13,8 @@ mod values;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::words::counted;
+
 /// Maximum number of instructions; a file of 10,000 pictures has 60,000.
 const MOST: usize = 2_000_000;
 
@@ -56,8 +58,8 @@ impl<'a> Pickle<'a> {
     /// Reads a pickle.
     ///
     /// # Errors
-    /// The pickle is cut short, has an instruction that data does not need, or has too many of
-    /// them.
+    /// The pickle is cut short, has an instruction that data does not need, has too many of them,
+    /// or is not all that is there.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Pickle<'a>, String> {
         let mut machine = Machine {
             bytes,
@@ -70,6 +72,13 @@ impl<'a> Pickle<'a> {
         for _ in 0..MOST {
             if machine.step()? {
                 let root = machine.pop()?;
+                let rest = bytes.len() - machine.next;
+                if rest > 0 {
+                    return Err(format!(
+                        "{} behind its end, such as a second pickle, would not be read",
+                        counted(rest, "byte")
+                    ));
+                }
                 return Ok(Pickle {
                     bytes,
                     values: machine.values,
@@ -481,6 +490,8 @@ mod tests {
             b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff.",
             b"K\x01b.",
             b"c\n",
+            b"].].",
+            b"].\n",
         ] {
             assert!(Pickle::read(wrong).is_err(), "{wrong:?}");
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::raw::{self, Files, build};
 use lra_datasets::tasks::pathfinder::PATHFINDER;
 use lra_datasets::tasks::{ListOps, Text};
-use lra_datasets::{Class, Key, Source, TASKS, Task};
+use lra_datasets::{Class, Key, Source, Store, TASKS, Task, check_archive};
 
 fn files() -> Files {
     let mut files: Files = Vec::new();
@@ -312,4 +312,127 @@ fn zip_archives_are_held_to_the_same() {
         said.contains("unpacks to more than 200 times its size"),
         "{said}"
     );
+}
+
+/// A second file of one name would be the only one read.
+#[test]
+fn names_repeated_in_a_zip_archive_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let mut twice = files();
+    let name = "aclImdb/train/pos/0_10.txt";
+    twice.push((name.to_owned(), b"another review".to_vec()));
+    refused(
+        &raw::zip(&twice),
+        &format!("`{name}` is in the archive twice"),
+    );
+    let path = raw::file(root.path(), "twice.zip", &raw::zip(&twice));
+    let said = check_archive(&path, &()).unwrap_err().to_string();
+    assert!(said.contains("twice.zip: `aclImdb"), "{said}");
+    // Folders may be repeated.
+    let mut folders = files();
+    folders.extend(vec![("aclImdb/".to_owned(), Vec::new()); 2]);
+    let path = raw::file(root.path(), "folders.zip", &raw::zip(&folders));
+    assert_eq!(
+        build(&Text, &Key::default_of(&Text), &path).unwrap().rows()[2],
+        40
+    );
+}
+
+/// Returns the reviews in two parts of both splits each.
+fn parts() -> [Files; 2] {
+    let (one, other) = files()
+        .into_iter()
+        .partition(|(name, _)| name.contains("/1"));
+    [one, other]
+}
+
+/// What follows the end of an archive would not be read.
+#[test]
+fn archives_joined_in_one_file_are_refused() {
+    let [one, other] = parts().map(|files| raw::tar(&files));
+    let joined = [&one[..], &other].concat();
+    let told = "more follows the end of the archive";
+    refused(&joined, told);
+    refused(&raw::gzip(&joined), told);
+    refused(&raw::zstd(&joined), told);
+    refused(&[raw::gzip(&one), raw::gzip(&other)].concat(), told);
+    refused(&[&one[..], b"x"].concat(), told);
+    let joined = parts().map(|files| raw::zip(&files)).concat();
+    refused(&joined, "several archives joined in one file");
+    // Writers fill the last record with zeros; packers may pack an archive in parts.
+    let root = tempfile::tempdir().unwrap();
+    let whole = raw::tar(&files());
+    let padded = [&whole[..], &[0; 10_240]].concat();
+    let (start, end) = whole.split_at(10_000);
+    let parts = [raw::gzip(start), raw::gzip(end)].concat();
+    for (name, bytes) in [("padded.tar", padded), ("parts.tar.gz", parts)] {
+        let path = raw::file(root.path(), name, &bytes);
+        let built = build(&Text, &Key::default_of(&Text), &path).unwrap();
+        assert_eq!(built.rows()[2], 40, "{name}");
+    }
+}
+
+/// Without a checksum of the whole, only reading an archive to its end shows damage.
+#[test]
+fn archives_are_read_to_their_end() {
+    let root = tempfile::tempdir().unwrap();
+    let check = |bytes: &[u8]| {
+        let path = raw::file(root.path(), "archive", bytes);
+        check_archive(&path, &()).map_err(|error| error.to_string())
+    };
+    let tar = raw::tar(&files());
+    let zip = raw::zip(&files());
+    for whole in [tar.clone(), raw::gzip(&tar), raw::zstd(&tar), zip.clone()] {
+        assert_eq!(check(&whole), Ok(()));
+        let said = check(&whole[..whole.len() / 2]).unwrap_err();
+        assert!(said.contains("damaged or incomplete"), "{said}");
+    }
+    let mut damaged = zip;
+    let place = damaged
+        .windows(11)
+        .position(|bytes| bytes == b"train neg 0");
+    damaged[place.unwrap()] ^= 1;
+    let said = check(&damaged).unwrap_err();
+    assert!(said.contains("0_1.txt: damaged or incomplete"), "{said}");
+    // A link or a device is no damage.
+    let link = named(b"latest", tar::EntryType::Symlink, b"");
+    assert_eq!(check(&[link, tar].concat()), Ok(()));
+}
+
+/// A damaged file among the raw files has to go before another one is read.
+#[test]
+fn a_damaged_raw_file_is_to_be_removed() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    let cut = raw::gzip(&raw::tar(&files()));
+    let folder = store.raw(&ListOps);
+    std::fs::create_dir_all(&folder).unwrap();
+    let kept = raw::file(&folder, "lra_release.gz", &cut[..cut.len() / 2]);
+    // Also for a task that is published in the same archive.
+    let tasks: [&dyn Task; 2] = [&ListOps, &PATHFINDER];
+    let said = |task: &dyn Task| {
+        let key = Key {
+            source: Source::Official,
+            ..Key::default_of(task)
+        };
+        store
+            .open_or_build(task, &key, None, &())
+            .unwrap_err()
+            .to_string()
+    };
+    for task in tasks {
+        let said = said(task);
+        let remedy = format!("\n  remove {}, and fetch the published", kept.display());
+        assert!(said.contains(&remedy), "{said}");
+    }
+    // A table in the folder is read before an archive that is fetched into it.
+    std::fs::remove_file(kept).unwrap();
+    raw::file(
+        &folder,
+        "basic_train.tsv",
+        b"Source\tTarget\n[MAX 1 2 ]\t1\n",
+    );
+    let said = said(&ListOps);
+    let remedy = format!("\n  move away what is in {}, and fetch", folder.display());
+    assert!(said.contains(&remedy), "{said}");
 }

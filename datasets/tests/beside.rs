@@ -2,6 +2,7 @@
 //! folder and in an archive.
 
 use std::fs;
+use std::path::Path;
 
 use crate::raw::published::{
     batches, class_folders, expressions, pairs, pictures, published, read, refused, reviews,
@@ -346,23 +347,26 @@ fn an_archive_beside_its_folder_is_told() {
     assert!(said.contains("several archives"), "{said}");
 }
 
+/// Writes 40 reviews of both classes, with this name in them, into a parquet file.
+fn write_parquet(root: &Path, name: &str) {
+    const SCHEMA: &str = "message m { optional binary text (STRING); optional int64 label; }";
+    let rows: Vec<Vec<u8>> = (0..40)
+        .map(|n| format!("{name} {n}").into_bytes())
+        .collect();
+    let rows: Vec<(&[u8], i64)> = rows
+        .iter()
+        .zip(0..)
+        .map(|(row, n)| (&row[..], n % 2))
+        .collect();
+    let path = root.join(name);
+    raw::parquet(&path, SCHEMA, &rows, parquet::basic::Compression::SNAPPY);
+}
+
 /// Parquet files of another split in a folder of their own are not passed over.
 #[test]
 fn parquet_files_of_other_splits_are_refused() {
-    const SCHEMA: &str = "message m { optional binary text (STRING); optional int64 label; }";
     let root = tempfile::tempdir().unwrap();
-    let write = |name: &str| {
-        let rows: Vec<Vec<u8>> = (0..40)
-            .map(|n| format!("{name} {n}").into_bytes())
-            .collect();
-        let rows: Vec<(&[u8], i64)> = rows
-            .iter()
-            .zip(0..)
-            .map(|(row, n)| (&row[..], n % 2))
-            .collect();
-        let path = root.path().join(name);
-        raw::parquet(&path, SCHEMA, &rows, parquet::basic::Compression::SNAPPY);
-    };
+    let write = |name: &str| write_parquet(root.path(), name);
     for name in [
         "imdb/train/0.parquet",
         "imdb/test/0.parquet",
@@ -381,6 +385,65 @@ fn parquet_files_of_other_splits_are_refused() {
         said.contains("validation/0.parquet: a parquet file beside those"),
         "{said}"
     );
+}
+
+/// Other files beside parquet files are told, as those beside files of any other form.
+#[test]
+fn files_beside_parquet_files_are_told() {
+    let root = tempfile::tempdir().unwrap();
+    for name in [
+        "imdb/train-00000-of-00001.parquet",
+        "imdb/test-00000-of-00001.parquet",
+        "imdb/unsupervised-00000-of-00001.parquet",
+    ] {
+        write_parquet(root.path(), name);
+    }
+    let notes = || read(&Text, root.path()).manifest().notes.clone();
+    let plain = notes();
+    // Known by name, hidden, or elsewhere.
+    for name in ["imdb/README.md", "imdb/.train.crc", "train.csv"] {
+        raw::folder(root.path(), &vec![(name.into(), b"x".to_vec())]);
+    }
+    assert_eq!(notes(), plain);
+    for name in [
+        "train.csv",
+        "train.jsonl",
+        "train-00001-of-00002.parquet.part",
+        "loose.txt",
+    ] {
+        let path = root.path().join("imdb").join(name);
+        fs::write(&path, "x").unwrap();
+        let said = notes().join("\n");
+        assert!(
+            said.contains(&format!("was not read: imdb/{name}"))
+                || said.contains(&format!("was not read: {name}")),
+            "{said}"
+        );
+        fs::remove_file(path).unwrap();
+    }
+    raw::file(root.path(), "aclImdb_v1.tar.gz", b"x");
+    let said = notes().join("\n");
+    assert!(
+        said.contains("aclImdb_v1.tar.gz lies there too and was not read"),
+        "{said}"
+    );
+}
+
+/// One of several files that belong together by their names is not read as the whole.
+#[test]
+fn parquet_files_without_all_of_their_parts_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["test.parquet", "train-00000-of-00002.parquet"] {
+        write_parquet(root.path(), name);
+    }
+    raw::file(root.path(), "train-00001-of-00002.parquet.part", b"PAR1");
+    let said = refused(&Text, root.path());
+    assert!(
+        said.contains("train-00001-of-00002.parquet: not there, and of the 2 files"),
+        "{said}"
+    );
+    write_parquet(root.path(), "train-00001-of-00002.parquet");
+    assert!(!read(&Text, root.path()).manifest().digest.is_empty());
 }
 
 /// Text from files that is empty is told in words, and one is not many.

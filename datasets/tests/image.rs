@@ -181,6 +181,20 @@ fn pickles_of_other_data_are_refused_in_words() {
 }
 
 #[test]
+fn a_second_pickle_in_a_file_is_refused() {
+    let mut files = pickles(20);
+    let second = files[1].1.clone();
+    files[0].1.extend(second);
+    let root = tempfile::tempdir().unwrap();
+    let error = build(&Image, &key(true), &raw::folder(root.path(), &files)).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("data_batch_1: ") && said.contains("behind its end, such as a second pickle"),
+        "{said}"
+    );
+}
+
+#[test]
 fn classes_have_other_words() {
     let classes = [
         ["airplane", "automobile", "bird"],

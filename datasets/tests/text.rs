@@ -6,6 +6,8 @@ use std::path::Path;
 
 use crate::raw::{self, Files, build};
 use crate::shared;
+use ::parquet::file::metadata::KeyValue;
+use ::parquet::file::properties::WriterProperties;
 use lra_datasets::tasks::Text;
 use lra_datasets::{Class, Key, Protocol, Source, SplitName, Store, Task};
 use serde_json::json;
@@ -165,12 +167,20 @@ fn labels_of_parquet_files_have_any_type() {
         "float label",
         "double label",
         "binary label (STRING)",
+        "int32 label (DECIMAL(3,0))",
+        "int64 label (DECIMAL(12,2))",
+        "binary label (DECIMAL(4,2))",
+        "fixed_len_byte_array(1) label (DECIMAL(2,0))",
+        "fixed_len_byte_array(7) label (DECIMAL(16,2))",
+        "fixed_len_byte_array(2) label (FLOAT16)",
     ] {
+        // Decimals are stored in units of their last digit.
+        let one = if label.contains(",2)") { 100 } else { 1 };
         let root = tempfile::tempdir().unwrap();
         let schema = format!("message m {{ required binary text (STRING); optional {label}; }}");
         for split in ["train", "test"] {
             let class = |(name, text): &(String, Vec<u8>)| {
-                let label = i64::from(name.contains("/pos/"));
+                let label = one * i64::from(name.contains("/pos/"));
                 let is_review = ["_3.txt", "_9.txt"].iter().any(|end| name.ends_with(end));
                 (is_review && name.contains(split)).then(|| (text.clone(), label))
             };
@@ -453,6 +463,66 @@ fn wrong_parquet_files_are_refused() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("name the folder"), "{error}");
+}
+
+/// A column of another type is not read as the numbers that it is stored as.
+#[test]
+fn stored_numbers_that_are_no_labels_are_refused() {
+    let refuse = |label: &str, stored: i64, properties: WriterProperties, problem: &str| {
+        let root = tempfile::tempdir().unwrap();
+        let schema = format!("message m {{ required binary text (STRING); optional {label}; }}");
+        for split in ["train", "test"] {
+            let path = root.path().join(format!("{split}.parquet"));
+            let rows: &[(&[u8], i64)] = &[(b"bad", 0), (b"good", stored)];
+            raw::parquet_with(&path, &schema, rows, properties.clone());
+        }
+        let error = build(&Text, &official(Protocol::Clean), root.path()).unwrap_err();
+        assert_eq!(error.class(), Class::Data, "{label}");
+        let said = error.to_string();
+        assert!(
+            said.contains(problem) && said.contains("`label`"),
+            "{label}: {said}"
+        );
+    };
+    for (label, stored, problem) in [
+        ("int32 label (DECIMAL(3,1))", 5, "the label 0.5 of"),
+        ("int64 label (DECIMAL(12,1))", 15, "the label 1.5 of"),
+        ("binary label (DECIMAL(4,1))", 5, "the label 0.5 of"),
+        (
+            "fixed_len_byte_array(3) label (DECIMAL(5,2))",
+            -50,
+            "the label -0.5 of",
+        ),
+        ("int32 label (DATE)", 1, "holds dates"),
+        ("int32 label (TIME(MILLIS,true))", 1, "holds times"),
+        ("int64 label (TIMESTAMP(MICROS,false))", 1, "holds times"),
+        ("int64 label (TIMESTAMP_MILLIS)", 1, "holds times"),
+        (
+            "fixed_len_byte_array(12) label (INTERVAL)",
+            1,
+            "holds durations",
+        ),
+        (
+            "fixed_len_byte_array(16) label (UUID)",
+            1,
+            "holds bytes of a fixed length",
+        ),
+    ] {
+        refuse(label, stored, WriterProperties::default(), problem);
+    }
+    // Arrow's durations are plain numbers but for its record, here of the columns `text`, `label`
+    // and `other`.
+    let record = KeyValue::new(
+        "ARROW:schema".to_owned(),
+        "\
+        /////+AAAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAMAAAACAAIAAAABAAIAAAABAAAAAMAAACEAAAAQAAAAAQA\
+        AACY////AAABAhAAAAAgAAAABAAAAAAAAAAFAAAAb3RoZXIAAAAIAAwACAAHAAgAAAAAAAABQAAAAND///8AAAES\
+        EAAAABwAAAAEAAAAAAAAAAUAAABsYWJlbAAGAAgABgAGAAAAAAAAABAAFAAIAAYABwAMAAAAEAAQAAAAAAABBRAA\
+        AAAcAAAABAAAAAAAAAAEAAAAdGV4dAAAAAAEAAQABAAAAA=="
+            .to_owned(),
+    );
+    let arrow = WriterProperties::builder().set_key_value_metadata(Some(vec![record]));
+    refuse("int64 label", 1, arrow.build(), "holds durations");
 }
 
 /// A page whose header states that it unpacks to 20,000 bytes, and that unpacks to a million.

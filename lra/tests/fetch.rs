@@ -22,18 +22,30 @@ use fetch::{Fetched, Limits, Origin, fetch};
 use serde_json::{Value, json};
 use server::{Server, answer, serve};
 
-/// Returns 300,000 bytes without a pattern that could hide an error in an offset, after the first
-/// bytes of a packed archive.
+/// Returns a tar archive of 300,000 bytes, of one member without a pattern that could hide an error
+/// in an offset.
 fn content() -> Vec<u8> {
     let mut state = 1_u32;
     let random = |_| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 24) as u8
     };
-    let mut bytes: Vec<u8> = (0..300_000).map(random).collect();
-    bytes[..2].copy_from_slice(b"\x1f\x8b");
+    let mut bytes = vec![0; HEADER];
+    bytes[..4].copy_from_slice(b"data");
+    bytes[124..135].copy_from_slice(format!("{MEMBER:011o}").as_bytes());
+    bytes[148..156].fill(b' ');
+    bytes[156] = b'0';
+    bytes[257..265].copy_from_slice(b"ustar\x0000");
+    let sum: u32 = bytes.iter().map(|&byte| u32::from(byte)).sum();
+    bytes[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    bytes.extend((0..MEMBER).map(random));
+    bytes.resize(300_000, 0);
     bytes
 }
+
+/// Sizes of the header and of the member of [`content`].
+const HEADER: usize = 512;
+const MEMBER: usize = 298_000;
 
 fn limits() -> Limits {
     Limits {
@@ -198,9 +210,8 @@ fn goes_on_in_another_process_but_never_with_another_version() {
 #[test]
 fn a_part_is_never_spliced_with_another_version() {
     let mut other = content();
-    // All but the first bytes, which identify an archive.
-    other[8..].reverse();
-    let longer = [other.clone(), vec![7; 500]].concat();
+    other[HEADER..HEADER + MEMBER].reverse();
+    let longer = [other.clone(), vec![0; 500]].concat();
     let date = |day: u8| format!("Last-Modified: Sun, {day:02} Nov 2026 10:00:00 GMT");
     for (first, second, later) in [
         (
@@ -511,6 +522,88 @@ fn a_page_that_was_kept_is_replaced() {
     let fetched = fetch(&task, root.path(), Origin::Published, &limits(), &()).unwrap();
     assert!(!fetched[0].kept);
     assert_eq!(fs::read(&fetched[0].path).unwrap(), content());
+}
+
+/// Where no SHA-256 is published, only reading an archive to its end shows that it is whole.
+#[test]
+fn a_cut_archive_is_not_kept_where_no_sum_is_published() {
+    let root = tempfile::tempdir().unwrap();
+    let raw = root.path().join("raw");
+    let cut = &content()[..100_000];
+    let server = Server::start(|asked, stream| match asked.path.as_str() {
+        "/whole/data.tar.gz" => serve(asked, stream, &content(), "\"one\"", usize::MAX),
+        "/gone/data.tar.gz" => answer(stream, "404 Not Found", b""),
+        _ => serve(asked, stream, cut, "\"one\"", usize::MAX),
+    });
+    let remote = Remote {
+        bytes: None,
+        sha256: None,
+        ..published(&format!("{}/data.tar.gz", server.address), &[]).0[0]
+    };
+    let fetch = |origin| fetch(&Published([remote]), &raw, origin, &limits(), &());
+    let file = root.path().join("file.tar.gz");
+    fs::write(&file, cut).unwrap();
+    for origin in [
+        Origin::Published,
+        Origin::Mirror(&server.address),
+        Origin::From(&format!("{}/copy.tar.gz", server.address)),
+        Origin::From(file.to_str().unwrap()),
+    ] {
+        let error = fetch(origin).unwrap_err();
+        assert_eq!(error.class, Class::Data);
+        let text = error.to_string();
+        assert!(text.contains("damaged or incomplete"), "{text}");
+        assert!(names(&raw).is_empty(), "{text}");
+    }
+    // One that an earlier version kept is fetched anew.
+    let kept = raw.join("data.tar.gz");
+    fs::write(&kept, cut).unwrap();
+    let text = fetch(Origin::Mirror(&format!("{}/gone", server.address)));
+    let text = text.unwrap_err().to_string();
+    assert!(
+        text.contains("404 Not Found") && text.contains("it is still there: remove it"),
+        "{text}"
+    );
+    let whole = format!("{}/whole", server.address);
+    assert!(!fetch(Origin::Mirror(&whole)).unwrap()[0].kept);
+    assert_eq!(fs::read(&kept).unwrap(), content());
+    assert!(fetch(Origin::Mirror(&whole)).unwrap()[0].kept);
+}
+
+/// A damaged archive of another task is not there already: it is replaced where it lies.
+#[test]
+fn a_damaged_archive_that_tasks_share_is_fetched_anew() {
+    let root = tempfile::tempdir().unwrap();
+    let server =
+        Server::start(|asked, stream| serve(asked, stream, &content(), "\"one\"", usize::MAX));
+    let kept = root.path().join("raw/listops/lra_release.gz");
+    fs::create_dir_all(kept.parent().unwrap()).unwrap();
+    fs::write(&kept, &content()[..100_000]).unwrap();
+    let run = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_lra"))
+            .args(words)
+            .arg("--data")
+            .arg(root.path())
+            .env("NO_PROXY", "127.0.0.1")
+            .output()
+            .unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
+    };
+    let (code, said) = run(&["data", "make", "listops", "--source", "official"]);
+    let remedy = format!("remove {}, and fetch", kept.display());
+    assert!(code == Some(3) && said.contains(&remedy), "{said}");
+    let fetch = ["data", "fetch", "pathfinder", "--mirror", &server.address];
+    let (code, said) = run(&fetch);
+    assert!(
+        code == Some(0) && said.contains("no SHA-256 is published"),
+        "{said}"
+    );
+    assert_eq!(fs::read(&kept).unwrap(), content());
+    assert!(!root.path().join("raw/pathfinder").exists(), "{said}");
+    let (code, said) = run(&fetch);
+    assert!(code == Some(0) && said.contains("there already"), "{said}");
+    assert_eq!(server.seen().len(), 1);
 }
 
 #[test]

@@ -124,9 +124,30 @@ pub(super) fn each(
         progress.advance(now - reported);
         reported = now;
     }
-    // The bytes after the last member hold the checksum of the packed stream.
-    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(damaged)?;
+    // The end of a packed stream holds its checksum.
+    if !is_padding(archive.into_inner()).map_err(damaged)? {
+        return Err(wrong(
+            "more follows the end of the archive, such as a second one joined to it (cat), and \
+             would not be read: unpack all of it (tar --ignore-zeros), and name the folder"
+                .to_owned(),
+        ));
+    }
     Ok(())
+}
+
+/// Reads the rest of an archive. Returns whether it is all zeros, with which writers fill the last
+/// record.
+fn is_padding(mut rest: impl Read) -> io::Result<bool> {
+    let mut buffer = vec![0; 1 << 16];
+    let mut is_padding = true;
+    loop {
+        match rest.read(&mut buffer) {
+            Ok(0) => return Ok(is_padding),
+            Ok(count) => is_padding &= buffer[..count].iter().all(|&byte| byte == 0),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 fn until_nul(text: &[u8]) -> &[u8] {

@@ -3,11 +3,14 @@
 //! The `zip` crate finds members and hands out their packed bytes. They are unpacked here, by the
 //! same decoder as other files, which counts and checks the output.
 
-use std::io::{self, BufReader, Read};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use flate2::Crc;
 use flate2::read::DeflateDecoder;
+use zip::read::ZipFile;
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -34,21 +37,12 @@ pub(super) fn each(
     wanted: &dyn Fn(&str) -> bool,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
-    let wrong = |problem: String| Error::File {
-        file: path.to_owned(),
-        problem,
-    };
-    let damaged = |error: ZipError| match error {
-        ZipError::Io(cause) => unreadable(path)(cause),
-        error => wrong(format!("damaged or incomplete: {error}")),
-    };
-    let mut archive = ZipArchive::new(BufReader::new(files::open(path)?)).map_err(damaged)?;
+    let wrong = |problem: String| wrong(path, problem);
+    let mut archive = open(path)?;
     let mut left = most_unpacked(bytes);
     for index in 0..archive.len() {
-        let member = archive.by_index_raw(index).map_err(damaged)?;
-        // Writers on Windows may end a folder's name with a backslash, which the crate does not
-        // recognize.
-        if member.is_dir() || member.name_raw().ends_with(b"\\") {
+        let member = archive.by_index_raw(index).map_err(damaged(path))?;
+        if is_folder(member.name_raw()) {
             continue;
         }
         if member.name_raw().len() as u64 > LONGEST_NAME {
@@ -72,26 +66,15 @@ pub(super) fn each(
         if member.encrypted() {
             return Err(wrong(format!("`{given}` is encrypted")));
         }
-        let (size, packed, sum) = (member.size(), member.compressed_size(), member.crc32());
-        left = left.checked_sub(size).ok_or_else(|| {
+        let packed = member.compressed_size();
+        let mut content = Content::of(member).map_err(|other| {
             wrong(format!(
-                "it unpacks to more than {MOST_GROWTH} times its size"
+                "`{given}` is packed by {other}; read are deflate and none"
             ))
         })?;
+        let size = content.size;
+        left = take(left, size, path)?;
         let place = path.join(&name);
-        let unpacked: Box<dyn Read + '_> = match member.compression() {
-            CompressionMethod::Stored => Box::new(member),
-            CompressionMethod::DEFLATE => Box::new(DeflateDecoder::new(member)),
-            other => {
-                let problem = format!("`{given}` is packed by {other}; read are deflate and none");
-                return Err(wrong(problem));
-            }
-        };
-        let mut content = Summed {
-            // One byte more than stated shows that there are too many.
-            unpacked: unpacked.take(size + 1),
-            sum: Crc::new(),
-        };
         let next = visit(Member {
             name: &name,
             size: Some(size),
@@ -101,25 +84,157 @@ pub(super) fn each(
         if next.is_break() {
             return Ok(());
         }
-        io::copy(&mut content, &mut io::sink()).map_err(unreadable(&place))?;
-        if u64::from(content.sum.amount()) != size & 0xffff_ffff || content.sum.sum() != sum {
-            let file = place;
-            let problem = "damaged or incomplete: its size or its checksum is another one";
-            let problem = problem.to_owned();
-            return Err(Error::File { file, problem });
+        content.check(&place)?;
+        progress.advance(packed);
+    }
+    Ok(())
+}
+
+/// Reads every member that can be unpacked to its end, and keeps nothing.
+///
+/// # Errors
+/// The archive or a member is damaged.
+pub(super) fn check(path: &Path, bytes: u64, progress: &dyn Progress) -> Result<()> {
+    let mut archive = open(path)?;
+    let mut left = most_unpacked(bytes);
+    for index in 0..archive.len() {
+        let member = archive.by_index_raw(index).map_err(damaged(path))?;
+        if !member.is_file() || member.encrypted() {
+            continue;
+        }
+        let place = path.join(String::from_utf8_lossy(member.name_raw()).as_ref());
+        let packed = member.compressed_size();
+        if let Ok(content) = Content::of(member) {
+            left = take(left, content.size, path)?;
+            content.check(&place)?;
         }
         progress.advance(packed);
     }
     Ok(())
 }
 
-/// Reader that sums up the bytes read.
-struct Summed<'a> {
-    unpacked: io::Take<Box<dyn Read + 'a>>,
-    sum: Crc,
+/// Opens an archive and reads its directory.
+///
+/// # Errors
+/// The archive is damaged, has two files of one name, or follows another one in the same file.
+fn open(path: &Path) -> Result<ZipArchive<BufReader<File>>> {
+    let archive = ZipArchive::new(BufReader::new(files::open(path)?)).map_err(damaged(path))?;
+    if archive.offset() > 0 {
+        let problem = "several archives joined in one file, of which only the last could be read: \
+                       unpack each, and name the folder with the files";
+        return Err(wrong(path, problem.to_owned()));
+    }
+    // The crate keeps the last one of the members of one name.
+    if archive.has_duplicate_names() {
+        let start = archive.central_directory_start();
+        let repeated = first_repeated(path, start).map_err(unreadable(path))?;
+        if let Some(name) = repeated {
+            let name = quoted(&String::from_utf8_lossy(&name));
+            let problem = format!("{name} is in the archive twice: pack only the one to be read");
+            return Err(wrong(path, problem));
+        }
+    }
+    Ok(archive)
 }
 
-impl Read for Summed<'_> {
+/// Returns the name of the first file that the directory at this place lists a second time.
+fn first_repeated(path: &Path, start: u64) -> io::Result<Option<Vec<u8>>> {
+    /// Number of bytes of an entry before its name.
+    const FIXED: usize = 46;
+    let mut directory = BufReader::new(disk::open(path)?);
+    directory.seek(SeekFrom::Start(start))?;
+    let mut seen = HashSet::new();
+    loop {
+        let mut fixed = [0; FIXED];
+        directory.read_exact(&mut fixed[..4])?;
+        if !fixed.starts_with(b"PK\x01\x02") {
+            return Ok(None);
+        }
+        directory.read_exact(&mut fixed[4..])?;
+        let length = |place: usize| u16::from_le_bytes([fixed[place], fixed[place + 1]]);
+        let mut name = vec![0; usize::from(length(28))];
+        directory.read_exact(&mut name)?;
+        directory.seek_relative(i64::from(length(30)) + i64::from(length(32)))?;
+        if is_folder(&name) {
+            continue;
+        }
+        if !seen.insert(name.clone()) {
+            return Ok(Some(name));
+        }
+    }
+}
+
+/// Returns whether a member is a folder, by its name. Writers on Windows may end it with a
+/// backslash, which the crate does not recognize.
+fn is_folder(name: &[u8]) -> bool {
+    name.ends_with(b"/") || name.ends_with(b"\\")
+}
+
+/// Returns the bytes that may still be unpacked after a member of this size.
+fn take(left: u64, size: u64, path: &Path) -> Result<u64> {
+    left.checked_sub(size).ok_or_else(|| {
+        let problem = format!("it unpacks to more than {MOST_GROWTH} times its size");
+        wrong(path, problem)
+    })
+}
+
+fn wrong(path: &Path, problem: String) -> Error {
+    let file = path.to_owned();
+    Error::File { file, problem }
+}
+
+fn damaged(path: &Path) -> impl Fn(ZipError) -> Error {
+    move |error| match error {
+        ZipError::Io(cause) => unreadable(path)(cause),
+        error => wrong(path, format!("damaged or incomplete: {error}")),
+    }
+}
+
+/// Unpacked content of a member, whose bytes are summed up as they are read.
+struct Content<'a> {
+    unpacked: io::Take<Box<dyn Read + 'a>>,
+    sum: Crc,
+    /// Size and checksum that the archive states.
+    size: u64,
+    stated: u32,
+}
+
+impl<'a> Content<'a> {
+    /// Returns the content of a member.
+    ///
+    /// # Errors
+    /// It is packed by this other method.
+    fn of<R: Read>(member: ZipFile<'a, R>) -> Result<Content<'a>, CompressionMethod> {
+        let (size, stated) = (member.size(), member.crc32());
+        let unpacked: Box<dyn Read + 'a> = match member.compression() {
+            CompressionMethod::Stored => Box::new(member),
+            CompressionMethod::DEFLATE => Box::new(DeflateDecoder::new(member)),
+            other => return Err(other),
+        };
+        Ok(Content {
+            // One byte more than stated shows that there are too many.
+            unpacked: unpacked.take(size + 1),
+            sum: Crc::new(),
+            size,
+            stated,
+        })
+    }
+
+    /// Reads the rest, and checks the size and the checksum of the whole.
+    fn check(mut self, place: &Path) -> Result<()> {
+        io::copy(&mut self, &mut io::sink()).map_err(unreadable(place))?;
+        let is_whole = u64::from(self.sum.amount()) == self.size & 0xffff_ffff;
+        match is_whole && self.sum.sum() == self.stated {
+            true => Ok(()),
+            false => {
+                let problem = "damaged or incomplete: its size or its checksum is another one";
+                Err(wrong(place, problem.to_owned()))
+            }
+        }
+    }
+}
+
+impl Read for Content<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.unpacked.read(buffer)?;
         self.sum.update(&buffer[..count]);

@@ -1,15 +1,25 @@
 //! Parquet files of train and test, told by their names.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use super::Form;
 use super::known::is_of_another;
+use super::{Form, Survey};
 use crate::TaskInfo;
 use crate::error::{Error, Result};
 use crate::files::relative_name;
 
-/// Returns the parquet files in a folder, if there are some of both splits.
-pub(super) fn forms_in(info: &TaskInfo, folder: &Path, files: &[PathBuf]) -> Result<Option<Form>> {
+/// Returns the parquet files in a folder, if there are some of both splits. `survey` has the folder's
+/// files that are neither data nor parquet files.
+///
+/// # Errors
+/// The files of a split lie in two folders or are not complete, or one beside them is of no split.
+pub(super) fn forms_in(
+    info: &TaskInfo,
+    folder: &Path,
+    files: &[PathBuf],
+    survey: &Survey,
+) -> Result<Option<Form>> {
     let relative = |path: &PathBuf| relative_name(folder, path);
     let files: Vec<&PathBuf> = files
         .iter()
@@ -29,6 +39,7 @@ pub(super) fn forms_in(info: &TaskInfo, folder: &Path, files: &[PathBuf]) -> Res
     }
     for files in [&train, &test] {
         in_one_folder(folder, files)?;
+        complete(files)?;
     }
     // Files without labels are known to belong to no split.
     let is_stray = |path: &PathBuf| {
@@ -41,7 +52,10 @@ pub(super) fn forms_in(info: &TaskInfo, folder: &Path, files: &[PathBuf]) -> Res
         .into_iter()
         .find(|path| path.starts_with(around) && is_stray(path))
     {
-        None => Ok(Some(Form::Parquet { train, test })),
+        None => {
+            let notes = survey.notes_in(&[&relative_name(folder, around)]);
+            Ok(Some(Form::Parquet { train, test, notes }))
+        }
         Some(file) => Err(Error::File {
             file: file.clone(),
             problem: "a parquet file beside those of train and test whose name says neither: \
@@ -99,9 +113,114 @@ fn in_one_folder(folder: &Path, files: &[PathBuf]) -> Result<()> {
     }
 }
 
+/// A file that is one of several, by its name: `train-00001-of-00002.parquet`.
+#[derive(Debug, PartialEq, Eq)]
+struct Part<'a> {
+    /// Name before the number.
+    start: &'a str,
+    /// Digits of the number.
+    digits: &'a str,
+    /// Name behind the number.
+    end: &'a str,
+    /// Number of files.
+    of: u64,
+}
+
+impl Part<'_> {
+    /// Splits the name of a parquet file; `None` if it names no part.
+    fn of(name: &str) -> Option<Part<'_>> {
+        let (rest, of) = stem(name)?.rsplit_once("-of-")?;
+        let start = rest.trim_end_matches(|symbol: char| symbol.is_ascii_digit());
+        let digits = &rest[start.len()..];
+        let of = of.parse().ok()?;
+        (!digits.is_empty()).then(|| Part {
+            start,
+            digits,
+            end: &name[rest.len()..],
+            of,
+        })
+    }
+}
+
+/// Refuses files of one split that are numbered as parts of more files than there are.
+fn complete(files: &[PathBuf]) -> Result<()> {
+    let named = files.iter().map(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        (path, name.into_owned())
+    });
+    let named: Vec<_> = named.collect();
+    let mut sets: BTreeMap<_, (&PathBuf, Part<'_>, BTreeSet<u64>)> = BTreeMap::new();
+    for (path, name) in &named {
+        if let Some(part) = Part::of(name)
+            && let Ok(number) = part.digits.parse()
+        {
+            let set = sets.entry((part.start, part.end));
+            let (.., numbers) = set.or_insert_with(|| (path, part, BTreeSet::new()));
+            numbers.insert(number);
+        }
+    }
+    for (path, part, numbers) in sets.into_values() {
+        // Numbers begin at 0, and at 1 in the names of some writers.
+        let first = u64::from(!numbers.contains(&0) && numbers.contains(&part.of));
+        let end = part.of.saturating_add(first);
+        if let Some(missing) = (first..end).find(|number| !numbers.contains(number)) {
+            let Part {
+                start, digits, end, ..
+            } = part;
+            let width = digits.len();
+            return Err(Error::File {
+                file: path.with_file_name(format!("{start}{missing:0width$}{end}")),
+                problem: format!(
+                    "not there, and of the {} files that belong together by their names {} are: add \
+                     those that are missing",
+                    part.of,
+                    numbers.len()
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::split_of;
+    use super::*;
+
+    #[test]
+    fn parts_are_told_by_their_numbers() {
+        let outcome = |names: &[&str]| {
+            let files: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            complete(&files).map_err(|error| error.to_string())
+        };
+        for names in [
+            &["a/train-00000-of-00001.parquet"][..],
+            &["train-1-of-2.parquet", "train-2-of-2.parquet"],
+            &["train.parquet", "train-of-2.parquet", "0000.parquet"],
+        ] {
+            assert_eq!(outcome(names), Ok(()), "{names:?}");
+        }
+        for (names, missing) in [
+            (
+                &["a/train-00000-of-00002.parquet"][..],
+                "a/train-00001-of-00002.parquet: not there",
+            ),
+            (
+                &["x-2-of-3.parquet", "x-3-of-3.parquet"],
+                "x-1-of-3.parquet",
+            ),
+            (
+                &["x-5-of-99999999999.PARQUET"],
+                "x-0-of-99999999999.PARQUET",
+            ),
+            (
+                &["x-0-of-1.parquet", "x-0-of-2.parquet"],
+                "x-1-of-2.parquet",
+            ),
+        ] {
+            let said = outcome(names).unwrap_err();
+            assert!(said.contains(missing), "{said}");
+        }
+    }
 
     #[test]
     fn parquet_files_are_told_by_their_names_and_folders() {

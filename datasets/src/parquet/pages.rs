@@ -54,6 +54,14 @@ pub(super) fn check(
 fn walk(path: &Path, start: u64, end: u64, column: &ColumnChunkMetaData) -> io::Result<()> {
     let packing = column.compression();
     let is_boolean = column.column_type() == Type::BOOLEAN;
+    // Other values take four bytes for their length, or four at least as a number.
+    let least = match column.column_type() {
+        Type::FIXED_LEN_BYTE_ARRAY => i64::from(column.column_descr().type_length()),
+        _ => 4,
+    };
+    if least < 1 {
+        return Err(invalid("values of no bytes"));
+    }
     let mut file = disk::open(path)?;
     let mut place = start;
     let mut dictionary = false;
@@ -67,8 +75,7 @@ fn walk(path: &Path, start: u64, end: u64, column: &ColumnChunkMetaData) -> io::
         header.check_size()?;
         match header.page {
             Page::Dictionary { values } if place == start => {
-                // Every value takes at least four bytes for its length, or eight as a number.
-                if !(0..=header.unpacked / 4).contains(&values) {
+                if !(0..=header.unpacked / least).contains(&values) {
                     return Err(invalid("a dictionary of more values than bytes"));
                 }
                 dictionary = true;

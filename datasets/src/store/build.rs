@@ -7,8 +7,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::scratch::{BUILDING, REPLACED, WorkFolder, beside, checkpoint_of, parent};
 use super::{Store, entry};
+use crate::archive::Raw;
 use crate::command::data_flag;
-use crate::error::{Error, Result, io};
+use crate::error::{Error, Result, io, shown};
 use crate::manifest::{Manifest, PerSplit, SplitManifest, SplitName};
 use crate::origin::Origin;
 use crate::{Key, Progress, Request, Source, SplitWriter, Task, source_checks, verified_files};
@@ -47,7 +48,7 @@ impl Store {
             Source::Official => Origin::of(request.raw),
             _ => None,
         };
-        fill(task, &request, &mut writer)?;
+        fill(task, &request, &self.raw(task), &mut writer)?;
         let (splits, mut remarks) = writer.finish()?;
         if source == Source::Official {
             remarks.altered.extend(single_classes(&splits));
@@ -94,8 +95,13 @@ impl Store {
     }
 }
 
-/// Writes the rows of the task.
-fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) -> Result<()> {
+/// Writes the rows of the task, whose own raw files lie in the folder `own`.
+fn fill(
+    task: &dyn Task,
+    request: &Request<'_>,
+    own: &Path,
+    writer: &mut SplitWriter<'_>,
+) -> Result<()> {
     let built = task.build(request, writer);
     if request.source != Source::Official {
         return built;
@@ -109,20 +115,36 @@ fn fill(task: &dyn Task, request: &Request<'_>, writer: &mut SplitWriter<'_>) ->
             problem: format!("holds no examples for {}", split.name()),
         }),
     });
-    checked.map_err(|error| match error {
-        problem @ (Error::File { .. } | Error::Row { .. }) => {
-            let (name, flag) = (task.info().name, data_flag());
-            let fetch = match task.remote() {
-                [] => String::new(),
-                _ => format!("fetch the published files: lra data fetch {name}{flag}; or "),
-            };
-            Error::Unusable {
-                problem: Box::new(problem),
-                remedy: format!("{fetch}name other ones: lra data make {name}{flag} --from PATH"),
-            }
-        }
-        other => other,
+    checked.map_err(|error| match &error {
+        Error::File { file, .. } | Error::Row { file, .. } => Error::Unusable {
+            remedy: remedy(task, file, own),
+            problem: Box::new(error),
+        },
+        _ => error,
     })
+}
+
+/// Returns the ways to other files than the unusable one at `file`: a path on disk, or one within an
+/// archive. What is kept in the folder of raw files is read before any other, so it has to go first.
+fn remedy(task: &dyn Task, file: &Path, own: &Path) -> String {
+    let (name, flag) = (task.info().name, data_flag());
+    let other = format!("name other ones: lra data make {name}{flag} --from PATH");
+    let fetch = format!("fetch the published files: lra data fetch {name}{flag}");
+    let kept = file.ancestors().find(|path| path.is_file());
+    let kept = kept.filter(|path| own.parent().is_some_and(|raw| path.starts_with(raw)));
+    match (task.remote(), kept) {
+        ([], _) => other,
+        (_, None) => format!("{fetch}; or {other}"),
+        (remote, Some(path)) => {
+            let is_published = remote.iter().any(|one| path.ends_with(one.file));
+            let is_archive = is_published || matches!(Raw::at(path), Ok(Some(Raw::Archive(_))));
+            let first = match is_archive {
+                true => format!("remove {}", shown(path)),
+                false => format!("move away what is in {}", shown(own)),
+            };
+            format!("{first}, and {fetch}; or {other}")
+        }
+    }
 }
 
 /// Returns a sentence for every split whose examples are all of one class, which is true of no

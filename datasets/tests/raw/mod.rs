@@ -11,7 +11,7 @@ use std::sync::Arc;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder};
 use lra_datasets::{Key, Manifest, Result, Splits, Store, Task};
-use parquet::basic::{Compression as Packing, ZstdLevel};
+use parquet::basic::{Compression as Packing, ConvertedType, ZstdLevel};
 use parquet::column::writer::{ColumnWriter, ColumnWriterImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType};
 use parquet::file::properties::WriterProperties;
@@ -113,11 +113,19 @@ pub fn file(root: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 /// Writes a parquet file of this schema with a column of bytes and one of labels; two rows to a
 /// group.
 pub fn parquet(path: &Path, schema: &str, rows: &[(&[u8], i64)], compression: Packing) {
+    let properties = WriterProperties::builder().set_compression(compression);
+    parquet_with(path, schema, rows, properties.build());
+}
+
+/// Writes such a file with these properties.
+pub fn parquet_with(
+    path: &Path,
+    schema: &str,
+    rows: &[(&[u8], i64)],
+    properties: WriterProperties,
+) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let schema = Arc::new(parse_message_type(schema).unwrap());
-    let properties = WriterProperties::builder()
-        .set_compression(compression)
-        .build();
     let output = File::create(path).unwrap();
     let mut writer = SerializedFileWriter::new(output, schema, Arc::new(properties)).unwrap();
     for rows in rows.chunks(2) {
@@ -143,7 +151,8 @@ pub fn parquet(path: &Path, schema: &str, rows: &[(&[u8], i64)], compression: Pa
     writer.close().unwrap();
 }
 
-/// Writes labels in the type of the column; as names of classes if the column holds text.
+/// Writes labels in the type of the column: as names of classes if the column holds text, as they
+/// are if it holds decimals.
 fn write_labels(column: &mut ColumnWriter<'_>, numbers: &[i64]) {
     fn write<T: DataType>(
         column: &mut ColumnWriterImpl<'_, T>,
@@ -160,13 +169,32 @@ fn write_labels(column: &mut ColumnWriter<'_>, numbers: &[i64]) {
         1 => "Positive".into(),
         other => other.to_string().as_str().into(),
     };
+    let decimal =
+        |number: i64, bytes: usize| ByteArray::from(number.to_be_bytes()[8 - bytes..].to_vec());
     match column {
         ColumnWriter::Int64ColumnWriter(column) => write(column, numbers, |number| number),
         ColumnWriter::Int32ColumnWriter(column) => write(column, numbers, |number| number as i32),
         ColumnWriter::BoolColumnWriter(column) => write(column, numbers, |number| number != 0),
         ColumnWriter::FloatColumnWriter(column) => write(column, numbers, |number| number as f32),
         ColumnWriter::DoubleColumnWriter(column) => write(column, numbers, |number| number as f64),
-        ColumnWriter::ByteArrayColumnWriter(column) => write(column, numbers, word),
+        ColumnWriter::ByteArrayColumnWriter(column) => {
+            match column.get_descriptor().converted_type() {
+                ConvertedType::DECIMAL => write(column, numbers, |number| decimal(number, 2)),
+                _ => write(column, numbers, word),
+            }
+        }
+        ColumnWriter::FixedLenByteArrayColumnWriter(column) => {
+            let length = column.get_descriptor().type_length() as usize;
+            let half =
+                |number: i64| ByteArray::from([&[0, 0][..], &[0, 0x3c]][number as usize].to_vec());
+            match column.get_descriptor().converted_type() {
+                ConvertedType::DECIMAL => {
+                    write(column, numbers, |number| decimal(number, length).into())
+                }
+                _ if length == 2 => write(column, numbers, |number| half(number).into()),
+                _ => write(column, numbers, |_| ByteArray::from(vec![0; length]).into()),
+            }
+        }
         _ => panic!("a type of labels that no test writes"),
     }
 }

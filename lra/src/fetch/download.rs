@@ -14,7 +14,7 @@ use ureq::{Agent, Body};
 use super::part::Part;
 use super::proxy::Connections;
 use super::roots::roots;
-use super::{Fetched, Limits, beside, described, hash, locked, wrong};
+use super::{Fetched, Limits, beside, damage_of, described, hash, locked, wrong};
 use crate::error::Result;
 
 /// A file to download.
@@ -76,7 +76,22 @@ impl Download<'_> {
                         self.url
                     )));
                 }
-                _ => {}
+                Some(_) => {}
+                // Nothing else shows whether it is whole.
+                None => {
+                    if let Some(damage) = damage_of(&part.path, self.progress)? {
+                        part.restart()?;
+                        if resumed {
+                            continue;
+                        }
+                        part.remove();
+                        return Err(wrong(format!(
+                            "{}: what came is no whole archive ({damage}); it was not kept. \
+                             Try again later, or name another copy with --from",
+                            self.url
+                        )));
+                    }
+                }
             }
             let file = &part.file;
             disk::sync(file).map_err(|error| part.unwritable(&error))?;

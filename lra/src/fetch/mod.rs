@@ -3,8 +3,9 @@
 //!
 //! A download is stored in `<file>.part`. Its address and the server's identifier for this version
 //! of the file are in `<file>.part.from`, so that only the same file is ever continued. It is
-//! renamed when it is complete, starts like an archive, and has the published SHA-256, if one is
-//! published. Nothing is unpacked: the readers in `datasets` read archives. Proxies are taken from
+//! renamed when it is complete, starts like an archive, and has the published SHA-256. Where none is
+//! published, the archive is read to its end instead, which shows whether it is cut or damaged.
+//! Nothing is unpacked: the readers in `datasets` read archives. Proxies are taken from
 //! `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except for the hosts of `NO_PROXY`. The
 //! trusted certificates are those of the system, or those of `SSL_CERT_FILE` ([`roots`]).
 
@@ -204,9 +205,16 @@ fn published_file(
     let same_size = |file: fs::Metadata| remote.bytes.is_none_or(|bytes| bytes == file.len());
     let whole = fs::metadata(&target).is_ok_and(same_size);
     // The file that an earlier download left under this name may be a web page.
+    let mut damage = None;
     if whole && datasets::unlike_archive(&target)?.is_none() {
         let sha256 = hash(&target, progress)?;
-        if remote.sha256.is_none_or(|known| known == sha256) {
+        damage = match remote.sha256 {
+            Some(known) => {
+                (known != sha256).then(|| format!("{}: not the published file", target.display()))
+            }
+            None => damage_of(&target, progress)?,
+        };
+        if damage.is_none() {
             let fetched = described(&target, sha256, true)?;
             return Ok(Fetched {
                 published: remote.sha256.map(|_| true),
@@ -222,11 +230,29 @@ fn published_file(
         limits,
         progress,
     };
-    let fetched = download.run()?;
+    let fetched = download.run().map_err(|error| match damage {
+        None => error,
+        Some(damage) => {
+            let message = format!("{error}\n  {damage}; it is still there: remove it");
+            Error::new(error.class, message)
+        }
+    })?;
     Ok(Fetched {
         published: remote.sha256.map(|_| true),
         ..fetched
     })
+}
+
+/// Reads an archive to its end. Returns the damage in words, with the path; `None` if there is none.
+///
+/// # Errors
+/// The system refuses to read it.
+pub fn damage_of(path: &Path, progress: &dyn Progress) -> Result<Option<String>> {
+    match datasets::check_archive(path, progress) {
+        Ok(()) => Ok(None),
+        Err(error) if error.class() == datasets::Class::Data => Ok(Some(error.to_string())),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Ending of the names of unfinished copies.
@@ -290,6 +316,9 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
             from.display(),
             disk::escape(&got)
         )));
+    }
+    if let Some(damage) = damage_of(from, progress)? {
+        return Err(wrong(format!("{damage}; it was not copied")));
     }
     let mut input = disk::open(from).map_err(unreadable)?;
     let part = beside(target, COPY);

@@ -65,7 +65,8 @@ pub(super) fn build(
     };
     let mut found = match locate(request.raw, &wanted, request.progress)? {
         Form::Members(raw) => from_members(&raw, &wanted, options.allow_partial, request, writer)?,
-        Form::Parquet { train, test } => {
+        Form::Parquet { train, test, notes } => {
+            notes.into_iter().for_each(|note| writer.note(note));
             let mut found = Found {
                 train: Pictures::default(),
                 test: Pictures::default(),

@@ -80,14 +80,14 @@ pub(super) fn build(
         packed: true,
         parquet: true,
     };
-    let [train, test] = match locate(request.raw, &wanted, request.progress)? {
-        Form::Members(raw) => {
-            let (both, notes) = reviews::from_members(&raw, &wanted, request.progress)?;
-            notes.into_iter().for_each(|note| writer.note(note));
-            both
+    let ([train, test], notes) = match locate(request.raw, &wanted, request.progress)? {
+        Form::Members(raw) => reviews::from_members(&raw, &wanted, request.progress)?,
+        Form::Parquet { train, test, notes } => {
+            let both = reviews::from_parquet(&train, &test, request.progress)?;
+            (both, notes)
         }
-        Form::Parquet { train, test } => reviews::from_parquet(&train, &test, request.progress)?,
     };
+    notes.into_iter().for_each(|note| writer.note(note));
     let in_test = test.hashes();
     let in_train = train.hashes();
     record(&train, "train", &in_train, writer);

@@ -66,21 +66,28 @@ fn fetch_files(
 ) -> Result<ExitCode> {
     let task = *suggest::find("task", task, datasets::TASKS, |task| task.info().name)?;
     let store = Store::new(&place.path());
-    let raw = store.raw(task);
+    let mut raw = store.raw(task);
     let mirror = mirror.or_else(|| std::env::var(MIRROR).ok().filter(|base| !base.is_empty()));
     let origin = match (from, &mirror) {
         (Some(from), _) => Origin::From(from),
         (None, Some(base)) => Origin::Mirror(base),
         (None, None) => Origin::Published,
     };
-    if let Some(there) = store.shared(task).filter(|_| from.is_none()) {
-        let there = there.display();
-        cmd::print(&format!(
-            "{there}: there already, fetched for another task that is published in it"
-        ))?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let (limits, reporter) = (fetch::Limits::default(), Reporter::new(false));
+    // A file of its own is read before one of another task, so that one is checked or replaced.
+    let is_own = || task.remote().iter().any(|one| raw.join(one.file).exists());
+    let shared = store.shared(task).filter(|_| from.is_none() && !is_own());
+    if let Some(there) = shared {
+        if fetch::damage_of(&there, &reporter)?.is_none() {
+            let there = there.display();
+            cmd::print(&format!(
+                "{there}: there already, fetched for another task that is published in it"
+            ))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        // Both tasks read the one that is fetched in its place.
+        raw = there.parent().unwrap_or(&raw).to_owned();
+    }
     let fetched = fetch::fetch(task, &raw, origin, &limits, &reporter)?;
     for file in fetched {
         let proof = match file.published {

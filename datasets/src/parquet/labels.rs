@@ -1,0 +1,146 @@
+//! Meaning of the stored values of a column of labels: a decimal is stored as a whole number, and a
+//! time as well.
+
+use parquet::basic::{ConvertedType, LogicalType, Type};
+use parquet::schema::types::ColumnDescriptor;
+
+/// Maximum number of digits behind the point of a decimal, and number of bytes that hold as many.
+const MOST_DIGITS: u32 = 38;
+const MOST_BYTES: usize = 16;
+
+/// Meaning of the stored values of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Numbers, truth values or words as they are.
+    Plain,
+    /// Whole numbers, to be divided by ten to the power of `scale`.
+    Decimal { scale: u32 },
+    /// Floats of two bytes.
+    Half,
+}
+
+impl Meaning {
+    /// Returns the meaning of a column's values.
+    ///
+    /// # Errors
+    /// They are no labels: the reason.
+    pub(super) fn of(column: &ColumnDescriptor) -> Result<Meaning, String> {
+        let (logical, converted) = (column.logical_type_ref(), column.converted_type());
+        let wrong = |holds: &str| {
+            Err(format!(
+                "column `{}` holds {holds}, and labels are whole numbers, truth values or words",
+                column.path().string()
+            ))
+        };
+        match (logical, converted) {
+            (Some(LogicalType::Decimal(decimal)), _) => of_scale(column, decimal.scale),
+            (None, ConvertedType::DECIMAL) => of_scale(column, column.type_scale()),
+            (Some(LogicalType::Float16), _) => match column.type_length() {
+                2 => Ok(Meaning::Half),
+                bytes => wrong(&format!("floats of two bytes in {bytes}")),
+            },
+            (Some(LogicalType::Date), _) | (None, ConvertedType::DATE) => wrong("dates"),
+            (Some(LogicalType::Time(_) | LogicalType::Timestamp(_)), _)
+            | (
+                None,
+                ConvertedType::TIME_MILLIS
+                | ConvertedType::TIME_MICROS
+                | ConvertedType::TIMESTAMP_MILLIS
+                | ConvertedType::TIMESTAMP_MICROS,
+            ) => wrong("times"),
+            (None, ConvertedType::INTERVAL) => wrong("durations"),
+            _ => match column.physical_type() {
+                // Used for times alone.
+                Type::INT96 => wrong("times"),
+                Type::FIXED_LEN_BYTE_ARRAY => wrong("bytes of a fixed length"),
+                _ => Ok(Meaning::Plain),
+            },
+        }
+    }
+}
+
+fn of_scale(column: &ColumnDescriptor, scale: i32) -> Result<Meaning, String> {
+    let name = column.path().string();
+    match u32::try_from(scale) {
+        Ok(scale @ 0..=MOST_DIGITS) => Ok(Meaning::Decimal { scale }),
+        _ => Err(format!(
+            "column `{name}` holds decimals with {scale} digits behind the point"
+        )),
+    }
+}
+
+/// Returns a decimal as an integer.
+///
+/// # Errors
+/// It has a fraction: the number in words.
+pub(super) fn of_decimal(unscaled: i128, scale: u32) -> Result<i64, String> {
+    let unit = 10_i128.pow(scale);
+    let whole = (unscaled % unit == 0).then(|| i64::try_from(unscaled / unit).ok());
+    whole
+        .flatten()
+        .ok_or_else(|| (unscaled as f64 / unit as f64).to_string())
+}
+
+/// Returns the number that these bytes hold, the highest first, in two's complement; `None` if they
+/// are none or too many.
+pub(super) fn big_endian(bytes: &[u8]) -> Option<i128> {
+    let first = *bytes.first()?;
+    let start = if first < 128 { 0 } else { -1 };
+    (bytes.len() <= MOST_BYTES).then(|| {
+        let append = |number: i128, &byte: &u8| number << 8 | i128::from(byte);
+        bytes.iter().fold(start, append)
+    })
+}
+
+/// Returns the value of a float of two bytes.
+pub(super) fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023) / 1024.0);
+    let size = match exponent {
+        0 => fraction * 2_f64.powi(-14),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        exponent => (1.0 + fraction) * 2_f64.powi(exponent - 15),
+    };
+    if bits >> 15 == 0 { size } else { -size }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_have_their_values() {
+        for (bits, value) in [
+            (0x0000, 0.0),
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x3800, 0.5),
+            (0x7bff, 65504.0),
+            (0x0001, 2_f64.powi(-24)),
+            (0xfc00, f64::NEG_INFINITY),
+        ] {
+            assert_eq!(half(bits), value, "{bits:#06x}");
+        }
+        assert!(half(0x7e00).is_nan());
+    }
+
+    #[test]
+    fn decimals_are_whole_or_refused() {
+        assert_eq!(of_decimal(50, 1), Ok(5));
+        assert_eq!(of_decimal(-300, 2), Ok(-3));
+        assert_eq!(of_decimal(5, 1), Err("0.5".to_owned()));
+        assert_eq!(of_decimal(7, 0), Ok(7));
+        assert_eq!(of_decimal(0, MOST_DIGITS), Ok(0));
+        assert!(of_decimal(i128::MAX, 0).is_err());
+    }
+
+    #[test]
+    fn numbers_are_read_from_their_highest_byte() {
+        assert_eq!(big_endian(&[1, 0]), Some(256));
+        assert_eq!(big_endian(&[0xff; 16]), Some(-1));
+        assert_eq!(big_endian(&[0xff, 0x38]), Some(-200));
+        assert_eq!(big_endian(&[0x80]), Some(-128));
+        assert_eq!(big_endian(&[]), None);
+        assert_eq!(big_endian(&[0; 17]), None);
+    }
+}
