@@ -13,6 +13,9 @@ const STEPS: usize = 40;
 /// Maximum size of the feature table, in numbers: beyond it, rows are left out evenly.
 const TABLE: usize = 1 << 22;
 
+/// Number of classes above which more rows are left out.
+const CLASSES: usize = 16;
+
 /// Name of the baseline that always answers with the most frequent label of train.
 pub const MAJORITY: &str = "majority";
 
@@ -89,7 +92,9 @@ fn regression(
     of: impl Fn(&Split, usize) -> Vec<f64> + Sync,
 ) -> Baseline {
     let train = &splits.train;
-    let step = (train.len() * features).div_ceil(TABLE).max(1);
+    // Time grows with the number of classes, too.
+    let numbers = features * info.classes.div_ceil(CLASSES);
+    let step = (train.len() * numbers).div_ceil(TABLE).max(1);
     let rows: Vec<usize> = (0..train.len()).step_by(step).collect();
     let labels: Vec<u8> = rows.iter().map(|&row| train.label(row)).collect();
     let x: Vec<f64> = rows
@@ -130,7 +135,8 @@ fn most_frequent(counts: &[u64]) -> usize {
     })
 }
 
-fn score(name: &str, test: &Split, answer: impl Fn(usize) -> usize + Sync) -> Baseline {
+/// Scores the rule that answers `answer(row)` for each row of the test split.
+pub(crate) fn score(name: &str, test: &Split, answer: impl Fn(usize) -> usize + Sync) -> Baseline {
     let right = (0..test.len())
         .into_par_iter()
         .filter(|&row| answer(row) == usize::from(test.label(row)))
@@ -150,7 +156,8 @@ pub struct DenseBaseline {
     pub train: Vec<u64>,
     /// Number of labels of the test split.
     pub labels: u64,
-    /// Fraction of the test labels, 0 to 1, equal to the group's most frequent class of train.
+    /// Fraction of the test labels, 0 to 1, equal to the group's most frequent class of train; to
+    /// that of all groups where train has none of this one.
     pub majority: f64,
 }
 
@@ -161,11 +168,19 @@ impl Splits {
         let dense = self.manifest.dense.as_ref()?;
         let train = self.train.all_dense()?.counts(dense);
         let test = self.test.all_dense()?.counts(dense);
+        let all = |class| train.iter().map(|counts: &Vec<u64>| counts[class]).sum();
+        let all: Vec<u64> = (0..dense.classes).map(all).collect();
         let groups = dense.groups.iter().zip(train.iter().zip(&test));
         let baseline = |(name, (train, test)): (&String, (&Vec<u64>, &Vec<u64>))| {
             let labels: u64 = test.iter().sum();
-            // The first of equals.
-            let best = (0..dense.classes).rev().max_by_key(|&class| train[class])?;
+            // Labels of lengths that are not trained on are answered as all others are. The first of
+            // equals.
+            let known = if train.iter().any(|&count| count > 0) {
+                train
+            } else {
+                &all
+            };
+            let best = (0..dense.classes).rev().max_by_key(|&class| known[class])?;
             (labels > 0).then(|| DenseBaseline {
                 group: name.clone(),
                 train: train.clone(),

@@ -37,6 +37,8 @@ pub struct TaskInfo {
     pub mask_ratio: f64,
     /// Possible sources of its data; the first is the default.
     pub sources: &'static [Source],
+    /// True if it tests one ability beside the arena: it is a part of no average over tasks.
+    pub probe: bool,
 }
 
 /// Source of the data.
@@ -128,8 +130,15 @@ impl FromStr for Protocol {
 /// Properties of a task's data that depend on its options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shape {
-    /// Maximum sequence length, in tokens; batches are padded to it.
+    /// Maximum sequence length of any split, in tokens; batches of the test split are padded to it.
     pub max_length: usize,
+    /// Maximum sequence length of the training and validation splits, in tokens; their batches are
+    /// padded to it. It differs from `max_length` where longer sequences are tested.
+    #[serde(skip)]
+    pub train_length: usize,
+    /// Number of labels, counted from 0: at most those of the task.
+    #[serde(skip)]
+    pub classes: usize,
     /// Label of the data: the task's name for its published parameters (with any seed), otherwise a
     /// clearly different name, such as `listops@256`.
     pub label: String,
@@ -159,6 +168,8 @@ impl Shape {
         };
         Shape {
             max_length,
+            train_length: max_length,
+            classes: info.classes,
             label,
             grid: None,
             dense: None,

@@ -1,4 +1,4 @@
-//! Order in which an epoch visits its rows.
+//! Order in which an epoch visits its rows, and a fixed order of the positions of every row.
 
 use crate::rng::{below, stream};
 
@@ -15,9 +15,43 @@ pub fn permutation(rows: usize, seed: u64, epoch: u64) -> Vec<u32> {
     order
 }
 
+/// Order of the positions of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    seed: u64,
+    length: usize,
+}
+
+impl Order {
+    /// Returns the order drawn from `seed` for rows of at most `length` tokens; `None` for the
+    /// seed 0, which permutes nothing.
+    pub fn new(seed: u64, length: usize) -> Option<Order> {
+        (seed > 0).then_some(Order { seed, length })
+    }
+
+    /// Returns the permutation of the positions of the longest rows.
+    pub fn draw(self) -> Permutation {
+        Permutation(permutation(self.length, self.seed, POSITIONS))
+    }
+}
+
+/// Stream of the permutation, which no epoch of training reaches.
+const POSITIONS: u64 = u64::MAX;
+
+/// A permutation of all positions.
+pub struct Permutation(Vec<u32>);
+
+impl Permutation {
+    /// Returns the positions of a row of `length` tokens in their new order.
+    pub fn of_row(&self, length: usize) -> impl Iterator<Item = usize> + '_ {
+        let positions = self.0.iter().map(|&position| position as usize);
+        positions.filter(move |&position| position < length)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::permutation;
+    use super::{Order, permutation};
 
     #[test]
     fn golden() {
@@ -39,5 +73,22 @@ mod tests {
             );
             assert_eq!(order.len(), rows);
         }
+    }
+
+    #[test]
+    fn a_row_keeps_its_tokens_in_an_order_that_depends_on_its_length_alone() {
+        let order = Order::new(7, 100).unwrap().draw();
+        let of = |length| order.of_row(length).collect::<Vec<_>>();
+        for length in [0, 1, 60, 100] {
+            let mut sorted = of(length);
+            sorted.sort_unstable();
+            assert!(sorted.into_iter().eq(0..length));
+        }
+        assert_ne!(of(100), (0..100).collect::<Vec<_>>());
+        let of_shorter: Vec<_> = of(100).into_iter().filter(|it| *it < 60).collect();
+        assert_eq!(of(60), of_shorter);
+        let other = Order::new(8, 100).unwrap().draw();
+        assert_ne!(of(100), other.of_row(100).collect::<Vec<_>>());
+        assert!(Order::new(0, 100).is_none());
     }
 }

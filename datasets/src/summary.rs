@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::words::counted;
+use crate::words::{counted, spread};
 use crate::{Baseline, DenseBaseline, Lengths, Manifest, SplitName, Splits, Task};
 
 /// Length of the longest bar of a histogram, in characters.
@@ -102,12 +102,12 @@ impl Summary {
             return Ok(());
         };
         writeln!(text, "\nlabels of train")?;
-        let labels = train
-            .labels
-            .iter()
-            .enumerate()
-            .map(|(label, &count)| (label.to_string(), count));
-        write_bars(text, labels.collect())?;
+        let labels = train.labels.iter().enumerate();
+        let labels = labels.map(|(label, &count)| (label.to_string(), count));
+        match spread(&train.labels) {
+            Some(counts) => writeln!(text, "  {counts}")?,
+            None => write_bars(text, labels.collect())?,
+        }
         writeln!(text, "\nlengths of train, in tokens")?;
         let bins = train.lengths.bins.iter().map(|bin| {
             let name = if bin.from == bin.to {

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::manifest::{Manifest, SplitName};
 use crate::split_writer::too_large;
 use crate::store::entry;
+use crate::words::spread;
 use crate::{
     Check, DenseLabels, Digest, Key, Progress, Split, Splits, Store, Task, TaskInfo, source_checks,
 };
@@ -296,7 +297,8 @@ fn check_dense(labels: DenseLabels<'_>, manifest: &Manifest, split: SplitName) -
 fn balance(labels: &[u64]) -> String {
     let largest = labels.iter().max().copied().unwrap_or_default();
     let share = 100.0 * largest as f64 / labels.iter().sum::<u64>().max(1) as f64;
-    format!("{labels:?}, at most {share:.1} % alike")
+    let counts = spread(labels).unwrap_or_else(|| format!("{labels:?}"));
+    format!("{counts}, at most {share:.1} % alike")
 }
 
 fn check_tokens(split: &Split, max_length: usize, info: &TaskInfo, name: String) -> Check {

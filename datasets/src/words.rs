@@ -9,6 +9,21 @@ pub(crate) fn counted(count: impl TryInto<u64>, noun: &str) -> String {
     }
 }
 
+/// Number of counts up to which all of them are written.
+const FEW: usize = 24;
+
+/// Returns the range of many counts, such as `60 labels, 131 to 187 of each`; `None` if they
+/// are few enough to be listed. Labels after the last that occurs are not counted.
+pub(crate) fn spread(rows: &[u64]) -> Option<String> {
+    let used = rows
+        .iter()
+        .rposition(|&count| count > 0)
+        .map_or(0, |last| last + 1);
+    let (least, most) = (rows[..used].iter().min()?, rows[..used].iter().max()?);
+    let labels = counted(used, "label");
+    (rows.len() > FEW).then(|| format!("{labels}, {least} to {most} of each"))
+}
+
 /// Returns names as a list: `a`, `a and b`, `a, b and c`.
 pub(crate) fn listed<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> String {
     let names: Vec<S> = names.into_iter().collect();

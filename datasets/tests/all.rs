@@ -20,6 +20,7 @@ mod pathfinder_images;
 mod pathfinder_release;
 mod pathfinder_statistics;
 mod pathfinder_task;
+mod probes;
 mod release;
 mod retrieval;
 mod store;

@@ -344,6 +344,7 @@ static PAIRS: TaskInfo = TaskInfo {
     towers: 2,
     mask_ratio: 0.15,
     sources: &[Source::Synthetic],
+    probe: false,
 };
 
 impl Task for Pairs {
@@ -356,6 +357,8 @@ impl Task for Pairs {
     fn shape(&self, _options: &Value) -> Result<Shape> {
         Ok(Shape {
             max_length: 4,
+            train_length: 4,
+            classes: PAIRS.classes,
             label: "pairs".to_owned(),
             grid: None,
             dense: None,

@@ -39,7 +39,7 @@ fn loader(criterion: &mut Criterion) {
         group.bench_function("open", |bencher| {
             bencher.iter(|| store.open(task, &key).unwrap());
         });
-        let layout = Layout::new(info, task.shape(&key.options).unwrap().max_length);
+        let layout = Layout::new(info, task.shape(&key.options).unwrap().train_length);
         let feed = Prefetcher::start(Arc::new(splits), layout, 0, BATCH, 0).unwrap();
         group.throughput(Throughput::Elements(BATCH as u64));
         group.bench_function(format!("batches of {BATCH}"), |bencher| {

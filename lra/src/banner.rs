@@ -22,7 +22,7 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             results::grouped(rows.train as u64),
             results::grouped(rows.val as u64),
             results::counted(rows.test as u64, "example"),
-            results::counted(shape.max_length as u64, "token")
+            length(shape)
         ),
         format!(
             "model      {} ({}): {}, {}, d {}, {}, {:.2} GFLOP forward per example",
@@ -71,4 +71,16 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     let departures = draft.recipe.departures.iter();
     lines.extend(departures.map(|what| format!("departs    {what}")));
     lines
+}
+
+/// Returns the maximum length of sequences, and that of the test split where it is another one.
+fn length(shape: &Shape) -> String {
+    let trained = results::counted(shape.train_length as u64, "token");
+    match shape.max_length == shape.train_length {
+        true => trained,
+        false => {
+            let tested = results::grouped(shape.max_length as u64);
+            format!("{trained}, tested up to {tested}")
+        }
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use candle_core::{Device, Result, Tensor};
+use datasets::shuffle::Order;
 use datasets::{Split, Splits, TaskInfo};
 use models::rng::Stream;
 use models::{DenseLabels, Inputs, Tokens};
@@ -24,6 +25,8 @@ pub struct Layout {
     /// Number of batches whose rows are sorted by length before they are cut, each batch then
     /// padded to its own longest sequence; 0 sorts none.
     pub bucket: usize,
+    /// Order of the positions of every row; `None` for that of the data.
+    pub order: Option<Order>,
 }
 
 impl Layout {
@@ -34,7 +37,13 @@ impl Layout {
             max_length,
             first_id: info.first_id,
             bucket: 0,
+            order: None,
         }
+    }
+
+    /// Returns this layout with positions in another order.
+    pub fn ordered(self, order: Option<Order>) -> Self {
+        Layout { order, ..self }
     }
 
     /// Returns this layout with rows sorted by length over `bucket` batches at a time.
@@ -70,8 +79,17 @@ pub struct HostBatch {
     masks: Vec<Vec<f32>>,
     labels: Vec<u32>,
     /// Labels of single positions, if the data has any.
-    dense: Option<DenseLabels>,
+    dense: Option<Positions>,
     layout: Layout,
+}
+
+/// Labels of single positions, with the group of each.
+#[derive(Clone, Default)]
+pub struct Positions {
+    /// Rows, positions and classes.
+    pub labels: DenseLabels,
+    /// Groups under which scores are reported.
+    pub groups: Vec<u8>,
 }
 
 /// Part of a batch on the device.
@@ -81,7 +99,7 @@ pub struct DeviceBatch {
     /// (B) class indices, u32.
     pub labels: Tensor,
     /// Labels of single positions, in host memory, if the data has any.
-    pub dense: Option<DenseLabels>,
+    pub dense: Option<Positions>,
 }
 
 impl HostBatch {
@@ -105,20 +123,21 @@ impl HostBatch {
             ids: Vec::new(),
             masks: Vec::new(),
             labels: Vec::new(),
-            dense: split.all_dense().map(|_| DenseLabels::default()),
+            dense: split.all_dense().map(|_| Positions::default()),
             layout,
         };
+        let order = layout.order.map(Order::draw);
         for tower in 0..layout.towers {
             let mut ids = Vec::with_capacity(size);
             let mut mask = Vec::with_capacity(if layout.pads() { size } else { 0 });
             for row in rows.clone() {
                 let tokens = split.tokens(tower, row);
                 let kept = tokens.len().min(layout.max_length);
-                ids.extend(
-                    tokens[..kept]
-                        .iter()
-                        .map(|symbol| u32::from(*symbol) + layout.first_id),
-                );
+                let id = |symbol: &u8| u32::from(*symbol) + layout.first_id;
+                match &order {
+                    None => ids.extend(tokens[..kept].iter().map(id)),
+                    Some(order) => ids.extend(order.of_row(kept).map(|at| id(&tokens[at]))),
+                }
                 ids.resize(ids.len() + layout.max_length - kept, 0);
                 if layout.pads() {
                     mask.resize(mask.len() + kept, 1.0);
@@ -130,14 +149,23 @@ impl HostBatch {
         }
         if let Some(dense) = &mut batch.dense {
             for (index, row) in rows.clone().enumerate() {
-                let found = split
-                    .dense(row)
-                    .into_iter()
-                    .flat_map(|labels| labels.iter());
-                for (position, target, _) in found.filter(|it| it.0 < layout.max_length) {
-                    dense.rows.push(index as u32);
-                    dense.positions.push(position as u32);
-                    dense.labels.push(u32::from(target));
+                let kept = split.tokens(0, row).len().min(layout.max_length);
+                // The new position of each position.
+                let places = order.as_ref().map(|order| {
+                    let mut places = vec![0; kept];
+                    for (place, at) in order.of_row(kept).enumerate() {
+                        places[at] = place;
+                    }
+                    places
+                });
+                let found = split.dense(row);
+                let found = found.into_iter().flat_map(|labels| labels.iter());
+                for (position, target, group) in found.filter(|it| it.0 < kept) {
+                    let place = places.as_ref().map_or(position, |places| places[position]);
+                    dense.labels.rows.push(index as u32);
+                    dense.labels.positions.push(place as u32);
+                    dense.labels.labels.push(u32::from(target));
+                    dense.groups.push(group);
                 }
             }
         }
@@ -215,16 +243,18 @@ impl HostBatch {
 
 /// Returns the labels at positions of some rows of a batch, with rows counted from the first of
 /// them.
-fn part(dense: &DenseLabels, rows: Range<usize>) -> DenseLabels {
-    let begin = |row: usize| dense.rows.partition_point(|it| (*it as usize) < row);
-    let labels = begin(rows.start)..begin(rows.end);
-    DenseLabels {
-        rows: dense.rows[labels.clone()]
-            .iter()
-            .map(|row| row - rows.start as u32)
-            .collect(),
-        positions: dense.positions[labels.clone()].to_vec(),
-        labels: dense.labels[labels].to_vec(),
+fn part(dense: &Positions, rows: Range<usize>) -> Positions {
+    let Positions { labels, groups } = dense;
+    let begin = |row: usize| labels.rows.partition_point(|it| (*it as usize) < row);
+    let part = begin(rows.start)..begin(rows.end);
+    let of_rows = labels.rows[part.clone()].iter();
+    Positions {
+        labels: DenseLabels {
+            rows: of_rows.map(|row| row - rows.start as u32).collect(),
+            positions: labels.positions[part.clone()].to_vec(),
+            labels: labels.labels[part.clone()].to_vec(),
+        },
+        groups: groups[part].to_vec(),
     }
 }
 
@@ -308,6 +338,53 @@ impl Prefetcher {
 
 #[cfg(test)]
 mod tests {
+    /// Every label stays with its token, and padding at the end, in whatever batch a row is.
+    #[test]
+    fn a_permuted_row_has_the_same_labelled_tokens_in_another_order() {
+        use datasets::shuffle::Order;
+        use datasets::tasks::probes::MQAR;
+        use datasets::{Key, Store, Task};
+
+        use super::{HostBatch, Layout};
+
+        let root = tempfile::tempdir().unwrap();
+        let mut key = Key::default_of(&MQAR);
+        for split in ["train", "val", "test"] {
+            key.options[split] = 6.into();
+        }
+        let splits = Store::new(root.path()).open_or_build(&MQAR, &key, None, &());
+        let split = &splits.unwrap().train;
+        let plain = Layout::new(MQAR.info(), 256);
+        let permuted = plain.ordered(Order::new(3, 256));
+        let [one, other] = [plain, permuted].map(|it| HostBatch::assemble(split, 0..6, it));
+        let labelled = |batch: &HostBatch| {
+            let dense = batch.dense.as_ref().unwrap();
+            let places = dense.labels.rows.iter().zip(&dense.labels.positions);
+            let ids = places.map(|(row, at)| batch.ids[0][(row * 256 + at) as usize]);
+            let of_label = ids.zip(&dense.labels.labels).zip(&dense.groups);
+            of_label
+                .map(|((id, label), group)| (id, *label, *group))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(labelled(&one), labelled(&other));
+        assert!(
+            labelled(&one).iter().all(|(id, ..)| (1..=128).contains(id)),
+            "keys are asked"
+        );
+        assert_eq!(one.masks, other.masks);
+        for row in 0..6 {
+            let of = |batch: &HostBatch| batch.ids[0][256 * row..256 * (row + 1)].to_vec();
+            let (mut before, mut after) = (of(&one), of(&other));
+            assert_ne!(before, after);
+            before.sort_unstable();
+            after.sort_unstable();
+            assert_eq!(before, after);
+        }
+        // Bucketed, row 3 of 64 tokens is padded to its own length alone.
+        let alone = HostBatch::assemble(split, 3..4, permuted.bucketed(2));
+        assert_eq!(alone.ids[0], other.ids[0][3 * 256..3 * 256 + 64]);
+    }
+
     #[test]
     fn buckets_hold_every_row_once_and_pad_little() {
         // 53 rows of 1 to 100 tokens.

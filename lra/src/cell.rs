@@ -15,7 +15,6 @@ use datasets::{DenseBaseline, Shape, Splits};
 use models::Parameters;
 use results::Record;
 
-use crate::batch::Layout;
 use crate::cell::changes::StoredData;
 use crate::checkpoint::State;
 use crate::damaged::Damaged;
@@ -100,7 +99,7 @@ pub fn run_id(resolved: &Resolved, shape: &Shape) -> String {
 /// record of the failure.
 pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     device::set_precision(context.device, resolved.spec.train.precision)?;
-    let shape = resolved.task.shape(&resolved.spec.data)?;
+    let shape = resolved.data_shape()?;
     let id = run_id(resolved, &shape);
     if context.if_exists == IfExists::Replace {
         RunFolder::clear_lock(context.out, &id)?;
@@ -341,7 +340,7 @@ impl RunAttempt<'_> {
             // From here on the draft describes the inputs of the run, whenever it ends.
             self.folder.remove_record()?;
         }
-        let flops = meta.flops(1, shape.max_length);
+        let flops = meta.flops(1, shape.train_length);
         for line in banner::lines(&self.draft, resolved, shape, flops) {
             self.context.reporter.say(&line);
         }
@@ -419,7 +418,7 @@ impl RunAttempt<'_> {
             seed: spec.cell.seed,
             digest: self.digest(),
             splits: Arc::clone(splits),
-            layout: Layout::new(resolved.task.info(), self.shape.max_length),
+            layouts: spec.layouts(resolved.task, self.shape),
             parameters: &parameters,
             network: Network::Tokens(&model),
             scoring: Network::Tokens(&scoring),
@@ -465,8 +464,9 @@ impl RunAttempt<'_> {
             seed: spec.cell.seed,
             digest: self.digest(),
             splits,
-            layout: Layout::new(resolved.task.info(), self.shape.max_length)
-                .bucketed(resolved.spec.train.bucket),
+            layouts: spec
+                .layouts(resolved.task, self.shape)
+                .map(|layout| layout.bucketed(spec.train.bucket)),
             parameters: &parameters,
             network: Network::Classes(&classifier),
             scoring: Network::Classes(&scoring),

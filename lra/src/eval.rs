@@ -63,6 +63,17 @@ pub struct Scorer<'a> {
 }
 
 impl Scorer<'_> {
+    /// Returns the scorer of a split whose rows may be longer than those of training: fewer of them
+    /// make a batch.
+    #[must_use]
+    pub fn of_longer_rows(self, training: Layout, test: Layout) -> Self {
+        Scorer {
+            layout: test,
+            batch: (self.batch * training.max_length / test.max_length.max(1)).max(1),
+            ..self
+        }
+    }
+
     /// Scores the first `limit` rows of a split (all of them for 0). `rng` is the key of the last
     /// training step: random features are scored as they were trained. `each` is called with the
     /// number of rows done; if it returns false, scoring is abandoned and there is no score.
@@ -110,9 +121,9 @@ impl Scorer<'_> {
             };
             let (lost, hits) = match (self.network, &mut dense, &batch.dense) {
                 (Network::Classes(classifier), Some(tally), Some(labels)) => {
-                    let logits = classifier.forward_dense(&batch.inputs, labels, &pass)?;
+                    let logits = classifier.forward_dense(&batch.inputs, &labels.labels, &pass)?;
                     seen(rows, &logits.sequence)?;
-                    tally.add(split, rows, &logits, &batch.labels, labels)?
+                    tally.add(&logits, &batch.labels, labels)?
                 }
                 (Network::Classes(classifier), ..) => {
                     let logits = classifier.forward(&batch.inputs, &pass)?;

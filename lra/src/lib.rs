@@ -43,6 +43,7 @@ mod output;
 mod overlay;
 mod own_crate;
 mod panics;
+mod permute;
 mod progress;
 mod provenance;
 mod recipe;

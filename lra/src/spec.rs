@@ -1,6 +1,7 @@
 //! A `Spec` holds every number that a run depends on: the task's options, overlaid by a recipe,
 //! overlaid by `--set`. It is frozen before anything runs, digested, and saved with the record.
 
+mod data;
 #[cfg(test)]
 mod fuzz;
 mod groups;
@@ -27,7 +28,7 @@ use crate::error::{Class, Classify, Result};
 pub struct Spec {
     /// The cell of the table.
     pub cell: Cell,
-    /// The task's data options.
+    /// The task's data options, and the seed of a permutation (`permute`) if there is one.
     pub data: Value,
     /// Token embedding and positions.
     pub embed: EmbedOptions,
@@ -132,12 +133,13 @@ impl Spec {
         toml::to_string_pretty(self).during(Class::Run, "writing the settings as TOML")
     }
 
-    /// Returns the key of the data that this spec trains on.
+    /// Returns the key of the data that this spec trains on, which is stored as it is before any
+    /// permutation.
     pub fn data_key(&self) -> datasets::Key {
         datasets::Key {
             source: self.cell.source,
             protocol: self.cell.protocol,
-            options: self.data.clone(),
+            options: crate::permute::without(&self.data).0,
         }
     }
 }

@@ -12,7 +12,7 @@ use models::params::Updates;
 use models::pass::Supervision;
 use models::{Classifier, Parameters, Pass, RngKey, TokenModel};
 
-use crate::batch::HostBatch;
+use crate::batch::{HostBatch, Positions};
 use crate::optim::{Gradients, Norm, Updater};
 use crate::runtime;
 use crate::spec::TrainOptions;
@@ -215,7 +215,7 @@ impl Trainer<'_> {
             };
             let pass = pass.with_losses(&aux).with_supervision(&supervision);
             let (cross_entropy, weighted) = match (self.network, &batch.dense) {
-                (Network::Classes(classifier), Some(dense)) => {
+                (Network::Classes(classifier), Some(Positions { labels: dense, .. })) => {
                     let logits = classifier.forward_dense(&batch.inputs, dense, &pass)?;
                     let weight = self.options.sequence_weight;
                     let losses = DenseLosses::of(&logits, &supervision.labels, dense, weight)?;

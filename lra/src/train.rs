@@ -33,8 +33,8 @@ pub struct TrainRun<'a> {
     pub digest: &'a str,
     /// The data.
     pub splits: Arc<Splits>,
-    /// Conversion of rows into tensors.
-    pub layout: Layout,
+    /// Conversion of rows into tensors: for training and validation, and for the test split.
+    pub layouts: [Layout; 2],
     /// The weights.
     pub parameters: &'a Parameters,
     /// The model over the weights.
@@ -191,11 +191,12 @@ impl TrainRun<'_> {
         RngKey::new(self.seed, step as u64, 0)
     }
 
+    /// Returns the scorer of the validation split.
     fn scorer(&self) -> Scorer<'_> {
         let batch = self.options().forward_examples();
         Scorer {
             network: self.scoring,
-            layout: self.layout,
+            layout: self.layouts[0],
             batch,
             dense: match self.scoring {
                 Network::Classes(_) => self.splits.manifest.dense.clone(),
@@ -204,6 +205,12 @@ impl TrainRun<'_> {
             sequence_weight: self.options.sequence_weight,
             device: self.device,
         }
+    }
+
+    /// Returns the scorer of the test split. Where its rows are longer, fewer of them make a batch.
+    fn test_scorer(&self) -> Scorer<'_> {
+        let (scorer, [training, test]) = (self.scorer(), self.layouts);
+        scorer.of_longer_rows(training, test)
     }
 }
 
@@ -231,7 +238,7 @@ impl Session<'_> {
         let first = self.state.step;
         let prefetcher = Prefetcher::start(
             Arc::clone(&run.splits),
-            run.layout,
+            run.layouts[0],
             run.seed,
             options.batch,
             first,
@@ -498,7 +505,9 @@ impl Session<'_> {
         let val = scorer.score(&run.splits.val, options.eval_examples, rng(), |_| {
             !run.stop.requested()
         })?;
-        let test = scorer.score(&run.splits.test, 0, rng(), going_on)?;
+        let test = run
+            .test_scorer()
+            .score(&run.splits.test, 0, rng(), going_on)?;
         run.reporter.stop();
         Ok(match (val, test) {
             (Some(val), _) if !val.is_finite() => run.diverged(step, "validation loss"),

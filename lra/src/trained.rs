@@ -3,19 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device};
-use datasets::{Key, SplitName, Splits, Store, Task};
+use datasets::{SplitName, Splits, Store, Task};
 use models::{Model, Parameters, RngKey};
 use results::{Outcome, Record};
 use serde_json::json;
 
-use crate::batch::Layout;
 use crate::cell::changes;
 use crate::error::{Class, Classify, Error, Result};
 use crate::eval::{Score, Scorer};
 use crate::progress::Reporter;
 use crate::spec::{Select, Spec};
 use crate::step::Network;
-use crate::{checkpoint, device, overlay, run_folder, suggest};
+use crate::{checkpoint, device, overlay, permute, run_folder, suggest};
 
 /// A run that ended with a score, and the data to score it on.
 pub struct TrainedRun {
@@ -27,8 +26,8 @@ pub struct TrainedRun {
     pub task: &'static dyn Task,
     model: &'static Model,
     spec: Spec,
-    /// Data to score it on; its own unless settings change them.
-    key: Key,
+    /// The settings with those of the data to score it on; its own unless they are changed.
+    scored: Spec,
 }
 
 /// The prediction for one example.
@@ -97,6 +96,7 @@ impl TrainedRun {
         let model = *suggest::find("model", &cell.model, models::registry(), |model| model.name)?;
         overlay::check_once(assignments)?;
         let mut settings = json!({ "data": task.defaults() });
+        permute::add_default(&mut settings["data"]);
         overlay::merge(&mut settings, &json!({ "data": spec.data }), "spec.toml")?;
         for assignment in assignments {
             let given = overlay::parse_assignment(assignment)?;
@@ -107,9 +107,17 @@ impl TrainedRun {
             }
             overlay::merge(&mut settings, &given, "--set")?;
         }
-        let key = Key {
-            options: settings["data"].take(),
-            ..spec.data_key()
+        let seed = permute::take(&mut settings["data"])?;
+        if seed > 0 {
+            settings["data"][permute::KEY] = json!(seed);
+        }
+        let data = match assignments.is_empty() {
+            true => spec.data.clone(),
+            false => settings["data"].take(),
+        };
+        let scored = Spec {
+            data,
+            ..spec.clone()
         };
         Ok(TrainedRun {
             path: path.to_owned(),
@@ -117,13 +125,13 @@ impl TrainedRun {
             task,
             model,
             spec,
-            key,
+            scored,
         })
     }
 
     /// Returns whether the run is scored on the data that it was trained on.
     pub fn is_own_data(&self) -> bool {
-        self.key == self.spec.data_key()
+        self.scored.data == self.spec.data
     }
 
     /// Opens the data, which is built if it is not stored.
@@ -132,7 +140,7 @@ impl TrainedRun {
     /// The data cannot be built; or it should be the run's own and is not.
     pub fn splits(&self, data: &Path, reporter: &Reporter) -> Result<Splits> {
         let store = Store::new(data);
-        let splits = store.open_or_build(self.task, &self.key, None, reporter)?;
+        let splits = store.open_or_build(self.task, &self.scored.data_key(), None, reporter)?;
         let changed = changes::of_data(&self.record, &splits.manifest.digest);
         match changed.filter(|_| self.is_own_data()) {
             Some(change) => Err(Error::usage(format!("{}: {change}", self.path.display()))),
@@ -160,10 +168,7 @@ impl TrainedRun {
         reporter: &Reporter,
     ) -> Result<(Score, Vec<Prediction>)> {
         device::set_precision(device, self.spec.train.precision)?;
-        let shape = self
-            .task
-            .shape(&self.key.options)
-            .map_err(suggest::of_task)?;
+        let shape = self.scored.data_shape(self.task)?;
         let parameters = Parameters::new(self.spec.cell.seed, device, DType::F32);
         let asked = self.spec.model_shape(self.task.info(), &shape);
         let build = |parameters: &Parameters| {
@@ -177,14 +182,19 @@ impl TrainedRun {
         build(&parameters)?;
         let step = self.load(&parameters)?;
         let classifier = build(&parameters.detached())?;
+        let layouts = self.scored.layouts(self.task, &shape);
+        let [training, test] = layouts.map(|layout| layout.bucketed(self.spec.train.bucket));
         let scorer = Scorer {
             network: Network::Classes(&classifier),
-            layout: Layout::new(self.task.info(), shape.max_length)
-                .bucketed(self.spec.train.bucket),
+            layout: training,
             batch: self.spec.train.forward_examples(),
             dense: splits.manifest.dense.clone(),
             sequence_weight: self.spec.train.sequence_weight,
             device,
+        };
+        let scorer = match name {
+            SplitName::Test => scorer.of_longer_rows(training, test),
+            _ => scorer,
         };
         let split = splits.get(name);
         let rows = match limit {

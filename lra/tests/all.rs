@@ -24,6 +24,7 @@ mod on_file;
 mod own_model;
 mod peers;
 mod pretrain;
+mod probes;
 mod recovery;
 mod repeat;
 mod repro;

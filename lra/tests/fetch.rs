@@ -72,6 +72,7 @@ static INFO: TaskInfo = TaskInfo {
     towers: 1,
     mask_ratio: 0.15,
     sources: &[Source::Official],
+    probe: false,
 };
 
 impl Task for Published {
@@ -84,6 +85,8 @@ impl Task for Published {
     fn shape(&self, _options: &Value) -> datasets::Result<Shape> {
         Ok(Shape {
             max_length: 1,
+            train_length: 1,
+            classes: INFO.classes,
             label: "published".to_owned(),
             grid: None,
             dense: None,
@@ -529,7 +532,8 @@ fn a_page_that_was_kept_is_replaced() {
 fn a_cut_archive_is_not_kept_where_no_sum_is_published() {
     let root = tempfile::tempdir().unwrap();
     let raw = root.path().join("raw");
-    let cut = &content()[..100_000];
+    let whole = content();
+    let cut = &whole[..100_000];
     let server = Server::start(|asked, stream| match asked.path.as_str() {
         "/whole/data.tar.gz" => serve(asked, stream, &content(), "\"one\"", usize::MAX),
         "/gone/data.tar.gz" => answer(stream, "404 Not Found", b""),
@@ -543,10 +547,11 @@ fn a_cut_archive_is_not_kept_where_no_sum_is_published() {
     let fetch = |origin| fetch(&Published([remote]), &raw, origin, &limits(), &());
     let file = root.path().join("file.tar.gz");
     fs::write(&file, cut).unwrap();
+    let copy = format!("{}/copy.tar.gz", server.address);
     for origin in [
         Origin::Published,
         Origin::Mirror(&server.address),
-        Origin::From(&format!("{}/copy.tar.gz", server.address)),
+        Origin::From(&copy),
         Origin::From(file.to_str().unwrap()),
     ] {
         let error = fetch(origin).unwrap_err();
@@ -558,7 +563,8 @@ fn a_cut_archive_is_not_kept_where_no_sum_is_published() {
     // One that an earlier version kept is fetched anew.
     let kept = raw.join("data.tar.gz");
     fs::write(&kept, cut).unwrap();
-    let text = fetch(Origin::Mirror(&format!("{}/gone", server.address)));
+    let gone = format!("{}/gone", server.address);
+    let text = fetch(Origin::Mirror(&gone));
     let text = text.unwrap_err().to_string();
     assert!(
         text.contains("404 Not Found") && text.contains("it is still there: remove it"),

@@ -358,3 +358,20 @@ fn learning_rates_are_no_change_of_the_protocol() {
     assert_eq!(rows[0]["rank"]["rank"], 2);
     assert_eq!(rows[0]["best trivial"]["trivial_accuracy"], 36.25);
 }
+
+/// A probe is no task of the score, whatever its recipe.
+#[test]
+fn probes_are_not_among_the_records_that_are_ranked() {
+    let mut records = records();
+    let ranked = select(&records, &Selection::default()).unwrap().len();
+    let mut probe = records[0].clone();
+    probe.task.name = "mqar".to_owned();
+    probe.task.probe = true;
+    records.push(probe);
+    assert_eq!(
+        select(&records, &Selection::default()).unwrap().len(),
+        ranked
+    );
+    records.retain(|record| record.task.probe);
+    assert!(select(&records, &Selection::default()).is_err());
+}

@@ -5,6 +5,7 @@ use crate::Task;
 mod image;
 pub mod listops;
 pub mod pathfinder;
+pub mod probes;
 mod retrieval;
 mod text;
 mod toy;
@@ -23,6 +24,10 @@ pub static TASKS: &[&dyn Task] = &[
     &Image,
     &pathfinder::PATHFINDER,
     &pathfinder::PATHX,
+    &probes::MQAR,
+    &probes::SELECTIVE_COPY,
+    &probes::STATE_TRACKING,
+    &probes::NEEDLE,
     &Toy,
 ];
 

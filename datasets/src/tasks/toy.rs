@@ -32,6 +32,7 @@ static INFO: TaskInfo = TaskInfo {
     towers: 1,
     mask_ratio: 0.15,
     sources: &[Source::Generated],
+    probe: false,
 };
 
 /// The toy task.

@@ -378,7 +378,7 @@ fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Resu
 
 /// Returns the FLOPs of a step and the number of parameters of the model, without building it.
 fn cost(resolved: &Resolved, length: usize) -> Result<(u64, u64)> {
-    let shape = resolved.task.shape(&resolved.spec.data)?;
+    let shape = resolved.data_shape()?;
     let meta = Parameters::meta(&Device::Cpu, DType::F32);
     let model_shape = resolved.model_shape(&shape);
     let classifier = Classifier::new(

@@ -11,7 +11,7 @@ use models::{Parameters, RngKey};
 use results::record::Phases;
 use serde::{Deserialize, Serialize};
 
-use crate::batch::{HostBatch, Layout};
+use crate::batch::HostBatch;
 use crate::error::{Class, Classify, Error, Result};
 use crate::optim::Updater;
 use crate::spec::{Resolved, RunRequest};
@@ -177,13 +177,13 @@ const BATCHES: u64 = 2;
 pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     let resolved = steps.resolve()?;
     let (info, options) = (resolved.task.info(), &resolved.spec.train);
-    let shape = resolved.task.shape(&resolved.spec.data)?;
-    let layout = Layout::new(info, shape.max_length);
+    let shape = resolved.data_shape()?;
+    let [layout, _] = resolved.spec.layouts(resolved.task, &shape);
     let symbols = info.vocabulary - info.first_id as usize;
     let batches: Vec<HostBatch> = (0..BATCHES)
         .map(|index| {
             let rng = RngKey::new(0, index, 0).shared(StreamKey::new("bench"));
-            HostBatch::random(layout, options.batch, symbols, info.classes, rng)
+            HostBatch::random(layout, options.batch, symbols, shape.classes, rng)
         })
         .collect();
     device::set_precision(device, options.precision)?;

@@ -34,7 +34,8 @@ pub(super) fn draft(
             label: shape.label.clone(),
             source: spec.cell.source.to_string(),
             protocol: spec.cell.protocol.to_string(),
-            classes: info.classes,
+            classes: shape.classes,
+            probe: info.probe,
             ..record::Task::default()
         },
         model: record::Model {
@@ -145,7 +146,7 @@ pub(super) fn complete(
             step: state.step as u64,
         },
     };
-    let tokens = resolved.task.info().towers * shape.max_length;
+    let tokens = resolved.task.info().towers * shape.train_length;
     let memory = record::Memory {
         peak_bytes: timings.peak_bytes,
         base_bytes: timings.base_bytes,

@@ -250,7 +250,7 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
             assignments: &[],
         }
         .resolve()?;
-        label = resolved.task.shape(&resolved.spec.data)?.label;
+        label = resolved.data_shape()?.label;
         let parameters = resolved.meta()?.1.elements();
         let masks = resolved.variant.masks_padding;
         let masked = if masks { "yes" } else { "no" };

@@ -131,7 +131,7 @@ impl FullTask {
             return Ok(None);
         }
         let full = request.resolve()?;
-        let shape = full.task.shape(&full.spec.data)?;
+        let shape = full.data_shape()?;
         // Generated splits have the size set by the recipe; published ones have the same size in
         // both recipes.
         let drawn = cell.source == Source::Generated;
@@ -146,7 +146,7 @@ impl FullTask {
             test: rows("test", splits.test.len()),
         };
         let workload = Workload::new(&full.spec.train, rows);
-        let per_example = full.meta()?.0.flops(1, shape.max_length);
+        let per_example = full.meta()?.0.flops(1, shape.train_length);
         Ok(Some(FullTask {
             recipe: recipe.clone(),
             label: shape.label,

@@ -1,10 +1,12 @@
 //! Scoring of labels at positions, in addition to those of whole sequences.
 
 use candle_core::{D, DType, Result, Tensor};
-use datasets::{Dense as Kind, Split};
+use datasets::Dense as Kind;
+use models::Logits;
 use models::loss::DenseLosses;
-use models::{DenseLabels, Logits};
 use results::record::{Dense, DenseGroup};
+
+use crate::batch::Positions;
 
 /// Sums over the batches of a split.
 pub(super) struct DenseTally {
@@ -53,15 +55,16 @@ impl DenseTally {
         }
     }
 
-    /// Adds a batch, the given `rows` of `split`. Returns the sum of the cross-entropies of whole
-    /// sequences and the number of them that were correct.
+    /// Adds a batch. Returns the sum of the cross-entropies of whole sequences and the number of them
+    /// that were correct.
     pub(super) fn add(
         &mut self,
-        split: &Split,
-        rows: &[usize],
         logits: &Logits,
         labels: &Tensor,
-        dense: &DenseLabels,
+        Positions {
+            labels: dense,
+            groups,
+        }: &Positions,
     ) -> Result<(f64, f64)> {
         let losses = DenseLosses::of(logits, labels, dense, self.weight)?;
         let whole = Answers::read(&losses.sequence, &logits.sequence, labels)?;
@@ -72,13 +75,11 @@ impl DenseTally {
             }
             _ => Answers(Vec::new()),
         };
-        let mut by_row = vec![Sums::default(); rows.len()];
-        let places = dense.rows.iter().zip(&dense.positions);
-        for ((row, position), (loss, right)) in places.zip(&single.0) {
+        let mut by_row = vec![Sums::default(); whole.0.len()];
+        let places = dense.rows.iter().zip(groups);
+        for ((row, group), (loss, right)) in places.zip(&single.0) {
             by_row[*row as usize].add(*loss, *right);
-            let stored = split.dense(rows[*row as usize]);
-            let group = stored.map(|labels| usize::from(labels.groups[*position as usize]));
-            if let Some(sums) = group.and_then(|group| self.groups.get_mut(group)) {
+            if let Some(sums) = self.groups.get_mut(usize::from(*group)) {
                 sums.add(*loss, *right);
             }
         }

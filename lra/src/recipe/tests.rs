@@ -149,7 +149,7 @@ fn mini_gives_every_model_the_same_size_and_the_same_training() {
             let (train, name) = (&cell.spec.train, model.name);
             let (_, parameters) = cell.meta().unwrap();
             let count = parameters.elements();
-            let by_position = ["synthesizer", "mlp_mixer", "gmlp", "long_conv"];
+            let by_position = ["synthesizer", "mlp_mixer", "gmlp", "long_conv", "linformer"];
             assert!(
                 (80_000..=120_000).contains(&count)
                     || by_position.contains(&name) && !cell.departures().is_empty(),

@@ -76,7 +76,7 @@ impl PublishedCell {
     pub fn flops(&self, protocol: Protocol, data: &std::path::Path) -> Result<(f64, bool)> {
         let resolved = self.resolve(protocol, &[])?;
         let (rows, complete) = planned_rows(&resolved, data);
-        let length = resolved.task.shape(&resolved.spec.data)?.max_length;
+        let length = resolved.data_shape()?.max_length;
         let per_example = resolved.meta()?.0.flops(1, length) as f64;
         let passes = Workload::of_run(&resolved.spec, rows).passes();
         Ok((passes * per_example, complete))

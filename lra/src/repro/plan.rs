@@ -316,9 +316,8 @@ mod tests {
                 assert!(!json[key].is_null(), "{place}: {key}");
             }
             assert!(json["data"]["state"].is_string());
-            let (task, data) = (plan.resolved.task, &plan.resolved.spec.data);
-            let label = task.shape(data).unwrap().label;
-            let task = task.info().name;
+            let label = plan.resolved.data_shape().unwrap().label;
+            let task = plan.resolved.task.info().name;
             assert!(
                 results::published::is_published_label(&label, task),
                 "{label} is not comparable with {task}"

@@ -148,7 +148,7 @@ fn outcome(request: &RunRequest<'_>, trains: bool) -> Result<Option<bool>> {
 }
 
 fn is_small(resolved: &Resolved) -> Result<bool> {
-    let length = resolved.task.shape(&resolved.spec.data)?.max_length;
+    let length = resolved.data_shape()?.max_length;
     let (meta, sizes) = resolved.meta()?;
     let few = sizes.elements() < 1 << 20 && length <= 1024;
     Ok(few && meta.flops(resolved.spec.train.batch, length) < SMALL)

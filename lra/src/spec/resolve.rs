@@ -19,7 +19,7 @@ use super::{Cell, PretrainOptions, Spec, TrainOptions, groups, width};
 use crate::error::{Class, Classify, Error, Result};
 use crate::milestone::Milestone;
 use crate::recipe::Recipe;
-use crate::{overlay, suggest};
+use crate::{overlay, permute, suggest};
 
 /// A run as requested by the command line, before it is resolved.
 #[derive(Clone, Debug)]
@@ -134,7 +134,11 @@ impl RunRequest<'_> {
         if planned(&by_recipe) != planned(&settings) {
             repeated.retain(|it| !it.starts_with("train.steps"));
         }
+        let seed = permute::take(&mut settings["data"])?;
         let shape = task.shape(&settings["data"]).map_err(suggest::of_task)?;
+        if seed > 0 {
+            settings["data"][permute::KEY] = json!(seed);
+        }
         evaluate_sizes(&mut settings["model"], shape.max_length)?;
         let section = Section(&settings, &defaults);
         let mut spec = Spec {
@@ -158,9 +162,13 @@ impl RunRequest<'_> {
         spec.train.check()?;
         let weight = spec.train.sequence_weight;
         if shape.dense.is_none() && weight != sequence_weight() {
-            return Err(Error::usage(format!(
-                "train.sequence_weight = {weight}: only whole sequences of this data have labels; set data.dense=true for labels at positions, or leave this out"
-            )));
+            if sets("sequence_weight") {
+                return Err(Error::usage(format!(
+                    "train.sequence_weight = {weight}: only whole sequences of this data have labels; set data.dense=true for labels at positions, or leave this out"
+                )));
+            }
+            // The recipe's weight is for data that has labels at positions.
+            spec.train.sequence_weight = sequence_weight();
         }
         let mask_ratio = task.info().mask_ratio;
         spec.pretrain = spec.pretrain.settled(&spec.train, mask_ratio);
@@ -225,6 +233,7 @@ fn replaced(assignments: &[String], by_recipe: &Value) -> Vec<String> {
 fn defaults(task: &dyn Task, model: &Model) -> Value {
     let mut defaults = general_defaults();
     defaults["data"] = task.defaults();
+    permute::add_default(&mut defaults["data"]);
     defaults["model"] = model.defaults();
     defaults
 }
@@ -263,7 +272,7 @@ pub(super) fn defaults_of(spec: &Spec) -> Value {
     let model = model.copied().find(|model| model.name == spec.cell.model);
     if let Some(task) = task {
         all["data"] = task.defaults();
-        if let (Some(model), Ok(shape)) = (model, task.shape(&spec.data)) {
+        if let (Some(model), Ok(shape)) = (model, task.shape(&permute::without(&spec.data).0)) {
             let mut own = model.defaults();
             // A default that cannot be evaluated equals no value.
             if evaluate_sizes(&mut own, shape.max_length).is_ok() {
@@ -345,7 +354,7 @@ impl Spec {
     pub fn model_shape(&self, info: &TaskInfo, shape: &datasets::Shape) -> models::Shape {
         models::Shape {
             vocabulary: info.vocabulary,
-            classes: info.classes,
+            classes: shape.classes,
             towers: info.towers,
             max_length: shape.max_length,
             padding: info.first_id > 0 || self.embed.zero_is_padding,
@@ -375,7 +384,7 @@ impl Resolved {
     /// Returns the classifier without weights, which gives size and cost, and its weightless
     /// parameters.
     pub fn meta(&self) -> Result<(Classifier, Parameters)> {
-        let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
+        let shape = self.model_shape(&self.data_shape()?);
         let (block, head) = (&self.spec.block, &self.spec.head);
         let widths = [block.dim, block.qkv_dim, block.mlp_dim, head.hidden];
         let train = &self.spec.train;
@@ -428,12 +437,6 @@ impl Resolved {
             .scorer(self.model, shape, self.dense().as_ref(), parameters)
     }
 
-    /// Returns the kind of labels that single positions have, if any.
-    pub fn dense(&self) -> Option<datasets::Dense> {
-        // Settings that the task refuses were refused when they were resolved.
-        self.task.shape(&self.spec.data).ok()?.dense
-    }
-
     /// Returns the model that is pretrained on `objective`.
     pub fn token_model(
         &self,
@@ -450,7 +453,7 @@ impl Resolved {
         let Some(objective) = self.spec.pretrain.objective() else {
             return Ok(());
         };
-        let shape = self.model_shape(&self.task.shape(&self.spec.data)?);
+        let shape = self.model_shape(&self.data_shape()?);
         let parameters = Parameters::meta(&Device::Cpu, DType::F32);
         let model = self.token_model(objective, &shape, &parameters).map(drop);
         model.during(

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::Guess;
 use super::aliases::TASKS;
+use crate::permute;
 
 /// Returns the task of a label and the settings that make it; `None` if `name` is not a label.
 pub(super) fn explained(name: &str) -> Option<Guess> {
@@ -40,27 +41,38 @@ fn settings(task: &dyn Task, tail: &str) -> Option<String> {
     let keys = defaults.as_object()?;
     let mut options = defaults.clone();
     let mut words = Vec::new();
+    let mut permuted = 0;
     for part in tail.split('-') {
-        let mut set = |key: &str, value: &Value| {
-            options[key] = value.clone();
-            words.push(format!("--set data.{key}={}", plain(value)));
-        };
+        if let Some(seed) = permute::of_label(part) {
+            permuted = seed;
+            words.push(format!("--set data.{}={seed}", permute::KEY));
+            continue;
+        }
         if let Some((low, high)) = range(keys, part) {
-            set(low.0, &low.1);
-            set(high.0, &high.1);
+            for (key, value) in [low, high] {
+                words.push(set(&mut options, key, &value));
+            }
             continue;
         }
         let (key, value) = option(keys, part)?;
-        set(key, &value);
+        words.push(set(&mut options, key, &value));
         // Generated sequences have a shortest length too, which must fit under a small longest one.
-        if key == "max_length" && keys.contains_key("min_length") {
+        let least = options.get("min_length").and_then(Value::as_u64);
+        if key == "max_length" && least.is_some_and(|least| least + 2 > value.as_u64().unwrap_or(0))
+        {
             let shortest = value.as_u64()? / 4;
             options["min_length"] = json!(shortest);
             words.push(format!("--set data.min_length={shortest}"));
         }
     }
-    let label = task.shape(&options).ok()?.label;
+    let label = permute::shape(task.shape(&options).ok()?, permuted).label;
     (label == format!("{}@{tail}", task.info().name)).then(|| words.join(" "))
+}
+
+/// Sets an option; returns the words that set it on the command line.
+fn set(options: &mut Value, key: &str, value: &Value) -> String {
+    options[key] = value.clone();
+    format!("--set data.{key}={}", plain(value))
 }
 
 /// An option and its value.
@@ -89,6 +101,8 @@ fn option(keys: &Map<String, Value>, part: &str) -> Option<(&'static str, Value)
     let (key, value) = match part {
         "decoded" => ("decode", json!(true)),
         "dense" => ("dense", json!(true)),
+        "whole" => ("dense", json!(false)),
+        "parity" | "z60" | "s5" => ("group", json!(part)),
         "anagrams" => ("topics", json!(part)),
         "easy" | "intermediate" | "hard" => ("difficulty", json!(part)),
         _ => ("pixels", json!(part)),

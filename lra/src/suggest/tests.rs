@@ -51,6 +51,11 @@ fn names_of_public_code_lead_to_those_here() {
         ("task", "path-x", "pathx"),
         ("task", "PATH_X", "pathx"),
         ("task", "pathfinder128", "pathx"),
+        ("task", "word_problem", "state_tracking"),
+        ("task", "zoology", "mqar"),
+        ("task", "associative_recall", "mqar"),
+        ("task", "Selective-Copying", "selective_copy"),
+        ("task", "needle_in_a_haystack", "needle"),
         ("model", "mega_lra_listop", "mega"),
         ("model", "softmax", "transformer"),
         ("model", "ssd", "mamba2"),
@@ -84,6 +89,7 @@ fn names_of_public_code_lead_to_those_here() {
     assert!(told("model", "s4").contains("DPLR"));
     assert!(told("recipe", "laptop").contains("replaced laptop"));
     assert!(told("task", "pathfinder64").contains("--set data.size=64"));
+    assert!(told("task", "parity").contains("--set data.group=parity"));
 }
 
 #[test]
@@ -184,6 +190,16 @@ fn labels_of_reduced_tasks_are_explained_as_settings() {
         (
             "pathfinder@32-easy-n50-5to9-dense",
             "--set data.min_dashes=5 --set data.max_dashes=9 --set data.dense=true",
+        ),
+        ("mqar@512", "--set data.max_length=512"),
+        (
+            "text@512-permute7",
+            "--set data.max_length=512 --set data.permute=7",
+        ),
+        ("image@permute7", "--set data.permute=7"),
+        (
+            "state_tracking@s5-512-whole",
+            "--set data.group=s5 --set data.max_length=512 --set data.dense=false",
         ),
         ("listops@2000*", "at its published length"),
     ] {

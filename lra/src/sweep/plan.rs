@@ -229,7 +229,7 @@ impl Matrix {
             assignments: &assignments,
         };
         let resolved = request.resolve()?;
-        let shape = resolved.task.shape(&resolved.spec.data)?;
+        let shape = resolved.data_shape()?;
         Ok(Cell {
             id: cell::run_id(&resolved, &shape),
             digest: resolved.spec.digest(),

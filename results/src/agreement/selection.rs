@@ -25,7 +25,7 @@ pub struct Selection {
     pub set: Vec<String>,
 }
 
-/// Selects the records to compare.
+/// Selects the records to compare; probes are none.
 ///
 /// Runs whose learning rates alone differ have the same changes. A run whose model has the family
 /// that `block.family=...` asks for by itself is one with that change, too.
@@ -34,7 +34,8 @@ pub struct Selection {
 /// [`Error::Selection`] if there are several recipes or sets of changes and none is requested, or
 /// if the requested one does not exist.
 pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Record>> {
-    let recipes: BTreeSet<&str> = records.iter().map(|it| it.recipe.name.as_str()).collect();
+    let scored = || records.iter().filter(|it| !it.task.probe);
+    let recipes: BTreeSet<&str> = scored().map(|it| it.recipe.name.as_str()).collect();
     let recipe = match &asked.recipe {
         Some(recipe) => recipes.get(recipe.as_str()).copied(),
         None if recipes.len() == 1 => recipes.first().copied(),
@@ -48,7 +49,7 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
             None => format!("runs by several recipes ({known}): choose one by --recipe"),
         }));
     };
-    let of_recipe = || records.iter().filter(|it| it.recipe.name == recipe);
+    let of_recipe = || scored().filter(|it| it.recipe.name == recipe);
     let mut sets: BTreeSet<Vec<&str>> = of_recipe().map(changes).collect();
     let mut wanted = changes_of(&asked.set);
     if wanted.is_empty() && !sets.contains(&wanted) {

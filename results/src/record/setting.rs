@@ -18,6 +18,9 @@ pub struct Task {
     pub protocol: String,
     /// Number of classes.
     pub classes: usize,
+    /// True if the task is a probe, which is a part of no score over tasks.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub probe: bool,
     /// Digest over the contents of the three splits.
     pub data_digest: String,
     /// Rows of each split.

@@ -22,6 +22,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             source: "generated".to_owned(),
             protocol: "tay2021".to_owned(),
             classes: 10,
+            probe: false,
             data_digest: "9b1de5ee2f5b4a2c0011".to_owned(),
             rows: Rows {
                 train: 96_000,

@@ -44,6 +44,7 @@ static INFO: TaskInfo = TaskInfo {
     towers: 1,
     mask_ratio: 0.1,
     sources: &[Source::Generated, Source::Official],
+    probe: false,
 };
 
 /// The ListOps task.

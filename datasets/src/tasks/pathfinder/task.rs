@@ -58,6 +58,7 @@ const COMMON: TaskInfo = TaskInfo {
     towers: 1,
     mask_ratio: 0.5,
     sources: &[Source::Generated, Source::Official],
+    probe: false,
 };
 
 impl Task for Contours {

@@ -50,6 +50,7 @@ static INFO: TaskInfo = TaskInfo {
     towers: 2,
     mask_ratio: 0.15,
     sources: &[Source::Official, Source::Synthetic],
+    probe: false,
 };
 
 /// Length to which the published task truncates.

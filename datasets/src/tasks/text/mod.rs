@@ -43,6 +43,7 @@ static INFO: TaskInfo = TaskInfo {
     towers: 1,
     mask_ratio: 0.15,
     sources: &[Source::Official, Source::Synthetic],
+    probe: false,
 };
 
 static REMOTE: [Remote; 1] = [Remote {

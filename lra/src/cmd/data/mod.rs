@@ -16,7 +16,7 @@ use crate::progress::Reporter;
 use crate::recipe::Recipe;
 use crate::signals::Stop;
 use crate::task_choice::TaskChoice;
-use crate::{fetch, overlay, runtime, stderr, suggest};
+use crate::{fetch, overlay, permute, runtime, stderr, suggest};
 
 /// Runs the command.
 pub fn run(verb: &DataVerb) -> Result<ExitCode> {
@@ -190,6 +190,7 @@ impl Chosen {
         };
         overlay::check_once(&choice.assignments)?;
         let mut settings = json!({ "data": task.defaults() });
+        permute::add_default(&mut settings["data"]);
         if let Some(recipe) = &choice.recipe {
             let recipe = Recipe::load(recipe)?;
             recipe.check_source(&name, source)?;
@@ -203,12 +204,20 @@ impl Chosen {
                 "--set",
             )?;
         }
+        // Rows are stored, checked and shown as they are before any permutation.
+        let seed = permute::take(&mut settings["data"])?;
         let key = datasets::Key {
             source,
             protocol: choice.protocol,
             options: settings["data"].take(),
         };
-        task.shape(&key.options).map_err(suggest::of_task)?;
+        let shape = task.shape(&key.options).map_err(suggest::of_task)?;
+        if seed > 0 {
+            let label = permute::shape(shape, seed).label;
+            stderr::line(&format!(
+                "note: {label} is permuted when it is read in training; stored rows keep their order"
+            ));
+        }
         Ok(Chosen {
             task,
             key,

@@ -100,6 +100,10 @@ fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, 
     let store = Store::new(&arguments.place.path());
     let (mut tasks, mut left_out) = (Vec::new(), Vec::new());
     for name in recipe.body.tasks.keys() {
+        // Probes stand beside the score.
+        if datasets::tasks::find(name).is_some_and(|task| task.info().probe) {
+            continue;
+        }
         let task = TaskChoice {
             name: name.clone(),
             source: recipe.source(name)?,

@@ -141,4 +141,74 @@ pub(in crate::suggest) const TASKS: &[Alias] = &[
             "px",
         ],
     ),
+    same(
+        &["mqar"],
+        &[
+            "multiquery-ar",
+            "multi-query-associative-recall",
+            "zoology",
+            "zoology-mqar",
+        ],
+    ),
+    near(
+        &["mqar"],
+        &[
+            "associative-recall",
+            "recall",
+            "ar",
+            "in-context-recall",
+            "induction",
+            "induction-heads",
+        ],
+        "it asks for the value of every key; one pair alone is asked for by `needle`",
+    ),
+    same(
+        &["selective_copy"],
+        &["selective-copying", "selective-copying-task"],
+    ),
+    near(
+        &["selective_copy"],
+        &["copy", "copying", "copy-task", "copying-task", "denoise"],
+        "its data tokens stand at random places",
+    ),
+    same(
+        &["state_tracking"],
+        &[
+            "word-problem",
+            "word-problems",
+            "group-word-problem",
+            "state-tracking-a5",
+            "a5",
+        ],
+    ),
+    near(
+        &["state_tracking"],
+        &["parity", "z2"],
+        "with --set data.group=parity",
+    ),
+    near(
+        &["state_tracking"],
+        &["z60", "modular-addition"],
+        "with --set data.group=z60",
+    ),
+    near(
+        &["state_tracking"],
+        &["permutations", "state-tracking-s5"],
+        "with --set data.group=s5",
+    ),
+    same(
+        &["needle"],
+        &[
+            "needle-in-a-haystack",
+            "needle-in-haystack",
+            "niah",
+            "haystack",
+            "single-needle",
+        ],
+    ),
+    near(
+        &["needle"],
+        &["passkey", "passkey-retrieval", "ruler"],
+        "one marked key and its value in noise",
+    ),
 ];

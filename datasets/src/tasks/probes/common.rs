@@ -1,0 +1,64 @@
+//! Options that all probes have, and lengths.
+
+use serde::{Deserialize, Serialize};
+
+use crate::TaskInfo;
+use crate::error::Result;
+use crate::options::within;
+use crate::synthetic::DrawOptions;
+
+/// Limit on the length of a row, in tokens.
+pub(super) const LONGEST: u32 = 65_536;
+
+/// Options of every probe, in addition to its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Common {
+    #[serde(flatten)]
+    pub(super) drawn: DrawOptions,
+    /// Maximum length of a row of the test split, in tokens.
+    pub(super) max_length: u32,
+    /// Maximum length of a row of the training and validation splits, in tokens.
+    pub(super) train_length: u32,
+    /// True if every position with an answer is labelled; otherwise only whole rows are.
+    pub(super) dense: bool,
+}
+
+impl Common {
+    /// Returns options with seed 0 and labels at positions.
+    pub(super) fn new([train, val, test]: [u32; 3], train_length: u32, max_length: u32) -> Common {
+        Common {
+            drawn: DrawOptions {
+                seed: 0,
+                train,
+                val,
+                test,
+            },
+            max_length,
+            train_length,
+            dense: true,
+        }
+    }
+
+    /// Checks the sizes of the splits, and that no length is below `shortest`.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) naming the option.
+    pub(super) fn check(&self, info: &TaskInfo, shortest: u32) -> Result<()> {
+        self.drawn.check(info)?;
+        within(info, "max_length", self.max_length, shortest..=LONGEST)?;
+        let lengths = shortest..=self.max_length;
+        within(info, "train_length", self.train_length, lengths)
+    }
+}
+
+/// Returns the lengths `first`, `first * factor`, and so on up to `last`.
+pub(super) fn lengths(first: u32, factor: u32, last: u32) -> Vec<u32> {
+    let next = |length: &u32| length.checked_mul(factor);
+    let all = std::iter::successors(Some(first), next);
+    all.take_while(|length| *length <= last).collect()
+}
+
+/// Returns the length of row number `row`: the lengths take turns.
+pub(super) fn turn(lengths: &[u32], row: u64) -> u32 {
+    lengths[(row % lengths.len().max(1) as u64) as usize]
+}
