@@ -360,7 +360,8 @@ fn machines_read_in_which_setting_a_cell_was_measured() {
 /// of its own: no line joins points of two.
 #[test]
 fn charts_over_length_keep_settings_and_sessions_apart() {
-    let alter: [(fn(&mut Bench), &str); 8] = [
+    type Alter = fn(&mut Bench);
+    let alter: [(Alter, &str); 8] = [
         (|cell| cell.batch = 8, "batch 8"),
         (|cell| cell.recipe.name = "mini".into(), "recipe mini"),
         (

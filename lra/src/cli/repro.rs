@@ -13,7 +13,7 @@ use super::parse::{self, Seeds};
 const EXAMPLES: &str = "\
 Examples:
   lra repro --list                                all published cells that can be trained here, cheapest first
-  lra repro s5                                    those of one source: about how many hours here, and how many things differ
+  lra repro s5                                    those of one source: rough hours here, and how many things differ
   lra repro --unoffered mega                      its other figures of models that are here, and why there is no way
   lra repro tay2021 listops performer --dry-run   what was printed, what differs here, what it costs
   lra repro s4 text s4d                           train it and compare it with the printed figure

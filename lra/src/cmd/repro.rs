@@ -184,6 +184,12 @@ impl Reproduction<'_> {
                 counted(far, "cell")
             ));
         }
+        if documents.is_empty() && self.stop.requested() {
+            return Err(Error::new(
+                Class::Interrupted,
+                "stopped before a cell was trained",
+            ));
+        }
         if documents.is_empty() {
             return Err(Error::usage(format!(
                 "no cell fits into {}",
