@@ -17,7 +17,7 @@ mod zip;
 
 use std::cell::RefCell;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -28,8 +28,8 @@ use crate::files;
 use crate::words::counted;
 
 pub(crate) use self::contents::Contents;
-pub(crate) use self::identify::kind_of;
 pub use self::identify::unlike_archive;
+pub(crate) use self::identify::{POINTED, POINTER_BYTES, is_pointer, kind_of};
 pub(crate) use self::litter::is_litter;
 
 /// Longest name of a member, in bytes.
@@ -156,19 +156,33 @@ impl Raw {
             contents.borrow_mut().add(name, taken);
             taken
         };
-        let mut unpack = |mut member: Member<'_>| match unpacked_name(member.name) {
-            Some(name) if wanted(name) => {
-                let packed = member.size.unwrap_or_default();
-                let unpacked = packing::unpacked(&mut member.content, packed);
-                let mut content = unpacked.map_err(unreadable(&member.path))?;
-                visit(Member {
-                    name,
-                    size: None,
-                    path: member.path,
-                    content: &mut content,
-                })
+        let mut unpack = |member: Member<'_>| {
+            let mut start = Vec::new();
+            let mut first = (&mut *member.content).take(POINTER_BYTES);
+            first
+                .read_to_end(&mut start)
+                .map_err(unreadable(&member.path))?;
+            if is_pointer(&start) {
+                return Err(member.wrong(POINTED));
             }
-            _ => visit(member),
+            let mut content = Cursor::new(start).chain(member.content);
+            match unpacked_name(member.name) {
+                Some(name) if wanted(name) => {
+                    let packed = member.size.unwrap_or_default();
+                    let unpacked = packing::unpacked(&mut content, packed);
+                    let mut content = unpacked.map_err(unreadable(&member.path))?;
+                    visit(Member {
+                        name,
+                        size: None,
+                        path: member.path,
+                        content: &mut content,
+                    })
+                }
+                _ => visit(Member {
+                    content: &mut content,
+                    ..member
+                }),
+            }
         };
         let outcome = match self {
             Raw::Folder(folder) => {

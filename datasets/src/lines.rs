@@ -18,9 +18,23 @@ pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
 /// Error message for text in UTF-16.
 pub(crate) const WIDE: &str = "text in UTF-16: save it as UTF-8";
 
-/// Returns whether a text begins with the byte order mark of UTF-16.
+/// Returns whether a text begins with the byte order mark of UTF-16, or has as many zero bytes as
+/// one without it.
 pub(crate) fn is_wide(text: &[u8]) -> bool {
-    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff")
+    let zeros = text.iter().filter(|byte| **byte == 0).count();
+    text.starts_with(b"\xff\xfe")
+        || text.starts_with(b"\xfe\xff")
+        || zeros > 0 && zeros >= text.len() / 4
+}
+
+/// Returns whether a text is a web page, which a server may have sent in place of a file.
+pub(crate) fn is_web_page(text: &[u8]) -> bool {
+    let text = without_mark(text).trim_ascii_start();
+    let begins = |tag: &[u8]| {
+        let start = text.get(..tag.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(tag))
+    };
+    begins(b"<!doctype html") || begins(b"<html")
 }
 
 /// Returns the whole number that a text spells, as `2` or as `2.0`.

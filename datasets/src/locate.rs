@@ -213,6 +213,10 @@ fn archive_in(
             }
             Some(archive @ Raw::Archive(_)) => archives.push(archive),
             Some(Raw::File(path)) if has_archive_name(&name) => others.push(path),
+            // A file that is packed alone may well have nothing to do with the task.
+            Some(Raw::Packed(path)) if name.eq_ignore_ascii_case(wanted.archive) => {
+                others.push(path);
+            }
             _ => {}
         }
     }

@@ -12,6 +12,7 @@ mod labels;
 mod pages;
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use fault::Fault;
@@ -21,6 +22,7 @@ use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 
+use crate::archive::{POINTED, POINTER_BYTES, is_pointer};
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::lines::{whole, whole_number};
@@ -60,6 +62,12 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
     };
     let file = files::open(path)?;
     let bytes = fs::metadata(path).map_err(io("read", path))?.len();
+    let mut start = Vec::new();
+    let mut first = (&file).take(POINTER_BYTES);
+    first.read_to_end(&mut start).map_err(io("read", path))?;
+    if is_pointer(&start) {
+        return Err(damaged(&POINTED));
+    }
     let reader =
         guarded(|| SerializedFileReader::new(file)).map_err(|error| failed(error.into(), ""))?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();

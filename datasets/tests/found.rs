@@ -485,3 +485,103 @@ fn byte_order_marks_are_no_data() {
         "{said}"
     );
 }
+
+/// Files that are not the ones they are named as, which servers and Git LFS leave.
+#[test]
+fn pointers_and_pages_are_no_data() {
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n";
+    for (task, files) in published() {
+        // The last file of Pathfinder is a list, and the first of the others is read by all forms.
+        let place = match task.info().name {
+            "pathfinder" | "pathx" => files.len() - 1,
+            _ => 0,
+        };
+        let mut files = files;
+        files[place].1 = pointer.to_vec();
+        let root = tempfile::tempdir().unwrap();
+        let archive = raw::file(root.path(), "a.tar", &raw::tar(&files));
+        let said = refused(task, &archive);
+        assert!(
+            said.contains("a pointer of Git LFS: git lfs pull"),
+            "{said}"
+        );
+    }
+    let root = tempfile::tempdir().unwrap();
+    for split in ["train", "test"] {
+        raw::file(root.path(), &format!("{split}.parquet"), pointer);
+    }
+    let said = refused(&Text, root.path());
+    assert!(
+        said.contains("a pointer of Git LFS: git lfs pull"),
+        "{said}"
+    );
+    let wide: Vec<u8> = "a fine film"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    let page = b"\n<!DOCTYPE html><p>404".to_vec();
+    for (text, problem) in [(wide, "text in UTF-16"), (page, "a web page instead")] {
+        let mut files = reviews();
+        files[3].1 = text;
+        let root = tempfile::tempdir().unwrap();
+        let said = refused(&Text, &raw::folder(root.path(), &files));
+        assert!(said.contains(problem) && said.contains(".txt"), "{said}");
+    }
+    // A packed page under the name of an archive.
+    let root = tempfile::tempdir().unwrap();
+    let page = raw::gzip(b"<html>sign in</html>");
+    raw::file(root.path(), "aclImdb_v1.tar.gz", &page);
+    let said = refused(&Text, root.path());
+    assert!(
+        said.contains("but one packed file with a web page (`<html>sign in</html>`) in it: remove"),
+        "{said}"
+    );
+}
+
+/// Columns, headers and tables that would be passed over.
+#[test]
+fn parts_of_tables_are_not_passed_over() {
+    let mut more = expressions();
+    more[0].1.extend(b"[MAX 1 2 ]\t2\tx\n");
+    let root = tempfile::tempdir().unwrap();
+    let said = refused(&ListOps, &raw::folder(root.path(), &more));
+    assert!(said.contains("`x` behind the last column"), "{said}");
+    // The header may have more columns than are read.
+    let mut wider = expressions();
+    for (_, content) in &mut wider {
+        let text = String::from_utf8(content.clone()).unwrap();
+        *content = text.replace('\n', "\tx\n").into_bytes();
+    }
+    let root = tempfile::tempdir().unwrap();
+    read(&ListOps, &raw::folder(root.path(), &wider));
+    let corpus: Files = vec![
+        ("papers.tsv".into(), b"id\ttext\nA\tone\nB\ttwo\n".to_vec()),
+        ("edges.tsv".into(), b"A\tB\n".to_vec()),
+    ];
+    let root = tempfile::tempdir().unwrap();
+    let said = refused(&Retrieval, &raw::folder(root.path(), &corpus));
+    assert!(said.contains("papers.tsv:1: a header"), "{said}");
+    let mut beside = pairs();
+    beside.push(("aan/edges.tsv".into(), b"A\tB\n".to_vec()));
+    let root = tempfile::tempdir().unwrap();
+    let notes = read(&Retrieval, &raw::folder(root.path(), &beside));
+    let notes = notes.manifest().notes.join("\n");
+    assert!(notes.contains("edges.tsv lies there too"), "{notes}");
+}
+
+/// Folders of Pathfinder are found in upper and lower case, as the names of other files are.
+#[test]
+fn folders_of_pathfinder_may_be_in_upper_case() {
+    let root = tempfile::tempdir().unwrap();
+    let files = pictures(32, 40);
+    let plain = raw::folder(&root.path().join("plain"), &files);
+    let mut upper = files;
+    for (name, _) in &mut upper {
+        *name = name.replace("pathfinder32", "Pathfinder32");
+    }
+    let digest = |raw: &Path| read(&PATHFINDER, raw).manifest().digest.clone();
+    let folder = raw::folder(&root.path().join("upper"), &upper);
+    let archive = raw::file(root.path(), "upper.zip", &raw::zip(&upper));
+    assert_eq!(digest(&folder), digest(&plain));
+    assert_eq!(digest(&archive), digest(&plain));
+}

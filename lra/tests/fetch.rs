@@ -532,12 +532,12 @@ fn a_page_that_was_kept_is_replaced() {
 fn a_cut_archive_is_not_kept_where_no_sum_is_published() {
     let root = tempfile::tempdir().unwrap();
     let raw = root.path().join("raw");
-    let whole = content();
-    let cut = &whole[..100_000];
-    let server = Server::start(|asked, stream| match asked.path.as_str() {
+    let cut = content()[..100_000].to_vec();
+    let sent = cut.clone();
+    let server = Server::start(move |asked, stream| match asked.path.as_str() {
         "/whole/data.tar.gz" => serve(asked, stream, &content(), "\"one\"", usize::MAX),
         "/gone/data.tar.gz" => answer(stream, "404 Not Found", b""),
-        _ => serve(asked, stream, cut, "\"one\"", usize::MAX),
+        _ => serve(asked, stream, &sent, "\"one\"", usize::MAX),
     });
     let remote = Remote {
         bytes: None,
@@ -546,8 +546,9 @@ fn a_cut_archive_is_not_kept_where_no_sum_is_published() {
     };
     let fetch = |origin| fetch(&Published([remote]), &raw, origin, &limits(), &());
     let file = root.path().join("file.tar.gz");
-    fs::write(&file, cut).unwrap();
-    let copy = format!("{}/copy.tar.gz", server.address);
+    fs::write(&file, &cut).unwrap();
+    let address = |path: &str| format!("{}/{path}", server.address);
+    let [copy, gone, whole] = ["copy.tar.gz", "gone", "whole"].map(address);
     for origin in [
         Origin::Published,
         Origin::Mirror(&server.address),
@@ -562,15 +563,12 @@ fn a_cut_archive_is_not_kept_where_no_sum_is_published() {
     }
     // One that an earlier version kept is fetched anew.
     let kept = raw.join("data.tar.gz");
-    fs::write(&kept, cut).unwrap();
-    let gone = format!("{}/gone", server.address);
-    let text = fetch(Origin::Mirror(&gone));
-    let text = text.unwrap_err().to_string();
+    fs::write(&kept, &cut).unwrap();
+    let text = fetch(Origin::Mirror(&gone)).unwrap_err().to_string();
     assert!(
         text.contains("404 Not Found") && text.contains("it is still there: remove it"),
         "{text}"
     );
-    let whole = format!("{}/whole", server.address);
     assert!(!fetch(Origin::Mirror(&whole)).unwrap()[0].kept);
     assert_eq!(fs::read(&kept).unwrap(), content());
     assert!(fetch(Origin::Mirror(&whole)).unwrap()[0].kept);

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::Raw;
+use super::packing::{self, Packing};
 use crate::error::{Result, io};
 use crate::files;
 
@@ -12,6 +13,20 @@ const LOOKED_AT: u64 = 256;
 
 /// Number of characters of text quoted.
 const QUOTED: usize = 60;
+
+/// First bytes of a pointer of Git LFS, which stands for a file that was not brought.
+const POINTER: &[u8] = b"version https://git-lfs";
+
+/// Description of such a pointer.
+pub(crate) const POINTED: &str = "a pointer of Git LFS: git lfs pull brings the file";
+
+/// Number of first bytes by which a pointer is told.
+pub(crate) const POINTER_BYTES: u64 = POINTER.len() as u64;
+
+/// Returns whether a file with these first bytes is a pointer of Git LFS.
+pub(crate) fn is_pointer(start: &[u8]) -> bool {
+    start.starts_with(POINTER)
+}
 
 /// First bytes of files that are mistaken for archives, and the name of each kind.
 const KINDS: [(&[u8], &str); 12] = [
@@ -37,10 +52,7 @@ const KINDS: [(&[u8], &str); 12] = [
         "a RAR archive, which is not read: pack it as .tar.gz",
     ),
     (b"\x89HDF", "an HDF5 file"),
-    (
-        b"version https://git-lfs",
-        "a pointer of Git LFS: git lfs pull brings the file",
-    ),
+    (POINTER, POINTED),
     (b"\x80", "a Python pickle"),
 ];
 
@@ -52,7 +64,17 @@ pub(crate) fn kind_of(path: &Path) -> Result<String> {
     let mut start = Vec::new();
     let mut bounded = files::open(path)?.take(LOOKED_AT);
     bounded.read_to_end(&mut start).map_err(io("read", path))?;
-    Ok(kind(&start))
+    let unpacked = match Packing::of(&start) {
+        Packing::None => None,
+        _ => packing::beginning(path)?,
+    };
+    Ok(match unpacked {
+        None => kind(&start),
+        Some(start) => {
+            let start = &start[..start.len().min(LOOKED_AT as usize)];
+            format!("one packed file with {} in it", kind(start))
+        }
+    })
 }
 
 fn kind(start: &[u8]) -> String {
@@ -104,7 +126,6 @@ fn kind(start: &[u8]) -> String {
 pub fn unlike_archive(path: &Path) -> Result<Option<String>> {
     match Raw::at(path)? {
         Some(Raw::Archive(_)) => Ok(None),
-        Some(Raw::Packed(_)) => Ok(Some("one packed file".to_owned())),
         _ => kind_of(path).map(Some),
     }
 }

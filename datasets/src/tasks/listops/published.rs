@@ -217,6 +217,10 @@ impl Reader<'_> {
     /// Returns tokens and label of one line, or a description of the problem.
     fn parse(&self, columns: &Columns, line: &[u8]) -> Result<(Vec<u8>, u8), String> {
         let line = std::str::from_utf8(line).map_err(|_| "not text in UTF-8".to_owned())?;
+        if let Some(more) = line.split('\t').nth(columns.all) {
+            let more = words::quoted(&shortened(more));
+            return Err(format!("{more} behind the last column of the header"));
+        }
         let field = |column: usize, name: &str| {
             let field = line
                 .split('\t')
@@ -294,10 +298,11 @@ impl Batch {
     }
 }
 
-/// Indices of the two columns.
+/// Indices of the two columns, and the number of all.
 struct Columns {
     source: usize,
     target: usize,
+    all: usize,
 }
 
 impl Columns {
@@ -320,6 +325,7 @@ impl Columns {
         Ok(Columns {
             source: place("Source")?,
             target: place("Target")?,
+            all: text.split('\t').count(),
         })
     }
 }

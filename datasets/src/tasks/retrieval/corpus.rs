@@ -92,6 +92,9 @@ impl Corpus {
                 return wrong("no tab between id and text");
             };
             let (id, text) = (&line[..tab], &line[tab + 1..]);
+            if number == 1 && is_header([id, text]) {
+                return wrong(HEADER);
+            }
             if id.is_empty() || is_blank(text) {
                 return wrong("an empty id or text");
             }
@@ -132,6 +135,11 @@ impl Corpus {
             line.clear();
         }
         Ok(())
+    }
+
+    /// Returns the number of citations.
+    pub(super) fn citations(&self) -> usize {
+        self.edges.len()
     }
 
     /// Returns the number of papers.
@@ -205,6 +213,25 @@ impl Corpus {
             across,
         }
     }
+}
+
+/// Error message for a table with a header.
+const HEADER: &str = "a header, which this table has none of: remove the line";
+
+/// Usual names of the columns of both tables, in lower case.
+const COLUMNS: [&str; 13] = [
+    "id", "paper", "paper_id", "paperid", "text", "abstract", "title", "citing", "cited", "source",
+    "target", "from", "to",
+];
+
+/// Returns whether the fields of a line name its columns.
+fn is_header(fields: [&[u8]; 2]) -> bool {
+    fields.iter().all(|field| {
+        let field = field.trim_ascii();
+        COLUMNS
+            .iter()
+            .any(|name| field.eq_ignore_ascii_case(name.as_bytes()))
+    })
 }
 
 fn draw(rng: &mut ChaCha8Rng, papers: usize, free: impl Fn(usize) -> bool) -> Option<usize> {

@@ -91,8 +91,14 @@ pub(super) fn build(
             for sentence in duplicates.implausible("pairs", LEAST_DISTINCT) {
                 writer.mark_altered(sentence);
             }
-            if corpus.papers() > 0 {
-                writer.note("papers.tsv lies there too; no pairs were made from it");
+            let tables = [
+                ("papers.tsv", corpus.papers()),
+                ("edges.tsv", corpus.citations()),
+            ];
+            for (table, _) in tables.iter().filter(|(_, lines)| *lines > 0) {
+                writer.note(format!(
+                    "{table} lies there too; no pairs were made from it"
+                ));
             }
             Ok(())
         }

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::archive::{Member, Raw};
 use crate::error::{Error, Result};
-use crate::lines::{WIDE, is_wide, without_mark};
+use crate::lines::{WIDE, is_web_page, is_wide, without_mark};
 use crate::locate::{Place, Role, Wanted, folder_of};
 use crate::parquet::{self, Columns};
 use crate::{Digest, Progress};
@@ -215,6 +215,9 @@ impl Reviews {
         let review = &self.texts[start..];
         if is_wide(review) {
             return Err(member.wrong(WIDE));
+        }
+        if is_web_page(review) {
+            return Err(member.wrong("a web page instead of a review"));
         }
         let mark = review.len() - without_mark(review).len();
         self.texts.drain(start..start + mark);

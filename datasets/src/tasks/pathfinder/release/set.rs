@@ -32,13 +32,15 @@ impl Set {
     /// difficulty, or with the set's own folders.
     pub(super) fn within<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
         let folder = format!("{}/{}/", self.size, self.difficulty);
+        // The same places as in the name.
+        let lower = name.to_ascii_lowercase();
         let starts_a_part = |start: &usize| *start == 0 || name.as_bytes()[start - 1] == b'/';
-        let whole = name
+        let whole = lower
             .rfind(&folder)
             .filter(starts_a_part)
             .map(|start| start + folder.len());
         let below_size = || {
-            let rest = name.strip_prefix(self.difficulty)?;
+            let rest = lower.strip_prefix(self.difficulty)?;
             rest.starts_with('/').then_some(self.difficulty.len() + 1)
         };
         let own = || {
@@ -79,14 +81,16 @@ impl Set {
 
     /// Returns the folder of a set's size, if its path has one.
     pub(super) fn size_folder<'a>(&self, prefix: &'a str) -> Option<&'a str> {
-        let size = prefix.trim_end_matches('/').strip_suffix(self.difficulty)?;
+        let lower = prefix.to_ascii_lowercase();
+        let size = lower.trim_end_matches('/').strip_suffix(self.difficulty)?;
         let size = size.strip_suffix('/')?;
-        size.ends_with(&self.size).then_some(size)
+        size.ends_with(&self.size).then(|| &prefix[..size.len()])
     }
 }
 
 /// Returns whether a file lies in the folder of any published set.
 fn is_of_published_set(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
     let folders: Vec<&str> = name.split('/').rev().skip(1).collect();
     folders.windows(2).any(|pair| {
         let is_difficulty = Difficulty::ALL.iter().any(|one| one.folder() == pair[0]);
@@ -146,6 +150,7 @@ mod tests {
             "pathfinder32/curv_contour_length_14/metadata/0.npy",
             "curv_contour_length_14/metadata/0.npy",
             "metadata/0.npy",
+            "X/Pathfinder32/Curv_Contour_Length_14/metadata/0.npy",
         ] {
             assert!(matches!(set.role(name), Role::Data(_)), "{name}");
         }
@@ -182,6 +187,7 @@ mod tests {
         for name in [
             "pathfinder32/curv_baseline/imgs/0/sample_0.png",
             "x/pathfinder128/curv_contour_length_14/metadata/0.npy",
+            "x/PathFinder128/curv_contour_length_14/metadata/0.npy",
         ] {
             assert_eq!(set.role(name), Role::Unwanted, "{name}");
         }
@@ -190,6 +196,10 @@ mod tests {
         assert_eq!(
             set.size_folder("x/pathfinder32/curv_contour_length_14/"),
             Some("x/pathfinder32")
+        );
+        assert_eq!(
+            set.size_folder("X/Pathfinder32/Curv_Contour_Length_14/"),
+            Some("X/Pathfinder32")
         );
         assert_eq!(set.size_folder("curv_contour_length_14/"), None);
         assert_eq!(set.size_folder(""), None);
