@@ -29,7 +29,7 @@ pub fn check_room() -> Result<()> {
 /// Stack of a thread that is no worker.
 const OTHER_STACK: u64 = 2 << 20;
 /// Heap of a verb that trains nothing.
-const OTHER_HEAP: u64 = 8 << 20;
+const OTHER_HEAP: u64 = 12 << 20;
 
 /// Applies the settings. It must be the first call of a verb; `threads` as in [`threads`], `None`
 /// for a verb without `--threads`.

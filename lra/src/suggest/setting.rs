@@ -21,7 +21,8 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
     if let Some(alias) = alias {
         let there = |name: &&&str| name.starts_with("--") || known.contains(name);
         let targets: Vec<&str> = alias.to.iter().filter(there).copied().collect();
-        let own = targets.iter().find(|name| section_of(name) == section);
+        let of_section = |name: &&&str| !name.starts_with("--") && section_of(name) == section;
+        let own = targets.iter().find(of_section);
         let targets = own.map_or(&targets[..1.min(targets.len())], std::slice::from_ref);
         guess.add(targets);
         if !targets.is_empty() {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::TaskInfo;
 use crate::error::Result;
-use crate::options::within;
+use crate::options::{refused, within};
 use crate::synthetic::DrawOptions;
 
 /// Limit on the length of a row, in tokens.
@@ -46,8 +46,11 @@ impl Common {
     pub(super) fn check(&self, info: &TaskInfo, shortest: u32) -> Result<()> {
         self.drawn.check(info)?;
         within(info, "max_length", self.max_length, shortest..=LONGEST)?;
-        let lengths = shortest..=self.max_length;
-        within(info, "train_length", self.train_length, lengths)
+        if (shortest..=self.max_length).contains(&self.train_length) {
+            return Ok(());
+        }
+        let allowed = format!("{shortest} to max_length = {}", self.max_length);
+        Err(refused(info, "train_length", self.train_length, allowed))
     }
 }
 
