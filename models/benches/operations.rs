@@ -10,10 +10,10 @@ use candle_core::{DType, Device, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lra_models::Result;
 use lra_models::ops::{
-    Cell, Complex, GatedLinearAttentionOptions, IGNORE_INDEX, Lags, Modes, Order, Padding, Rings,
-    ScanOptions, StateSpaceOptions, Track, add_rolled, conv1d, depthwise_conv1d, fft_conv,
-    fft2_real, gated_linear_attention, irfft, pair_scan, recurrent, rfft, scan, segment_mean,
-    selective_scan, state_space, take, top_k,
+    Cell, Complex, DplrScan, GatedLinearAttentionOptions, IGNORE_INDEX, Lags, Modes, Order,
+    Padding, Rings, ScanOptions, StateSpaceOptions, Track, add_rolled, conv1d, depthwise_conv1d,
+    dplr_scan, fft_conv, fft2_real, gated_linear_attention, irfft, pair_scan, recurrent, rfft,
+    scan, segment_mean, selective_scan, state_space, take, top_k,
 };
 use lra_models::rng::{RngKey, StreamKey};
 
@@ -138,6 +138,22 @@ fn selective_scans(criterion: &mut Criterion) {
     });
 }
 
+fn rank_1_scans(criterion: &mut Criterion) {
+    let rows: &[usize] = &[4, 1024, 4, 32];
+    let shapes = [rows; 6];
+    case(criterion, "rank-1 scan, heads of 32", &shapes, false, |x| {
+        let decays = x[1].sqr()?.neg()?.exp()?;
+        dplr_scan(&DplrScan {
+            queries: &x[0],
+            decays: &decays,
+            keys: &x[2],
+            values: &x[3],
+            reads: &x[4],
+            writes: &x[5],
+        })
+    });
+}
+
 fn gated_linear_attentions(criterion: &mut Criterion) {
     let rows = |width: usize| vec![4, 1024, 128 / width, width];
     for (name, width, decays, delta) in [
@@ -252,6 +268,7 @@ criterion_group!(
     pair_scans,
     recurrences,
     selective_scans,
+    rank_1_scans,
     gated_linear_attentions,
     rolls,
     convolutions,

@@ -30,6 +30,61 @@ pub fn legs(size: usize) -> Arc<Legs> {
     entry.or_insert_with(|| Arc::new(diagonalise(size))).clone()
 }
 
+/// The largest imaginary part of B that the published code of S4 begins with.
+pub const LARGEST_B: f64 = 2.0;
+
+/// HiPPO-LegS with its input, A x + b u, in the basis of the eigenvectors of S: diagonal, less P
+/// P*. One of each pair of conjugates.
+pub struct Modes {
+    /// ω > 0 (N/2), ascending; the real parts are -½.
+    pub omega: Vec<f64>,
+    /// B = V* b (N/2), b_n = √(2n+1).
+    pub b: Vec<[f64; 2]>,
+    /// P = V* p (N/2).
+    pub p: Vec<[f64; 2]>,
+}
+
+/// Returns the modes of S of `size` rows, the imaginary part of B within ±`clip`.
+///
+/// The phase of an eigenvector is free, and LAPACK's `heevd`, by which the published code finds
+/// them, makes the first component real: then the real part of B is that component, at most 0.65,
+/// and the clip meets all that grows with N.
+#[must_use]
+pub fn modes(size: usize, clip: Option<f64>) -> Modes {
+    let basis = legs(size);
+    let Legs { omega, vectors } = &*basis;
+    let upper = size - size / 2..size;
+    // V* times √2 p, which is b.
+    let b = |m: usize| {
+        let terms = vectors.iter().enumerate().map(|(n, row)| {
+            let root = (2.0 * n as f64 + 1.0).sqrt();
+            [row[m][0] * root, -row[m][1] * root]
+        });
+        let [re, im] = terms.fold([0.0; 2], |sum, x| [sum[0] + x[0], sum[1] + x[1]]);
+        // Without a clip the phase has no effect: C has the same distribution at each.
+        if clip.is_none() {
+            return [re, im];
+        }
+        let first = vectors[0][m];
+        let modulus = first[0].hypot(first[1]);
+        let [cos, sin] = first.map(|part| part / modulus);
+        [re * cos - im * sin, re * sin + im * cos]
+    };
+    let whole: Vec<[f64; 2]> = upper.clone().map(b).collect();
+    let clipped = |[re, im]: [f64; 2]| match clip {
+        Some(most) => [re, im.clamp(-most, most)],
+        None => [re, im],
+    };
+    Modes {
+        omega: upper.map(|m| omega[m]).collect(),
+        b: whole.iter().copied().map(clipped).collect(),
+        p: whole
+            .iter()
+            .map(|b| b.map(|part| part * 0.5f64.sqrt()))
+            .collect(),
+    }
+}
+
 fn diagonalise(size: usize) -> Legs {
     // -i times the antisymmetric part is Hermitian, with ω as its eigenvalues.
     let root = |n: usize| (2.0 * n as f64 + 1.0).sqrt();

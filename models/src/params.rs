@@ -23,8 +23,8 @@ pub use self::{
     buffer::{Buffer, Commit, Updates},
     builder::VarBuilder,
     init::{
-        LECUN_NORMAL, fan_in_uniform, inverse_softplus_of_steps, uniform_within, xavier_uniform,
-        xavier_uniform_with_gain,
+        LECUN_NORMAL, fan_in_uniform, inverse_softplus_of_steps, orthonormal, uniform_within,
+        xavier_uniform, xavier_uniform_with_gain,
     },
 };
 use crate::{Error, Result};

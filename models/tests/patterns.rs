@@ -113,6 +113,12 @@ fn forms() -> Vec<(&'static str, Value)> {
         ("bigbird", json!({"block": 3, "global_extra": 2})),
         ("bigbird", json!({"block": 4, "random": 1})),
         ("bigbird", json!({"block": 3, "variant": "tay2021"})),
+        ("hydra", json!({"taps": 1, "state": 3, "expand": 1})),
+        ("s4", json!({"state": 16, "n_ssm": 0})),
+        (
+            "s4",
+            json!({"state": 2, "n_ssm": 4, "init": "legs_unclipped"}),
+        ),
         ("conv", json!({"kernel": 3, "kind": "full"})),
         ("cdil", json!({"kernel": 5})),
         ("cdil", json!({"layers": 2})),

@@ -73,7 +73,7 @@ fn names_of_public_code_lead_to_those_here() {
         ("model", "sparse_transformer", "sparse"),
         ("model", "sinkhorn-transformer", "sinkhorn"),
         ("model", "transformer-xl", "transformer_xl"),
-        ("model", "s4", "s4d"),
+        ("model", "s4-legs", "s4"),
         ("model", "mlp-mixer", "mlp_mixer"),
         ("recipe", "tay2021long", "tay2021"),
         ("recipe", "ma2022mega", "mega"),
@@ -86,7 +86,7 @@ fn names_of_public_code_lead_to_those_here() {
         let hint = format!("did you mean '{to}'");
         assert!(told.contains(&hint), "{kind} {name}: {told}");
     }
-    assert!(told("model", "s4").contains("DPLR"));
+    assert!(told("model", "s4-fout").contains("HiPPO-LegS"));
     assert!(told("recipe", "laptop").contains("replaced laptop"));
     assert!(told("task", "pathfinder64").contains("--set data.size=64"));
     assert!(told("task", "parity").contains("--set data.group=parity"));
@@ -99,11 +99,9 @@ fn what_is_like_nothing_is_answered_with_a_command_alone() {
         ("task", "speech-commands"),
         ("task", "wikitext"),
         ("model", "zzz"),
-        ("model", "hyena"),
         ("model", "megalodon"),
         ("model", "ccnn"),
         ("model", "xlnet"),
-        ("model", "h3"),
         ("model", "s3"),
         ("recipe", "megatron"),
         ("published source", "wikitext"),

@@ -4,6 +4,7 @@ use candle_core::Tensor;
 
 use crate::{
     LayerContext, Mask, Pass, Result,
+    error::require,
     layers::{Dropout, Linear, ScoreMods},
     ops::{
         attention::{self, AttentionOptions, BlockMasks},
@@ -19,6 +20,25 @@ use crate::{
 pub fn by_head(x: &Tensor, heads: usize) -> Result<Tensor> {
     let (batch, length, row) = x.dims3()?;
     Ok(x.reshape((batch, length, heads, row / heads))?)
+}
+
+/// Returns the width of the heads of a row of `row` numbers: `width`, or if that is 0 the largest
+/// power of two up to 64 that divides the row.
+///
+/// # Errors
+/// If the heads of option `model.head_width` do not fill the row.
+pub fn head_width(width: usize, row: usize) -> Result<usize> {
+    let width = match width {
+        0 => 1 << row.trailing_zeros().min(6),
+        width => width,
+    };
+    require(
+        row.is_multiple_of(width),
+        "model.head_width",
+        width,
+        format!("a divisor of model.expand x block.dim = {row}"),
+    )?;
+    Ok(width)
 }
 
 /// The four projections of multi-head attention, without biases, Xavier-uniform (the queries' times

@@ -91,6 +91,18 @@ pub fn convolve(
     fft_conv(u, &Tensor::cat(&parts, 1)?.contiguous()?, lags)
 }
 
+/// Returns parameters (S, M) that S sets of channels share as those of `channels` channels,
+/// (channels, M): channel h has set h mod S.
+///
+/// # Errors
+/// If S is no divisor of the channels.
+pub fn channels_of_sets(x: &Tensor, channels: usize) -> Result<Tensor> {
+    let (sets, modes) = x.dims2()?;
+    let x = x.unsqueeze(0)?;
+    let x = x.broadcast_as((channels / sets, sets, modes))?;
+    Ok(x.reshape((channels, modes))?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,5 @@
-//! `y = SiLU(conv(x))`: a causal convolution of a few taps, each channel by itself, before a
-//! recurrence.
+//! `y = SiLU(conv(x))`: a convolution of a few taps, each channel by itself, before a recurrence;
+//! causal, or to both sides.
 
 use candle_core::Tensor;
 
@@ -10,17 +10,18 @@ use crate::{
     params::fan_in_uniform,
 };
 
-/// A causal depth-wise convolution and SiLU.
+/// A depth-wise convolution and SiLU.
 pub struct ShortConv {
     /// (channels, taps).
     weight: Tensor,
     /// (channels).
     bias: Option<Tensor>,
+    padding: Padding,
 }
 
 impl ShortConv {
-    /// Creates parameters `weight` (channels, taps) and, if it has one, `bias` (channels), uniform
-    /// within taps^-½ as PyTorch's.
+    /// Creates a causal convolution with parameters `weight` (channels, taps) and, if it has one,
+    /// `bias` (channels), uniform within taps^-½ as PyTorch's.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -30,23 +31,27 @@ impl ShortConv {
         Ok(Self {
             weight: vb.get_with_hints((channels, taps), "weight", init)?,
             bias: bias.transpose()?,
+            padding: Padding::Causal,
         })
     }
 
-    /// Maps (B, L, channels) to (B, L, channels). Padded positions are zeros to those behind them.
+    /// Returns the same convolution with as many positions behind a position as before it.
+    #[must_use]
+    pub fn centred(self) -> Self {
+        Self {
+            padding: Padding::Same,
+            ..self
+        }
+    }
+
+    /// Maps (B, L, channels) to (B, L, channels). Padded positions are zeros to those beside them.
     ///
     /// # Errors
     /// If there are other channels.
     pub fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Tensor> {
         let x = zero_padding(x, pass.mask())?;
         let bias = self.bias.as_ref();
-        silu(&depthwise_conv1d(
-            &x,
-            &self.weight,
-            bias,
-            Padding::Causal,
-            1,
-        )?)
+        silu(&depthwise_conv1d(&x, &self.weight, bias, self.padding, 1)?)
     }
 }
 
@@ -55,7 +60,7 @@ mod tests {
     use super::*;
     use crate::{
         RngKey,
-        testing::{check_layer, parameters},
+        testing::{self, check_layer, parameters},
     };
 
     #[test]
@@ -65,6 +70,12 @@ mod tests {
             let conv = ShortConv::new(&parameters.builder(), 3, 2, bias).unwrap();
             let pass = Pass::new(false, RngKey::new(1, 0, 0));
             check_layer("short convolution", &parameters, &[2, 4, 3], |x| {
+                conv.forward(x, &pass)
+            });
+            let parameters = testing::parameters();
+            let conv = ShortConv::new(&parameters.builder(), 3, 3, bias).unwrap();
+            let conv = conv.centred();
+            check_layer("centred convolution", &parameters, &[2, 4, 3], |x| {
                 conv.forward(x, &pass)
             });
         }

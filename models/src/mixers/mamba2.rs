@@ -34,8 +34,7 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder::{Ways, blocks_both_ways},
-    error::require,
-    layers::{Linear, ShortConv, by_head},
+    layers::{Linear, ShortConv, by_head, head_width},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{
@@ -115,18 +114,7 @@ impl Mamba2 {
     fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim) = (&layer.vb, layer.block.dim);
         let (width, state) = (options.expand * dim, options.state);
-        let head = match options.head_width {
-            // The largest power of two up to 64 that divides D'.
-            0 => 1 << width.trailing_zeros().min(6),
-            head => head,
-        };
-        require(
-            width.is_multiple_of(head),
-            "model.head_width",
-            head,
-            format!("a divisor of model.expand x block.dim = {width}"),
-        )?;
-        let heads = width / head;
+        let heads = width / head_width(options.head_width, width)?;
         let steps = |stream: &Stream| inverse_softplus_of_steps(stream, heads);
         let logarithms = |stream: &Stream| {
             let numbers = stream.uniform(1, heads).into_iter();

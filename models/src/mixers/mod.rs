@@ -30,14 +30,18 @@ mod gla;
 mod gmlp;
 mod griffin;
 mod gru;
+mod h3;
 mod h_transformer_1d;
 mod hard_coded;
 mod hgrn;
 mod hgrn2;
 mod hierarchical;
 mod hrrformer;
+mod hydra;
+mod hyena;
 mod image;
 mod informer;
+mod kda;
 mod lazyformer;
 mod linear;
 mod linformer;
@@ -72,6 +76,8 @@ mod routing;
 mod rtf;
 mod rwkv4;
 mod rwkv6;
+mod rwkv7;
+mod s4;
 mod s4d;
 mod s5;
 mod set;
@@ -157,6 +163,7 @@ pub static MODELS: &[&Model] = &[
     &tnn::MODEL,
     &mamba::MODEL,
     &mamba2::MODEL,
+    &hydra::MODEL,
     &retnet::MODEL,
     &gla::MODEL,
     &hgrn::MODEL,
@@ -164,6 +171,7 @@ pub static MODELS: &[&Model] = &[
     &lion::MODEL,
     &deltanet::MODEL,
     &gated_deltanet::MODEL,
+    &kda::MODEL,
     &min_gru::MODEL,
     &min_lstm::MODEL,
     &griffin::MODEL,
@@ -172,6 +180,8 @@ pub static MODELS: &[&Model] = &[
     &xlstm::MODEL,
     &rwkv4::MODEL,
     &rwkv6::MODEL,
+    &rwkv7::MODEL,
+    &s4::MODEL,
     &s4d::MODEL,
     &dss::MODEL,
     &dlr::MODEL,
@@ -184,6 +194,8 @@ pub static MODELS: &[&Model] = &[
     &conv::MODEL,
     &cdil::MODEL,
     &multires::MODEL,
+    &h3::MODEL,
+    &hyena::MODEL,
     &bag::MODEL,
 ];
 

@@ -36,9 +36,8 @@ use crate::{
         IGNORE_INDEX, l2_normalize,
         swap_axes::{merge_heads, split_heads},
     },
-    params::fan_in_uniform,
+    params::{fan_in_uniform, orthonormal},
     prelude::*,
-    rng::Stream,
 };
 
 /// Loss J.
@@ -145,25 +144,6 @@ impl MixerModel for Primal {
             samples,
         })
     }
-}
-
-/// Returns `rows` orthonormal vectors of `width` numbers, in any direction alike: normal numbers,
-/// made orthogonal one row after the other.
-fn orthonormal(stream: &Stream, rows: usize, width: usize) -> Vec<f64> {
-    let mut values = stream.normal(1, rows * width);
-    for row in 0..rows {
-        let (before, rest) = values.split_at_mut(row * width);
-        let own = &mut rest[..width];
-        for other in before.chunks(width) {
-            let product: f64 = own.iter().zip(other).map(|(a, b)| a * b).sum();
-            own.iter_mut()
-                .zip(other)
-                .for_each(|(a, b)| *a -= product * b);
-        }
-        let length = own.iter().map(|x| x * x).sum::<f64>().sqrt();
-        own.iter_mut().for_each(|x| *x /= length);
-    }
-    values
 }
 
 impl Primal {

@@ -43,6 +43,26 @@ pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f6
     }
 }
 
+/// Returns `rows` orthonormal vectors of `width` numbers, in any direction alike: normal numbers,
+/// made orthogonal one row after the other.
+#[must_use]
+pub fn orthonormal(stream: &Stream, rows: usize, width: usize) -> Vec<f64> {
+    let mut values = stream.normal(1, rows * width);
+    for row in 0..rows {
+        let (before, rest) = values.split_at_mut(row * width);
+        let own = &mut rest[..width];
+        for other in before.chunks(width) {
+            let product: f64 = own.iter().zip(other).map(|(a, b)| a * b).sum();
+            own.iter_mut()
+                .zip(other)
+                .for_each(|(a, b)| *a -= product * b);
+        }
+        let length = own.iter().map(|x| x * x).sum::<f64>().sqrt();
+        own.iter_mut().for_each(|x| *x /= length);
+    }
+    values
+}
+
 /// Returns the uniform initialiser within `fan_in`^-½, that of PyTorch's linear layers and
 /// convolutions.
 #[must_use]

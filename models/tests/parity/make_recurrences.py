@@ -1,8 +1,8 @@
 """Linear attention with decays and its kin: programs of our own in float64, one position after the other, on each row's real part.
 
 The equations are those of the papers, with sizes, norms and gates as flash-linear-attention@bc3b101 (fla/layers), state-spaces/mamba@e9594ce
-(mamba_ssm/modules/mamba2.py), Doraemonzzz/hgru2-pytorch@caf92f0 (modules/bihgru2_1d.py) and LIONS-EPFL/LION@32a0136 have them: the originals
-need a GPU, or compute in float32 whatever they are given.
+(mamba_ssm/modules/mamba2.py), goombalab/hydra@55bef74 (hydra/modules/hydra.py), Doraemonzzz/hgru2-pytorch@caf92f0 (modules/bihgru2_1d.py) and
+LIONS-EPFL/LION@32a0136 have them: the originals need a GPU, or compute in float32 whatever they are given.
 """
 
 import json
@@ -101,6 +101,30 @@ def mamba2(params, x, _, options):
     return linear(params, "outer", rms(y * silu(z), params["gain"]))
 
 
+def hydra(params, x, _, options):
+    width, state = params["gain"].shape[0], options["state"]
+    heads = params["skip"].shape[0]
+    z, mixed, step, step_back = linear(params, "inner", x).split([width, width + 4 * state, heads, heads], -1)
+    around = options["taps"] // 2
+    padded = torch.nn.functional.pad(mixed.T[None], (around, around))
+    u, b, c, b_back, c_back = (
+        silu(torch.nn.functional.conv1d(padded, params["conv.weight"][:, None], params["conv.bias"], groups=mixed.shape[1]))[0]
+        .T.split([width, state, state, state, state], -1)
+    )
+    values = heads_of(u, heads)
+
+    def read(v, b, c, step):
+        """Outputs from the first position on, each at the position behind its own."""
+        step = softplus(step + params["step"])
+        decay = (-step * params["a_log"].exp()).exp()
+        y = attend(c[:, None].expand(-1, heads, -1), step[:, :, None] * b[:, None], v, decay[:, :, None])
+        return torch.cat([torch.zeros_like(y[:1]), y[:-1]])
+
+    y = read(values, b, c, step) + read(values.flip(0), b_back.flip(0), c_back.flip(0), step_back.flip(0)).flip(0)
+    y = y + values * (linear(params, "diagonal", u) + params["skip"])[:, :, None]
+    return linear(params, "outer", rms(y.flatten(1), params["gain"]) * silu(z))
+
+
 def hgrn2(params, x, _, options):
     width, head = x.shape[1], options["head_width"]
     v, q, f = linear(params, "inner", x).split(width, -1)
@@ -146,6 +170,14 @@ def gated_deltanet(params, x, heads, options):
     return gated_heads(params, attend(q, k, v, log_decay.exp()[:, :, None], delta), x)
 
 
+def kda(params, x, heads, options):
+    q, k, v, delta = delta_inputs(params, x, heads, options)
+    low_rank = lambda name: linear(params, f"{name}.outer", linear(params, f"{name}.inner", x))
+    decay = -params["a_log"].exp()[:, None] * heads_of(softplus(low_rank("decay") + params["step_bias"]), heads)
+    y = rms(attend(q, k, v, decay.exp(), delta), params["gain"]).flatten(1)
+    return linear(params, "output", y * sigmoid(low_rank("gate")))
+
+
 def min_gru(params, x, _, options):
     u, z = linear(params, "inner", x), sigmoid(linear(params, "gate", x))
     u = torch.where(u >= 0, u + 0.5, sigmoid(u))
@@ -188,6 +220,20 @@ def shapes(model, dim, heads, options):
             "gain": vector(inner, 1),
             "outer.weight": weight(inner, dim),
         }
+    if model == "hydra":
+        inner, state = options["expand"] * dim, options["state"]
+        own = inner // options["head_width"]
+        return {
+            "inner.weight": weight(dim, 2 * inner + 4 * state + 2 * own),
+            "conv.weight": ((inner + 4 * state, options["taps"]), 0.6, 0),
+            "conv.bias": vector(inner + 4 * state),
+            "step": vector(own, -1),
+            "a_log": vector(own),
+            "diagonal.weight": weight(inner, own),
+            "skip": vector(own, 1),
+            "gain": vector(inner, 1),
+            "outer.weight": weight(inner, dim),
+        }
     if model == "hgrn2":
         return {
             "inner.weight": weight(dim, 3 * dim),
@@ -209,6 +255,20 @@ def shapes(model, dim, heads, options):
         values = options["expand"] * keys
         own = {"rate.weight": weight(dim, heads), "step.weight": weight(dim, heads), "step_bias": vector(heads, -1), "a_log": vector(heads)}
         return inputs(keys, values) | convs(keys, values) | own | gated(values)
+    if model == "kda":
+        values = options["expand"] * width
+        return inputs(width, values) | convs(width, values) | {
+            "rate.weight": weight(dim, heads),
+            "decay.inner.weight": weight(dim, values),
+            "decay.outer.weight": weight(values, heads * width),
+            "step_bias": vector(heads * width, -1),
+            "a_log": vector(heads),
+            "gate.inner.weight": weight(dim, values),
+            "gate.outer.weight": weight(values, heads * values),
+            "gate.outer.bias": vector(heads * values),
+            "gain": vector(values, 1),
+            "output.weight": weight(heads * values, dim),
+        }
     inner = options["width"]
     return {
         "inner.weight": weight(dim, inner),
@@ -261,6 +321,16 @@ CASES = {
         (19, 8, 1, {"width": 12, "memory": 0.0}, [19, 7]),
         (33, 5, 1, {"width": 3, "memory": 9.0}, [33]),
         (17, 6, 1, {"width": 7, "memory": 0.0}, [17, 1, 16]),
+    ],
+    kda: [
+        (19, 8, 2, {"expand": 1, "taps": 4, "negative": False}, [19, 7]),
+        (33, 5, 1, {"expand": 2, "taps": 2, "negative": True}, [33]),
+        (17, 9, 3, {"expand": 1, "taps": 3, "negative": False}, [17, 1, 16]),
+    ],
+    hydra: [
+        (19, 4, 1, {"state": 5, "expand": 2, "taps": 7, "head_width": 4}, [19, 7]),
+        (33, 3, 1, {"state": 3, "expand": 2, "taps": 3, "head_width": 3}, [33]),
+        (17, 6, 1, {"state": 16, "expand": 1, "taps": 5, "head_width": 2}, [17, 1, 16]),
     ],
 }
 

@@ -34,7 +34,7 @@
 
 use crate::{
     hippo,
-    layers::{Direction, GluOutput, OutputGate, OutputInit, convolve, step_size},
+    layers::{Direction, GluOutput, OutputGate, OutputInit, channels_of_sets, convolve, step_size},
     ops::{Complex, Modes, StateSpaceOptions, state_space, state_space_sum},
     prelude::*,
 };
@@ -72,9 +72,6 @@ impl Start {
         matches!(self, Self::Legs | Self::LegsUnclipped)
     }
 }
-
-/// The largest imaginary part of B in the start `legs`.
-const LARGEST_B: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -224,13 +221,8 @@ impl S4d {
     /// Returns e^{ΔA} (H, M) and the weights with which each direction reads the states.
     fn modes(&self) -> Result<Vec<Modes>> {
         let dt = self.log_dt.exp()?.unsqueeze(1)?; // (H, 1)
-        let (sets, modes) = self.log_a_real.dims2()?;
         let dim = self.log_dt.elem_count();
-        // Channel h has set h mod n_ssm.
-        let all = |x: &Tensor| {
-            let x = x.unsqueeze(0)?.broadcast_as((dim / sets, sets, modes))?;
-            Ok::<_, Error>(x.reshape((dim, modes))?)
-        };
+        let all = |x: &Tensor| channels_of_sets(x, dim);
         let decay = all(&self.log_a_real.exp()?.neg()?)?;
         let directions = 0..self.c.0.dim(0)?;
         let Some((a_imag, c_imag)) = self.a_imag.as_ref().zip(self.c.1.as_ref()) else {
@@ -331,7 +323,7 @@ fn start(options: &Options) -> Modal {
     use std::f64::consts::PI;
     let n = options.state;
     if options.init.is_legs() {
-        let clip = (options.init == Start::Legs).then_some(LARGEST_B);
+        let clip = (options.init == Start::Legs).then_some(hippo::LARGEST_B);
         return legs(n, options.frequency, clip);
     }
     let modes = if options.init == Start::Real {
@@ -357,34 +349,13 @@ fn start(options: &Options) -> Modal {
     }
 }
 
-/// Returns the modes of HiPPO-LegS with positive ω, and B = V* b, b_n = √(2n+1), its imaginary part
-/// within ±`clip`.
-///
-/// The phase of an eigenvector is free, and LAPACK's `heevd`, by which the published code finds
-/// them, makes the first component real: then the real part of B is that component, at most 0.65,
-/// and the clip meets all that grows with N.
+/// Returns the modes of HiPPO-LegS with positive ω, and B, its imaginary part within ±`clip`.
 fn legs(size: usize, frequency: f64, clip: Option<f64>) -> Modal {
-    let basis = hippo::legs(size);
-    let hippo::Legs { omega, vectors } = &*basis;
-    let upper = size - size / 2..size;
-    let b = |m: usize| {
-        let terms = vectors.iter().enumerate().map(|(n, row)| {
-            let root = (2.0 * n as f64 + 1.0).sqrt();
-            [row[m][0] * root, -row[m][1] * root]
-        });
-        let [re, im] = terms.fold([0.0; 2], |sum, x| [sum[0] + x[0], sum[1] + x[1]]);
-        // Without a clip the phase has no effect: C has the same distribution at each.
-        let Some(most) = clip else { return [re, im] };
-        let first = vectors[0][m];
-        let modulus = first[0].hypot(first[1]);
-        let [cos, sin] = first.map(|part| part / modulus);
-        let (re, im) = (re * cos - im * sin, re * sin + im * cos);
-        [re, im.clamp(-most, most)]
-    };
+    let hippo::Modes { omega, b, .. } = hippo::modes(size, clip);
     Modal {
         log_a_real: vec![0.5f64.ln(); size / 2],
-        a_imag: upper.clone().map(|m| omega[m] * frequency).collect(),
-        b: upper.map(b).collect(),
+        a_imag: omega.iter().map(|omega| omega * frequency).collect(),
+        b,
     }
 }
 

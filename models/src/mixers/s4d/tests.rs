@@ -26,7 +26,7 @@ fn legs_begins_with_the_published_b() {
     let near = |actual: f64, expected: f64| {
         assert!((actual - expected).abs() < 1e-3, "{actual} {expected}");
     };
-    let (clipped, whole) = (legs(8, 1.0, Some(LARGEST_B)), legs(8, 1.0, None));
+    let (clipped, whole) = (legs(8, 1.0, Some(hippo::LARGEST_B)), legs(8, 1.0, None));
     for (m, [omega, re, im]) in LEGS_8.into_iter().enumerate() {
         near(clipped.a_imag[m], omega);
         near(clipped.b[m][0].abs(), re);
@@ -34,7 +34,7 @@ fn legs_begins_with_the_published_b() {
         let modulus = if m == 3 { 5.1556 } else { re.hypot(im) };
         near(whole.b[m][0].hypot(whole.b[m][1]), modulus);
     }
-    let most = legs(64, 1.0, Some(LARGEST_B)).b;
+    let most = legs(64, 1.0, Some(hippo::LARGEST_B)).b;
     let most = most.iter().map(|b| b[0].hypot(b[1])).fold(0.0, f64::max);
     assert!(most < 2.07, "{most}");
 }

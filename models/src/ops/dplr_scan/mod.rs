@@ -1,0 +1,95 @@
+//! A matrix of states with a decay of each row, a rank-1 change, and a sum of keys times values, as
+//! in RWKV-7 (arXiv:2503.14456):
+//!     S_t = diag(w_t) S_(t-1) + b_t (S_(t-1)ᵀ a_t)ᵀ + k_t v_tᵀ,  y_t = S_tᵀ r_t
+//! The matrix between two states is diagonal plus one of rank 1.
+//! [`super::gated_linear_attention()`] with rates is the case where b is a multiple of a and k. One
+//! position follows the other.
+
+pub(in crate::ops) mod cpu;
+#[cfg(test)]
+mod tests;
+
+use candle_core::{DType, Tensor};
+
+use super::{check, matmul};
+use crate::Result;
+use crate::ops::supports;
+
+/// Operands of [`dplr_scan`].
+#[derive(Clone, Copy)]
+pub struct DplrScan<'a> {
+    /// r (B, L, H, K).
+    pub queries: &'a Tensor,
+    /// w (B, L, H, K), not its logarithm.
+    pub decays: &'a Tensor,
+    /// k (B, L, H, K).
+    pub keys: &'a Tensor,
+    /// v (B, L, H, V).
+    pub values: &'a Tensor,
+    /// a (B, L, H, K).
+    pub reads: &'a Tensor,
+    /// b (B, L, H, K).
+    pub writes: &'a Tensor,
+}
+
+/// Returns y (B, L, H, V), as the module says. States are zeros at first.
+///
+/// A position with k = b = 0 and w = 1 leaves the state as it was. O(B L H K V) time. In main
+/// memory, f32 and f64 take the same loops: they keep a state for every 32 positions, and compute
+/// the others again for the backward pass. A graph with nodes for every position, as elsewhere, is
+/// deeper than a stack for thousands of positions.
+///
+/// # Errors
+/// If shapes do not fit.
+pub fn dplr_scan(operands: &DplrScan) -> Result<Tensor> {
+    let DplrScan {
+        queries,
+        decays,
+        keys,
+        values,
+        reads,
+        writes,
+    } = operands;
+    let (batch, length, heads, width) = queries.dims4()?;
+    let alike = [decays, keys, reads, writes];
+    let alike = alike.iter().all(|x| x.dims() == queries.dims());
+    let fits = alike && values.rank() == 4 && values.dims()[..3] == [batch, length, heads];
+    check(fits, "rank-1 scan", || {
+        let rows = [queries, decays, keys, reads, writes].map(|x| x.shape());
+        format!("{rows:?} and values {:?} do not fit", values.shape())
+    })?;
+    let all = [*queries, *decays, *keys, *values, *reads, *writes];
+    if supports(values) {
+        return Ok(cpu::dplr_scan::<f32>(all)?);
+    }
+    if values.device().is_cpu() && values.dtype() == DType::F64 {
+        matmul::count(flops(length, heads, width, values.dim(3)?) * batch as u64);
+        return Ok(cpu::dplr_scan::<f64>(all)?);
+    }
+    composed(all)
+}
+
+/// Returns the floating-point operations for one sequence: four products with the state or of it,
+/// a multiply-add being two.
+#[must_use]
+pub fn flops(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
+    8 * (length * heads * keys * values) as u64
+}
+
+fn composed([r, w, k, v, a, b]: [&Tensor; 6]) -> Result<Tensor> {
+    let ((batch, length, heads, keys), values) = (r.dims4()?, v.dim(3)?);
+    let mut state = Tensor::zeros((batch, heads, keys, values), v.dtype(), v.device())?;
+    let mut all = Vec::new();
+    for t in 0..length {
+        // (B, H, K, 1), and values as (B, H, 1, V).
+        let column = |x: &Tensor| x.narrow(1, t, 1)?.squeeze(1)?.unsqueeze(3);
+        let [r, w, k, a, b] = [r, w, k, a, b].map(column);
+        let v = v.narrow(1, t, 1)?.squeeze(1)?.unsqueeze(2)?;
+        let read = state.broadcast_mul(&a?)?.sum_keepdim(2)?;
+        let kept = state.broadcast_mul(&w?)?;
+        let added = (b?.broadcast_mul(&read)? + k?.broadcast_mul(&v)?)?;
+        state = (kept + added)?;
+        all.push(state.broadcast_mul(&r?)?.sum(2)?.unsqueeze(1)?);
+    }
+    Ok(Tensor::cat(&all, 1)?)
+}
