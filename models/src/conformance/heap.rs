@@ -71,8 +71,8 @@ fn peak_at(peak: HeapPeak, model: &'static Model, length: usize) -> usize {
 
 /// Checks that passes leave no memory behind: the peak of the heap over many is that over a few.
 pub(super) fn passes_leave_no_memory_behind(model: &'static Model) {
-    const FEW: usize = 2;
-    const MANY: usize = 14;
+    const FEW: usize = 4;
+    const MANY: usize = 16;
     let Some(peak) = HEAP_PEAK.get() else {
         return;
     };
@@ -90,8 +90,8 @@ pub(super) fn passes_leave_no_memory_behind(model: &'static Model) {
     };
     let passes: [(&str, &(dyn Fn() + Sync)); 2] = [("training", &train), ("evaluation", &evaluate)];
     for (kind, pass) in passes {
-        // Other threads that end meanwhile free memory, which hides some of a peak: what is kept shows
-        // every time.
+        // The order of a backward pass moves its peak a little, and other threads that end meanwhile
+        // free memory, which hides some of it: what is kept shows every time.
         let mut peaks = [0, 0];
         let kept = (0..3).all(|_| {
             peaks = on_threads(1, || {
@@ -100,7 +100,7 @@ pub(super) fn passes_leave_no_memory_behind(model: &'static Model) {
                 [FEW, MANY].map(|count| peak(&mut || (0..count).for_each(|_| pass())))
             });
             let [few, many] = peaks;
-            many > few + few / 20 + 1024
+            many > few + few / 8 + 1024
         });
         let [few, many] = peaks;
         assert!(
