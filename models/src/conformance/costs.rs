@@ -145,7 +145,7 @@ fn tensors_grow_no_faster(model: &'static Model, most: f64) {
 /// are told from it by trying again.
 fn time_grows_no_faster(model: &'static Model, seconds: ProcessorSeconds) {
     const MOST: f64 = 9.2;
-    const TRIES: usize = 8;
+    const TRIES: usize = 4;
     let Some(longest) = longest_of(model, &[16384, 4096], 200_000_000) else {
         return;
     };
