@@ -16,17 +16,21 @@ mod training;
 
 use self::{
     causality::no_position_sees_what_follows_where_that_is_claimed,
-    costs::{operations_are_those_counted, operations_grow_as_the_card_says},
+    costs::{
+        operations_are_those_counted, operations_grow_as_the_card_says, time_grows_as_the_card_says,
+    },
     gradients::gradients_are_difference_quotients,
     graph::{
         memory_grows_as_the_card_says, no_number_is_kept_with_fewer_bits_than_the_parameters_have,
     },
-    heap::peak_memory_grows_as_the_card_says,
+    heap::{passes_leave_no_memory_behind, peak_memory_grows_as_the_card_says},
     independence::{
-        a_pass_leaves_nothing_behind, evaluation_drops_nothing, rows_do_not_know_each_other,
+        a_pass_leaves_nothing_behind, evaluation_drops_nothing, parameters_set_later_are_seen,
+        rows_do_not_know_each_other,
     },
     outputs::{
-        a_row_of_padding_only_is_finite_and_has_finite_gradients, it_is_built_and_trained,
+        a_row_of_padding_only_is_finite_and_has_finite_gradients,
+        gradients_are_finite_at_a_thousand_tokens, it_is_built_and_trained,
         kernels_and_composed_layers_agree_in_every_model,
         logits_are_finite_at_every_length_for_every_pooling,
         logits_are_finite_up_to_the_longest_task,
@@ -57,7 +61,11 @@ use crate::{
     registry,
 };
 
-pub use self::heap::{HeapPeak, count_heap_by};
+pub use self::{
+    costs::{ProcessorSeconds, time_passes_by},
+    heap::{HeapPeak, count_heap_by},
+    outputs::{DigestElsewhere, digest, digest_elsewhere_by},
+};
 
 /// A promise that every model must keep.
 #[derive(Clone, Copy, Debug)]
@@ -165,10 +173,18 @@ pub const CHECKS: &[Check] = promises![
         &["memory: Cost", "fn forward"];
     peak_memory_grows_as_the_card_says: [memory_grows_as_the_card_says],
         &["memory: Cost", "fn forward"];
-    logits_are_finite_up_to_the_longest_task: [peak_memory_grows_as_the_card_says], FORWARD;
+    time_grows_as_the_card_says: [peak_memory_grows_as_the_card_says],
+        &["time: Cost", "fn forward"];
+    logits_are_finite_up_to_the_longest_task: [time_grows_as_the_card_says], FORWARD;
+    gradients_are_finite_at_a_thousand_tokens: [
+        logits_are_finite_up_to_the_longest_task,
+        a_row_of_padding_only_is_finite_and_has_finite_gradients
+    ], FORWARD;
     the_seed_decides_every_bit:
         [no_number_is_kept_with_fewer_bits_than_the_parameters_have], FORWARD;
     a_pass_leaves_nothing_behind: [the_seed_decides_every_bit], FORWARD;
+    parameters_set_later_are_seen: [a_pass_leaves_nothing_behind], NEW;
+    passes_leave_no_memory_behind: [a_pass_leaves_nothing_behind], FORWARD;
     rows_do_not_know_each_other: [a_pass_leaves_nothing_behind], FORWARD;
     evaluation_drops_nothing: [rows_do_not_know_each_other], FORWARD;
     micro_batches_draw_what_the_whole_batch_draws: [rows_do_not_know_each_other], FORWARD;
@@ -188,7 +204,7 @@ pub const CHECKS: &[Check] = promises![
     two_towers_share_weights_but_not_masks:
         [every_parameter_has_a_finite_gradient_that_is_not_zero], NEW;
     gradients_are_difference_quotients: [
-        every_parameter_has_a_finite_gradient_that_is_not_zero, a_pass_leaves_nothing_behind,
+        every_parameter_has_a_finite_gradient_that_is_not_zero, parameters_set_later_are_seen,
         no_number_is_kept_with_fewer_bits_than_the_parameters_have
     ], NEW;
     kernels_and_composed_layers_agree_in_every_model: [gradients_are_difference_quotients], FORWARD;

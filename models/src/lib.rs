@@ -66,7 +66,7 @@ pub mod reference;
 pub mod registry;
 pub mod rng;
 pub mod size;
-mod source;
+pub mod source;
 pub mod supports;
 pub mod testing;
 

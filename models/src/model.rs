@@ -1,6 +1,6 @@
 //! Entries of the registry: name, cost, variants and constructor of a model.
 
-use std::{fmt, panic::Location};
+use std::{any::type_name, fmt, panic::Location};
 
 use serde_json::{Map, Value, json};
 
@@ -107,6 +107,8 @@ pub struct Variant {
     /// The losses that it can add to the cross-entropy; its options select those that it adds (see
     /// [`crate::Mixer::losses`]).
     pub losses: &'static [Loss],
+    /// Returns the name of the type of its mixer; `None` if it has a builder of its own.
+    pub mixer: Option<fn() -> &'static str>,
     /// The text of the file that defines it; the header of `//!` lines is its documentation.
     pub source: &'static str,
     /// The line of that file where it is declared.
@@ -273,6 +275,7 @@ impl Variant {
             masks_padding: true,
             build,
             losses: &[],
+            mixer: None,
             source,
             declared: Location::caller(),
         }
@@ -283,7 +286,10 @@ impl Variant {
     #[must_use]
     #[track_caller]
     pub const fn mixer<M: MixerModel>(source: &'static str) -> Self {
-        Self::paper(stack::<M>, source)
+        Self {
+            mixer: Some(type_name::<M>),
+            ..Self::paper(stack::<M>, source)
+        }
     }
 
     /// Returns this variant with losses beside the cross-entropy.

@@ -1,6 +1,6 @@
 //! A model's own source ([`Variant::source`]), read as text to find the line of a fault.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
 use crate::{Model, Variant};
 
@@ -23,64 +23,133 @@ impl fmt::Display for Place {
 
 /// Calls and layers that multiply matrices by candle, past [`crate::ops::matmul`]. candle's sums
 /// along a dimension (`cumsum`) are products with a triangle of ones.
-const PRODUCTS: [&str; 19] = [
+const PRODUCTS: [&str; 20] = [
     ".matmul(",
-    "::matmul(",
+    "::matmul",
     ".broadcast_matmul(",
-    "::broadcast_matmul(",
+    "::broadcast_matmul",
     ".conv1d(",
-    "::conv1d(",
+    "Tensor::conv1d",
     ".conv1d_with_algo(",
     ".conv_transpose1d(",
     ".conv2d(",
-    "::conv2d(",
+    "Tensor::conv2d",
     ".mv(",
-    "::mv(",
+    "Tensor::mv",
     ".dot(",
-    "::dot(",
+    "Tensor::dot",
     ".cumsum(",
+    "Tensor::cumsum",
     "candle_nn::linear",
     "candle_nn::Linear",
     "candle_nn::conv",
     "candle_nn::Conv",
 ];
-/// Paths within [`crate::ops`], whose products are counted and rounded.
-const OURS: [&str; 2] = ["ops::matmul(", "ops::conv"];
+/// Layers of `candle_nn` that multiply, where several names are imported at once.
+const LAYERS: [&str; 6] = ["Linear", "linear", "Conv1d", "conv1d", "Conv2d", "conv2d"];
+/// Paths of [`crate::ops`] and of the prelude, whose products are counted and rounded.
+const OURS: [&str; 3] = ["ops::matmul", "ops::conv", "prelude::matmul"];
 
 impl Variant {
-    /// Returns the lines of code in order, without comments and without items under `#[cfg(test)]`.
+    /// Returns its [`code`] as places.
     fn code(&self) -> impl Iterator<Item = Place> + use<> {
         let file = self.declared.file();
-        let mut tests = Tests::default();
-        let lines = self.source.lines().enumerate();
-        let lines = lines.filter(move |(_, line)| !tests.hold(without_comment(line)));
-        let lines = lines.map(move |(index, line)| Place {
-            file,
-            line: index + 1,
-            code: without_comment(line).trim(),
-        });
-        lines.filter(|place| !place.code.is_empty())
+        code(self.source).map(move |(line, code)| Place { file, line, code })
     }
 
-    /// Returns the first line of code with the first of `words` that any line has.
+    /// Returns the first line of code with the first of `words` that any line has. Lines of its own
+    /// mixer come first, where a file has several.
     #[must_use]
     pub fn place_of(&self, words: &[&str]) -> Option<Place> {
+        let own = self.lines_of_mixer();
+        let found = |word: &str, of_mixer: bool| {
+            let mut lines = self.code();
+            lines.find(|place| {
+                let is_own = own.iter().any(|lines| lines.contains(&place.line));
+                (is_own || !of_mixer) && place.code.contains(word)
+            })
+        };
         let mut words = words.iter();
-        words.find_map(|word| self.code().find(|place| place.code.contains(word)))
+        words.find_map(|word| found(word, true).or_else(|| found(word, false)))
     }
 
-    /// Returns the lines that multiply matrices past [`crate::ops::matmul()`]: factors that
-    /// `--precision bf16` does not round, and operations that are not counted.
+    /// Returns the numbers of the lines of each item at the top of the file that the type of its
+    /// mixer heads, as `impl Mixer for Bag {` does, or that builds the variant.
+    fn lines_of_mixer(&self) -> Vec<Range<usize>> {
+        let Some(name) = self.mixer else {
+            return Vec::new();
+        };
+        // `mine::Planted<1>` is `Planted` in its file.
+        let name = name().split('<').next().unwrap_or_default();
+        let name = name.rsplit("::").next().unwrap_or_default();
+        let names = |code: &str| code.split(|it| !is_part(it)).any(|word| word == name);
+        let mut items = Vec::new();
+        let mut item: Option<(usize, bool)> = None;
+        for (index, line) in self.source.lines().enumerate() {
+            let code = without_comment(line);
+            let at_margin = code.starts_with(|letter: char| !letter.is_whitespace());
+            if item.is_none() && (!at_margin || code.starts_with('#')) {
+                continue;
+            }
+            let (start, own) = item.get_or_insert((index + 1, names(code)));
+            *own |= code.contains("Variant::mixer") && names(code);
+            if at_margin && code.trim_end().ends_with(['}', ';', ']']) {
+                if *own {
+                    items.push(*start..index + 2);
+                }
+                item = None;
+            }
+        }
+        items
+    }
+
+    /// Returns the lines of [`direct_products`].
     #[must_use]
     pub fn direct_products(&self) -> Vec<Place> {
-        let direct = |place: &Place| {
-            let code = OURS
-                .iter()
-                .fold(place.code.to_owned(), |code, own| code.replace(own, ""));
-            PRODUCTS.iter().any(|word| code.contains(word))
-        };
-        self.code().filter(direct).collect()
+        let file = self.declared.file();
+        let lines = direct_products(self.source).into_iter();
+        let lines = lines.map(|(line, code)| Place { file, line, code });
+        lines.collect()
     }
+}
+
+/// Returns the lines of code of a source file in order, with their numbers from 1, without comments
+/// and without items under `#[cfg(test)]`.
+fn code(source: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut tests = Tests::default();
+    let lines = source.lines().enumerate();
+    let lines = lines.filter(move |(_, line)| !tests.hold(without_comment(line)));
+    let lines = lines.map(|(index, line)| (index + 1, without_comment(line).trim()));
+    lines.filter(|(_, code)| !code.is_empty())
+}
+
+/// Returns the lines of a source file, with their numbers from 1, that multiply matrices past
+/// [`crate::ops::matmul()`]: factors that `--precision bf16` does not round, and operations that are
+/// not counted.
+#[must_use]
+pub fn direct_products(source: &str) -> Vec<(usize, &str)> {
+    // A method of the file's own may have the name of one of candle's.
+    let is_own = |word: &str| {
+        let method = word.strip_prefix('.');
+        method.is_some_and(|name| source.contains(&format!("fn {name}")))
+    };
+    let products: Vec<&str> = PRODUCTS.into_iter().filter(|word| !is_own(word)).collect();
+    let direct = |(_, code): &(usize, &str)| {
+        let is_imported = code.contains("candle_nn::{")
+            && LAYERS
+                .iter()
+                .any(|layer| code.split(|it| !is_part(it)).any(|word| word == *layer));
+        let code = OURS
+            .iter()
+            .fold((*code).to_owned(), |code, own| code.replace(own, ""));
+        is_imported || products.iter().any(|word| code.contains(word))
+    };
+    code(source).filter(direct).collect()
+}
+
+/// Returns whether `letter` may be part of a name.
+fn is_part(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
 }
 
 /// Returns a line up to the comment at its end.
@@ -149,6 +218,7 @@ let a = crate::ops::matmul(&x, &w)?;
 let a = Tensor::matmul(&x, &w)?;
 let layer = candle_nn::Linear::new(w, None);
 let mean = x.cumsum(1)?;
+use candle_nn::{Init, Linear as Dense};
 let text = "// no comment"; x.mv(&y)?;
 #[cfg(test)]
 mod tests {
@@ -165,10 +235,59 @@ x.dot(y)
         let bag = mixers::find("bag").unwrap().variants[0].build;
         let variant = Variant::paper(bag, SOURCE);
         let lines: Vec<usize> = variant.direct_products().iter().map(|it| it.line).collect();
-        assert_eq!(lines, [4, 7, 9, 10, 11, 12, 20]);
+        assert_eq!(lines, [4, 7, 9, 10, 11, 12, 13, 21]);
         let place = variant.place_of(&["nowhere", "let z"]).unwrap();
         assert!(place.file.ends_with("source.rs"), "{place}");
         assert!(place.to_string().ends_with(":6: let z = matmul(&x, &w)?;"));
         assert_eq!(variant.place_of(&["fn f"]), None);
+    }
+
+    /// Sums of products of the mixer's own, and those of [`crate::ops`] by their paths.
+    const OWN: &str = r#"
+struct Bag;
+impl Mixer for Before {
+    fn forward(x: &Tensor) {
+        self.dot(x)
+    }
+}
+
+impl Mixer for Bag {
+    fn forward(x: &Tensor) {
+        prelude::matmul(x, x)
+    }
+}
+const CARD: Model = Model {
+    time: Cost::Linear("O(L)"),
+    variants: &[Variant::mixer::<Before>("")],
+};
+
+const OTHER: Model = Model {
+    time: Cost::Linear("O(L)"),
+    variants: &[Variant::mixer::<Bag>("")],
+};
+fn dot(x: &Tensor) {
+    let product = Tensor::broadcast_matmul;
+}
+"#;
+
+    #[test]
+    fn methods_of_its_own_and_paths_of_ours_are_no_products_of_candle() {
+        let bag = mixers::find("bag").unwrap().variants[0].build;
+        let variant = Variant::paper(bag, OWN);
+        let lines: Vec<usize> = variant.direct_products().iter().map(|it| it.line).collect();
+        assert_eq!(lines, [25]);
+    }
+
+    #[test]
+    fn lines_of_the_mixer_itself_come_first() {
+        let bag = mixers::find("bag").unwrap().variants[0].build;
+        let variant = Variant {
+            mixer: Some(|| "mine::Bag<3>"),
+            ..Variant::paper(bag, OWN)
+        };
+        let line = |word: &str| variant.place_of(&[word]).unwrap().line;
+        assert_eq!(line("fn forward"), 10);
+        assert_eq!(line("time: Cost"), 20);
+        assert_eq!(line("self.dot"), 5);
     }
 }

@@ -23,48 +23,54 @@ fn forms(model: &'static Model) -> Vec<Options> {
 
 /// Checks for a model that claims to be causal that no hidden state depends on a later token.
 pub(super) fn no_position_sees_what_follows_where_that_is_claimed(model: &'static Model) {
-    const LENGTH: usize = 23;
-    for mut options in forms(model) {
+    for options in forms(model) {
+        let mut options = by_rows(options);
         options.head.pooling = Pooling::Mean;
-        for dtype in [DType::F32, DType::F64] {
-            let parameters = Parameters::new(SEED, &Device::Cpu, dtype);
-            let backbone = match Backbone::new(model, &shape(1), &options, &parameters) {
-                Ok(backbone) => backbone,
-                // A variant need not have every form.
-                Err(Error::Option { .. } | Error::Word { .. }) => continue,
-                Err(error) => refuse(error),
-            };
-            if !backbone.is_causal() {
-                continue;
-            }
-            let states = |tokens: &Tokens, pass: &Pass| {
-                let (encoded, _) = backbone.encode(tokens, None, false, pass).kept();
+        for (length, cuts) in [(23, &[1, 8, 13, 22][..]), (70, &[33, 64]), (150, &[97])] {
+            judge(model, &options, length, cuts);
+        }
+    }
+}
+
+/// Checks the hidden states of `length` tokens, of which those from each of `cuts` on are changed.
+fn judge(model: &'static Model, options: &Options, length: usize, cuts: &[usize]) {
+    for dtype in [DType::F32, DType::F64] {
+        let parameters = Parameters::new(SEED, &Device::Cpu, dtype);
+        let backbone = match Backbone::new(model, &of_length(length), options, &parameters) {
+            Ok(backbone) => backbone,
+            // A variant need not have every form.
+            Err(Error::Option { .. } | Error::Word { .. }) => return,
+            Err(error) => refuse(error),
+        };
+        if !backbone.is_causal() {
+            return;
+        }
+        shift_zeros(&parameters);
+        let [first, other] = [0, 3].map(|salt| tokens(&[length], length, salt));
+        let width = options.block.dim;
+        for pass in [training(1, 0), evaluation()] {
+            let states = |tokens: &Tokens| {
+                let (encoded, _) = backbone.encode(tokens, None, false, &pass).kept();
                 let hidden = encoded.hidden.to_dtype(DType::F64).kept();
-                hidden.flatten_from(1).kept().to_vec2::<f64>().kept()
+                hidden.flatten_all().kept().to_vec1::<f64>().kept()
             };
-            let [first, other] = [0, 3].map(|salt| tokens(&[LENGTH], LENGTH, salt));
-            let width = options.block.dim;
-            for (cut, pass) in [1, 8, 13, LENGTH - 1]
-                .into_iter()
-                .flat_map(|cut| [(cut, training(1, 0)), (cut, evaluation())])
-            {
+            let before = states(&first);
+            for &cut in cuts {
                 let ids = [
                     first.ids.narrow(1, 0, cut).kept(),
-                    other.ids.narrow(1, cut, LENGTH - cut).kept(),
+                    other.ids.narrow(1, cut, length - cut).kept(),
                 ];
-                let changed = Tokens {
+                let after = states(&Tokens {
                     ids: Tensor::cat(&ids, 1).kept(),
                     mask: first.mask.clone(),
-                };
-                let (before, after) = (states(&first, &pass), states(&changed, &pass));
-                let pairs = before[0].iter().zip(&after[0]).enumerate();
-                let moved = pairs.filter(|(_, (a, b))| (**a - **b).abs() > 1e-4);
-                let moved: Vec<usize> = moved.map(|(place, _)| place / width).collect();
-                let first_moved = moved.first().copied().unwrap_or(LENGTH);
+                });
+                let mut pairs = before.iter().zip(&after);
+                let moved = pairs.position(|(a, b)| (a - b).abs() > 1e-4);
+                let moved = moved.map_or(length, |place| place / width);
                 assert!(
-                    first_moved >= cut,
-                    "{}: the hidden state at position {first_moved} changes with tokens from position {cut} on, but `is_causal` \
-                     says that none depends on what follows",
+                    moved >= cut,
+                    "{}: the hidden state at position {moved} of {length} changes with tokens from position {cut} on, but \
+                     `is_causal` says that none depends on what follows",
                     model.name
                 );
             }

@@ -28,21 +28,51 @@ fn kept_bytes(tensor: &Tensor) -> usize {
     sizes.values().sum()
 }
 
-/// Checks that no tensor on the way to the loss has fewer bits than the parameters. In f64, where
-/// no kernel hides the tensors behind it.
+/// Returns the elements of all tensors that the graph names between parameters and `tensor`, views
+/// included: with a sum over a view goes work in proportion to its size.
+pub(super) fn elements(tensor: &Tensor) -> usize {
+    let nodes = tensor.sorted_nodes().into_iter();
+    let nodes = nodes.filter(|node| !node.is_variable());
+    nodes.map(|node| node.elem_count()).sum()
+}
+
+/// Code that makes tensors of fewer bits than f32.
+const HALF: [&str; 7] = [
+    "to_dtype(DType::F16",
+    "to_dtype(DType::BF16",
+    "to_dtype(DType::F8",
+    ", DType::F16,",
+    ", DType::BF16,",
+    "half::f16",
+    "half::bf16",
+];
+
+/// Checks that no tensor on the way to the loss, and to the logits of an evaluation, has fewer bits
+/// than the parameters. In f64, where no kernel hides the tensors behind it. Constants are not part
+/// of the graph: the model's own source may make none of such a type.
 pub(super) fn no_number_is_kept_with_fewer_bits_than_the_parameters_have(model: &'static Model) {
     for (variant, options) in variants(model) {
         let subject = subject_of(DType::F64, model, &shape(1), &options, 1);
         let inputs = one(tokens(&[11, 4], 11, 0));
         let loss = whole_loss(&subject.classifier, &inputs, &labels(0..2), &training(0, 0));
-        let mut nodes = loss.sorted_nodes().into_iter();
-        // The stand-in for operands that a kernel has released is a single number in f32.
-        let narrow = nodes
-            .find(|node| node.rank() > 0 && node.dtype().is_float() && node.dtype() != DType::F64);
-        if let Some(node) = narrow {
-            let (actual, shape) = (node.dtype(), node.shape());
+        let logits = subject.classifier.forward(&inputs, &evaluation()).kept();
+        for (kind, outcome) in [("training", loss), ("evaluation", logits)] {
+            let mut nodes = outcome.sorted_nodes().into_iter();
+            // The stand-in for operands that a kernel has released is a single number in f32.
+            let narrow = nodes.find(|node| {
+                node.rank() > 0 && node.dtype().is_float() && node.dtype() != DType::F64
+            });
+            if let Some(node) = narrow {
+                let (actual, shape) = (node.dtype(), node.shape());
+                panic!(
+                    "{} {}: in {kind}, a tensor {shape:?} of type {actual:?} where parameters are f64: `to_dtype(x.dtype())` keeps the type",
+                    model.name, variant.name
+                );
+            }
+        }
+        if let Some(place) = variant.place_of(&HALF) {
             panic!(
-                "{} {}: a tensor {shape:?} of type {actual:?} where parameters are f64: `to_dtype(x.dtype())` keeps the type",
+                "{} {}: a type of fewer bits than the parameters have, which constants may be rounded to: {place}",
                 model.name, variant.name
             );
         }
@@ -80,9 +110,14 @@ pub(super) fn memory_grows_as_the_card_says(model: &'static Model) {
     );
 }
 
-/// Returns [`kept_bytes`] of a training pass over one sequence of `length`, with one layer where
-/// the model can have so few.
+/// Returns [`kept_bytes`] of a training pass over one sequence of `length`.
 fn kept_bytes_at(model: &'static Model, length: usize) -> usize {
+    kept_bytes(&trained(model, length))
+}
+
+/// Returns the logits of a training pass in f64 over one sequence of `length` tokens, with one layer
+/// where the model can have so few.
+pub(super) fn trained(model: &'static Model, length: usize) -> Tensor {
     let shape = Shape {
         max_length: length,
         ..shape(1)
@@ -97,5 +132,5 @@ fn kept_bytes_at(model: &'static Model, length: usize) -> usize {
         other => other.kept(),
     };
     let inputs = one(tokens(&[length], length, 0));
-    kept_bytes(&classifier.forward(&inputs, &training(0, 0)).kept())
+    classifier.forward(&inputs, &training(0, 0)).kept()
 }

@@ -20,10 +20,38 @@ pub(super) fn a_pass_leaves_nothing_behind(model: &'static Model) {
     }
 }
 
+/// Checks that parameters that are set after a pass, as by a step of training or a checkpoint, are
+/// those of the next one, and that the classifier that scores without a graph sees them too.
+pub(super) fn parameters_set_later_are_seen(model: &'static Model) {
+    let options = small(model);
+    let parameters = Parameters::new(4, &Device::Cpu, DType::F32);
+    let built = |it: &Parameters| Classifier::new(model, &shape(1), &options, it).kept();
+    let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
+    let logits = |it: &Classifier| values(&it.forward(&inputs, &evaluation()).kept());
+    let both = [
+        ("trained", built(&parameters)),
+        ("scored without a graph", built(&parameters.detached())),
+    ];
+    both.iter().for_each(|(_, it)| drop(logits(it)));
+    shift(&parameters);
+    let expected = logits(&built(&parameters.detached()));
+    for (kind, classifier) in &both {
+        let apart = largest_difference(&expected, &logits(classifier));
+        assert!(
+            apart <= 1e-5,
+            "{}: after its parameters were set, the model that is {kind} has logits {apart} away from those of a new one with \
+             the same parameters: something computed from parameters is kept, from `new` or from an earlier pass",
+            model.name
+        );
+    }
+}
+
 /// Checks that rows get the logits that they get alone, beside any other rows, in training too.
 pub(super) fn rows_do_not_know_each_other(model: &'static Model) {
-    let subject = subject(model, &shape(1), &small(model), 5);
-    let whole = tokens(&[30, 17, 4, 37], 37, 0);
+    // More rows than a group of 16 has.
+    const LENGTHS: [usize; 17] = [30, 17, 4, 37, 9, 37, 1, 22, 36, 8, 29, 2, 37, 16, 5, 11, 33];
+    let subject = subject(model, &shape(1), &small_by_rows(model), 5);
+    let whole = tokens(&LENGTHS, 37, 0);
     let logits = |row: usize, count: usize, train: bool| {
         let part = |t: &Tensor| t.narrow(0, row, count).kept();
         let inputs = one(Tokens {
@@ -34,8 +62,8 @@ pub(super) fn rows_do_not_know_each_other(model: &'static Model) {
         values(&subject.classifier.forward(&inputs, &pass).kept())
     };
     for train in [false, true] {
-        let together = logits(0, 4, train);
-        for row in 0..4 {
+        let together = logits(0, LENGTHS.len(), train);
+        for row in [0, 2, 7, 16] {
             let beside = &together[row * CLASSES..][..CLASSES];
             let apart = largest_difference(beside, &logits(row, 1, train));
             assert!(
@@ -54,9 +82,7 @@ pub(super) fn rows_do_not_know_each_other(model: &'static Model) {
 pub(super) fn evaluation_drops_nothing(model: &'static Model) {
     let logits = |rate: f64| {
         let mut options = small(model);
-        options.embed.dropout = rate;
-        options.block.dropout = rate;
-        options.block.attention_dropout = rate;
+        set_dropout(&mut options, rate);
         let subject = subject(model, &shape(1), &options, 7);
         let ids: Vec<u32> = (0..3 * 30).map(|place| 1 + (place % 30) * 7 % 10).collect();
         let inputs = one(Tokens {

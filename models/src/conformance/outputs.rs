@@ -1,6 +1,8 @@
 //! Logits: finite at every length, decided by the seed, independent of the ids in padding, and the
 //! same by kernels and by composed layers.
 
+use std::sync::OnceLock;
+
 use super::*;
 
 /// Checks that the model can be built and trained at all; the other checks go into details.
@@ -27,25 +29,41 @@ pub(super) fn products_are_those_that_can_be_rounded(model: &'static Model) {
     );
 }
 
-/// Checks logits up to the longest of the tasks' lengths at which the model states no more than
-/// 2·10⁸ operations.
+/// Checks logits at a thousand tokens, and at the longest of the tasks' lengths at which the model
+/// states no more than 2·10⁸ operations.
 pub(super) fn logits_are_finite_up_to_the_longest_task(model: &'static Model) {
     let options = small(model);
-    let of = |length: usize| Shape {
-        max_length: length,
-        ..shape(1)
-    };
-    let fits = |length: &usize| {
-        let meta = Parameters::meta(&Device::Cpu, DType::F32);
-        let classifier = Classifier::new(model, &of(*length), &options, &meta).kept();
-        classifier.flops(1, *length) <= 200_000_000
-    };
-    let length = [16384, 4000, 2000].into_iter().find(fits).unwrap_or(1021);
-    let subject = subject(model, &of(length), &options, 1);
+    let longest = longest_of(model, &[16384, 4000, 2000], 200_000_000).unwrap_or(1021);
+    let thousand = longest_of(model, &[1000], 50_000_000);
+    for length in thousand.into_iter().chain([longest]) {
+        let subject = subject(model, &of_length(length), &options, 1);
+        let inputs = one(tokens(&[length], length, 0));
+        let logits = subject.classifier.forward(&inputs, &evaluation()).kept();
+        assert!(
+            values(&logits).iter().all(|x| x.is_finite()),
+            "{}: the logits of a sequence of {length} tokens are not finite",
+            model.name
+        );
+    }
+}
+
+/// Checks the gradients of a sequence of a thousand tokens, and of fewer where the model states more
+/// than 5·10⁷ operations.
+pub(super) fn gradients_are_finite_at_a_thousand_tokens(model: &'static Model) {
+    let length = longest_of(model, &[1000, 500], 50_000_000).unwrap_or(250);
+    let subject = subject(model, &of_length(length), &small(model), 1);
     let inputs = one(tokens(&[length], length, 0));
-    let logits = subject.classifier.forward(&inputs, &evaluation()).kept();
-    let finite = values(&logits).iter().all(|x| x.is_finite());
-    assert!(finite, "{}: logits at {length} tokens", model.name);
+    let loss = whole_loss(&subject.classifier, &inputs, &labels(0..1), &training(0, 0));
+    let gradients = ops::backward(&loss).kept();
+    for (path, var) in subject.parameters.all() {
+        // An expert that no token chose has none.
+        let values = gradients.get(&var).map(values).unwrap_or_default();
+        assert!(
+            values.iter().all(|x| x.is_finite()),
+            "{}: the gradient of {path} is not finite for a sequence of {length} tokens",
+            model.name
+        );
+    }
 }
 
 pub(super) fn logits_are_finite_at_every_length_for_every_pooling(model: &'static Model) {
@@ -59,31 +77,103 @@ pub(super) fn logits_are_finite_at_every_length_for_every_pooling(model: &'stati
     ] {
         let mut options = small(model);
         options.head.pooling = pooling;
-        let subject = subject(model, &shape(1), &options, 1);
-        for length in [1, 2, 3, 5, 15, 16, 17, 31, 36, 37] {
+        let short = [1, 2, 3, 5, 15, 16, 17, 31, 36, 37];
+        // No multiples of blocks, nor of the powers of two that the tasks' lengths are.
+        let long: &[usize] = if pooling == Pooling::Mean {
+            &[100, 333]
+        } else {
+            &[]
+        };
+        let longest = long.iter().copied().max().unwrap_or(0);
+        let subject = subject(model, &of_length(longest), &options, 1);
+        for length in short.into_iter().chain(long.iter().copied()) {
             let inputs = one(tokens(&[length, length.div_ceil(2)], length, 0));
             let logits = subject.classifier.forward(&inputs, &training(0, 0)).kept();
             assert_eq!(logits.dims(), [2, CLASSES]);
             assert!(
                 values(&logits).iter().all(|x| x.is_finite()),
-                "{} {pooling:?} length {length}",
+                "{}: the logits of a sequence of {length} tokens are not finite, with pooling {pooling:?}",
                 model.name
             );
         }
     }
 }
 
+/// Returns [`digest`] of a model, from another process.
+pub type DigestElsewhere = fn(&'static Model) -> Option<u64>;
+
+static DIGEST_ELSEWHERE: OnceLock<DigestElsewhere> = OnceLock::new();
+
+/// Lets checks compare the [`digest`] of a model with that of another process, which `elsewhere`
+/// returns if it has one. Later calls change nothing.
+pub fn digest_elsewhere_by(elsewhere: DigestElsewhere) {
+    DIGEST_ELSEWHERE.get_or_init(|| elsewhere);
+}
+
+/// Returns a digest of logits and gradients of a model: the same for every process and any number
+/// of threads.
+#[must_use]
+pub fn digest(model: &'static Model) -> u64 {
+    digest_of(model, 3, 5)
+}
+
+/// Returns a digest of the logits of an evaluation and of a training pass, and of the latter's
+/// gradients, for parameters drawn from `seed` and draws of `step`.
+fn digest_of(model: &'static Model, seed: u64, step: u64) -> u64 {
+    let mut options = small(model);
+    // Steps differ if something is drawn in them.
+    options.embed.dropout = 0.1;
+    options.block.dropout = 0.1;
+    let subject = subject(model, &shape(1), &options, seed);
+    let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
+    let key = RngKey::new(seed, step, 0);
+    let scored = subject.classifier.forward(&inputs, &Pass::new(false, key));
+    let logits = subject.classifier.forward(&inputs, &Pass::new(true, key));
+    let logits = logits.kept();
+    let loss = loss::cross_entropy(&logits, &labels(0..4)).kept();
+    let gradients = ops::backward(&loss).kept();
+    let mut numbers = values(&scored.kept());
+    numbers.extend(values(&logits));
+    for (_, var) in subject.parameters.all() {
+        numbers.extend(gradients.get(&var).map(values).unwrap_or_default());
+    }
+    // FNV-1a, by words.
+    numbers.iter().fold(0xcbf2_9ce4_8422_2325, |hash, number| {
+        (hash ^ u64::from(number.to_bits())).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Checks that logits and gradients are decided by the seed and the step: they are the same when
+/// computed again, on one thread and on three, and in another process if there is one
+/// ([`digest_elsewhere_by`]).
 pub(super) fn the_seed_decides_every_bit(model: &'static Model) {
-    let loss = |seed: u64, step: u64| {
-        let subject = subject(model, &shape(1), &small(model), seed);
-        let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
-        let pass = Pass::new(true, RngKey::new(seed, step, 0));
-        let logits = subject.classifier.forward(&inputs, &pass).kept();
-        scalar(&loss::cross_entropy(&logits, &labels(0..4)).kept()).to_bits()
-    };
-    assert_eq!(loss(3, 5), loss(3, 5), "{}", model.name);
-    assert_ne!(loss(3, 5), loss(4, 5), "{}: other seed", model.name);
-    assert_ne!(loss(3, 5), loss(3, 6), "{}: other step", model.name);
+    let name = model.name;
+    let first = digest(model);
+    assert!(
+        first == digest(model),
+        "{name}: the same seed and step have other logits or gradients the second time: something is drawn from elsewhere \
+         than the key of the pass, or added in an order that chance decides"
+    );
+    let [one, three] = [1, 3].map(|count| on_threads(count, || digest(model)));
+    assert!(
+        one == first && three == first,
+        "{name}: the same seed and step have other logits or gradients on 1 thread and on 3: a sum is split by the number of threads"
+    );
+    if let Some(other) = DIGEST_ELSEWHERE.get().and_then(|other| other(model)) {
+        assert!(
+            other == first,
+            "{name}: the same seed and step have other logits or gradients in another process: an order differs between \
+             processes, as that of a `HashMap` does"
+        );
+    }
+    assert!(
+        first != digest_of(model, 4, 5),
+        "{name}: another seed has the same logits and gradients"
+    );
+    assert!(
+        first != digest_of(model, 3, 6),
+        "{name}: another step has the same logits and gradients, though dropout is 0.1"
+    );
 }
 
 pub(super) fn padding_changes_no_logit(model: &'static Model) {
@@ -103,7 +193,11 @@ pub(super) fn padding_changes_no_logit(model: &'static Model) {
                 values(&subject.classifier.forward(&inputs, &evaluation()).kept())
             };
             let apart = largest_difference(&logits(13), &logits(37));
-            assert!(apart <= 1e-5, "{} {pooling:?}: {apart}", model.name);
+            assert!(
+                apart <= 1e-5,
+                "{}: padding from 13 to 37 positions moves logits by {apart}, with pooling {pooling:?}",
+                model.name
+            );
         }
     }
 }
@@ -123,7 +217,7 @@ pub(super) fn a_row_of_padding_only_is_finite_and_has_finite_gradients(model: &'
             };
             assert!(
                 values(gradient).iter().all(|x| x.is_finite()),
-                "{}: {path}",
+                "{}: beside a row of padding only, the gradient of {path} is not finite",
                 model.name
             );
         }
@@ -132,10 +226,12 @@ pub(super) fn a_row_of_padding_only_is_finite_and_has_finite_gradients(model: &'
 
 /// Returns logits and gradients of one training pass, as f64.
 fn pass(model: &Model, dtype: DType) -> Vec<(String, Vec<f64>)> {
-    let parameters = Parameters::new(12, &Device::Cpu, dtype);
-    let options = small(model);
-    assert!(options.block.attention_dropout > 0.0);
-    let classifier = Classifier::new(model, &shape(1), &options, &parameters).kept();
+    let mut options = small(model);
+    options.block.attention_dropout = 0.1;
+    let Subject {
+        classifier,
+        parameters,
+    } = subject_of(dtype, model, &shape(1), &options, 12);
     let inputs = one(tokens(&[30, 17, 4, 37], 37, 0));
     let logits = classifier.forward(&inputs, &training(4, 0)).kept();
     let loss = whole_loss(&classifier, &inputs, &labels(0..4), &training(4, 0));
@@ -144,10 +240,14 @@ fn pass(model: &Model, dtype: DType) -> Vec<(String, Vec<f64>)> {
         let tensor = tensor.to_dtype(DType::F64).kept();
         tensor.flatten_all().kept().to_vec1().kept()
     };
-    let mut all = vec![("logits".to_owned(), values(&logits))];
+    let scored = classifier.forward(&inputs, &evaluation()).kept();
+    let mut all = vec![
+        ("the logits of an evaluation".to_owned(), values(&scored)),
+        ("the logits of a training pass".to_owned(), values(&logits)),
+    ];
     for (path, var) in parameters.all() {
         let gradient = values(gradient_of(&gradients, &path, &var));
-        all.push((path, gradient));
+        all.push((format!("the gradient of {path}"), gradient));
     }
     all
 }
@@ -164,7 +264,10 @@ pub(super) fn kernels_and_composed_layers_agree_in_every_model(model: &'static M
         // Gradients of frequencies and steps are sums whose terms cancel.
         let wide = path.ends_with("_im") || path.ends_with("log_dt");
         let most = if wide { 2e-4 } else { 1e-4 };
-        assert!(apart <= most * scale, "{name}: {path}: {apart} of {scale}");
+        assert!(
+            apart <= most * scale,
+            "{name}: {path} in f32, by kernels, is {apart} away from that in f64, by composed layers; the largest number is {scale}"
+        );
     }
 }
 
@@ -172,22 +275,33 @@ pub(super) fn padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_
     model: &'static Model,
 ) {
     for (variant, options) in variants(model) {
+        // Without dropout, which would hide it that training sees padding where evaluation does not.
+        let mut options = by_rows(options);
+        set_dropout(&mut options, 0.0);
         let subject = subject(model, &shape(1), &options, 6);
         let padded = tokens(&[9, 13], 37, 0);
         // Equal valid tokens with other ids under the mask.
         let full = tokens(&[37, 37], 37, 0);
-        let forward = |ids: &Tensor| {
-            let inputs = one(Tokens {
-                ids: ids.clone(),
-                mask: padded.mask.clone(),
-            });
-            values(&subject.classifier.forward(&inputs, &evaluation()).kept())
-        };
-        let apart = largest_difference(&forward(&padded.ids), &forward(&full.ids));
-        let place = format!("{} {}: {apart}", model.name, variant.name);
-        match variant.masks_padding {
-            true => assert!(apart <= 1e-6, "{place}"),
-            false => assert!(apart > 1e-4, "{place}"),
+        for (kind, pass) in [("evaluation", evaluation()), ("training", training(0, 0))] {
+            let forward = |ids: &Tensor| {
+                let inputs = one(Tokens {
+                    ids: ids.clone(),
+                    mask: padded.mask.clone(),
+                });
+                values(&subject.classifier.forward(&inputs, &pass).kept())
+            };
+            let apart = largest_difference(&forward(&padded.ids), &forward(&full.ids));
+            let place = format!("{} {}: in {kind}", model.name, variant.name);
+            match variant.masks_padding {
+                true => assert!(
+                    apart <= 1e-6,
+                    "{place}, other ids in padded positions move logits by {apart}: padding is to be left out (`zero_padding`, `pass.mask()`)"
+                ),
+                false => assert!(
+                    apart > 1e-4,
+                    "{place}, other ids in padded positions move no logit, though the variant says that it sees padding"
+                ),
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Small classifiers and inputs that checks run on, and errors of tensor operations as breaches.
 
 use super::*;
+use crate::rng::StreamKey;
 
 pub(super) const CLASSES: usize = 5;
 pub(super) const SEED: u64 = 17;
@@ -20,6 +21,26 @@ pub(super) fn shape(towers: usize) -> Shape {
         padding: true,
         grid: None,
     }
+}
+
+/// Returns the shape of sequences of up to `length` tokens, or of [`shape`] if these are longer.
+pub(super) fn of_length(length: usize) -> Shape {
+    let shape = shape(1);
+    Shape {
+        max_length: length.max(shape.max_length),
+        ..shape
+    }
+}
+
+/// Returns the first of `lengths` at which the model states no more than `most` operations.
+pub(super) fn longest_of(model: &Model, lengths: &[usize], most: u64) -> Option<usize> {
+    let fits = |length: &usize| {
+        let meta = Parameters::meta(&Device::Cpu, DType::F32);
+        let shape = of_length(*length);
+        let classifier = Classifier::new(model, &shape, &small(model), &meta).kept();
+        classifier.flops(1, *length) <= most
+    };
+    lengths.iter().copied().find(fits)
 }
 
 pub(super) fn small(model: &Model) -> Options {
@@ -45,11 +66,44 @@ pub(super) fn variants(model: &'static Model) -> impl Iterator<Item = (&'static 
     })
 }
 
+/// Returns the options of [`small`] with a norm of each row in place of one over a batch, under
+/// which rows know each other on purpose.
+pub(super) fn small_by_rows(model: &Model) -> Options {
+    by_rows(small(model))
+}
+
+/// Returns `options` with LayerNorm in place of a norm over a batch.
+pub(super) fn by_rows(mut options: Options) -> Options {
+    match options.block.norm {
+        NormKind::Batch | NormKind::BatchMasked | NormKind::Power => {
+            options.block.norm = NormKind::Layer;
+        }
+        NormKind::Layer | NormKind::Rms | NormKind::Scale | NormKind::Ada | NormKind::None => {}
+    }
+    options
+}
+
+/// Returns a classifier in f32, as [`subject_of`] does.
 pub(super) fn subject(model: &Model, shape: &Shape, options: &Options, seed: u64) -> Subject {
     subject_of(DType::F32, model, shape, options, seed)
 }
 
+/// Returns a classifier whose parameters are the initial ones, but for those that are all zero:
+/// these are moved a little, since a layer that starts at zero hides all that comes before it.
 pub(super) fn subject_of(
+    dtype: DType,
+    model: &Model,
+    shape: &Shape,
+    options: &Options,
+    seed: u64,
+) -> Subject {
+    let subject = initial(dtype, model, shape, options, seed);
+    shift_zeros(&subject.parameters);
+    subject
+}
+
+/// Returns a classifier with its initial parameters.
+pub(super) fn initial(
     dtype: DType,
     model: &Model,
     shape: &Shape,
@@ -62,6 +116,50 @@ pub(super) fn subject_of(
         classifier,
         parameters,
     }
+}
+
+/// Moves every parameter by a fiftieth of a normal draw, within the interval that it is kept in:
+/// away from the zeros and ones of initialisation, which hide mistakes.
+pub(super) fn shift(parameters: &Parameters) {
+    shift_those(parameters, |_| true);
+}
+
+/// Moves the parameters that are all zero as [`shift`] does.
+pub(super) fn shift_zeros(parameters: &Parameters) {
+    shift_those(parameters, |var| {
+        let sum = var.abs().kept().sum_all().kept();
+        sum.to_dtype(DType::F64).kept().to_scalar::<f64>().kept() == 0.0
+    });
+}
+
+fn shift_those(parameters: &Parameters, moves: impl Fn(&Tensor) -> bool) {
+    for (path, var, attributes) in parameters.with_attributes() {
+        if !moves(var.as_tensor()) {
+            continue;
+        }
+        let stream = RngKey::new(SEED, 1, 0).shared(StreamKey::new(&path));
+        let mut shift = stream.normal(1, var.elem_count());
+        if attributes.projection.is_some() {
+            // Inside the interval: at its lower end there may be a kink.
+            shift.iter_mut().for_each(|x| *x = x.abs());
+        }
+        let shift = Tensor::from_vec(shift, var.shape(), &Device::Cpu).kept();
+        let shift = shift.affine(0.02, 0.0).kept().to_dtype(var.dtype()).kept();
+        let moved = (var.as_detached_tensor() + shift).kept();
+        let moved = match attributes.projection {
+            Some(projection) => projection.apply(&moved).kept(),
+            None => moved,
+        };
+        var.set(&moved).kept();
+    }
+}
+
+/// Runs `work` in a pool of `count` threads.
+pub(super) fn on_threads<T: Send>(count: usize, work: impl FnOnce() -> T + Send) -> T {
+    // The threads end with the pool, so that what they free is not counted later.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(count);
+    let outcome = pool.build_scoped(|thread| thread.run(), |pool| pool.install(work));
+    outcome.unwrap_or_else(|error| panic!("{count} threads: {error}"))
 }
 
 /// Returns rows of the given lengths, padded to `width` with id 0; ids depend on row and position
@@ -179,14 +277,17 @@ pub(super) fn gradient_of<'a>(gradients: &'a GradStore, path: &str, var: &Var) -
         .unwrap_or_else(|| panic!("no gradient reaches {path}: unused, or detached on the way?"))
 }
 
-/// Sets every rate of dropout to 0.
-pub(super) fn silence(options: &mut Options) {
-    options.embed.dropout = 0.0;
-    options.block.dropout = 0.0;
-    options.block.attention_dropout = 0.0;
+/// Sets every rate of dropout, the model's own included.
+pub(super) fn set_dropout(options: &mut Options, rate: f64) {
+    options.embed.dropout = rate;
+    options.block.dropout = rate;
+    options.block.attention_dropout = rate;
     if let Some(own) = options.model.as_object_mut() {
-        for (_, value) in own.iter_mut().filter(|(key, _)| key.contains("dropout")) {
-            *value = 0.0.into();
+        let rates = own
+            .iter_mut()
+            .filter(|(key, value)| key.contains("dropout") && value.is_f64());
+        for (_, value) in rates {
+            *value = rate.into();
         }
     }
 }
@@ -195,21 +296,45 @@ pub(super) fn scalar(tensor: &Tensor) -> f32 {
     tensor.to_scalar().kept()
 }
 
-/// Returns gradients of the first step; of the second one for blocks whose branches start at zero.
+/// Returns the gradients of `loss`, none of which may have a number that is not finite. If one is
+/// zero, they are those after a [`shift`]: what lies before a layer that starts at zero has none at
+/// first.
 pub(super) fn gradients(
-    subject: &Subject,
-    options: &Options,
+    model: &Model,
+    parameters: &Parameters,
     loss: impl Fn() -> Tensor,
 ) -> GradStore {
     let gradients = ops::backward(&loss()).kept();
-    if !options.block.residual.starts_at_zero() {
+    let mut some_is_zero = false;
+    for (path, var) in parameters.all() {
+        let values = gradients.get(&var).map(values).unwrap_or_default();
+        assert!(
+            values.iter().all(|x| x.is_finite()),
+            "{}: the gradient of {path} is not finite",
+            model.name
+        );
+        some_is_zero |= values.iter().all(|x| *x == 0.0);
+    }
+    if !some_is_zero {
         return gradients;
     }
-    for (path, var) in subject.parameters.all() {
-        let step = gradient_of(&gradients, &path, &var).affine(0.1, 0.0).kept();
-        var.set(&(var.as_detached_tensor() - step).kept()).kept();
-    }
+    shift(parameters);
     ops::backward(&loss()).kept()
+}
+
+/// Checks that every parameter has a gradient that is not zero.
+pub(super) fn all_are_trained(place: &str, parameters: &Parameters, gradients: &GradStore) {
+    for (path, var) in parameters.all() {
+        let gradient = values(gradient_of(gradients, &path, &var));
+        assert!(
+            gradient.iter().all(|x| x.is_finite()),
+            "{place}: the gradient of {path} is not finite"
+        );
+        assert!(
+            gradient.iter().any(|x| *x != 0.0),
+            "{place}: the gradient of {path} is zero everywhere: unused, or detached on the way?"
+        );
+    }
 }
 
 pub(super) fn largest_difference(one: &[f32], other: &[f32]) -> f32 {

@@ -3,17 +3,20 @@
 use super::*;
 
 pub(super) fn matrices_decay_and_biases_norms_and_embeddings_do_not(model: &'static Model) {
-    let subject = subject(model, &shape(1), &small(model), SEED);
+    let subject = initial(DType::F32, model, &shape(1), &small(model), SEED);
     for (path, var, attributes) in subject.parameters.with_attributes() {
         let looked_up = path.starts_with("embed.");
         let added = path.ends_with("bias") || path.contains("norm.");
         let matrix = var.rank() >= 2 && !looked_up && !added;
-        let place = format!("{}: {path}", model.name);
+        let place = format!("{}: {path} of shape {:?}", model.name, var.shape());
         // A model may exempt matrices that make the states of a recurrence, but no layer's weights.
-        assert!(matrix || !attributes.decay, "{place}");
+        assert!(
+            matrix || !attributes.decay,
+            "{place} has weight decay, but is no matrix, or is a bias, norm or embedding"
+        );
         assert!(
             attributes.decay || !matrix || !path.ends_with("weight"),
-            "{place}"
+            "{place} is a layer's weight and has no weight decay"
         );
     }
 }
@@ -26,19 +29,12 @@ pub(super) fn every_parameter_has_a_finite_gradient_that_is_not_zero(model: &'st
         let mut options = small(model);
         options.embed.positions = positions;
         options.head.pooling = pooling;
-        let subject = subject(model, &shape(1), &options, 2);
+        let subject = initial(DType::F32, model, &shape(1), &options, 2);
         let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
-        let gradients = gradients(&subject, &options, || {
+        let gradients = gradients(model, &subject.parameters, || {
             whole_loss(&subject.classifier, &inputs, &labels(0..4), &training(0, 0))
         });
-        for (path, var) in subject.parameters.all() {
-            let gradient = values(gradient_of(&gradients, &path, &var));
-            assert!(
-                gradient.iter().all(|x| x.is_finite()) && gradient.iter().any(|&x| x != 0.0),
-                "{}: gradient of {path}",
-                model.name
-            );
-        }
+        all_are_trained(model.name, &subject.parameters, &gradients);
     }
 }
 
@@ -52,8 +48,8 @@ fn growth(options: &Options) -> f32 {
 }
 
 pub(super) fn the_first_loss_is_near_that_of_guessing(model: &'static Model) {
-    let options = Options::of(model);
-    let subject = subject(model, &shape(1), &options, 8);
+    let options = by_rows(Options::of(model));
+    let subject = initial(DType::F32, model, &shape(1), &options, 8);
     let lengths: Vec<usize> = (0..64).map(|row| 1 + row % 37).collect();
     let inputs = one(tokens(&lengths, 37, 0));
     let logits = subject.classifier.forward(&inputs, &evaluation()).kept();
@@ -61,7 +57,7 @@ pub(super) fn the_first_loss_is_near_that_of_guessing(model: &'static Model) {
     let guess = (CLASSES as f32).ln();
     assert!(
         (-0.5..0.5 * growth(&options)).contains(&(loss - guess)),
-        "{}: {loss} vs {guess}",
+        "{}: the first loss is {loss}, and that of guessing is {guess}: initial weights are too large?",
         model.name
     );
 }
@@ -85,25 +81,21 @@ pub(super) fn blocks_of_every_form_train_every_parameter(model: &'static Model) 
             }
             Err(error) => panic!("{}: {error}", model.name),
         };
-        let subject = Subject {
-            classifier,
-            parameters,
-        };
         let inputs = one(tokens(&[37, 20, 1, 8], 37, 0));
         let pass = training(0, 0);
-        let loss = whole_loss(&subject.classifier, &inputs, &labels(0..4), &pass);
-        let gradients = ops::backward(&loss).kept();
-        for (path, var) in subject.parameters.all() {
-            let gradient = values(gradient_of(&gradients, &path, &var));
-            let some = gradient.iter().any(|&x| x != 0.0);
-            let form = (norm_place, residual);
-            assert!(some, "{} {form:?}: {path}", model.name);
-        }
+        let gradients = gradients(model, &parameters, || {
+            whole_loss(&classifier, &inputs, &labels(0..4), &pass)
+        });
+        let place = format!(
+            "{} with norm {norm_place:?}, residual {residual:?}",
+            model.name
+        );
+        all_are_trained(&place, &parameters, &gradients);
     }
 }
 
 pub(super) fn micro_batches_draw_what_the_whole_batch_draws(model: &'static Model) {
-    let subject = subject(model, &shape(1), &small(model), 9);
+    let subject = subject(model, &shape(1), &small_by_rows(model), 9);
     let loss = |rows: std::ops::Range<usize>| {
         let whole = tokens(&[30, 17, 4, 37], 37, 0);
         let part = |t: &Tensor| t.narrow(0, rows.start, rows.len()).kept();
@@ -118,7 +110,7 @@ pub(super) fn micro_batches_draw_what_the_whole_batch_draws(model: &'static Mode
     let (whole, parts) = (loss(0..4), (loss(0..2) + loss(2..4)) / 2.0);
     assert!(
         (whole - parts).abs() < 1e-6,
-        "{}: {whole} {parts}",
+        "{}: the loss of four rows is {whole} as one batch and {parts} as two of two: a draw is not of its row (`per_example`)",
         model.name
     );
 }
@@ -134,14 +126,11 @@ pub(super) fn two_towers_share_weights_but_not_masks(model: &'static Model) {
         let pass = training(0, 0);
         let logits = subject.classifier.forward(&inputs, &pass).kept();
         assert_eq!(logits.dims(), [2, CLASSES]);
-        let gradients = gradients(&subject, &options, || {
+        let gradients = gradients(model, &subject.parameters, || {
             whole_loss(&subject.classifier, &inputs, &labels(0..2), &pass)
         });
-        for (path, var) in subject.parameters.all() {
-            let gradient = values(gradient_of(&gradients, &path, &var));
-            let name = model.name;
-            assert!(gradient.iter().any(|&x| x != 0.0), "{name}: {path}");
-        }
+        let place = format!("{} with two towers, {features:?}", model.name);
+        all_are_trained(&place, &subject.parameters, &gradients);
     }
     assert!(
         subject(model, &shape(2), &small(model), 10)
@@ -156,7 +145,7 @@ pub(super) fn two_towers_share_weights_but_not_masks(model: &'static Model) {
 pub(super) fn auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refused(
     model: &'static Model,
 ) {
-    let (shape, options) = (shape(2), small(model));
+    let (shape, options) = (shape(2), small_by_rows(model));
     let mut refused = Vec::new();
     for loss in ["layers", "positions", "masked"] {
         let parameters = Parameters::new(2, &Device::Cpu, DType::F32);
@@ -203,26 +192,48 @@ pub(super) fn auxiliary_losses_are_of_each_row_and_train_their_heads_or_are_refu
         let gradients = ops::backward(&whole).kept();
         for (path, var) in parameters.all() {
             let Some(gradient) = gradients.get(&var) else {
-                assert!(!path.starts_with("aux."), "{}: {path}", model.name);
+                assert!(
+                    !path.starts_with("aux."),
+                    "{}: no gradient of the loss {loss} reaches {path}",
+                    model.name
+                );
                 continue;
             };
             let gradient = values(gradient);
-            assert!(gradient.iter().all(|x| x.is_finite()), "{path}");
+            assert!(
+                gradient.iter().all(|x| x.is_finite()),
+                "{}: the gradient of {path} by the loss {loss} is not finite",
+                model.name
+            );
             let some = gradient.iter().any(|x| *x != 0.0);
-            assert!(some || !path.starts_with("aux."), "{}: {path}", model.name);
+            assert!(
+                some || !path.starts_with("aux."),
+                "{}: the gradient of {path} by the loss {loss} is zero everywhere",
+                model.name
+            );
         }
         let (whole, parts) = (
             scalar(&whole),
             (scalar(&mean(0..2, 30)) + scalar(&mean(2..4, 30))) / 2.0,
         );
-        let place = format!("{} {loss}", model.name);
-        assert!((whole - parts).abs() < 1e-5, "{place}: {whole} {parts}");
+        let place = format!("{}: the loss {loss}", model.name);
+        assert!(
+            (whole - parts).abs() < 1e-5,
+            "{place} of four rows is {whole} as one batch and {parts} as two of two"
+        );
         let guess = if loss == "masked" { 11f32 } else { 5f32 }.ln();
         let above = whole - guess;
         let most = 1.5 * growth(&options);
-        assert!((-1.5..most).contains(&above), "{place}: {whole} vs {guess}");
+        assert!(
+            (-1.5..most).contains(&above),
+            "{place} is {whole} at first, and that of guessing is {guess}"
+        );
     }
     // Both are losses of every position: a model has one hidden state for each, or not.
     let [positions, masked] = ["positions", "masked"].map(|loss| refused.contains(&loss));
-    assert_eq!(positions, masked, "{}: {refused:?}", model.name);
+    assert_eq!(
+        positions, masked,
+        "{}: of `positions` and `masked`, both losses of every position, it refuses only {refused:?}",
+        model.name
+    );
 }
