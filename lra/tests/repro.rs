@@ -66,7 +66,7 @@ fn a_plan_takes_names_and_micro_batches_as_a_run_does() {
     let place = Place::new();
     let message = place.fails(2, "repro s4 imdb s4d");
     assert!(message.contains("did you mean 'text'?"), "{message}");
-    let message = place.fails(2, "repro s4 text s4");
+    let message = place.fails(2, "repro s4 text s4dd");
     assert!(message.contains("did you mean 's4d'?"), "{message}");
     let differs = |words: &str| {
         let plan = place.ok(&format!("repro {words} --dry-run --json --threads 2"));

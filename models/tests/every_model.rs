@@ -16,7 +16,7 @@ fn main() {
             "time_grows_as_the_card_says",
             "passes_leave_no_memory_behind",
         ];
-        let here = |promise: &&Check| !elsewhere.contains(&promise.name);
+        let here = move |promise: &&Check| !elsewhere.contains(&promise.name);
         CHECKS.iter().filter(here).map(move |promise| {
             Trial::test(format!("{}::{}", model.name, promise.name), move || {
                 (promise.check)(model);

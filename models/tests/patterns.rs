@@ -224,7 +224,7 @@ fn unread(model: &str, options: &Options, paths: &[String]) -> Vec<String> {
     if options.head.pooling != Pooling::Cls {
         return Vec::new();
     }
-    if ["gau", "flash"].contains(&model) {
+    if ["gau", "flash", "hydra"].contains(&model) {
         // Without positions the CLS token begins at zero, and so does its gate: only the classes'
         // own numbers are left.
         let rest = paths.iter().filter(|path| *path != "head.1.bias");

@@ -310,7 +310,7 @@ mod tests {
     fn gradients_agree_with_differences() {
         let parameters = parameters();
         let block = BlockOptions {
-            dim: 4,
+            dim: 12,
             heads: 2,
             ..BlockOptions::default()
         };
@@ -322,7 +322,7 @@ mod tests {
             gate_rank: 2,
         };
         let mixer = Rwkv7::new(&layer, &options).unwrap();
-        check_layer("rwkv7", &parameters, &[2, 4, 4], |x| {
+        check_layer("rwkv7", &parameters, &[2, 4, 12], |x| {
             mixer.forward(x, &pass())
         });
     }

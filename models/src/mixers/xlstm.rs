@@ -112,7 +112,7 @@ impl Xlstm {
                 width.is_multiple_of(divisor),
                 key,
                 divisor,
-                format!("a divisor of the inner width, {width}"),
+                format!("a divisor of {width}, model.expand times block.dim"),
             )?;
         }
         let normal = |stdev: f64| Init::Randn { mean: 0.0, stdev };
