@@ -98,7 +98,7 @@ impl Planted {
         };
         Ok(match self.bug {
             Bug::Detaches => self.gain.detach(),
-            Bug::DetachesAtEvenBlocks if length % 16 == 0 => self.gain.detach(),
+            Bug::DetachesAtEvenBlocks if length.is_multiple_of(16) => self.gain.detach(),
             Bug::KeepsParametersOfTheFirstEvaluation if !pass.train => {
                 let first = self.gain.copy()?;
                 self.first.get_or_init(|| first).clone()
