@@ -72,7 +72,7 @@ fn peak_at(peak: HeapPeak, model: &'static Model, length: usize) -> usize {
 /// Checks that passes leave no memory behind: the peak of the heap over many is that over a few.
 pub(super) fn passes_leave_no_memory_behind(model: &'static Model) {
     const FEW: usize = 4;
-    const MANY: usize = 16;
+    const MANY: usize = 32;
     let Some(peak) = HEAP_PEAK.get() else {
         return;
     };

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::TaskInfo;
 use crate::error::Result;
-use crate::options::{refused, within};
+use crate::options::refused;
 use crate::synthetic::DrawOptions;
 
 /// Limit on the length of a row, in tokens.
@@ -39,19 +39,40 @@ impl Common {
         }
     }
 
-    /// Checks the sizes of the splits, and that no length is below `shortest`.
+    /// Checks the sizes of the splits, and that no length is below `shortest`, which follows from
+    /// the option `from`; the option is empty for a constant.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) naming the option.
-    pub(super) fn check(&self, info: &TaskInfo, shortest: u32) -> Result<()> {
+    pub(super) fn check(&self, info: &TaskInfo, shortest: u32, from: &str) -> Result<()> {
         self.drawn.check(info)?;
-        within(info, "max_length", self.max_length, shortest..=LONGEST)?;
-        if (shortest..=self.max_length).contains(&self.train_length) {
-            return Ok(());
-        }
-        let allowed = format!("{shortest} to max_length = {}", self.max_length);
-        Err(refused(info, "train_length", self.train_length, allowed))
+        let (least, longest) = ((shortest, from), self.max_length);
+        bounded(info, "max_length", longest, least, (LONGEST, ""))?;
+        let most = (longest, "max_length");
+        bounded(info, "train_length", self.train_length, least, most)
     }
+}
+
+/// Checks that an option lies between two bounds, each with the option that it follows from; the
+/// option is empty for a constant.
+///
+/// # Errors
+/// [`Error::Option`](crate::Error::Option) naming the option and those of the bounds.
+pub(super) fn bounded(
+    info: &TaskInfo,
+    key: &str,
+    value: u32,
+    least: (u32, &str),
+    most: (u32, &str),
+) -> Result<()> {
+    if (least.0..=most.0).contains(&value) {
+        return Ok(());
+    }
+    let [least, most] = [least, most].map(|(bound, from)| match from {
+        "" => bound.to_string(),
+        from => format!("{bound} (by {from})"),
+    });
+    Err(refused(info, key, value, format!("{least} to {most}")))
 }
 
 /// Returns the lengths `first`, `first * factor`, and so on up to `last`.

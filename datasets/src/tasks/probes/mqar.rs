@@ -14,7 +14,7 @@
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::common::{Common, lengths, turn};
+use super::common::{Common, bounded, lengths, turn};
 use super::probe::{Answers, Place, Probe};
 use super::text::wrap;
 use crate::error::Result;
@@ -88,9 +88,15 @@ impl Probe for Mqar {
         let per_pair = options.tokens_per_pair;
         // Pairs, and as many queries at every other position.
         within(&INFO, "tokens_per_pair", per_pair, 4..=1024)?;
-        options.common.check(&INFO, per_pair)?;
-        let shortest = per_pair..=options.common.train_length;
-        within(&INFO, "min_length", options.min_length, shortest)?;
+        options.common.check(&INFO, per_pair, "tokens_per_pair")?;
+        let (least, train) = ((per_pair, "tokens_per_pair"), options.common.train_length);
+        bounded(
+            &INFO,
+            "min_length",
+            options.min_length,
+            least,
+            (train, "train_length and max_length"),
+        )?;
         let longest = options.common.max_length;
         if longest / per_pair > u32::from(KEYS) {
             let allowed = format!(

@@ -70,7 +70,7 @@ impl Probe for Needle {
     }
 
     fn check(&self, options: &Options) -> Result<()> {
-        options.common.check(&INFO, 8)
+        options.common.check(&INFO, 8, "")
     }
 
     fn groups(&self, options: &Options) -> Vec<String> {

@@ -73,7 +73,7 @@ impl Probe for SelectiveCopy {
 
     fn check(&self, options: &Options) -> Result<()> {
         within(&INFO, "tokens", options.tokens, 1..=1024)?;
-        options.common.check(&INFO, 2 * options.tokens)
+        options.common.check(&INFO, 2 * options.tokens, "tokens")
     }
 
     fn groups(&self, options: &Options) -> Vec<String> {

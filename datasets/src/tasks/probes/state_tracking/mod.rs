@@ -13,11 +13,10 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use self::group::{Group, LARGEST, Table};
-use super::common::Common;
+use super::common::{Common, bounded};
 use super::probe::{Answers, Place, Probe};
 use super::text::wrap;
 use crate::error::Result;
-use crate::options::within;
 use crate::rng::below;
 use crate::synthetic::between;
 use crate::{Source, TaskInfo};
@@ -91,11 +90,22 @@ impl Probe for StateTracking {
 
     fn check(&self, options: &Options) -> Result<()> {
         let common = &options.common;
-        common.check(&INFO, 1)?;
-        let shortest = 1..=common.train_length;
-        within(&INFO, "min_length", options.min_length, shortest)?;
-        let shortest = 1..=common.max_length;
-        within(&INFO, "test_min_length", options.test_min_length, shortest)
+        common.check(&INFO, 1, "")?;
+        let (least, train, test) = ((1, ""), common.train_length, common.max_length);
+        bounded(
+            &INFO,
+            "min_length",
+            options.min_length,
+            least,
+            (train, "train_length"),
+        )?;
+        bounded(
+            &INFO,
+            "test_min_length",
+            options.test_min_length,
+            least,
+            (test, "max_length"),
+        )
     }
 
     fn departure(&self, options: &Options) -> Option<(&'static str, String)> {
