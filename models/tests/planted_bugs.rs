@@ -437,10 +437,10 @@ fn actual(model: &'static Model) -> Vec<(&'static Check, String)> {
     broken.collect()
 }
 
-/// Promises that are checked further where the heap is counted and processor time is measured.
-const MEASURED: [&str; 3] = [
+/// Promises that are checked further where the heap is counted. The clock is tried with the planted
+/// bugs and the sound models beside them alone.
+const MEASURED: [&str; 2] = [
     "peak_memory_grows_as_the_card_says",
-    "time_grows_as_the_card_says",
     "passes_leave_no_memory_behind",
 ];
 
@@ -496,8 +496,8 @@ fn main() {
             Ok(())
         })
     });
-    // What the counted heap and the clock show of the registry's models.
-    let measured = |promise: &&Check| MEASURED.contains(&promise.name) || env::var("ALL").is_ok();
+    // What the counted heap shows of the registry's models.
+    let measured = |promise: &&Check| MEASURED.contains(&promise.name);
     let measured = conformance::CHECKS.iter().filter(measured);
     let models = measured.flat_map(|promise| {
         MODELS.iter().copied().map(move |model| {

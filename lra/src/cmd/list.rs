@@ -30,12 +30,9 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
             "--recipe and --task apply to the list of all models alone: `lra list models`",
         ));
     }
-    if arguments.what == Registry::Settings {
-        let table = settings::table(name.map_or("", String::as_str))?;
-        return show(&table, arguments.json);
-    }
     if let Some(name) = name {
         match (arguments.what, arguments.json) {
+            (Registry::Settings, as_json) => settings::show(name, as_json)?,
             (_, true) => cmd::print_json(&entry::json(arguments.what, name)?)?,
             (Registry::Published, false) => {
                 let source = suggest::source(name)?;
@@ -52,7 +49,10 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         Registry::Published => published::listing(),
         Registry::Devices => devices(),
         Registry::Components => components()?,
-        Registry::Settings => settings::table("")?,
+        Registry::Settings => {
+            settings::show("", arguments.json)?;
+            return Ok(ExitCode::SUCCESS);
+        }
     };
     show(&table, arguments.json)
 }

@@ -1,19 +1,29 @@
 //! `lra list settings`: every setting that does not belong to a task or a model.
 
 use models::options::{self, BlockOptions, Choice, EmbedOptions, HeadOptions, OptionSet};
-use results::table::{Cell, Row, Table, or_null};
+use results::table::or_null;
+use results::{width, wrap};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::spec::{self, PretrainOptions, TrainOptions};
-use crate::suggest;
+use crate::{cmd, suggest};
 
-/// Returns a row per setting whose name begins with `part`: a section such as `train`, or a setting
-/// such as `train.steps`.
+/// Prints the settings whose name begins with `part`, as text or as JSON.
+pub(super) fn show(part: &str, as_json: bool) -> Result<()> {
+    let found = find(part)?;
+    match as_json {
+        true => cmd::print_json(&json(&found)),
+        false => cmd::print(&text(&found)),
+    }
+}
+
+/// Returns the settings whose name begins with `part`: a section such as `train`, or a setting such
+/// as `train.steps`.
 ///
 /// # Errors
 /// No setting is called so.
-pub(super) fn table(part: &str) -> Result<Table> {
+fn find(part: &str) -> Result<Vec<Setting>> {
     let defaults = spec::general_defaults();
     let mut settings = Vec::new();
     settings.extend(section::<EmbedOptions>("embed", &defaults));
@@ -21,35 +31,48 @@ pub(super) fn table(part: &str) -> Result<Table> {
     settings.extend(section::<HeadOptions>("head", &defaults));
     settings.extend(section::<TrainOptions>("train", &defaults));
     settings.extend(section::<PretrainOptions>("pretrain", &defaults));
-    let is_meant = |it: &Setting| {
+    let names: Vec<String> = settings.iter().map(|it| it.key.clone()).collect();
+    settings.retain(|it| {
         let rest = it.key.strip_prefix(part);
         rest.is_some_and(|rest| part.is_empty() || rest.is_empty() || rest.starts_with('.'))
-    };
-    let names: Vec<&str> = settings.iter().map(|it| it.key.as_str()).collect();
-    if !settings.iter().any(is_meant) {
-        return Err(match part {
-            "data" => {
-                Error::usage("the settings of data are those of a task: `lra list tasks NAME`")
-            }
-            "model" => Error::usage("the settings of a model: `lra list models NAME`"),
-            _ => Error::usage(suggest::unknown_setting(part, &names)),
-        });
+    });
+    if !settings.is_empty() {
+        return Ok(settings);
     }
-    let mut table = super::listing(
-        "settings",
-        "Settings (--set KEY=VALUE)",
-        &["setting", "default", "values", "meaning"],
-        settings
-            .iter()
-            .filter(|it| is_meant(it))
-            .map(Setting::row)
-            .collect(),
-    );
-    table.notes = vec![
-        "Settings of a task, data.*: `lra list tasks NAME`. Settings of a model, model.*: `lra list models NAME`."
-            .to_owned(),
-    ];
-    Ok(table)
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    Err(match part {
+        "data" => Error::usage("the settings of data are those of a task: `lra list tasks NAME`"),
+        "model" => Error::usage("the settings of a model: `lra list models NAME`"),
+        _ => Error::usage(suggest::unknown_setting(part, &names)),
+    })
+}
+
+/// Returns settings as text: each with its default and values, its meaning below.
+fn text(settings: &[Setting]) -> String {
+    let mut text = "Settings (--set KEY=VALUE), with their defaults\n".to_owned();
+    for it in settings {
+        let values = match it.values.as_str() {
+            "" => String::new(),
+            values => format!("  ({values})"),
+        };
+        let first = format!("{} = {}{values}", it.key, it.default);
+        text += &format!("\n  {}", wrap(&first, width(), 2, 6));
+        text += &format!("\n      {}", wrap(it.meaning, width(), 6, 6));
+    }
+    text + "\n\nThose of a task, data.*: `lra list tasks NAME`. Those of a model, model.*: `lra list models NAME`.\n"
+}
+
+/// Returns settings for programs.
+fn json(settings: &[Setting]) -> Vec<Value> {
+    let one = |it: &Setting| {
+        json!({
+            "setting": it.key,
+            "default": it.default,
+            "values": or_null(&it.values),
+            "meaning": it.meaning,
+        })
+    };
+    settings.iter().map(one).collect()
 }
 
 /// A setting for the listing.
@@ -58,21 +81,6 @@ struct Setting {
     default: Value,
     values: String,
     meaning: &'static str,
-}
-
-impl Setting {
-    fn row(&self) -> Row {
-        let default = match &self.default {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        Row::new(vec![
-            Cell::with(self.key.clone(), "setting", self.key.clone()),
-            Cell::with(default, "default", self.default.clone()),
-            Cell::with(self.values.clone(), "values", or_null(&self.values)),
-            Cell::with(self.meaning, "meaning", self.meaning),
-        ])
-    }
 }
 
 /// Returns the settings of a section, in the order of its struct.
@@ -122,22 +130,27 @@ mod tests {
 
     #[test]
     fn every_setting_has_a_meaning_and_those_of_a_kind_have_values() {
-        let table = table("").unwrap();
-        assert!(table.rows.len() > 60, "{}", table.rows.len());
-        for row in &table.rows {
-            let text = |place: usize| row.cells[place].text.clone();
-            assert!(text(3).ends_with('.'), "{}: {}", text(0), text(3));
-            let free = ["train.aux", "train.groups"].contains(&text(0).as_str());
-            assert!(free || !text(2).is_empty(), "{} has no values", text(0));
-            assert!(text(1) != "null", "{} has no default", text(0));
+        let all = find("").unwrap();
+        assert!(all.len() > 60, "{}", all.len());
+        for it in &all {
+            assert!(it.meaning.ends_with('.'), "{}: {}", it.key, it.meaning);
+            let free = ["train.aux", "train.groups"].contains(&it.key.as_str());
+            assert!(free || !it.values.is_empty(), "{} has no values", it.key);
+            assert!(!it.default.is_null(), "{} has no default", it.key);
         }
-        assert_eq!(super::table("train.steps").unwrap().rows.len(), 1);
-        assert!(super::table("train").unwrap().rows.len() > 20);
+        assert_eq!(find("train.steps").unwrap().len(), 1);
+        assert!(find("train").unwrap().len() > 20);
+        let unknown = find("train.stesp").err().unwrap().to_string();
+        assert!(unknown.contains("train.steps"), "{unknown}");
+    }
+
+    #[test]
+    fn the_text_fits_a_terminal() {
+        let text = text(&find("block").unwrap());
         assert!(
-            super::table("train.stesp")
-                .unwrap_err()
-                .to_string()
-                .contains("train.steps")
+            text.lines().all(|line| line.chars().count() <= width()),
+            "{text}"
         );
+        assert!(text.contains("\n  block.layers = "), "{text}");
     }
 }
