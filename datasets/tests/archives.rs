@@ -346,7 +346,7 @@ fn parts() -> [Files; 2] {
     [one, other]
 }
 
-/// What follows the end of an archive would not be read.
+/// Checks that data behind the end of an archive is refused, since no reader would see it.
 #[test]
 fn archives_joined_in_one_file_are_refused() {
     let [one, other] = parts().map(|files| raw::tar(&files));

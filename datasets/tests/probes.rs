@@ -431,7 +431,7 @@ fn verification_computes_the_answers_again() {
     }
 }
 
-/// Trivial rules are far from the answers, whatever they see.
+/// Checks that no trivial rule comes near the answers.
 #[test]
 fn nothing_trivial_solves_a_probe() {
     for task in PROBES {

@@ -338,7 +338,7 @@ impl Prefetcher {
 
 #[cfg(test)]
 mod tests {
-    /// Every label stays with its token, and padding at the end, in whatever batch a row is.
+    /// Checks that labels stay with their tokens, and padding at the end, in every batch.
     #[test]
     fn a_permuted_row_has_the_same_labelled_tokens_in_another_order() {
         use datasets::shuffle::Order;

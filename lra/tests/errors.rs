@@ -754,7 +754,7 @@ fn a_setting_has_one_value() {
     place.ok(&format!("{run} --steps 3 --set train.steps=3"));
 }
 
-/// A sweep passes on to its runs what it was given, whatever it begins with.
+/// Checks that the runs of a sweep get values that look like flags.
 #[test]
 fn values_that_begin_with_a_dash_reach_the_runs_of_a_sweep() {
     let place = Place::new();

@@ -527,7 +527,7 @@ fn a_page_that_was_kept_is_replaced() {
     assert_eq!(fs::read(&fetched[0].path).unwrap(), content());
 }
 
-/// Where no SHA-256 is published, only reading an archive to its end shows that it is whole.
+/// Checks that an archive without a published SHA-256 is read to its end before it is kept.
 #[test]
 fn a_cut_archive_is_not_kept_where_no_sum_is_published() {
     let root = tempfile::tempdir().unwrap();

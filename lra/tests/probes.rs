@@ -53,7 +53,7 @@ fn every_probe_trains_and_is_tested_beyond_the_trained_length() {
     assert!(told.contains("did you mean 'state_tracking'"), "{told}");
 }
 
-/// Parity has two classes, whatever the task has room for.
+/// Checks that parity has two classes, although the task allows more.
 #[test]
 fn a_small_group_has_few_classes() {
     let place = Place::new();
@@ -130,7 +130,7 @@ fn permuted_positions_change_nothing_but_the_order() {
     assert_ne!(digest(&plain), digest(&permuted));
     let zero = run(&format!("{BAG} --set data.permute=0"), "zero");
     assert_eq!(digest(&plain), digest(&zero));
-    // One stored entry, whatever the order.
+    // One stored entry, in either order.
     assert_eq!(
         plain["task"]["data_digest"],
         permuted["task"]["data_digest"]

@@ -21,7 +21,7 @@ pub enum BatchSystem {
     Kubernetes,
 }
 
-/// The job, whatever runs it.
+/// Describes the job to every batch system.
 pub struct Job<'a> {
     /// Elements of the array.
     pub elements: usize,

@@ -401,7 +401,7 @@ mod tests {
             .collect()
     }
 
-    /// What is learned in place of C gives the kernel of C.
+    /// Checks that C̃, which is learned, gives the kernel of the C that it stands for.
     #[test]
     fn kernels_begin_as_impulse_responses() {
         let parameters = parameters();
