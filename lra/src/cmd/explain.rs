@@ -125,14 +125,24 @@ fn parts<'a, 'b>(sorted: &'b [(u64, &'a Prediction)]) -> Vec<&'b [(u64, &'a Pred
     parts
 }
 
-/// Returns how often the examples of each class are predicted as each class.
+/// Number of classes up to which every class has a column of its own.
+const MOST_COLUMNS: usize = 20;
+
+/// Returns how often the examples of each class are predicted as each class; with many classes, the
+/// class that each is most often taken for instead.
 fn by_class(scored: &Scored) -> Table {
     let classes = scored.predictions.first().map_or(0, |it| it.logits.len());
     let mut counts = vec![vec![0u64; classes]; classes];
     for it in &scored.predictions {
         counts[it.label][it.class()] += 1;
     }
-    let predicted = (0..classes).map(|class| Column::value(format!("as {class}")));
+    let each = classes <= MOST_COLUMNS;
+    let predicted: Vec<Column> = match each {
+        true => (0..classes)
+            .map(|class| Column::value(format!("as {class}")))
+            .collect(),
+        false => vec![Column::value("most often wrong as")],
+    };
     let columns = [
         Column::key("class"),
         Column::value("examples"),
@@ -150,11 +160,13 @@ fn by_class(scored: &Scored) -> Table {
             Cell::with(total.to_string(), "examples", total),
             right,
         ];
-        let counts = counts.iter().map(|count| match count {
-            0 => Cell::text("."),
-            count => Cell::with(count.to_string(), "count", *count),
-        });
-        cells.extend(counts);
+        match each {
+            true => cells.extend(counts.iter().map(|count| match count {
+                0 => Cell::text("."),
+                count => Cell::with(count.to_string(), "count", *count),
+            })),
+            false => cells.push(most_often_wrong(class, counts)),
+        }
         Row::new(cells)
     });
     Table {
@@ -164,6 +176,21 @@ fn by_class(scored: &Scored) -> Table {
         columns: columns.into_iter().chain(predicted).collect(),
         rows: rows.collect(),
         ..Table::default()
+    }
+}
+
+/// Returns the class that examples of `class` are most often taken for, the first of several.
+fn most_often_wrong(class: usize, counts: &[u64]) -> Cell {
+    let wrong = counts
+        .iter()
+        .enumerate()
+        .filter(|(other, _)| *other != class);
+    let most = wrong.max_by_key(|(other, count)| (**count, std::cmp::Reverse(*other)));
+    match most {
+        Some((other, count)) if *count > 0 => {
+            Cell::with(format!("{other} ({count})"), "wrong_as", other)
+        }
+        _ => Cell::text("."),
     }
 }
 
@@ -245,5 +272,12 @@ mod tests {
         }
         let few = &values[..12];
         assert_eq!(super::parts(few).len(), 4);
+    }
+
+    #[test]
+    fn the_most_frequent_mistake_is_not_the_class_itself() {
+        let text = |counts: &[u64]| most_often_wrong(1, counts).text;
+        assert_eq!(text(&[2, 9, 5, 5]), "2 (5)");
+        assert_eq!(text(&[0, 9, 0, 0]), ".");
     }
 }

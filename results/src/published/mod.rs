@@ -2,7 +2,8 @@
 //!
 //! `published.csv` holds one number per row with the document it was read in, the trust in that
 //! document, and known defects of the number. Its column `entry` names our model of the row. It is
-//! empty if we have no such model, or if the source copies the figure from another source.
+//! empty if we have no such model, and for further rows of a model in one source: copies beside the
+//! source's own run, other sizes, approximate figures.
 //! `published_sources.csv` has a line per source: its short name, and our recipes that follow its
 //! protocol, separated by spaces.
 
