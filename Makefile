@@ -92,12 +92,12 @@ TINY := $(addprefix --set ,train.steps=4 train.batch=2 train.warmup=2 train.eval
 .PHONY: matrix
 matrix:
 	rm -rf $(MATRIX)/runs
-	$(LRA) sweep --tasks listops,pathfinder,image:synthetic --models all --recipe smoke --threads 2 \
+	$(LRA) sweep --tasks listops,pathfinder,image:synthetic --models all --recipe smoke --threads 1 --jobs 2 \
 		--data $(MATRIX)/data --out $(MATRIX)/runs
-	$(LRA) sweep --tasks listops --models transformer,performer,local --components --set block.layers=2 --recipe smoke --threads 2 \
+	$(LRA) sweep --tasks listops --models transformer,performer,local --components --set block.layers=2 --recipe smoke --threads 1 --jobs 2 \
 		--data $(MATRIX)/data --out $(MATRIX)/runs
 	$(LRA) sweep --tasks listops,pathfinder,retrieval:synthetic --models transformer,s4d,mega,chordmixer --recipe mini $(TINY) \
-		--threads 2 --data $(MATRIX)/data --out $(MATRIX)/runs
+		--threads 1 --jobs 2 --data $(MATRIX)/data --out $(MATRIX)/runs
 
 ## The smoke matrix, all models on three tasks and a model of each family on the small protocol, held against its baseline: minutes
 regression: matrix
