@@ -20,7 +20,8 @@
 //!
 //! # Departures
 //!
-//! None known.
+//! A and F begin Xavier-uniform in the 2021 code and √½ times that in the authors' fairseq, here
+//! N(0, 1/K). Projections have no biases.
 
 use crate::{encoder::blocks, mixers::tay2021, ops::project_length, prelude::*};
 

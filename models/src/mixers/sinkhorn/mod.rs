@@ -23,7 +23,8 @@
 //! # Departures
 //!
 //! The sorting network has one layer, as in the sinkhorn-transformer package, for each head;
-//! SortCut keeps a block's own keys, as in that package.
+//! SortCut keeps a block's own keys, as in that package. W begins Xavier-uniform divided by S,
+//! since a sum over a block is S times its mean; in the 2021 code Xavier-uniform.
 
 mod blocked;
 
