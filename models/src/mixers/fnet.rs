@@ -16,7 +16,8 @@
 //!
 //! # Departures
 //!
-//! The paper also pads to N, but mixes padding in.
+//! The paper also pads to N, but mixes padding in. The feed-forward network begins Xavier-uniform
+//! with biases N(0, 1e-6²); in the authors' code weights and inner biases are N(0, 0.02²).
 
 use crate::{options::NormPlace, prelude::*};
 

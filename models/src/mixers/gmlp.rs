@@ -19,7 +19,8 @@
 //!
 //! # Departures
 //!
-//! The paper pads to N and mixes padding in.
+//! The paper pads to N and mixes padding in. It has no public code and says only that W begins near
+//! 0 and b with 1: here W is N(0, 1e-6²), W_in and W_out are LeCun-normal with biases 0.
 
 use crate::{
     layers::LayerNorm,

@@ -19,7 +19,8 @@
 //!
 //! # Departures
 //!
-//! Projections have no biases.
+//! Projections have no biases. Weights begin Xavier-uniform, in the authors' code uniform within
+//! inputs^-½.
 
 use crate::{
     layers::LayerNorm,

@@ -21,7 +21,8 @@
 //! # Departures
 //!
 //! The first Z is scaled separately for each sequence and head. The published code uses one number
-//! for the whole batch, and states that separate scaling converges faster.
+//! for the whole batch, and states that separate scaling converges faster. Weights begin
+//! Xavier-uniform, in that code uniform within inputs^-½ and with biases.
 
 use crate::{
     ops::{IGNORE_INDEX, Padding, exact_matmul, merge_heads, pseudo_inverse, split_heads},

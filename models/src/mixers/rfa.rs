@@ -21,7 +21,8 @@
 //! The paper gates sums over the past. Here tokens may see both sides, so the first half of the
 //! heads runs from the first token to the last, and the other half backwards. The published code
 //! has factors 0.1 in place of 1/√M and then ε = 1, which is larger than most denominators. σ acts
-//! as the temperature.
+//! as the temperature. Projections begin Xavier-uniform, in that code √½ times that and with
+//! biases.
 
 use crate::{RngKey, ops::activation::relu, prelude::*};
 

@@ -17,7 +17,9 @@
 //!
 //! Relative positions and a memory of the previous segment, which make it a Transformer-XL, are not
 //! part of it here: one sequence is one segment, and positions are set by `embed.positions`. A last
-//! norm, as after every pre-norm stack.
+//! norm, as after every pre-norm stack. Its authors' code is not public: weights of gates begin
+//! Xavier-uniform, biases with 2, as in opendilab/DI-engine, where weights begin uniform within
+//! D^-½.
 
 use crate::{mixers::transformer, prelude::*};
 

@@ -21,7 +21,8 @@
 //! # Departures
 //!
 //! Groups are sequences, where GShard groups the tokens of one machine; evaluation has no capacity
-//! limit; the second expert is always used, where GShard draws.
+//! limit; the second expert is always used, where GShard draws. Weights begin Xavier-uniform; in
+//! its code router and experts uniform within (3 / inputs)^½, experts without biases.
 
 use crate::{mixers::transformer, prelude::*};
 

@@ -15,7 +15,8 @@
 //!
 //! # Departures
 //!
-//! None known.
+//! Weights begin Xavier-uniform; in the authors' code those of queries, keys and values √½ times
+//! that, all others uniform within inputs^-½, and attention has biases.
 
 use crate::{mixers::transformer, prelude::*};
 
