@@ -17,7 +17,9 @@
 //!
 //! # Departures
 //!
-//! m starts uniform in [0, 2), with mean one; the authors convert trained heads.
+//! m starts uniform in [0, 2), with mean one; the authors convert trained heads, and draw m from
+//! N(0, 0.2²) otherwise. Weights begin Xavier-uniform; in their code uniform within D^-½, values
+//! and output with biases.
 
 use crate::{ops::attention::weigh, prelude::*};
 

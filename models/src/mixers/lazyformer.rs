@@ -16,7 +16,7 @@
 //!
 //! # Departures
 //!
-//! None known.
+//! The authors' code is not public; weights begin Xavier-uniform, as in all attention here.
 
 use crate::{ops::attention::scores, prelude::*};
 

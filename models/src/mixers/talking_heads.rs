@@ -15,7 +15,9 @@
 //!
 //! # Departures
 //!
-//! None known.
+//! P and R begin as the identity, in the authors' code as truncated N(0, 1/H). Projections begin
+//! Xavier-uniform, there as truncated N(0, 1 / inputs), those of queries N(0, 1 / (D E)) with
+//! scores that are not divided by √E.
 
 use crate::{ops::attention::scores, prelude::*};
 

@@ -18,7 +18,8 @@
 //! # Departures
 //!
 //! The paper's model reads from left to right; here distance counts the same in both directions, as
-//! its authors advise for encoders.
+//! its authors advise for encoders. Weights begin Xavier-uniform; in their code queries, keys and
+//! values √½ times that and with biases, the feed-forward network uniform within inputs^-½.
 
 use crate::{mixers::transformer, prelude::*};
 

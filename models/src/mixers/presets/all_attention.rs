@@ -19,7 +19,8 @@
 //!
 //! # Departures
 //!
-//! No adaptive span and no relative positions, which the paper adds.
+//! No adaptive span and no relative positions, which the paper adds. Projections begin
+//! Xavier-uniform, in the authors' code uniform within D^-½.
 
 use crate::{mixers::transformer, prelude::*};
 

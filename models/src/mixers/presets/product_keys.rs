@@ -18,7 +18,8 @@
 //!
 //! # Departures
 //!
-//! LayerNorm in place of a batch norm on queries.
+//! LayerNorm in place of a batch norm on queries. Weights begin Xavier-uniform, in the authors'
+//! code uniform within inputs^-½ and with biases.
 
 use crate::{mixers::transformer, prelude::*};
 

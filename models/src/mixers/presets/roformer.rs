@@ -18,6 +18,8 @@
 //! # Departures
 //!
 //! Pre-norm blocks with a LayerNorm of ε 1e-6, where the paper has BERT's blocks with 1e-12.
+//! Weights begin Xavier-uniform, in the authors' code N(0, 0.02²) cut at two deviations, with
+//! biases in attention.
 
 use crate::{mixers::transformer, prelude::*};
 
