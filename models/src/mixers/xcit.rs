@@ -20,9 +20,10 @@
 //! # Departures
 //!
 //! LPI is one-dimensional here; in the paper it covers 3 x 3 pixels, which uses the shape of the
-//! image. No class-attention layers. Projections have no biases. Weights begin Xavier-uniform and
-//! those of LPI uniform within w^-½ for w taps, with biases 0; in the authors' code N(0, 0.02²),
-//! and LPI uniform within 1/3 with its biases.
+//! image. LPI is scaled with the attention's branch; in the authors' code it has a norm of the
+//! stream and λ of its own. No class-attention layers. Projections have no biases. Weights begin
+//! Xavier-uniform and those of LPI uniform within w^-½ for w taps, with biases 0; in the authors'
+//! code N(0, 0.02²), and LPI uniform within 1/3 with its biases.
 
 use crate::{
     layers::LayerNorm,
