@@ -27,7 +27,10 @@
 //!
 //! The maximum of a row is over blocks with valid tokens; 1e-6 is not added to counts and sums; the
 //! blocks of an image are runs of pixels, not the 4 x 8 patches of the published code. No biases in
-//! projections.
+//! projections. Projections begin Xavier-uniform (±0.217 at D = 64), the feed-forward network
+//! Xavier-uniform (±0.177 for a width of 128) with biases N(0, 1e-6²); the published code has
+//! PyTorch's linear layers, all uniform within inputs^-½ (±0.125, and ±0.088 from a width of 128),
+//! biases too (mlpen/mra-attention@7e08afe old_code/LRA/encoders/mra2.py:21-25, 110-113).
 
 use crate::{
     mask::PADDED,
