@@ -21,7 +21,11 @@
 //!
 //! # Departures
 //!
-//! None known.
+//! In the published language model all linear maps begin N(0, 0.02²), biases as 0, and the SwiGLU
+//! has no biases (fla/models/gla/modeling_gla.py, _init_weights; fla/modules/mlp.py); here they
+//! begin as in the layer alone, uniform within inputs^-½ (±0.125 at D = 64), and the SwiGLU
+//! Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). b is 0 as in that language
+//! model; the layer alone has it uniform within R^-½ (±0.25).
 
 use candle_core::Tensor;
 use candle_nn::Init;
