@@ -22,7 +22,8 @@
 //! # Departures
 //!
 //! The block has no feed-forward network. The published block has BatchNorm and a separate learning
-//! rate for w.
+//! rate for w. On Path-X w begins there with cosines (`mode` = cat_cos in ctlllll/SGConv@0c2b3ab
+//! src/models/sequence/gconv.py:124-125).
 
 use std::sync::{Arc, OnceLock};
 
