@@ -20,7 +20,11 @@
 //! # Departures
 //!
 //! The package adds a key and a value that belong to no token; `block.memory = 1` does the same,
-//! and an encoder needs none. Not here: biases, the causal form.
+//! and an encoder needs none. Not here: biases, the causal form. Weights begin Xavier-uniform
+//! (±0.217 at D = 64, C ±0.306 at E = 16 and c = 3); in the package uniform within inputs^-½
+//! (±0.125, C ±0.144), biases of C and of the output too
+//! (lucidrains/memory-compressed-attention@a806696
+//! memory_compressed_attention/memory_compressed_attention.py:10, 36-37).
 
 use crate::{
     layers::ScoreMods,

@@ -21,7 +21,12 @@
 //!
 //! # Departures
 //!
-//! The clustering has no gradient; m_c has one, where the package stops it.
+//! The clustering has no gradient; m_c has one, where the package stops it. Projections begin
+//! Xavier-uniform (±0.217 at D = 64), the feed-forward network Xavier-uniform (±0.177 for a width
+//! of 128) with biases N(0, 1e-6²); the published code has PyTorch's linear layers, all uniform
+//! within inputs^-½ (±0.125, and ±0.088 from a width of 128), biases too
+//! (idiap/fast-transformers@2ad36b9 fast_transformers/attention/attention_layer.py:54-57,
+//! fast_transformers/transformers.py:47-48).
 
 mod lloyd;
 
