@@ -25,7 +25,9 @@
 //!
 //! # Departures
 //!
-//! The paper's other loss, a decoder of f(o), performed worse and is left out.
+//! The paper's other loss, a decoder of f(o), performed worse and is left out. No code of the
+//! authors was found: initial values are those of Transformer-XL here, and f of width c begins
+//! Xavier-uniform (±0.137 at D = 64 and c = 4) with biases 0.
 
 mod compression;
 mod most_used;

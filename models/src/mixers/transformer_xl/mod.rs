@@ -25,7 +25,10 @@
 //!
 //! # Departures
 //!
-//! None known.
+//! Weights begin Xavier-uniform (±0.217 at D = 64, ±0.177 of a feed-forward network of a width of
+//! 128, with biases N(0, 1e-6²)) and gains of norms as 1; in the published code weights begin N(0,
+//! 0.02²), biases as 0 and gains N(1, 0.02²) (kimiyoung/transformer-xl@44781ed
+//! pytorch/train.py:210-256). u and w begin N(0, 0.02²) there and here.
 
 mod cls;
 
