@@ -21,7 +21,8 @@
 //! # Departures
 //!
 //! The authors' convolutional block is not public in a form that could be read: the block here is
-//! that of `s4d` and `long_conv`, without a feed-forward network.
+//! that of `s4d` and `long_conv`, without a feed-forward network. Nor are their initial values
+//! known: k, b, W and c begin as PyTorch's layers do.
 
 use crate::{
     layers::{Direction, GluOutput, OutputGate, OutputInit},

@@ -27,7 +27,11 @@
 //!
 //! z is learned in the published code, there with a rate of its own; it is constant here. There,
 //! nothing of the filter decays; here its matrices do, where no group of `train.groups` says
-//! otherwise.
+//! otherwise. The published language model begins all linear weights again, N(0, 0.02²), or N(0,
+//! 0.02²/(2n)) where n layers add to the residual, and their biases as 0
+//! (src/models/sequence/simple_lm.py:356-375); here those of the layer begin uniform within
+//! inputs^-½ (±0.125 at D = 64) as in the layer alone, biases too, and those of the feed-forward
+//! network Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²).
 
 use std::f64::consts::TAU;
 

@@ -26,7 +26,11 @@
 //! # Departures
 //!
 //! The published code adds 1e-6 to squared lengths; 1e-24 is added here. Kimi Linear has a layer of
-//! softmax attention behind every three of these; here all layers are alike.
+//! softmax attention behind every three of these; here all layers are alike. In the published
+//! language model all linear maps and convolutions begin N(0, 0.02²), biases as 0, and the SwiGLU
+//! has no biases (fla/models/kda/modeling_kda.py, _init_weights; fla/modules/mlp.py); here they
+//! begin as in the layer alone, uniform within inputs^-½ (±0.125 at D = 64), and the SwiGLU
+//! Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²).
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -28,7 +28,9 @@
 //! The remainder at step T goes to that step, as in Graves, where the paper's code drops it;
 //! tensor2tensor stores learned steps as N(0, 1/D) times √D (`get_layer_timing_signal_learned_1d`
 //! in layers/common_attention.py), which gives the same numbers at first, but Adam moves them √D
-//! times faster.
+//! times faster. Biases of the feed-forward network begin N(0, 1e-6²), there as 0; weights begin
+//! Xavier-uniform there and here (tensorflow/tensor2tensor@bafdc1b
+//! tensor2tensor/models/transformer.py:1785-1787).
 
 use crate::{
     Encoded,
