@@ -33,7 +33,7 @@ impl Dimension {
     /// Returns a value of it for machines: null for the default, a number where it counts
     /// something.
     fn fact(&self, value: &str) -> Fact {
-        let counts = [THREADS, JOBS].contains(&self.name);
+        let counts = [CORES, THREADS, JOBS].contains(&self.name);
         let count = counts.then(|| value.parse::<u64>().ok());
         let value = count.flatten().map_or_else(|| or_null(value), Value::from);
         (self.name, value)
@@ -41,6 +41,7 @@ impl Dimension {
 }
 
 /// The dimensions that are numbers.
+pub(crate) const CORES: &str = "cores";
 pub(crate) const THREADS: &str = "threads";
 pub(crate) const JOBS: &str = "jobs";
 
@@ -109,7 +110,7 @@ pub(crate) const COMPUTING: &[Dimension] = &[Dimension {
     },
 }];
 
-/// Further dimensions of speeds.
+/// Further dimensions of speeds: the machine.
 pub(crate) const MACHINE: &[Dimension] = &[
     Dimension {
         name: "processor",
@@ -118,6 +119,24 @@ pub(crate) const MACHINE: &[Dimension] = &[
         apart: true,
         of: |record| record.provenance.host.cpu.clone(),
     },
+    // Processors of different generations have the same name in some clouds.
+    Dimension {
+        name: "instructions",
+        observed: false,
+        list: false,
+        apart: true,
+        of: |record| record.provenance.host.instructions.clone(),
+    },
+    Dimension {
+        name: CORES,
+        observed: false,
+        list: false,
+        apart: true,
+        of: |record| match record.provenance.host.cores {
+            0 => String::new(),
+            cores => cores.to_string(),
+        },
+    },
     Dimension {
         name: "accelerator",
         observed: false,
@@ -125,28 +144,32 @@ pub(crate) const MACHINE: &[Dimension] = &[
         apart: true,
         of: |record| record.provenance.accelerator().to_owned(),
     },
-    Dimension {
-        name: THREADS,
-        observed: false,
-        list: false,
-        apart: true,
-        // 0 stands for what an older record does not say.
-        of: |record| match record.provenance.threads {
-            0 => String::new(),
-            threads => threads.to_string(),
-        },
-    },
-    Dimension {
-        name: JOBS,
-        observed: false,
-        list: false,
-        apart: true,
-        of: |record| {
-            let jobs = record.provenance.jobs;
-            jobs.map_or_else(String::new, |jobs| jobs.to_string())
-        },
-    },
 ];
+
+/// The further dimension of speeds and memory figures that counts threads.
+pub(crate) const THREADING: &[Dimension] = &[Dimension {
+    name: THREADS,
+    observed: false,
+    list: false,
+    apart: true,
+    // 0 stands for what an older record does not say.
+    of: |record| match record.provenance.threads {
+        0 => String::new(),
+        threads => threads.to_string(),
+    },
+}];
+
+/// The further dimension of speeds that counts simultaneous runs.
+pub(crate) const SHARING: &[Dimension] = &[Dimension {
+    name: JOBS,
+    observed: false,
+    list: false,
+    apart: true,
+    of: |record| {
+        let jobs = record.provenance.jobs;
+        jobs.map_or_else(String::new, |jobs| jobs.to_string())
+    },
+}];
 
 /// Further dimensions of memory figures.
 pub(crate) const METHOD: &[Dimension] = &[Dimension {

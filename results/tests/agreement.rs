@@ -109,6 +109,7 @@ fn one_recipe_and_one_set_of_changes_are_compared() {
     let asked = |recipe: Option<&str>, set: &[&str]| Selection {
         recipe: recipe.map(str::to_owned),
         set: set.iter().map(|it| (*it).to_owned()).collect(),
+        ..Selection::default()
     };
     let models = |asked: &Selection| -> Result<Vec<(String, usize)>, String> {
         let chosen = select(&records, asked).map_err(|error| error.to_string())?;
@@ -150,6 +151,44 @@ fn one_recipe_and_one_set_of_changes_are_compared() {
         select(&others[..1], &Selection::default()).unwrap().len(),
         1
     );
+}
+
+/// Sets one value of a record.
+type Change = fn(&mut Record);
+
+#[test]
+fn runs_that_tables_keep_apart_are_never_ranked_together() {
+    let changes: [(&str, Change); 3] = [
+        ("protocol", |it| it.task.protocol = "another".to_owned()),
+        ("precision", |it| {
+            it.provenance.precision = "bf16".to_owned();
+        }),
+        ("device", |it| it.provenance.device = "cuda:0".to_owned()),
+    ];
+    for (name, change) in changes {
+        let mut records = vec![
+            cell("linear", "listops", 0, 0.1),
+            cell("linear", "listops", 0, 0.9),
+        ];
+        change(&mut records[1]);
+        let message = select(&records, &Selection::default())
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains(&format!("--{name}")), "{message}");
+        let asked = |value: &str| {
+            let mut asked = Selection::default();
+            let field = match name {
+                "protocol" => &mut asked.protocol,
+                "precision" => &mut asked.precision,
+                _ => &mut asked.device,
+            };
+            *field = Some(value.to_owned());
+            select(&records, &asked).map(|chosen| chosen.len())
+        };
+        let values = ["another", "bf16", "cuda:0"];
+        let chosen = values.iter().filter(|value| asked(value).is_ok());
+        assert_eq!(chosen.count(), 1, "{name}");
+    }
 }
 
 #[test]
@@ -318,8 +357,8 @@ fn learning_rates_are_no_change_of_the_protocol() {
     ];
     let chosen = |records: &[Record], set: &[&str]| {
         let asked = Selection {
-            recipe: None,
             set: set.iter().map(|it| (*it).to_owned()).collect(),
+            ..Selection::default()
         };
         let chosen = select(records, &asked).map_err(|error| error.to_string())?;
         Ok::<_, String>(chosen.iter().map(|it| it.model.name.clone()).collect())

@@ -22,12 +22,12 @@ const COLUMNS: &[(&str, &str)] = &[
     ),
     (
         "speed",
-        "model,from,variant,recipe,set,precision,device,computing,processor,accelerator,threads,jobs,task,source,protocol,data,\
-         mean_steps_per_second,deviation_steps_per_second,seeds,low_steps_per_second,high_steps_per_second,status",
+        "model,from,variant,recipe,set,precision,device,computing,processor,instructions,cores,accelerator,threads,jobs,\
+         task,source,protocol,data,mean_steps_per_second,deviation_steps_per_second,seeds,low_steps_per_second,high_steps_per_second,status",
     ),
     (
         "memory",
-        "model,from,variant,recipe,set,precision,device,computing,method,task,source,protocol,data,\
+        "model,from,variant,recipe,set,precision,device,computing,threads,method,task,source,protocol,data,\
          mean_bytes,deviation_bytes,seeds,low_bytes,high_bytes,status",
     ),
     (

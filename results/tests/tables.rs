@@ -581,7 +581,8 @@ fn speeds() {
     bag          measured             10.5 ±0.7 (2)       10.0 (1)
 
       Mean ± sample standard deviation; in brackets the number of seeds.
-      Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, threads 2, jobs 1.
+      Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, instructions
+        AVX-512, cores 2, threads 2, jobs 1.
       listops: generated, protocol tay2021, data 9b1de5ee2f5b.
       image: official, protocol tay2021, data image-offici.
       transformer on listops, seed 2: diverged at step 812: the loss is NaN
@@ -601,8 +602,8 @@ fn sizes_of_runs_that_got_nowhere_stay_in_their_row() {
     bag          measured             174.5 ±0.7 (2)       174.0 (1)
 
       Mean ± sample standard deviation; in brackets the number of seeds.
-      Every row: recipe tay2021, precision f32, device cpu, method live heap bytes since the start,
-        counting allocator.
+      Every row: recipe tay2021, precision f32, device cpu, threads 2, method live heap bytes since the
+        start, counting allocator.
       listops: generated, protocol tay2021, data 9b1de5ee2f5b.
       image: official, protocol tay2021, data image-offici.
       transformer on listops, seed 2: diverged at step 812: the loss is NaN
@@ -673,7 +674,9 @@ fn what_differs_is_named_and_never_averaged() {
 
 #[test]
 fn each_dimension_parts_the_rows() {
-    let alter: [fn(&mut Record); 8] = [
+    let alter: [fn(&mut Record); 10] = [
+        |record| record.provenance.host.instructions = "AVX2".into(),
+        |record| record.provenance.host.cores = 64,
         |record| record.provenance.host.device = "NVIDIA A100".into(),
         |record| record.provenance.jobs = Some(2),
         |record| record.provenance.device = "cuda:0 NVIDIA H100".into(),
@@ -690,6 +693,10 @@ fn each_dimension_parts_the_rows() {
         assert_eq!(speed.rows.len(), 2, "difference {index} was averaged over");
         assert_eq!(speed.columns.len(), 4, "difference {index} is not named");
     }
+    let mut other = run("linear", 1, 0.5);
+    other.provenance.threads = 8;
+    let memory = table("memory", &[run("linear", 0, 0.4), other], None);
+    assert_eq!(memory.rows.len(), 2, "memory of threads was averaged");
     let alter: [fn(&mut Record); 4] = [
         |record| record.task.source = "official".into(),
         |record| record.task.protocol = "clean".into(),
@@ -789,15 +796,15 @@ fn csv() {
     ];
     let text = Format::Csv.render(&tables);
     insta::assert_snapshot!(text, @r#"
-    table,model,from,variant,recipe,set,precision,device,task,source,protocol,data,computing,method,mean_percent,deviation_percent,seeds,low_percent,high_percent,status,mean_bytes,deviation_bytes,low_bytes,high_bytes
-    accuracy,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,37.0,,1,,,,,,,
-    accuracy,transformer,tay2021,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,36.37,,,,,,,,,
-    accuracy,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,17.05,0.07071067811865576,2,9.494621254822308,24.605378745177696,FAIL,,,,
-    accuracy,majority,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,17.05,,,,,,,,,
-    accuracy,first token,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,36.25,,,,,,,,,
-    accuracy,bag of tokens,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,26.400000000000002,,,,,,,,,
-    memory,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,"live heap bytes since the start, counting allocator",,,1,,,,182452224.0,,,
-    memory,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,"live heap bytes since the start, counting allocator",,,2,,,,182976512.0,741455.2001894653,176314801.33128044,189638222.66871956
+    table,model,from,variant,recipe,set,precision,device,task,source,protocol,data,computing,threads,method,mean_percent,deviation_percent,seeds,low_percent,high_percent,status,mean_bytes,deviation_bytes,low_bytes,high_bytes
+    accuracy,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,37.0,,1,,,,,,,
+    accuracy,transformer,tay2021,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,36.37,,,,,,,,,
+    accuracy,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,17.05,0.07071067811865576,2,9.494621254822308,24.605378745177696,FAIL,,,,
+    accuracy,majority,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,17.05,,,,,,,,,
+    accuracy,first token,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,36.25,,,,,,,,,
+    accuracy,bag of tokens,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,26.400000000000002,,,,,,,,,
+    memory,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,2,"live heap bytes since the start, counting allocator",,,1,,,,182452224.0,,,
+    memory,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,2,"live heap bytes since the start, counting allocator",,,2,,,,182976512.0,741455.2001894653,176314801.33128044,189638222.66871956
     "#);
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let records = reader.records().collect::<Result<Vec<_>, _>>().unwrap();
@@ -938,6 +945,8 @@ fn json() {
               "device": "cpu",
               "computing": null,
               "processor": "AMD EPYC 9V74",
+          "instructions": "AVX-512",
+          "cores": 2,
               "accelerator": null,
               "threads": 2,
               "jobs": 1
@@ -946,7 +955,7 @@ fn json() {
         ],
         "notes": [
           "Mean ± sample standard deviation over 3 seeds.",
-          "Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, threads 2, jobs 1.",
+          "Every row: recipe tay2021, precision f32, device cpu, processor AMD EPYC 9V74, instructions AVX-512, cores 2, threads 2, jobs 1.",
           "listops: generated, protocol tay2021, data 9b1de5ee2f5b."
         ]
       },

@@ -27,6 +27,15 @@ pub struct AgreeArgs {
     /// settings, if there are any]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
+    /// Split rules of the runs: clean or tay2021; required if the runs have both
+    #[arg(long, value_name = "NAME")]
+    pub protocol: Option<String>,
+    /// Number format of the runs: f32 or bf16; required if the runs have both
+    #[arg(long, value_name = "FORMAT")]
+    pub precision: Option<String>,
+    /// Device of the runs, such as cpu or cuda:0; required if the runs have several
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
     /// Anchors to compare: those that a protocol may be tuned on, or those sealed until it is
     /// frozen [default: all]
     #[arg(long, value_name = "HALF", ignore_case = true)]

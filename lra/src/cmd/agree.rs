@@ -35,6 +35,9 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
     let asked = Selection {
         recipe: arguments.recipe.as_ref().map(spelt),
         set: arguments.assignments.clone(),
+        protocol: arguments.protocol.clone(),
+        precision: arguments.precision.clone(),
+        device: arguments.device.clone(),
     };
     let (changed, records): (Vec<_>, Vec<_>) = loaded
         .into_iter()

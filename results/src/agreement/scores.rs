@@ -56,6 +56,7 @@ pub(super) struct Column {
     pub(super) task: String,
     /// Its name in tables.
     pub(super) title: String,
+    protocol: String,
     digest: String,
 }
 
@@ -66,6 +67,7 @@ impl Column {
             rank: task_rank(&task.name),
             task: task.name.clone(),
             title: task.title(),
+            protocol: task.protocol.clone(),
             digest: task.data_digest.clone(),
         }
     }

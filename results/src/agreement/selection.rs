@@ -1,10 +1,12 @@
-//! Selection of the records to compare: those of one recipe with one set of changes.
+//! Selection of the records to compare: those of one recipe with one set of changes, one protocol,
+//! one precision and one device.
 //!
 //! A learning rate is no change: a protocol such as `mini` finds one for each model and task, so it
 //! is a part of the cell.
 
 use std::collections::BTreeSet;
 
+use crate::pivot::{Dimension, PROTOCOL, TRAINING};
 use crate::record::Record;
 use crate::{Error, Result};
 
@@ -23,6 +25,25 @@ pub struct Selection {
     /// do not count. If empty: runs without changes, or, if there are none, the one set of changes
     /// there is.
     pub set: Vec<String>,
+    /// The split rules; required if the runs have several.
+    pub protocol: Option<String>,
+    /// The number format; required if the runs have several.
+    pub precision: Option<String>,
+    /// The device; required if the runs have several.
+    pub device: Option<String>,
+}
+
+impl Selection {
+    /// Returns the requested value of a dimension.
+    fn wanted(&self, dimension: &str) -> Option<&str> {
+        let value = match dimension {
+            "protocol" => &self.protocol,
+            "precision" => &self.precision,
+            "device" => &self.device,
+            _ => &None,
+        };
+        value.as_deref()
+    }
 }
 
 /// Selects the records to compare; probes are none.
@@ -31,8 +52,8 @@ pub struct Selection {
 /// that `block.family=...` asks for by itself is one with that change, too.
 ///
 /// # Errors
-/// [`Error::Selection`] if there are several recipes or sets of changes and none is requested, or
-/// if the requested one does not exist.
+/// [`Error::Selection`] if there are several recipes, sets of changes, protocols, precisions or
+/// devices and none is requested, or if the requested one does not exist.
 pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Record>> {
     let scored = || records.iter().filter(|it| !it.task.probe);
     let recipes: BTreeSet<&str> = scored().map(|it| it.recipe.name.as_str()).collect();
@@ -81,7 +102,40 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
             ),
         }));
     }
-    Ok(chosen)
+    dimensions_apart().try_fold(chosen, |chosen, dimension| {
+        alike(chosen, dimension, asked.wanted(dimension.name))
+    })
+}
+
+/// Returns the dimensions, other than the recipe, that tables keep apart.
+fn dimensions_apart() -> impl Iterator<Item = &'static Dimension> {
+    let all = PROTOCOL.iter().chain(TRAINING);
+    all.filter(|dimension| dimension.apart && dimension.name != "recipe")
+}
+
+/// Returns the records with the value `wanted` of a dimension, or all if they have the same value.
+fn alike<'a>(
+    records: Vec<&'a Record>,
+    dimension: &Dimension,
+    wanted: Option<&str>,
+) -> Result<Vec<&'a Record>> {
+    let value = |record: &&Record| (dimension.of)(record);
+    let values: BTreeSet<String> = records.iter().map(value).collect();
+    let known = values.iter().cloned().collect::<Vec<_>>().join(", ");
+    let name = dimension.name;
+    match wanted {
+        Some(wanted) if values.contains(wanted) => {
+            let is_wanted = |record: &&Record| value(record) == wanted;
+            Ok(records.into_iter().filter(is_wanted).collect())
+        }
+        Some(wanted) => Err(refuse(format!(
+            "no run has the {name} {wanted}; there are runs with {known}"
+        ))),
+        None if values.len() > 1 => Err(refuse(format!(
+            "runs that differ in {name} ({known}): choose by --{name}"
+        ))),
+        None => Ok(records),
+    }
 }
 
 /// Returns the changes made by a run's command line, in alphabetical order.

@@ -6,7 +6,7 @@ use super::groups::{Group, mixtures};
 use super::names::{slug, with_names_of_their_own};
 use super::{Axis, Chart, Form, Scale, Series};
 use crate::metrics::{self, Line};
-use crate::pivot::{COMPUTING, MACHINE, METHOD, TRAINING};
+use crate::pivot::{COMPUTING, MACHINE, METHOD, SHARING, THREADING, TRAINING};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::store::Loaded;
@@ -19,7 +19,10 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
     let scored = records
         .iter()
         .filter(|record| record.outcome == Outcome::Scored);
-    let (groups, ranks) = Group::all(scored, &[TRAINING, COMPUTING, MACHINE, METHOD]);
+    let (groups, ranks) = Group::all(
+        scored,
+        &[TRAINING, COMPUTING, MACHINE, THREADING, SHARING, METHOD],
+    );
     let mut charts: Vec<Chart> = Vec::new();
     for group in groups {
         let mut found = Vec::new();

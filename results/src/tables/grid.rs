@@ -5,7 +5,9 @@ use serde_json::json;
 use super::{capped, endings, every_row, info, left_unsaid, origins, told};
 use crate::equivalence::{LEVEL, Score};
 use crate::format::{self, ByteUnit, counted};
-use crate::pivot::{COMPUTING, MACHINE, METHOD, Pivot, PivotRow, TRAINING, mixture};
+use crate::pivot::{
+    COMPUTING, MACHINE, METHOD, Pivot, PivotRow, SHARING, THREADING, TRAINING, mixture,
+};
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
@@ -45,7 +47,10 @@ impl Quantity {
                 ],
             },
             Quantity::Speed => Schema {
-                info: info!("computing", "processor", "accelerator", "threads", "jobs"),
+                info: info!(
+                    "computing",
+                    "processor", "instructions", "cores", "accelerator", "threads", "jobs"
+                ),
                 found: &[
                     "mean_steps_per_second",
                     "deviation_steps_per_second",
@@ -56,7 +61,7 @@ impl Quantity {
                 ],
             },
             Quantity::Memory => Schema {
-                info: info!("computing", "method"),
+                info: info!("computing", "threads", "method"),
                 found: &[
                     "mean_bytes",
                     "deviation_bytes",
@@ -98,8 +103,8 @@ struct Scale {
 pub(super) fn table(quantity: Quantity, records: &[Record], against: Option<&Source>) -> Table {
     let pivot = match quantity {
         Quantity::Accuracy => Pivot::new(records, &[TRAINING]),
-        Quantity::Speed => Pivot::new(records, &[TRAINING, COMPUTING, MACHINE]),
-        Quantity::Memory => Pivot::new(records, &[TRAINING, COMPUTING, METHOD]),
+        Quantity::Speed => Pivot::new(records, &[TRAINING, COMPUTING, MACHINE, THREADING, SHARING]),
+        Quantity::Memory => Pivot::new(records, &[TRAINING, COMPUTING, THREADING, METHOD]),
     };
     let scale = match quantity {
         Quantity::Accuracy => Scale {
