@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use candle_core::{DType, Device};
 use lra_models::{
-    Classifier, Options, Parameters, Shape, mixers,
+    Classifier, MODELS, Options, Parameters, Shape, mixers,
     options::{Input, Pooling},
 };
 use serde_json::Value;
@@ -23,6 +23,8 @@ struct Row {
     deviation: f64,
     /// Least and largest value; none of a distribution without ends.
     range: Option<[f64; 2]>,
+    /// Where it was read; begins with `ours` for a deliberate difference.
+    source: String,
 }
 
 impl fmt::Display for Row {
@@ -65,6 +67,7 @@ fn table() -> Vec<Row> {
                 mean: number(mean),
                 deviation: number(deviation),
                 range: (least != "-").then(|| [number(least), number(most)]),
+                source: source.to_owned(),
             }
         })
         .collect();
@@ -186,6 +189,21 @@ fn parameters_begin_as_the_table_says() {
         for path in all.keys() {
             let known = rows.iter().any(|row| fits(&row.parameter, path));
             assert!(known, "{model} {settings}: no row for {path}");
+        }
+    }
+}
+
+#[test]
+fn every_model_has_rows_and_its_card_names_what_differs() {
+    let table = table();
+    for model in MODELS {
+        let rows: Vec<&Row> = table.iter().filter(|row| row.model == model.name).collect();
+        assert!(!rows.is_empty(), "no row for {}", model.name);
+        let differs = rows.iter().find(|row| row.source.starts_with("ours"));
+        let card = model.variants[0].section("Departures").unwrap_or_default();
+        let named = ["begin", "initial"].iter().any(|word| card.contains(word));
+        if let Some(row) = differs {
+            assert!(named, "the card says nothing of initial values, but {row}");
         }
     }
 }

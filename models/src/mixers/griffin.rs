@@ -25,6 +25,7 @@
 //! # Departures
 //!
 //! 1 - a² below 1e-8 counts as 1e-8 under the root; the published code bounds the root's slope.
+//! The feed-forward network begins Xavier-uniform, as all feed-forward networks here.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -24,7 +24,8 @@
 //! # Departures
 //!
 //! Heads of more than one column (`head_dim`, 1 in the published layer) are not here, nor the
-//! layers of softmax attention that the published language models have among these.
+//! layers of softmax attention that the published language models have among these. The
+//! feed-forward network begins Xavier-uniform, as all feed-forward networks here.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

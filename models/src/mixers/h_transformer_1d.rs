@@ -23,7 +23,7 @@
 //! # Departures
 //!
 //! The package of the same name computes another function, in which a level sees only the sibling
-//! block. The paper's code for the benchmark is not public. Initial values are therefore those of
+//! block. The paper's code for the benchmark is not public. Projections therefore begin as in
 //! all attention here: Xavier-uniform (±0.217 at D = 64).
 
 use crate::{

@@ -19,7 +19,8 @@
 //! # Departures
 //!
 //! The block has no feed-forward network. The published block has BatchNorm and separate learning
-//! rates for ν, θ, γ and B (`train.groups`).
+//! rates for ν, θ, γ and B (`train.groups`). The authors released no code: the output begins as in
+//! S5, LeCun-normal with zero biases.
 
 use crate::{
     layers::{Direction, GluOutput, OutputGate, OutputInit},

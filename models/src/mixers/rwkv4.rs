@@ -22,7 +22,8 @@
 //! # Departures
 //!
 //! The block's feed-forward network with squared ReLU stands for channel mixing, which mixes inputs
-//! with those before, too, and has a receptance.
+//! with those before, too, and has a receptance. It begins Xavier-uniform, as all feed-forward
+//! networks here.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

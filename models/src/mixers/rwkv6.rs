@@ -26,7 +26,8 @@
 //! M₁ and D₁ begin within 1e-4 rather than with zeros, of which M₂ and D₂ would have no gradient;
 //! the other matrices begin as PyTorch's linear layers. Heads are as many as the block's, where the
 //! authors' have 64 columns. The block's feed-forward network with squared ReLU stands for channel
-//! mixing, which mixes inputs with those before, too, and has a receptance.
+//! mixing, which mixes inputs with those before, too, and has a receptance. It begins
+//! Xavier-uniform, as all feed-forward networks here.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

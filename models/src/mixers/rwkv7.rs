@@ -30,8 +30,9 @@
 //! First matrices of ranks begin within 1e-4 rather than with zeros, of which the second ones would
 //! have no gradient; W_o begins as PyTorch's linear layers rather than with zeros. Heads are as
 //! many as the block's, where the authors' have 64 columns. The block's feed-forward network with
-//! squared ReLU stands for channel mixing, which mixes inputs with those before, too. A second
-//! direction is not here: it would need first values of its own.
+//! squared ReLU stands for channel mixing, which mixes inputs with those before, too. It begins
+//! Xavier-uniform, as all feed-forward networks here. A second direction is not here: it would need
+//! first values of its own.
 
 use crate::{
     layers::{HeadNorm, by_head, token_shift::previous},

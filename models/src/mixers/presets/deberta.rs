@@ -22,7 +22,7 @@
 //! # Departures
 //!
 //! No absolute positions before the softmax of a masked language model, since there is none here;
-//! projections have no biases and start Xavier-uniform, in that code as N(0, 0.02²); LayerNorm's ε
+//! projections have no biases and begin Xavier-uniform, in that code as N(0, 0.02²); LayerNorm's ε
 //! is `block.norm_epsilon` = 1e-6, in that code 1e-7.
 
 use crate::{mixers::transformer, options::PairBias, prelude::*};

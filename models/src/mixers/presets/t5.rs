@@ -20,7 +20,7 @@
 //!
 //! # Departures
 //!
-//! Feed-forward layers keep their biases. Weights are Xavier-uniform; in T5 they are normal, of
+//! Feed-forward layers keep their biases. Weights begin Xavier-uniform; in T5 they begin normal, of
 //! variance 1 / (number of inputs), which is the same where all widths are equal.
 
 use crate::{mixers::transformer, prelude::*};
