@@ -3,6 +3,7 @@
 pub mod agree;
 pub mod bench;
 pub mod data;
+pub mod import;
 pub mod mini;
 pub mod parse;
 pub mod repro;
@@ -61,6 +62,8 @@ pub enum Verb {
     Mini(mini::MiniArgs),
     /// Merge the records of folders and files into one CSV file, each cell once
     Merge(agree::MergeArgs),
+    /// Import accuracies that others measured, to be shown beside runs
+    Import(import::ImportArgs),
     /// Compare the runs of a folder with a baseline; the exit code is 1 if any cell got worse
     Check(CheckArgs),
     /// Score the weights of a finished run, on any split or length

@@ -137,6 +137,7 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Verb::Agree(arguments) => cmd::agree::run(&arguments),
         Verb::Mini(arguments) => cmd::mini::run(&arguments),
         Verb::Merge(arguments) => cmd::merge::run(&arguments),
+        Verb::Import(arguments) => cmd::import::run(&arguments),
         Verb::Score(arguments) => cmd::score::run(&arguments),
         Verb::Compare(arguments) => cmd::compare::run(&arguments),
         Verb::Explain(arguments) => cmd::explain::run(&arguments),

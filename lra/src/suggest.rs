@@ -71,6 +71,19 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
     guess.message(kind, name, &listing)
 }
 
+/// Returns the name here of what another program calls `name`, of kind `task` or `model`.
+pub fn called(kind: &str, name: &str) -> Option<&'static str> {
+    let known: Vec<&'static str> = match kind {
+        "task" => datasets::TASKS.iter().map(|it| it.info().name).collect(),
+        _ => models::MODELS.iter().map(|it| it.name).collect(),
+    };
+    let same = known.iter().find(|it| fold(it) == fold(name)).copied();
+    same.or_else(|| {
+        let alias = aliases_of(name, of_kind(kind)).next()?;
+        alias.to.iter().find(|to| known.contains(to)).copied()
+    })
+}
+
 /// Returns the published source called `name`, by its short name or its key in any case; the error
 /// suggests the one that was probably meant.
 pub fn source(name: &str) -> Result<&'static Source> {

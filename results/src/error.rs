@@ -79,6 +79,16 @@ pub enum Error {
         /// The fault.
         reason: String,
     },
+    /// A line of a file by others has no accuracy that can be imported.
+    #[error("{}, line {line}: {}", shown(path), one_line(reason))]
+    NotImportable {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1; of JSON the object.
+        line: u64,
+        /// The fault and the remedy.
+        reason: String,
+    },
     /// Two runs of the same settings ended differently.
     #[error(
         "{} and {} are of the same cell and differ in {field} ({}): leave out one of them",

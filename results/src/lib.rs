@@ -20,6 +20,7 @@ pub mod check;
 pub mod equivalence;
 mod error;
 mod format;
+pub mod imported;
 mod markup;
 pub mod meaning;
 pub mod metrics;

@@ -11,6 +11,7 @@ mod bench;
 mod browser;
 mod check;
 mod formats;
+mod imported;
 mod page;
 mod published;
 mod record_file;

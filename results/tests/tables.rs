@@ -945,8 +945,8 @@ fn json() {
               "device": "cpu",
               "computing": null,
               "processor": "AMD EPYC 9V74",
-          "instructions": "AVX-512",
-          "cores": 2,
+              "instructions": "AVX-512",
+              "cores": 2,
               "accelerator": null,
               "threads": 2,
               "jobs": 1

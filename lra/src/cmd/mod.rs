@@ -8,6 +8,7 @@ pub mod compare;
 pub mod data;
 pub mod diff;
 pub mod explain;
+pub mod import;
 pub mod list;
 pub mod merge;
 pub mod mini;

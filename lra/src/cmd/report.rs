@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use results::bench::Bench;
 use results::chart::{self, Chart};
+use results::imported;
 use results::page::Page;
 use results::store::Loaded;
 use results::table::Table;
@@ -32,6 +33,7 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
         None => kind.by_default || page,
     };
     let mut tables = make(wanted, &loaded.records, &arguments.against)?;
+    add_imported(&mut tables, &arguments.dir)?;
     let text = match arguments.format {
         Format::Html => {
             if arguments.table.is_none() {
@@ -71,6 +73,7 @@ fn splice_into(
 ) -> Result<()> {
     let wanted = |kind: &TableKind| arguments.table.is_none_or(|only| kind.name == only.name);
     let mut tables = make(wanted, &loaded.records, &arguments.against)?;
+    add_imported(&mut tables, &arguments.dir)?;
     if arguments.table.is_none() {
         tables.extend(bench_tables(bench, &arguments.against)?);
         let marked = splice::marked(file).class(Class::Data)?;
@@ -134,6 +137,18 @@ fn draw(charts: &[Chart], folder: &Path) -> Result<()> {
         let png = chart.png().class(Class::Run)?;
         results::write(&path("png"), &png).class(Class::Data)?;
     }
+    Ok(())
+}
+
+/// Adds the accuracies that were imported into a folder to its table of accuracies.
+fn add_imported(tables: &mut [Table], folder: &Path) -> Result<()> {
+    let file = folder.join(imported::FILE);
+    if !file.exists() {
+        return Ok(());
+    }
+    let cells = cmd::import::on_file(&file)?;
+    let accuracies = tables.iter_mut().filter(|table| table.name == "accuracy");
+    accuracies.for_each(|table| imported::add_to(table, &cells));
     Ok(())
 }
 

@@ -1,0 +1,87 @@
+//! `lra import`: collects accuracies that others measured.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use results::imported::{self, Field, Given, Imported};
+
+use crate::cli::import::ImportArgs;
+use crate::error::{Class, Classify, Error, Result};
+use crate::{stderr, suggest};
+
+/// Runs the command.
+pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
+    let given = given(arguments)?;
+    let mut cells = match arguments.output.exists() {
+        true => on_file(&arguments.output)?,
+        false => Vec::new(),
+    };
+    let before = cells.len();
+    let mut without = 0;
+    for file in &arguments.files {
+        let contents = imported::read(file, &given).class(Class::Data)?;
+        without += contents.without_accuracy;
+        let named = contents.cells.into_iter().map(in_our_names).collect();
+        cells = imported::merge(cells, named).class(Class::Data)?;
+    }
+    if let Some(folder) = arguments.output.parent() {
+        std::fs::create_dir_all(folder)
+            .during(Class::Data, format!("making {}", folder.display()))?;
+    }
+    imported::write(&arguments.output, &cells).class(Class::Data)?;
+    let added = results::counted((cells.len() - before) as u64, "cell");
+    let mut line = format!("{added} added to {}", arguments.output.display());
+    if without > 0 {
+        let lines = results::counted(without as u64, "line");
+        line += &format!("; {lines} without an accuracy left out");
+    }
+    stderr::line(&line);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a file written by this command.
+pub fn on_file(path: &Path) -> Result<Vec<Imported>> {
+    let contents = imported::read(path, &Given::default()).class(Class::Data)?;
+    Ok(contents.cells)
+}
+
+/// Returns the values and columns of the command line.
+fn given(arguments: &ImportArgs) -> Result<Given> {
+    let mut given = Given::default();
+    for (field, value) in [
+        (Field::Source, &arguments.source),
+        (Field::Task, &arguments.task),
+        (Field::Model, &arguments.model),
+    ] {
+        given
+            .values
+            .extend(value.clone().map(|value| (field, value)));
+    }
+    for column in &arguments.columns {
+        let (name, header) = column.split_once('=').ok_or_else(|| {
+            Error::usage(format!(
+                "--column {column}: expected FIELD=HEADER, such as accuracy=test/acc"
+            ))
+        })?;
+        let field = Field::called(name).ok_or_else(|| {
+            Error::usage(suggest::unknown("field", name, Field::names().into_iter()))
+        })?;
+        given.columns.push((field, header.to_owned()));
+    }
+    Ok(given)
+}
+
+/// Returns a cell with the names that task and model have here. Names that are unknown here stay.
+fn in_our_names(cell: Imported) -> Imported {
+    let (name, parameters) = match cell.task.split_once('@') {
+        Some((name, parameters)) => (name, format!("@{parameters}")),
+        None => (cell.task.as_str(), String::new()),
+    };
+    let task = suggest::called("task", name).map(|name| format!("{name}{parameters}"));
+    let model = suggest::called("model", &cell.model).map(str::to_owned);
+    Imported {
+        task: task.unwrap_or(cell.task),
+        model: model.unwrap_or(cell.model),
+        ..cell
+    }
+}

@@ -1,0 +1,443 @@
+//! Accuracies that others measured: read from their files, kept in one CSV file, and shown beside
+//! runs. They are never taken for measurements.
+
+mod lines;
+
+use std::path::Path;
+
+use serde_json::json;
+
+use self::lines::{Line, lines};
+use crate::markup::guarded;
+use crate::stats::Sample;
+use crate::table::{Cell, Column, Row, Table, or_null};
+use crate::{Error, Result, atomic};
+
+/// Name of the file in a folder of runs.
+pub const FILE: &str = "imported.csv";
+
+/// Header of that file.
+const HEADER: [&str; 7] = [
+    "source",
+    "task",
+    "model",
+    "accuracy_percent",
+    "deviation_percent",
+    "seeds",
+    "settings",
+];
+
+/// The mean accuracy of a cell that others measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Imported {
+    /// Name of the source.
+    pub source: String,
+    /// Label of the task, such as `listops` or `text@512`.
+    pub task: String,
+    /// Name of the model.
+    pub model: String,
+    /// Mean over the seeds, in percent.
+    pub percent: f64,
+    /// Sample standard deviation over the seeds, in points; none if it is unknown.
+    pub deviation: Option<f64>,
+    /// Number of seeds, at least 1.
+    pub seeds: u64,
+    /// Settings in the words of the source; may be empty.
+    pub settings: String,
+}
+
+impl Imported {
+    /// Returns whether another row is of the same cell.
+    #[must_use]
+    pub fn is_of_the_cell_of(&self, other: &Imported) -> bool {
+        let cell =
+            |it: &Imported| [&it.source, &it.task, &it.model, &it.settings].map(Clone::clone);
+        cell(self) == cell(other)
+    }
+}
+
+/// A value that a line of a file may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// Name of the source.
+    Source,
+    /// Name of the task.
+    Task,
+    /// Name of the model.
+    Model,
+    /// Accuracy as a fraction, 0 to 1.
+    Accuracy,
+    /// Accuracy in percent.
+    AccuracyPercent,
+    /// Deviation over the seeds, in points.
+    DeviationPercent,
+    /// Seed of a single run; lines that differ in nothing else are averaged.
+    Seed,
+    /// Number of seeds that the line averages.
+    Seeds,
+    /// Settings of the run.
+    Settings,
+}
+
+impl Field {
+    /// Returns the field called `name`, such as `accuracy_percent`.
+    #[must_use]
+    pub fn called(name: &str) -> Option<Field> {
+        let of = |(field, names): &(Field, &[&str])| (names[0] == name).then_some(*field);
+        NAMES.iter().find_map(of)
+    }
+
+    /// Returns the names of all fields.
+    #[must_use]
+    pub fn names() -> Vec<&'static str> {
+        NAMES.iter().map(|(_, names)| names[0]).collect()
+    }
+}
+
+/// The fields, each with its own name and the names of its column in files of others: those of
+/// Weights & Biases, state-spaces/s4 and google-research/long-range-arena.
+const NAMES: [(Field, &[&str]); 9] = [
+    (Field::Source, &["source", "paper"]),
+    (
+        Field::Task,
+        &["task", "dataset", "task_name", "dataset._name_"],
+    ),
+    (
+        Field::Model,
+        &["model", "method", "model_type", "model.layer._name_"],
+    ),
+    (
+        Field::Accuracy,
+        &[
+            "accuracy",
+            "test_accuracy",
+            "test_acc",
+            "test/accuracy",
+            "final/test/accuracy",
+        ],
+    ),
+    (
+        Field::AccuracyPercent,
+        &["accuracy_percent", "mean_percent"],
+    ),
+    (Field::DeviationPercent, &["deviation_percent"]),
+    (Field::Seed, &["seed", "train.seed", "random_seed"]),
+    (Field::Seeds, &["seeds"]),
+    (Field::Settings, &["settings", "set"]),
+];
+
+/// Values and columns that a user gives for a file.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// Values that hold for all lines.
+    pub values: Vec<(Field, String)>,
+    /// Columns of fields.
+    pub columns: Vec<(Field, String)>,
+}
+
+impl Given {
+    /// Returns the value of a field in a line.
+    fn value<'a>(&'a self, line: &'a Line, field: Field) -> Option<&'a str> {
+        let given = self.values.iter().find(|(it, _)| *it == field);
+        if let Some((_, value)) = given {
+            return Some(value);
+        }
+        let column = self.columns.iter().find(|(it, _)| *it == field);
+        if let Some((_, column)) = column {
+            return line.value(column);
+        }
+        let (_, names) = NAMES.iter().find(|(it, _)| *it == field)?;
+        names.iter().find_map(|name| line.value(name))
+    }
+}
+
+/// Accuracies read from a file.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// The cells, in the order of the file.
+    pub cells: Vec<Imported>,
+    /// Number of lines without an accuracy, such as those of runs that did not end.
+    pub without_accuracy: usize,
+}
+
+/// Reads accuracies from a file: CSV with a header (tabs in `.tsv`), a JSON object or an array of
+/// them, or JSON lines. Keys of nested objects are joined by dots. Without a source, the name of
+/// the file is the source.
+///
+/// # Errors
+/// The file cannot be read, or a line of it has no task, no model, or an accuracy that cannot be;
+/// [`Error::NotImportable`] names the line and the remedy.
+pub fn read(path: &Path, given: &Given) -> Result<Contents> {
+    let lines = lines(path)?;
+    let mut contents = Contents::default();
+    let mut runs: Vec<(Imported, Vec<Run>)> = Vec::new();
+    for line in &lines {
+        let Some(one) = cell(path, line, given)? else {
+            contents.without_accuracy += 1;
+            continue;
+        };
+        let run = Run {
+            line: line.number,
+            seed: given.value(line, Field::Seed).map(str::to_owned),
+            percent: one.percent,
+        };
+        match runs.iter_mut().find(|(it, _)| it.is_of_the_cell_of(&one)) {
+            Some((_, others)) => {
+                run.joins(path, others)?;
+                others.push(run);
+            }
+            None => runs.push((one, vec![run])),
+        }
+    }
+    contents.cells = runs
+        .into_iter()
+        .map(|(one, runs)| mean(one, &runs))
+        .collect();
+    Ok(contents)
+}
+
+/// One line of a cell.
+struct Run {
+    line: u64,
+    seed: Option<String>,
+    percent: f64,
+}
+
+impl Run {
+    /// Refuses a further line of a cell unless both are runs of different seeds.
+    fn joins(&self, path: &Path, others: &[Run]) -> Result<()> {
+        for other in others {
+            let reason = match (&self.seed, &other.seed) {
+                (Some(own), Some(there)) if own != there => continue,
+                (Some(seed), Some(_)) => {
+                    format!("seed {seed} of this cell is in line {} too", other.line)
+                }
+                _ => format!(
+                    "the same cell as line {}: name what differs by a column `seed` or `settings`",
+                    other.line
+                ),
+            };
+            return Err(fault(path, self.line, reason));
+        }
+        Ok(())
+    }
+}
+
+/// Averages the lines of a cell; a single line stays as it is.
+fn mean(one: Imported, runs: &[Run]) -> Imported {
+    let values: Vec<f64> = runs.iter().map(|run| run.percent).collect();
+    match Sample::of(&values) {
+        Some(sample) if sample.count > 1 => Imported {
+            percent: sample.mean,
+            deviation: sample.deviation,
+            seeds: sample.count as u64,
+            ..one
+        },
+        _ => one,
+    }
+}
+
+/// Reads one line; none if it has no accuracy.
+fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
+    let fault = |reason: String| fault(path, line.number, reason);
+    let number = |field: Field, name: &str, most: f64| {
+        let Some(text) = given.value(line, field) else {
+            return Ok(None);
+        };
+        let value: Option<f64> = text.trim().trim_end_matches('%').trim().parse().ok();
+        match value.filter(|value| (0.0..=most).contains(value)) {
+            Some(value) => Ok(Some(value)),
+            None => Err(fault(format!(
+                "{name} is {text}, not a number from 0 to {most}"
+            ))),
+        }
+    };
+    let percent = match number(Field::AccuracyPercent, "the accuracy in percent", 100.0)? {
+        Some(percent) => Some(percent),
+        None => {
+            let name = "the accuracy (if it is in percent, name its column by --column accuracy_percent=HEADER)";
+            number(Field::Accuracy, name, 1.0)?.map(|share| 100.0 * share)
+        }
+    };
+    let Some(percent) = percent else {
+        return Ok(None);
+    };
+    let word = |field: Field, flag: &str| {
+        given.value(line, field).map(str::to_owned).ok_or_else(|| {
+            fault(format!(
+                "no {flag}: name it by --{flag}, or its column by --column {flag}=HEADER; there are {}",
+                line.names().join(", ")
+            ))
+        })
+    };
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let source = given.value(line, Field::Source).unwrap_or(&stem).to_owned();
+    let seeds = match given.value(line, Field::Seeds) {
+        None => 1,
+        Some(text) => match text.parse() {
+            Ok(seeds) if seeds > 0 => seeds,
+            _ => return Err(fault(format!("seeds is {text}, not a number from 1"))),
+        },
+    };
+    Ok(Some(Imported {
+        source,
+        task: word(Field::Task, "task")?,
+        model: word(Field::Model, "model")?,
+        percent,
+        deviation: number(Field::DeviationPercent, "the deviation", 100.0)?,
+        seeds,
+        settings: given
+            .value(line, Field::Settings)
+            .unwrap_or_default()
+            .to_owned(),
+    }))
+}
+
+fn fault(path: &Path, line: u64, reason: String) -> Error {
+    Error::NotImportable {
+        path: path.to_owned(),
+        line,
+        reason,
+    }
+}
+
+/// Adds cells to those on file.
+///
+/// # Errors
+/// [`Error::Selection`] if a cell is there with another accuracy.
+pub fn merge(mut cells: Vec<Imported>, more: Vec<Imported>) -> Result<Vec<Imported>> {
+    for one in more {
+        match cells.iter().find(|it| it.is_of_the_cell_of(&one)) {
+            Some(known) if *known == one => {}
+            Some(known) => {
+                return Err(Error::Selection {
+                    reason: format!(
+                        "{} on {} by {} was imported before with {}, now with {}: remove the line from the file, or name another --source",
+                        one.model, one.task, one.source, known.percent, one.percent
+                    ),
+                });
+            }
+            None => cells.push(one),
+        }
+    }
+    Ok(cells)
+}
+
+/// Writes cells as a file that [`read`] reads.
+///
+/// # Errors
+/// The folder is missing, read-only or full.
+pub fn write(path: &Path, cells: &[Imported]) -> Result<()> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut text = || -> csv::Result<()> {
+        writer.write_record(HEADER)?;
+        for one in cells {
+            let deviation = one.deviation.map_or(String::new(), |it| it.to_string());
+            writer.write_record([
+                guarded(&one.source),
+                guarded(&one.task),
+                guarded(&one.model),
+                one.percent.to_string(),
+                deviation,
+                one.seeds.to_string(),
+                guarded(&one.settings),
+            ])?;
+        }
+        Ok(())
+    };
+    let written = text().map_err(std::io::Error::from);
+    let bytes = written.and_then(|()| writer.into_inner().map_err(|error| error.into_error()));
+    atomic::write(path, &bytes.map_err(Error::io("write", path))?)
+}
+
+/// Adds imported accuracies to a table of accuracies: a row for each source, model and settings
+/// below the rows of runs, and a column for each task that no run is on.
+pub fn add_to(table: &mut Table, cells: &[Imported]) {
+    if cells.is_empty() {
+        return;
+    }
+    let columns: Vec<usize> = cells
+        .iter()
+        .map(|one| column_of(table, &one.task))
+        .collect();
+    let mut rows: Vec<(&Imported, Row)> = Vec::new();
+    for (one, column) in cells.iter().zip(columns) {
+        let same = |it: &Imported| {
+            (&it.source, &it.model, &it.settings) == (&one.source, &one.model, &one.settings)
+        };
+        let place = rows.iter().position(|(it, _)| same(it)).unwrap_or_else(|| {
+            rows.push((one, empty_row(table, one)));
+            rows.len() - 1
+        });
+        rows[place].1.cells[column] = accuracy(one);
+    }
+    let trivial = table.rows.iter().position(|row| row.rule);
+    let place = trivial.unwrap_or(table.rows.len());
+    table
+        .rows
+        .splice(place..place, rows.into_iter().map(|(_, row)| row));
+    table.notes.push(format!(
+        "imported: measured by others and read from {FILE}; nothing about their data or settings was checked."
+    ));
+}
+
+/// Returns the index of the column of a task, which is added if there is none.
+fn column_of(table: &mut Table, task: &str) -> usize {
+    let label = |column: &Column| {
+        let fact = column.facts.iter().find(|(name, _)| *name == "task")?;
+        let text = fact.1.as_str()?;
+        Some(text.split(" (").next().unwrap_or(text).to_owned())
+    };
+    let known = table
+        .columns
+        .iter()
+        .position(|column| label(column).as_deref() == Some(task));
+    known.unwrap_or_else(|| {
+        let facts = vec![("task", json!(format!("{task} (imported)")))];
+        let fields = &["mean", "deviation", "seeds", "low", "high", "status"];
+        table
+            .columns
+            .push(Column::value(task).info(facts).holding(fields));
+        for row in &mut table.rows {
+            row.cells.push(Cell::default());
+        }
+        table.columns.len() - 1
+    })
+}
+
+/// Returns the row of a source, model and settings, without accuracies.
+fn empty_row(table: &Table, one: &Imported) -> Row {
+    let cells = table
+        .columns
+        .iter()
+        .map(|column| match (column.key, column.name.as_str()) {
+            (true, "model") => Cell::text(&one.model),
+            (true, "from") => Cell::text(format!("imported ({})", one.source)),
+            (true, "set") => Cell::text(&one.settings),
+            _ => Cell::default(),
+        });
+    Row {
+        facts: vec![("set", or_null(&one.settings))],
+        ..Row::new(cells.collect())
+    }
+}
+
+/// Returns the cell of an accuracy.
+fn accuracy(one: &Imported) -> Cell {
+    let mut text = format!("{:.2}", one.percent);
+    if let Some(deviation) = one.deviation {
+        text += &format!(" ±{deviation:.2}");
+    }
+    if one.seeds > 1 {
+        text += &format!(" ({})", one.seeds);
+    }
+    Cell {
+        text,
+        fields: vec![
+            ("mean", json!(one.percent)),
+            ("deviation", json!(one.deviation)),
+            ("seeds", json!(one.seeds)),
+        ],
+        ..Cell::default()
+    }
+}

@@ -1,0 +1,187 @@
+//! Accuracies that others measured: files that are read, and tables that show them.
+
+use std::path::{Path, PathBuf};
+
+use lra_results::imported::{self, Field, Given, Imported};
+use lra_results::{Format, tables};
+
+use crate::common::run;
+
+/// Writes a file and reads it.
+fn read(name: &str, text: &str, given: &Given) -> Result<imported::Contents, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    imported::read(&path, given).map_err(|error| error.to_string())
+}
+
+fn cell(source: &str, task: &str, model: &str, percent: f64) -> Imported {
+    Imported {
+        source: source.to_owned(),
+        task: task.to_owned(),
+        model: model.to_owned(),
+        percent,
+        deviation: None,
+        seeds: 1,
+        settings: String::new(),
+    }
+}
+
+fn columns(pairs: &[(Field, &str)]) -> Given {
+    Given {
+        values: Vec::new(),
+        columns: pairs
+            .iter()
+            .map(|(field, name)| (*field, (*name).to_owned()))
+            .collect(),
+    }
+}
+
+#[test]
+fn seeds_of_a_cell_are_averaged() {
+    let text = "Name,dataset,model,test/accuracy,seed\n\
+                a,listops,S4,0.5,0\nb,listops,S4,0.6,1\nc,listops,S4,,2\nd,imdb,S4,0.9,0\n";
+    let contents = read("export.csv", text, &Given::default()).unwrap();
+    assert_eq!(contents.without_accuracy, 1);
+    let [listops, imdb] = &contents.cells[..] else {
+        panic!("{contents:?}");
+    };
+    assert_eq!(
+        (
+            listops.source.as_str(),
+            listops.task.as_str(),
+            listops.seeds
+        ),
+        ("export", "listops", 2)
+    );
+    assert!((listops.percent - 55.0).abs() < 1e-9);
+    assert!((listops.deviation.unwrap() - 50f64.sqrt()).abs() < 1e-9);
+    assert_eq!((imdb.percent, imdb.seeds, imdb.deviation), (90.0, 1, None));
+}
+
+#[test]
+fn json_is_read_with_the_keys_of_nested_objects() {
+    let given = Given {
+        values: vec![
+            (Field::Task, "text".to_owned()),
+            (Field::Model, "linear".to_owned()),
+            (Field::Source, "jax".to_owned()),
+        ],
+        columns: vec![(Field::Accuracy, "eval.acc".to_owned())],
+    };
+    for (name, text) in [
+        (
+            "results.json",
+            r#"{"eval": {"acc": 0.25, "loss": 1}, "steps": [1]}"#,
+        ),
+        ("results.jsonl", "{\"eval\": {\"acc\": 0.25}}\n"),
+        ("all.json", r#"[{"eval": {"acc": 0.25}}]"#),
+    ] {
+        let contents = read(name, text, &given).unwrap();
+        assert_eq!(
+            contents.cells,
+            [cell("jax", "text", "linear", 25.0)],
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_an_accuracy_is_refused_with_its_line() {
+    let none = Given::default();
+    for (text, reason) in [
+        (
+            "task,model,accuracy\nlistops,s4,0.5\nlistops,s5,58.2\n",
+            "line 3: the accuracy",
+        ),
+        ("task,model,accuracy\nlistops,s4,-0.5\n", "line 2"),
+        ("task,model,accuracy\nlistops,s4,NaN\n", "line 2"),
+        ("task,model,accuracy_percent\nlistops,s4,101\n", "0 to 100"),
+        (
+            "task,model,accuracy\nlistops,s4,0.5\nlistops,s4,0.6\n",
+            "line 3: the same cell as line 2",
+        ),
+        (
+            "task,model,seed,accuracy\nlistops,s4,1,0.5\nlistops,s4,1,0.6\n",
+            "line 3: seed 1",
+        ),
+        (
+            "model,accuracy\ns4,0.5\n",
+            "--column task=HEADER; there are model, accuracy",
+        ),
+        (
+            "task,model,accuracy,seeds\nlistops,s4,0.5,0\n",
+            "seeds is 0",
+        ),
+        ("task,model,accuracy\nlistops,s4\n", "line 2"),
+    ] {
+        let message = read("theirs.csv", text, &none).unwrap_err();
+        assert!(message.contains(reason), "{text}: {message}");
+    }
+    let message = read("theirs.json", "{\"task\": \"listops\"", &none).unwrap_err();
+    assert!(message.contains("theirs.json"), "{message}");
+    let percent = columns(&[(Field::AccuracyPercent, "accuracy")]);
+    let contents = read("a.csv", "task,model,accuracy\nlistops,s4,58.2\n", &percent).unwrap();
+    assert_eq!(contents.cells, [cell("a", "listops", "s4", 58.2)]);
+}
+
+#[test]
+fn a_written_file_is_read_as_it_was() {
+    let mut formula = cell("=1+1", "text@512", "my, \"model\"", 100.0 / 3.0);
+    formula.deviation = Some(0.1 + 0.2);
+    formula.seeds = 7;
+    formula.settings = "-width 4".to_owned();
+    let cells = vec![cell("a", "listops", "s4", 0.0), formula];
+    let folder = tempfile::tempdir().unwrap();
+    let path: PathBuf = folder.path().join(imported::FILE);
+    imported::write(&path, &cells).unwrap();
+    let contents = imported::read(&path, &Given::default()).unwrap();
+    assert_eq!(contents.cells, cells);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains("'=1+1"), "{text}");
+    assert!(imported::write(Path::new("/nowhere/at/all.csv"), &cells).is_err());
+}
+
+#[test]
+fn a_cell_with_two_accuracies_is_refused() {
+    let one = cell("a", "listops", "s4", 50.0);
+    let same = imported::merge(vec![one.clone()], vec![one.clone()]).unwrap();
+    assert_eq!(same, [one.clone()]);
+    let message = imported::merge(vec![one], vec![cell("a", "listops", "s4", 51.0)]);
+    let message = message.unwrap_err().to_string();
+    assert!(
+        message.contains("50") && message.contains("51"),
+        "{message}"
+    );
+}
+
+#[test]
+fn imported_rows_stand_between_runs_and_trivial_predictors() {
+    let kind = tables::find("accuracy").unwrap();
+    let mut table = kind.make(&[run("performer", 0, 0.38)], None);
+    let mut seeds = cell("theirs", "listops", "s4", 59.6);
+    (seeds.seeds, seeds.deviation) = (3, Some(0.5));
+    imported::add_to(&mut table, &[seeds, cell("theirs", "text", "s4", 86.8)]);
+    insta::assert_snapshot!(Format::Text.render(&[table.clone()]), @"
+    Test accuracy, %
+
+    model          from                       listops   text
+    --------------------------------------------------------
+    performer      measured                     38.00      -
+    s4             imported (theirs)  59.60 ±0.50 (3)  86.80
+    --------------------------------------------------------
+    majority       trivial                      17.05      -
+    first token    trivial                      36.25      -
+    bag of tokens  trivial                      26.40      -
+
+      One seed per cell.
+      Every row: recipe tay2021, precision f32, device cpu.
+      listops: generated, protocol tay2021, data 9b1de5ee2f5b.
+      imported: measured by others and read from imported.csv; nothing about their data or settings was
+        checked.
+    ");
+    // For machines every accuracy has a line, under the names of the table.
+    let csv = Format::Csv.render(&[table]);
+    assert!(csv.contains("s4,imported (theirs)"), "{csv}");
+    assert!(csv.contains("text (imported)"), "{csv}");
+}
