@@ -23,7 +23,7 @@ mod write;
 
 pub use alone::{create, is_shared, own_alone};
 pub use blame::is_of_content;
-pub use lock::{try_lock, try_lock_strictly};
+pub use lock::{check_locks_variable, try_lock, try_lock_strictly};
 pub use open::{open, own, read, read_to_string, refuse_link, refuse_links};
 pub use text::{escape, is_obeyed};
 pub use write::{

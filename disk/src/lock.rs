@@ -1,5 +1,6 @@
 //! Locks on files, which end with the process that holds them.
 
+use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io;
 
@@ -7,6 +8,26 @@ use crate::faults::{self, Operation};
 
 /// Environment variable; the value `off` allows file systems without locks.
 const LOCKS: &str = "LRA_LOCKS";
+/// Its only value.
+const OFF: &str = "off";
+
+/// Checks the value of `LRA_LOCKS`.
+///
+/// # Errors
+/// The variable has another value than `off`. An empty one counts as none.
+pub fn check_locks_variable() -> Result<(), String> {
+    known(&std::env::var_os(LOCKS).unwrap_or_default())
+}
+
+fn known(value: &OsStr) -> Result<(), String> {
+    match value.is_empty() || value == OFF {
+        true => Ok(()),
+        false => Err(format!(
+            "{LOCKS}={} is none of its values: set it to {OFF}, or unset it",
+            crate::escape(&value.to_string_lossy())
+        )),
+    }
+}
 
 /// Locks an open file without waiting. With `LRA_LOCKS=off` a file system without locks is no
 /// error, and no lock is taken.
@@ -17,7 +38,7 @@ const LOCKS: &str = "LRA_LOCKS";
 pub fn try_lock(file: &File) -> Result<(), TryLockError> {
     match try_lock_strictly(file) {
         Err(TryLockError::Error(error)) if has_no_locks(&error) => {
-            match std::env::var_os(LOCKS).is_some_and(|value| value == "off") {
+            match std::env::var_os(LOCKS).is_some_and(|value| value == OFF) {
                 true => Ok(()),
                 false => Err(TryLockError::Error(without_locks(&error))),
             }
@@ -27,21 +48,40 @@ pub fn try_lock(file: &File) -> Result<(), TryLockError> {
 }
 
 /// Locks an open file without waiting, regardless of the value of `LRA_LOCKS`, for callers that
-/// need proof that no other process is at work.
+/// need proof that no other process is at work. A signal that interrupts the call is no error.
 ///
 /// # Errors
 /// Another process holds the lock, or the file system has no locks.
 pub fn try_lock_strictly(file: &File) -> Result<(), TryLockError> {
-    faults::strike(Operation::Lock).map_err(TryLockError::Error)?;
-    file.try_lock()
+    uninterrupted(|| {
+        faults::strike(Operation::Lock).map_err(TryLockError::Error)?;
+        file.try_lock()
+    })
+}
+
+/// Repeats a call until no signal interrupts it.
+fn uninterrupted(call: impl Fn() -> Result<(), TryLockError>) -> Result<(), TryLockError> {
+    loop {
+        match call() {
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other,
+        }
+    }
 }
 
 /// Returns whether an error says that the file system has no locks, as some network file systems
-/// do.
+/// do. Some of them call the request invalid, or an error of input and output.
 fn has_no_locks(error: &io::Error) -> bool {
     #[cfg(unix)]
     if let Some(code) = error.raw_os_error() {
-        let codes = [libc::ENOLCK, libc::ENOTSUP, libc::EOPNOTSUPP, libc::ENOSYS];
+        let codes = [
+            libc::ENOLCK,
+            libc::ENOTSUP,
+            libc::EOPNOTSUPP,
+            libc::ENOSYS,
+            libc::EINVAL,
+            libc::EIO,
+        ];
         return codes.contains(&code);
     }
     error.kind() == io::ErrorKind::Unsupported
@@ -58,6 +98,8 @@ fn without_locks(error: &io::Error) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     #[test]
@@ -70,12 +112,42 @@ mod tests {
         drop(one);
         try_lock_strictly(&other).unwrap();
         #[cfg(unix)]
-        for code in [libc::ENOLCK, libc::ENOTSUP, libc::ENOSYS] {
+        for code in [
+            libc::ENOLCK,
+            libc::ENOTSUP,
+            libc::ENOSYS,
+            libc::EINVAL,
+            libc::EIO,
+        ] {
             let error = io::Error::from_raw_os_error(code);
             assert!(has_no_locks(&error), "{error}");
             assert!(without_locks(&error).to_string().contains("LRA_LOCKS=off"));
         }
         let other = io::Error::from(io::ErrorKind::PermissionDenied);
         assert!(!has_no_locks(&other));
+    }
+
+    #[test]
+    fn a_signal_during_the_call_is_no_error() {
+        let calls = Cell::new(0);
+        let done = uninterrupted(|| {
+            calls.set(calls.get() + 1);
+            match calls.get() {
+                3 => Ok(()),
+                _ => Err(TryLockError::Error(io::ErrorKind::Interrupted.into())),
+            }
+        });
+        assert!(done.is_ok() && calls.get() == 3);
+    }
+
+    #[test]
+    fn an_unknown_value_of_the_variable_is_refused() {
+        for value in ["", "off"] {
+            assert_eq!(known(value.as_ref()), Ok(()));
+        }
+        for value in ["of", "OFF", "on", "0"] {
+            let message = known(value.as_ref()).unwrap_err();
+            assert!(message.starts_with(&format!("LRA_LOCKS={value} is none")));
+        }
     }
 }

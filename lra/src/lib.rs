@@ -97,7 +97,8 @@ pub fn main_of(built_from: Crate, own: &[&'static models::Model]) -> ExitCode {
 #[must_use]
 pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     signals::survive_file_limit();
-    if let Err(error) = models::register(own) {
+    let registered = models::register(own).map_err(|error| error.to_string());
+    if let Err(error) = registered.and_then(|()| disk::check_locks_variable()) {
         stderr::line(&format!("error: {error}"));
         return error::Class::Usage.into();
     }
