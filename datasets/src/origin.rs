@@ -36,7 +36,9 @@ impl Origin {
         };
         let mut digest = Digest::default();
         for file in files {
-            let FileStat { bytes, modified } = match FileStat::of(&file) {
+            let FileStat {
+                bytes, modified, ..
+            } = match FileStat::of(&file) {
                 // A dangling link.
                 Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => continue,
                 found => found.ok()?,

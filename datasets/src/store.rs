@@ -4,7 +4,8 @@
 //! An entry is built in a hidden folder next to its final place, synced, and renamed, so it exists
 //! completely or not at all. A lock file per entry separates two builders: the second one waits,
 //! then finds the entry built. The next builder removes the leftovers of a killed process, except
-//! for its checkpoint, from which it resumes.
+//! for its checkpoint, from which it resumes. An entry that such a process had moved aside to
+//! replace it is moved back.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -67,6 +68,10 @@ impl Store {
     pub fn open(&self, task: &dyn Task, key: &Key) -> Result<Splits> {
         check(task, key)?;
         let folder = self.folder(task, key);
+        if !folder.is_dir() {
+            // A killed process may have moved it aside.
+            clear_leftovers(parent(&folder));
+        }
         if folder.is_dir() {
             return entry::open(task, &folder, &remedy(task, key));
         }

@@ -1,10 +1,10 @@
-//! `checked.json`: size and modification time of an entry's files when their SHA-256 was last
-//! verified.
+//! `checked.json`: the stamps of an entry's files when their SHA-256 was last verified.
 //!
 //! Hashing gigabytes each time an entry is opened would take seconds, and without hashing an edited
-//! file would go unnoticed. So, like the index of a version-control system, an entry records size
-//! and time of its files when they are hashed. Files for which either differs (edited, or copied
-//! from elsewhere) are hashed again when opened.
+//! file would go unnoticed. So, like the index of a version-control system, an entry records the
+//! stamps of its files when they are hashed: size, modification time and, on Unix, inode and time
+//! of the last change of the inode, which no program can set. Files with another stamp (edited, or
+//! copied from elsewhere) are hashed again when opened.
 
 use std::fs;
 use std::path::Path;
@@ -18,13 +18,17 @@ use crate::manifest::{PerSplit, SplitName};
 
 const FILE_NAME: &str = "checked.json";
 
-/// Size and modification time of a file, as `stat` returns them.
+/// Stamp of a file, as `stat` returns it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileStat {
     /// Size in bytes.
     pub bytes: u64,
     /// Modification time in nanoseconds since 1970.
     pub modified: u64,
+    /// Inode, and the time of its last change in nanoseconds since 1970; absent where there are
+    /// none, and in records of older versions.
+    #[serde(default)]
+    pub inode: Option<(u64, i64)>,
 }
 
 impl FileStat {
@@ -37,8 +41,24 @@ impl FileStat {
         Ok(FileStat {
             bytes: metadata.len(),
             modified: u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX),
+            inode: inode(&metadata),
         })
     }
+}
+
+#[cfg(unix)]
+fn inode(metadata: &fs::Metadata) -> Option<(u64, i64)> {
+    use std::os::unix::fs::MetadataExt;
+    let seconds = metadata.ctime().saturating_mul(1_000_000_000);
+    Some((
+        metadata.ino(),
+        seconds.saturating_add(metadata.ctime_nsec()),
+    ))
+}
+
+#[cfg(not(unix))]
+fn inode(_metadata: &fs::Metadata) -> Option<(u64, i64)> {
+    None
 }
 
 /// Reads the record of an entry's files; where it is missing or unreadable all values are zero, so

@@ -171,7 +171,7 @@ fn damage_is_found_when_opening() {
 }
 
 #[test]
-fn an_edit_that_hides_its_time_is_found_by_verifying() {
+fn an_edit_that_hides_its_time_is_found() {
     let (_root, store, folder) = built();
     let path = folder.join("train.safetensors");
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
@@ -182,6 +182,11 @@ fn an_edit_that_hides_its_time_is_found_by_verifying() {
         .unwrap()
         .set_modified(modified)
         .unwrap();
+    #[cfg(unix)]
+    {
+        let error = store.open(&Toy, &toy()).unwrap_err().to_string();
+        assert!(error.contains("SHA-256"), "{error}");
+    }
     let verification = store.verify(&Toy, &toy(), &()).unwrap();
     let failed: Vec<_> = verification
         .checks
@@ -254,6 +259,37 @@ fn leftovers_of_other_entries_go_unless_somebody_is_at_work_on_them() {
     assert!(!store.join(".lock-a").exists(), "no lock without an entry");
     assert!(!root.path().join(".scratch-left").exists());
     assert!(root.path().join(".scratch-busy").exists());
+}
+
+/// A process was killed between the two renames of a replacement.
+#[test]
+fn an_entry_that_was_moved_aside_is_moved_back() {
+    let (root, store, folder) = built();
+    let name = folder.file_name().unwrap().to_str().unwrap();
+    let aside = root.path().join("store").join(format!(".replaced-{name}"));
+    let manifest = fs::read(folder.join("manifest.json")).unwrap();
+    let move_aside = || {
+        fs::create_dir(&aside).unwrap();
+        fs::rename(&folder, aside.join("entry")).unwrap();
+    };
+    type Command = fn(&Store);
+    let commands: [Command; 3] = [
+        |store| drop(store.open(&Toy, &toy()).unwrap()),
+        |store| drop(store.open_or_build(&Toy, &toy(), None, &()).unwrap()),
+        |store| assert!(store.verify(&Toy, &toy(), &()).unwrap().passed()),
+    ];
+    for command in commands {
+        move_aside();
+        command(&store);
+        // The time of the build is in the manifest.
+        assert_eq!(fs::read(folder.join("manifest.json")).unwrap(), manifest);
+        assert!(!aside.exists());
+    }
+    // Half an entry is no entry: it is built again.
+    move_aside();
+    fs::remove_file(aside.join("entry/val.safetensors")).unwrap();
+    assert!(store.open(&Toy, &toy()).is_err() && !aside.exists());
+    store.open_or_build(&Toy, &toy(), None, &()).unwrap();
 }
 
 /// Progress of a user who asks to stop at once.

@@ -5,7 +5,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::scratch::{BUILDING, REPLACED, WorkFolder, beside, checkpoint_of, parent};
+use super::scratch::{
+    BUILDING, ENTRY, REPLACED, WorkFolder, beside, checkpoint_of, parent, restore,
+};
 use super::{Store, entry};
 use crate::archive::Raw;
 use crate::command::data_flag;
@@ -29,7 +31,10 @@ impl Store {
         let source = key.source;
         let shape = task.shape(&key.options)?;
         let work = WorkFolder::create(beside(folder, BUILDING))?;
-        let replaced = WorkFolder::create(beside(folder, REPLACED))?;
+        let aside = beside(folder, REPLACED);
+        // A process that was killed may have left the only copy of the entry there.
+        restore(&aside, folder).map_err(io("move back", &aside))?;
+        let replaced = WorkFolder::create(aside)?;
 
         let mut writer = SplitWriter::create(&work.0, task.info(), &shape, progress)?;
         let found = self.found(task).unwrap_or_else(|| self.raw(task));
@@ -83,9 +88,14 @@ impl Store {
         entry::write_manifest(&work.0, &manifest)?;
         sync_folder(&work.0)?;
         if folder.exists() {
-            disk::rename(folder, &replaced.0.join("entry")).map_err(io("replace", folder))?;
+            disk::rename(folder, &replaced.0.join(ENTRY)).map_err(io("replace", folder))?;
         }
-        disk::rename(&work.0, folder).map_err(io("create", folder))?;
+        if let Err(error) = disk::rename(&work.0, folder) {
+            if restore(&replaced.0, folder).is_err() {
+                replaced.keep();
+            }
+            return Err(io("create", folder)(error));
+        }
         sync_folder(parent(folder))?;
         checkpoint.discard();
         match (from, source) {

@@ -92,6 +92,12 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
     })
 }
 
+/// Returns whether a folder has all files of an entry.
+pub(crate) fn is_whole(folder: &Path) -> bool {
+    let mut files = SplitName::ALL.into_iter().map(SplitName::file_name);
+    folder.join(MANIFEST).is_file() && files.all(|file| folder.join(file).is_file())
+}
+
 /// Reads `manifest.json` of an entry.
 pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
     let path = folder.join(MANIFEST);

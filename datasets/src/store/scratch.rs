@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use super::Store;
+use super::{Store, entry};
 use crate::error::{Result, io};
 use crate::files;
 use crate::{BuildCheckpoint, Progress};
@@ -19,6 +19,8 @@ use crate::{BuildCheckpoint, Progress};
 const LOCK: &str = ".lock-";
 pub(super) const BUILDING: &str = ".building-";
 pub(super) const REPLACED: &str = ".replaced-";
+/// Name of the entry within the folder that it is moved aside to.
+pub(super) const ENTRY: &str = "entry";
 /// Name prefix of folders in the data directory for data that is built only to be compared; each
 /// has a lock within.
 const SCRATCH: &str = ".scratch-";
@@ -47,15 +49,18 @@ impl Store {
     }
 }
 
-/// Removes the work of processes that were killed: folders whose lock is free. Checkpoints stay.
+/// Removes the work of processes that were killed: folders whose lock is free. Checkpoints stay. An
+/// entry that was moved aside, and whose replacement never came, is moved back.
 pub(super) fn clear_leftovers(store: &Path) {
     let names = fs::read_dir(store).into_iter().flatten().flatten();
     for name in names.map(|item| item.file_name()) {
         let name = name.to_string_lossy();
         let entry = [BUILDING, REPLACED]
             .iter()
-            .find_map(|prefix| name.strip_prefix(prefix));
-        let Some(entry) = entry else { continue };
+            .find_map(|prefix| Some((*prefix, name.strip_prefix(prefix)?)));
+        let Some((prefix, entry)) = entry else {
+            continue;
+        };
         // A builder has its lock before it has a folder: without a lock no process is at work, and
         // none is created here, which nothing would remove.
         let lock = disk::own(
@@ -67,10 +72,21 @@ pub(super) fn clear_leftovers(store: &Path) {
             Ok(lock) => disk::try_lock_strictly(lock).is_ok(),
             Err(error) => error.kind() == ErrorKind::NotFound,
         };
-        if is_free {
+        let folder = store.join(&*name);
+        if is_free && (prefix == BUILDING || restore(&folder, &store.join(entry)).is_ok()) {
             // A leftover only costs space.
-            let _ = disk::remove(&store.join(&*name));
+            let _ = disk::remove(&folder);
         }
+    }
+}
+
+/// Moves a whole entry in the folder `replaced` back to its place `folder`, if nothing is there.
+/// Then nothing in `replaced` is needed any longer.
+pub(super) fn restore(replaced: &Path, folder: &Path) -> std::io::Result<()> {
+    let aside = replaced.join(ENTRY);
+    match !folder.exists() && entry::is_whole(&aside) {
+        true => disk::rename(&aside, folder),
+        false => Ok(()),
     }
 }
 
@@ -169,6 +185,11 @@ impl ScratchFolder {
 pub(super) struct WorkFolder(pub(super) PathBuf);
 
 impl WorkFolder {
+    /// Leaves the folder as it is.
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
+    }
+
     pub(super) fn create(path: PathBuf) -> Result<WorkFolder> {
         match disk::remove(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
