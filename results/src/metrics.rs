@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 
 use crate::format::counted;
 use crate::markup::visible;
-use crate::record::{Dense, Outcome, Record, number, numbers};
+use crate::record::{Dense, Outcome, Record, Scores, number, numbers};
 use crate::{Error, Result};
 
 /// Name of the log within a run's folder.
 pub const FILE: &str = "metrics.jsonl";
 /// Name of the file with the run's settings.
-const SETTINGS: &str = "spec.toml";
+pub(crate) const SETTINGS: &str = "spec.toml";
 
 /// One line of the log. Losses are mean cross-entropies in nats, accuracies fractions from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,18 +115,48 @@ pub fn gradient_norms(lines: &[Line]) -> Vec<f64> {
     norms.collect()
 }
 
-/// Returns the reason why a log is not the complete log of a scored run, if it is not, after the
-/// line at which that shows: lines missing or repeated, or an impossible figure. `folder` holds the
-/// settings of the run; without them, the distance of the lines is taken from the log itself.
-pub(crate) fn incomplete(
-    folder: &Path,
-    lines: &[Line],
-    record: &Record,
-) -> Option<(usize, String)> {
+/// Returns the reason why a log is not the whole log of a scored run, if it is not, after the line
+/// at which that shows: lines missing or repeated, an impossible figure, or another loss than that
+/// of the record. `folder` holds the settings of the run; without them, the distance of the lines
+/// is taken from the log itself.
+pub(crate) fn fault(folder: &Path, lines: &[Line], record: &Record) -> Option<(usize, String)> {
     let scores = record.scores.as_ref()?;
     if record.outcome != Outcome::Scored {
         return None;
     }
+    incomplete(folder, lines, scores).or_else(|| contradiction(lines, scores))
+}
+
+/// Returns the loss of the record that its log contradicts, after the last line of the log: the
+/// training loss of the last interval, and the validation loss, which is that of one validation.
+fn contradiction(lines: &[Line], scores: &Scores) -> Option<(usize, String)> {
+    let agree = |one: f64, other: f64| (one - other).abs() <= 1e-4 * other.abs();
+    let trained = lines.iter().rev().find_map(|line| match line {
+        Line::Train { loss, .. } => Some(*loss),
+        _ => None,
+    });
+    let mut validated = lines.iter().filter_map(|line| match line {
+        Line::Validation { loss, .. } => Some(*loss),
+        _ => None,
+    });
+    let reason = match (trained, scores.train_loss, scores.val_loss) {
+        (Some(logged), Some(recorded), _) if !agree(logged, recorded) => {
+            format!("its last training loss is {logged}, that of the record {recorded}")
+        }
+        (_, _, Some(recorded)) if !validated.any(|logged| agree(logged, recorded)) => {
+            format!("no validation has the loss of the record, {recorded}")
+        }
+        _ => return None,
+    };
+    Some((
+        lines.len(),
+        format!("it is the log of another run: {reason}"),
+    ))
+}
+
+/// Returns the line that is missing or repeated, or the impossible figure, after the line at which
+/// it shows.
+fn incomplete(folder: &Path, lines: &[Line], scores: &Scores) -> Option<(usize, String)> {
     let numbered = || {
         lines
             .iter()

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use crate::markup::shown;
 use crate::record::{Record, SCHEMA};
-use crate::{Error, Result, atomic};
+use crate::{Error, Result, atomic, metrics};
 
 /// Name of a run's record within its folder.
 pub const FILE: &str = "record.json";
@@ -35,6 +35,9 @@ pub struct Loaded {
     pub skipped: Vec<(PathBuf, String)>,
     /// Number of skipped files that hold copies of records that are there.
     pub copies: usize,
+    /// Folders of runs that have no record, as a killed run leaves them, in the order of their
+    /// paths.
+    pub unfinished: Vec<PathBuf>,
 }
 
 impl Loaded {
@@ -132,19 +135,19 @@ pub fn load(folder: &Path) -> Result<Loaded> {
             ..Loaded::default()
         });
     }
-    let mut skipped = Vec::new();
-    let mut files = Vec::new();
+    let mut gathered = Gathered::default();
     let top = folder.join(FILE);
     if is_there(&top) {
-        files.push(top);
+        gathered.files.push(top);
     } else {
         let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
-        gather(entries, DEPTH, &mut files, &mut skipped);
+        gather(entries, DEPTH, &mut gathered);
     }
+    let files = &gathered.files;
 
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let share = files.len().div_ceil(workers).max(1);
-    thread::scope(|scope| {
+    let read = thread::scope(|scope| {
         let read_all = |files: &[PathBuf]| files.iter().map(|file| read(file)).collect::<Vec<_>>();
         let handles: Vec<_> = files
             .chunks(share)
@@ -154,18 +157,25 @@ pub fn load(folder: &Path) -> Result<Loaded> {
             Ok(part) => part,
             Err(panic) => std::panic::resume_unwind(panic),
         });
-        sort_out(&files, read, skipped)
-    })
+        read.collect::<Vec<_>>()
+    });
+    sort_out(gathered, read)
 }
 
-/// Finds the record files below a folder, at most `depth` levels down, in the order of their paths.
-/// A run's folder is not searched further.
-fn gather(
-    entries: fs::ReadDir,
-    depth: usize,
-    files: &mut Vec<PathBuf>,
-    skipped: &mut Vec<(PathBuf, String)>,
-) {
+/// What lies below a folder, in the order of the paths.
+#[derive(Default)]
+struct Gathered {
+    /// Files that should hold a record.
+    files: Vec<PathBuf>,
+    /// Folders that cannot be read, each with the reason.
+    skipped: Vec<(PathBuf, String)>,
+    /// Folders of runs without a record.
+    unfinished: Vec<PathBuf>,
+}
+
+/// Finds what lies below a folder, at most `depth` levels down. A run's folder is not searched
+/// further.
+fn gather(entries: fs::ReadDir, depth: usize, gathered: &mut Gathered) {
     let mut entries: Vec<fs::DirEntry> = entries.flatten().collect();
     entries.sort_by_cached_key(fs::DirEntry::file_name);
     for entry in entries {
@@ -181,12 +191,20 @@ fn gather(
         }
         let file = path.join(FILE);
         if is_there(&file) {
-            files.push(file);
+            gathered.files.push(file);
+            continue;
+        }
+        let begun = [metrics::SETTINGS, metrics::FILE].map(|name| path.join(name));
+        if begun.iter().any(|file| is_there(file)) {
+            gathered.unfinished.push(path);
             continue;
         }
         match fs::read_dir(&path) {
-            Ok(entries) => gather(entries, depth - 1, files, skipped),
-            Err(error) => skipped.push((path, format!("cannot be read: {error}"))),
+            Ok(entries) => gather(entries, depth - 1, gathered),
+            Err(error) => {
+                let reason = format!("cannot be read: {error}");
+                gathered.skipped.push((path, reason));
+            }
         }
     }
 }
@@ -198,16 +216,17 @@ fn is_there(file: &Path) -> bool {
 }
 
 /// Splits the contents read from each file into records and skipped files.
-fn sort_out(
-    files: &[PathBuf],
-    read: impl Iterator<Item = Result<Record>>,
-    mut skipped: Vec<(PathBuf, String)>,
-) -> Result<Loaded> {
+fn sort_out(gathered: Gathered, read: Vec<Result<Record>>) -> Result<Loaded> {
+    let Gathered {
+        files,
+        mut skipped,
+        unfinished,
+    } = gathered;
     let mut copies = 0;
     let mut records: Vec<Record> = Vec::with_capacity(files.len());
     let mut folders = Vec::with_capacity(files.len());
     let mut by_id: HashMap<String, Vec<(usize, usize)>> = HashMap::new();
-    for (index, result) in read.enumerate() {
+    for (index, result) in read.into_iter().enumerate() {
         match result {
             Ok(record) => {
                 let known = by_id.entry(record.id.clone()).or_default();
@@ -250,5 +269,6 @@ fn sort_out(
         folders,
         skipped,
         copies,
+        unfinished,
     })
 }

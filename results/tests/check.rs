@@ -12,8 +12,8 @@ use lra_results::metrics::{self, Line};
 use lra_results::record::{Outcome, Record};
 use lra_results::{Format, store};
 
-/// Writes runs as `lra run` leaves them: a folder each, with a log whose losses hang on `loss`,
-/// with norms of gradients of 1.
+/// Writes runs as `lra run` leaves them: a folder each, with a log whose losses hang on `loss` up
+/// to the last ones, which the record has, with norms of gradients of 1.
 fn write(folder: &Path, records: &[Record], loss: f64) {
     write_logs(folder, records, loss, 1.0);
 }
@@ -28,10 +28,14 @@ fn write_logs(folder: &Path, records: &[Record], loss: f64, norm: f64) {
             .as_ref()
             .map_or(3, |scores| scores.steps.max(3)) as usize;
         let every = steps.div_ceil(3);
+        let recorded = record.scores.clone().unwrap_or_default();
         let trained = (1..=3).map(|third| {
             let line = Line::Train {
                 step: (every * third).min(steps),
-                loss: loss / third as f64 + record.seed as f64,
+                loss: match (third, recorded.train_loss) {
+                    (3, Some(last)) => last,
+                    _ => loss / third as f64 + record.seed as f64,
+                },
                 aux: std::collections::BTreeMap::new(),
                 weighted_loss: None,
                 gradient_norm: norm,
@@ -44,7 +48,10 @@ fn write_logs(folder: &Path, records: &[Record], loss: f64, norm: f64) {
         let scored = (1..=evaluations).map(|evaluation| {
             let line = Line::Validation {
                 step: steps * evaluation / evaluations,
-                loss,
+                loss: match (evaluation == evaluations, recorded.val_loss) {
+                    (true, Some(last)) => last,
+                    _ => loss,
+                },
                 accuracy: 0.3,
                 examples: 40,
                 dense: None,
@@ -321,6 +328,34 @@ fn a_log_cut_between_lines_is_told_and_no_baseline() {
     }
 }
 
+/// It is as long as the own one, and has its steps.
+#[test]
+fn a_log_of_another_run_is_told_and_is_in_no_baseline() {
+    for (own, other, reason) in [
+        (
+            "1.69",
+            "1.71",
+            "no validation has the loss of the record, 1.69",
+        ),
+        (
+            "1.72",
+            "1.75",
+            "its last training loss is 1.75, that of the record 1.72",
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &matrix(), 2.5);
+        let log = folder.path().join("listops-linear-0").join(metrics::FILE);
+        let text = std::fs::read_to_string(&log).unwrap();
+        std::fs::write(&log, text.replace(own, other)).unwrap();
+        let now = Baseline::of(&store::load(folder.path()).unwrap()).unwrap();
+        let damaged = now.rows.iter().find_map(|row| row.damaged.clone());
+        let damaged = damaged.unwrap();
+        assert!(damaged.contains("the log of another run") && damaged.contains(reason));
+        assert!(!check(&now).passed());
+    }
+}
+
 /// Records may be kept without their settings.
 #[test]
 fn a_log_without_settings_is_held_against_itself_and_its_record() {
@@ -345,7 +380,7 @@ fn a_log_without_settings_is_held_against_itself_and_its_record() {
         let path = folder.path().join("listops-linear-0").join(metrics::FILE);
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        let trained = (1..=10).map(|step| lines[0].replace("1667", &(step * 500).to_string()));
+        let trained = (1..=10).map(|step| lines[2].replace("5000", &(step * 500).to_string()));
         let whole: Vec<String> = trained
             .chain(lines[3..].iter().map(|&line| line.to_owned()))
             .collect();

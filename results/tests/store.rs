@@ -206,6 +206,24 @@ fn a_record_with_a_figure_that_cannot_be_is_damaged() {
 }
 
 #[test]
+fn runs_without_a_record_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, file: &str, text: &str| {
+        fs::create_dir_all(folder.path().join(name)).unwrap();
+        fs::write(folder.path().join(name).join(file), text).unwrap();
+    };
+    run("finished", store::FILE, VERSION_1);
+    run("finished", "spec.toml", "");
+    run("group/killed", "metrics.jsonl", "");
+    run("begun", "spec.toml", "");
+    run("group/notes", "notes.txt", "");
+    let loaded = store::load(folder.path()).unwrap();
+    assert_eq!(loaded.records.len(), 1);
+    let killed = ["begun", "group/killed"].map(|name| folder.path().join(name));
+    assert_eq!(loaded.unfinished, killed);
+}
+
+#[test]
 fn a_store_is_searched_in_depth_and_names_what_it_skips() {
     let store = tempfile::tempdir().unwrap();
     let put = |at: &str, text: &str| {

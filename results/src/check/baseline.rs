@@ -462,7 +462,7 @@ impl Logs {
                 }
                 whole = false;
             }
-            if let Some((line, reason)) = metrics::incomplete(folder, &log, record) {
+            if let Some((line, reason)) = metrics::fault(folder, &log, record) {
                 return Err(Error::NotALog { path, line, reason });
             }
             norms.extend(steps);
