@@ -102,7 +102,7 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     let shape = resolved.data_shape()?;
     let id = run_id(resolved, &shape);
     if context.if_exists == IfExists::Replace {
-        RunFolder::clear_lock(context.out, &id)?;
+        RunFolder::clear_way(context.out, &id)?;
     }
     let folder = RunFolder::open(context.out, &id)?;
     let mut draft = record::draft(resolved, context, &shape)?;
@@ -121,7 +121,7 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
             before.record
         }
         Start::Anew => {
-            if let Some(other) = changes::other_raw_files(resolved, context.data) {
+            if let Some(other) = other_raw_files(resolved, context) {
                 context.reporter.note(&other);
             }
             None
@@ -198,9 +198,8 @@ fn start(
             changes.extend(stored.changes(&record));
             if !changes.is_empty() && !context.accept_changes {
                 return Err(Error::usage(format!(
-                    "{place} holds a finished run, and its score may not be that of a run here: {}; run it again with --force, \
-                     show it nevertheless with --accept-changes, or choose another --out",
-                    changes.join("; ")
+                    "{}; run it again with --force, show it nevertheless with --accept-changes, or choose another --out",
+                    changes::of_finished(folder.path(), &changes)
                 )));
             }
             changes.extend(stored.not_compared(&record).map(str::to_owned));
@@ -241,7 +240,7 @@ fn go_on(
     };
     changes.extend(folder.nameless());
     // Their digest is compared once they are open: they may have to be built first.
-    changes.extend(changes::other_raw_files(resolved, context.data));
+    changes.extend(other_raw_files(resolved, context));
     if !changes.is_empty() && !context.accept_changes {
         return Err(cannot_go_on(folder, &changes));
     }
@@ -256,6 +255,12 @@ fn go_on(
             .chain(changes)
             .collect(),
     }))
+}
+
+/// Returns the difference between the raw files of the run's stored data and those that are raw
+/// now.
+fn other_raw_files(resolved: &Resolved, context: &RunContext<'_>) -> Option<String> {
+    changes::other_raw_files(resolved.task, &resolved.spec.data_key(), context.data)
 }
 
 fn cannot_go_on(folder: &RunFolder, changes: &[String]) -> Error {

@@ -135,6 +135,22 @@ fn drain(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     })
 }
 
+/// Returns whether a child was ended by a signal that asks it to stop, before it could listen.
+#[cfg(unix)]
+pub fn was_stopped(status: ExitStatus) -> bool {
+    use std::os::unix::process::ExitStatusExt;
+    let signal = status.signal();
+    [libc::SIGINT, libc::SIGTERM]
+        .iter()
+        .any(|stop| signal == Some(*stop))
+}
+
+/// Returns false: this system has no such signals.
+#[cfg(not(unix))]
+pub fn was_stopped(_status: ExitStatus) -> bool {
+    false
+}
+
 /// Returns the last line of a text that is not blank: in a child's log, its progress or the reason
 /// why it ended.
 pub fn last_line(text: &str) -> Option<&str> {

@@ -1,8 +1,8 @@
 //! Errors by class; the class is the exit code. Libraries return errors, and this program prints
 //! them here.
 
-use std::fmt;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 /// The class of a failure, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,17 @@ impl Class {
             Class::Data => 3,
             Class::Run => 4,
             Class::Interrupted => 130,
+        }
+    }
+
+    /// Returns the class of a file that cannot be written: the files are at fault, or a full disk,
+    /// which fails a command as it fails a run.
+    pub fn of_writing(error: &io::Error) -> Class {
+        match error.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => Class::Run,
+            _ => Class::Data,
         }
     }
 }
@@ -150,13 +161,24 @@ impl<T, E: Into<anyhow::Error>> Classify<T> for std::result::Result<T, E> {
     }
 }
 
+/// Returns a function for `map_err` that adds what was written to the error.
+pub fn in_writing(doing: String) -> impl FnOnce(io::Error) -> Error {
+    move |error| Error {
+        class: Class::of_writing(&error),
+        cause: anyhow::Error::new(error).context(doing),
+    }
+}
+
 // Errors of known origin carry their class, so that `?` is sufficient.
 impl From<datasets::Error> for Error {
     fn from(error: datasets::Error) -> Self {
         let class = match error.class() {
             datasets::Class::Usage => Class::Usage,
-            // For a command that uses data, a folder that cannot be written is a data problem.
-            datasets::Class::Data | datasets::Class::System => Class::Data,
+            datasets::Class::Data => Class::Data,
+            datasets::Class::System => match &error {
+                datasets::Error::Io { cause, .. } => Class::of_writing(cause),
+                _ => Class::Data,
+            },
             datasets::Class::Memory => Class::Run,
             datasets::Class::Interrupted => Class::Interrupted,
         };

@@ -1,9 +1,10 @@
-//! Standard output, which carries results only.
+//! Standard output, which carries results only, and files that the command line names.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use crate::colour;
-use crate::error::{Class, Classify, Result, printable};
+use crate::error::{Class, Classify, Error, Result, printable};
 
 /// Writes a result to standard output, without characters that control a terminal. A closed pipe
 /// (`lra report | head`) is not an error.
@@ -21,4 +22,21 @@ pub fn print(text: &str) -> Result<()> {
 /// Writes a value as one JSON document to standard output.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&results::document(value).class(Class::Run)?)
+}
+
+/// Replaces a file that the command line names.
+///
+/// # Errors
+/// The file cannot be written; on a full disk the command failed, as if it was a run.
+pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
+    results::write(path, bytes).map_err(of_writing)
+}
+
+/// Returns the error of a file of results that cannot be written.
+pub fn of_writing(error: results::Error) -> Error {
+    let class = match &error {
+        results::Error::Io { cause, .. } => Class::of_writing(cause),
+        _ => Class::Data,
+    };
+    Error::new(class, error)
 }

@@ -13,6 +13,7 @@
 //!                record.json              the outcome, written last
 //!                error.log                the full error of a failed run, if longer than a line
 //!                run.lock                 held while a process works in the folder
+//!                sweep.lock, log.txt      the lock of a sweep, and the output of its runs
 //! ```
 
 mod inventory;
@@ -69,16 +70,18 @@ impl RunFolder {
         Ok(RunFolder { path, _lock: lock })
     }
 
-    /// Removes an object in place of the lock that cannot be a lock, such as a folder, before the
-    /// folder is opened to start over.
-    pub fn clear_lock(out: &Path, id: &str) -> Result<()> {
+    /// Removes what is no file, such as a folder, in place of the locks and of a sweep's log,
+    /// before the folder is opened to start over. [`RunFolder::clear`] leaves these three.
+    pub fn clear_way(out: &Path, id: &str) -> Result<()> {
         let folder = out.join(id);
         refuse_link(&folder)?;
-        let path = folder.join(LOCK);
-        match fs::symlink_metadata(&path) {
-            Ok(found) if !found.is_file() => remove(&path),
-            _ => Ok(()),
+        for path in [LOCK, SWEEP_LOCK, SWEEP_LOG].map(|name| folder.join(name)) {
+            match fs::symlink_metadata(&path) {
+                Ok(found) if !found.is_file() => remove(&path)?,
+                _ => {}
+            }
         }
+        Ok(())
     }
 
     /// Returns the path of the folder.
@@ -149,7 +152,7 @@ impl RunFolder {
 
     /// Saves the record as far as it is known.
     pub fn save_draft(&self, draft: &Record) -> Result<()> {
-        results::store::write(&self.draft(), draft).class(Class::Run)
+        results::store::write(&self.draft(), draft).map_err(unwritable)
     }
 
     /// Removes the files that an earlier run left.
@@ -181,7 +184,7 @@ impl RunFolder {
     /// attempt.
     pub fn keep_error(&self, error: Option<&str>) -> Result<()> {
         match error {
-            Some(text) => results::write(&self.file(ERROR), text.as_bytes()).class(Class::Run),
+            Some(text) => results::write(&self.file(ERROR), text.as_bytes()).map_err(unwritable),
             None => self.remove(ERROR),
         }
     }
@@ -189,7 +192,7 @@ impl RunFolder {
     /// Saves the settings.
     pub fn save_spec(&self, spec: &Spec) -> Result<()> {
         let path = self.file(SPEC);
-        results::write(&path, spec.to_toml()?.as_bytes()).class(Class::Run)
+        results::write(&path, spec.to_toml()?.as_bytes()).map_err(unwritable)
     }
 
     /// Returns whether settings are stored, since a run may fail before it has any.
@@ -303,8 +306,8 @@ pub struct PhaseFiles {
 /// Remedy for a damaged file of a run.
 const START_OVER: &str = "start over with --force";
 
-/// Returns whether an error of [`RunFolder::begun`] tells of damage. Those of the system do not: the
-/// files may be sound.
+/// Returns whether an error of a run folder tells of damage. Those of the system do not: the files
+/// may be sound.
 pub fn is_damage(error: &Error) -> bool {
     error.to_string().contains(START_OVER)
 }
@@ -317,6 +320,33 @@ pub fn unusable(error: results::Error) -> Error {
         true => Error::new(Class::Data, format!("{error}; {START_OVER}")),
         false => Error::new(Class::Data, error),
     }
+}
+
+/// Returns the error for a file of a run that cannot be written: what lies in its place is damage,
+/// and all else, such as a full disk, a failure of the run.
+pub fn unwritable(error: results::Error) -> Error {
+    match error.is_of_content() {
+        true => unusable(error),
+        false => Error::new(Class::Run, error),
+    }
+}
+
+/// Returns the error for a lock or a log in a run folder that cannot be opened. What lies in its
+/// place is damage to no run.
+pub fn not_opened(path: &Path, error: &io::Error) -> Error {
+    let is_link = disk::refuse_link(path).is_err();
+    let (class, first) = match is_link {
+        true => (Class::Usage, "or"),
+        false => (Class::Data, "move it away, or"),
+    };
+    let remedy = match disk::is_of_content(error) {
+        true => format!("; {first} {START_OVER} of `lra run`"),
+        false => String::new(),
+    };
+    Error::new(
+        class,
+        format!("opening {}: {error}{remedy}", path.display()),
+    )
 }
 
 /// Makes the folder of a run, if it is not there.
@@ -380,22 +410,15 @@ pub fn other_run(record: &Record, spec: &Spec) -> Option<String> {
 /// The file cannot be opened, is a symbolic link or is not a regular file; or the file system has
 /// no locks.
 pub fn lock(path: &Path) -> Result<Option<File>> {
-    let doing = || format!("locking {}", path.display());
     let mut options = File::options();
     let file = disk::own(path, options.create(true).truncate(false).write(true));
-    let file = file.map_err(|error| {
-        let remedy = match error.kind() {
-            io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => {
-                "; --force of `lra run` removes it"
-            }
-            _ => "",
-        };
-        Error::usage(format!("{}: {error}{remedy}", doing()))
-    })?;
+    let file = file.map_err(|error| not_opened(path, &error))?;
     match disk::try_lock(&file) {
         Ok(()) => Ok(Some(file)),
         Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error).during(Class::Usage, doing()),
+        Err(TryLockError::Error(error)) => {
+            Err(error).during(Class::Data, format!("locking {}", path.display()))
+        }
     }
 }
 
@@ -411,6 +434,11 @@ fn remove(path: &Path) -> Result<()> {
 
 /// Name of the lock that a running process holds in a run folder.
 pub const LOCK: &str = "run.lock";
+/// Name of the lock that a sweep holds in a run folder, so that a cell whose sweep was killed is
+/// not run twice.
+pub const SWEEP_LOCK: &str = "sweep.lock";
+/// Name of the file with the output of the runs that a sweep started.
+pub const SWEEP_LOG: &str = "log.txt";
 /// Name of the file with the error of a failed run.
 pub const ERROR: &str = "error.log";
 const SPEC: &str = "spec.toml";
@@ -429,8 +457,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Opens the log, dropping everything after the first `bytes` bytes, whose SHA-256 is
-    /// `checksum` if it is known.
+    /// Opens the log to go on after its first `bytes` bytes, whose SHA-256 is `checksum` if it is
+    /// known. What follows them stays until [`Log::shorten`].
     ///
     /// # Errors
     /// [`Damaged`]: the log is shorter, or begins with other bytes, as that of another run does; or
@@ -451,13 +479,19 @@ impl Log {
             let problem = "it is not the log that its checkpoint goes on from".to_owned();
             return Err(Damaged { path, problem }.into());
         }
-        file.set_len(bytes).with_context(context)?;
         Ok(Log {
             file,
             path,
             bytes,
             digest,
         })
+    }
+
+    /// Drops what follows the bytes after which the log goes on.
+    pub fn shorten(&self) -> anyhow::Result<()> {
+        use anyhow::Context;
+        let cut = self.file.set_len(self.bytes);
+        cut.with_context(|| format!("shortening {}", self.path.display()))
     }
 
     /// Appends one line, or nothing if the disk is full.
@@ -520,8 +554,15 @@ mod tests {
         let bytes = log.sync().unwrap();
         let checksum = log.sha256();
         log.line(&"second").unwrap();
+        let length = || fs::metadata(path("own")).unwrap().len();
         let again = Log::open(path("own"), bytes, Some(&checksum)).unwrap();
         assert_eq!((again.sha256(), again.bytes), (checksum.clone(), bytes));
+        assert!(
+            length() > bytes,
+            "nothing is dropped until all logs are known to be sound"
+        );
+        again.shorten().unwrap();
+        assert_eq!(length(), bytes);
 
         let foreign = "\"other\"\n\"lines\"\n";
         fs::write(path("foreign"), foreign).unwrap();

@@ -410,6 +410,11 @@ impl Session<'_> {
     /// ending if a stop was requested meanwhile, or if the score or a weight is not finite.
     fn evaluate(&mut self) -> anyhow::Result<Option<TrainOutcome>> {
         let run = self.run;
+        // No score and no best weights are older than the first checkpoint: see
+        // `run_folder/inventory.rs`.
+        if !run.files.checkpoint.exists() {
+            self.save()?;
+        }
         let limit = run.options().eval_examples;
         let rng = run.rng(self.state.step - 1);
         let going_on = |_| !run.stop.requested();

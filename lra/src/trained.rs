@@ -30,6 +30,9 @@ pub struct TrainedRun {
     scored: Spec,
 }
 
+/// Relative difference up to which two losses of the same weights agree.
+const AGREES: f64 = 1e-6;
+
 /// The prediction for one example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
@@ -137,21 +140,47 @@ impl TrainedRun {
     /// Opens the data, which is built if it is not stored.
     ///
     /// # Errors
-    /// The data cannot be built; or it should be the run's own and is not.
+    /// The data cannot be built.
     pub fn splits(&self, data: &Path, reporter: &Reporter) -> Result<Splits> {
         let store = Store::new(data);
-        let splits = store.open_or_build(self.task, &self.scored.data_key(), None, reporter)?;
-        let changed = changes::of_data(&self.record, &splits.manifest.digest);
-        match changed.filter(|_| self.is_own_data()) {
-            Some(change) => Err(Error::usage(format!("{}: {change}", self.path.display()))),
-            None => Ok(splits),
-        }
+        Ok(store.open_or_build(self.task, &self.scored.data_key(), None, reporter)?)
     }
 
-    /// Returns the differences between the program that made the run and this one, in words.
-    pub fn changes(&self, device: &Device) -> Result<Vec<String>> {
+    /// Returns the differences in words between what made the run and what it is scored with here:
+    /// the program, the device, and the data `splits` of the data directory `data`.
+    pub fn changes(&self, data: &Path, splits: &Splits, device: &Device) -> Result<Vec<String>> {
         let devices = [device::describe(device)];
-        changes::of_program(&self.record, self.model, &devices)
+        let mut changes = changes::of_program(&self.record, self.model, &devices)?;
+        if self.is_own_data() {
+            changes.extend(changes::of_data(&self.record, &splits.manifest.digest));
+        }
+        let key = self.scored.data_key();
+        changes.extend(changes::other_raw_files(self.task, &key, data));
+        Ok(changes)
+    }
+
+    /// Returns the difference in words between a score on the first `limit` examples of a split
+    /// (all for 0) and that of the record; `None` if they agree, or if the record has no such
+    /// score.
+    pub fn contradiction(&self, name: SplitName, limit: usize, score: &Score) -> Option<String> {
+        let scores = self.record.scores.as_ref().filter(|_| self.is_own_data())?;
+        let (examples, accuracy, loss) = match name {
+            SplitName::Train => return None,
+            SplitName::Val => {
+                let examples = self.spec.train.eval_examples;
+                (examples, scores.val_accuracy?, scores.val_loss?)
+            }
+            SplitName::Test => (0, scores.test_accuracy?, scores.test_loss?),
+        };
+        let same = accuracy == score.accuracy && (loss - score.loss).abs() <= AGREES * loss.abs();
+        (limit == examples && !same).then(|| {
+            format!(
+                "the score is not that of the record, which has {:.2} % and a loss of {loss:.4} on {}: \
+                 the weights, the data or the program are not those of the run",
+                100.0 * accuracy,
+                name.name()
+            )
+        })
     }
 
     /// Scores the selected weights on a split, or on its first `limit` examples (all for 0).

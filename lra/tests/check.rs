@@ -123,6 +123,26 @@ fn a_table_in_a_file_leaves_the_verdict_to_the_exit_code() {
     assert!(read().contains("! missing"), "{}", read());
 }
 
+/// A killed run leaves weights and logs, and no record that a baseline could hold.
+#[test]
+fn a_baseline_does_not_drop_a_run_without_a_record() {
+    let place = Place::new();
+    place.ok("run --task toy --model bag --recipe smoke --quiet");
+    place.ok("run --task toy --model linear --recipe smoke --quiet --out killed");
+    let killed = place.run_folder("killed");
+    let there = place.path().join("runs").join(killed.file_name().unwrap());
+    fs::rename(killed, &there).unwrap();
+    fs::remove_file(there.join("record.json")).unwrap();
+    let said = place.fails(3, "check --baseline base.csv --update");
+    assert!(
+        said.contains("unfinished run") && said.contains("--resume") && said.contains("linear"),
+        "{said}"
+    );
+    assert!(!place.path().join("base.csv").exists());
+    place.ok("run --task toy --model linear --recipe smoke --quiet --resume");
+    place.ok("check --baseline base.csv --update");
+}
+
 #[test]
 fn a_check_without_baseline_or_runs_says_so() {
     let place = Place::new();

@@ -288,7 +288,121 @@ fn folders_and_pipes_in_a_runs_folder_are_damaged_data() {
     for words in ["report", "check --baseline base.csv"] {
         place.fails(3, words);
     }
+}
+
+/// A sweep starts over only where nothing would be lost.
+#[test]
+fn a_sweep_discards_no_weights_beside_a_damaged_record() {
+    let place = Place::new();
+    let sweep = "sweep --tasks toy --models bag --recipe smoke --steps 4 --quiet";
+    place.ok(sweep);
+    let folder = place.run_folder("runs");
+    let weights = || fs::read(folder.join("checkpoint.safetensors")).ok();
+    let before = weights();
+    assert!(before.is_some());
+    for name in ["record.json", "draft.json"] {
+        fs::write(folder.join(name), "half").unwrap();
+        for flag in ["", " --retry-failed"] {
+            let output = place.lra(&format!("{sweep}{flag}"));
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(output.status.code(), Some(3), "{said}");
+            assert!(
+                said.contains(name) && said.contains("move the file away"),
+                "{said}"
+            );
+            assert_eq!(weights(), before);
+        }
+        fs::remove_file(folder.join(name)).unwrap();
+    }
+    // As the message advises: from the weights, although it is not known what they began with.
+    place.ok(&format!("{sweep} --retry-failed --accept-changes"));
+    assert!(
+        fs::read_to_string(folder.join("log.txt"))
+            .unwrap()
+            .contains("--resume")
+    );
+    // Without weights there is nothing to lose.
+    for name in ["checkpoint.safetensors", "best.safetensors"] {
+        fs::remove_file(folder.join(name)).unwrap();
+    }
+    fs::write(folder.join("record.json"), "half").unwrap();
     place.ok(&format!("{sweep} --retry-failed"));
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_draft_leaves_the_record_as_it_is() {
+    let place = Place::new();
+    let words = format!("{TINY} --model bag");
+    place.ok(&words);
+    let folder = place.run_folder("runs");
+    let path = folder.join("record.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let failed = text.replace(
+        "\"status\": \"scored\"",
+        "\"status\": \"failed\", \"reason\": \"the disk was full\"",
+    );
+    assert_ne!(text, failed);
+    fs::write(&path, &failed).unwrap();
+    fs::remove_file(folder.join("draft.json")).unwrap();
+    fs::create_dir(folder.join("draft.json")).unwrap();
+    let message = place.fails(3, &format!("{words} --resume"));
+    assert!(
+        message.contains("draft.json") && message.contains("--force"),
+        "{message}"
+    );
+    assert_eq!(fs::read_to_string(&path).unwrap(), failed);
+    place.ok(&format!("{words} --force"));
+}
+
+/// What lies in the place of a lock or a log fails this cell alone, and `--force` removes it.
+#[test]
+fn a_folder_in_the_way_of_a_sweep_fails_one_cell() {
+    let place = Place::new();
+    let sweep = "sweep --tasks toy --models bag,linear --recipe smoke --steps 4 --quiet";
+    for name in ["sweep.lock", "run.lock", "log.txt"] {
+        place.ok(&format!("{sweep} --out {name}"));
+        let runs = fs::read_dir(place.path().join(name)).unwrap();
+        let mut runs = runs.map(|run| run.unwrap().path());
+        let folder = runs
+            .find(|run| run.display().to_string().contains("-bag-"))
+            .unwrap();
+        fs::remove_file(folder.join("record.json")).unwrap();
+        fs::remove_file(folder.join(name)).unwrap();
+        fs::create_dir(folder.join(name)).unwrap();
+        let output = place.lra(&format!("{sweep} --out {name} --json"));
+        assert_eq!(output.status.code(), Some(3), "{name}: {}", err(&output));
+        let cells: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(cells[0]["state"], "failed");
+        assert_eq!(cells[1]["state"], "on file");
+        let reason = cells[0]["detail"].as_str().unwrap();
+        assert!(
+            reason.contains(name) && reason.contains("move it away") && reason.contains("--force"),
+            "{reason}"
+        );
+        place.ok(&format!(
+            "run --task toy --model bag --recipe smoke --set train.steps=4 --quiet --out {name} --force"
+        ));
+        assert!(!folder.join(name).is_dir());
+        place.ok(&format!("{sweep} --out {name}"));
+    }
+}
+
+/// One log is cut only once all are known to be sound.
+#[test]
+fn no_log_is_shortened_beside_a_damaged_one() {
+    let place = Place::new();
+    let words = format!("{TINY} --model bag");
+    place.ok(&words);
+    let folder = place.run_folder("runs");
+    fs::remove_file(folder.join("record.json")).unwrap();
+    let log = folder.join("metrics.jsonl");
+    let mut text = fs::read_to_string(&log).unwrap();
+    text += &(text.lines().last().unwrap().to_owned() + "\n");
+    fs::write(&log, &text).unwrap();
+    fs::write(folder.join("timings.jsonl"), "").unwrap();
+    let message = place.fails(3, &format!("{words} --resume"));
+    assert!(message.contains("timings.jsonl"), "{message}");
+    assert_eq!(fs::read_to_string(&log).unwrap(), text);
 }
 
 #[test]
@@ -299,7 +413,7 @@ fn starting_over_takes_a_folder_in_the_place_of_the_lock_away() {
     let lock = place.run_folder("runs").join("run.lock");
     fs::remove_file(&lock).unwrap();
     fs::create_dir_all(lock.join("deeper")).unwrap();
-    let message = place.fails(2, &words);
+    let message = place.fails(3, &words);
     assert!(
         message.contains("run.lock") && message.contains("--force"),
         "{message}"
@@ -363,7 +477,13 @@ fn a_full_standard_output_is_a_failure_of_every_verb() {
 }
 
 /// Error numbers that a file system without locks returns.
-const NO_LOCKS: [i32; 3] = [libc::ENOLCK, libc::ENOTSUP, libc::ENOSYS];
+const NO_LOCKS: [i32; 5] = [
+    libc::ENOLCK,
+    libc::ENOTSUP,
+    libc::ENOSYS,
+    libc::EINVAL,
+    libc::EIO,
+];
 
 #[test]
 fn a_file_system_without_locks_has_a_way_out() {
@@ -378,25 +498,52 @@ fn a_file_system_without_locks_has_a_way_out() {
             (output.status.code(), err(&output))
         };
         let seed = format!("--seed {index} --set data.train=6{index}");
-        for (code, words) in [
-            (2, format!("{run} {seed}")),
-            (
-                3,
-                format!("data make toy --force --set data.train=6{index}"),
-            ),
-            (
-                2,
-                format!(
-                    "sweep --tasks toy --models bag --recipe smoke --steps 5 --quiet --seeds {index}"
-                ),
+        for words in [
+            format!("{run} {seed}"),
+            format!("data make toy --force --set data.train=6{index}"),
+            format!(
+                "sweep --tasks toy --models bag --recipe smoke --steps 5 --quiet --seeds {index}"
             ),
         ] {
             let (refused, message) = answer(&words, None);
-            assert_eq!(refused, Some(code), "lra {words}: {message}");
+            assert_eq!(refused, Some(3), "lra {words}: {message}");
             assert!(message.contains("LRA_LOCKS=off"), "lra {words}: {message}");
+            let (refused, message) = answer(&words, Some("of"));
+            assert_eq!(refused, Some(2), "lra {words}: {message}");
+            assert!(message.contains("LRA_LOCKS=of is none"), "{message}");
             let (done, message) = answer(&words, Some("off"));
             assert_eq!(done, Some(0), "lra {words}: {message}");
         }
+    }
+}
+
+/// A device is no place for a file, whatever the verb; a full disk fails the command.
+#[test]
+fn files_of_results_have_one_exit_code() {
+    let place = Place::new();
+    place.ok("run --task toy --model bag --recipe smoke --steps 4 --quiet");
+    place.ok("check --baseline base.csv --update");
+    let run = place.run_folder("runs");
+    let run = run
+        .strip_prefix(place.path())
+        .unwrap()
+        .display()
+        .to_string();
+    for (words, flag) in [
+        (format!("score {run} --quiet"), "--predictions"),
+        ("report".to_owned(), "--output"),
+        ("check --baseline base.csv".to_owned(), "--junit"),
+        ("check --baseline base.csv".to_owned(), "--output"),
+        ("check --update".to_owned(), "--baseline"),
+    ] {
+        let message = place.fails(3, &format!("{words} {flag} /dev/full"));
+        assert!(message.contains("/dev/full"), "{message}");
+        let mut command = place.command(&format!("{words} {flag} written"));
+        command.env("LRA_FAULTS", format!("write:*:{}", libc::ENOSPC));
+        let output = command.output().unwrap();
+        let message = err(&output);
+        assert_eq!(output.status.code(), Some(4), "{words} {flag}: {message}");
+        assert!(message.contains("the disk is full"), "{message}");
     }
 }
 

@@ -53,6 +53,81 @@ fn is_refused(place: &Place, run: &str, sweep: &str, reason: &str) {
     place.ok(run);
 }
 
+/// Asserts that the weights of a run are used only if a change is accepted.
+fn is_refused_and_used(place: &Place, words: &str, reason: &str) {
+    let message = place.fails(2, &format!("{words} --quiet"));
+    assert!(
+        message.contains("its score may not be that of a run here")
+            && message.contains(reason)
+            && message.contains("--force")
+            && message.contains("--accept-changes"),
+        "{message}"
+    );
+    let used = place.lra(&format!("{words} --quiet --accept-changes"));
+    assert!(used.status.success(), "{}", err(&used));
+    assert!(err(&used).contains(reason), "{}", err(&used));
+}
+
+#[test]
+fn weights_of_another_program_or_other_data_are_used_only_if_told_so() {
+    let place = Place::new();
+    place.ok(RUN);
+    let folder = place.run_folder("runs");
+    let record = folder.join("record.json");
+    let whole = fs::read(&record).unwrap();
+    let path = folder.strip_prefix(place.path()).unwrap().display();
+    let score = format!("score {path}");
+    place.ok(&score);
+    for (section, key, value, reason) in [
+        (
+            "versions",
+            "sources",
+            "0f0f",
+            "another build of the program",
+        ),
+        ("versions", "rustc", "1.0.0", "another build of the program"),
+        ("host", "instructions", "mmx", "it was made with mmx"),
+        ("task", "data_digest", "0f0f", "other data"),
+    ] {
+        edit(&record, |record| record[section][key] = json!(value));
+        is_refused_and_used(&place, &score, reason);
+        fs::write(&record, &whole).unwrap();
+    }
+    edit(&record, |record| record["scores"]["test_loss"] = json!(9.5));
+    let output = place.lra(&score);
+    let told = err(&output);
+    assert!(
+        output.status.success() && told.contains("not that of the record"),
+        "{told}"
+    );
+    // Another number of examples has another score.
+    let part = place.lra(&format!("{score} --limit 8"));
+    assert!(!err(&part).contains("not that of the record"));
+}
+
+/// A sweep says what the run says.
+#[test]
+fn damaged_stored_data_have_one_exit_code() {
+    let place = Place::new();
+    place.ok(RUN);
+    place.ok(SWEEP);
+    let train = stored(&place, "train.safetensors");
+    let mut bytes = fs::read(&train).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&train, bytes).unwrap();
+    assert!(place.fails(3, RUN).contains("train.safetensors"));
+    for flag in ["", " --retry-failed", " --accept-changes"] {
+        let output = place.lra(&format!("{SWEEP}{flag}"));
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{told}");
+        assert!(
+            told.contains("train.safetensors") && told.contains("lra data make"),
+            "{told}"
+        );
+    }
+}
+
 #[test]
 fn a_score_of_other_data_is_not_on_file() {
     let place = Place::new();
@@ -139,6 +214,16 @@ fn stored_data_of_other_raw_files_are_told_at_every_start() {
 
     is_refused_and_shown(&place, &run, &sweep, told);
     let folder = place.run_folder("runs");
+    let path = folder.strip_prefix(place.path()).unwrap().display();
+    for words in [
+        format!("score {path}"),
+        format!("explain {path}"),
+        format!("compare {path} {path}"),
+    ] {
+        is_refused_and_used(&place, &words, told);
+    }
+    let verified = place.lra(&format!("data verify listops:official {longer}"));
+    assert!(err(&verified).contains(told), "{}", err(&verified));
     fs::remove_file(folder.join("record.json")).unwrap();
     let message = place.fails(2, &format!("{run} --resume"));
     assert!(message.contains(told), "{message}");
@@ -454,7 +539,11 @@ fn a_record_of_another_run_is_damage() {
         record["model"]["name"] = "linear".into()
     });
     refused("its model is linear instead of bag");
-    place.ok(&format!("{SWEEP} --seeds 2,3 --quiet --retry-failed"));
+    let kept = fs::read(two.join("checkpoint.safetensors")).unwrap();
+    place.fails(3, &format!("{SWEEP} --seeds 2,3 --quiet --retry-failed"));
+    assert_eq!(fs::read(two.join("checkpoint.safetensors")).unwrap(), kept);
+    fs::remove_file(two.join("record.json")).unwrap();
+    place.ok(&format!("{SWEEP} --seeds 2,3 --quiet"));
     place.ok(&words(2));
 
     // The files to resume from.

@@ -137,7 +137,7 @@ fn a_new_crate_is_there_as_a_whole_or_not_at_all() {
         .output()
         .unwrap();
     let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(3), "{message}");
+    assert_eq!(output.status.code(), Some(4), "{message}");
     assert!(message.contains("my_mixer/src/main.rs"), "{message}");
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");

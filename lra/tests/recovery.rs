@@ -244,6 +244,44 @@ fn force_starts_over_whatever_the_folder_holds() {
     assert_same(&folder, &place.run_folder("twin"));
 }
 
+/// A run that was killed: what it wrote last, and a log of times that is gone, say nothing of it.
+#[test]
+fn a_lost_checkpoint_is_told_by_any_trace_of_it() {
+    let place = Place::new();
+    let settings = "--recipe smoke --quiet --set train.steps=3000 --set train.checkpoint_every=2000 \
+        --set train.eval_every=20 --threads 1";
+    let words = format!("run --task toy --model bag {settings}");
+    let mut killed = start(place.command(&words));
+    let best = || {
+        let folder = fs::read_dir(place.path().join("runs")).ok()?.next()?;
+        Some(folder.unwrap().path().join("best.safetensors"))
+    };
+    until("weights are saved", || {
+        best().is_some_and(|best| best.exists())
+    });
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let folder = place.run_folder("runs");
+    // The first checkpoint comes before the first validation.
+    let checkpoint = folder.join("checkpoint.safetensors");
+    let kept = fs::read(&checkpoint).unwrap();
+    fs::remove_file(&checkpoint).unwrap();
+    fs::write(folder.join("timings.jsonl"), "").unwrap();
+    let before = fs::read(folder.join("metrics.jsonl")).unwrap();
+    let message = place.fails(2, &format!("{words} --resume"));
+    assert!(
+        message.contains("checkpoint.safetensors is missing"),
+        "{message}"
+    );
+    let sweep = words.replace("run --task", "sweep --tasks");
+    let sweep = sweep.replace("--model ", "--models ");
+    for flag in ["", " --retry-failed"] {
+        place.fails(2, &format!("{sweep}{flag}"));
+    }
+    assert_eq!(fs::read(folder.join("metrics.jsonl")).unwrap(), before);
+    assert!(folder.join("best.safetensors").exists() && !kept.is_empty());
+}
+
 #[test]
 fn half_written_files_of_a_killed_run_are_removed() {
     let place = Place::new();

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use datasets::{Source, Store};
+use datasets::{Key, Source, Store, Task};
 use models::Model;
 use results::Record;
 use results::record::{OwnModel, Versions};
@@ -38,7 +38,7 @@ impl StoredData {
             Err(error) => return Err(error.into()),
         };
         let other_raw_files = match digest {
-            Some(_) => other_raw_files(resolved, data),
+            Some(_) => other_raw_files(resolved.task, &resolved.spec.data_key(), data),
             None => None,
         };
         Ok(StoredData {
@@ -80,17 +80,26 @@ impl StoredData {
     }
 }
 
-/// Returns the difference between the raw files that the stored data of a run were made from and
+/// Returns the difference between the raw files that the stored data of `key` were made from and
 /// those that are raw now, in words.
-pub fn other_raw_files(resolved: &Resolved, data: &Path) -> Option<String> {
+pub fn other_raw_files(task: &dyn Task, key: &Key, data: &Path) -> Option<String> {
     let store = Store::new(data);
-    let key = resolved.spec.data_key();
     if key.source != Source::Official {
         return None;
     }
-    let now = store.raw_files(resolved.task)?;
-    let other = store.other_raw_files(resolved.task, &key, &now)?;
+    let now = store.raw_files(task)?;
+    let other = store.other_raw_files(task, key, &now)?;
     Some(other.to_string())
+}
+
+/// Returns the sentence about a finished run in the folder `place` that is not what a run here
+/// would be; the ways out follow it.
+pub fn of_finished(place: &Path, changes: &[String]) -> String {
+    format!(
+        "{} holds a finished run, and its score may not be that of a run here: {}",
+        place.display(),
+        changes.join("; ")
+    )
 }
 
 /// Returns the difference between the data of `record` and those with the digest `stored`, in

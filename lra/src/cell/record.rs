@@ -259,7 +259,7 @@ fn now(provenance: Provenance) -> Provenance {
 }
 
 fn write(folder: &RunFolder, record: &Record) -> Result<()> {
-    results::store::write(&folder.record(), record).class(Class::Run)
+    results::store::write(&folder.record(), record).map_err(run_folder::unwritable)
 }
 
 #[cfg(test)]

@@ -62,6 +62,10 @@ pub struct ScoredData {
     /// Change a data setting, such as data.max_length=256
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
+    /// Use the weights although the data, the program, the source of your own model or the
+    /// instruction set have changed
+    #[arg(long)]
+    pub accept_changes: bool,
 }
 
 const COMPARE_EXAMPLES: &str = "\

@@ -63,7 +63,7 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
     let text = arguments.format.render(&[agreement.table()]);
     match &arguments.output {
         None => cmd::print(&text)?,
-        Some(file) => results::write(file, text.as_bytes()).class(Class::Data)?,
+        Some(file) => cmd::write_file(file, text.as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -27,6 +27,16 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
                 ),
             ));
         }
+        if let Some(folder) = loaded.unfinished.first() {
+            return Err(Error::new(
+                Class::Data,
+                format!(
+                    "{} holds an unfinished run, which would be missing from the baseline; no baseline is written: \
+                     go on with it by `lra run --resume`, or move it away",
+                    folder.display()
+                ),
+            ));
+        }
         if let Some(damaged) = now.rows.iter().find_map(|row| row.damaged.as_ref()) {
             return Err(Error::new(
                 Class::Data,
@@ -42,7 +52,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
                 ),
             ));
         }
-        now.write(&arguments.baseline).class(Class::Data)?;
+        now.write(&arguments.baseline).map_err(cmd::of_writing)?;
         let cells = results::counted(now.rows.len() as u64, "cell");
         let file = arguments.baseline.display();
         stderr::line(&format!("{cells} written to {file}"));
@@ -67,11 +77,11 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         ));
     }
     if let Some(file) = &arguments.junit {
-        results::write(file, junit(&check).as_bytes()).class(Class::Data)?;
+        cmd::write_file(file, junit(&check).as_bytes())?;
     }
     let text = arguments.format.render(&[table(&check)]);
     match &arguments.output {
-        Some(file) => results::write(file, text.as_bytes()).class(Class::Data)?,
+        Some(file) => cmd::write_file(file, text.as_bytes())?,
         None => cmd::print(&text)?,
     }
     if arguments.output.is_some() {

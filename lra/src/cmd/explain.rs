@@ -243,7 +243,7 @@ fn draw(scored: &Scored, worst: &[&Prediction], file: &Path) -> Result<()> {
     let pictures: Vec<Picture<'_>> = pictures.collect();
     let sheet = datasets::contact_sheet(&pictures, SHEET.1);
     let sheet = sheet.during(Class::Data, "drawing the contact sheet")?;
-    results::write(file, &sheet).class(Class::Run)?;
+    cmd::write_file(file, &sheet)?;
     cmd::print(&format!("{}\n", file.display()))
 }
 

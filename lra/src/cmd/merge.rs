@@ -34,7 +34,7 @@ pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
         let message = "no record of a run that ended is among the sources";
         return Err(Error::new(Class::Data, message));
     }
-    record_file::write(output, &merged.records).class(Class::Data)?;
+    record_file::write(output, &merged.records).map_err(cmd::of_writing)?;
     let cells = results::counted(merged.records.len() as u64, "cell");
     let mut line = format!("{cells} written to {}", output.display());
     for (number, what) in [

@@ -28,7 +28,7 @@ use datasets::Task;
 use results::store::Loaded;
 
 use crate::error::{Class, Classify, Error, Result};
-pub use crate::output::{print, print_json};
+pub use crate::output::{of_writing, print, print_json, write_file};
 use crate::{recipe, stderr};
 
 /// Returns the setting of `--allow-partial`.

@@ -6,7 +6,8 @@ use std::{fs, io};
 
 use crate::cli::NewVerb;
 use crate::cmd;
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Classify, Error, Result, in_writing};
+use crate::sweep::plan;
 
 /// The example, and the words in it that are the model's name.
 const EXAMPLE: &str = include_str!("../../examples/own_model.rs");
@@ -67,24 +68,24 @@ fn write(folder: &Path, files: &[(&str, String)]) -> Result<()> {
         _ => Path::new("."),
     };
     let making = || format!("making {}", folder.display());
-    fs::create_dir_all(parent).during(Class::Data, making())?;
+    fs::create_dir_all(parent).map_err(in_writing(making()))?;
     let beside = tempfile::Builder::new()
         .prefix(".lra-new-")
         .tempdir_in(parent)
         // The error of `tempfile` also names its temporary folder, which means nothing to the user.
         .map_err(|error| io::Error::from(error.kind()))
-        .during(Class::Data, making())?;
+        .map_err(in_writing(making()))?;
     let unfinished = beside.path().join("crate");
     for (file, text) in files {
         let path = unfinished.join(file);
         fs::create_dir_all(path.parent().unwrap_or(&unfinished))
             .and_then(|()| fs::write(&path, text))
-            .during(
-                Class::Data,
-                format!("writing {}", folder.join(file).display()),
-            )?;
+            .map_err(in_writing(format!(
+                "writing {}",
+                folder.join(file).display()
+            )))?;
     }
-    fs::rename(&unfinished, folder).during(Class::Data, making())
+    fs::rename(&unfinished, folder).map_err(in_writing(making()))
 }
 
 /// Returns the names of the crates that a program from lra's sources in the folder `lra` is built
@@ -111,7 +112,17 @@ fn check_name(name: &str, crates: &[String]) -> Result<()> {
         let why = "a name has lower-case letters, digits and underscores, and begins with a letter";
         return refused(why, &plain_name(name));
     }
+    if name.len() > LONGEST {
+        let why = format!(
+            "it has {} letters, and a name has at most {LONGEST}",
+            name.len()
+        );
+        return refused(&why, &name[..12]);
+    }
     let longer = format!("{name}_mixer");
+    if name == plan::EVERY_MODEL {
+        return refused("it stands for all models on the command line", &longer);
+    }
     if models::registry().iter().any(|model| model.name == name) {
         return refused("there is a model of that name already", &longer);
     }
@@ -120,6 +131,9 @@ fn check_name(name: &str, crates: &[String]) -> Result<()> {
         None => Ok(()),
     }
 }
+
+/// Largest number of letters of a name, which is part of the names of folders.
+const LONGEST: usize = 64;
 
 /// Returns `name` with what a name cannot have replaced.
 fn plain_name(name: &str) -> String {
@@ -285,6 +299,8 @@ mod tests {
             ("a/b", "a_b"),
             ("Größe", "gr_e"),
             ("performer", "performer_mixer"),
+            ("all", "all_mixer"),
+            (&"long".repeat(75), "longlonglong"),
         ] {
             let error = check_name(wrong, &crates).unwrap_err().to_string();
             assert!(error.ends_with(&format!("such as {instead}")), "{error}");

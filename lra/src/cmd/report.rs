@@ -58,7 +58,7 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     };
     match &arguments.output {
         None => cmd::print(&text)?,
-        Some(file) => results::write(file, text.as_bytes()).class(Class::Data)?,
+        Some(file) => cmd::write_file(file, text.as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,7 +84,7 @@ fn splice_into(
     for table in tables {
         let name = table.name.clone();
         let text = Format::Markdown.render(&[table]);
-        splice::splice_file(file, &name, &text).class(Class::Data)?;
+        splice::splice_file(file, &name, &text).map_err(cmd::of_writing)?;
     }
     Ok(())
 }
@@ -133,9 +133,9 @@ fn draw(charts: &[Chart], folder: &Path) -> Result<()> {
     for chart in charts {
         let path = |ending: &str| folder.join(format!("{}.{ending}", chart.name));
         let svg = chart.svg();
-        results::write(&path("svg"), svg.as_bytes()).class(Class::Data)?;
+        cmd::write_file(&path("svg"), svg.as_bytes())?;
         let png = chart.png().class(Class::Run)?;
-        results::write(&path("png"), &png).class(Class::Data)?;
+        cmd::write_file(&path("png"), &png)?;
     }
     Ok(())
 }

@@ -8,9 +8,10 @@ use candle_core::Device;
 use datasets::{Baseline, SplitName, Splits};
 use serde_json::json;
 
+use crate::cell::changes;
 use crate::cli::data::DataPlace;
 use crate::cli::score::{Computing, ScoreArgs, ScoredData};
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::eval::Score;
 use crate::progress::Reporter;
 use crate::trained::{Prediction, TrainedRun};
@@ -62,16 +63,27 @@ impl Scoring {
         })
     }
 
-    /// Scores the run in the folder `path`. Differences between the program that made it and this
-    /// one are reported.
+    /// Scores the run in the folder `path`. A score that is not the one of its record is reported.
+    ///
+    /// # Errors
+    /// The run was made with other data, by another program or on another machine, and this is not
+    /// accepted; or it cannot be scored.
     pub fn score(&self, path: &Path, on: &ScoredData) -> Result<Scored> {
         let run = TrainedRun::open(path, &on.assignments)?;
-        for change in run.changes(&self.device)? {
-            self.reporter.note(&format!("{}: {change}", path.display()));
-        }
         let splits = run.splits(&self.data, &self.reporter)?;
+        let changes = run.changes(&self.data, &splits, &self.device)?;
+        if !changes.is_empty() && !on.accept_changes {
+            return Err(Error::usage(format!(
+                "{}; train it again with `lra run --force`, or use its weights nevertheless with --accept-changes",
+                changes::of_finished(path, &changes)
+            )));
+        }
         let (score, predictions) =
             run.score(&splits, on.split, on.limit, &self.device, &self.reporter)?;
+        let contradiction = run.contradiction(on.split, on.limit, &score);
+        for remark in changes.iter().chain(&contradiction) {
+            self.reporter.note(&format!("{}: {remark}", path.display()));
+        }
         Ok(Scored {
             run,
             splits,
@@ -152,7 +164,7 @@ fn write_predictions(file: &Path, predictions: &[Prediction]) -> Result<()> {
         true => json_lines(predictions),
         false => comma_separated(predictions).during(Class::Run, "writing the predictions")?,
     };
-    results::write(file, &bytes).class(Class::Run)
+    cmd::write_file(file, &bytes)
 }
 
 fn json_lines(predictions: &[Prediction]) -> Vec<u8> {

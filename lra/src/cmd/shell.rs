@@ -30,7 +30,7 @@ pub fn man(folder: &Path) -> Result<ExitCode> {
     for page in fs::read_dir(made.path()).during(Class::Data, writing())? {
         let page = page.during(Class::Data, writing())?;
         let text = disk::read(&page.path()).during(Class::Data, writing())?;
-        results::write(&folder.join(page.file_name()), &text).class(Class::Data)?;
+        cmd::write_file(&folder.join(page.file_name()), &text)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -322,7 +322,7 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
     }
     let mut input = disk::open(from).map_err(unreadable)?;
     let part = beside(target, COPY);
-    let unwritable = |error| wrong(format!("cannot write {}: {error}", part.display()));
+    let unwritable = |error: std::io::Error| unwritable(&part, &error);
     let output = locked(&part, target)?;
     output.set_len(0).map_err(unwritable)?;
     progress.begin("copying", Some(size.len()));
@@ -381,6 +381,12 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(path.file_name().unwrap_or_default());
     name.push(end);
     path.with_file_name(name)
+}
+
+/// Returns an error about writing a file.
+fn unwritable(path: &Path, error: &std::io::Error) -> Error {
+    let problem = format!("cannot write {}: {error}", path.display());
+    Error::new(Class::of_writing(error), problem)
 }
 
 fn wrong(problem: String) -> Error {

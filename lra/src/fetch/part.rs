@@ -8,7 +8,7 @@ use ureq::Body;
 use ureq::http::{Response, header};
 
 use super::download::text;
-use super::wrong;
+use super::unwritable;
 use crate::error::{Error, Result};
 
 /// An incomplete file.
@@ -130,7 +130,7 @@ impl Part {
 
     /// Returns an error about writing the part.
     pub(super) fn unwritable(&self, error: &std::io::Error) -> Error {
-        wrong(format!("cannot write {}: {error}", self.path.display()))
+        unwritable(&self.path, error)
     }
 }
 

@@ -1,11 +1,16 @@
 //! Files that a run has left, and whether it can resume from them.
+//!
+//! A run writes its first checkpoint before its first validation. So a validation in the log, or
+//! best weights, without a checkpoint show that the checkpoint was lost.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use results::metrics::Line;
 use results::{Outcome, Record};
 
 use super::{DRAFT, PhaseFiles, RunFolder, SPEC};
+use crate::damaged::Damaged;
 use crate::error::{Class, Classify, Result};
 use crate::timing::Timings;
 
@@ -35,10 +40,11 @@ impl RunFolder {
         files.any(|file| file.exists())
     }
 
-    /// Returns whether a checkpoint was written into the folder at `path`.
-    pub fn has_checkpoint(path: &Path) -> bool {
+    /// Returns whether the folder at `path` holds weights.
+    pub fn has_weights(path: &Path) -> bool {
         let phases = ["", super::PRETRAIN].map(|prefix| super::phase_of(path, prefix));
-        phases.iter().any(|phase| phase.checkpoint.exists())
+        let mut files = phases.iter().flat_map(|it| [&it.checkpoint, &it.best]);
+        files.any(|file| file.exists())
     }
 
     /// Returns whether a run with this record, if it has one, can resume; false if nothing was
@@ -67,10 +73,7 @@ impl RunFolder {
         let saved = current.checkpoint.exists() || interrupted_at > 0 || current.was_saved()?;
         if saved {
             wanted.extend([&current.checkpoint, &current.metrics, &current.timings]);
-        } else if current.best.exists()
-            || has_lines(&current.metrics)
-            || has_lines(&current.timings)
-        {
+        } else if has_lines(&current.metrics) || has_lines(&current.timings) {
             wanted.extend([&current.metrics, &current.timings]);
         }
         let spec = self.file(SPEC);
@@ -89,6 +92,18 @@ impl RunFolder {
     }
 }
 
+/// Returns whether a log of metrics has the line of a validation. Lines that cannot be read are
+/// none.
+fn has_validation(log: &Path) -> Result<bool> {
+    if !log.exists() {
+        return Ok(false);
+    }
+    let text = disk::read(log).map_err(|error| Damaged::or_io(log, "reading", error));
+    let text = text.class(Class::Data)?;
+    let mut lines = text.split(|byte| *byte == b'\n');
+    Ok(lines.any(|line| matches!(serde_json::from_slice(line), Ok(Line::Validation { .. }))))
+}
+
 /// Returns whether a log has lines. One whose length cannot be read is assumed to have some.
 fn has_lines(log: &Path) -> bool {
     log.exists() && log.metadata().map_or(true, |metadata| metadata.len() > 0)
@@ -99,8 +114,11 @@ impl PhaseFiles {
         [&self.metrics, &self.timings, &self.checkpoint, &self.best].into_iter()
     }
 
-    /// Returns whether the log of times shows that a checkpoint was written.
+    /// Returns whether the other files show that a checkpoint was written.
     fn was_saved(&self) -> Result<bool> {
+        if self.best.exists() || has_validation(&self.metrics)? {
+            return Ok(true);
+        }
         if !self.timings.exists() {
             return Ok(false);
         }
@@ -173,6 +191,34 @@ mod tests {
             fs::write(folder.file(gone), whole).unwrap();
         }
         assert!(folder.can_go_on(false, None).unwrap());
+    }
+
+    /// A line of a log that a run writes after its first checkpoint.
+    const VALIDATION: &str =
+        r#"{"event":"validation","step":4,"loss":2.5,"accuracy":0.25,"examples":8}"#;
+
+    /// Each trace alone, in training and in pretraining.
+    #[test]
+    fn a_lost_checkpoint_shows_in_best_weights_and_in_validations() {
+        for (pretrains, prefix) in [(false, ""), (true, "pretrain-")] {
+            for (trace, text) in [
+                ("best.safetensors", "{}"),
+                ("metrics.jsonl", VALIDATION),
+                // The last line of a killed process may be cut.
+                ("metrics.jsonl", &format!("{VALIDATION}\n{{\"event\":\"tr")),
+            ] {
+                let (_place, folder) = folder();
+                fill(&folder, &[SPEC, DRAFT]);
+                fs::write(folder.file(&format!("{prefix}metrics.jsonl")), "").unwrap();
+                fs::write(folder.file(&format!("{prefix}timings.jsonl")), "").unwrap();
+                assert!(!folder.can_go_on(pretrains, None).unwrap());
+                fs::write(folder.file(&format!("{prefix}{trace}")), text).unwrap();
+                let error = folder.can_go_on(pretrains, None).unwrap_err();
+                assert_eq!(error.class, Class::Usage, "{trace}");
+                let lost = format!("{prefix}checkpoint.safetensors is missing");
+                assert!(error.to_string().contains(&lost), "{error}");
+            }
+        }
     }
 
     #[test]

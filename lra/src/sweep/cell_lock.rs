@@ -11,16 +11,12 @@ use crate::run_folder;
 /// way.
 pub struct CellLock(#[expect(dead_code, reason = "the lock lives as long as the file")] File);
 
-/// Name of the lock file. The run itself holds another one, so that a cell whose sweep was killed
-/// is not run twice.
-const FILE: &str = "sweep.lock";
-
 impl CellLock {
     /// Locks the cell in `folder`, creating the folder. Returns `None` if another process is
     /// working there.
     pub fn try_acquire(folder: &Path) -> Result<Option<CellLock>> {
         run_folder::make(folder)?;
-        let Some(cell) = run_folder::lock(&folder.join(FILE))? else {
+        let Some(cell) = run_folder::lock(&folder.join(run_folder::SWEEP_LOCK))? else {
             return Ok(None);
         };
         // Taken only to check that no process holds it; the run will take it again.

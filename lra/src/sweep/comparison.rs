@@ -18,8 +18,8 @@ pub struct Comparer {
     data: PathBuf,
     /// Devices that a run may have, as records name them; none if they are not known.
     devices: Vec<String>,
-    /// Stored data, or the reason why they cannot be compared, by their folders.
-    stored: RefCell<HashMap<PathBuf, Result<StoredData, String>>>,
+    /// Stored data, by their folders.
+    stored: RefCell<HashMap<PathBuf, StoredData>>,
     /// Notes that were printed.
     told: RefCell<HashSet<String>>,
 }
@@ -48,21 +48,17 @@ impl Comparer {
     }
 
     /// Compares a record of a cell with what would be made here.
+    ///
+    /// # Errors
+    /// Its stored data are damaged or cannot be read.
     pub fn compare(&self, cell: &Cell, record: &Record) -> Result<Comparison> {
         let mut changes = changes::of_program(record, cell.resolved.model, &self.devices)?;
-        let not_compared = match self.stored(cell) {
-            Ok(stored) => {
-                changes.extend(stored.changes(record));
-                stored.not_compared(record).map(str::to_owned)
-            }
-            Err(error) => {
-                changes.push(format!("its data cannot be compared: {error}"));
-                None
-            }
-        };
+        let stored = self.stored(cell);
+        let stored = stored.map_err(|error| error.during("its data cannot be compared"))?;
+        changes.extend(stored.changes(record));
         Ok(Comparison {
             changes,
-            not_compared,
+            not_compared: stored.not_compared(record).map(str::to_owned),
         })
     }
 
@@ -78,18 +74,18 @@ impl Comparer {
         }
     }
 
-    fn stored(&self, cell: &Cell) -> Result<StoredData, String> {
+    fn stored(&self, cell: &Cell) -> Result<StoredData> {
         let resolved = &cell.resolved;
         let folder = Store::new(&self.data).folder(resolved.task, &resolved.spec.data_key());
         if let Some(known) = self.stored.borrow().get(&folder) {
-            return known.clone();
+            return Ok(known.clone());
         }
-        let found = StoredData::find(resolved, &self.data).map_err(|error| error.to_string());
+        let found = StoredData::find(resolved, &self.data)?;
         // Data that are not here may be built by the next run.
-        if found.as_ref().is_ok_and(StoredData::are_here) {
+        if found.are_here() {
             self.stored.borrow_mut().insert(folder, found.clone());
         }
-        found
+        Ok(found)
     }
 }
 

@@ -1,7 +1,7 @@
 //! One run of a sweep: the process of `lra run`, its log and its outcome.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -10,17 +10,15 @@ use std::time::Duration;
 use results::{Outcome, Record};
 
 use crate::child::{self, Child};
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::host;
 use crate::provenance::JOBS;
-use crate::run_folder::RunFolder;
+use crate::run_folder::{self, RunFolder, SWEEP_LOG};
 use crate::runtime::STOP_ON_EOF;
 use crate::shell;
 use crate::sweep::cell_lock::CellLock;
 use crate::sweep::plan::Cell;
 
-/// Name of a cell's log within its run folder.
-pub const LOG: &str = "log.txt";
 /// Start of the line of a log with the command of a run.
 const COMMAND: &str = "--- ";
 
@@ -87,6 +85,11 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// Returns the failure of a cell that could not be run.
+    pub fn of(error: &Error) -> Failure {
+        Failure::new(error.class, error.to_string())
+    }
+
     /// Returns a failure without a record.
     pub fn new(class: Class, reason: impl Into<String>) -> Failure {
         Failure {
@@ -134,7 +137,7 @@ impl Job {
         if options.accept_changes && !force {
             words.push("--accept-changes".into());
         }
-        let log = open_log(&folder, &words).during(Class::Run, doing())?;
+        let log = open_log(&folder, &words)?;
         let errors = log.try_clone().during(Class::Run, doing())?;
         words.push(STOP_ON_EOF.into());
         let previous = record(&folder);
@@ -175,7 +178,7 @@ impl Job {
 
     /// Returns the last line of its log, which shows its progress.
     pub fn progress(&self) -> String {
-        last_line(&self.folder.join(LOG))
+        last_line(&self.folder.join(SWEEP_LOG))
     }
 }
 
@@ -212,13 +215,13 @@ fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<OsString> {
 }
 
 /// Opens the log at its end and writes the command that is started.
-fn open_log(folder: &Path, words: &[OsString]) -> io::Result<File> {
-    fs::create_dir_all(folder)?;
-    let path = folder.join(LOG);
-    let mut log = disk::own_alone(&path, File::options().create(true).append(true))
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+fn open_log(folder: &Path, words: &[OsString]) -> Result<File> {
+    let path = folder.join(SWEEP_LOG);
+    let log = disk::own_alone(&path, File::options().create(true).append(true));
+    let mut log = log.map_err(|error| run_folder::not_opened(&path, &error))?;
     let words: Vec<_> = words.iter().map(|word| shell::quoted_word(word)).collect();
-    writeln!(log, "{COMMAND}{}: lra {}", host::now(), words.join(" "))?;
+    writeln!(log, "{COMMAND}{}: lra {}", host::now(), words.join(" "))
+        .during(Class::Run, format!("writing {}", path.display()))?;
     Ok(log)
 }
 
@@ -235,12 +238,14 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
     let interrupted = i32::from(Class::Interrupted.code());
     match (status.code(), record) {
         (Some(code), _) if code == interrupted => Ended::Interrupted,
+        // The signal came before the run could listen to it.
+        (None, None) if child::was_stopped(status) => Ended::Interrupted,
         (_, Some(record)) => Ended::of(record),
         (None, None) => Ended::Failed(Failure::new(Class::Run, status.to_string())),
         (Some(code), None) => {
             let classes = [Class::Usage, Class::Data];
             let class = classes.into_iter().find(|it| i32::from(it.code()) == code);
-            let log = tail(&folder.join(LOG)).unwrap_or_default();
+            let log = tail(&folder.join(SWEEP_LOG)).unwrap_or_default();
             let reason = reason(&String::from_utf8_lossy(&log));
             let reason = match reason.is_empty() {
                 true => status.to_string(),
@@ -292,6 +297,18 @@ fn tail(path: &Path) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The raw status of a process that was ended by a signal is the signal's number.
+    #[cfg(unix)]
+    #[test]
+    fn a_run_that_was_stopped_before_it_could_listen_is_interrupted() {
+        use std::os::unix::process::ExitStatusExt;
+        let folder = tempfile::tempdir().unwrap();
+        let of = |signal| ended(folder.path(), ExitStatus::from_raw(signal), None);
+        assert!(matches!(of(libc::SIGINT), Ended::Interrupted));
+        assert!(matches!(of(libc::SIGTERM), Ended::Interrupted));
+        assert!(matches!(of(libc::SIGKILL), Ended::Failed(_)));
+    }
 
     #[test]
     fn the_reason_is_the_whole_error_of_the_last_run() {

@@ -266,7 +266,10 @@ pub fn on_file(records: Vec<Record>) -> HashMap<String, Record> {
         .collect()
 }
 
-/// Parses `all` or a list of models with options.
+/// Word that stands for every model.
+pub const EVERY_MODEL: &str = "all";
+
+/// Parses [`EVERY_MODEL`] or a list of models with options.
 pub fn models(names: &[String]) -> Result<Vec<ModelChoice>> {
     if names.is_empty() {
         return Err(Error::usage("--models names no model"));
@@ -274,7 +277,9 @@ pub fn models(names: &[String]) -> Result<Vec<ModelChoice>> {
     let mut choices = Vec::new();
     for name in names {
         match name.as_str() {
-            name if name.eq_ignore_ascii_case("all") => choices.extend(ModelChoice::registered()),
+            name if name.eq_ignore_ascii_case(EVERY_MODEL) => {
+                choices.extend(ModelChoice::registered())
+            }
             name => choices.push(ModelChoice::parse(name)?),
         }
     }

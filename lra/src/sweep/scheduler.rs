@@ -198,7 +198,17 @@ impl Scheduler<'_> {
         free.unwrap_or(&self.options.device)
     }
 
+    /// Starts a cell. What lies in the way in its folder fails this cell alone.
     fn start(&self, index: usize, device: &str) -> Result<Start> {
+        match self.begin(index, device) {
+            Err(error) if run_folder::is_damage(&error) => {
+                Ok(Start::OnFile(State::Failed(Failure::of(&error))))
+            }
+            other => other,
+        }
+    }
+
+    fn begin(&self, index: usize, device: &str) -> Result<Start> {
         let cell = &self.cells[index];
         let folder = self.options.folder(cell);
         let Some(lock) = CellLock::try_acquire(&folder)? else {
@@ -209,16 +219,10 @@ impl Scheduler<'_> {
             Ok(Some(record)) => self.judge.standing(cell, record)?,
             Ok(None) => Standing::ToRun { force: false },
             // Only damage is a reason to start over, and says so.
-            Err(error) if run_folder::is_damage(&error) => match self.judge.retry {
-                true => Standing::ToRun { force: true },
-                false => {
-                    let reason = format!("{error}, in a sweep with --retry-failed");
-                    Standing::Over(State::Failed(Failure::new(error.class, reason)))
-                }
-            },
-            Err(error) => {
-                Standing::Over(State::Failed(Failure::new(error.class, error.to_string())))
+            Err(error) if run_folder::is_damage(&error) => {
+                self.judge.standing_of_damaged(cell, &error.to_string())
             }
+            Err(error) => Standing::Over(State::Failed(Failure::of(&error))),
         };
         match standing {
             Standing::Over(state) => Ok(Start::OnFile(state)),
@@ -286,22 +290,27 @@ impl Judge<'_> {
     pub fn standing(&self, cell: &Cell, record: Record) -> Result<Standing> {
         if let Some(what) = run_folder::other_run(&record, &cell.resolved.spec) {
             let reason =
-                format!("its record on file is of another run: {what}; --retry-failed starts over");
-            return Ok(match self.retry {
-                true => Standing::ToRun { force: true },
-                false => Standing::Over(State::Failed(Failure::new(Class::Data, reason))),
-            });
-        }
-        let Comparison {
-            mut changes,
-            not_compared,
-        } = self.comparer.compare(cell, &record)?;
-        if self.options.accept_changes {
-            changes.clear();
+                format!("its record on file is of another run: {what}; start over with --force");
+            return Ok(self.standing_of_damaged(cell, &reason));
         }
         let is_final = record.outcome.is_final();
         let resumes = self.retry || matches!(record.outcome, Outcome::Interrupted { .. });
-        let goes_on = resumes && RunFolder::has_checkpoint(&self.options.folder(cell));
+        let goes_on = resumes && RunFolder::has_weights(&self.options.folder(cell));
+        let compared = match self.comparer.compare(cell, &record) {
+            Err(error) if error.class == Class::Data && (is_final || goes_on) => {
+                return Ok(Standing::Over(State::Failed(Failure::of(&error))));
+            }
+            // No score of these data is shown, and no run on them goes on.
+            Err(error) if error.class == Class::Data => Comparison::default(),
+            compared => compared?,
+        };
+        let Comparison {
+            mut changes,
+            not_compared,
+        } = compared;
+        if self.options.accept_changes {
+            changes.clear();
+        }
         Ok(match (changes.is_empty(), self.redo_changed) {
             (false, true) => Standing::ToRun { force: true },
             (false, false) if is_final || goes_on => {
@@ -313,6 +322,21 @@ impl Judge<'_> {
                 None => Standing::ToRun { force: false },
             },
         })
+    }
+
+    /// Decides the standing of a cell whose record on file is damaged or of another run, for a
+    /// reason that ends with the way to start over. A sweep discards no weights.
+    fn standing_of_damaged(&self, cell: &Cell, reason: &str) -> Standing {
+        let has_weights = RunFolder::has_weights(&self.options.folder(cell));
+        let remedy = match (has_weights, self.retry) {
+            (true, _) => {
+                " of `lra run`, or move the file away and go on from the weights beside it with --retry-failed"
+            }
+            (false, false) => ", in a sweep with --retry-failed",
+            (false, true) => return Standing::ToRun { force: true },
+        };
+        let reason = format!("{reason}{remedy}");
+        Standing::Over(State::Failed(Failure::new(Class::Data, reason)))
     }
 }
 

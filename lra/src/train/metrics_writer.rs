@@ -25,24 +25,30 @@ pub(super) struct MetricsWriter<'a> {
 }
 
 impl<'a> MetricsWriter<'a> {
-    /// Opens the logs of a run at `state`; their lines about later steps are dropped.
+    /// Opens the logs of a run at `state`; their lines about later steps are dropped, once all of
+    /// them are known to be sound.
     pub(super) fn open(run: &TrainRun<'a>, state: &State) -> anyhow::Result<Self> {
         let events = run.folder.file(tensorboard::FOLDER);
+        let metrics = Log::open(
+            run.files.metrics.clone(),
+            state.metrics_bytes,
+            state.metrics_sha256.as_deref(),
+        )?;
+        let timings = Log::open(
+            run.files.timings.clone(),
+            state.timings_bytes,
+            state.timings_sha256.as_deref(),
+        )?;
+        let events = match run.tensorboard {
+            true => Some(Events::create(&events, state.step)?),
+            false => None,
+        };
+        metrics.shorten()?;
+        timings.shorten()?;
         Ok(MetricsWriter {
-            metrics: Log::open(
-                run.files.metrics.clone(),
-                state.metrics_bytes,
-                state.metrics_sha256.as_deref(),
-            )?,
-            events: match run.tensorboard {
-                true => Some(Events::create(&events, state.step)?),
-                false => None,
-            },
-            timings: Log::open(
-                run.files.timings.clone(),
-                state.timings_bytes,
-                state.timings_sha256.as_deref(),
-            )?,
+            metrics,
+            events,
+            timings,
             pending: Timings::default(),
             line_began: Instant::now(),
             device: run.device,

@@ -140,6 +140,17 @@ fn tell_other_raw_files(task: &dyn Task, store: &Store) -> Result<()> {
     Ok(())
 }
 
+/// Names the raw files that are the task's now, if the stored data of `chosen` were made from
+/// others.
+fn tell_other_raw_files_of(chosen: &Chosen) {
+    let (task, store) = (chosen.task, &chosen.store);
+    let now = store.raw_files(task);
+    let other = now.and_then(|now| store.other_raw_files(task, &chosen.key, &now));
+    if let Some(other) = other {
+        stderr::line(&format!("warning: {other}"));
+    }
+}
+
 fn verify(chosen: &Chosen, from: Option<&Path>, json: bool) -> Result<ExitCode> {
     let (task, key, reporter) = (chosen.task, &chosen.key, Reporter::new(false));
     let verification = match from {
@@ -150,6 +161,9 @@ fn verify(chosen: &Chosen, from: Option<&Path>, json: bool) -> Result<ExitCode> 
         cmd::print_json(&verification)?
     } else {
         cmd::print(&verification.to_string())?
+    }
+    if from.is_none() {
+        tell_other_raw_files_of(chosen);
     }
     // Damaged data is a data error, not a failed comparison.
     Ok(match verification.passed() {
@@ -263,7 +277,7 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     }
     if let Some(file) = png {
         let sheet = contact_sheet(chosen.task, rows, row)?;
-        results::write(file, &sheet).class(Class::Data)?;
+        cmd::write_file(file, &sheet)?;
         cmd::print(&format!("{}", file.display()))?;
         return Ok(ExitCode::SUCCESS);
     }

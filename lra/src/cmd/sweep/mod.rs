@@ -16,11 +16,11 @@ use crate::cmd;
 use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
-use crate::run_folder::RunFolder;
+use crate::run_folder::{RunFolder, SWEEP_LOG};
 use crate::signals::Stop;
 use crate::sweep::comparison::Comparer;
 use crate::sweep::estimator::{Estimate, Estimator};
-use crate::sweep::job::{Failure, JobOptions, LOG};
+use crate::sweep::job::{Failure, JobOptions};
 use crate::sweep::plan::{self, Cell, Matrix, Planned, Refused};
 use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
 use crate::sweep::scheduler::{Judge, Scheduler, Standing, State};
@@ -192,7 +192,7 @@ fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobO
     lines.extend(told.map(|it| format!("failed: {}: {}", it.title(), it.reason)));
     for (cell, state) in cells.iter().zip(states) {
         if let State::Failed(Failure { reason, .. }) = state {
-            let log = options.folder(cell).join(LOG);
+            let log = options.folder(cell).join(SWEEP_LOG);
             lines.push(format!("failed: {}: {reason}", cell.title()));
             lines.push(format!("        {}", log.display()));
         }
