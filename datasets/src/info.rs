@@ -110,9 +110,7 @@ impl FromStr for Source {
         Source::ALL
             .into_iter()
             .find(|source| source.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| {
-                format!("unknown source `{text}`; known: generated, official, synthetic")
-            })
+            .ok_or_else(|| unknown("source", text, SOURCE_WORDS, &Source::ALL.map(Source::name)))
     }
 }
 
@@ -123,7 +121,41 @@ impl FromStr for Protocol {
         Protocol::ALL
             .into_iter()
             .find(|protocol| protocol.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("unknown protocol `{text}`; known: clean, tay2021"))
+            .ok_or_else(|| {
+                let known = Protocol::ALL.map(Protocol::name);
+                unknown("protocol", text, PROTOCOL_WORDS, &known)
+            })
+    }
+}
+
+/// Names with the words that others have for them.
+type Words = &'static [(&'static str, &'static [&'static str])];
+
+const SOURCE_WORDS: Words = &[
+    ("generated", &["drawn", "generate"]),
+    (
+        "official",
+        &["real", "published", "original", "release", "raw", "lra"],
+    ),
+    ("synthetic", &["fake", "dummy", "stand-in"]),
+];
+
+const PROTOCOL_WORDS: Words = &[(
+    "tay2021",
+    &["original", "published", "official", "paper", "lra"],
+)];
+
+/// Returns the message for a word that is no name of this kind, with the name that it stands for
+/// elsewhere.
+fn unknown(kind: &str, word: &str, words: Words, known: &[&str]) -> String {
+    let is_it = |other: &&str| other.eq_ignore_ascii_case(word);
+    let meant = words.iter().find(|(_, words)| words.iter().any(is_it));
+    let known = known.join(", ");
+    match meant {
+        Some((name, _)) => {
+            format!("unknown {kind} `{word}`; did you mean `{name}`? (known: {known})")
+        }
+        None => format!("unknown {kind} `{word}`; known: {known}"),
     }
 }
 

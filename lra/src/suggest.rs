@@ -6,7 +6,9 @@
 //! answered with the command that lists them all.
 
 mod aliases;
+mod configuration;
 mod label;
+mod pathfinder;
 mod setting;
 #[cfg(test)]
 mod tests;
@@ -38,16 +40,33 @@ pub fn find<'a, T>(
         .ok_or_else(|| Error::usage(unknown(kind, name, entries.iter().map(&name_of))))
 }
 
+/// Names of the benchmark.
+const BENCHMARK: [&str; 2] = ["lra", "longrangearena"];
+
+/// Known names of other things, which are no misspellings of names here.
+const OTHERS: &[&str] = &[
+    "cifar100", "mamba3", "resnet", "s4nd", "status", "convnet", "vit", "swin",
+];
+
+fn is_other(name: &str) -> bool {
+    OTHERS.contains(&fold(name).as_str())
+}
+
 /// Returns the message for a name that is not among `known`.
 pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let told = match kind {
-        "task" => label::explained(name),
+        "task" => label::explained(name).or_else(|| pathfinder::explained(name)),
+        _ if is_other(name) => Some(Guess::default()),
         _ => None,
     };
     let guess = told.unwrap_or_else(|| {
         let alias = Guess::of_alias(name, of_kind(kind), &known);
         let alias = alias.or_else(|| Guess::of_source(kind, name));
+        let alias = alias.or_else(|| match kind {
+            "recipe" => configuration::explained(name, &known),
+            _ => None,
+        });
         alias.unwrap_or_else(|| Guess {
             names: nearest(name, &known),
             note: String::new(),
@@ -62,6 +81,10 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
     let listing = match kind {
         "model" if is_task => {
             "this is the name of a task, not of a model; `lra list models` names all models"
+                .to_owned()
+        }
+        "task" if BENCHMARK.contains(&fold(name).as_str()) => {
+            "this is the benchmark, not one of its tasks; `lra list tasks` names them all"
                 .to_owned()
         }
         "task" | "model" | "recipe" => format!("`lra list {kind}s` names them all"),
@@ -129,7 +152,9 @@ pub fn command(word: &str, parent: &str) -> Option<(&'static str, &'static str)>
     let misspelt = |alias: &&Alias| {
         alias.names.iter().any(|name| {
             let likeness = similar(word, name);
-            likeness.is_some_and(|it| it.edits <= 1 && word.len() >= name.len())
+            // A short word that lacks a letter is another word.
+            let is_whole = word.len() >= name.len() || name.len() >= 8;
+            likeness.is_some_and(|it| it.edits <= 1 && is_whole)
         })
     };
     let within = |alias: &&Alias| !parent.is_empty() && alias.to[0].starts_with(parent);
@@ -229,7 +254,7 @@ const SUFFIXES: [&str; 5] = [
 ];
 
 /// Returns the aliases that contain `name`: as it is, without meaningless affixes, or without a
-/// number at its end (`nystrom-64`).
+/// size at its end (`nystrom-64`, `text_4k`). A number of one digit is that of a version.
 fn aliases_of<'a>(name: &str, aliases: &'a [Alias]) -> impl Iterator<Item = &'a Alias> {
     let mut forms = vec![fold(name)];
     for prefix in PREFIXES {
@@ -243,9 +268,8 @@ fn aliases_of<'a>(name: &str, aliases: &'a [Alias]) -> impl Iterator<Item = &'a 
     }
     let numbered: Vec<String> = forms
         .iter()
-        .map(|form| form.trim_end_matches(|c: char| c.is_ascii_digit()))
-        // In a name such as `s4` the number is essential.
-        .filter(|form| form.len() > 2)
+        .filter(|_| !is_other(name))
+        .filter_map(|form| without_size(form))
         .map(str::to_owned)
         .collect();
     forms.extend(numbered);
@@ -255,6 +279,18 @@ fn aliases_of<'a>(name: &str, aliases: &'a [Alias]) -> impl Iterator<Item = &'a 
             own || alias.names.iter().any(|other| fold(other) == form)
         })
     })
+}
+
+/// Returns a name without the size at its end: two digits or more, or thousands, such as `4k`.
+fn without_size(name: &str) -> Option<&str> {
+    let digits =
+        |text: &str| text.len() - text.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, least) = match name.strip_suffix('k') {
+        Some(number) => (number, 1),
+        None => (name, 2),
+    };
+    let stem = &number[..number.len() - digits(number)];
+    (digits(number) >= least && stem.len() > 2).then_some(stem)
 }
 
 /// Returns the known names most similar to `name`, the likeliest first; empty if none is similar.
@@ -284,9 +320,13 @@ struct Likeness {
 }
 
 /// Returns the likeness of two names, if one can be a misspelling of the other: at most one letter
-/// in four is replaced, left out, added or swapped with the next, and most begin alike.
+/// in four is replaced, left out, added or swapped with the next, and most begin alike. Names with
+/// other digits are of other things.
 fn similar(name: &str, known: &str) -> Option<Likeness> {
     const LEAST: f64 = 0.85;
+    if is_other(name) {
+        return None;
+    }
     let (name, known) = (fold(name), fold(known));
     let longest = name.chars().count().max(known.chars().count());
     let edits = strsim::osa_distance(&name, &known);
@@ -298,7 +338,9 @@ fn similar(name: &str, known: &str) -> Option<Likeness> {
             share,
         });
     }
-    (4 * edits <= longest && share >= LEAST).then_some(Likeness { edits, share })
+    let digits = |text: &str| -> String { text.chars().filter(char::is_ascii_digit).collect() };
+    let is_near = 4 * edits <= longest && share >= LEAST && digits(&name) == digits(&known);
+    is_near.then_some(Likeness { edits, share })
 }
 
 /// Returns every command that an alias leads to.

@@ -68,8 +68,12 @@ pub fn device(text: &str) -> Result<String, String> {
             kind == "cuda" && digits && number.parse::<usize>().is_ok()
         }
     };
+    let guess = match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == ':') {
+        "gpu" | "nvidia" => "; did you mean 'cuda'?",
+        _ => "",
+    };
     known.then_some(name).ok_or_else(|| {
-        format!("unknown device '{text}' (known: auto, cpu, cuda:N; see `lra list devices`)")
+        format!("unknown device '{text}'{guess} (known: auto, cpu, cuda:N; see `lra list devices`)")
     })
 }
 
@@ -195,5 +199,22 @@ mod tests {
         assert!(names("cuda:3..3").is_err() && names("cpu,").is_err());
         assert_eq!([threads("0"), threads("64")], [Ok(0), Ok(64)]);
         assert!(threads("100000").is_err());
+    }
+
+    #[test]
+    fn words_of_other_programs_lead_to_values_here() {
+        for name in ["gpu", "GPU:1", "nvidia"] {
+            assert!(device(name).unwrap_err().contains("did you mean 'cuda'?"));
+        }
+        assert!(!device("tpu").unwrap_err().contains("did you mean"));
+        let source = |word: &str| word.parse::<datasets::Source>().unwrap_err();
+        let protocol = |word: &str| word.parse::<datasets::Protocol>().unwrap_err();
+        for word in ["real", "published", "LRA"] {
+            assert!(source(word).contains("did you mean `official`?"));
+        }
+        for word in ["original", "lra"] {
+            assert!(protocol(word).contains("did you mean `tay2021`?"));
+        }
+        assert!(!source("elsewhere").contains("did you mean"));
     }
 }

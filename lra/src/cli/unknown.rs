@@ -73,10 +73,12 @@ fn unknown_flag(flag: &str, command: &clap::Command) -> String {
         let setting = suggest::setting_called(name, train())?;
         Some((usable(&setting, command)?, ""))
     };
-    let misspelt = || Some((format!("--{}", suggest::misspelt(name, &own)?), ""));
+    let misspelt = || {
+        let near = suggest::misspelt(name, &own)?;
+        // `--force` replaces results: no chance likeness leads to it.
+        (near != "force" || flag.starts_with("--forc")).then(|| (format!("--{near}"), ""))
+    };
     let told = number.or_else(of_others).or_else(setting).or_else(misspelt);
-    // `--force` replaces results: no other word leads to it.
-    let told = told.filter(|(to, _)| to != "--force" || flag.starts_with("--forc"));
     match told {
         Some((to, "")) => format!("unknown flag '{flag}'; did you mean '{to}'?"),
         Some((to, note)) => format!("unknown flag '{flag}'; did you mean '{to}'? ({note})"),
@@ -188,6 +190,11 @@ mod tests {
             ("lra data check", "did you mean 'data verify'?"),
             ("lra data test", "did you mean 'data verify'?"),
             ("lra data shwo", "did you mean 'data show'?"),
+            ("lra ls", "did you mean 'list'?"),
+            ("lra data ls", "did you mean 'data list'?"),
+            ("lra downlod text", "did you mean 'data fetch'?"),
+            ("lra run --overwrite", "did you mean '--force'?"),
+            ("lra run --overwrite-output-dir", "did you mean '--force'?"),
         ] {
             let told = told(words).unwrap();
             assert!(told.contains(hint), "{words}: {told}");
@@ -200,6 +207,8 @@ mod tests {
             "lra run --forma json",
             "lra zzz",
             "lra update",
+            "lra status",
+            "lra data status",
             "lra serve",
             "lra data zzz",
         ] {

@@ -1,6 +1,6 @@
 //! Labels of reduced tasks, such as `text@512`, given in place of a task.
 
-use datasets::Task;
+use datasets::{Source, Task};
 use serde_json::{Map, Value, json};
 
 use super::Guess;
@@ -17,12 +17,8 @@ pub(super) fn explained(name: &str) -> Option<Guess> {
         known.iter().position(|known| guess.names[0] == *known)
     })?;
     let task = datasets::TASKS[index];
-    let note = match settings(task, tail) {
-        None if tail.ends_with('*') => format!(
-            "'{name}' is the label of {} at its published length, with other settings of its data that it does not name",
-            known[index]
-        ),
-        Some(settings) => format!("'{name}' is the label of {} with {settings}", known[index]),
+    let note = match described(task, tail) {
+        Some(words) => format!("'{name}' is the label of {} {words}", known[index]),
         None => format!(
             "a name with @ is the label of a task with other settings of its data; its settings: `lra list tasks {}`",
             known[index]
@@ -34,9 +30,45 @@ pub(super) fn explained(name: &str) -> Option<Guess> {
     })
 }
 
+/// Returns what the label `tail` says of a task's data, in words; `None` if it is no label. The
+/// length that the task has anyway, or a star, stands for settings that no label names.
+fn described(task: &dyn Task, tail: &str) -> Option<String> {
+    if let Some(settings) = settings(task, tail) {
+        return Some(format!("with {settings}"));
+    }
+    const UNNAMED: &str = "other settings of its data that it does not name";
+    let plain = tail.strip_suffix('*').unwrap_or(tail);
+    let defaults = task.defaults();
+    let lengths = ["size", "max_length"].map(|key| defaults[key].as_u64());
+    if lengths
+        .into_iter()
+        .flatten()
+        .any(|length| length.to_string() == plain)
+    {
+        let length = match task.info().sources.contains(&Source::Official) {
+            true => "published length",
+            false => "own length",
+        };
+        return Some(format!("at its {length}, with {UNNAMED}"));
+    }
+    let (words, _) = assignments(task, plain).filter(|_| plain != tail)?;
+    Some(format!("with {} and {UNNAMED}", words.join(" ")))
+}
+
 /// Returns the assignments that give a task the label `tail`, as words for the command line; `None`
 /// if no setting does.
 fn settings(task: &dyn Task, tail: &str) -> Option<String> {
+    let (words, (options, permuted)) = assignments(task, tail)?;
+    let label = permute::shape(task.shape(&options).ok()?, permuted).label;
+    (label == format!("{}@{tail}", task.info().name)).then(|| words.join(" "))
+}
+
+/// Options of a task, and the seed by which its positions are permuted.
+type Options = (Value, u64);
+
+/// Returns the assignments that the parts of a label describe, as words for the command line, and
+/// what they make of the task's options; `None` if a part describes none.
+fn assignments(task: &dyn Task, tail: &str) -> Option<(Vec<String>, Options)> {
     let defaults = task.defaults();
     let keys = defaults.as_object()?;
     let mut options = defaults.clone();
@@ -65,8 +97,7 @@ fn settings(task: &dyn Task, tail: &str) -> Option<String> {
             words.push(format!("--set data.min_length={shortest}"));
         }
     }
-    let label = permute::shape(task.shape(&options).ok()?, permuted).label;
-    (label == format!("{}@{tail}", task.info().name)).then(|| words.join(" "))
+    Some((words, (options, permuted)))
 }
 
 /// Sets an option; returns the words that set it on the command line.

@@ -7,6 +7,18 @@ use serde_json::{Value, json};
 use super::aliases::{Alias, SETTINGS};
 use super::{Guess, aliases_of, fold, likeliest, similar};
 
+/// Properties of a task's data that public configurations repeat.
+const OF_TASKS: [&str; 8] = [
+    "num_classes",
+    "n_classes",
+    "num_labels",
+    "d_output",
+    "vocab_size",
+    "vocabulary_size",
+    "num_tokens",
+    "n_tokens",
+];
+
 /// Most models or tasks that are named as having a setting.
 const MOST_HOLDERS: usize = 6;
 
@@ -50,6 +62,10 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
         });
         guess.names = likeliest(near.collect());
     }
+    if guess.names.is_empty() && OF_TASKS.iter().any(|it| fold(it) == fold(leaf)) {
+        let told = "the task itself has it, and no setting changes it";
+        return guess.message("setting", path, told);
+    }
     let of_section = known.iter().filter(|name| section_of(name) == section);
     let own: Vec<&str> = of_section.map(|name| leaf_of(name)).collect();
     let top = |name: &&'a str| name.split('.').next().unwrap_or_default();
@@ -69,7 +85,8 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
 /// `path`, or one that `alias` leads to; `None` if none has.
 fn of_others(path: &str, alias: Option<&Alias>) -> Option<String> {
     let top = section_of(path).split('.').next().unwrap_or_default();
-    if !["", "model", "data"].contains(&top) {
+    // The other sections are the same for all models and tasks.
+    if ["train", "block", "embed", "head", "pretrain"].contains(&top) {
         return None;
     }
     let leaf = fold(leaf_of(path));

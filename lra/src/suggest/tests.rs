@@ -48,6 +48,16 @@ fn names_of_public_code_lead_to_those_here() {
         ("task", "List-Ops", "listops"),
         ("task", "pathfinder32", "pathfinder"),
         ("task", "pathfinder32-curv_contour_length_14", "pathfinder"),
+        (
+            "task",
+            "lra-pathfinder-curv_contour_length_14",
+            "pathfinder",
+        ),
+        ("task", "path", "pathfinder"),
+        ("task", "pf128", "pathx"),
+        ("task", "lra_pf128", "pathx"),
+        ("task", "cifar-2d", "image"),
+        ("task", "text_4k", "text"),
         ("task", "path-x", "pathx"),
         ("task", "PATH_X", "pathx"),
         ("task", "pathfinder128", "pathx"),
@@ -89,7 +99,53 @@ fn names_of_public_code_lead_to_those_here() {
     assert!(told("model", "s4-fout").contains("HiPPO-LegS"));
     assert!(told("recipe", "laptop").contains("replaced laptop"));
     assert!(told("task", "pathfinder64").contains("--set data.size=64"));
+    let both = "--set data.size=64 --set data.difficulty=easy";
+    assert!(told("task", "pathfinder64_easy").contains(both));
+    assert!(told("task", "pf256").contains("--set data.size=256"));
     assert!(told("task", "parity").contains("--set data.group=parity"));
+}
+
+/// Each with what its name says of the task and the model.
+#[test]
+fn configurations_of_public_code_lead_to_the_recipe_of_their_code_base() {
+    for (name, recipe, note) in [
+        ("s4-lra-listops", "s4", "--task listops --model s4"),
+        ("s4-lra-imdb", "s4", "--task text --model s4"),
+        ("s4-lra-cifar", "s4", "--task image --model s4"),
+        ("s4-lra-aan", "s4", "--task retrieval --model s4"),
+        ("s4-lra-pathx", "s4", "--task pathx --model s4"),
+        ("lra/s4-listops", "s4", "--task listops --model s4"),
+        ("s4-cifar", "s4", "--task image --model s4"),
+        ("s4d-cifar", "s4", "--task image --model s4d"),
+        ("lra/s4d-imdb", "s4", "--task text --model s4d"),
+        ("lra/long-conv-lra-listops", "long-conv", "--task listops"),
+        ("s5-lra", "s5", "--model s5"),
+        ("lra_s5_listops", "s5", "--task listops --model s5"),
+        ("mega_lra_imdb", "mega", "--task text --model mega"),
+        ("mega_lra_pf128", "mega", "--task pathx --model mega"),
+        ("mega_lra_listop", "mega", "--task listops --model mega"),
+        ("luna-lra", "luna", "--model luna"),
+        ("sgconv_lra", "sgconv", "--model sgconv"),
+        ("xiong", "nystromformer", ""),
+        ("paper", "tay2021", ""),
+        ("original", "tay2021", ""),
+        ("transformer_base", "tay2021", "--model transformer"),
+        ("performer_base", "tay2021", "--model performer"),
+        ("transformer_base.py", "tay2021", "--model transformer"),
+        ("lra_config.py", "nystromformer", ""),
+        ("run_lra_cifar", "s5", "--task image"),
+    ] {
+        let told = told("recipe", name);
+        let hint = format!("did you mean '{recipe}'");
+        assert!(
+            told.contains(&hint) && told.contains(note),
+            "{name}: {told}"
+        );
+    }
+    for name in ["imdb", "zzz-listops", "transformer", "zzz_base", "s9-lra"] {
+        let told = told("recipe", name);
+        assert!(!told.contains("did you mean"), "{name}: {told}");
+    }
 }
 
 #[test]
@@ -103,6 +159,12 @@ fn what_is_like_nothing_is_answered_with_a_command_alone() {
         ("model", "ccnn"),
         ("model", "xlnet"),
         ("model", "s3"),
+        ("model", "resnet"),
+        ("model", "mamba3"),
+        ("model", "mamba-3"),
+        ("model", "s4nd"),
+        ("task", "cifar100"),
+        ("task", "cifar-100"),
         ("recipe", "megatron"),
         ("published source", "wikitext"),
         ("published source", "x"),
@@ -200,10 +262,17 @@ fn labels_of_reduced_tasks_are_explained_as_settings() {
             "--set data.group=s5 --set data.max_length=512 --set data.dense=false",
         ),
         ("listops@2000*", "at its published length"),
+        (
+            "listops@64*",
+            "--set data.max_length=64 --set data.min_length=16 and other settings",
+        ),
+        ("mqar@64*", "mqar@64*' is the label of mqar"),
+        ("toy@32", "at its own length, with other settings"),
     ] {
         let told = told("task", label);
         assert!(told.contains(settings), "{label}: {told}");
     }
+    assert!(!told("task", "mqar@64*").contains("published length"));
     for label in ["text@nonsense", "pathx@64-hard", "toy@"] {
         let told = told("task", label);
         assert!(
@@ -212,6 +281,13 @@ fn labels_of_reduced_tasks_are_explained_as_settings() {
         );
     }
     assert!(!told("task", "zzz@512").contains("did you mean"));
+    for name in ["lra", "long_range_arena"] {
+        let told = told("task", name);
+        assert!(
+            told.contains("this is the benchmark, not one of its tasks"),
+            "{told}"
+        );
+    }
     assert!(told("model", "imdb").contains("the name of a task"));
 }
 
@@ -275,6 +351,11 @@ fn settings_of_public_configurations_lead_to_those_here() {
         ("linear", "qkv_dim", "block.qkv_dim"),
         ("bigbird", "block_size", "model.block"),
         ("mega", "chunk_size", "model.chunk"),
+        ("s4d", "layer.d_state", "model.state"),
+        ("linear", "learning_pos_emb", "embed.positions"),
+        ("linear", "save_checkpoints", "train.checkpoint_every"),
+        ("linear", "tied_weights", "block.share"),
+        ("linear", "transformer_dropout", "block.dropout"),
     ] {
         let told = told(model, path);
         assert!(
@@ -291,6 +372,9 @@ fn settings_of_public_configurations_lead_to_those_here() {
     assert!(told("linear", "train.zzz").contains("the settings of section train are"));
     for (path, of) in [
         ("d_state", "this is model.state of the models "),
+        ("layer.d_state", "this is model.state of the models "),
+        ("num_classes", "the task itself has it"),
+        ("model.vocab_size", "the task itself has it"),
         ("model.state", "this is model.state of the models "),
         ("window_size", "this is model."),
         ("num_landmarks", "this is model.landmarks of the models "),

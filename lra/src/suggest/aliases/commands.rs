@@ -77,7 +77,6 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
         &["show"],
         "`lra list` shows tasks, models and recipes, `lra report` results",
     ),
-    same(&["data list"], &["datasets", "ls-data"]),
     same(
         &["bench"],
         &[
@@ -126,8 +125,10 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
             "axes",
             "published",
             "info",
+            "ls",
         ],
     ),
+    same(&["data list"], &["datasets", "ls-data", "ls"]),
     same(
         &["check-model"],
         &["test-model", "verify-model", "checkmodel", "grad-check"],

@@ -26,7 +26,11 @@ pub(in crate::suggest) const RECIPES: &[Alias] = &[
         ],
         "tay2021 is what its code of 2021 computed, tay2021-paper what its appendix says",
     ),
-    same(&["nystromformer"], &["nystrom", "xiong2021", "skyformer"]),
+    same(
+        &["nystromformer"],
+        &["nystrom", "xiong2021", "skyformer", "lra_config"],
+    ),
+    same(&["s5"], &["run_lra"]),
     same(
         &["s4"],
         &["s4d", "state-spaces", "s4-lra", "state-space", "s4-v2"],

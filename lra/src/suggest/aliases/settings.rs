@@ -172,6 +172,8 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "save_interval_updates",
             "save_every",
             "save_steps",
+            "save_checkpoints",
+            "save_checkpoint_steps",
         ],
     ),
     same(
@@ -286,6 +288,7 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "hidden_dropout_prob",
             "hidden_dropout",
             "act_dropout",
+            "transformer_dropout",
             "activation_dropout",
             "residual_dropout",
         ],
@@ -343,7 +346,12 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     ),
     same(
         &["block.share"],
-        &["share_weights", "share_params", "tie_layers"],
+        &[
+            "share_weights",
+            "share_params",
+            "tie_layers",
+            "tied_weights",
+        ],
     ),
     same(
         &["head.pooling"],
@@ -377,6 +385,8 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "pos_emb",
             "positions",
             "learn_pos_emb",
+            "learning_pos_emb",
+            "learnable_pos_emb",
             "learned_pos",
             "position_embedding",
             "positional_encoding",

@@ -1,4 +1,4 @@
-//! Names of tasks in public code bases.
+//! Names of tasks in public code bases. `suggest/pathfinder.rs` has those of Pathfinder's sets.
 
 use super::{Alias, near, same};
 
@@ -74,6 +74,11 @@ pub(in crate::suggest) const TASKS: &[Alias] = &[
     ),
     near(
         &["image"],
+        &["cifar-2d", "cifar10-2d", "lra-cifar-2d"],
+        "the arena's pictures are sequences of pixels: no model sees rows and columns",
+    ),
+    near(
+        &["image"],
         &[
             "scifar",
             "scifar10",
@@ -83,63 +88,22 @@ pub(in crate::suggest) const TASKS: &[Alias] = &[
         ],
         "the arena's pictures are grey: sequential CIFAR in colour is another task",
     ),
-    same(
-        &["pathfinder"],
-        &[
-            "pathfinder32",
-            "path32",
-            "path",
-            "pathfinder-hard",
-            "pathfinder32-hard",
-            "pathfinder32-curv_contour_length_14",
-            "curv_contour_length_14",
-            "path-finder",
-            "pf32",
-        ],
-    ),
+    same(&["pathfinder"], &["curv_contour_length_14"]),
     near(
         &["pathfinder"],
-        &[
-            "pathfinder32-inter",
-            "pathfinder32-intermediate",
-            "pathfinder-intermediate",
-            "pathfinder32-curv_contour_length_9",
-            "curv_contour_length_9",
-        ],
+        &["curv_contour_length_9"],
         "with --set data.difficulty=intermediate",
     ),
     near(
         &["pathfinder"],
-        &[
-            "pathfinder32-easy",
-            "pathfinder-easy",
-            "pathfinder32-curv_baseline",
-            "curv_baseline",
-        ],
+        &["curv_baseline"],
         "with --set data.difficulty=easy",
     ),
+    same(&["pathx"], &["pathx128", "pathfinder-x", "px"]),
     near(
         &["pathfinder"],
-        &["pathfinder64", "path64"],
-        "with --set data.size=64",
-    ),
-    near(
-        &["pathfinder"],
-        &["pathfinder256", "path256", "pathx256"],
+        &["pathx256"],
         "with --set data.size=256; Path-X is the set of 128 by 128 pixels",
-    ),
-    same(
-        &["pathx"],
-        &[
-            "path-x",
-            "pathfinder128",
-            "path128",
-            "pathx128",
-            "pathfinder-x",
-            "pathfinder128-hard",
-            "pathfinder128-curv_contour_length_14",
-            "px",
-        ],
     ),
     same(
         &["mqar"],
