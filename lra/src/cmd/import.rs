@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use results::imported::{self, Field, Given, Imported};
 
 use crate::cli::import::ImportArgs;
-use crate::error::{Class, Classify, Error, Result};
-use crate::{stderr, suggest};
+use crate::error::{Class, Classify, Error, Result, in_writing};
+use crate::{cmd, stderr, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
@@ -26,9 +26,9 @@ pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
     }
     if let Some(folder) = arguments.output.parent() {
         std::fs::create_dir_all(folder)
-            .during(Class::Data, format!("making {}", folder.display()))?;
+            .map_err(in_writing(format!("making {}", folder.display())))?;
     }
-    imported::write(&arguments.output, &cells).class(Class::Data)?;
+    imported::write(&arguments.output, &cells).map_err(cmd::of_writing)?;
     let added = results::counted((cells.len() - before) as u64, "cell");
     let mut line = format!("{added} added to {}", arguments.output.display());
     if without > 0 {
