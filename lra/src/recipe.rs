@@ -39,6 +39,7 @@ pub static RECIPES: &[(&str, &str)] = &[
     ("sgconv", include_str!("../recipes/sgconv.toml")),
     ("long-conv", include_str!("../recipes/long-conv.toml")),
     ("tnn", include_str!("../recipes/tnn.toml")),
+    ("hgrn2", include_str!("../recipes/hgrn2.toml")),
     ("cosformer", include_str!("../recipes/cosformer.toml")),
     ("luna", include_str!("../recipes/luna.toml")),
     ("tay2021", include_str!("../recipes/tay2021.toml")),
