@@ -146,7 +146,7 @@ fn a_written_file_is_read_as_it_was() {
 fn a_cell_with_two_accuracies_is_refused() {
     let one = cell("a", "listops", "s4", 50.0);
     let same = imported::merge(vec![one.clone()], vec![one.clone()]).unwrap();
-    assert_eq!(same, [one.clone()]);
+    assert_eq!(same, std::slice::from_ref(&one));
     let message = imported::merge(vec![one], vec![cell("a", "listops", "s4", 51.0)]);
     let message = message.unwrap_err().to_string();
     assert!(
