@@ -1,6 +1,6 @@
 # `make run` does the main job, `make test` proves it works. Both need nothing but a Rust toolchain.
 
-.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda test-cuda wheel book clean
+.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda test-cuda test-python wheel book clean
 
 ## Train a Performer on ListOps by the small protocol, and say what its score means
 run:
@@ -9,6 +9,7 @@ run:
 ## Format check, lints as errors, documentation, whether the crates can be packaged, all tests: what a change must pass
 test: lint check-cuda test-cuda
 	cargo test --locked --workspace
+	@if python3 -c 'import numpy' 2>/dev/null; then $(MAKE) test-python; else echo "test-python was not run: it needs Python 3.9 with NumPy"; fi
 
 lint:
 	cargo fmt --all --check
@@ -131,7 +132,12 @@ check-cuda:
 test-cuda:
 	models/tests/cuda/run.sh
 
-## The program as a Python wheel, target/wheels (needs maturin: pip install maturin)
+## The Python package in lra/python, with the program that the tests were run with (needs Python 3.9 or newer with NumPy; what pandas or
+## PyTorch are needed for is tested where they are)
+test-python:
+	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_lra.py
+
+## The program and the Python package as a wheel, target/wheels (needs maturin: pip install maturin)
 wheel:
 	maturin build --out target/wheels
 

@@ -1,0 +1,84 @@
+"""The program: where it is, and how it is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+
+class LraError(Exception):
+    """The program ended with an error. `code` is its exit code (2: usage, 3: data or files, 4: the run failed)."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def program() -> str:
+    """Returns the path of the program: `$LRA_PROGRAM`, else the one beside this Python, else the one on `PATH`.
+
+    Raises FileNotFoundError if there is none.
+    """
+    named = os.environ.get("LRA_PROGRAM")
+    if named:
+        return named
+    beside = Path(sysconfig.get_path("scripts")) / ("lra.exe" if sys.platform == "win32" else "lra")
+    found = str(beside) if beside.exists() else shutil.which("lra")
+    if not found:
+        raise FileNotFoundError("the program `lra` is not installed; put it on PATH or name it in LRA_PROGRAM")
+    return found
+
+
+def settings(values: Mapping[str, Any]) -> list[str]:
+    """Returns `--set` options for settings such as {"block.layers": 4}. Lists and tables are written as TOML."""
+    words = []
+    for key, value in values.items():
+        words += ["--set", f"{key}={value if isinstance(value, str) else json.dumps(value)}"]
+    return words
+
+
+def call(words: Sequence[str], quiet: bool = True) -> Any:
+    """Runs the program and returns the JSON that it prints. Its progress is shown unless `quiet`.
+
+    Raises LraError with the program's message.
+    """
+    errors = subprocess.PIPE if quiet else None
+    done = subprocess.run([program(), *words], stdout=subprocess.PIPE, stderr=errors, check=False)
+    if done.returncode != 0:
+        message = done.stderr.decode(errors="replace").strip() if quiet else "see the messages above"
+        raise LraError(done.returncode, message or f"exit code {done.returncode}")
+    return json.loads(done.stdout)
+
+
+def train(
+    task: str,
+    model: str,
+    *,
+    recipe: str | None = None,
+    seed: int = 0,
+    steps: int | None = None,
+    set: Mapping[str, Any] | None = None,  # pylint: disable=redefined-builtin
+    out: str | os.PathLike[str] = "runs",
+    data: str | os.PathLike[str] | None = None,
+    options: Sequence[str] = (),
+    quiet: bool = True,
+) -> dict[str, Any]:
+    """Trains a model on a task and returns the record of the run (docs/run-folder.md lists its fields).
+
+    A finished run with the same settings is not trained again: its record is returned. `set` changes
+    settings, as in {"train.learning_rate": 1e-3}; `options` are further options of `lra run`.
+
+    Raises LraError if the program refuses or the run fails.
+    """
+    words = ["run", "--task", task, "--model", model, "--seed", str(seed), "--out", os.fspath(out), "--json"]
+    words += ["--recipe", recipe] if recipe else []
+    words += ["--steps", str(steps)] if steps is not None else []
+    words += ["--data", os.fspath(data)] if data else []
+    words += ["--quiet"] if quiet else []
+    return call([*words, *settings(set or {}), *options], quiet)

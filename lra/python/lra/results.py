@@ -1,0 +1,91 @@
+"""Records, learning curves and weights of runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .arrays import arrays
+
+
+def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
+    """Returns the records of all runs below a folder, each with its own folder as `folder`.
+
+    docs/run-folder.md and docs/formats.md list the fields.
+    """
+    found = []
+    for path in sorted(Path(folder).glob("**/record.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        record["folder"] = str(path.parent)
+        found.append(record)
+    return found
+
+
+def runs(folder: str | os.PathLike[str] = "runs"):
+    """Returns a pandas DataFrame with a row for each run below a folder.
+
+    Accuracies are fractions, times seconds, memory bytes. What a run does not have is missing.
+    """
+    import pandas  # pylint: disable=import-outside-toplevel
+
+    def row(record: dict[str, Any]) -> dict[str, Any]:
+        scores, speed = record.get("scores") or {}, record.get("speed") or {}
+        return {
+            "id": record["id"],
+            "status": record["outcome"]["status"],
+            "task": record["task"]["label"],
+            "source": record["task"]["source"],
+            "protocol": record["task"]["protocol"],
+            "model": record["model"]["name"],
+            "variant": record["model"].get("variant"),
+            "parameters": record["model"].get("parameters"),
+            "recipe": record["recipe"]["name"],
+            "set": " ".join(record["recipe"].get("overrides", [])),
+            "seed": record["seed"],
+            "test_accuracy": scores.get("test_accuracy"),
+            "test_loss": scores.get("test_loss"),
+            "val_accuracy": scores.get("val_accuracy"),
+            "bits_gained": scores.get("bits_gained"),
+            "steps": scores.get("steps"),
+            "steps_per_second": (speed.get("steps_per_second") or {}).get("median"),
+            "wall_seconds": speed.get("wall_seconds"),
+            "peak_bytes": (record.get("memory") or {}).get("peak_bytes"),
+            "precision": record.get("precision"),
+            "device": record.get("device"),
+            "threads": record.get("threads"),
+            "processor": (record.get("host") or {}).get("cpu"),
+            "created": record.get("created"),
+            "folder": record["folder"],
+        }
+
+    return pandas.DataFrame([row(record) for record in records(folder)])
+
+
+def curves(run: str | os.PathLike[str]) -> dict[str, dict[str, np.ndarray[Any, Any]]]:
+    """Returns the curves of a run, by event (`train`, `validation`): an array for each number, such as `step` and `loss`.
+
+    `run` is a folder of a run. A number that some lines lack is NaN there.
+    """
+    lines: dict[str, list[dict[str, Any]]] = {}
+    with open(Path(run) / "metrics.jsonl", encoding="utf-8") as file:
+        for line in file:
+            if line.endswith("\n"):  # the last line of a run at work may be cut
+                event = json.loads(line)
+                lines.setdefault(event.pop("event"), []).append(event)
+    found = {}
+    for event, events in lines.items():
+        names = {name for one in events for name, value in one.items() if isinstance(value, (int, float))}
+        found[event] = {name: np.array([one.get(name, np.nan) for one in events], float) for name in sorted(names)}
+    return found
+
+
+def weights(run: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Returns the weights of a run with the best validation score, by their paths, as views of the file.
+
+    Raises FileNotFoundError if the run has no weights yet.
+    """
+    return arrays(Path(run) / "best.safetensors")

@@ -1,0 +1,136 @@
+"""Tests of the package against the program named by LRA_PROGRAM: `python -m unittest discover lra/python/tests`."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import lra  # noqa: E402
+
+
+def has(module):
+    return importlib.util.find_spec(module) is not None
+
+
+class Package(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.TemporaryDirectory()
+        cls.data, cls.out = Path(cls.place.name) / "data", Path(cls.place.name) / "runs"
+        cls.record = lra.train("toy", "linear", recipe="smoke", steps=6, data=cls.data, out=cls.out)
+        cls.folder = cls.out / cls.record["id"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.cleanup()
+
+    def test_a_run_is_trained_and_found_again(self):
+        self.assertEqual(self.record["outcome"]["status"], "scored")
+        self.assertEqual(self.record["scores"]["steps"], 6)
+        [found] = lra.records(self.out)
+        self.assertEqual(found.pop("folder"), str(self.folder))
+        self.assertEqual(found, self.record)
+        again = lra.train("toy", "linear", recipe="smoke", steps=6, data=self.data, out=self.out)
+        self.assertEqual(again, self.record)
+
+    def test_settings_of_every_kind_reach_the_program(self):
+        values = {"block.layers": 1, "train.learning_rate": 1e-3, "block.norm": "rms", "train.groups": []}
+        record = lra.train("toy", "linear", recipe="smoke", steps=2, set=values, seed=3, data=self.data, out=self.out / "set")
+        self.assertEqual(record["seed"], 3)
+        self.assertIn("block.norm=rms", record["recipe"]["overrides"])
+
+    def test_errors_have_the_message_and_the_code_of_the_program(self):
+        with self.assertRaises(lra.LraError) as caught:
+            lra.train("imdb", "linear", data=self.data, out=self.out)
+        self.assertEqual(caught.exception.code, 2)
+        self.assertIn("did you mean 'text'", str(caught.exception))
+        with self.assertRaises(lra.LraError) as caught:
+            lra.dataset("text", recipe="smoke", data=self.data)
+        self.assertEqual(caught.exception.code, 3)
+        with self.assertRaises(ValueError):
+            lra.dataset("toy", "valid", recipe="smoke", data=self.data)
+
+    def test_sequences_are_those_that_the_program_shows(self):
+        split = lra.dataset("listops", "val", recipe="smoke", data=self.data)
+        self.assertEqual(len(split), split.manifest["splits"]["val"]["rows"])
+        counts = [int((split.labels == label).sum()) for label in range(10)]
+        self.assertEqual(counts, split.manifest["splits"]["val"]["labels"])
+        sequence, label = split[-1]
+        self.assertEqual(label, split.labels[len(split) - 1])
+        command = [lra.program(), "data", "show", "listops", "--recipe", "smoke", "--data", str(self.data), "--split", "val"]
+        shown = subprocess.run([*command, "--json"], check=True, capture_output=True)
+        lengths = [len(split.sequence(row)) for row in range(len(split))]
+        self.assertIn(str(max(lengths)), shown.stdout.decode())
+        with self.assertRaises(ValueError):
+            sequence[0] = 1  # a view of a file that is read-only
+        with self.assertRaises(IndexError):
+            split[len(split)]
+
+    def test_batches_are_padded_with_zeros(self):
+        split = lra.dataset("listops", "train", recipe="smoke", data=self.data)
+        ids, mask, labels = split.padded(3, 8)
+        self.assertEqual(ids.shape, mask.shape)
+        self.assertEqual(list(mask.sum(axis=1)), [len(split.sequence(row)) for row in range(3, 8)])
+        self.assertTrue((ids[mask] > 0).all() and (ids[~mask] == 0).all())
+        self.assertEqual(list(ids[0][mask[0]] - 1), list(split.sequence(3)))
+        self.assertEqual(list(labels), list(split.labels[3:8]))
+        self.assertEqual(split.padded(3, 8, length=4)[0].shape, (5, 4))
+
+    def test_pairs_have_two_sequences(self):
+        split = lra.dataset("retrieval:synthetic", "val", recipe="smoke", data=self.data)
+        first, second, label = split[0]
+        self.assertGreater(len(first), 0)
+        self.assertNotEqual(bytes(first), bytes(second))
+        self.assertIn(label, (0, 1))
+
+    def test_curves_and_weights_are_those_of_the_run(self):
+        curves = lra.curves(self.folder)
+        self.assertEqual(list(curves["train"]["step"]), [1, 2, 3, 4, 5, 6])
+        self.assertEqual(curves["train"]["loss"][-1], self.record["scores"]["train_loss"])
+        weights = lra.weights(self.folder)
+        self.assertEqual(sum(array.size for array in weights.values()), self.record["model"]["parameters"])
+
+    @unittest.skipUnless(has("pandas"), "needs pandas")
+    def test_runs_are_rows(self):
+        table = lra.runs(self.out)
+        [row] = table[table["id"] == self.record["id"]].to_dict("records")
+        self.assertEqual(row["test_accuracy"], self.record["scores"]["test_accuracy"])
+
+    @unittest.skipUnless(has("torch"), "needs PyTorch")
+    def test_examples_for_pytorch(self):
+        import torch
+
+        split = lra.dataset("listops", "val", recipe="smoke", data=self.data)
+        loader = torch.utils.data.DataLoader(split.torch(), batch_size=4)
+        ids, labels = next(iter(loader))
+        self.assertEqual(tuple(ids.shape), (4, split.max_length))
+        self.assertEqual(labels.tolist(), [int(label) for label in split.labels[:4]])
+        self.assertEqual(sum(len(batch[1]) for batch in loader), len(split))
+
+    def test_a_file_of_another_kind_is_refused(self):
+        path = Path(self.place.name) / "other.safetensors"
+        path.write_bytes(b"\xff" * 20)
+        from lra.arrays import arrays
+
+        with self.assertRaises(ValueError):
+            arrays(path)
+
+    def test_numbers_in_bfloat16_become_float32(self):
+        from lra.arrays import arrays
+
+        header = json.dumps({"x": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
+        path = Path(self.place.name) / "bf16.safetensors"
+        path.write_bytes(len(header).to_bytes(8, "little") + header + bytes([0x80, 0x3F, 0x00, 0xC0]))
+        self.assertEqual(arrays(path)["x"].tolist(), [1.0, -2.0])
+
+
+if __name__ == "__main__":
+    if not os.environ.get("LRA_PROGRAM"):
+        sys.exit("LRA_PROGRAM is not set: name the program to test with")
+    unittest.main()
