@@ -4,8 +4,7 @@
 use crate::{Check, Fact, Known, Manifest, SplitName};
 
 /// Note of a reader whose published files have no known checksum.
-pub(crate) const UNPROVED: &str =
-    "unproved: no checksum of the published files is known, so nothing shows that these are they";
+pub(crate) const UNPROVED: &str = "unproved: no checksum of the published files is known, so these cannot be shown to be the published ones";
 
 /// Returns the split that has no examples if so many of those of train are held out for validation.
 pub(crate) fn without_examples(all: usize, held_out: usize) -> Option<SplitName> {

@@ -24,7 +24,7 @@ use crate::memory_limit::OomGuard;
 use crate::progress::Reporter;
 use crate::run_folder::{Found, Missing, RunFolder};
 use crate::signals::Stop;
-use crate::spec::Resolved;
+use crate::spec::{Difference, Resolved};
 use crate::step::Network;
 use crate::train::{TrainOutcome, TrainRun};
 use crate::{banner, checkpoint, device, panics};
@@ -122,6 +122,11 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
         }
         Start::Anew => {
             if let Some(other) = other_raw_files(resolved, context) {
+                if !context.accept_changes {
+                    return Err(Error::usage(format!(
+                        "{other}; or train on the stored data with --accept-changes"
+                    )));
+                }
                 context.reporter.note(&other);
             }
             None
@@ -279,7 +284,7 @@ fn nothing_to_resume(resolved: &Resolved, folder: &RunFolder) -> String {
     let mut text = format!("nothing to resume in {place}: training begins at step 1");
     for (other, spec) in folder.siblings() {
         if spec.cell == resolved.spec.cell {
-            let differences = spec.differences(&resolved.spec).join(", ");
+            let differences = Difference::list(&spec.differences(&resolved.spec));
             let line = format!(
                 "{} is another run of this cell, which this one cannot go on from: asked for is {differences}",
                 other.display()

@@ -428,7 +428,10 @@ fn elsewhere(task: &str, source: Source) -> String {
     let names: Vec<&str> = names.filter(has).collect();
     match names.is_empty() {
         true => String::new(),
-        false => format!("; recipes that have (--recipe): {}", names.join(", ")),
+        false => format!(
+            "; recipes with settings for it (--recipe): {}",
+            names.join(", ")
+        ),
     }
 }
 

@@ -31,7 +31,7 @@ pub use self::inventory::Missing;
 use crate::damaged::Damaged;
 use crate::digest::Running;
 use crate::error::{Class, Classify, Error, Result};
-use crate::spec::Spec;
+use crate::spec::{Difference, Spec};
 use crate::{checkpoint, tensorboard};
 
 /// A run's folder, locked for this process until dropped.
@@ -211,7 +211,7 @@ impl RunFolder {
         Err(Error::usage(format!(
             "{} holds other settings than the ones asked for: {}; start over with --force",
             path.display(),
-            differences.join(", ")
+            Difference::list(&differences)
         )))
     }
 

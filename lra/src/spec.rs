@@ -10,6 +10,8 @@ mod resolve;
 mod train;
 mod width;
 
+use std::fmt;
+
 use datasets::{Protocol, Source};
 use models::options::{BlockOptions, EmbedOptions, HeadOptions};
 use serde::{Deserialize, Serialize};
@@ -85,26 +87,59 @@ fn remove_defaults(settings: &mut Value, defaults: &Value) {
     });
 }
 
+/// A setting in which two specs differ.
+pub struct Difference {
+    /// Its path, such as `train.steps`.
+    pub setting: String,
+    /// Its value in the first; null if it is unset.
+    pub first: Value,
+    /// Its value in the second; null if it is unset.
+    pub second: Value,
+}
+
+impl Difference {
+    /// Returns differences in one line.
+    pub fn list(differences: &[Difference]) -> String {
+        let words: Vec<String> = differences.iter().map(Difference::to_string).collect();
+        words.join(", ")
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [first, second] = [&self.first, &self.second].map(in_words);
+        write!(f, "{} = {second}, not {first}", self.setting)
+    }
+}
+
+/// Returns the value of a setting in words.
+pub fn in_words(value: &Value) -> String {
+    match value {
+        Value::Null => "unset".to_owned(),
+        value => value.to_string(),
+    }
+}
+
 /// Adds to `found` the leaves in which two documents differ, with their paths.
-fn collect_differences(path: &str, one: &Value, other: &Value, found: &mut Vec<String>) {
-    let (Some(ones), Some(others)) = (one.as_object(), other.as_object()) else {
-        if one != other {
-            let text = |value: &Value| match value {
-                Value::Null => "unset".to_owned(),
-                value => value.to_string(),
-            };
-            found.push(format!("{path} = {}, not {}", text(other), text(one)));
+fn collect_differences(path: &str, first: &Value, second: &Value, found: &mut Vec<Difference>) {
+    let (Some(firsts), Some(seconds)) = (first.as_object(), second.as_object()) else {
+        if first != second {
+            found.push(Difference {
+                setting: path.to_owned(),
+                first: first.clone(),
+                second: second.clone(),
+            });
         }
         return;
     };
-    let added = others.keys().filter(|key| !ones.contains_key(*key));
-    for key in ones.keys().chain(added) {
+    let added = seconds.keys().filter(|key| !firsts.contains_key(*key));
+    for key in firsts.keys().chain(added) {
         let path = match path {
             "" => key.clone(),
             path => format!("{path}.{key}"),
         };
         let value = |values: &Map<String, Value>| values.get(key).cloned().unwrap_or_default();
-        collect_differences(&path, &value(ones), &value(others), found);
+        collect_differences(&path, &value(firsts), &value(seconds), found);
     }
 }
 
@@ -120,9 +155,8 @@ impl Spec {
         sha256(settings.as_bytes())
     }
 
-    /// Returns the settings in which `other` differs, as `train.steps = 80, not 40`: the value of
-    /// `other` first.
-    pub fn differences(&self, other: &Spec) -> Vec<String> {
+    /// Returns the settings in which `other` differs from this spec, the first of the two.
+    pub fn differences(&self, other: &Spec) -> Vec<Difference> {
         let mut found = Vec::new();
         collect_differences("", &json!(self), &json!(other), &mut found);
         found

@@ -43,15 +43,15 @@ fn unknown_names_are_answered_with_the_nearest() {
         ),
         (
             "run --task pathx --model s4d",
-            "recipes that have (--recipe): smoke, s4",
+            "recipes with settings for it (--recipe): smoke, s4",
         ),
         (
             "run --task retrieval --model s4d",
-            "--task retrieval:synthetic; recipes that have",
+            "--task retrieval:synthetic; recipes with settings for it",
         ),
         (
             "data show retrieval --recipe mini",
-            "--task retrieval:synthetic; recipes that have",
+            "--task retrieval:synthetic; recipes with settings for it",
         ),
         ("data make lisops", "did you mean 'listops'?"),
         ("data fetch imdb", "did you mean 'text'?"),

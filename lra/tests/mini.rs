@@ -55,6 +55,13 @@ fn a_card_ranks_a_model_among_those_of_a_table() {
         text.contains("retrieval@256-anagrams") && text.contains("lra data fetch text"),
         "{text}"
     );
+    // A dry run plans, and leaves no folder of a run.
+    let plan = place.lra(&format!(
+        "mini local --glance --seeds 0 --out dry --dry-run {TINY}"
+    ));
+    let told = common::err(&plan);
+    assert!(plan.status.success() && told.contains("plan "), "{told}");
+    assert!(!place.path().join("dry").exists(), "{told}");
     place.fails(2, "mini");
     place.fails(2, "mini nothing_of_that_name --glance");
 }

@@ -224,15 +224,23 @@ fn stored_data_of_other_raw_files_are_told_at_every_start() {
     }
     let verified = place.lra(&format!("data verify listops:official {longer}"));
     assert!(err(&verified).contains(told), "{}", err(&verified));
+    let record = fs::read(folder.join("record.json")).unwrap();
     fs::remove_file(folder.join("record.json")).unwrap();
     let message = place.fails(2, &format!("{run} --resume"));
     assert!(message.contains(told), "{message}");
-    // A run from its beginning is told so, and goes on.
-    for words in [format!("{run} --force"), format!("{sweep} --out fresh")] {
-        let fresh = place.lra(&words);
-        assert!(fresh.status.success(), "{}", err(&fresh));
-        assert!(err(&fresh).contains(told), "{}", err(&fresh));
+    fs::write(folder.join("record.json"), &record).unwrap();
+    // A run from its beginning would be of the old data: it is refused, and discards nothing.
+    for words in ["--force", "--out fresh"] {
+        let message = place.fails(2, &format!("{run} {words}"));
+        assert!(message.contains(told), "{message}");
+        assert!(message.contains("--accept-changes"), "{message}");
     }
+    assert_eq!(fs::read(folder.join("record.json")).unwrap(), record);
+    let swept = place.lra(&format!("{sweep} --out swept"));
+    assert_eq!(swept.status.code(), Some(2), "{}", err(&swept));
+    let fresh = place.lra(&format!("{run} --out fresh --accept-changes"));
+    assert!(fresh.status.success(), "{}", err(&fresh));
+    assert!(err(&fresh).contains(told), "{}", err(&fresh));
     let message = place.fails(2, &run);
     let (_, way_out) = message.split_once('`').unwrap();
     let (way_out, _) = way_out.split_once('`').unwrap();

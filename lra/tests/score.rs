@@ -156,7 +156,12 @@ fn two_runs_differ_in_settings_and_facts() {
     );
     let (a, b) = (run_of(&place, "a"), run_of(&place, "b"));
     let text = place.ok(&format!("diff {a} {b}"));
-    assert!(text.contains("train.steps = 7, not 20"), "{text}");
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let steps = lines.iter().position(|line| *line == "train.steps A: 20");
+    assert!(steps.is_some_and(|at| lines[at + 1] == "B: 7"), "{text}");
+    let found = json(&place.ok(&format!("diff {a} {b} --json")));
+    let steps = serde_json::json!({"setting": "train.steps", "first": 20, "second": 7});
+    assert_eq!(found["settings"], Value::Array(vec![steps]));
     let found = json(&place.ok(&format!("diff {a} {a} --json")));
     assert_eq!(found["settings"], Value::Array(Vec::new()));
     assert_eq!(found["facts"], Value::Array(Vec::new()));

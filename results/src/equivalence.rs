@@ -23,7 +23,8 @@ pub struct Score {
     pub interval: Option<(f64, f64)>,
     /// Number of seeds that were scored.
     pub seeds: usize,
-    /// Number of seeds that diverged: the model failed with them.
+    /// Number of seeds that diverged: the model failed with them. An outcome that this program does
+    /// not know counts as one.
     pub diverged: usize,
 }
 
@@ -35,7 +36,8 @@ impl Score {
         let values: Vec<f64> = scored.filter(|accuracy| accuracy.is_finite()).collect();
         let fractions = Sample::of(&values)?;
         let uncertainty = Uncertainty::of(&fractions, test_rows(runs));
-        let diverged = |run: &&&Record| matches!(run.outcome, Outcome::Diverged { .. });
+        let diverged =
+            |run: &&&Record| matches!(run.outcome, Outcome::Diverged { .. } | Outcome::Unknown);
         let percent: Vec<f64> = values.iter().map(|accuracy| 100.0 * accuracy).collect();
         let percent = Sample::of(&percent)?;
         Some(Score {

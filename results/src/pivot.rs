@@ -52,7 +52,7 @@ pub(crate) const TRAINING: &[Dimension] = &[
         observed: false,
         list: false,
         apart: false,
-        of: |record| record.model.departure().unwrap_or_default().to_owned(),
+        of: computation,
     },
     Dimension {
         name: "recipe",
@@ -87,6 +87,16 @@ pub(crate) const TRAINING: &[Dimension] = &[
         of: |record| record.provenance.device.clone(),
     },
 ];
+
+/// Returns the variant of a record's model, and the source of a model of one's own: an edit of it is
+/// another model.
+fn computation(record: &Record) -> String {
+    let variant = record.model.departure().map(str::to_owned);
+    let own = record.model.own.as_ref();
+    let source = own.map(|own| format!("source {}", brief(&own.source)));
+    let words: Vec<String> = variant.into_iter().chain(source).collect();
+    words.join(", ")
+}
 
 /// Further dimension of averages over tasks, whose columns do not name it: the split rules.
 pub(crate) const PROTOCOL: &[Dimension] = &[Dimension {

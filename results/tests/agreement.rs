@@ -153,6 +153,27 @@ fn one_recipe_and_one_set_of_changes_are_compared() {
     );
 }
 
+#[test]
+fn runs_at_several_rates_are_no_seeds_of_one_cell() {
+    let at = |rate: &str, seed| {
+        let mut record = cell("linear", "listops", seed, 0.5);
+        record.recipe.overrides = vec![format!("train.learning_rate={rate}")];
+        record
+    };
+    let searched = [at("1e-3", 0), at("1e-2", 0)];
+    let message = select(&searched, &Selection::default())
+        .unwrap_err()
+        .to_string();
+    assert!(message.contains("linear on listops"), "{message}");
+    // The rate of a recipe may have been found by a run that was given it.
+    let seeds = [
+        at("1e-3", 0),
+        at("1e-3", 1),
+        cell("linear", "listops", 2, 0.5),
+    ];
+    assert_eq!(select(&seeds, &Selection::default()).unwrap().len(), 3);
+}
+
 /// Sets one value of a record.
 type Change = fn(&mut Record);
 

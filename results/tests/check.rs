@@ -596,6 +596,38 @@ fn a_run_that_was_resumed_after_changes_is_in_no_baseline() {
 }
 
 #[test]
+fn runs_on_other_data_or_of_an_edited_model_are_no_seeds_of_one_cell() {
+    let own = |source: &str| {
+        Some(lra_results::record::OwnModel {
+            source: source.to_owned(),
+            ..Default::default()
+        })
+    };
+    type Change<'a> = &'a dyn Fn(&mut Record);
+    let changes: [(Change, &str); 3] = [
+        (
+            &|it| it.task.data_digest = "another".to_owned(),
+            "the data changed",
+        ),
+        (
+            &|it| it.model.own = own("aaaa"),
+            "the source of the model changed",
+        ),
+        (
+            &|it| it.task.data_digest = String::new(),
+            "the data changed",
+        ),
+    ];
+    for (change, reason) in changes {
+        let mut records = vec![common::run("linear", 0, 0.2), common::run("linear", 1, 0.3)];
+        change(&mut records[1]);
+        let row = &cells(&records, 2.0).rows[0];
+        let told = row.damaged.as_deref().unwrap_or_default();
+        assert!(told.contains(reason), "{told}");
+    }
+}
+
+#[test]
 fn a_baseline_has_no_impossible_row() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("one.csv");

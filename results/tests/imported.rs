@@ -114,6 +114,26 @@ fn what_cannot_be_an_accuracy_is_refused_with_its_line() {
             "seeds is 0",
         ),
         ("task,model,accuracy\nlistops,s4\n", "line 2"),
+        (
+            "task,model,accuracy,accuracy_percent\nlistops,s4,0.4,60\n",
+            "the columns accuracy and accuracy_percent",
+        ),
+        (
+            "task,model,accuracy,test_acc\nlistops,s4,0.4,0.6\n",
+            "accuracy and test_acc",
+        ),
+        (
+            "task,model,accuracy,accuracy\nlistops,s4,0.4,0.6\n",
+            "accuracy and accuracy",
+        ),
+        (
+            "task,model,accuracy,seed,seeds\nlistops,s4,0.4,0,3\n",
+            "seed and seeds",
+        ),
+        (
+            "task,model,accuracy,deviation_percent,seeds\nlistops,s4,0.4,0.5,1\n",
+            "a deviation of a single seed",
+        ),
     ] {
         let message = read("theirs.csv", text, &none).unwrap_err();
         assert!(message.contains(reason), "{text}: {message}");
@@ -123,6 +143,17 @@ fn what_cannot_be_an_accuracy_is_refused_with_its_line() {
     let percent = columns(&[(Field::AccuracyPercent, "accuracy")]);
     let contents = read("a.csv", "task,model,accuracy\nlistops,s4,58.2\n", &percent).unwrap();
     assert_eq!(contents.cells, [cell("a", "listops", "s4", 58.2)]);
+}
+
+#[test]
+fn nothing_that_a_terminal_obeys_is_kept() {
+    let text = "task,model,accuracy,settings\nlist\u{9b}ops,\u{1b}[31mA,0.4,\u{202e}x\n";
+    let [one] = &read("a.csv", text, &Given::default()).unwrap().cells[..] else {
+        panic!();
+    };
+    let all = format!("{}{}{}", one.task, one.model, one.settings);
+    assert!(all.is_ascii() && all.contains("[31mA"), "{all}");
+    assert!(!all.contains(char::is_control), "{all:?}");
 }
 
 #[test]

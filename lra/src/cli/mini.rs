@@ -11,6 +11,7 @@ const EXAMPLES: &str = "\
 Examples:
   lra mini s4d --glance                    the tasks that need no download
   lra mini performer                       all tasks, three seeds, with the block alone beside it
+  lra mini s4d --dry-run                   how long that would take here
   lra mini linear local --jobs 2           two models, two runs at a time
   cargo run --release -- mini my_mixer     a model of one's own, from its program
 
@@ -56,6 +57,9 @@ pub struct MiniArgs {
     /// Accept such cells, and resume unfinished ones; their records then say so
     #[arg(long)]
     pub accept_changes: bool,
+    /// Only say which runs are on file and how long the others would take here
+    #[arg(long, conflicts_with_all = ["json", "quiet"])]
+    pub dry_run: bool,
     /// Print the score cards as JSON
     #[arg(long)]
     pub json: bool,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::cli::score::DiffArgs;
 use crate::error::{Error, Result};
 use crate::run_folder::RunFolder;
-use crate::spec::Spec;
+use crate::spec::{Spec, in_words};
 use crate::{cmd, run_folder};
 
 /// Runs the command.
@@ -20,13 +20,16 @@ pub fn run(arguments: &DiffArgs) -> Result<ExitCode> {
     let facts = facts(&first.record, &second.record);
     match arguments.json {
         true => {
+            let settings = settings
+                .iter()
+                .map(|it| json!({ "setting": it.setting, "first": it.first, "second": it.second }));
             let facts = facts.iter().map(|fact| {
                 json!({ "fact": fact.name, "first": fact.values[0], "second": fact.values[1] })
             });
             cmd::print_json(&json!({
                 "first": first.record.id,
                 "second": second.record.id,
-                "settings": settings,
+                "settings": settings.collect::<Vec<Value>>(),
                 "facts": facts.collect::<Vec<Value>>(),
             }))?;
         }
@@ -35,12 +38,11 @@ pub fn run(arguments: &DiffArgs) -> Result<ExitCode> {
                 format!("A  {}", first.record.id),
                 format!("B  {}", second.record.id),
             ];
-            lines.extend(
-                settings
-                    .iter()
-                    .map(|line| format!("  setting     {}", disk::escape(line))),
-            );
-            lines.extend(facts.iter().map(Fact::line));
+            lines.extend(settings.iter().map(|it| {
+                let values = [&it.first, &it.second].map(in_words);
+                line(&it.setting, &values)
+            }));
+            lines.extend(facts.iter().map(|fact| line(fact.name, &fact.values)));
             if settings.is_empty() {
                 lines.push("  equal settings".to_owned());
             }
@@ -75,10 +77,13 @@ struct Fact {
     values: [String; 2],
 }
 
-impl Fact {
-    fn line(&self) -> String {
-        let [first, second] = &self.values;
-        format!("  {:<11} A: {first}\n              B: {second}", self.name)
+/// Returns the lines of something in which two runs differ, with the value of each.
+fn line(name: &str, values: &[String; 2]) -> String {
+    let [first, second] = values.each_ref().map(|value| disk::escape(value));
+    let name = disk::escape(name);
+    match name.len() {
+        0..=11 => format!("  {name:<11} A: {first}\n              B: {second}"),
+        _ => format!("  {name}\n              A: {first}\n              B: {second}"),
     }
 }
 
@@ -133,7 +138,7 @@ fn facts(first: &Record, second: &Record) -> Vec<Fact> {
     let differing = pairs.filter(|((_, one), (_, other))| one != other);
     let fact = differing.map(|((name, one), (_, other))| Fact {
         name,
-        values: [one, other].map(|value| disk::escape(&value)),
+        values: [one, other],
     });
     fact.collect()
 }

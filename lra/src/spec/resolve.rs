@@ -311,7 +311,7 @@ impl Section<'_> {
 const MOST_NUMBERS: u64 = 1 << 40;
 
 /// Reason why the scores of a pretrained model are not comparable with others.
-const PRETRAINED: &str = "the model is pretrained, which the benchmark's rules forbid: comparable with no score of a model that is not";
+const PRETRAINED: &str = "the model is pretrained, which the benchmark's rules forbid: its score cannot be compared with scores without pretraining";
 
 /// Keeps the weights of the losses `has` that the model has; a weight for another loss is an error,
 /// unless it is the default.

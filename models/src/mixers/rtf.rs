@@ -21,7 +21,8 @@
 //! # Departures
 //!
 //! The block has no feed-forward network. The published block has BatchNorm and separate learning
-//! rates for a, b, h₀.
+//! rates for a, b, h₀. b begins as N(0, 1e-4²); the published code begins with zeros, of which a has
+//! no gradient.
 
 use crate::{
     layers::{Direction, LongConv},

@@ -4,7 +4,7 @@
 //! A learning rate is no change: a protocol such as `mini` finds one for each model and task, so it
 //! is a part of the cell.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pivot::{Dimension, PROTOCOL, TRAINING};
 use crate::record::Record;
@@ -53,7 +53,8 @@ impl Selection {
 ///
 /// # Errors
 /// [`Error::Selection`] if there are several recipes, sets of changes, protocols, precisions or
-/// devices and none is requested, or if the requested one does not exist.
+/// devices and none is requested, if the requested one does not exist, or if a model has runs on a
+/// task with several learning rates.
 pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Record>> {
     let scored = || records.iter().filter(|it| !it.task.probe);
     let recipes: BTreeSet<&str> = scored().map(|it| it.recipe.name.as_str()).collect();
@@ -102,9 +103,32 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
             ),
         }));
     }
-    dimensions_apart().try_fold(chosen, |chosen, dimension| {
+    let chosen = dimensions_apart().try_fold(chosen, |chosen, dimension| {
         alike(chosen, dimension, asked.wanted(dimension.name))
-    })
+    })?;
+    refuse_several_rates(&chosen)?;
+    Ok(chosen)
+}
+
+/// Refuses runs of one model on one task whose command lines gave different learning rates: they
+/// are no seeds of one cell.
+fn refuse_several_rates(records: &[&Record]) -> Result<()> {
+    let mut rates: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
+    for record in records {
+        let cell = (record.model.name.as_str(), record.task.title());
+        let own = record.recipe.overrides.iter().filter(|it| is_rate(it));
+        rates
+            .entry(cell)
+            .or_default()
+            .extend(own.map(String::as_str));
+    }
+    match rates.into_iter().find(|(_, rates)| rates.len() > 1) {
+        None => Ok(()),
+        Some(((model, task), rates)) => Err(refuse(format!(
+            "{model} on {task} has runs with {}: keep those of one rate in a folder or file of their own",
+            rates.into_iter().collect::<Vec<_>>().join(" and ")
+        ))),
+    }
 }
 
 /// Returns the dimensions, other than the recipe, that tables keep apart.

@@ -204,6 +204,7 @@ impl Row {
                 "{id} was resumed after changes, so its figures are those of no program: {changes}"
             ))
         });
+        let unlike = unlike(&records);
         let joined = |of: fn(&Record) -> String| {
             let words: Vec<String> = records.iter().map(|record| of(record)).collect();
             words.join(" ")
@@ -254,9 +255,27 @@ impl Row {
             memory_method: all(|record| Some(&record.memory.as_ref()?.method)),
             steps_per_second: speed.map(|sample| sample.mean),
             speed_error: speed_error.map(|sample| sample.mean / (records.len() as f64).sqrt()),
-            damaged: damaged.or(changed),
+            damaged: damaged.or(changed).or(unlike),
         })
     }
+}
+
+/// Returns the reason why runs are no seeds of one cell: other data, or another source of their
+/// model.
+fn unlike(records: &[&Record]) -> Option<String> {
+    let first = records[0];
+    let source = |record: &Record| record.model.own.as_ref().map(|own| own.source.clone());
+    records.iter().find_map(|record| {
+        let what = match record.task.data_digest == first.task.data_digest {
+            false => "data",
+            true if source(record) != source(first) => "source of the model",
+            true => return None,
+        };
+        Some(format!(
+            "{} and {} are no seeds of one cell: the {what} changed in between; keep the runs of one version",
+            first.id, record.id
+        ))
+    })
 }
 
 /// Largest number of test rows of a baseline.

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::json;
 
 use self::lines::{Line, lines};
+use crate::format::counted;
 use crate::markup::guarded;
 use crate::stats::Sample;
 use crate::table::{Cell, Column, Row, Table, or_null};
@@ -47,6 +48,15 @@ pub struct Imported {
 }
 
 impl Imported {
+    /// Returns its figures in words.
+    fn figures(&self) -> String {
+        let seeds = counted(self.seeds, "seed");
+        match self.deviation {
+            Some(deviation) => format!("{} ±{deviation} % over {seeds}", self.percent),
+            None => format!("{} % over {seeds}", self.percent),
+        }
+    }
+
     /// Returns whether another row is of the same cell.
     #[must_use]
     pub fn is_of_the_cell_of(&self, other: &Imported) -> bool {
@@ -146,9 +156,48 @@ impl Given {
         if let Some((_, column)) = column {
             return line.value(column);
         }
-        let (_, names) = NAMES.iter().find(|(it, _)| *it == field)?;
-        names.iter().find_map(|name| line.value(name))
+        names_of(field).iter().find_map(|name| line.value(name))
     }
+
+    /// Refuses a line with several figures for one value.
+    fn refuse_contradictions(&self, path: &Path, line: &Line) -> Result<()> {
+        let accuracies = [Field::Accuracy, Field::AccuracyPercent]
+            .map(names_of)
+            .concat();
+        let groups = [
+            accuracies,
+            [Field::Seed, Field::Seeds].map(names_of).concat(),
+            names_of(Field::Task).to_vec(),
+            names_of(Field::Model).to_vec(),
+        ];
+        let is_chosen = |group: &[&str]| {
+            let mut fields = self.values.iter().chain(&self.columns);
+            fields.any(|(field, _)| group.contains(&names_of(*field)[0]))
+        };
+        for group in groups.iter().filter(|group| !is_chosen(group)) {
+            let there = line.names().into_iter();
+            let there = there.filter(|name| line.value(name).is_some());
+            let named = |name: &&str| group.iter().any(|it| it.eq_ignore_ascii_case(name));
+            let there: Vec<&str> = there.filter(named).collect();
+            if there.len() > 1 {
+                let reason = format!(
+                    "the columns {} say the same in two ways: choose one by --column {}=HEADER",
+                    there.join(" and "),
+                    group[0]
+                );
+                return Err(fault(path, line.number, reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the names of a field: its own, and those of its column in files of others.
+fn names_of(field: Field) -> &'static [&'static str] {
+    let mut fields = NAMES.iter();
+    fields
+        .find(|(it, _)| *it == field)
+        .map_or(&[], |(_, names)| *names)
 }
 
 /// Accuracies read from a file.
@@ -239,6 +288,7 @@ fn mean(one: Imported, runs: &[Run]) -> Imported {
 
 /// Reads one line; none if it has no accuracy.
 fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
+    given.refuse_contradictions(path, line)?;
     let fault = |reason: String| fault(path, line.number, reason);
     let number = |field: Field, name: &str, most: f64| {
         let Some(text) = given.value(line, field) else {
@@ -263,7 +313,7 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
         return Ok(None);
     };
     let word = |field: Field, flag: &str| {
-        given.value(line, field).map(str::to_owned).ok_or_else(|| {
+        given.value(line, field).map(disk::escape).ok_or_else(|| {
             fault(format!(
                 "no {flag}: name it by --{flag}, or its column by --column {flag}=HEADER; there are {}",
                 line.names().join(", ")
@@ -271,7 +321,7 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
         })
     };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let source = given.value(line, Field::Source).unwrap_or(&stem).to_owned();
+    let source = disk::escape(given.value(line, Field::Source).unwrap_or(&stem));
     let seeds = match given.value(line, Field::Seeds) {
         None => 1,
         Some(text) => match text.parse() {
@@ -279,17 +329,18 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
             _ => return Err(fault(format!("seeds is {text}, not a number from 1"))),
         },
     };
+    let deviation = number(Field::DeviationPercent, "the deviation", 100.0)?;
+    if deviation.is_some() && seeds == 1 {
+        return Err(fault("a deviation of a single seed".to_owned()));
+    }
     Ok(Some(Imported {
         source,
         task: word(Field::Task, "task")?,
         model: word(Field::Model, "model")?,
         percent,
-        deviation: number(Field::DeviationPercent, "the deviation", 100.0)?,
+        deviation,
         seeds,
-        settings: given
-            .value(line, Field::Settings)
-            .unwrap_or_default()
-            .to_owned(),
+        settings: disk::escape(given.value(line, Field::Settings).unwrap_or_default()),
     }))
 }
 
@@ -313,7 +364,11 @@ pub fn merge(mut cells: Vec<Imported>, more: Vec<Imported>) -> Result<Vec<Import
                 return Err(Error::Selection {
                     reason: format!(
                         "{} on {} by {} was imported before with {}, now with {}: remove the line from the file, or name another --source",
-                        one.model, one.task, one.source, known.percent, one.percent
+                        one.model,
+                        one.task,
+                        one.source,
+                        known.figures(),
+                        one.figures()
                     ),
                 });
             }

@@ -50,9 +50,13 @@ impl Task {
         !self.synthetic() && !self.altered()
     }
 
-    /// Returns the label with its important marks: `image (synthetic)`, `text (altered)`.
+    /// Returns the label with its important marks: `image (synthetic)`, `text (partial)`.
     pub fn title(&self) -> String {
-        let marks = [(self.synthetic(), "synthetic"), (self.altered(), "altered")];
+        let marks = [
+            (self.synthetic(), "synthetic"),
+            (self.partial, "partial"),
+            (self.altered(), "altered"),
+        ];
         let marks: Vec<&str> = marks
             .into_iter()
             .filter_map(|(applies, mark)| applies.then_some(mark))

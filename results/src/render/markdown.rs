@@ -57,14 +57,30 @@ pub(super) fn render(table: &Table) -> String {
         text.push('\n');
     }
     for note in &table.notes {
-        text += &format!("- {}\n", literal(note));
+        text += &format!("- {}\n", item(note));
+    }
+    text
+}
+
+/// Returns text for an item of a list: literal, and no heading, list or block of code of its own.
+fn item(text: &str) -> String {
+    let mut text = literal(text.trim_start());
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let starts_block = match text[digits..].chars().next() {
+        Some('#' | '+' | '-' | '=') => digits == 0,
+        Some('.' | ')') => digits > 0,
+        _ => false,
+    };
+    if starts_block {
+        text.insert(digits, '\\');
     }
     text
 }
 
 /// Returns text that stays on its line and in its cell, with every character literal. Markdown
 /// passes HTML through, and some renderers do not accept a backslash before a bracket. So brackets,
-/// and characters that could start an entity, are written as entities.
+/// and characters that could start an entity, are written as entities. GitHub makes links of
+/// addresses, mathematics of dollars and struck-out text of tildes, so these are escaped too.
 #[must_use]
 pub fn literal(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -81,14 +97,14 @@ pub fn literal(text: &str) -> String {
             {
                 escaped += "&amp;";
             }
-            '|' | '*' | '_' | '`' | '[' | '\\' => {
+            '|' | '*' | '_' | '`' | '[' | '\\' | '~' | '$' => {
                 escaped.push('\\');
                 escaped.push(character);
             }
             _ => escaped.push(character),
         }
     }
-    escaped
+    escaped.replace("://", ":\\//").replace("www.", "www\\.")
 }
 
 /// Returns text as a span of code on one line: nothing within it is markup, and no backtick ends it
@@ -115,6 +131,21 @@ mod tests {
         assert!(!text.contains(['<', '>', '\u{1b}', '\r']), "{text}");
         assert!(text.contains("&amp;lt;") && text.contains("\\|"), "{text}");
         assert_eq!(literal("a & b, 5 % of #1"), "a & b, 5 % of #1");
+        assert_eq!(
+            literal("~~a~~ $x$ http://a.b www.c"),
+            r"\~\~a\~\~ \$x\$ http:\//a.b www\.c"
+        );
+        for (text, escaped) in [
+            ("# Heading", r"\# Heading"),
+            ("1. one", r"1\. one"),
+            ("12) one", r"12\) one"),
+            ("---", r"\---"),
+            ("    code", "code"),
+            ("3 seeds.", "3 seeds."),
+            ("One seed.", "One seed."),
+        ] {
+            assert_eq!(item(text), escaped);
+        }
         assert_eq!(code("lra run"), "`lra run`");
         assert_eq!(code("a ``b`"), "``` a ``b` ```");
     }

@@ -54,6 +54,9 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
         plans.push(runs.plan(model, &tasks, left_out.clone())?);
     }
     runs.announce(&mut plans)?;
+    if arguments.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut results = Vec::new();
     for (at, plan) in plans.iter().enumerate() {
         let rates = runs.rates(&plans, at)?;
