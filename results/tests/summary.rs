@@ -200,7 +200,9 @@ fn other_endings_and_synthetic_data() {
     record.recipe.overrides = vec!["train.steps=200".into()];
     let text = view(&record);
     assert!(
-        text.starts_with("local (window 64) · image (synthetic) · recipe tay2021 · seed 0\n"),
+        text.starts_with(
+            "local (window 64) · image (synthetic, partial) · recipe tay2021 · seed 0\n"
+        ),
         "{text}"
     );
     assert!(

@@ -1167,9 +1167,9 @@ fn characters_that_mean_something_are_escaped() {
     insta::assert_snapshot!(Format::Markdown.render(&tables), @r#"
     **50 % of a\_b & c**
 
-    | a\|b   | c               |
-    |--------|-----------------|
-    | x\_1 y | \\~^{$#&lt;,"\* |
+    | a\|b   | c                 |
+    |--------|-------------------|
+    | x\_1 y | \\\~^{\$#&lt;,"\* |
     "#);
     insta::assert_snapshot!(Format::Csv.render(&tables), @r#"
     table,a_b,c
