@@ -94,16 +94,31 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
     guess.message(kind, name, &listing)
 }
 
-/// Returns the name here of what another program calls `name`, of kind `task` or `model`.
+/// Returns the name here of what another program calls `name`, of kind `task` or `model`; `None` if
+/// there is none, or if a remark says how the two differ.
 pub fn called(kind: &str, name: &str) -> Option<&'static str> {
     let known: Vec<&'static str> = match kind {
         "task" => datasets::TASKS.iter().map(|it| it.info().name).collect(),
-        _ => models::MODELS.iter().map(|it| it.name).collect(),
+        _ => models::registry().iter().map(|it| it.name).collect(),
     };
-    let same = known.iter().find(|it| fold(it) == fold(name)).copied();
-    same.or_else(|| {
-        let alias = aliases_of(name, of_kind(kind)).next()?;
-        alias.to.iter().find(|to| known.contains(to)).copied()
+    let set = pathfinder::parsed(name).filter(|_| kind == "task");
+    if let Some((task, settings)) = set {
+        return settings.is_empty().then_some(task);
+    }
+    let same = remark(kind, name).is_none();
+    one_called(name, of_kind(kind), &known).filter(|found| same || fold(found) == fold(name))
+}
+
+/// Returns the one known name that `name` stands for: the name itself, or that of an alias.
+fn one_called<'a>(name: &str, aliases: &'static [Alias], known: &[&'a str]) -> Option<&'a str> {
+    let name = fold(name);
+    let find = |wanted: &str| known.iter().copied().find(|it| fold(it) == fold(wanted));
+    find(&name).or_else(|| {
+        let is_it = |alias: &&Alias| alias.names.iter().any(|other| fold(other) == name);
+        match aliases.iter().find(is_it)?.to {
+            [only] => find(only),
+            _ => None,
+        }
     })
 }
 

@@ -354,7 +354,7 @@ fn a_folder_in_the_place_of_the_draft_leaves_the_record_as_it_is() {
     place.ok(&format!("{words} --force"));
 }
 
-/// What lies in the place of a lock or a log fails this cell alone, and `--force` removes it.
+/// A folder in the place of a lock or a log fails this cell alone, and `--force` removes it.
 #[test]
 fn a_folder_in_the_way_of_a_sweep_fails_one_cell() {
     let place = Place::new();
@@ -517,7 +517,7 @@ fn a_file_system_without_locks_has_a_way_out() {
     }
 }
 
-/// A device is no place for a file, whatever the verb; a full disk fails the command.
+/// No command writes a file to a device, and a full disk fails every command.
 #[test]
 fn files_of_results_have_one_exit_code() {
     let place = Place::new();

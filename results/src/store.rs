@@ -162,7 +162,7 @@ pub fn load(folder: &Path) -> Result<Loaded> {
     sort_out(gathered, read)
 }
 
-/// What lies below a folder, in the order of the paths.
+/// The files and folders found below a folder, in the order of their paths.
 #[derive(Default)]
 struct Gathered {
     /// Files that should hold a record.

@@ -3,13 +3,11 @@
 
 use results::published;
 
-use super::aliases::{Alias, MODELS, RECIPES, SOURCES, TASKS};
-use super::{Guess, fold, pathfinder};
+use super::aliases::{MODELS, RECIPES, SOURCES, TASKS};
+use super::{BENCHMARK, Guess, one_called, pathfinder};
 
 /// Endings of the names of files.
 const ENDINGS: [&str; 4] = ["py", "sh", "yaml", "yml"];
-/// Word for the benchmark.
-const BENCHMARK: &str = "lra";
 /// Last word of the configurations of google-research/long-range-arena, after the model.
 const BASE: &str = "base";
 
@@ -47,13 +45,13 @@ fn task(name: &str) -> Option<String> {
         return Some([vec![task.to_owned()], settings].concat().join(" "));
     }
     let known: Vec<&str> = datasets::TASKS.iter().map(|it| it.info().name).collect();
-    called(name, TASKS, &known).map(str::to_owned)
+    one_called(name, TASKS, &known).map(str::to_owned)
 }
 
 /// Returns the recipes of the code base that these words name, and the model if they name one.
 fn source(words: &[String], known: &[&str]) -> Option<(Vec<String>, Option<String>)> {
     let models: Vec<&str> = models::registry().iter().map(|it| it.name).collect();
-    let model = |name: &str| called(name, MODELS, &models).map(str::to_owned);
+    let model = |name: &str| one_called(name, MODELS, &models).map(str::to_owned);
     if let [of, base] = words
         && base == BASE
     {
@@ -62,7 +60,7 @@ fn source(words: &[String], known: &[&str]) -> Option<(Vec<String>, Option<Strin
     }
     let without: Vec<String> = words
         .iter()
-        .filter(|it| *it != BENCHMARK)
+        .filter(|it| *it != BENCHMARK[0])
         .cloned()
         .collect();
     [&without[..], words].into_iter().find_map(|words| {
@@ -73,24 +71,11 @@ fn source(words: &[String], known: &[&str]) -> Option<(Vec<String>, Option<Strin
 
 /// Returns the recipes of a source that is called `name` here or in public code.
 fn recipes(name: &str, known: &[&str]) -> Option<Vec<String>> {
-    if let Some(recipe) = called(name, RECIPES, known) {
+    if let Some(recipe) = one_called(name, RECIPES, known) {
         return Some(vec![recipe.to_owned()]);
     }
     let sources: Vec<&str> = published::sources().iter().map(|it| it.alias).collect();
-    let source = published::source(called(name, SOURCES, &sources)?).ok()?;
+    let source = published::source(one_called(name, SOURCES, &sources)?).ok()?;
     let recipes: Vec<String> = source.recipes.iter().map(|it| (*it).to_owned()).collect();
     (!recipes.is_empty()).then_some(recipes)
-}
-
-/// Returns the one known name that `name` stands for: the name itself, or that of an alias.
-fn called<'a>(name: &str, aliases: &'static [Alias], known: &[&'a str]) -> Option<&'a str> {
-    let name = fold(name);
-    let find = |wanted: &str| known.iter().copied().find(|it| fold(it) == fold(wanted));
-    find(&name).or_else(|| {
-        let is_it = |alias: &&Alias| alias.names.iter().any(|other| fold(other) == name);
-        match aliases.iter().find(is_it)?.to {
-            [only] => find(only),
-            _ => None,
-        }
-    })
 }

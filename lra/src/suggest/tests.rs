@@ -513,3 +513,23 @@ fn every_alias_leads_to_one_name_that_there_is() {
         }
     }
 }
+
+/// Another setting, another version or another data set keeps the name that it has elsewhere.
+#[test]
+fn names_of_others_are_translated_only_where_they_mean_the_same() {
+    for (kind, name, here) in [
+        ("task", "IMDB", Some("text")),
+        ("task", "pathfinder32", Some("pathfinder")),
+        ("task", "pathfinder32-easy", None),
+        ("task", "curv_baseline", None),
+        ("task", "cifar-2d", None),
+        ("task", "cifar100", None),
+        ("model", "Linear Transformer", Some("linear")),
+        ("model", "S4D", Some("s4d")),
+        ("model", "rwkv", None),
+        ("model", "mamba3", None),
+        ("model", "nystrom-64", None),
+    ] {
+        assert_eq!(called(kind, name), here, "{kind} {name}");
+    }
+}

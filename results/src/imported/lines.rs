@@ -1,4 +1,4 @@
-//! Lines of files by others: names and values, whatever the format.
+//! Reads the lines of files by others, as names and values: CSV, JSON and JSON lines.
 
 use std::path::Path;
 
