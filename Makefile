@@ -22,14 +22,17 @@ bench:
 	cargo bench --locked --workspace
 
 ## Training steps beside PyTorch's, as Markdown (needs Python 3.11 or newer, a C++ compiler and a network, for packages in target/peers;
-## PEERS passes options on, such as PEERS="--size paper --lengths 1024 --rounds 5", or PEERS=--cpu on a machine that is shared)
+## PEERS passes options on, such as PEERS="--size paper --lengths 1024 --rounds 5", or PEERS=--cpu on a machine that is shared;
+## DEVICE=cuda:0 compares on a GPU, with the program that `make cuda` has built)
+DEVICE ?= cpu
 bench-peers:
-	cargo build --release --locked -p lra
+	$(if $(filter cpu,$(DEVICE)),cargo build --release --locked -p lra,lra/cuda/build.sh)
 	python3 -m venv target/peers
 	target/peers/bin/pip install --quiet -r lra/benches/peers/requirements.txt
 	target/peers/bin/pip install --quiet --upgrade --target target/peers-older -r lra/benches/peers/requirements-older.txt
 	-target/peers/bin/pip install --quiet --no-build-isolation --no-deps -r lra/benches/peers/requirements-built.txt
-	target/peers/bin/python lra/benches/peers/compare.py --out target/peers.md $(PEERS)
+	target/peers/bin/python lra/benches/peers/compare.py --out target/peers.md --device $(DEVICE) \
+		--lra target/$(if $(filter cpu,$(DEVICE)),,cuda/)release/lra $(PEERS)
 
 ## The tests of all operations under valgrind, which sees any access beyond the heap's blocks. It has no AVX-512, so the AVX2 and
 ## portable paths run

@@ -150,10 +150,12 @@ impl Backbone {
         Ok((states + pick(&x, places(x.dim(1)?, &|position| position))?)?)
     }
 
-    /// Returns the packing of these sequences if embedding and encoder support it and there is
-    /// padding.
+    /// Returns the packing of these sequences if they are in main memory, embedding and encoder
+    /// support it, and there is padding.
     fn packing(&self, tokens: &Tokens) -> Result<Option<Packing>> {
-        if !self.embedding.supports_varlen() || !self.encoder.supports_varlen() {
+        // On a GPU every step would wait for the mask, which the host has to read.
+        let on_host = tokens.ids.device().is_cpu();
+        if !on_host || !self.embedding.supports_varlen() || !self.encoder.supports_varlen() {
             return Ok(None);
         }
         let valid = self.embedding.valid(&tokens.ids, tokens.mask.as_ref())?;

@@ -41,6 +41,9 @@ pub mod classifier;
 pub mod components;
 pub mod conformance;
 pub mod context;
+// In a build for the CPU only nothing reads what would be launched.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+mod cuda;
 pub mod encoder;
 mod error;
 mod family;

@@ -18,6 +18,8 @@ small step come before the base. The growth of lra's live heap stands beside it.
 Rows are the models of `lra list models` that have a peer (`@peer` in eager.py, packages.py, hugging_face.py, state_spaces.py).
 A model whose numbers are held against a package has one, or a reason in WITHOUT.
 
+With `--device cuda:0` both sides run on that GPU (lra built by `make cuda`), and memory is that of their allocators.
+
 With `--cpu` times are the processor's, for a machine that is shared; one thread, since those of PyTorch spin while they wait.
 
 With `--precision bf16` lra rounds the factors of its products, and the peer runs under PyTorch's autocast.
@@ -84,7 +86,7 @@ def ours(arguments, model, length, sizes):
     assignments += [f"train.batch={sizes['batch']}", f"data.max_length={length}"]
     steps = {"kind": "steps", "task": "text", "source": "synthetic", "model": name, "recipe": "nystromformer"}
     steps |= {"assignments": assignments, "warmup": 2, "least": 2, "seconds": arguments.seconds, "most": 1 << 20}
-    request = {"device": "cpu", "threads": arguments.threads, "memory_limit": 1 << 40, "work": steps}
+    request = {"device": arguments.device, "threads": arguments.threads, "memory_limit": 1 << 40, "work": steps}
     command = [arguments.lra, "measure"]
     answer = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
     if answer.returncode != 0:
@@ -95,6 +97,8 @@ def ours(arguments, model, length, sizes):
     seconds = measured["processor_seconds" if arguments.cpu else "seconds"]
     heap = measured["peak_bytes"]
     resident = measured["resident_peak_bytes"] - measured["resident_base_bytes"]
+    if arguments.device != "cpu":
+        resident = heap
     return {"seconds": seconds, "heap_bytes": heap, "resident_bytes": resident}
 
 
@@ -103,7 +107,7 @@ def ours_on_listops(arguments, model):
     with tempfile.TemporaryDirectory() as folder:
         command = [arguments.lra, "run", "--task", "listops", "--recipe", "nystromformer", "--model", model]
         command += ["--data", arguments.listops, "--out", folder, "--threads", str(arguments.threads)]
-        command += ["--precision", arguments.precision]
+        command += ["--precision", arguments.precision, "--device", arguments.device]
         command += ["--set", f"block.attention_dropout={arguments.attention_dropout}"]
         command += ["--set", f"train.bucket={arguments.bucket}"]
         with tempfile.TemporaryFile("w+") as errors:
@@ -150,7 +154,7 @@ class Peer:
         command = [sys.executable, str(HERE / "worker.py"), "--model", model, "--peer", peer]
         command += ["--length", str(length), "--head", str(HEAD)]
         command += ["--seconds", str(arguments.seconds), "--threads", str(arguments.threads)]
-        command += ["--precision", arguments.precision]
+        command += ["--precision", arguments.precision, "--device", arguments.device]
         if compiled:
             command += ["--compile"]
         if arguments.cpu:
@@ -324,6 +328,7 @@ def main():
     parser.add_argument("--tuned", action="store_true", help="a second column: PyTorch with an expert's settings")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1.0, help="per round and side")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda:N")
     where.add_argument("--cpu", action="store_true", help="times of the processor, by one thread")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--out", help="file for the table [default: standard output only]")
@@ -350,6 +355,8 @@ def main():
     if arguments.listops:
         sizes, lengths = RECIPE, [RECIPE_LENGTH]
         wanted = wanted or [model for (model, _), entry in peers.items() if entry.masked]
+    if arguments.cpu and arguments.device != "cpu":
+        parser.error("--cpu is the time of the processor, and --device is a GPU")
     if arguments.cpu:
         arguments.threads = 1
 
@@ -360,8 +367,9 @@ def main():
     if arguments.listops:
         data = f" on real ListOps (attention dropout {arguments.attention_dropout}, bucket {arguments.bucket})"
     times = "the processor's time, 1 thread" if arguments.cpu else f"{arguments.threads} threads"
+    place = processor() if arguments.device == "cpu" else torch.cuda.get_device_name(arguments.device)
     lines = [
-        f"lra / peer{data}: {shape}, {arguments.precision}, {times}, {processor()}, torch {torch.__version__},"
+        f"lra / peer{data}: {shape}, {arguments.precision}, {times}, {place}, torch {torch.__version__},"
         f" {arguments.rounds} rounds. Below 1 lra takes less.",
         "",
     ]

@@ -3,7 +3,8 @@
 `go` on standard input makes one round, an empty line ends the process. Each round prints one JSON line: the seconds of each
 step, and the growth of resident memory, in bytes, from the base to the peak of the round. The base is read after steps of
 a small copy of the model, so that libraries, thread pools and, with `--compile`, the compiler are loaded before it. With
-`--compile` another process compiles the model first, and this one reads the compiler's cache.
+`--compile` another process compiles the model first, and this one reads the compiler's cache. On a GPU the memory is that of
+PyTorch's allocator, and a step ends when the GPU has ended it.
 """
 
 import argparse
@@ -148,6 +149,7 @@ def main():
     parser.add_argument("--cpu", action="store_true", help="seconds of the processor instead of seconds")
     parser.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="bf16: PyTorch's autocast")
     parser.add_argument("--compile", action="store_true", help="put torch.compile around the whole model")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda:N")
     parser.add_argument("--compiled", action="store_true", help="the compiler has seen these sizes before: its cache has them")
     arguments = parser.parse_args()
 
@@ -156,6 +158,9 @@ def main():
         subprocess.run([sys.executable, *sys.argv, "--compiled"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
 
     clock = time.process_time if arguments.cpu else time.perf_counter
+    device = torch.device(arguments.device)
+    torch.set_default_device(device)
+    gpu = device.type == "cuda"
     torch.manual_seed(0)
     random.seed(0)
     torch.set_num_threads(arguments.threads)
@@ -175,12 +180,16 @@ def main():
 
         def step():
             ids, mask, labels = next(batches)
+            ids, labels = ids.to(device), labels.to(device)
+            mask = {name: one.to(device) for name, one in mask.items()}
             start = clock()
             optimizer.zero_grad(set_to_none=True)
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=arguments.precision == "bf16"):
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=arguments.precision == "bf16"):
                 loss = F.cross_entropy(run(ids, **mask), labels)
             (loss + model.loss()).backward()
             optimizer.step()
+            if gpu:
+                torch.cuda.synchronize(device)
             return clock() - start
 
         return step
@@ -193,7 +202,7 @@ def main():
     if arguments.compile:
         torch.compiler.reset()
     release()
-    base = kilobytes("VmRSS")
+    base = torch.cuda.memory_allocated(device) if gpu else 1024 * kilobytes("VmRSS")
     step = stepper(sizes, batches)
     for _ in range(2):
         step()
@@ -203,13 +212,16 @@ def main():
         if not line.strip():
             break
         # Forget the peak of starting up (and, with torch.compile, of compiling).
-        with open("/proc/self/clear_refs", "w", encoding="ascii") as marks:
-            marks.write("5")
+        if gpu:
+            torch.cuda.reset_peak_memory_stats(device)
+        else:
+            with open("/proc/self/clear_refs", "w", encoding="ascii") as marks:
+                marks.write("5")
         times = [step(), step()]
         while sum(times) < arguments.seconds:
             times.append(step())
-        peak = 1024 * (kilobytes("VmHWM") - base)
-        print(json.dumps({"seconds": times, "resident_bytes": peak}), flush=True)
+        peak = torch.cuda.max_memory_allocated(device) if gpu else 1024 * kilobytes("VmHWM")
+        print(json.dumps({"seconds": times, "resident_bytes": peak - base}), flush=True)
 
 
 if __name__ == "__main__":

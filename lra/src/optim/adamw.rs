@@ -10,7 +10,7 @@
 use candle_core::{Result, Tensor, Var};
 use models::ops;
 
-use super::{Optimizer, Scale, Step};
+use super::{Optimizer, Scale, Slot, Step, one_by_one};
 use crate::spec::TrainOptions;
 
 /// AdamW with its settings.
@@ -54,6 +54,20 @@ impl AdamW {
     }
 }
 
+impl AdamW {
+    fn numbers(&self, step: &Step, scale: f64) -> ops::AdamW {
+        ops::AdamW {
+            beta1: step.beta1,
+            beta2: self.beta2,
+            epsilon: self.epsilon,
+            rate: step.rate,
+            decay: step.decay,
+            scale,
+            update: step.update as u64,
+        }
+    }
+}
+
 impl Optimizer for AdamW {
     fn moments(&self) -> &'static [&'static str] {
         &["first_moment", "second_moment"]
@@ -67,22 +81,46 @@ impl Optimizer for AdamW {
         step: &Step,
     ) -> Result<()> {
         match step.scale {
-            Scale::Host(scale) if ops::supports(parameter) => ops::AdamW {
-                beta1: step.beta1,
-                beta2: self.beta2,
-                epsilon: self.epsilon,
-                rate: step.rate,
-                decay: step.decay,
-                scale,
-                update: step.update as u64,
-            }
-            .apply(
+            Scale::Host(scale) if ops::supports(parameter) => self.numbers(step, scale).apply(
                 &parameter.as_detached_tensor(),
                 &moments[0],
                 &moments[1],
                 gradient.as_ref(),
             ),
             _ => self.composed(parameter, moments, gradient, step),
+        }
+    }
+
+    fn update_all(
+        &self,
+        slots: &mut [Slot],
+        gradients: Vec<Option<Tensor>>,
+        steps: &[Step],
+    ) -> Result<()> {
+        let scale = match steps.first().map(|step| &step.scale) {
+            Some(Scale::Device(scale)) => Some(scale),
+            _ => None,
+        };
+        let parameters: Vec<Tensor> = slots
+            .iter()
+            .map(|slot| slot.parameter.as_detached_tensor())
+            .collect();
+        let updates: Vec<ops::adamw::Update> = slots
+            .iter()
+            .zip(&parameters)
+            .zip(&gradients)
+            .zip(steps)
+            .map(|(((slot, parameter), gradient), step)| ops::adamw::Update {
+                step: self.numbers(step, 1.0),
+                parameter,
+                first: &slot.moments[0],
+                second: &slot.moments[1],
+                gradient: gradient.as_ref(),
+            })
+            .collect();
+        match ops::adamw::update_together(&updates, scale)? {
+            true => Ok(()),
+            false => one_by_one(self, slots, gradients, steps),
         }
     }
 }

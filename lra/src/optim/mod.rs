@@ -34,6 +34,32 @@ pub trait Optimizer: Send + Sync {
         gradient: Option<Tensor>,
         step: &Step,
     ) -> Result<()>;
+
+    /// Moves all parameters, each by its own step; the factor on gradients is the same for all.
+    ///
+    /// # Errors
+    /// Errors of [`Optimizer::update`].
+    fn update_all(
+        &self,
+        slots: &mut [Slot],
+        gradients: Vec<Option<Tensor>>,
+        steps: &[Step],
+    ) -> Result<()> {
+        one_by_one(self, slots, gradients, steps)
+    }
+}
+
+/// Moves one parameter after the other.
+fn one_by_one<O: Optimizer + ?Sized>(
+    optimizer: &O,
+    slots: &mut [Slot],
+    gradients: Vec<Option<Tensor>>,
+    steps: &[Step],
+) -> Result<()> {
+    for ((slot, gradient), step) in slots.iter_mut().zip(gradients).zip(steps) {
+        optimizer.update(&slot.parameter, &mut slot.moments, gradient, step)?;
+    }
+    Ok(())
 }
 
 /// The numbers of one update of one parameter.
@@ -55,7 +81,7 @@ pub struct Step {
 pub enum Scale {
     /// A number.
     Host(f64),
-    /// A tensor of rank 0, f64.
+    /// A tensor of rank 0.
     Device(Tensor),
 }
 
@@ -106,7 +132,7 @@ pub struct Gradients(Vec<Option<Tensor>>);
 pub enum Norm {
     /// A number.
     Host(f64),
-    /// A tensor of rank 0, f64.
+    /// A tensor of rank 0.
     Device(Tensor),
 }
 
@@ -115,7 +141,7 @@ impl Norm {
     pub fn read(&self) -> Result<f64> {
         match self {
             Norm::Host(norm) => Ok(*norm),
-            Norm::Device(norm) => norm.to_scalar::<f64>(),
+            Norm::Device(norm) => norm.to_dtype(DType::F64)?.to_scalar::<f64>(),
         }
     }
 }
@@ -191,28 +217,21 @@ impl Updater {
         (rate, beta1): (f64, f64),
         update: usize,
     ) -> Result<Norm> {
-        let norm = global_norm(&gradients)?;
-        let mut scale = Scale::Host(1.0);
-        if self.clip > 0.0 {
-            match &norm {
-                Norm::Host(norm) if *norm > self.clip => scale = Scale::Host(self.clip / norm),
-                Norm::Host(_) => {}
-                Norm::Device(norm) => {
-                    scale = Scale::Device((norm.maximum(self.clip)?.recip()? * self.clip)?);
-                }
-            }
-        }
-        for (slot, gradient) in self.slots.iter_mut().zip(gradients.0) {
+        let (norm, scale) = global_norm(&gradients, self.clip)?;
+        let step = |slot: &Slot| {
             let rate = rate * slot.rate_factor;
-            let step = Step {
+            Step {
                 rate,
                 decay: rate * slot.weight_decay,
                 scale: scale.clone(),
                 beta1,
                 update,
-            };
-            self.optimizer
-                .update(&slot.parameter, &mut slot.moments, gradient, &step)?;
+            }
+        };
+        let steps: Vec<Step> = self.slots.iter().map(step).collect();
+        self.optimizer
+            .update_all(&mut self.slots, gradients.0, &steps)?;
+        for slot in &self.slots {
             if let Some(projection) = slot.projection {
                 let nearest = projection.apply(&slot.parameter.as_detached_tensor())?;
                 slot.parameter.set(&nearest)?;
@@ -222,19 +241,30 @@ impl Updater {
     }
 }
 
-/// Returns the root of the sum of all squares: on the host if every gradient comes from a fused
-/// kernel, else on the device.
-fn global_norm(gradients: &Gradients) -> Result<Norm> {
+/// Returns the root of the sum of all squares, and the factor that makes it at most `clip`, or 1 if
+/// `clip` is 0: on the host if every gradient lies there, else on the device.
+fn global_norm(gradients: &Gradients, clip: f64) -> Result<(Norm, Scale)> {
     let all = || gradients.0.iter().flatten();
     if all().all(ops::supports) {
         let squares = all().map(ops::sum_of_squares);
-        return Ok(Norm::Host(squares.sum::<Result<f64>>()?.sqrt()));
+        let norm = squares.sum::<Result<f64>>()?.sqrt();
+        let clips = clip > 0.0 && norm > clip;
+        let scale = if clips { clip / norm } else { 1.0 };
+        return Ok((Norm::Host(norm), Scale::Host(scale)));
+    }
+    if let Some([norm, scale]) = ops::adamw::gradient_norm(&all().collect::<Vec<_>>(), clip)? {
+        return Ok((Norm::Device(norm), Scale::Device(scale)));
     }
     let mut squares = Vec::new();
     for gradient in all() {
         squares.push(gradient.sqr()?.sum_all()?.to_dtype(DType::F64)?);
     }
-    Ok(Norm::Device(Tensor::stack(&squares, 0)?.sum_all()?.sqrt()?))
+    let norm = Tensor::stack(&squares, 0)?.sum_all()?.sqrt()?;
+    let scale = match clip > 0.0 {
+        true => Scale::Device((norm.maximum(clip)?.recip()? * clip)?),
+        false => Scale::Host(1.0),
+    };
+    Ok((Norm::Device(norm), scale))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use candle_core::{CpuStorage, Device, Result, Shape, Tensor, WithDType, bail};
+use candle_core::{Device, Result, Shape, Storage, Tensor, WithDType, bail};
 
 use super::grad_inputs::GradInputs;
 use super::graph_output::graph_output;
@@ -101,7 +101,7 @@ where
     if !O::READS_OPERANDS {
         tensors.clear();
     }
-    let output = (T::to_cpu_storage_owned(y), shape);
+    let output = (Storage::Cpu(T::to_cpu_storage_owned(y)), shape);
     let of_operands = shapes.clone();
     let backward = move |y: &Tensor, dy: &Tensor| {
         let readings = read_all::<T>(O::NAME, &tensors)?;
@@ -133,7 +133,7 @@ type Backward<T> =
 /// Makes a tensor of an output. One copy serves all operations of a type.
 fn with_history<T: WithDType>(
     name: &'static str,
-    output: (CpuStorage, Shape),
+    output: (Storage, Shape),
     reads_output: bool,
     (inputs, shapes): (Arc<GradInputs>, Vec<Shape>),
     backward: Backward<T>,

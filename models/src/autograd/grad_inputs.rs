@@ -7,7 +7,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::backprop::GradStore;
-use candle_core::{CpuStorage, CustomOp2, DType, Device, Layout, Result, Shape, Tensor};
+use candle_core::{
+    CpuStorage, CudaStorage, CustomOp2, DType, Device, Layout, Result, Shape, Tensor,
+    backend::BackendStorage,
+};
 
 use super::graph_output::{GradAccumulator, OutputNode};
 use super::leaf_grads::accumulate_leaf;
@@ -46,6 +49,15 @@ impl Operand {
             None => Self::Constant,
         }
     }
+
+    /// Returns the tensor that candle's graph knows the operand by, if it needs a gradient.
+    fn tensor(&self) -> Option<&Tensor> {
+        match self {
+            Self::Constant => None,
+            Self::Graph { tensor, .. } => Some(tensor),
+            Self::Output { grad_node, .. } => Some(grad_node),
+        }
+    }
 }
 
 impl GradInputs {
@@ -62,16 +74,15 @@ impl GradInputs {
     /// # Errors
     /// If a tensor operation fails.
     pub(super) fn link(self: &Arc<Self>) -> Result<Tensor> {
-        let mut zero = Tensor::zeros((), DType::F32, &Device::Cpu)?;
+        let tensors = self.operands.iter().filter_map(Operand::tensor);
+        let device = tensors.map(Tensor::device).next().unwrap_or(&Device::Cpu);
+        let mut zero = Tensor::zeros((), DType::F32, device)?;
         // candle visits the last link first; the first operand has the longest history as a rule.
         for (index, operand) in self.operands.iter().enumerate().rev() {
-            let tensor = match operand {
-                Operand::Constant => continue,
-                Operand::Graph { tensor, .. } => tensor,
-                Operand::Output { grad_node, .. } => grad_node,
-            };
-            let inputs = self.clone();
-            zero = zero.apply_op2(tensor, Link { inputs, index })?;
+            if let Some(tensor) = operand.tensor() {
+                let inputs = self.clone();
+                zero = zero.apply_op2(tensor, Link { inputs, index })?;
+            }
         }
         Ok(zero)
     }
@@ -131,6 +142,16 @@ impl CustomOp2 for Link {
         _: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         Ok((zero.clone(), Shape::from(())))
+    }
+
+    fn cuda_fwd(
+        &self,
+        zero: &CudaStorage,
+        layout: &Layout,
+        _: &CudaStorage,
+        _: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        Ok((zero.try_clone(layout)?, Shape::from(())))
     }
 
     fn bwd(

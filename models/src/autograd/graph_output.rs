@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use candle_core::{
-    CpuStorage, CustomOp1, DType, Device, InplaceOp2, Layout, Result, Shape, Tensor, TensorId, bail,
+    CpuStorage, CudaStorage, CustomOp1, DType, Device, InplaceOp2, Layout, Result, Shape, Storage,
+    Tensor, TensorId, backend::BackendStorage, bail,
 };
 use lra_cpu::buffers::add;
 use rayon::prelude::*;
@@ -27,7 +28,7 @@ pub(crate) type Backward = Box<dyn FnOnce(&Tensor, &Tensor, &GradInputs) -> Resu
 /// If a tensor operation fails.
 pub fn graph_output(
     name: &'static str,
-    output: (CpuStorage, Shape),
+    output: (Storage, Shape),
     reads_output: bool,
     inputs: Arc<GradInputs>,
     backward: Backward,
@@ -115,8 +116,9 @@ impl GradAccumulator {
     }
 
     fn sum(a: Sum, b: Sum) -> Result<Sum> {
-        let plain =
-            [&a, &b].map(|sum| sum.gradient.dtype() == DType::F32 && sum.gradient.is_contiguous());
+        let plain = [&a, &b].map(|Sum { gradient, .. }| {
+            gradient.device().is_cpu() && gradient.dtype() == DType::F32 && gradient.is_contiguous()
+        });
         match plain == [true; 2] && (a.owned || b.owned) {
             true => {
                 let (sum, other) = if a.owned { (a, b) } else { (b, a) };
@@ -189,6 +191,10 @@ impl CustomOp1 for GradNode {
         Ok((link.clone(), Shape::from(())))
     }
 
+    fn cuda_fwd(&self, link: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
+        Ok((link.try_clone(layout)?, Shape::from(())))
+    }
+
     fn bwd(&self, _link: &Tensor, _grad_node: &Tensor, zero: &Tensor) -> Result<Option<Tensor>> {
         let dy = self.accumulator.take();
         let pending = lock(&self.pending).take();
@@ -207,7 +213,7 @@ impl CustomOp1 for GradNode {
 struct Output {
     name: &'static str,
     /// Present until the forward pass.
-    output: Mutex<Option<(CpuStorage, Shape)>>,
+    output: Mutex<Option<(Storage, Shape)>>,
     node: Arc<OutputNode>,
 }
 
@@ -218,7 +224,16 @@ impl CustomOp1 for Output {
 
     fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
         match lock(&self.output).take() {
-            Some(output) => Ok(output),
+            Some((Storage::Cpu(output), shape)) => Ok((output, shape)),
+            Some(_) => bail!("{}: an output of another device", self.name),
+            None => bail!("{}: run twice", self.name),
+        }
+    }
+
+    fn cuda_fwd(&self, _: &CudaStorage, _: &Layout) -> Result<(CudaStorage, Shape)> {
+        match lock(&self.output).take() {
+            Some((Storage::Cuda(output), shape)) => Ok((output, shape)),
+            Some(_) => bail!("{}: an output of another device", self.name),
             None => bail!("{}: run twice", self.name),
         }
     }

@@ -30,6 +30,7 @@ mod graph_output;
 mod leaf_grads;
 mod operands;
 mod storage;
+mod tensor_op;
 
 pub(crate) use self::custom_op::{BackwardPass, CustomOp, Gradient, apply};
 pub use self::grad_inputs::GradInputs;
@@ -37,3 +38,4 @@ pub(crate) use self::graph_output::graph_output;
 pub use self::leaf_grads::backward;
 pub(crate) use self::operands::{GradientRows, Input, View};
 pub(crate) use self::storage::{read, read_as};
+pub(crate) use self::tensor_op::with_backward;

@@ -195,8 +195,15 @@ impl Embedding {
         let mask = match self.valid(ids, mask)? {
             Some(valid) => {
                 let valid = valid.to_dtype(x.dtype())?;
-                let cls = Tensor::ones((batch, slots - length), valid.dtype(), valid.device())?;
-                Some(Mask::new(&Tensor::cat(&[&cls, &valid], 1)?)?)
+                // A GPU makes no tensor without elements.
+                let valid = match slots - length {
+                    0 => valid,
+                    slots => {
+                        let cls = Tensor::ones((batch, slots), valid.dtype(), valid.device())?;
+                        Tensor::cat(&[&cls, &valid], 1)?
+                    }
+                };
+                Some(Mask::new(&valid)?)
             }
             None => None,
         };

@@ -3,14 +3,14 @@
 //!
 //! Its operands are its input and every variable in it, which are [`GradInputs`].
 
-use candle_core::{CpuStorage, Result, Storage, Tensor, Var, backprop::GradStore, bail};
+use candle_core::{DType, Result, Shape, Storage, Tensor, Var, backprop::GradStore, bail};
 
 pub use crate::autograd::GradInputs;
 use crate::autograd::{backward, graph_output};
 
 /// Returns f(x), keeping only `x` and its output; the backward pass computes the rest again (Chen
 /// et al., 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174). `f` must give
-/// the same result in every call. Outside main memory everything is kept.
+/// the same result in every call.
 ///
 /// # Errors
 /// Errors of `f`.
@@ -18,9 +18,6 @@ pub fn checkpoint(
     x: &Tensor,
     f: impl Fn(&Tensor) -> crate::Result<Tensor> + Send + Sync + 'static,
 ) -> crate::Result<Tensor> {
-    if !x.device().is_cpu() {
-        return f(x);
-    }
     let y = f(&x.detach())?;
     let mut variables = Vec::new();
     note_variables(&y, &mut variables);
@@ -56,16 +53,17 @@ where
     }
 }
 
-/// Returns gradients of variables from `y`, computed in main memory, and its gradient, as PyTorch's
-/// `y.backward(dy)`; a pass of its own inside another one.
+/// Returns gradients of variables from `y` and its gradient, as PyTorch's `y.backward(dy)`; a pass
+/// of its own inside another one.
 /// # Errors
 /// If a tensor operation fails.
 pub fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
-    let (zero, dy) = (CpuStorage::F32(vec![0.0]), dy.clone());
+    let zero = copied(&Tensor::zeros((), DType::F32, y.device())?)?;
+    let dy = dy.clone();
     let inputs = GradInputs::new([y]);
     let loss = graph_output(
         "gradient",
-        (zero, ().into()),
+        zero,
         false,
         inputs,
         Box::new(|_, _, inputs| inputs.accumulate_grad(0, dy, false)),
@@ -100,25 +98,17 @@ pub fn note_variables(y: &Tensor, variables: &mut Vec<Tensor>) {
 /// Returns `y`, computed from `x` and `variables` without history, with `stretch` for its history.
 ///
 /// # Errors
-/// If `y` is not contiguous, or not in main memory.
+/// If `y` is not contiguous, or is a part of another tensor.
 pub fn with_history<S: Checkpointed>(
     x: &Tensor,
     y: &Tensor,
     variables: &[Tensor],
     stretch: S,
 ) -> Result<Tensor> {
-    let name = "recomputed stretch";
-    let output = {
-        let (storage, layout) = y.storage_and_layout();
-        match (&*storage, layout.contiguous_offsets()) {
-            (Storage::Cpu(storage), Some((0, _))) => (storage.clone(), y.shape().clone()),
-            _ => bail!("{name}: the output is not whole in main memory"),
-        }
-    };
     let inputs = GradInputs::new([x].into_iter().chain(variables));
     graph_output(
-        name,
-        output,
+        NAME,
+        copied(y)?,
         S::READS_OUTPUT,
         inputs,
         Box::new(move |y, dy, inputs| {
@@ -126,6 +116,17 @@ pub fn with_history<S: Checkpointed>(
             inputs.accumulate_grad(0, dx, false)
         }),
     )
+}
+
+const NAME: &str = "recomputed stretch";
+
+/// Returns a copy of the elements of a tensor, on its device.
+fn copied(x: &Tensor) -> Result<(Storage, Shape)> {
+    let (storage, layout) = x.storage_and_layout();
+    let Some((0, _)) = layout.contiguous_offsets() else {
+        bail!("{NAME}: the output is a part of another tensor");
+    };
+    Ok((storage.try_clone(layout)?, x.shape().clone()))
 }
 
 #[cfg(test)]

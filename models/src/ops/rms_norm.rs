@@ -3,13 +3,19 @@
 
 use candle_core::{D, Tensor};
 
+use super::norm::cuda;
 use crate::Result;
+use crate::cuda::Gpu;
 
 /// Returns the RMSNorm of x (.., D), for `weight` (D) or one number.
 ///
 /// # Errors
 /// If shapes do not fit.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
+    if let Some(gpu) = Gpu::of(x) {
+        let weight = weight.broadcast_as(x.dim(D::Minus1)?)?;
+        return Ok(cuda::norm(&gpu, x, &weight, None, epsilon)?);
+    }
     let square = x.sqr()?.mean_keepdim(D::Minus1)?;
     let root = square.affine(1.0, epsilon)?.sqrt()?;
     Ok(x.broadcast_div(&root)?.broadcast_mul(weight)?)

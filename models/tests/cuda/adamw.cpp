@@ -2,7 +2,7 @@
 // formula in f64.
 
 #include "check.h"
-#include "ops/adamw.cu"
+#include "ops/adamw/cuda.cu"
 
 void cases() {
     const double beta1 = 0.9, beta2 = 0.98, rate = 0.01, clip = 0.5;

@@ -29,10 +29,10 @@ struct Memory {
     Memory(const Memory<Other>&) {}
     T* allocate(size_t count) {
         void* memory = nullptr;
-        require(cudaMallocManaged(&memory, count * sizeof(T)), "cudaMallocManaged");
+        require(cudaMallocHost(&memory, count * sizeof(T)), "cudaMallocHost");
         return static_cast<T*>(memory);
     }
-    void deallocate(T* memory, size_t) { cudaFree(memory); }
+    void deallocate(T* memory, size_t) { cudaFreeHost(memory); }
     template <class Other>
     bool operator==(const Memory<Other>&) const {
         return true;

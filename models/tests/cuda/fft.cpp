@@ -2,6 +2,7 @@
 
 #include "check.h"
 #include "cuda/sum_parts.cu"
+#include "cuda/transpose.cu"
 #include "ops/fft/cuda.cu"
 #include "ops/fft/long.cu"
 
@@ -24,11 +25,11 @@ void check(int batch, int length, int width, int taps, bool bidirectional, int s
         launch(fft_conv_spectrum, dim3{unsigned(width)}, block, shared, kernel.data(), roots.data(),
                spectrum.data(), taps, length, bidirectional, size);
         launch(fft_conv, grid, block, shared, x.data(), spectrum.data(), roots.data(), y.data(),
-               length, width, size, 0);
+               length, size, 0);
         launch(fft_conv, grid, block, shared, dy.data(), spectrum.data(), roots.data(), dx.data(),
-               length, width, size, 1);
+               length, size, 1);
         launch(fft_conv_taps, dim3{unsigned(width), groups}, block, shared, x.data(), dy.data(),
-               roots.data(), part.data(), batch, group, length, width, taps, bidirectional, size);
+               roots.data(), part.data(), batch, group, length, taps, bidirectional, size);
     } else {
         const int rows = split, columns = size / split;
         const dim3 column_block{unsigned(std::max(32, 2 * rows))};
@@ -48,7 +49,7 @@ void check(int batch, int length, int width, int taps, bool bidirectional, int s
                spectrum.data(), rows, columns);
         auto columns_of = [&](const Floats& values, Array<Complex>& scratch) {
             launch(fft_long_columns, column_grid(batch), column_block, column_shared, values.data(),
-                   roots.data(), scratch.data(), length, width, rows, columns);
+                   roots.data(), scratch.data(), length, rows, columns);
         };
         columns_of(x, of_x);
         columns_of(dy, of_dy);
@@ -61,8 +62,8 @@ void check(int batch, int length, int width, int taps, bool bidirectional, int s
             launch(fft_long_product, row_grid(batch), row_block, row_shared, scratch.data(),
                    spectrum.data(), roots.data(), width, rows, columns, adjoint);
             launch(fft_long_sequence, column_grid(batch), column_block, column_shared,
-                   scratch.data(), roots.data(), adjoint ? dx.data() : y.data(), length, width,
-                   rows, columns);
+                   scratch.data(), roots.data(), adjoint ? dx.data() : y.data(), length, rows,
+                   columns);
         }
     }
     launch(sum_parts, dim3{blocks(kernel.size(), 128)}, dim3{128}, 0, part.data(), dkernel.data(),
@@ -75,8 +76,7 @@ void check(int batch, int length, int width, int taps, bool bidirectional, int s
                 const int lag = tap < half ? tap : half - tap - 1;
                 const size_t at = size_t(d) * taps + tap;
                 for (int t = std::max(0, lag); t < length && t - lag < length; ++t) {
-                    const size_t to = (size_t(b) * length + t) * width + d;
-                    const size_t from = (size_t(b) * length + t - lag) * width + d;
+                    const size_t to = (size_t(b) * width + d) * length + t, from = to - lag;
                     expected_y[to] += double(kernel[at]) * x[from];
                     expected_dx[from] += double(kernel[at]) * dy[to];
                     expected_dkernel[at] += double(x[from]) * dy[to];
@@ -89,7 +89,23 @@ void check(int batch, int length, int width, int taps, bool bidirectional, int s
     compare(name + " dkernel", dkernel, expected_dkernel, 3e-6);
 }
 
+void check_transpose(int batch, int rows, int columns) {
+    const Floats x = random(size_t(batch) * rows * columns);
+    Floats y(x.size());
+    const unsigned by_column = blocks(columns, TRANSPOSE_TILE), by_row = blocks(rows, TRANSPOSE_TILE);
+    launch(transpose, dim3{by_column, by_row, unsigned(batch)}, dim3{TRANSPOSE_THREADS}, 0, x.data(),
+           y.data(), rows, columns);
+    Doubles expected(x.size());
+    for (int b = 0; b < batch; ++b)
+        for (int r = 0; r < rows; ++r)
+            for (int c = 0; c < columns; ++c)
+                expected[(size_t(b) * columns + c) * rows + r] = x[(size_t(b) * rows + r) * columns + c];
+    compare("transpose of " + std::to_string(rows) + " x " + std::to_string(columns), y, expected, 1e-7);
+}
+
 void cases() {
+    for (auto [rows, columns] : {std::pair{1, 1}, {1, 33}, {32, 32}, {65, 31}, {100, 7}})
+        check_transpose(2, rows, columns);
     for (auto [length, taps] : {std::pair{1, 1}, {1, 5}, {2, 2}, {17, 17}, {17, 40}, {64, 64},
                                 {100, 7}, {300, 300}, {1023, 1023}})
         check(3, length, 2, taps, false);

@@ -10,8 +10,10 @@
 #include <string>
 
 #include "cuda/sum_parts.cu"
+#include "cuda/transpose.cu"
 #include "device.h"
-#include "ops/adamw.cu"
+#include "ops/adamw/cuda.cu"
+#include "ops/attention/cuda.cu"
 #include "ops/cross_entropy/cuda.cu"
 #include "ops/dropout/cuda.cu"
 #include "ops/fft/cuda.cu"
@@ -154,8 +156,11 @@ void convolutions(int batch, int length, int width) {
     report("fft_conv", shape({{"B", batch}, {"L", length}, {"D", width}}), 8.0 * all, operations,
            [&] {
                fft_conv<<<dim3(width, batch), std::max(32, size / 4), size * sizeof(Complex)>>>(
-                   x, of, turns, y, length, width, size, 0);
+                   x, of, turns, y, length, size, 0);
            });
+    const dim3 tiles(blocks(width, TRANSPOSE_TILE), blocks(length, TRANSPOSE_TILE), batch);
+    report("transpose", shape({{"B", batch}, {"L", length}, {"D", width}}), 8.0 * all, 0.0,
+           [&] { transpose<<<tiles, TRANSPOSE_THREADS>>>(x, y, length, width); });
     for (float* memory : {x, y, roots, spectrum}) cudaFree(memory);
 }
 
@@ -174,13 +179,42 @@ void long_convolutions(int batch, int length, int width, int rows) {
     report("fft_long (3 launches)", shape({{"B", batch}, {"L", length}, {"D", width}}), 40.0 * all,
            operations, [&] {
                fft_long_columns<<<column_grid, column_block, 64 * rows>>>(x, turns, between, length,
-                                                                         width, rows, columns);
+                                                                         rows, columns);
                fft_long_product<<<row_grid, row_block, 16 * columns>>>(between, of, turns, width,
                                                                       rows, columns, 0);
                fft_long_sequence<<<column_grid, column_block, 64 * rows>>>(
-                   between, turns, y, length, width, rows, columns);
+                   between, turns, y, length, rows, columns);
            });
     for (float* memory : {x, y, roots, spectrum, scratch}) cudaFree(memory);
+}
+
+void attentions(int batch, int heads, int length, int width) {
+    const size_t all = size_t(batch) * length * heads * width, rows = size_t(batch) * heads * length;
+    float *q = numbers(all), *k = numbers(all), *v = numbers(all), *y = numbers(all);
+    float *dq = numbers(all), *dk = numbers(all), *dv = numbers(all);
+    float *logs = numbers(rows), *dots = numbers(rows);
+    Attention of{};
+    of.heads = heads, of.queries = of.keys = length, of.width = width, of.scale = 0.1f;
+    const dim3 grid(blocks(length, OWN), batch * heads);
+    const size_t forward = sizeof(float) * (2 * 68 * width + 64 * (64 + 68));
+    const size_t backward = sizeof(float) * (2 * (68 + 36) * width + 2 * 32 * (64 + 68));
+    for (auto kernel : {(const void*)attention_backward_queries, (const void*)attention_backward_keys,
+                        (const void*)attention_forward})
+        require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     int(std::max(forward, backward))),
+                "cudaFuncSetAttribute");
+    const std::string size = shape({{"B", batch}, {"H", heads}, {"L", length}, {"E", width}});
+    const double products = 2.0 * rows * length * width;
+    report("attention_forward", size, 16.0 * all, 2 * products, [&] {
+        attention_forward<<<grid, ATTENTION_THREADS, forward>>>(q, k, v, nullptr, y, logs, of);
+    });
+    report("attention_backward (2 launches)", size, 32.0 * all, 7 * products, [&] {
+        attention_backward_queries<<<grid, ATTENTION_THREADS, backward>>>(q, k, v, nullptr, y, logs, y,
+                                                                          dq, dots, of);
+        attention_backward_keys<<<grid, ATTENTION_THREADS, backward>>>(q, k, v, nullptr, logs, dots,
+                                                                       y, dk, dv, of);
+    });
+    for (float* memory : {q, k, v, y, dq, dk, dv, logs, dots}) cudaFree(memory);
 }
 
 void parameters(int count, int elements) {
@@ -220,12 +254,14 @@ int main() {
     std::printf("%-28s %-34s %9s %9s %8s %8s %9s\n", "kernel", "shape", "ms", "MB", "GB/s", "of copy",
                 "TFLOP/s");
     rows(32 * 4096, 512);
-    scans(32, 4096, 256, 4096);
-    scans(1, 16384, 256, 256);
+    for (int chunk : {4096, 512, 128, 64}) scans(32, 4096, 256, chunk);
+    for (int chunk : {256, 128, 64}) scans(1, 16384, 256, chunk);
     state_spaces(256, 64, 16384);
     state_spaces(512, 32, 1024);
     convolutions(32, 1024, 512);
     convolutions(32, 4096, 256);
     long_convolutions(4, 16384, 256, 128);
+    attentions(32, 4, 1024, 64);
+    attentions(4, 4, 4096, 64);
     parameters(80, 300000);
 }

@@ -19,6 +19,7 @@ mod sparse;
 pub(crate) mod testing;
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 
 use candle_core::Tensor;
 
@@ -36,6 +37,7 @@ use self::{
     sparse::Operands,
 };
 use super::{matmul, softmax};
+use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Mask, Result};
 
@@ -48,7 +50,7 @@ pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) ->
     if supports(q) {
         return Ok(cpu::attention(q, k, v, options)?);
     }
-    composed(q, k, v, options)
+    on_gpu_or_composed(q, k, v, options)
 }
 
 /// Returns self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H E).
@@ -61,7 +63,19 @@ pub fn attend_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor>
     }
     let width = qkv.dim(2)? / 3;
     let [q, k, v] = [0, 1, 2].map(|index: usize| qkv.narrow(2, index * width, width)?.contiguous());
-    composed(&q?, &k?, &v?, options)
+    on_gpu_or_composed(&q?, &k?, &v?, options)
+}
+
+fn on_gpu_or_composed(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    options: &AttentionOptions,
+) -> Result<Tensor> {
+    match Gpu::of(q).filter(|_| cuda::takes(k, v, options)) {
+        Some(gpu) => Ok(cuda::attend(&gpu, [q, k, v], options)?),
+        None => composed(q, k, v, options),
+    }
 }
 
 /// Computes [`attend`] by candle's operations, for any type and device. Without block masks all

@@ -1,12 +1,14 @@
 //! The softmax cross-entropy.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
 use candle_core::{D, Tensor};
 
 use crate::Result;
+use crate::cuda::Gpu;
 use crate::ops::supports;
 
 /// Returns the mean over the batch of the softmax cross-entropy, in nats: `mean_b(log sum_c exp
@@ -21,7 +23,10 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
         return Ok(cpu::cross_entropy(logits, labels)?);
     }
     let batch = logits.dim(0)?;
-    let sum = composed(logits, labels)?.sum_all()?;
+    let sum = match Gpu::of(logits) {
+        Some(gpu) => cuda::cross_entropies(&gpu, logits, labels)?.sum_all()?,
+        None => composed(logits, labels)?.sum_all()?,
+    };
     Ok(sum.affine(1.0 / batch as f64, 0.0)?)
 }
 
@@ -32,6 +37,9 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
 pub fn cross_entropies(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     if supports(logits) {
         return Ok(cpu::cross_entropies(logits, labels)?);
+    }
+    if let Some(gpu) = Gpu::of(logits) {
+        return Ok(cuda::cross_entropies(&gpu, logits, labels)?);
     }
     Ok(composed(logits, labels)?.squeeze(1)?)
 }

@@ -4,11 +4,13 @@
 //! Srivastava et al., 2014, JMLR 15. Masks are not kept, but drawn again for the backward pass.
 
 pub(in crate::ops) mod cpu;
+pub(in crate::ops) mod cuda;
 #[cfg(test)]
 mod tests;
 
 use candle_core::Tensor;
 
+use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Packing, Result, rng::Stream};
 
@@ -78,6 +80,9 @@ pub fn dropout(x: &Tensor, mask: &DropoutMask) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::dropout(x, mask.options())?);
     }
+    if let (Some(gpu), None) = (Gpu::of(x), mask.packing) {
+        return Ok(cuda::dropout(&gpu, x, None, mask)?);
+    }
     Ok(x.broadcast_mul(&mask.composed(x)?)?)
 }
 
@@ -88,6 +93,9 @@ pub fn dropout(x: &Tensor, mask: &DropoutMask) -> Result<Tensor> {
 pub fn add_dropped(residual: &Tensor, x: &Tensor, mask: &DropoutMask) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::add_dropped(residual, x, mask.options())?);
+    }
+    if let (Some(gpu), None) = (Gpu::of(x), mask.packing) {
+        return Ok(cuda::dropout(&gpu, x, Some(residual), mask)?);
     }
     Ok((residual + dropout(x, mask)?)?)
 }

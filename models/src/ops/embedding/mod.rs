@@ -1,12 +1,14 @@
 //! Rows of a table by number, with a row before them and rows added to them.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
 use candle_core::Tensor;
 
 use crate::Result;
+use crate::cuda::Gpu;
 use crate::ops::supports;
 
 /// Maps ids (B, L) of type u32, each below V, to rows of `table` (V, D): (B, S, D), S = L slots, or
@@ -24,8 +26,11 @@ pub fn embed(
     if supports(table) {
         return Ok(cpu::embed(ids, table, first, positions)?);
     }
-    let ((batch, length), (_, dim)) = (ids.dims2()?, table.dims2()?);
-    let x = table.index_select(&ids.flatten_all()?, 0)?;
+    let ((batch, length), (rows, dim)) = (ids.dims2()?, table.dims2()?);
+    let x = match Gpu::of(table).filter(|_| cuda::takes(rows) && ids.elem_count() > 0) {
+        Some(gpu) => cuda::rows(&gpu, ids, table)?,
+        None => table.index_select(&ids.flatten_all()?, 0)?,
+    };
     let x = x.reshape((batch, length, dim))?;
     let x = match first {
         Some(first) => Tensor::cat(&[&first.broadcast_as((batch, 1, dim))?, &x], 1)?,

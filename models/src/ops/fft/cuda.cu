@@ -1,6 +1,6 @@
 // Long convolutions (mod.rs) by fast Fourier transforms in shared memory, forward and backward:
 //     y = IDFT(DFT(x) ⊙ H),   dx = IDFT(DFT(dy) ⊙ conj H),   dk = taps of IDFT(Σ_b DFT(dy) ⊙ conj DFT(x))
-// x, y (B, L, D), kernel k (D, K), H (D, n/2 + 1) the transform of its n taps of a turn, n = 2M a
+// x, y (B, D, L), kernel k (D, K), H (D, n/2 + 1) the transform of its n taps of a turn, n = 2M a
 // power of 2 of at least L + min(K, L) (L + min(K/2, L) with bidirectional lags), 4 to 8,192. Longer
 // ones are in long.cu, and transforms in transform.cuh.
 //
@@ -33,10 +33,9 @@ __device__ inline void store_pair(Complex* data, int k, int size, const Complex*
 
 /// Loads channel `blockIdx.x` of an example and transforms it.
 __device__ inline void load_spectrum(Complex* data, const float* x, int example, int length,
-                                     int width, int size, const Complex* roots) {
-    x += (size_t)example * length * width + blockIdx.x;
-    for (int m = threadIdx.x; m < size; m += blockDim.x)
-        data[m] = load_positions(x, m, length, width);
+                                     int size, const Complex* roots) {
+    x += ((size_t)example * gridDim.x + blockIdx.x) * length;
+    for (int m = threadIdx.x; m < size; m += blockDim.x) data[m] = load_positions(x, m, length);
     __syncthreads();
     transform<false>(data, size, 1, roots, 2 * size);
 }
@@ -64,19 +63,19 @@ extern "C" __global__ void __launch_bounds__(FFT_THREADS)
 /// shared memory.
 extern "C" __global__ void __launch_bounds__(FFT_THREADS)
     fft_conv(const float* x, const Complex* spectrum, const Complex* roots, float* y, int length,
-             int width, int size, int adjoint) {
+             int size, int adjoint) {
     DYNAMIC_SHARED(Complex, data);
     spectrum += (size_t)blockIdx.x * (size + 1);
-    load_spectrum(data, x, blockIdx.y, length, width, size, roots);
+    load_spectrum(data, x, blockIdx.y, length, size, roots);
     for (int k = threadIdx.x; 2 * k <= size; k += blockDim.x) {
         const Pair pair = load_pair(data, k, size, roots);
         store_pair(data, k, size, roots, product_pair(pair, spectrum, k, size, adjoint != 0));
     }
     __syncthreads();
     transform<true>(data, size, 1, roots, 2 * size);
-    y += (size_t)blockIdx.y * length * width + blockIdx.x;
+    y += ((size_t)blockIdx.y * gridDim.x + blockIdx.x) * length;
     for (int m = threadIdx.x; 2 * m < length; m += blockDim.x)
-        store_positions(y, m, length, width, data[m]);
+        store_positions(y, m, length, data[m]);
 }
 
 /// Writes the parts (⌈B / group⌉, D, K) of dk, each the sum over a group of examples, for sum_parts.
@@ -85,19 +84,19 @@ extern "C" __global__ void __launch_bounds__(FFT_THREADS)
 /// sums stay in registers.
 extern "C" __global__ void __launch_bounds__(FFT_THREADS)
     fft_conv_taps(const float* x, const float* dy, const Complex* roots, float* part, int batch,
-                  int group, int length, int width, int taps, int bidirectional, int size) {
+                  int group, int length, int taps, int bidirectional, int size) {
     DYNAMIC_SHARED(Complex, data);
     Pair sums[FFT_PAIRS] = {};
     const int end = min(batch, (int)(blockIdx.y + 1) * group);
     for (int example = blockIdx.y * group; example < end; ++example) {
         Pair spectra[FFT_PAIRS];
-        load_spectrum(data, x, example, length, width, size, roots);
+        load_spectrum(data, x, example, length, size, roots);
         for (int i = 0; i < FFT_PAIRS; ++i) {
             const int k = threadIdx.x + i * blockDim.x;
             if (2 * k <= size) spectra[i] = load_pair(data, k, size, roots);
         }
         __syncthreads();
-        load_spectrum(data, dy, example, length, width, size, roots);
+        load_spectrum(data, dy, example, length, size, roots);
         for (int i = 0; i < FFT_PAIRS; ++i) {
             const int k = threadIdx.x + i * blockDim.x;
             if (2 * k <= size) add_correlation(sums[i], load_pair(data, k, size, roots), spectra[i]);

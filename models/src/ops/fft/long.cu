@@ -110,14 +110,15 @@ struct RowPair {
 
 /// Writes T (B, D, R, C) of x.
 extern "C" __global__ void __launch_bounds__(LONG_THREADS)
-    fft_long_columns(const float* x, const Complex* roots, Complex* scratch, int length, int width,
-                     int rows, int columns) {
+    fft_long_columns(const float* x, const Complex* roots, Complex* scratch, int length, int rows,
+                     int columns) {
     DYNAMIC_SHARED(Complex, data);
     const Split split{rows, columns};
-    x += (size_t)blockIdx.z * length * width + blockIdx.y;
-    scratch += ((size_t)blockIdx.z * width + blockIdx.y) * split.size();
+    const size_t channel = (size_t)blockIdx.z * gridDim.y + blockIdx.y;
+    x += channel * length;
+    scratch += channel * split.size();
     columns_to_scratch(data, scratch, roots, split,
-                       [&](int m) { return load_positions(x, m, length, width); });
+                       [&](int m) { return load_positions(x, m, length); });
 }
 
 /// Writes T (D, R, C) of the taps.
@@ -168,16 +169,17 @@ extern "C" __global__ void __launch_bounds__(128)
     pair.store(data, scratch, roots);
 }
 
-/// Writes y (B, L, D) of its T.
+/// Writes y (B, D, L) of its T.
 extern "C" __global__ void __launch_bounds__(LONG_THREADS)
-    fft_long_sequence(const Complex* scratch, const Complex* roots, float* y, int length, int width,
-                      int rows, int columns) {
+    fft_long_sequence(const Complex* scratch, const Complex* roots, float* y, int length, int rows,
+                      int columns) {
     DYNAMIC_SHARED(Complex, data);
     const Split split{rows, columns};
-    y += (size_t)blockIdx.z * length * width + blockIdx.y;
-    scratch += ((size_t)blockIdx.z * width + blockIdx.y) * split.size();
+    const size_t channel = (size_t)blockIdx.z * gridDim.y + blockIdx.y;
+    y += channel * length;
+    scratch += channel * split.size();
     columns_from_scratch(data, scratch, roots, split, [&](int m, Complex value) {
-        store_positions(y, m, length, width, value);
+        store_positions(y, m, length, value);
     });
 }
 

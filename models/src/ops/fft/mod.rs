@@ -2,10 +2,11 @@
 //! and mixing of tokens.
 //!
 //! For f32 and f64 on the CPU these are fast transforms of any length, O(L log L) (a length with
-//! small prime factors is fastest); elsewhere products with matrices of cosines and sines, O(L²),
-//! exact and slow.
+//! small prime factors is fastest), and so are long convolutions in f32 on a GPU; elsewhere products
+//! with matrices of cosines and sines, O(L²), exact and slow.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use candle_core::{DType, Device, Tensor};
 
 use super::{Complex, check};
 use crate::Result;
+use crate::cuda::Gpu;
 
 pub use self::cpu::Lags;
 
@@ -75,9 +77,12 @@ pub fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
         let (x, kernel) = (x.shape(), kernel.shape());
         format!("x {x:?} and kernel {kernel:?} do not fit with {lags:?} lags")
     })?;
-    match transforms(x) {
-        true => Ok(cpu::long_convolution(x, kernel, lags)?),
-        false => composed::fft_conv(x, kernel, lags),
+    if transforms(x) {
+        return Ok(cpu::long_convolution(x, kernel, lags)?);
+    }
+    match (Gpu::of(x), cuda::transform_length(length, taps, lags)) {
+        (Some(gpu), Some(n)) => Ok(cuda::fft_conv(&gpu, x, kernel, lags, n)?),
+        _ => composed::fft_conv(x, kernel, lags),
     }
 }
 
@@ -104,42 +109,100 @@ fn transforms(x: &Tensor) -> bool {
 
 /// The transforms as products with matrices.
 mod composed {
-    use super::{Complex, Device, Lags, Result, TAU, Tensor};
+    use std::collections::HashMap;
+    use std::sync::{LazyLock, Mutex, PoisonError};
 
-    /// Returns `f(2π r c / n)` for `rows` r and `columns` c.
+    use candle_core::DeviceLocation;
+
+    use super::{Complex, DType, Device, Lags, Result, TAU, Tensor};
+
+    /// What a matrix has at row r and column c, with a = 2π r c / n.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+    enum Wave {
+        /// cos a.
+        Cosine,
+        /// sin a.
+        Sine,
+        /// Weights of the real part of bin c in position r.
+        Real,
+        /// Weights of its imaginary part.
+        Imaginary,
+    }
+
+    impl Wave {
+        fn at(self, bin: usize, angle: f64, n: usize) -> f64 {
+            let real = bin == 0 || 2 * bin == n;
+            let weight = if real { 1.0 } else { 2.0 } / n as f64;
+            match self {
+                Self::Cosine => angle.cos(),
+                Self::Sine => angle.sin(),
+                Self::Real => weight * angle.cos(),
+                Self::Imaginary if real => 0.0,
+                Self::Imaginary => -weight * angle.sin(),
+            }
+        }
+    }
+
+    /// A matrix: its numbers, n, its shape, its type and its GPU.
+    type Key = (Wave, usize, (usize, usize), DType, DeviceLocation);
+
+    /// Matrices on GPUs, each made once.
+    static WAVES: LazyLock<Mutex<HashMap<Key, Tensor>>> = LazyLock::new(Mutex::default);
+
+    /// Returns a matrix of n, of `rows` and `columns`.
     fn waves(
         like: &Tensor,
         n: usize,
         (rows, columns): (usize, usize),
-        f: impl Fn(usize, usize, f64) -> f64,
+        wave: Wave,
     ) -> Result<Tensor> {
-        let element = |r: usize, c: usize| f(r, c, TAU * (r * c % n) as f64 / n as f64);
-        let all = (0..rows).flat_map(|r| (0..columns).map(move |c| (r, c)));
-        let all: Vec<f64> = all.map(|(r, c)| element(r, c)).collect();
-        let waves = Tensor::from_vec(all, (rows, columns), &Device::Cpu)?;
-        Ok(waves.to_dtype(like.dtype())?.to_device(like.device())?)
+        let (dtype, device) = (like.dtype(), like.device());
+        let make = || -> Result<Tensor> {
+            let element = |r: usize, c: usize| {
+                let angle = TAU * (r * c % n) as f64 / n as f64;
+                wave.at(c, angle, n)
+            };
+            let all = (0..rows).flat_map(|r| (0..columns).map(move |c| (r, c)));
+            let all: Vec<f64> = all.map(|(r, c)| element(r, c)).collect();
+            let waves = Tensor::from_vec(all, (rows, columns), &Device::Cpu)?;
+            Ok(waves.to_dtype(dtype)?.to_device(device)?)
+        };
+        if device.is_cpu() {
+            return make();
+        }
+        let mut known = WAVES.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (wave, n, (rows, columns), dtype, device.location());
+        if let Some(waves) = known.get(&key) {
+            return Ok(waves.clone());
+        }
+        let waves = make()?;
+        known.insert(key, waves.clone());
+        Ok(waves)
+    }
+
+    /// Returns `matrix` (n, L) times each x (B, L, D): (B, n, D), by one product.
+    fn by_matrix(matrix: &Tensor, x: &Tensor) -> Result<Tensor> {
+        let (batch, length, width) = x.dims3()?;
+        let x = x.transpose(0, 1)?.reshape((length, batch * width))?;
+        let y = matrix.matmul(&x)?;
+        let y = y.reshape((matrix.dim(0)?, batch, width))?;
+        Ok(y.transpose(0, 1)?.contiguous()?)
     }
 
     pub(super) fn rfft(x: &Tensor, n: usize) -> Result<Complex> {
         let used = x.dim(1)?.min(n);
         let x = x.narrow(1, 0, used)?.contiguous()?;
         let shape = (n / 2 + 1, used);
-        let re = waves(&x, n, shape, |_, _, angle| angle.cos())?.broadcast_matmul(&x)?;
-        let im = waves(&x, n, shape, |_, _, angle| -angle.sin())?.broadcast_matmul(&x)?;
-        Ok(Complex::new(re, im))
+        let re = by_matrix(&waves(&x, n, shape, Wave::Cosine)?, &x)?;
+        let im = by_matrix(&waves(&x, n, shape, Wave::Sine)?, &x)?;
+        Ok(Complex::new(re, im.neg()?))
     }
 
     pub(super) fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
         let shape = (n, n / 2 + 1);
-        let real = |bin: usize| bin == 0 || 2 * bin == n;
-        let weight = |bin: usize| if real(bin) { 1.0 } else { 2.0 } / n as f64;
-        let cosines = waves(&x.re, n, shape, |_, bin, angle| weight(bin) * angle.cos())?;
-        let sines = waves(&x.im, n, shape, |_, bin, angle| match real(bin) {
-            true => 0.0,
-            false => -weight(bin) * angle.sin(),
-        })?;
-        let re = cosines.broadcast_matmul(&x.re.contiguous()?)?;
-        Ok((re + sines.broadcast_matmul(&x.im.contiguous()?)?)?)
+        let cosines = waves(&x.re, n, shape, Wave::Real)?;
+        let sines = waves(&x.im, n, shape, Wave::Imaginary)?;
+        Ok((by_matrix(&cosines, &x.re)? + by_matrix(&sines, &x.im)?)?)
     }
 
     pub(super) fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
@@ -179,11 +242,12 @@ mod composed {
 
     pub(super) fn fft2_real(x: &Tensor, scale: f64) -> Result<Tensor> {
         let (_, length, width) = x.dims3()?;
-        let square = |n: usize, f: fn(f64) -> f64| waves(x, n, (n, n), |_, _, angle| f(angle));
-        let part = |f: fn(f64) -> f64| {
-            let x = x.contiguous()?.broadcast_matmul(&square(width, f)?)?;
-            Ok::<_, crate::Error>(square(length, f)?.broadcast_matmul(&x)?)
+        let square = |n: usize, wave| waves(x, n, (n, n), wave);
+        let part = |wave| {
+            let x = x.contiguous()?.broadcast_matmul(&square(width, wave)?)?;
+            by_matrix(&square(length, wave)?, &x)
         };
-        Ok((part(f64::cos)? - part(f64::sin)?)?.affine(scale, 0.0)?)
+        let (cosines, sines) = (part(Wave::Cosine)?, part(Wave::Sine)?);
+        Ok((cosines - sines)?.affine(scale, 0.0)?)
     }
 }

@@ -93,16 +93,15 @@ __device__ inline void add_correlation(Pair& sum, Pair a, Pair b) {
     sum.high = sum.high + a.high * conj(b.high);
 }
 
-/// Returns numbers 2m and 2m + 1 of a channel (L, D), zeros beyond L.
-__device__ inline Complex load_positions(const float* x, int m, int length, int width) {
-    return {2 * m < length ? x[(size_t)(2 * m) * width] : 0.0f,
-            2 * m + 1 < length ? x[(size_t)(2 * m + 1) * width] : 0.0f};
+/// Returns numbers 2m and 2m + 1 of a channel (L), zeros beyond L.
+__device__ inline Complex load_positions(const float* x, int m, int length) {
+    return {2 * m < length ? x[2 * m] : 0.0f, 2 * m + 1 < length ? x[2 * m + 1] : 0.0f};
 }
 
-/// Writes numbers 2m and 2m + 1 of a channel (L, D), those below L.
-__device__ inline void store_positions(float* y, int m, int length, int width, Complex value) {
-    if (2 * m < length) y[(size_t)(2 * m) * width] = value.re;
-    if (2 * m + 1 < length) y[(size_t)(2 * m + 1) * width] = value.im;
+/// Writes numbers 2m and 2m + 1 of a channel (L), those below L.
+__device__ inline void store_positions(float* y, int m, int length, Complex value) {
+    if (2 * m < length) y[2 * m] = value.re;
+    if (2 * m + 1 < length) y[2 * m + 1] = value.im;
 }
 
 /// The taps of a kernel (K) on a turn of n positions. Causal taps look back by their number. Of

@@ -4,6 +4,7 @@
 //! x, y, z (B, L, D), W (2D, D) or (D, D), m a dropout mask or 1.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -18,6 +19,7 @@ use super::{
     linear,
 };
 use crate::Result;
+use crate::cuda::Gpu;
 use crate::ops::supports;
 
 /// The factor that is multiplied with the gate.
@@ -49,6 +51,13 @@ pub fn gated_linear(
         None => z,
     };
     let (made, width) = (linear(&z, weight, bias)?, x.dim(D::Minus1)?);
+    if let Some(gpu) = Gpu::of(&made) {
+        return Ok(match value {
+            GatedValue::Linear => cuda::gate_halves(&gpu, &made)?,
+            GatedValue::Activated => cuda::gate(&gpu, &z, &made)?,
+            GatedValue::Input => cuda::gate(&gpu, x, &made)?,
+        });
+    }
     let half = |from| made.narrow(D::Minus1, from, width);
     Ok(match value {
         GatedValue::Linear => (half(0)? * sigmoid(&half(width)?)?)?,

@@ -2,12 +2,14 @@
 //!     y = (x - mean) / sqrt(variance + epsilon) * weight + bias, over the last dimension, variance divided by D.
 
 pub(in crate::ops) mod cpu;
+pub(in crate::ops) mod cuda;
 #[cfg(test)]
 mod tests;
 
 use candle_core::{D, Tensor};
 
 use crate::Result;
+use crate::cuda::Gpu;
 use crate::ops::supports;
 
 /// The parameters of a LayerNorm.
@@ -33,6 +35,9 @@ pub fn layer_norm(x: &Tensor, norm: &Normalised) -> Result<Tensor> {
     } = *norm;
     if supports(x) {
         return Ok(cpu::layer_norm(x, weight, bias, epsilon)?);
+    }
+    if let Some(gpu) = Gpu::of(x) {
+        return Ok(cuda::norm(&gpu, x, weight, Some(bias), epsilon)?);
     }
     let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;
     let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;

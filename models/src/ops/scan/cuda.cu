@@ -9,8 +9,9 @@
 //
 // Three launches: each chunk's last state and product of coefficients, from a state of zero; the
 // states at the chunks' starts; all states. One thread walks a chunk of an element with its state
-// in registers. O(L) memory: x is read twice, h written once. With one chunk, the last launch is
-// enough, with `starts` null.
+// in registers, and loads the operands of several steps before it uses the first, so that it waits
+// for memory once for all of them. O(L) memory: x is read twice, h written once. With one chunk, the
+// last launch is enough, with `starts` null.
 
 #include "cuda/device.cuh"
 
@@ -47,6 +48,7 @@ __device__ inline Complex one() {
 template <class T>
 struct ScanWalk {
     static constexpr int PLANES = sizeof(T) / sizeof(float);
+    static constexpr int AHEAD = 4; // steps whose operands are loaded together
     const float* a;
     const unsigned char* resets;
     int length, elements, element;
@@ -55,6 +57,7 @@ struct ScanWalk {
     size_t boundary; // row of the chunk among (B, chunks)
     int first, end;  // steps of the chunk
     bool from_end, adjoint;
+    T shared{}; // the coefficient of all positions, if they share one
 
     __device__ ScanWalk(const float* a, const unsigned char* resets, int length, int elements,
                         int chunk, int per_token, int reverse, bool adjoint)
@@ -64,6 +67,7 @@ struct ScanWalk {
           first(blockIdx.y * chunk), end(min(length, (int)(blockIdx.y + 1) * chunk)),
           from_end((reverse != 0) != adjoint), adjoint(adjoint) {
         this->a = a + row * a_stride;
+        if (!per_token && element < elements) shared = load<T>(a, element, elements);
     }
 
     __device__ size_t width() const { return (size_t)elements * PLANES; }
@@ -78,8 +82,28 @@ struct ScanWalk {
         if (adjoint && step == 0) return T{};
         const int at = position(adjoint ? step - 1 : step);
         if (starts_sequence(at)) return T{};
-        const T value = load<T>(a + at * a_stride, element, elements);
+        const T value = a_stride ? load<T>(a + at * a_stride, element, elements) : shared;
         return adjoint ? conj(value) : value;
+    }
+
+    __device__ T value(const float* x, int step) const {
+        return load<T>(x + offset(position(step)), element, elements);
+    }
+
+    /// Calls `visit(step, value of x, coefficient, more(step))` for every step of the chunk.
+    template <class More, class Visit>
+    __device__ void each(const float* x, More more, Visit visit) const {
+        int step = first;
+        for (; step + AHEAD <= end; step += AHEAD) {
+            T values[AHEAD], factors[AHEAD], others[AHEAD];
+            for (int i = 0; i < AHEAD; ++i) {
+                values[i] = value(x, step + i);
+                factors[i] = coefficient(step + i);
+                others[i] = more(step + i);
+            }
+            for (int i = 0; i < AHEAD; ++i) visit(step + i, values[i], factors[i], others[i]);
+        }
+        for (; step < end; ++step) visit(step, value(x, step), coefficient(step), more(step));
     }
 
     __device__ T start(const float* starts) const {
@@ -94,12 +118,10 @@ __device__ void chunk_ends(const float* x, const float* a, const unsigned char* 
     const ScanWalk<T> walk(a, resets, length, elements, chunk, per_token, reverse, adjoint != 0);
     if (walk.element >= elements) return;
     T state{}, product = one<T>();
-    for (int step = walk.first; step < walk.end; ++step) {
-        const T factor = walk.coefficient(step);
-        const size_t at = walk.offset(walk.position(step));
-        state = factor * state + load<T>(x + at, walk.element, elements);
+    walk.each(x, [](int) { return T{}; }, [&](int, T value, T factor, T) {
+        state = factor * state + value;
         product = factor * product;
-    }
+    });
     const size_t at = walk.boundary * walk.width();
     store(ends + at, walk.element, elements, state);
     store(products + at, walk.element, elements, product);
@@ -110,12 +132,21 @@ __device__ void chunk_starts(float* ends, const float* products, int chunks, int
     const int element = blockIdx.x * blockDim.x + threadIdx.x;
     if (element >= elements) return;
     const size_t width = (size_t)elements * ScanWalk<T>::PLANES;
+    constexpr int AHEAD = ScanWalk<T>::AHEAD;
+    ends += (size_t)blockIdx.y * chunks * width;
+    products += (size_t)blockIdx.y * chunks * width;
     T state{};
-    for (int c = 0; c < chunks; ++c) {
-        const size_t at = ((size_t)blockIdx.y * chunks + c) * width;
-        const T end = load<T>(ends + at, element, elements);
-        store(ends + at, element, elements, state);
-        state = load<T>(products + at, element, elements) * state + end;
+    for (int first = 0; first < chunks; first += AHEAD) {
+        T values[AHEAD], factors[AHEAD];
+        for (int i = 0; i < AHEAD; ++i) {
+            const int c = min(first + i, chunks - 1);
+            values[i] = load<T>(ends + c * width, element, elements);
+            factors[i] = load<T>(products + c * width, element, elements);
+        }
+        for (int i = 0; i < AHEAD && first + i < chunks; ++i) {
+            store(ends + (first + i) * width, element, elements, state);
+            state = factors[i] * state + values[i];
+        }
     }
 }
 
@@ -126,11 +157,10 @@ __device__ void all_states(const float* x, const float* a, const unsigned char* 
     const ScanWalk<T> walk(a, resets, length, elements, chunk, per_token, reverse, false);
     if (walk.element >= elements) return;
     T state = walk.start(starts);
-    for (int step = walk.first; step < walk.end; ++step) {
-        const size_t at = walk.offset(walk.position(step));
-        state = walk.coefficient(step) * state + load<T>(x + at, walk.element, elements);
-        store(h + at, walk.element, elements, state);
-    }
+    walk.each(x, [](int) { return T{}; }, [&](int step, T value, T factor, T) {
+        state = factor * state + value;
+        store(h + walk.offset(walk.position(step)), walk.element, elements, state);
+    });
 }
 
 template <class T>
@@ -140,20 +170,20 @@ __device__ void all_gradients(const float* dh, const float* h, const float* a,
                               int reverse) {
     const ScanWalk<T> walk(a, resets, length, elements, chunk, per_token, reverse, true);
     if (walk.element >= elements) return;
+    // The state before a step's position, or zero at the start of a sequence.
+    auto before = [&](int step) {
+        if (step + 1 >= length || walk.starts_sequence(walk.position(step))) return T{};
+        return walk.value(h, step + 1);
+    };
     T state = walk.start(starts), sum{};
-    for (int step = walk.first; step < walk.end; ++step) {
-        const int position = walk.position(step);
-        const size_t at = walk.offset(position);
-        state = walk.coefficient(step) * state + load<T>(dh + at, walk.element, elements);
+    walk.each(dh, before, [&](int step, T value, T factor, T before) {
+        state = factor * state + value;
+        const size_t at = walk.offset(walk.position(step));
         store(dx + at, walk.element, elements, state);
-        T gradient{};
-        if (step + 1 < length && !walk.starts_sequence(position)) {
-            const size_t before = walk.offset(walk.position(step + 1));
-            gradient = state * conj(load<T>(h + before, walk.element, elements));
-        }
+        const T gradient = state * conj(before);
         if (per_token) store(da + at, walk.element, elements, gradient);
         sum = sum + gradient;
-    }
+    });
     if (!per_token) store(da + walk.boundary * walk.width(), walk.element, elements, sum);
 }
 

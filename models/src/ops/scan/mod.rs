@@ -6,12 +6,14 @@
 //! [`super::state_space()`].
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
 use candle_core::Tensor;
 
 use super::{Complex, check};
+use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Packing, Result};
 
@@ -32,7 +34,7 @@ pub struct ScanOptions {
 /// [`ScanOptions`] says, so that one product with a matrix makes x, and another one reads h: y =
 /// Re(C h) = h \[Re C | -Im C\]ᵀ.
 ///
-/// O(B L W) time in one pass on the CPU, h being all that is kept; elsewhere in ⌈log₂ L⌉ passes of
+/// O(B L W) time, h being all that is kept, on the CPU and on a GPU; for f64 in ⌈log₂ L⌉ passes of
 /// doubling reach, which keep a tensor of that size each.
 ///
 /// # Errors
@@ -69,13 +71,16 @@ pub fn scan_packed(
         return Ok(cpu::scan(x, a, options)?);
     }
     let Some(packing) = packing else {
-        return composed(x, a, options);
+        return match Gpu::of(x) {
+            Some(gpu) => Ok(cuda::scan(&gpu, x, a, options)?),
+            None => composed(x, a, options),
+        };
     };
     let coefficients = match a.rank() {
         1 => a.clone(),
         _ => packing.unpack(a)?,
     };
-    packing.pack(&composed(&packing.unpack(x)?, &coefficients, options)?)
+    packing.pack(&scan(&packing.unpack(x)?, &coefficients, options)?)
 }
 
 /// Returns the scan by doubling: after a pass with `reach` r, h_t is the sum over the last 2r

@@ -1,11 +1,13 @@
 //! Softmax over the last dimension, with padded keys left out.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
 use candle_core::{D, Tensor};
 
+use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Mask, Result};
 
@@ -16,6 +18,9 @@ use crate::{Mask, Result};
 pub fn masked(scores: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
     if supports(scores) {
         return Ok(cpu::softmax(scores, mask.map(Mask::valid))?);
+    }
+    if let Some(gpu) = Gpu::of(scores) {
+        return Ok(cuda::softmax(&gpu, scores, mask.map(Mask::valid))?);
     }
     composed(scores, mask)
 }

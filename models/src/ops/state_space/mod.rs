@@ -3,6 +3,7 @@
 //! average (arXiv 2209.10655).
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +11,7 @@ use candle_core::{D, Tensor};
 
 use super::scan::{ScanOptions, composed as scan, shift};
 use super::{Complex, check};
+use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Error, Result, mask::zero_padding, packing::Sequences};
 
@@ -120,15 +122,10 @@ pub fn state_space_sum(
             Sequences::Padded(mask) => zero_padding(x, Some(mask))?,
             _ => x.clone(),
         };
-        let mut sum = None;
-        for (modes, options) in walks {
-            let y = composed(&x, modes, *options)?;
-            sum = Some(match sum {
-                Some(sum) => (sum + y)?,
-                None => y,
-            });
-        }
-        let y = sum.unwrap_or_else(|| x.clone());
+        let y = match Gpu::of(&x) {
+            Some(gpu) => cuda::state_spaces(&gpu, &x, walks)?,
+            None => composed_sum(&x, walks)?,
+        };
         return Ok(match skip {
             Some(skip) => (y + x.broadcast_mul(skip)?)?,
             None => y,
@@ -155,6 +152,19 @@ pub fn state_space_sum(
         },
     };
     cpu::state_space(x, &Tensor::cat(&rows, 0)?, options).map_err(Error::from)
+}
+
+/// Computes the sum over walks with every state in memory.
+fn composed_sum(x: &Tensor, walks: &[(&Modes, StateSpaceOptions)]) -> Result<Tensor> {
+    let mut sum = None;
+    for (modes, options) in walks {
+        let y = composed(x, modes, *options)?;
+        sum = Some(match sum {
+            Some(sum) => (sum + y)?,
+            None => y,
+        });
+    }
+    Ok(sum.unwrap_or_else(|| x.clone()))
 }
 
 /// Computes [`state_space`] with every state in memory.

@@ -6,6 +6,8 @@ use lra_cpu::simd::Lanes;
 use lra_cpu::tile::{PAD, SIDE};
 use rayon::prelude::*;
 
+use crate::cuda::Gpu;
+use crate::ops::dropout;
 use crate::rng::{Stream, mask_constants};
 
 /// Words that sixteen Philox blocks hold; a row of weights starts at a multiple of it.
@@ -59,6 +61,13 @@ impl AttentionDropout {
         keys: usize,
         device: &Device,
     ) -> Result<Tensor> {
+        let rows = self.counters.len();
+        if let Some(gpu) = Gpu::on(device).filter(|_| rows * heads * queries * keys > 0) {
+            let row = row_length(keys);
+            let size = (rows, heads * queries * row);
+            let all = dropout::cuda::factors(&gpu, self.philox_words(), size, device)?;
+            return all.reshape((rows, heads, queries, row))?.narrow(3, 0, keys);
+        }
         let mut factors = vec![0.0; self.counters.len() * heads * queries * keys];
         if keys > 0 {
             factors
@@ -70,6 +79,14 @@ impl AttentionDropout {
                 });
         }
         Tensor::from_vec(factors, (self.counters.len(), heads, queries, keys), device)
+    }
+
+    /// Returns the structure `Philox` of `cuda/philox.cuh` as bits.
+    pub(in crate::ops) fn philox_words(&self) -> [u32; 7] {
+        let [row, tail0, tail1] = self.counters.first().copied().unwrap_or_default();
+        let [key0, key1] = self.key;
+        let keep = self.keep.to_bits();
+        [key0, key1, row, tail0, tail1, self.threshold, keep]
     }
 
     /// Writes the factors of an example's weights from number `first` on, a multiple of 64.

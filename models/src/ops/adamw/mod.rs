@@ -1,4 +1,5 @@
-//! One AdamW update of one parameter, in place, and the square of a gradient's norm.
+//! One AdamW update of one parameter, in place, and the square of a gradient's norm; on a GPU those of
+//! all parameters in one launch each.
 //!
 //! ```text
 //! m ← β1 m + (1 - β1) s g        v ← β2 v + (1 - β2) (s g)²
@@ -8,6 +9,8 @@
 //! with decoupled decay (arXiv 1711.05101). s scales the gradient, for clipping; the bias
 //! corrections of update t enter as step = rate / (1 - β1ᵗ) and correction = 1 / √(1 - β2ᵗ).
 
+mod cuda;
+
 use std::cell::Cell;
 
 use candle_core::{CpuStorage, InplaceOp1, Layout, Result, Tensor, bail};
@@ -16,6 +19,8 @@ use lra_cpu::simd::{Kernel, Lanes};
 use rayon::prelude::*;
 
 use crate::autograd::read;
+
+pub use self::cuda::{Update, gradient_norm, update_together};
 
 const NAME: &str = "adamw";
 /// Elements per parallel task.

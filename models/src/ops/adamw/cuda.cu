@@ -1,4 +1,4 @@
-// One AdamW update of all parameters, and the norm of all gradients (adamw.rs), each in one launch:
+// One AdamW update of all parameters, and the norm of all gradients (mod.rs), each in one launch:
 //     m ← β1 m + (1 - β1) s g        v ← β2 v + (1 - β2) (s g)²
 //     θ ← keep θ - step · m / (√v · correction + ε)
 // The operations are those of the CPU's form in its order, with its fused products and sums.

@@ -1,0 +1,144 @@
+//! Launches this crate's kernels on NVIDIA GPUs.
+//!
+//! The kernels lie beside their operations (`ops/<name>/cuda.cu`), and so does the code that launches
+//! them (`cuda.rs`). It is compiled in every build: without the feature `cuda` there is no [`Gpu`].
+//! `kernels.md` has the interface of each kernel.
+
+#[cfg(feature = "cuda")]
+mod gpu;
+#[cfg(not(feature = "cuda"))]
+#[path = "no_gpu.rs"]
+mod gpu;
+mod sum_parts;
+mod transpose;
+
+use candle_core::{Result, Shape, Storage, Tensor, op::BackpropOp};
+
+pub(crate) use self::gpu::Gpu;
+pub(crate) use self::sum_parts::sum_parts;
+pub(crate) use self::transpose::transpose;
+
+/// The PTX of a file of kernels.
+pub(crate) struct Module {
+    /// Name of the file below `src`, without its ending.
+    pub(crate) name: &'static str,
+    /// Its PTX; empty in a build without the feature `cuda`.
+    pub(crate) ptx: &'static str,
+}
+
+/// Returns the [`Module`] of a file below `src`, `ops-norm-cuda` for `ops/norm/cuda.cu`.
+macro_rules! module {
+    ($name:literal) => {
+        $crate::cuda::Module {
+            name: $name,
+            #[cfg(feature = "cuda")]
+            ptx: include_str!(concat!(env!("OUT_DIR"), "/", $name, ".ptx")),
+            #[cfg(not(feature = "cuda"))]
+            ptx: "",
+        }
+    };
+}
+pub(crate) use module;
+
+/// The size of a launch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Grid {
+    /// Blocks along x, y and z.
+    pub(crate) blocks: [usize; 3],
+    /// Threads of a block, along x.
+    pub(crate) threads: usize,
+    /// Bytes of dynamic shared memory of a block.
+    pub(crate) shared: usize,
+}
+
+impl Grid {
+    /// Returns a grid without dynamic shared memory.
+    pub(crate) fn new(blocks: [usize; 3], threads: usize) -> Self {
+        Self {
+            blocks,
+            threads,
+            shared: 0,
+        }
+    }
+}
+
+/// An argument of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Argument {
+    /// An address in the GPU's memory, 0 for none.
+    Pointer(u64),
+    /// A C `int`.
+    Int(i32),
+    /// A C `long long`.
+    Long(i64),
+    /// A C `float`.
+    Float(f32),
+    /// A structure of numbers of 32 bits, as bits.
+    Words([u32; 16]),
+}
+
+impl Argument {
+    /// No address.
+    pub(crate) const NULL: Self = Self::Pointer(0);
+
+    /// Returns a size as an `int`.
+    ///
+    /// # Errors
+    /// If it is larger than one.
+    pub(crate) fn size(size: usize) -> Result<Self> {
+        i32::try_from(size)
+            .map(Self::Int)
+            .map_err(candle_core::Error::wrap)
+    }
+
+    /// Returns the address this many bytes further on.
+    pub(crate) fn plus(self, bytes: u64) -> Self {
+        match self {
+            Self::Pointer(address) => Self::Pointer(address + bytes),
+            other => other,
+        }
+    }
+
+    /// Returns a structure of at most 16 numbers of 32 bits.
+    pub(crate) fn words(words: &[u32]) -> Self {
+        let mut all = [0; 16];
+        all[..words.len()].copy_from_slice(words);
+        Self::Words(all)
+    }
+}
+
+impl From<bool> for Argument {
+    fn from(flag: bool) -> Self {
+        Self::Int(flag.into())
+    }
+}
+
+/// Memory of a GPU that a kernel writes: the elements of a tensor to be.
+pub(crate) struct Buffer {
+    storage: Storage,
+    shape: Shape,
+    /// Address of the first element.
+    address: u64,
+}
+
+impl Buffer {
+    /// Returns the address of the first element.
+    pub(crate) fn pointer(&self) -> Argument {
+        Argument::Pointer(self.address)
+    }
+
+    /// Returns the number of elements.
+    pub(crate) fn elements(&self) -> usize {
+        self.shape.elem_count()
+    }
+
+    /// Returns the elements and the shape.
+    pub(crate) fn into_output(self) -> (Storage, Shape) {
+        (self.storage, self.shape)
+    }
+
+    /// Returns the tensor.
+    pub(crate) fn into_tensor(self) -> Tensor {
+        Tensor::from_storage(self.storage, self.shape, BackpropOp::none(), false)
+    }
+}

@@ -1,0 +1,176 @@
+//! Updates of all parameters on a GPU in one launch, and the norm of all gradients in two, by the
+//! kernels of `cuda.cu`.
+
+use candle_core::{DType, Result, Tensor};
+
+use super::AdamW;
+use crate::cuda::{Argument, Gpu, Grid, Module, module};
+
+const MODULE: Module = module!("ops-adamw-cuda");
+/// Elements of a chunk, and threads of its block.
+const CHUNK: usize = 4096;
+const THREADS: usize = 256;
+
+/// A parameter with its moments, its gradient and the numbers of its update.
+#[derive(Clone, Copy)]
+pub struct Update<'a> {
+    /// The numbers; β1, β2, ε and the number of the update are those of the first parameter, and the
+    /// factor on the gradient is not used.
+    pub step: AdamW,
+    /// The parameter, which is overwritten as its moments are.
+    pub parameter: &'a Tensor,
+    /// The running mean of gradients.
+    pub first: &'a Tensor,
+    /// The running mean of squared gradients.
+    pub second: &'a Tensor,
+    /// The gradient; zeros if there is none.
+    pub gradient: Option<&'a Tensor>,
+}
+
+/// Makes all updates in one launch, with `scale` (rank 0, f32) as the factor on gradients, 1 if
+/// absent. Returns false, and does nothing, unless all tensors are f32 on a GPU.
+///
+/// # Errors
+/// If a tensor is not contiguous, or the launch fails.
+pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<bool> {
+    let Some(first) = updates.first() else {
+        return Ok(false);
+    };
+    let tensors = updates
+        .iter()
+        .flat_map(|of| {
+            [of.parameter, of.first, of.second]
+                .into_iter()
+                .chain(of.gradient)
+        })
+        .chain(scale);
+    let Some(gpu) = shared(tensors) else {
+        return Ok(false);
+    };
+    let gradients = contiguous(updates.iter().map(|of| of.gradient))?;
+    let mut table = Table::default();
+    for (of, gradient) in updates.iter().zip(&gradients) {
+        let pointers = [of.parameter, of.first, of.second].map(|x| gpu.pointer(x));
+        let [parameter, first, second] = pointers;
+        let gradient = match gradient {
+            Some(gradient) => gpu.pointer(gradient)?,
+            None => Argument::NULL,
+        };
+        let rate = of.step.rate / (1.0 - of.step.beta1.powf(of.step.update as f64));
+        table.push(
+            [parameter?, first?, second?, gradient],
+            of.parameter.elem_count(),
+            [(1.0 - of.step.decay) as f32, rate as f32],
+        );
+    }
+    let AdamW {
+        beta1,
+        beta2,
+        epsilon,
+        update,
+        ..
+    } = first.step;
+    let correction = (1.0 - beta2.powf(update as f64)).powf(-0.5);
+    let numbers = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, correction, epsilon];
+    let list = table.upload(first.parameter)?;
+    let arguments = [
+        gpu.pointer(&list)?,
+        Argument::size(updates.len())?,
+        Argument::words(&numbers.map(|number| (number as f32).to_bits())),
+        match scale {
+            Some(scale) => gpu.pointer(scale)?,
+            None => Argument::NULL,
+        },
+    ];
+    gpu.launch(&MODULE, "adamw", table.grid(), &arguments)?;
+    Ok(true)
+}
+
+/// Returns the L2 norm of all gradients, and the factor that makes it at most `clip` (1 if `clip` is
+/// 0), both of rank 0 and on the GPU. Returns none unless all are f32 on a GPU.
+///
+/// # Errors
+/// If a launch fails.
+pub fn gradient_norm(gradients: &[&Tensor], clip: f64) -> Result<Option<[Tensor; 2]>> {
+    let Some(gpu) = shared(gradients.iter().copied()) else {
+        return Ok(None);
+    };
+    let kept = contiguous(gradients.iter().copied().map(Some))?;
+    let mut table = Table::default();
+    for gradient in kept.iter().flatten() {
+        let pointers = [Argument::NULL, Argument::NULL, Argument::NULL];
+        let [parameter, first, second] = pointers;
+        let gradients = [parameter, first, second, gpu.pointer(gradient)?];
+        table.push(gradients, gradient.elem_count(), [0.0; 2]);
+    }
+    let list = table.upload(gradients[0])?;
+    let count = Argument::size(gradients.len())?;
+    let squares = gpu.empty(table.chunks, DType::F64)?;
+    let arguments = [gpu.pointer(&list)?, count, squares.pointer()];
+    gpu.launch(&MODULE, "gradient_squares", table.grid(), &arguments)?;
+    let [norm, scale] = [gpu.empty((), DType::F32)?, gpu.empty((), DType::F32)?];
+    let arguments = [
+        squares.pointer(),
+        Argument::size(table.chunks)?,
+        Argument::Float(clip as f32),
+        norm.pointer(),
+        scale.pointer(),
+    ];
+    gpu.launch(
+        &MODULE,
+        "gradient_norm",
+        Grid::new([1; 3], THREADS),
+        &arguments,
+    )?;
+    Ok(Some([norm.into_tensor(), scale.into_tensor()]))
+}
+
+/// Returns the GPU that holds all tensors, if they are f32 and not empty.
+fn shared<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> Option<Gpu> {
+    let mut gpu = None;
+    for tensor in tensors {
+        gpu = Some(Gpu::of(tensor)?);
+    }
+    gpu
+}
+
+fn contiguous<'a>(
+    tensors: impl Iterator<Item = Option<&'a Tensor>>,
+) -> Result<Vec<Option<Tensor>>> {
+    let contiguous = tensors.map(|tensor| tensor.map(Tensor::contiguous).transpose());
+    contiguous.collect()
+}
+
+/// The list of structures `AdamWParameter`, seven words of 64 bits each.
+#[derive(Default)]
+struct Table {
+    words: Vec<i64>,
+    chunks: usize,
+}
+
+impl Table {
+    /// Adds a parameter with its addresses, its size, and `keep` and `step`.
+    fn push(&mut self, pointers: [Argument; 4], elements: usize, [keep, step]: [f32; 2]) {
+        for pointer in pointers {
+            self.words.push(match pointer {
+                Argument::Pointer(address) => address as i64,
+                _ => 0,
+            });
+        }
+        let first_chunk = self.chunks as u64 & 0xFFFF_FFFF;
+        self.words.push(elements as i64);
+        self.words
+            .push((first_chunk | u64::from(keep.to_bits()) << 32) as i64);
+        self.words.push(i64::from(step.to_bits()));
+        self.chunks += elements.div_ceil(CHUNK);
+    }
+
+    /// Returns the list on the GPU that holds `like`.
+    fn upload(&self, like: &Tensor) -> Result<Tensor> {
+        Tensor::from_slice(&self.words, self.words.len(), like.device())
+    }
+
+    fn grid(&self) -> Grid {
+        Grid::new([self.chunks, 1, 1], THREADS)
+    }
+}
