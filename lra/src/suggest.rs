@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 
 use results::published::{self, Source};
 
-use self::aliases::{Alias, COMMANDS, MODELS, RECIPES, SETTINGS, SOURCES, TASKS};
+use self::aliases::{Alias, COMMANDS, LISTS, MODELS, RECIPES, SETTINGS, SOURCES, TASKS};
 pub use self::setting::{setting_called, unknown_setting};
 pub use self::word::{of_model, of_task};
 use crate::error::{Error, Result};
@@ -132,8 +132,14 @@ pub fn source(name: &str) -> Result<&'static Source> {
     })
 }
 
+/// Returns the list of `lra list` that is called `word` elsewhere.
+pub fn list(word: &str) -> Option<&'static str> {
+    let alias = aliases_of(word, LISTS).next()?;
+    alias.to.first().copied()
+}
+
 /// Returns what a flag of other programs stands for: flags and settings here, the likeliest first,
-/// and a remark.
+/// and a remark; no setting if there is none like it.
 pub fn flag(word: &str) -> Option<(&'static [&'static str], &'static str)> {
     aliases_of(word, SETTINGS)
         .next()

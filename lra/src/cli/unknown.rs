@@ -1,4 +1,4 @@
-//! Commands and flags that other programs have: the error names the equivalent here.
+//! Commands, flags and lists that other programs have: the error names the equivalent here.
 
 use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -7,7 +7,7 @@ use crate::cli::Cli;
 use crate::spec::TrainOptions;
 use crate::suggest;
 
-/// Returns the one-line message for an unknown command or flag; `None` for any other error.
+/// Returns the one-line message for an unknown command, flag or list; `None` for any other error.
 pub fn explained(error: &clap::Error) -> Option<String> {
     let word = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.as_str()),
@@ -23,6 +23,14 @@ pub fn explained(error: &clap::Error) -> Option<String> {
             let flag = word.split('=').next().unwrap_or(word);
             flag.starts_with("--")
                 .then(|| Some(unknown_flag(flag, &command_of(error)?)))?
+        }
+        ErrorKind::InvalidValue => {
+            let is_list = word(ContextKind::InvalidArg)? == "<WHAT>";
+            let list = word(ContextKind::InvalidValue).filter(|_| is_list)?;
+            let to = suggest::list(list)?;
+            Some(format!(
+                "unknown list '{list}'; did you mean '{to}'? (`lra list {to}` prints it)"
+            ))
         }
         _ => None,
     }
@@ -58,6 +66,11 @@ fn unknown_flag(flag: &str, command: &clap::Command) -> String {
         .get_arguments()
         .filter_map(|it| it.get_long())
         .collect();
+    // What has no setting here is answered where settings can be given.
+    let foreign = suggest::flag(name).filter(|(to, _)| to.is_empty() && own.contains(&"set"));
+    if let Some((_, note)) = foreign {
+        return format!("unknown flag '{flag}'; {note}");
+    }
     let plain = |flag: &str| flag.trim_end_matches('s').to_owned();
     let number = own.iter().find(|it| plain(it) == plain(name));
     let number = number.map(|it| (format!("--{it}"), ""));
@@ -192,6 +205,18 @@ mod tests {
             ("lra data shwo", "did you mean 'data show'?"),
             ("lra ls", "did you mean 'list'?"),
             ("lra data ls", "did you mean 'data list'?"),
+            ("lra data info", "did you mean 'data show'?"),
+            ("lra info", "did you mean 'list'?"),
+            ("lra list datasets", "did you mean 'tasks'?"),
+            ("lra list configs", "did you mean 'recipes'?"),
+            ("lra list results", "did you mean 'published'?"),
+            ("lra list figures", "did you mean 'published'?"),
+            ("lra list leaderboards", "did you mean 'published'?"),
+            ("lra run --depth 4", "'--set block.layers=VALUE'"),
+            (
+                "lra run --end-learning-rate 0",
+                "linear and cosine end at 0",
+            ),
             ("lra downlod text", "did you mean 'data fetch'?"),
             ("lra run --overwrite", "did you mean '--force'?"),
             ("lra run --overwrite-output-dir", "did you mean '--force'?"),

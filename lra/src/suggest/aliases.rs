@@ -13,7 +13,7 @@ mod sources;
 mod tasks;
 mod words;
 
-pub(super) use self::commands::COMMANDS;
+pub(super) use self::commands::{COMMANDS, LISTS};
 pub(super) use self::models::MODELS;
 pub(super) use self::recipes::RECIPES;
 pub(super) use self::settings::SETTINGS;
@@ -23,7 +23,8 @@ pub(super) use self::words::WORDS;
 
 /// A name here, with other names for it.
 pub(super) struct Alias {
-    /// The name here; several if the first may be absent.
+    /// The name here; several if the first may be absent; none if nothing here is like it, as the
+    /// note then says.
     pub(super) to: &'static [&'static str],
     /// The other names.
     pub(super) names: &'static [&'static str],

@@ -29,12 +29,17 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
     let mut guess = Guess::default();
     let spelt = known.iter().find(|known| fold(known) == fold(path));
     guess.names.extend(spelt.map(|known| (*known).to_owned()));
-    let alias = aliases_of(leaf, SETTINGS).next();
+    let alias = alias_of(path);
     if let Some(alias) = alias {
+        if alias.to.is_empty() {
+            return guess.message("setting", path, alias.note);
+        }
         let there = |name: &&&str| name.starts_with("--") || known.contains(name);
         let targets: Vec<&str> = alias.to.iter().filter(there).copied().collect();
         let of_section = |name: &&&str| !name.starts_with("--") && section_of(name) == section;
         let own = targets.iter().find(of_section);
+        // What the chosen model has itself is meant rather than a setting of every model.
+        let own = own.or_else(|| targets.iter().find(|name| section_of(name) == "model"));
         let targets = own.map_or(&targets[..1.min(targets.len())], std::slice::from_ref);
         guess.add(targets);
         if !targets.is_empty() {
@@ -79,6 +84,15 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
         true => format!("the settings of section {section} are {}", own.join(", ")),
     };
     guess.message("setting", path, &listing)
+}
+
+/// Returns the alias of the last two parts of `path`, such as `decoder.mode`, else of the last one.
+fn alias_of(path: &str) -> Option<&'static Alias> {
+    let (parent, leaf) = (leaf_of(section_of(path)), leaf_of(path));
+    let both = fold(parent) + &fold(leaf);
+    let is_it = |alias: &&Alias| alias.names.iter().any(|name| fold(name) == both);
+    let of_both = SETTINGS.iter().filter(|_| !parent.is_empty()).find(is_it);
+    of_both.or_else(|| aliases_of(leaf, SETTINGS).next())
 }
 
 /// Returns who has a setting that the chosen model or task lacks: one called as the last part of

@@ -85,6 +85,18 @@ fn names_of_public_code_lead_to_those_here() {
         ("model", "transformer-xl", "transformer_xl"),
         ("model", "s4-legs", "s4"),
         ("model", "mlp-mixer", "mlp_mixer"),
+        ("model", "lsta", "long_short"),
+        ("model", "reformer-2", "reformer"),
+        ("model", "luna_lra_imdb", "luna"),
+        ("model", "flash_lra_imdb", "gau"),
+        ("model", "transformer_lra_imdb", "transformer"),
+        ("model", "tno2d", "tnn"),
+        ("model", "hgrn1d", "hgrn"),
+        ("model", "hgrn2d", "hgrn"),
+        ("model", "hgrn2_1d", "hgrn2"),
+        ("model", "hgrn2_2d", "hgrn2"),
+        ("model", "transformer_cosformer", "cosformer"),
+        ("model", "cosformer_attn", "cosformer"),
         ("recipe", "tay2021long", "tay2021"),
         ("recipe", "ma2022mega", "mega"),
         ("recipe", "s4d", "s4"),
@@ -356,12 +368,59 @@ fn settings_of_public_configurations_lead_to_those_here() {
         ("linear", "save_checkpoints", "train.checkpoint_every"),
         ("linear", "tied_weights", "block.share"),
         ("linear", "transformer_dropout", "block.dropout"),
+        ("linear", "decoder.mode", "head.pooling"),
+        ("mega", "truncation_length", "model.taps"),
+        ("mega", "act_dropout", "model.hidden_dropout"),
+        ("linear", "act_dropout", "block.dropout"),
+        ("hgrn2", "model.expand_ratio", "model.head_width"),
+        ("mamba", "model.expand_ratio", "model.expand"),
+        ("lru", "d_hidden", "model.state"),
+        ("linear", "d_hidden", "block.dim"),
+        ("multires", "depth", "model.levels"),
+        ("linear", "depth", "block.layers"),
+        ("hyena", "emb_dim", "model.positions"),
+        ("s5", "activation_fn", "model.gate"),
+        ("linear", "activation_fn", "block.activation"),
+        ("mamba2", "headdim", "model.head_width"),
+        ("linear", "head_dim", "block.qkv_dim"),
+        ("s5", "clip_eigs", "model.clip"),
+        ("rtf", "num_a", "model.shared"),
+        ("sgconv", "kernel_dim", "model.kernel"),
+        ("sgconv", "init_scale", "model.first_scale"),
+        ("long_conv", "lam", "model.squash"),
+        ("chordmixer", "track_size", "model.track"),
+        ("chordmixer", "n_warmup_steps", "train.warmup"),
+        ("chordmixer", "mlp_dropout", "block.dropout"),
+        ("tnn", "tno_gamma", "model.gamma"),
+        ("tnn", "expand_ratio_tno", "model.expand"),
+        ("tnn", "expand_ratio_glu", "block.mlp_dim"),
+        ("tnn", "tno_dpb_dim", "model.rpe_dim"),
+        ("tnn", "gtu_gamma", "model.gamma"),
+        ("tnn", "expand_ratio_gtu", "model.expand"),
+        ("tnn", "gtu_dpb_dim", "model.rpe_dim"),
+        ("linoss", "linoss_discretization", "model.scheme"),
+        ("linoss", "ssm_dim", "model.state"),
+        ("multires", "kernel_size", "model.kernel"),
+        ("multires", "indep_res_init", "model.wide_skip"),
+        ("ponet", "segment_num", "model.segments"),
+        ("mra", "approx_mode", "model.mode"),
+        ("mra", "initial_prior_first_n_blocks", "model.first"),
+        ("mra", "initial_prior_diagonal_n_blocks", "model.diagonal"),
+        ("gla", "gate_logit_normalizer", "model.temper"),
+        ("gla", "gate_low_rank_dim", "model.rank"),
+        ("deltanet", "allow_neg_eigval", "model.negative"),
+        ("deltanet", "conv_size", "model.taps"),
     ] {
         let told = told(model, path);
         assert!(
             told.contains(&format!("did you mean '{to}'")),
             "{path}: {told}"
         );
+    }
+    assert!(told("chordmixer", "hidden_size").contains("block.mlp_dim"));
+    for assignment in ["dt_global=true", "opt_config=standard"] {
+        let told = refused("toy", "s5", assignment);
+        assert!(told.contains("did you mean 'train.groups'"), "{told}");
     }
     let none = told("linear", "zzz.zzz");
     assert!(
@@ -382,6 +441,10 @@ fn settings_of_public_configurations_lead_to_those_here() {
             "data.difficulty",
             "this is data.difficulty of the task pathfinder",
         ),
+        ("truncation_length", "this is model.taps of the models "),
+        ("model.pool", "lra has no down-sampling"),
+        ("model.layer.mode", "`--model s4d` for diag"),
+        ("end_learning_rate", "linear and cosine end at 0"),
     ] {
         let told = told("linear", path);
         assert!(
@@ -529,6 +592,8 @@ fn names_of_others_are_translated_only_where_they_mean_the_same() {
         ("model", "rwkv", None),
         ("model", "mamba3", None),
         ("model", "nystrom-64", None),
+        ("model", "reformer-2", None),
+        ("model", "hgrn2_2d", None),
     ] {
         assert_eq!(called(kind, name), here, "{kind} {name}");
     }

@@ -26,7 +26,8 @@
 //! Xavier-uniform (±0.177 for a width of 128) with biases N(0, 1e-6²); the published code has
 //! PyTorch's linear layers, all uniform within inputs^-½ (±0.125, and ±0.088 from a width of 128),
 //! biases too (OpenNLPLab/lra@dd871ef src/models/sequence/x_attention/cosformer.py:60-63,
-//! src/models/sequence/ff.py:24-42).
+//! src/models/sequence/ff.py:24-42). The norms' ε is `block.norm_epsilon` = 1e-6, in the published
+//! code 1e-5 (torch.nn.LayerNorm).
 
 use std::f64::consts::FRAC_PI_2;
 

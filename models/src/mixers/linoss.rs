@@ -21,8 +21,7 @@
 //!
 //! # Departures
 //!
-//! The block has no feed-forward network. The published block has BatchNorm without gain and shift,
-//! and a second dropout behind the gate.
+//! The block has no feed-forward network. The published block has BatchNorm without gain and shift.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -30,7 +30,8 @@
 //! projections. Projections begin Xavier-uniform (±0.217 at D = 64), the feed-forward network
 //! Xavier-uniform (±0.177 for a width of 128) with biases N(0, 1e-6²); the published code has
 //! PyTorch's linear layers, all uniform within inputs^-½ (±0.125, and ±0.088 from a width of 128),
-//! biases too (mlpen/mra-attention@7e08afe old_code/LRA/encoders/mra2.py:21-25, 110-113).
+//! biases too (mlpen/mra-attention@7e08afe old_code/LRA/encoders/mra2.py:21-25, 110-113). The
+//! norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
 
 use crate::{
     mask::PADDED,

@@ -22,7 +22,8 @@
 //!
 //! The first Z is scaled separately for each sequence and head. The published code uses one number
 //! for the whole batch, and states that separate scaling converges faster. Weights begin
-//! Xavier-uniform, in that code uniform within inputs^-½ and with biases.
+//! Xavier-uniform, in that code uniform within inputs^-½ and with biases. The norms' ε is
+//! `block.norm_epsilon` = 1e-6, in that code (torch.nn.LayerNorm) 1e-5.
 
 use crate::{
     ops::{IGNORE_INDEX, Padding, exact_matmul, merge_heads, pseudo_inverse, split_heads},

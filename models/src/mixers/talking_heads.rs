@@ -17,7 +17,10 @@
 //!
 //! P and R begin as the identity, in the authors' code as truncated N(0, 1/H). Projections begin
 //! Xavier-uniform, there as truncated N(0, 1 / inputs), those of queries N(0, 1 / (D E)) with
-//! scores that are not divided by √E.
+//! scores that are not divided by √E. The feed-forward network begins Xavier-uniform (±0.177 at D =
+//! 64 and a width of 128) with biases N(0, 1e-6²); there as truncated N(0, 1 / inputs), without
+//! biases (tensorflow/mesh@da90793 mesh_tensorflow/transformer/transformer_layers.py,
+//! DenseReluDense).
 
 use crate::{ops::attention::scores, prelude::*};
 

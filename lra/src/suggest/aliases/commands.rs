@@ -129,6 +129,7 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
         ],
     ),
     same(&["data list"], &["datasets", "ls-data", "ls"]),
+    same(&["data show"], &["info"]),
     same(
         &["check-model"],
         &["test-model", "verify-model", "checkmodel", "grad-check"],
@@ -139,4 +140,25 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
     ),
     same(&["completions"], &["completion", "autocomplete"]),
     same(&["man"], &["manual", "docs"]),
+];
+
+/// Lists of `lra list`, each with the name to use instead.
+pub(in crate::suggest) const LISTS: &[Alias] = &[
+    same(&["tasks"], &["datasets", "dataset", "data", "benchmarks"]),
+    same(
+        &["recipes"],
+        &["configs", "config", "configurations", "experiments"],
+    ),
+    same(
+        &["published"],
+        &[
+            "results",
+            "figures",
+            "leaderboards",
+            "leaderboard",
+            "papers",
+            "sources",
+        ],
+    ),
+    same(&["settings"], &["options", "hyperparameters", "hparams"]),
 ];

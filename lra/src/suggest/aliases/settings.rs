@@ -2,7 +2,8 @@
 
 use super::{Alias, near, same};
 
-/// Settings, by the last part of their name. A target that starts with dashes is a flag.
+/// Settings, by the last part of their name, or by the last two (`decoder_mode`). A target that
+/// starts with dashes is a flag. A setting of the chosen model comes before one of all models.
 pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     same(
         &["train.learning_rate", "pretrain.learning_rate"],
@@ -23,7 +24,15 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     ),
     near(
         &["train.groups"],
-        &["ssm_lr", "ssm_lr_base", "lr_factor", "lr_dict", "lr_layer"],
+        &[
+            "ssm_lr",
+            "ssm_lr_base",
+            "lr_factor",
+            "lr_dict",
+            "lr_layer",
+            "dt_global",
+            "opt_config",
+        ],
         "rates of single parameters are groups: '[{ parameters = \"*.log_dt\", learning_rate = 0.001 }]'",
     ),
     same(
@@ -93,6 +102,7 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "num_warmup_steps",
             "warmup_updates",
             "n_warmup",
+            "n_warmup_steps",
             "warmup_iters",
         ],
     ),
@@ -112,6 +122,11 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "factors",
             "cosine_anneal",
         ],
+    ),
+    near(
+        &[],
+        &["end_learning_rate", "end_lr", "min_lr", "lr_min", "eta_min"],
+        "lra has no such setting: the schedules linear and cosine end at 0",
     ),
     same(
         &["train.weight_decay"],
@@ -214,7 +229,6 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "num_layers",
             "num_layer",
             "layers",
-            "depth",
             "encoder_layers",
             "num_hidden_layers",
             "num_encoder_layers",
@@ -222,32 +236,49 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "num_blocks",
         ],
     ),
+    near(
+        &["block.layers", "model.levels"],
+        &["depth"],
+        "the depth of MultiresConv is model.levels; elsewhere it is block.layers",
+    ),
     same(
         &["block.dim"],
         &[
             "d_model",
             "dim",
-            "emb_dim",
             "embed_dim",
             "embedding_dim",
             "embedding_size",
-            "hidden_size",
             "hidden_dim",
-            "d_hidden",
             "model_dim",
             "transformer_dim",
             "encoder_embed_dim",
             "width",
         ],
     ),
+    near(
+        &["block.dim"],
+        &["hidden_size"],
+        "ChordMixer's hidden_size is block.mlp_dim",
+    ),
+    near(
+        &["block.dim", "model.state"],
+        &["d_hidden"],
+        "LRU's d_hidden is model.state; elsewhere it is block.dim",
+    ),
+    near(
+        &["block.dim", "model.positions"],
+        &["emb_dim"],
+        "Hyena's emb_dim is model.positions; elsewhere it is block.dim",
+    ),
     same(
         &["block.qkv_dim"],
         &["qkv_dim", "d_qkv", "qkv_size", "attention_dim"],
     ),
     near(
-        &["block.qkv_dim"],
+        &["block.qkv_dim", "model.head_width"],
         &["head_dim", "d_head", "dim_head", "d_kv"],
-        "the width of all heads together",
+        "block.qkv_dim is the width of all heads together",
     ),
     same(
         &["block.heads"],
@@ -277,6 +308,11 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "ffn_hidden_dim",
         ],
     ),
+    near(
+        &["block.mlp_dim"],
+        &["expand_ratio_glu", "glu_expand_ratio"],
+        "block.mlp_dim is this ratio times block.dim",
+    ),
     same(
         &["block.dropout"],
         &[
@@ -287,11 +323,16 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "drop_rate",
             "hidden_dropout_prob",
             "hidden_dropout",
-            "act_dropout",
             "transformer_dropout",
             "activation_dropout",
             "residual_dropout",
+            "mlp_dropout",
         ],
+    ),
+    near(
+        &["block.dropout", "model.hidden_dropout"],
+        &["act_dropout"],
+        "Mega's act_dropout is model.hidden_dropout; elsewhere it is part of block.dropout",
     ),
     same(
         &["block.attention_dropout"],
@@ -336,13 +377,13 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     same(&["block.norm_epsilon"], &["layer_norm_eps", "norm_eps"]),
     same(
         &["block.activation"],
-        &[
-            "activation",
-            "activation_fn",
-            "activation_function",
-            "act",
-            "hidden_act",
-        ],
+        &["activation", "activation_function", "act", "hidden_act"],
+    ),
+    near(
+        &["block.activation", "model.gate"],
+        &["activation_fn"],
+        "S5's activation_fn is model.gate, where half_glu1 is half and half_glu2 half_linear; \
+         elsewhere it is block.activation",
     ),
     same(
         &["block.share"],
@@ -369,6 +410,11 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "sen_rep_type",
             "sentence_rep",
         ],
+    ),
+    near(
+        &[],
+        &["model_pool"],
+        "lra has no down-sampling between layers; head.pooling reduces a sequence to one vector",
     ),
     same(&["head.features"], &["interaction", "nli"]),
     same(
@@ -405,7 +451,6 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "sequence_length",
             "max_positions",
             "max_source_positions",
-            "truncation_length",
             "max_input_length",
             "input_length",
             "context_length",
@@ -428,6 +473,7 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "d_state_size",
             "ssm_size",
             "ssm_size_base",
+            "ssm_dim",
         ],
     ),
     same(&["model.blocks"], &["ssm_blocks"]),
@@ -447,7 +493,13 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     ),
     same(
         &["model.rank"],
-        &["linformer_k", "low_rank", "k_dim", "proj_dim"],
+        &[
+            "linformer_k",
+            "low_rank",
+            "k_dim",
+            "proj_dim",
+            "gate_low_rank_dim",
+        ],
     ),
     same(
         &["model.features"],
@@ -460,7 +512,21 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "feature_dim",
         ],
     ),
-    same(&["model.kernel"], &["kernel_type", "kernel_fn"]),
+    same(
+        &["model.kernel"],
+        &["kernel_type", "kernel_fn", "kernel_dim"],
+    ),
+    near(
+        &["model.kernel", "model.taps"],
+        &["kernel_size"],
+        "the number of taps, where model.kernel is a number",
+    ),
+    near(
+        &[],
+        &["layer_mode", "kernel_mode"],
+        "lra has no such setting: the form of the kernel is the model, `--model s4d` for diag and \
+         `--model s4` for nplr and dplr, and sgconv has only cat_randn",
+    ),
     same(
         &["model.redraw"],
         &["redraw_interval", "feature_redraw_interval"],
@@ -501,6 +567,11 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
         ],
     ),
     same(&["model.shared"], &["encoder_z_dim", "z_dim"]),
+    near(
+        &["model.shared"],
+        &["num_a"],
+        "num_a = 1 is model.shared = true",
+    ),
     same(
         &["model.values", "model.hidden"],
         &["encoder_hidden_dim", "v_dim", "hdim"],
@@ -508,12 +579,43 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     same(&["model.modes"], &["encoder_n_dim", "n_dim", "ema_dim"]),
     same(
         &["model.taps"],
-        &["d_conv", "kernel_taps", "truncation", "ema_length"],
+        &[
+            "d_conv",
+            "conv_size",
+            "kernel_taps",
+            "truncation",
+            "truncation_length",
+            "ema_length",
+        ],
     ),
     same(
         &["model.expand"],
-        &["expand_factor", "expansion_factor", "expand_ratio"],
+        &[
+            "expand_factor",
+            "expansion_factor",
+            "expand_ratio_tno",
+            "expand_ratio_gtu",
+        ],
     ),
+    near(
+        &["model.expand", "model.head_width"],
+        &["expand_ratio"],
+        "HGRN2's expand_ratio is the width of a head, model.head_width",
+    ),
+    same(&["model.rpe_dim"], &["tno_dpb_dim", "gtu_dpb_dim"]),
+    same(&["model.gamma"], &["tno_gamma", "gtu_gamma"]),
+    same(&["model.clip"], &["clip_eigs"]),
+    same(&["model.first_scale"], &["init_scale"]),
+    same(&["model.squash"], &["lam"]),
+    same(&["model.track"], &["track_size"]),
+    same(&["model.scheme"], &["linoss_discretization"]),
+    same(&["model.wide_skip"], &["indep_res_init"]),
+    same(&["model.segments"], &["segment_num"]),
+    same(&["model.mode"], &["approx_mode"]),
+    same(&["model.first"], &["initial_prior_first_n_blocks"]),
+    same(&["model.diagonal"], &["initial_prior_diagonal_n_blocks"]),
+    same(&["model.temper"], &["gate_logit_normalizer"]),
+    same(&["model.negative"], &["allow_neg_eigval"]),
     same(&["model.dt_min"], &["ssm_dt_min", "dtmin"]),
     same(&["model.dt_max"], &["ssm_dt_max", "dtmax"]),
     same(&["model.n_ssm"], &["num_ssm", "n_ssms"]),

@@ -22,8 +22,10 @@
 //! # Departures
 //!
 //! No absolute positions before the softmax of a masked language model, since there is none here;
-//! projections have no biases and begin Xavier-uniform, in that code as N(0, 0.02²); LayerNorm's ε
-//! is `block.norm_epsilon` = 1e-6, in that code 1e-7.
+//! projections have no biases and begin Xavier-uniform, in that code as N(0, 0.02²); the
+//! feed-forward network begins Xavier-uniform (±0.177 at D = 64 and a width of 128) with biases
+//! N(0, 1e-6²), in that code as N(0, 0.02²) with biases of 0 (DeBERTa/deberta/nnmodule.py:50-53);
+//! LayerNorm's ε is `block.norm_epsilon` = 1e-6, in that code 1e-7.
 
 use crate::{mixers::transformer, options::PairBias, prelude::*};
 
