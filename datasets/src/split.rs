@@ -9,6 +9,7 @@ use safetensors::{Dtype, SafeTensors};
 use crate::error::io;
 use crate::files;
 use crate::split_writer::{DENSE_COLUMNS, column_names};
+use crate::verified_files::OpenedFile;
 use crate::words::counted;
 use crate::{Dense, DenseLabels, Manifest, SplitName};
 
@@ -23,9 +24,20 @@ pub struct Splits {
     pub test: Split,
     /// Content and provenance of the splits.
     pub manifest: Manifest,
+    /// The mapped files, as they were when they were opened.
+    pub(crate) opened: Vec<OpenedFile>,
 }
 
 impl Splits {
+    /// Checks that no program has changed the files since they were opened. Another entry in their
+    /// place is no change: the open files stay the old ones.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`], with the file.
+    pub fn check_unchanged(&self) -> crate::Result<()> {
+        self.opened.iter().try_for_each(OpenedFile::check_unchanged)
+    }
+
     /// Returns the split of this name.
     pub fn get(&self, name: SplitName) -> &Split {
         match name {

@@ -6,13 +6,13 @@
 //! of the last change of the inode, which no program can set. Files with another stamp (edited, or
 //! copied from elsewhere) are hashed again when opened.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, io};
+use crate::error::{Error, Result, io};
 use crate::files;
 use crate::manifest::{PerSplit, SplitName};
 
@@ -35,15 +35,71 @@ impl FileStat {
     /// Returns the present state of the file at `path`.
     pub(crate) fn of(path: &Path) -> Result<FileStat> {
         let metadata = fs::metadata(path).map_err(io("read", path))?;
-        let modified = metadata.modified().map_err(io("read", path))?;
-        // A time before 1970 becomes 0, which only means that the file is hashed.
+        Ok(FileStat::from(&metadata))
+    }
+}
+
+impl From<&fs::Metadata> for FileStat {
+    fn from(metadata: &fs::Metadata) -> Self {
+        // A time before 1970 or none becomes 0, which only means that the file is hashed.
+        let modified = metadata.modified().unwrap_or(UNIX_EPOCH);
         let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(FileStat {
+        FileStat {
             bytes: metadata.len(),
             modified: u64::try_from(modified.as_nanos()).unwrap_or(u64::MAX),
-            inode: inode(&metadata),
+            inode: inode(metadata),
+        }
+    }
+}
+
+/// A file of an entry, open, and its stamp when it was opened.
+#[derive(Debug)]
+pub(crate) struct OpenedFile {
+    path: PathBuf,
+    file: File,
+    stat: FileStat,
+}
+
+impl OpenedFile {
+    /// Opens the file at `path`, whose stamp is `stat`.
+    pub(crate) fn open(path: &Path, stat: FileStat) -> Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            file: files::open(path)?,
+            stat,
         })
     }
+
+    /// Checks that the file has its stamp. A file that was removed or replaced by another one has
+    /// the time at which that happened in its inode, which is no change of its contents.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        let metadata = self.file.metadata().map_err(io("read", &self.path))?;
+        let mut now = FileStat::from(&metadata);
+        if !is_linked(&metadata) {
+            now.inode = self.stat.inode;
+        }
+        match now == self.stat {
+            true => Ok(()),
+            false => Err(Error::Corrupt {
+                file: self.path.clone(),
+                problem: "another program has changed it since the run opened it, so nothing is scored"
+                    .to_owned(),
+                remedy: "`lra data verify` tells whether the data are whole; runs that saw the change start over with --force"
+                    .to_owned(),
+            }),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_linked(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    metadata.nlink() > 0
+}
+
+#[cfg(not(unix))]
+fn is_linked(_metadata: &fs::Metadata) -> bool {
+    true
 }
 
 #[cfg(unix)]

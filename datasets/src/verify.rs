@@ -242,7 +242,7 @@ fn check_content(
     progress: &dyn Progress,
     checks: &mut Vec<Check>,
 ) -> Result<()> {
-    let splits = match entry::open(task, folder, remedy) {
+    let splits = match entry::open_files(task, folder, remedy) {
         Ok(splits) => splits,
         Err(error) => {
             checks.push(failed("opens", error)?);

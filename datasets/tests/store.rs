@@ -540,3 +540,41 @@ fn replace(path: &Path, from: &str, to: &str) {
     assert!(text.contains(from));
     fs::write(path, text.replace(from, to)).unwrap();
 }
+
+#[test]
+fn a_change_of_open_files_is_seen_and_another_entry_in_their_place_is_none() {
+    let (_root, store, folder) = built();
+    let splits = store.open(&Toy, &toy()).unwrap();
+    splits.check_unchanged().unwrap();
+    let file = folder.join("test.safetensors");
+    let bytes = fs::read(&file).unwrap();
+    // The old file stays what the splits have mapped.
+    let other = folder.join("other");
+    fs::write(&other, &bytes).unwrap();
+    fs::rename(&other, &file).unwrap();
+    splits.check_unchanged().unwrap();
+    let splits = store.open(&Toy, &toy()).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    let mut changed = bytes;
+    let last = changed.len() - 1;
+    changed[last] ^= 1;
+    use std::io::Write;
+    let mut open = File::options().write(true).open(&file).unwrap();
+    open.write_all(&changed).unwrap();
+    drop(open);
+    let error = splits.check_unchanged().unwrap_err();
+    assert_eq!(error.class(), Class::Data);
+    assert!(error.to_string().contains("test.safetensors"), "{error}");
+}
+
+#[test]
+fn a_manifest_whose_digest_is_not_that_of_its_files_is_damaged() {
+    let (_root, store, folder) = built();
+    let path = folder.join("manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut manifest: Value = serde_json::from_str(&text).unwrap();
+    manifest["digest"] = "0".repeat(64).into();
+    fs::write(&path, manifest.to_string()).unwrap();
+    let error = store.open(&Toy, &toy()).unwrap_err().to_string();
+    assert!(error.contains("content digest"), "{error}");
+}

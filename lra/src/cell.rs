@@ -372,7 +372,8 @@ impl RunAttempt<'_> {
             }
             other => other.map(|(state, _)| state),
         };
-        let (state, outcome) = self.train_classifier(splits, flops, resumes)?;
+        let (state, outcome) = self.train_classifier(Arc::clone(&splits), flops, resumes)?;
+        splits.check_unchanged()?;
         Ok(Trained {
             pretraining,
             state,

@@ -97,6 +97,8 @@ pub fn main_of(built_from: Crate, own: &[&'static models::Model]) -> ExitCode {
 #[must_use]
 pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     signals::survive_file_limit();
+    // Where the handler cannot be installed, a bus error ends the process without words.
+    let _ = signals::explain_bus_errors();
     let registered = models::register(own).map_err(|error| error.to_string());
     if let Err(error) = registered.and_then(|()| disk::check_locks_variable()) {
         stderr::line(&format!("error: {error}"));

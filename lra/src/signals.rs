@@ -122,6 +122,26 @@ pub fn survive_file_limit() {
     }
 }
 
+/// Turns a bus error into an error message and an exit code. It comes when a mapped file is read
+/// beyond its end: another program has cut a file of data short.
+pub fn explain_bus_errors() -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        const MESSAGE: &[u8] =
+            b"error: a file of data was cut short while it was read, by another \
+            program or a failing disk; `lra data verify` tells which one\n";
+        // SAFETY: the handler writes constant bytes and exits the process, both of which are
+        // allowed at any point of the program.
+        unsafe {
+            low_level::register(consts::SIGBUS, || {
+                libc::write(libc::STDERR_FILENO, MESSAGE.as_ptr().cast(), MESSAGE.len());
+                low_level::exit(i32::from(Class::Data.code()));
+            })
+        }?;
+    }
+    Ok(())
+}
+
 #[cfg(unix)]
 fn ignored(signal: i32) -> bool {
     // SAFETY: without a new action `sigaction` only fills in the old one, for which all zeros are a

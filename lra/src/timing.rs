@@ -162,7 +162,7 @@ impl Timings {
     }
 
     /// Returns the fraction of the time of the timed steps that was spent neither in transfer nor
-    /// in forward, backward or optimizer.
+    /// in forward, backward or optimizer; NaN if no phase was timed, as on a GPU.
     pub fn overhead_share(&self) -> f64 {
         let total: f64 = self.steps.iter().sum();
         let Phases {

@@ -424,7 +424,7 @@ fn what_the_system_refuses_is_no_damage() {
     place.ok(run);
     place.ok("check --baseline base.csv --update");
     let resume = format!("{run} --resume");
-    let other = format!("{run} --seed 5 --force");
+    let other = format!("{run} --seed 5 --force --out other");
     for number in [libc::EMFILE, libc::EACCES, libc::EINVAL] {
         for words in [
             &resume,

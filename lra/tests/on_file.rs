@@ -128,13 +128,30 @@ fn damaged_stored_data_have_one_exit_code() {
     }
 }
 
+/// Puts the toy data of another seed in place of those stored, as whole data of their name.
+fn replace_data(place: &Place) {
+    let folder = stored(place, "manifest.json");
+    let folder = folder.parent().unwrap();
+    place.ok("data make toy --set data.seed=1 --data elsewhere");
+    let entries = fs::read_dir(place.path().join("elsewhere/store")).unwrap();
+    let other = entries
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.is_dir())
+        .unwrap();
+    for file in fs::read_dir(&other).unwrap().map(|file| file.unwrap()) {
+        fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+    }
+    edit(&folder.join("manifest.json"), |manifest| {
+        manifest["options"]["seed"] = json!(0)
+    });
+    fs::remove_dir_all(place.path().join("elsewhere")).unwrap();
+}
+
 #[test]
 fn a_score_of_other_data_is_not_on_file() {
     let place = Place::new();
     place.ok(RUN);
-    edit(&stored(&place, "manifest.json"), |manifest| {
-        manifest["digest"] = json!("0".repeat(64))
-    });
+    replace_data(&place);
     is_refused(&place, RUN, SWEEP, "other data");
 }
 
@@ -301,9 +318,7 @@ fn an_unfinished_run_goes_on_with_other_things_only_if_told_so() {
     );
 
     unfinished();
-    edit(&stored(&place, "manifest.json"), |manifest| {
-        manifest["digest"] = json!("0".repeat(64))
-    });
+    replace_data(&place);
     assert!(place.fails(2, &resume).contains("other data"));
     place.ok(&format!("{resume} --accept-changes"));
     let accepted = place.record("runs")["accepted_changes"].clone();

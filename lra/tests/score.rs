@@ -134,6 +134,41 @@ fn a_score_is_broken_down_and_the_worst_examples_are_shown() {
         text.lines().all(|line| line.chars().count() <= 100),
         "{text}"
     );
+    let json = place.ok(&format!("explain {run} --quiet --show 2 --format json"));
+    let tables: Value = serde_json::from_str(&json).unwrap();
+    let names: Vec<&str> = tables
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["table"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["properties", "confusion", "examples"]);
+    let first = &tables[0]["rows"][0];
+    assert!(
+        first["values"]["most"].is_u64() && first["loss"]["loss_nats"].is_number(),
+        "{first}"
+    );
+    assert_eq!(tables[2]["rows"].as_array().unwrap().len(), 2);
+    let csv = place.ok(&format!("explain {run} --quiet --show 1 --format csv"));
+    let mut lines = csv::Reader::from_reader(csv.as_bytes());
+    let header = lines.headers().unwrap().clone();
+    for name in [
+        "least",
+        "most",
+        "accuracy_percent",
+        "loss_nats",
+        "recall_percent",
+        "predicted",
+        "count",
+        "example",
+    ] {
+        assert!(header.iter().any(|it| it == name), "{name}: {header:?}");
+    }
+    let counts = lines
+        .records()
+        .filter(|it| &it.as_ref().unwrap()[0] == "confusion")
+        .count();
+    assert_eq!(counts, 100);
     let message = place.fails(2, &format!("explain {run} --quiet --png x.png"));
     assert!(message.contains("are not pictures"), "{message}");
     let tiny = "--set data.train=64 --set data.val=16 --set data.test=16 --set train.steps=2";

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-use crate::common::{Place, child_of, err, kill, saved, start, until};
+use crate::common::{Place, child_of, err, kill, saved, start, stored, until};
 
 /// Settings of a long run that saves its state often.
 const LONG: &str = "--recipe smoke --steps 2000000 --set train.checkpoint_every=50 --set train.log_every=1000 \
@@ -169,4 +169,21 @@ fn data_that_are_built_hear_of_it_and_keep_their_parts() {
             assert!(!name.starts_with(".building-"), "{name}");
         }
     }
+}
+
+/// A mapped file that another program cuts short raises SIGBUS where it is read.
+#[test]
+fn data_cut_short_during_a_run_are_an_error_in_words() {
+    let place = Place::new();
+    let run = begun(
+        &place,
+        place.command(&format!("run --task toy --model bag {LONG} --out runs")),
+        "runs",
+    );
+    let path = stored(&place, "train.safetensors");
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_len(100).unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", err(&output));
+    assert!(err(&output).contains("cut short"), "{}", err(&output));
 }

@@ -406,3 +406,34 @@ fn a_probe_finds_the_rate_with_the_least_validation_loss() {
     let message = place.fails(2, "sweep --tasks toy --models bag --recipe smoke --probe");
     assert!(message.contains("mini"), "{message}");
 }
+
+#[test]
+fn a_grid_passes_over_runs_that_were_resumed_after_changes() {
+    let place = Place::new();
+    let grid = TINY.replace("bag,linear", "linear") + " --grid train.learning_rate=1e-3,1e-4";
+    place.ok(&grid);
+    let folders = fs::read_dir(place.path().join("runs")).unwrap();
+    for path in folders.map(|folder| folder.unwrap().path().join("record.json")) {
+        let mut record: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        if record["recipe"]["overrides"].to_string().contains("1e-3") {
+            record["accepted_changes"] = serde_json::json!(["it was run on other data"]);
+            record["scores"]["val_accuracy"] = 0.99.into();
+            fs::write(&path, record.to_string()).unwrap();
+        }
+    }
+    let told = place.ok(&grid);
+    assert!(!told.contains("99.00"), "{told}");
+    assert!(told.contains("1 of 1 seed"), "{told}");
+}
+
+/// A copy of a run's folder is not the run, as for `lra run`.
+#[test]
+fn a_copied_folder_is_not_on_file() {
+    let place = Place::new();
+    let sweep = TINY.replace("bag,linear", "linear") + " --json --quiet";
+    place.ok(&sweep);
+    let own = place.run_folder("runs");
+    fs::rename(&own, place.path().join("runs").join("copy")).unwrap();
+    assert_eq!(states(&json(&place.ok(&sweep))), ["scored"]);
+    assert!(own.join("record.json").is_file());
+}

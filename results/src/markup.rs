@@ -73,7 +73,10 @@ pub(crate) fn unguarded(field: &str) -> &str {
 
 fn is_guardable(text: &str) -> bool {
     const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
-    text.starts_with(['\'', '\t', '\r']) || text.trim_start().starts_with(FORMULA)
+    // Characters without a width, which some programs drop before they read the text.
+    const UNSEEN: [char; 5] = ['\u{feff}', '\u{200b}', '\u{200c}', '\u{200d}', '\u{2060}'];
+    let unseen = |c: char| c.is_whitespace() || UNSEEN.contains(&c);
+    text.starts_with(['\'', '\t', '\r']) || text.trim_start_matches(unseen).starts_with(FORMULA)
 }
 
 #[cfg(test)]
@@ -97,7 +100,17 @@ mod tests {
     #[test]
     fn formulas_are_guarded_and_come_back() {
         for formula in [
-            "=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "＝1", "'", "'=1",
+            "=1+1",
+            "+1",
+            "-1",
+            "@SUM(A1)",
+            "\t=1",
+            " =1",
+            "\u{feff}=1",
+            "\u{200b} +1",
+            "＝1",
+            "'",
+            "'=1",
         ] {
             let field = guarded(formula);
             assert_eq!(field, format!("'{formula}"));

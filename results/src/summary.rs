@@ -183,13 +183,16 @@ fn speed(record: &Record) -> String {
     let (examples, examples_prefix) = scaled(speed.examples_per_second);
     let (tokens, tokens_prefix) = scaled(speed.tokens_per_second);
     let (flops, flops_prefix) = scaled(speed.achieved_flops_per_second);
+    let harness = match speed.overhead_share.is_nan() {
+        true => String::new(),
+        false => format!("; the harness takes {} %", percent(speed.overhead_share)),
+    };
     let words = format!(
         "p10 {}, p90 {} over {}; {examples}{examples_prefix} examples/s, \
-         {tokens}{tokens_prefix} tokens/s, {flops} {flops_prefix}FLOP/s, padding counted; the harness takes {} %",
+         {tokens}{tokens_prefix} tokens/s, {flops} {flops_prefix}FLOP/s, padding counted{harness}",
         short(steps.p10),
         short(steps.p90),
         counted(speed.timed_steps, "step"),
-        percent(speed.overhead_share),
     );
     line("speed", &format!("{} steps/s", short(steps.median)), &words)
 }

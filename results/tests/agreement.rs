@@ -165,13 +165,21 @@ fn runs_at_several_rates_are_no_seeds_of_one_cell() {
         .unwrap_err()
         .to_string();
     assert!(message.contains("linear on listops"), "{message}");
-    // The rate of a recipe may have been found by a run that was given it.
-    let seeds = [
-        at("1e-3", 0),
-        at("1e-3", 1),
-        cell("linear", "listops", 2, 0.5),
-    ];
-    assert_eq!(select(&seeds, &Selection::default()).unwrap().len(), 3);
+    let seeds = [at("1e-3", 0), at("1e-3", 1)];
+    assert_eq!(select(&seeds, &Selection::default()).unwrap().len(), 2);
+    // That of the recipe may be another one.
+    let given = [at("1e-3", 0), cell("linear", "listops", 2, 0.5)];
+    let variant = {
+        let mut other = cell("linear", "listops", 1, 0.5);
+        other.model.variant = "tay2021".to_owned();
+        [cell("linear", "listops", 0, 0.5), other]
+    };
+    for mixed in [given, variant] {
+        let message = select(&mixed, &Selection::default())
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("linear on listops"), "{message}");
+    }
 }
 
 /// Sets one value of a record.

@@ -523,8 +523,9 @@ fn memory_of_another_processor_thread_count_or_method_is_not_judged() {
     let place = Aspect::ALL
         .iter()
         .position(|aspect| *aspect == Aspect::Memory);
-    let changes: [fn(&mut Row); 3] = [
+    let changes: [fn(&mut Row); 4] = [
         |row| row.processor = "another".to_owned(),
+        |row| row.instructions = "AVX2".to_owned(),
         |row| row.threads += 1,
         |row| row.memory_method = "live heap bytes, counting allocator".to_owned(),
     ];

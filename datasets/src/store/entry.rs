@@ -9,7 +9,7 @@ use crate::error::{Error, Result, io};
 use crate::files;
 use crate::manifest::{Manifest, PerSplit, SplitName};
 use crate::split::{Split, Splits};
-use crate::verified_files::{self, FileStat};
+use crate::verified_files::{self, FileStat, OpenedFile};
 use crate::words::{counted, of_json};
 use crate::{Digest, Task, source_checks, tasks};
 
@@ -22,6 +22,19 @@ pub(crate) const REMOVE: &str = "remove its folder; the data is made again when 
 /// manifest, and the SHA-256 of files whose size or time changed since they were last hashed.
 /// Errors advise `remedy`.
 pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Splits> {
+    let splits = open_files(task, folder, remedy)?;
+    match splits.manifest.digest == Manifest::content_digest(&splits.manifest.splits) {
+        true => Ok(splits),
+        false => Err(Error::Corrupt {
+            file: folder.join(MANIFEST),
+            problem: "its content digest is not that of the files it lists".to_owned(),
+            remedy: remedy.to_owned(),
+        }),
+    }
+}
+
+/// Opens a folder as [`open`] does, with any content digest: verification judges that apart.
+pub(crate) fn open_files(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Splits> {
     let info = task.info();
     let manifest = read_manifest(folder, remedy)?;
     let corrupt = |file: PathBuf, problem: String| Error::Corrupt {
@@ -40,6 +53,7 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
     }
     let verified = verified_files::read(folder);
     let mut all_verified = true;
+    let mut opened = Vec::new();
     let open_split = |split_name: SplitName| -> Result<Split> {
         let path = folder.join(split_name.file_name());
         let said = manifest.splits.get(split_name);
@@ -68,6 +82,7 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
                 ));
             }
         }
+        opened.push(OpenedFile::open(&path, stat)?);
         let map = Split::map(&path)?;
         let split = Split::new(map, info.towers, info.classes, manifest.dense.as_ref())
             .map_err(|problem| corrupt(path.clone(), problem))?;
@@ -89,6 +104,7 @@ pub(crate) fn open(task: &dyn Task, folder: &Path, remedy: &str) -> Result<Split
         val,
         test,
         manifest,
+        opened,
     })
 }
 

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use results::Format;
+use datasets::Protocol;
 use results::agreement::{Agreement, Selection, select};
+use results::{Format, Record};
 
 use crate::cli::agree::AgreeArgs;
 use crate::error::{Class, Classify, Error, Result};
+use crate::spec::RunRequest;
 use crate::{cmd, stderr};
 
 /// Runs the command.
@@ -39,7 +41,7 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
         precision: arguments.precision.clone(),
         device: arguments.device.clone(),
     };
-    let (changed, records): (Vec<_>, Vec<_>) = loaded
+    let (changed, mut records): (Vec<_>, Vec<_>) = loaded
         .into_iter()
         .partition(|record| record.changed_on_the_way().is_some());
     if !changed.is_empty() {
@@ -48,6 +50,7 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
             results::counted(changed.len() as u64, "run")
         ));
     }
+    drop_rates_of_the_recipe(&mut records);
     let chosen = select(&records, &asked).class(Class::Usage)?;
     let (measure, half) = (arguments.by.map(Into::into), arguments.half.map(Into::into));
     let agreement = Agreement::of(&chosen, measure, half);
@@ -66,4 +69,34 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
         Some(file) => cmd::write_file(file, text.as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Leaves out the learning rates of command lines that the recipe has, too: a run that was made
+/// before its rate was found is a seed of one cell with those made later.
+fn drop_rates_of_the_recipe(records: &mut [Record]) {
+    for record in records {
+        let rates: Vec<String> = record
+            .recipe
+            .overrides
+            .iter()
+            .filter(|it| it.starts_with("train.learning_rate="))
+            .cloned()
+            .collect();
+        if rates.is_empty() {
+            continue;
+        }
+        let resolved = RunRequest {
+            task: &record.task.name,
+            model: &record.model.name,
+            recipe: &record.recipe.name,
+            source: record.task.source.parse().ok(),
+            protocol: Protocol::default(),
+            seed: record.seed,
+            assignments: &rates,
+        }
+        .resolve();
+        // Another program may know the recipe.
+        let repeated = resolved.map_or(Vec::new(), |resolved| resolved.repeated);
+        record.recipe.overrides.retain(|it| !repeated.contains(it));
+    }
 }

@@ -29,15 +29,24 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
             "--png: the examples of {name} are not pictures"
         )));
     }
+    let worst = worst(&scored.predictions);
+    let shown = &worst[..worst.len().min(arguments.show)];
     let mut tables = vec![by_trait(&scored), by_class(&scored)];
+    if arguments.format != Format::Text {
+        tables.push(by_example(&scored, shown));
+    }
     tables.retain(|table| !table.rows.is_empty());
     cmd::print(&arguments.format.render(&tables))?;
-    let worst = worst(&scored.predictions);
-    for it in worst.iter().take(arguments.show) {
-        cmd::print(&example(&scored, it))?;
+    if arguments.format == Format::Text {
+        for it in shown {
+            cmd::print(&example(&scored, it))?;
+        }
     }
     if let Some(file) = &arguments.png {
         draw(&scored, &worst, file)?;
+        if arguments.format == Format::Text {
+            cmd::print(&format!("{}\n", file.display()))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -65,13 +74,12 @@ fn by_trait(scored: &Scored) -> Table {
     let mut table = Table {
         name: "properties".to_owned(),
         title: format!("Accuracy by property: {}", scored.examples()),
-        unit: "%".to_owned(),
         columns: vec![
             Column::key("property"),
-            Column::key("values"),
-            Column::value("examples"),
-            Column::value("accuracy"),
-            Column::value("loss"),
+            Column::key("values").holding(&["least", "most"]),
+            Column::value("examples").in_unit("examples"),
+            Column::value("accuracy").in_unit("%"),
+            Column::value("loss").in_unit("nats"),
         ],
         ..Table::default()
     };
@@ -92,14 +100,18 @@ fn by_trait(scored: &Scored) -> Table {
             let loss = part.iter().map(|(_, it)| it.loss()).sum::<f64>() / count;
             table.rows.push(Row::new(vec![
                 Cell::with(name, "property", name),
-                Cell::with(range, "least", least),
+                Cell {
+                    text: range,
+                    fields: vec![("least", least.into()), ("most", most.into())],
+                    ..Cell::default()
+                },
                 Cell::with(part.len().to_string(), "examples", part.len()),
                 Cell::with(
                     format!("{:.2}", 100.0 * right / count),
-                    "accuracy",
+                    "accuracy_percent",
                     100.0 * right / count,
                 ),
-                Cell::with(format!("{loss:.4}"), "loss", loss),
+                Cell::with(format!("{loss:.4}"), "loss_nats", loss),
             ]));
         }
     }
@@ -139,21 +151,24 @@ fn by_class(scored: &Scored) -> Table {
     let each = classes <= MOST_COLUMNS;
     let predicted: Vec<Column> = match each {
         true => (0..classes)
-            .map(|class| Column::value(format!("as {class}")))
+            .map(|class| {
+                let column = Column::value(format!("as {class}")).in_unit("examples");
+                column.info(vec![("predicted", class.into())])
+            })
             .collect(),
-        false => vec![Column::value("most often wrong as")],
+        false => vec![Column::value("most often wrong as").holding(&["wrong_as", "wrong"])],
     };
     let columns = [
         Column::key("class"),
-        Column::value("examples"),
-        Column::value("right"),
+        Column::value("examples").in_unit("examples"),
+        Column::value("right").in_unit("%"),
     ];
     let rows = counts.iter().enumerate().map(|(class, counts)| {
         let total: u64 = counts.iter().sum();
         let right = 100.0 * counts[class] as f64 / total.max(1) as f64;
         let right = match total {
             0 => Cell::text("-"),
-            _ => Cell::with(format!("{right:.2} %"), "recall", right),
+            _ => Cell::with(format!("{right:.2} %"), "recall_percent", right),
         };
         let mut cells = vec![
             Cell::with(class.to_string(), "class", class),
@@ -162,7 +177,7 @@ fn by_class(scored: &Scored) -> Table {
         ];
         match each {
             true => cells.extend(counts.iter().map(|count| match count {
-                0 => Cell::text("."),
+                0 => Cell::with(".", "count", 0),
                 count => Cell::with(count.to_string(), "count", *count),
             })),
             false => cells.push(most_often_wrong(class, counts)),
@@ -172,7 +187,6 @@ fn by_class(scored: &Scored) -> Table {
     Table {
         name: "confusion".to_owned(),
         title: format!("Predictions by class: {}", scored.examples()),
-        unit: "examples".to_owned(),
         columns: columns.into_iter().chain(predicted).collect(),
         rows: rows.collect(),
         ..Table::default()
@@ -187,9 +201,11 @@ fn most_often_wrong(class: usize, counts: &[u64]) -> Cell {
         .filter(|(other, _)| *other != class);
     let most = wrong.max_by_key(|(other, count)| (**count, std::cmp::Reverse(*other)));
     match most {
-        Some((other, count)) if *count > 0 => {
-            Cell::with(format!("{other} ({count})"), "wrong_as", other)
-        }
+        Some((other, count)) if *count > 0 => Cell {
+            text: format!("{other} ({count})"),
+            fields: vec![("wrong_as", other.into()), ("wrong", (*count).into())],
+            ..Cell::default()
+        },
         _ => Cell::text("."),
     }
 }
@@ -206,11 +222,46 @@ fn worst(predictions: &[Prediction]) -> Vec<&Prediction> {
     wrong
 }
 
-fn example(scored: &Scored, it: &Prediction) -> String {
+/// Returns the shown predictions, an example per row.
+fn by_example(scored: &Scored, shown: &[&Prediction]) -> Table {
+    let row = |it: &&Prediction| {
+        let probability = 100.0 * (-it.loss()).exp();
+        Row::new(vec![
+            Cell::with(it.row.to_string(), "row", it.row),
+            Cell::with(it.label.to_string(), "class", it.label),
+            Cell::with(it.class().to_string(), "predicted", it.class()),
+            Cell::with(
+                format!("{probability:.2}"),
+                "probability_percent",
+                probability,
+            ),
+            Cell::text(drawn(scored, it)),
+        ])
+    };
+    Table {
+        name: "examples".to_owned(),
+        title: "Wrong predictions with the largest loss".to_owned(),
+        columns: vec![
+            Column::key("row"),
+            Column::value("class"),
+            Column::value("predicted"),
+            Column::value("probability of the class").in_unit("%"),
+            Column::text("example"),
+        ],
+        rows: shown.iter().map(row).collect(),
+        ..Table::default()
+    }
+}
+
+fn drawn(scored: &Scored, it: &Prediction) -> String {
     let split = scored.splits.get(scored.split);
     let towers = 0..scored.run.task.info().towers;
     let towers: Vec<&[u8]> = towers.map(|tower| split.tokens(tower, it.row)).collect();
     let label = u8::try_from(it.label).unwrap_or(u8::MAX);
+    scored.run.task.to_text(&towers, label)
+}
+
+fn example(scored: &Scored, it: &Prediction) -> String {
     format!(
         "\n{} row {}: class {}, predicted {}; the class had a probability of {:.2} %\n{}",
         scored.split.name(),
@@ -218,7 +269,7 @@ fn example(scored: &Scored, it: &Prediction) -> String {
         it.label,
         it.class(),
         100.0 * (-it.loss()).exp(),
-        scored.run.task.to_text(&towers, label)
+        drawn(scored, it)
     )
 }
 
@@ -243,8 +294,7 @@ fn draw(scored: &Scored, worst: &[&Prediction], file: &Path) -> Result<()> {
     let pictures: Vec<Picture<'_>> = pictures.collect();
     let sheet = datasets::contact_sheet(&pictures, SHEET.1);
     let sheet = sheet.during(Class::Data, "drawing the contact sheet")?;
-    cmd::write_file(file, &sheet)?;
-    cmd::print(&format!("{}\n", file.display()))
+    cmd::write_file(file, &sheet)
 }
 
 #[cfg(test)]

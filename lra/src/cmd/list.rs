@@ -86,7 +86,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             format!(
                 "{}{options}\n{}{}",
                 about(model),
-                norm(model),
+                norm_lines(model),
                 losses(model)
             )
         }
@@ -115,16 +115,24 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
     })
 }
 
-/// Returns the norm that a model's blocks have by default, with its ε, as settings.
-fn norm(model: &Model) -> String {
+/// Returns the norm that a model's blocks have by default, with its ε: settings and values.
+fn norm(model: &Model) -> Vec<(String, Value)> {
     let block = models::Options::of(model).block;
     let mut keys = vec!["norm", "norm_place", "norm_epsilon"];
     if block.norm == models::options::NormKind::Scale {
         keys.push("scale_norm");
     }
     let block = json!(block);
-    let line = |key: &str| format!("\n  block.{key} = {}", block[key]);
-    let lines: String = keys.into_iter().map(line).collect();
+    let setting = |key: &str| (format!("block.{key}"), block[key].clone());
+    keys.into_iter().map(setting).collect()
+}
+
+/// Returns [`norm`] in lines.
+fn norm_lines(model: &Model) -> String {
+    let lines = norm(model).into_iter();
+    let lines: String = lines
+        .map(|(key, value)| format!("\n  {key} = {value}"))
+        .collect();
     format!("Norm, unless the recipe has another:{lines}")
 }
 
@@ -224,7 +232,14 @@ fn tasks() -> Table {
         let towers = if info.towers == 2 { "2 x " } else { "" };
         Row::new(vec![
             Cell::with(info.name, "name", info.name),
-            Cell::with(format!("{towers}{length}"), "max_length", length),
+            Cell {
+                text: format!("{towers}{length}"),
+                fields: vec![
+                    ("towers", info.towers.into()),
+                    ("max_length", length.into()),
+                ],
+                ..Cell::default()
+            },
             Cell::with(info.classes.to_string(), "classes", info.classes),
             Cell::with(info.vocabulary.to_string(), "vocabulary", info.vocabulary),
             Cell::with(sources.join(", "), "sources", json!(sources)),

@@ -81,7 +81,9 @@ impl Scoring {
         let (score, predictions) =
             run.score(&splits, on.split, on.limit, &self.device, &self.reporter)?;
         let contradiction = run.contradiction(on.split, on.limit, &score);
-        for remark in changes.iter().chain(&contradiction) {
+        let resumed = run.record.changed_on_the_way();
+        let resumed = resumed.map(|changes| format!("it was resumed after changes: {changes}"));
+        for remark in changes.iter().chain(&contradiction).chain(&resumed) {
             self.reporter.note(&format!("{}: {remark}", path.display()));
         }
         Ok(Scored {

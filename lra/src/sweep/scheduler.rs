@@ -66,10 +66,13 @@ impl State {
         }
     }
 
-    /// Returns the record if it has a score that counts.
+    /// Returns the record if it has a score that counts. One of a run that was resumed after changes
+    /// is comparable with no other.
     pub fn score(&self) -> Option<&Record> {
         match self {
-            State::Scored { record, .. } => Some(record),
+            State::Scored { record, .. } => {
+                Some(&**record).filter(|record| record.changed_on_the_way().is_none())
+            }
             _ => None,
         }
     }
@@ -77,6 +80,7 @@ impl State {
     /// Returns the reason in a word why a cell has no score that counts; `None` if it has one.
     pub fn unscored(&self) -> Option<&'static str> {
         match self {
+            State::Scored { .. } if self.score().is_none() => Some("changed"),
             State::Scored { .. } => None,
             State::Failed(failure) => Some(match &failure.record {
                 Some(record) if matches!(record.outcome, Outcome::Diverged { .. }) => "diverged",

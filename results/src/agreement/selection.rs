@@ -106,27 +106,38 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
     let chosen = dimensions_apart().try_fold(chosen, |chosen, dimension| {
         alike(chosen, dimension, asked.wanted(dimension.name))
     })?;
-    refuse_several_rates(&chosen)?;
+    refuse_mixed_cells(&chosen)?;
     Ok(chosen)
 }
 
-/// Refuses runs of one model on one task whose command lines gave different learning rates: they
-/// are no seeds of one cell.
-fn refuse_several_rates(records: &[&Record]) -> Result<()> {
-    let mut rates: BTreeMap<(&str, String), BTreeSet<&str>> = BTreeMap::new();
+/// Refuses runs of one model on one task that are no seeds of one cell: they have different learning
+/// rates (that of the recipe is one), variants, or sources of a model of one's own.
+fn refuse_mixed_cells(records: &[&Record]) -> Result<()> {
+    let mut cells: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
     for record in records {
+        let rates: Vec<&str> = record
+            .recipe
+            .overrides
+            .iter()
+            .map(String::as_str)
+            .filter(|it| is_rate(it))
+            .collect();
+        let rate = match rates.is_empty() {
+            true => "the recipe's learning rate".to_owned(),
+            false => rates.join(" "),
+        };
+        let variant = format!("variant {}", record.model.variant);
+        let source = record.model.own.as_ref();
+        let source = source.map(|own| format!("source {}", own.source));
+        let words: Vec<String> = [rate, variant].into_iter().chain(source).collect();
         let cell = (record.model.name.as_str(), record.task.title());
-        let own = record.recipe.overrides.iter().filter(|it| is_rate(it));
-        rates
-            .entry(cell)
-            .or_default()
-            .extend(own.map(String::as_str));
+        cells.entry(cell).or_default().insert(words.join(", "));
     }
-    match rates.into_iter().find(|(_, rates)| rates.len() > 1) {
+    match cells.into_iter().find(|(_, kinds)| kinds.len() > 1) {
         None => Ok(()),
-        Some(((model, task), rates)) => Err(refuse(format!(
-            "{model} on {task} has runs with {}: keep those of one rate in a folder or file of their own",
-            rates.into_iter().collect::<Vec<_>>().join(" and ")
+        Some(((model, task), kinds)) => Err(refuse(format!(
+            "{model} on {task} has runs with {}: keep those of one kind in a folder or file of their own",
+            kinds.into_iter().collect::<Vec<_>>().join(" and with ")
         ))),
     }
 }

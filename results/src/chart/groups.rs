@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::Baseline;
 use super::names::{Names, Ranks};
 use crate::format::counted;
-use crate::pivot::{Dimension, JOBS, Pivot, PivotRow, THREADS, mixture};
+use crate::pivot::{CORES, Dimension, JOBS, Pivot, PivotRow, THREADS, mixture};
 use crate::record::Record;
 
 /// The runs of one chart.
@@ -103,6 +103,7 @@ impl<'a> Group<'a> {
                 .map(|(name, value)| match (name, value.parse()) {
                     (THREADS, Ok(threads)) => counted(threads, "thread"),
                     (JOBS, Ok(jobs)) => counted(jobs, "job"),
+                    (CORES, Ok(cores)) => counted(cores, "core"),
                     _ => value,
                 })
                 .collect(),

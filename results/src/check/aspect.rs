@@ -267,7 +267,7 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
         return Finding::Unjudged("another method".to_owned());
     }
     // Matrix products pack blocks on each thread, whose sizes depend on the caches.
-    if before.processor != row.processor {
+    if !same_processor(before, row) {
         return Finding::Unjudged("another processor".to_owned());
     }
     if [before.threads, row.threads].contains(&0) {
@@ -293,6 +293,14 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     graded(growth, thresholds.memory, words)
 }
 
+/// Returns whether two rows are of one kind of processor: its name, and its vector instructions,
+/// which one name may have several of. Older baselines do not have them.
+fn same_processor(before: &Row, row: &Row) -> bool {
+    let instructions = &before.instructions;
+    let same = instructions.is_empty() || *instructions == row.instructions;
+    before.processor == row.processor && same
+}
+
 /// Returns a change with its sign and one decimal, or as many as show that it is no zero.
 fn signed(change: f64) -> String {
     let (_, shown) = apart(0.0, change.abs(), 1);
@@ -316,7 +324,7 @@ fn speed(
         return Finding::Unjudged("reference".to_owned());
     }
     let threads = [before.threads, row.threads];
-    if before.processor != row.processor || threads[0] != threads[1] || threads.contains(&0) {
+    if !same_processor(before, row) || threads[0] != threads[1] || threads.contains(&0) {
         return Finding::Unjudged("another machine".to_owned());
     }
     if [before.jobs, row.jobs].contains(&Some(0)) {

@@ -137,7 +137,7 @@ pub struct Speed {
     /// Time of the timed steps by phase.
     pub phases: Phases,
     /// Fraction of the timed steps' time, 0 to 1, outside the four phases: the overhead of the
-    /// harness.
+    /// harness. NaN, `null` in JSON, on a GPU, whose phases are not timed.
     #[serde(deserialize_with = "number")]
     pub overhead_share: f64,
     /// Total seconds of training steps, warm-up included.
@@ -193,7 +193,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Speed {
-    /// Returns whether every figure is finite.
+    /// Returns whether every figure is finite, but for the overhead, which may be unknown.
     pub fn is_finite(&self) -> bool {
         let (rate, phases) = (self.steps_per_second, self.phases);
         [
@@ -207,7 +207,6 @@ impl Speed {
             phases.forward,
             phases.backward,
             phases.optimizer,
-            self.overhead_share,
             self.training_seconds,
             self.wall_seconds,
         ]

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{capped, endings, every_row, info, origins, status, told};
 use crate::agreement::{Agreement, Measure, Selection, select};
-use crate::pivot::{Pivot, PivotRow, TRAINING};
+use crate::pivot::{Pivot, PivotRow, TRAINING, mixture};
 use crate::published::Source;
 use crate::record::Record;
 use crate::stats::Sample;
@@ -46,6 +46,9 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         });
         for (runs, column) in row.cells.iter().zip(&pivot.columns) {
             ended.extend(told(row.model, column, runs));
+            if let Some(mixture) = mixture(runs) {
+                ended.push(format!("{} on {column}: seeds of {mixture}.", row.model));
+            }
         }
     }
     let mut notes = vec![

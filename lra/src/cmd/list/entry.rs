@@ -39,13 +39,13 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
             let text = read.during(Class::Usage, format!("reading {name}"))?;
             let settings: Value =
                 toml::from_str(&text).during(Class::Usage, format!("the recipe {name}"))?;
-            json!({ "name": name, "settings": settings })
+            json!({ "name": name, "notes": notes(&text), "settings": settings })
         }
         Registry::Recipes => {
             let (name, text) = suggest::find("recipe", name, RECIPES, |(name, _)| name)?;
             let settings: Value =
                 toml::from_str(text).during(Class::Run, format!("the recipe {name}"))?;
-            json!({ "name": name, "settings": settings })
+            json!({ "name": name, "notes": notes(text), "settings": settings })
         }
         Registry::Published => {
             let source = suggest::source(name)?;
@@ -54,6 +54,12 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
         }
         Registry::Devices | Registry::Components | Registry::Settings => return Err(none_of(what)),
     })
+}
+
+/// Returns the comments of a recipe's file, a line each: where its figures were read, for one.
+fn notes(recipe: &str) -> Vec<&str> {
+    let lines = recipe.lines().filter_map(|line| line.strip_prefix('#'));
+    lines.map(str::trim).collect()
 }
 
 /// Returns the error for a registry whose entries are one line each.
@@ -90,6 +96,7 @@ fn model(model: &Model) -> Value {
         "time": model.time.to_string(),
         "memory": model.memory.to_string(),
         "reference": model.reference.name(),
+        "norm": super::norm(model).into_iter().collect::<serde_json::Map<String, Value>>(),
         "variants": variants,
         "options": options,
     })

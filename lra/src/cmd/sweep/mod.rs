@@ -181,7 +181,10 @@ pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<Stri
         let line = format!("warning: {} left out: {reason}", path.display());
         reporter.say(&disk::escape(&line));
     }
-    Ok(plan::on_file(loaded.records))
+    // As for `lra run`, a copy of a run's folder under another name is another run's.
+    let pairs = loaded.records.into_iter().zip(loaded.folders);
+    let own = pairs.filter(|(record, folder)| *folder == options.out.join(&record.id));
+    Ok(plan::on_file(own.map(|(record, _)| record).collect()))
 }
 
 /// Returns the states of the cells, and where to read more.
