@@ -10,6 +10,7 @@
 
 mod buffer;
 mod builder;
+mod decay_init;
 mod init;
 
 use std::{
@@ -22,6 +23,7 @@ use candle_core::{DType, Device, Shape, Tensor, Var};
 pub use self::{
     buffer::{Buffer, Commit, Updates},
     builder::VarBuilder,
+    decay_init::DecayInit,
     init::{
         LECUN_NORMAL, fan_in_uniform, inverse_softplus_of_steps, orthonormal, uniform_within,
         xavier_uniform, xavier_uniform_with_gain,

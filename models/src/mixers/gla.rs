@@ -12,7 +12,9 @@
 //!
 //! # Options
 //!
-//! `rank` R (16), `temper` τ (16, as in the paper's equation). `direction`: `forward`; `sum` adds a
+//! `rank` R (16), `temper` τ (16, as in the paper's equation). `decay_init`: `random` (b = 0); or
+//! `hippo` (1 - a from 0.0005 to 0.05, even in the logarithm), `log_uniform` (twice that),
+//! `retention` (2^(-5 - h) in head h), all without weight decay of b. `direction`: `forward`; `sum` adds a
 //! second pass from the end with the same weights, `two` with weights of its own.
 //!
 //! # Padding
@@ -45,7 +47,8 @@ use crate::{
         gated_linear_attention::{self, gated_linear_attention},
     },
     options::WIDEST,
-    params::fan_in_uniform,
+    params::{Attributes, DecayInit, fan_in_uniform},
+    rng::Stream,
 };
 
 /// The registry's entry.
@@ -74,6 +77,8 @@ struct Options {
     rank: usize,
     #[option(default = 16.0, range = positive(1e6))]
     temper: f64,
+    #[option(default = DecayInit::Random)]
+    decay_init: DecayInit,
     direction: Ways,
 }
 
@@ -107,6 +112,21 @@ impl Gla {
         let linear = |name: &str, inputs: usize, outputs: usize, bias| {
             Linear::new(&vb.pp(name), inputs, outputs, fan_in_uniform(inputs), bias)
         };
+        let (init, temper) = (options.decay_init, options.temper);
+        // ln σ(b) = -τ r.
+        let biases = move |stream: &Stream| -> Vec<f64> {
+            match init.rates(stream, heads, keys) {
+                Some(rates) => {
+                    let rates = rates.iter();
+                    rates.map(|rate| -(rate * temper).exp_m1().ln()).collect()
+                }
+                None => vec![0.0; heads * keys],
+            }
+        };
+        if init != DecayInit::Random {
+            let gate = vb.pp("decay.outer");
+            gate.get_with_values(heads * keys, "bias", Attributes::NO_DECAY, biases)?;
+        }
         let zeros = Some(Init::Const(0.0));
         let sizes = GatedHeadSizes {
             dim: block.dim,

@@ -15,7 +15,8 @@
 //!
 //! # Options
 //!
-//! None.
+//! `decay_init`: `hippo`; or `log_uniform` (twice as fast), `retention` (1 - a = 2^(-5 - h) in head
+//! h), `random` (b = 0, so that states forget half at each token). `lit` has no decays.
 //!
 //! # Padding
 //!
@@ -48,7 +49,7 @@ use crate::{
         l2_normalize,
         linear_attention::{self, FeatureMap},
     },
-    params::{Attributes, fan_in_uniform, inverse_softplus_of_steps},
+    params::{Attributes, DecayInit, fan_in_uniform},
     rng::Stream,
 };
 
@@ -87,7 +88,10 @@ const FLOOR: f64 = 1e-6;
 
 #[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {}
+struct Options {
+    #[option(default = DecayInit::Hippo)]
+    decay_init: DecayInit,
+}
 
 /// The decays of a variant.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -98,8 +102,10 @@ enum Decays {
 }
 
 fn build(context: &ModelContext, decays: Decays) -> Result<Box<dyn Encoder>> {
-    let Options {} = context.options()?;
-    encoder::blocks(context, |layer| Ok(Box::new(Lion::new(layer, decays)?)))
+    let Options { decay_init } = context.options()?;
+    encoder::blocks(context, |layer| {
+        Ok(Box::new(Lion::new(layer, decays, decay_init)?))
+    })
 }
 
 /// Where decays come from.
@@ -123,23 +129,24 @@ struct Lion {
 }
 
 impl Lion {
-    fn new(layer: &LayerContext, decays: Decays) -> Result<Self> {
+    fn new(layer: &LayerContext, decays: Decays, init: DecayInit) -> Result<Self> {
         let (vb, block) = (&layer.vb, layer.block);
         let (dim, row, heads) = (block.dim, block.qkv_dim, block.heads);
         let small = Init::Randn {
             mean: 0.0,
             stdev: 0.1,
         };
-        let halved = |count: usize| {
+        // softplus b = r.
+        let biases = |count: usize| {
             move |stream: &Stream| -> Vec<f64> {
-                // Half of softplus.
-                let half = |bias: f64| (0.5 * bias.exp().ln_1p()).exp_m1().ln();
-                let biases = inverse_softplus_of_steps(stream, count);
-                biases.into_iter().map(half).collect()
+                match init.rates(stream, heads, count / heads) {
+                    Some(rates) => rates.iter().map(|rate| rate.exp_m1().ln()).collect(),
+                    None => vec![0.0; count],
+                }
             }
         };
         let gate = vb.pp("decay");
-        let bias = |count| gate.get_with_values(count, "bias", Attributes::NO_DECAY, halved(count));
+        let bias = |count| gate.get_with_values(count, "bias", Attributes::NO_DECAY, biases(count));
         let gate = match decays {
             Decays::None => Gate::None,
             Decays::Heads => Gate::Heads(bias(heads)?),
@@ -250,7 +257,7 @@ mod tests {
             ..BlockOptions::default()
         };
         let layer = LayerContext::new(parameters.builder(), &block, 9);
-        let mixer = Lion::new(&layer, Decays::Selective).unwrap();
+        let mixer = Lion::new(&layer, Decays::Selective, DecayInit::Hippo).unwrap();
         let x = normal("x", &[1, LENGTH, 3]);
         let rows = |x: Tensor| x.squeeze(0).unwrap().to_vec2::<f64>().unwrap();
         let features =
