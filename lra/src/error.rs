@@ -94,7 +94,28 @@ impl fmt::Display for Error {
     /// one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let causes: Vec<String> = self.cause.chain().map(message).collect();
-        f.write_str(&as_message(&causes.join(": ")))
+        let text = causes.join(": ");
+        let hint = match text.contains("ulimit") {
+            true => "",
+            false => hint(&self.cause),
+        };
+        f.write_str(&as_message(&(text + hint)))
+    }
+}
+
+/// Returns the way out of a limit of the system that an error tells of.
+fn hint(error: &anyhow::Error) -> &'static str {
+    let mut causes = error.chain();
+    let found = causes.find_map(|cause| cause.downcast_ref::<io::Error>());
+    match found {
+        Some(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            "; no file may be as large here: raise the limit (`ulimit -f`)"
+        }
+        #[cfg(unix)]
+        Some(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+            "; raise the limit on open files (`ulimit -n`)"
+        }
+        _ => "",
     }
 }
 

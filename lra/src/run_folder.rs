@@ -355,9 +355,24 @@ pub fn not_opened(path: &Path, error: &io::Error) -> Error {
 /// It is a symbolic link, or cannot be made.
 pub fn make(path: &Path) -> Result<()> {
     refuse_link(path)?;
-    fs::create_dir_all(path).during(
-        Class::Usage,
-        format!("creating the run folder {}", path.display()),
+    fs::create_dir_all(path).map_err(|error| not_made(path, error))
+}
+
+/// Returns the error for a folder of results that cannot be made.
+pub fn not_made(path: &Path, error: io::Error) -> Error {
+    let (class, remedy) = match error.kind() {
+        // A file stands in the way: a wrong argument.
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            (Class::Usage, "; choose another folder with --out")
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            (Class::Data, "; choose a folder you may write to with --out")
+        }
+        _ => (Class::of_writing(&error), ""),
+    };
+    Error::new(
+        class,
+        format!("creating the folder {}: {error}{remedy}", path.display()),
     )
 }
 

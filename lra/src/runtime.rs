@@ -34,12 +34,14 @@ const OTHER_HEAP: u64 = 12 << 20;
 /// Applies the settings. It must be the first call of a verb; `threads` as in [`threads`], `None`
 /// for a verb without `--threads`.
 pub fn set_up(threads: Option<usize>) -> Result<()> {
-    let less = match threads {
-        Some(_) => ", or use fewer --threads",
-        None => ", or set RAYON_NUM_THREADS to fewer threads",
-    };
+    let by_flag = threads.is_some();
     let asked = threads.unwrap_or(0);
     let threads = self::threads(asked);
+    let less = match (threads, by_flag) {
+        (1, _) => "",
+        (_, true) => ", or use fewer --threads",
+        (_, false) => ", or set RAYON_NUM_THREADS to fewer threads",
+    };
     if let (0, Some(given)) = (asked, env::var_os(RAYON))
         && threads_of(&given).is_none()
     {

@@ -42,5 +42,6 @@ pub use atomic::{clear_unfinished, write};
 pub use bench::Bench;
 pub use error::{Error, Result};
 pub use format::{counted, grouped, listed, wrap};
+pub use pivot::mixture;
 pub use record::{Outcome, Record};
 pub use render::{Format, document, markdown, set_width, width};

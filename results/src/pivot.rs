@@ -519,12 +519,12 @@ type Grid<'a> =
     BTreeMap<(usize, &'a str, Vec<String>), HashMap<Data<'a>, BTreeMap<u64, &'a Record>>>;
 
 /// Returns what the seeds of a cell do not share although a score may depend on it, in words: the
-/// build of the program, the instructions, or several; `None` if they agree.
-pub(crate) fn mixture(runs: &[&Record]) -> Option<String> {
+/// build of the program, the instructions, the program of a model of one's own, or several; `None` if
+/// they agree. What an older record does not know is a value of its own.
+#[must_use]
+pub fn mixture(runs: &[&Record]) -> Option<String> {
     let count = |of: fn(&Record) -> String| {
-        // Older records do not know all of them.
-        let values = runs.iter().map(|run| of(run));
-        let values: BTreeSet<String> = values.filter(|value| !value.trim().is_empty()).collect();
+        let values: BTreeSet<String> = runs.iter().map(|run| of(run)).collect();
         values.len()
     };
     let builds = count(|run| {
@@ -539,9 +539,17 @@ pub(crate) fn mixture(runs: &[&Record]) -> Option<String> {
         .join(" ")
     });
     let instructions = count(|run| run.provenance.host.instructions.clone());
+    let own = count(|run| match &run.model.own {
+        Some(own) => format!(
+            "{} {} {} {:?}",
+            own.program_digest, own.crate_name, own.crate_version, own.revision
+        ),
+        None => String::new(),
+    });
     let words = [
         (builds, "builds of the program"),
         (instructions, "instruction sets"),
+        (own, "versions of the model's program"),
     ];
     let words: Vec<String> = words
         .iter()

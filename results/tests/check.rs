@@ -1045,3 +1045,43 @@ fn machines_read_the_figures_of_both_sides() {
     assert_eq!(row["about"]["protocol"], "tay2021");
     assert_eq!(read[0]["columns"]["memory"]["unit"], "bytes");
 }
+
+#[test]
+fn seeds_of_two_programs_or_instruction_sets_are_said_to_be_a_mixture() {
+    type Change = fn(&mut Record);
+    let changes: [(Change, &str); 3] = [
+        (
+            |run| run.provenance.host.instructions = "AVX2".to_owned(),
+            "2 instruction sets",
+        ),
+        (
+            |run| run.provenance.host.instructions.clear(),
+            "2 instruction sets",
+        ),
+        (
+            |run| run.provenance.versions.rustc = "0".to_owned(),
+            "2 builds of the program",
+        ),
+    ];
+    assert!(
+        cells(&matrix(), 2.5)
+            .rows
+            .iter()
+            .all(|row| row.mixture.is_none())
+    );
+    for (change, words) in changes {
+        let mut records = matrix();
+        records
+            .iter_mut()
+            .filter(|run| run.seed == 1)
+            .for_each(change);
+        let found = cells(&records, 2.5);
+        assert!(
+            found
+                .rows
+                .iter()
+                .all(|row| row.mixture.as_deref() == Some(words)),
+            "{words}"
+        );
+    }
+}

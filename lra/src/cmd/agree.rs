@@ -63,7 +63,12 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
             ),
         ));
     }
-    let text = arguments.format.render(&[agreement.table()]);
+    let mut table = agreement.table();
+    let mixture = results::mixture(&chosen);
+    table
+        .notes
+        .extend(mixture.map(|mixture| format!("The runs are of {mixture}.")));
+    let text = arguments.format.render(&[table]);
     match &arguments.output {
         None => cmd::print(&text)?,
         Some(file) => cmd::write_file(file, text.as_bytes())?,

@@ -15,7 +15,7 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::{device, host, limits, provenance, runtime, suggest};
+use crate::{device, host, limits, provenance, run_folder, runtime, suggest};
 
 /// Defaults of the effort of a session.
 struct Effort {
@@ -53,10 +53,8 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     suggest::source(&arguments.against)?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);
-    fs::create_dir_all(&arguments.out).during(
-        Class::Usage,
-        format!("creating the folder {}", arguments.out.display()),
-    )?;
+    fs::create_dir_all(&arguments.out)
+        .map_err(|error| run_folder::not_made(&arguments.out, error))?;
     let id = host::now().replace(':', "-");
     let path = arguments.out.join(format!("{id}.jsonl"));
     let mut session = Session::new(&plan, &id, path.clone(), &reporter, &stop)?;

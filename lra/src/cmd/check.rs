@@ -15,6 +15,12 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let reference = *suggest::find("model", reference, models::registry(), |model| model.name)?;
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
     let now = Baseline::of(&loaded).class(Class::Data)?;
+    for row in &now.rows {
+        if let Some(mixture) = &row.mixture {
+            let (model, task) = (&row.key.model, &row.key.task);
+            stderr::line(&format!("note: {model} on {task}: seeds of {mixture}"));
+        }
+    }
     if arguments.update {
         let damaged = loaded.damaged();
         if damaged > 0 {

@@ -12,6 +12,7 @@ use crate::sweep::seeds::Seeds;
 /// of which all seeds were scored. The last `searched` options of a cell's model are its point.
 pub fn table(cells: &[Cell], states: &[State], searched: usize) -> Table {
     let mut groups: Vec<Group> = Vec::new();
+    let mut records = Vec::new();
     for (cell, state) in cells.iter().zip(states) {
         let options = &cell.model.options;
         let (own, point) = options.split_at(options.len().saturating_sub(searched));
@@ -47,6 +48,7 @@ pub fn table(cells: &[Cell], states: &[State], searched: usize) -> Table {
         group
             .test
             .extend(record.and_then(results::Record::test_accuracy));
+        records.extend(record);
     }
     let mean = |values: &[f64]| Sample::of(values).map(|sample| sample.mean);
     let mut rows = Vec::new();
@@ -55,6 +57,7 @@ pub fn table(cells: &[Cell], states: &[State], searched: usize) -> Table {
         "Means over the seeds. The test accuracy of settings that were not chosen played no part."
             .to_owned(),
     ];
+    notes.extend(results::mixture(&records).map(|mixture| format!("The runs are of {mixture}.")));
     for group in &groups {
         if keys.contains(&&group.key) {
             continue;
@@ -106,7 +109,7 @@ pub fn table(cells: &[Cell], states: &[State], searched: usize) -> Table {
         });
         rows.push(Row::new(row));
     }
-    if notes.len() > 1 {
+    if groups.iter().any(|it| it.seeds.lacking().is_some()) {
         notes.push(
             "Settings with a seed that diverged or failed rank below all others, whatever the mean of the rest."
                 .to_owned(),

@@ -310,9 +310,10 @@ impl Judge<'_> {
         };
         let Comparison {
             mut changes,
-            not_compared,
+            mut not_compared,
         } = compared;
-        if self.options.accept_changes {
+        if self.options.accept_changes && !changes.is_empty() {
+            not_compared = Some(format!("accepted although {}", changes.join("; ")));
             changes.clear();
         }
         Ok(match (changes.is_empty(), self.redo_changed) {

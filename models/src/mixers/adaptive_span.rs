@@ -26,7 +26,8 @@
 //! begin Xavier-uniform (±0.217 at D = 64), the feed-forward network Xavier-uniform (±0.177 for a
 //! width of 128) with biases N(0, 1e-6²); the published code has PyTorch's linear layers, all
 //! uniform within inputs^-½ (±0.125, and ±0.088 from a width of 128), biases of the network too
-//! (facebookresearch/adaptive-span@27b815f models.py:123-126, 160-161).
+//! (facebookresearch/adaptive-span@27b815f models.py:123-126, 160-161). The norms' ε is
+//! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
 
 use crate::{
     mask::PADDED,

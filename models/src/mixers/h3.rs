@@ -24,8 +24,14 @@
 //! # Departures
 //!
 //! Heads of more than one column (`head_dim`, 1 in the published layer) are not here, nor the
-//! layers of softmax attention that the published language models have among these. The
-//! feed-forward network begins Xavier-uniform, as all feed-forward networks here.
+//! layers of softmax attention that the published language models have among these. The published
+//! language model begins all linear weights again, N(0, 0.02²), those of the feed-forward network's
+//! second layer N(0, 0.02²/(2n)) for n layers, and their biases as 0
+//! (src/models/sequence/long_conv_lm.py:113-142). Here those of the layer begin uniform within
+//! inputs^-½ (±0.125 at D = 64) as in the layer alone, biases too, and those of the feed-forward
+//! network Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). The norms' ε is
+//! `block.norm_epsilon` = 1e-6, in the published code 1e-5
+//! (src/models/sequence/long_conv_lm.py:88).
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

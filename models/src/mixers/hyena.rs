@@ -31,7 +31,8 @@
 //! 0.02²/(2n)) where n layers add to the residual, and their biases as 0
 //! (src/models/sequence/simple_lm.py:356-375); here those of the layer begin uniform within
 //! inputs^-½ (±0.125 at D = 64) as in the layer alone, biases too, and those of the feed-forward
-//! network Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²).
+//! network Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). The norms' ε is
+//! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (src/models/sequence/simple_lm.py:337).
 
 use std::f64::consts::TAU;
 

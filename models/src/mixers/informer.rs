@@ -25,7 +25,8 @@
 //! network Xavier-uniform (±0.177 for a width of 128) with biases N(0, 1e-6²); the published code
 //! has PyTorch's linear layers, all uniform within inputs^-½ (±0.125, and ±0.088 from a width of
 //! 128), biases too (zhouhaoyi/Informer2020@29f2a73 models/attn.py:137-140,
-//! models/encoder.py:31-32).
+//! models/encoder.py:31-32). The norms' ε is `block.norm_epsilon` = 1e-6, in the published code
+//! 1e-5 (torch.nn.LayerNorm).
 
 use rayon::prelude::*;
 

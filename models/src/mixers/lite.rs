@@ -26,7 +26,8 @@
 //! Xavier-uniform (±0.306 at D = 64), there over √2 (±0.217: mit-han-lab/lite-transformer@d2d98c3
 //! fairseq/modules/multihead_attention.py:72-74); kernels as in LightweightConv1dTBC there
 //! (fairseq/modules/lightweight_convolution.py:136-152), all other weights as there. Biases of the
-//! feed-forward network begin N(0, 1e-6²), there as 0.
+//! feed-forward network begin N(0, 1e-6²), there as 0. The norms' ε is `block.norm_epsilon` = 1e-6,
+//! there 1e-5 (fairseq/modules/layer_norm.py:9).
 
 use crate::{
     ops::{

@@ -20,7 +20,8 @@
 //! # Departures
 //!
 //! Projections have no biases. Weights begin Xavier-uniform, in the authors' code uniform within
-//! inputs^-½.
+//! inputs^-½. The norms' ε is `block.norm_epsilon` = 1e-6, in the authors' code 1e-5
+//! (torch.nn.LayerNorm).
 
 use crate::{
     layers::LayerNorm,

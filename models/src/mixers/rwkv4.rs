@@ -23,7 +23,8 @@
 //!
 //! The block's feed-forward network with squared ReLU stands for channel mixing, which mixes inputs
 //! with those before, too, and has a receptance. It begins Xavier-uniform, as all feed-forward
-//! networks here.
+//! networks here. The norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5
+//! (torch.nn.LayerNorm).
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -7,10 +7,10 @@
 //! D) of its own, for M = `mix_rank` of the 5 M columns of M₁; D₁ (D, R), D₂ (R, D) for R =
 //! `decay_rank`. LayerNorm is that of each head, with gain and shift. All is causal. Time O(L·E·D)
 //! in chunks, memory O(L·D). Read in BlinkDL/RWKV-LM@033ce84 RWKV-v5/src/model.py, RWKV_Tmix_x060,
-//! sizes and initial values alike: for layer l of n, s = l / (n - 1), b = 1 - l / n and channel c,
-//! ω₀ = -6 + 5 (c / (D - 1))^(0.7 + 1.3 s), u = s (1 - c / (D - 1)) + 0.1 ((c + 1) mod 3 - 1), μ =
-//! 1 - (c / D)^b of k, ω and x'', the same - 0.3 s of v, 1 - (c / D)^(b / 2) of r and g; M₂ and D₂
-//! uniform within 0.01. Its authors have not run this benchmark.
+//! sizes and initial values as of the layer alone: for layer l of n, s = l / (n - 1), b = 1 - l / n
+//! and channel c, ω₀ = -6 + 5 (c / (D - 1))^(0.7 + 1.3 s), u = s (1 - c / (D - 1)) + 0.1 ((c + 1)
+//! mod 3 - 1), μ = 1 - (c / D)^b of k, ω and x'', the same - 0.3 s of v, 1 - (c / D)^(b / 2) of r
+//! and g; M₂ and D₂ uniform within 0.01. Its authors have not run this benchmark.
 //!
 //! # Options
 //!
@@ -24,10 +24,14 @@
 //! # Departures
 //!
 //! M₁ and D₁ begin within 1e-4 rather than with zeros, of which M₂ and D₂ would have no gradient;
-//! the other matrices begin as PyTorch's linear layers. Heads are as many as the block's, where the
-//! authors' have 64 columns. The block's feed-forward network with squared ReLU stands for channel
-//! mixing, which mixes inputs with those before, too, and has a receptance. It begins
-//! Xavier-uniform, as all feed-forward networks here.
+//! the other matrices begin as PyTorch's linear layers, as those of the layer alone. The published
+//! language model draws some of them again before training (`RWKV.generate_init_weight`, lines
+//! 978-1065): W of r and v orthogonal with gain 1, W of k and g orthogonal with gain 0.1, W_o as 0,
+//! and the gain of the heads' LayerNorm as ((l + 1) / n)^0.7, here 1. Heads are as many as the
+//! block's, where the authors' have 64 columns. The block's feed-forward network with squared ReLU
+//! stands for channel mixing, which mixes inputs with those before, too, and has a receptance. It
+//! begins Xavier-uniform, as all feed-forward networks here. The norms' ε is `block.norm_epsilon` =
+//! 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

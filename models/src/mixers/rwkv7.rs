@@ -9,12 +9,12 @@
 //! D) and so on with ranks R of their own. LayerNorm is that of each head, with gain and shift. All
 //! is causal. Time O(L·E·D), one position after the other; memory O(L·D). Read in
 //! BlinkDL/RWKV-LM@d4a6c3b RWKV-v7/train_temp/src/model.py, RWKV_Tmix_x070, sizes and initial
-//! values alike: for layer l of n, s = l / (n - 1), b = 1 - l / n, channel c, q = c / (D - 1), and
-//! z = u |u| for the place u of a channel in its head, from -1 to 1: ω₀ = -5.5 + 6 q^(1 + s^0.3) +
-//! 2.5 z, α₀ = -0.39 + 0.3 z + 0.4 q, ν₀ = 0.93 - 0.4 q, ξ = 0.76 - 0.1 q, ζ = 1.02, ρ = -0.04, μ =
-//! 1 - (c / D)^(p b) with p = 0.2 of r and g, 0.9 of w and α, 0.7 of k and v; W_r and W_v uniform
-//! within ½ D^-½, W_k within a tenth of that; second matrices of ranks orthogonal, times 0.1; ω₀
-//! has twice the rate. Its authors have not run this benchmark.
+//! values as of the layer alone: for layer l of n, s = l / (n - 1), b = 1 - l / n, channel c, q = c
+//! / (D - 1), and z = u |u| for the place u of a channel in its head, from -1 to 1: ω₀ = -5.5 + 6
+//! q^(1 + s^0.3) + 2.5 z, α₀ = -0.39 + 0.3 z + 0.4 q, ν₀ = 0.93 - 0.4 q, ξ = 0.76 - 0.1 q, ζ =
+//! 1.02, ρ = -0.04, μ = 1 - (c / D)^(p b) with p = 0.2 of r and g, 0.9 of w and α, 0.7 of k and v;
+//! W_r and W_v uniform within ½ D^-½, W_k within a tenth of that; second matrices of ranks
+//! orthogonal, times 0.1; ω₀ has twice the rate. Its authors have not run this benchmark.
 //!
 //! # Options
 //!
@@ -28,11 +28,15 @@
 //! # Departures
 //!
 //! First matrices of ranks begin within 1e-4 rather than with zeros, of which the second ones would
-//! have no gradient; W_o begins as PyTorch's linear layers rather than with zeros. Heads are as
-//! many as the block's, where the authors' have 64 columns. The block's feed-forward network with
-//! squared ReLU stands for channel mixing, which mixes inputs with those before, too. It begins
-//! Xavier-uniform, as all feed-forward networks here. A second direction is not here: it would need
-//! first values of its own.
+//! have no gradient; W_o begins as PyTorch's linear layers rather than with zeros. The published
+//! language model draws some of them again before training (`RWKV.generate_init_weight`, lines
+//! 380-451): W_r and W_v orthogonal with gain 1, W_k orthogonal with gain 0.1, W_o as 0, and the
+//! gain of the heads' LayerNorm as ((l + 1) / n)^0.7, here 1. Heads are as many as the block's,
+//! where the authors' have 64 columns. The block's feed-forward network with squared ReLU stands
+//! for channel mixing, which mixes inputs with those before, too. It begins Xavier-uniform, as all
+//! feed-forward networks here. A second direction is not here: it would need first values of its
+//! own. The norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5
+//! (torch.nn.LayerNorm).
 
 use crate::{
     layers::{HeadNorm, by_head, token_shift::previous},

@@ -30,7 +30,9 @@
 //!
 //! Positions more than T apart do not see each other; the published code doubles T when a longer
 //! sequence comes. The configurations for this benchmark have Δ = softplus(δ) (`dt_transform`).
-//! Other first matrices (`fout`, `legt`) and corrections of rank 2 are not here.
+//! Other first matrices (`fout`, `legt`) and corrections of rank 2 are not here. The norms' ε is
+//! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (PyTorch's LayerNorm and BatchNorm1d,
+//! src/models/nn/normalization.py:25-35).
 
 use std::cell::OnceCell;
 

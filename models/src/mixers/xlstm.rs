@@ -27,7 +27,9 @@
 //! # Departures
 //!
 //! The package rounds D' up to a multiple of 64. m gets no gradient: it matters only to the 1e-6
-//! that the package and this layer add to the divided denominator.
+//! that the package and this layer add to the divided denominator. The package's norms have no
+//! shift (xlstm/blocks/xlstm_block.py:58, 68); the block's norms here have one, which begins as 0.
+//! The norms' ε is `block.norm_epsilon` = 1e-6, in the package 1e-5 (xlstm/components/ln.py).
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::equivalence::test_rows;
 use crate::markup::{shown, visible};
+use crate::pivot::mixture;
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
@@ -92,6 +93,8 @@ pub struct Row {
     pub speed_error: Option<f64>,
     /// Reason why its logs cannot be judged; never stored.
     pub damaged: Option<String>,
+    /// What its seeds do not share although a score may depend on it, in words.
+    pub mixture: Option<String>,
     /// The log of a scored run that is missing, in words, so that losses on the way cannot be
     /// compared; never stored.
     pub unlogged: Option<String>,
@@ -256,6 +259,7 @@ impl Row {
             steps_per_second: speed.map(|sample| sample.mean),
             speed_error: speed_error.map(|sample| sample.mean / (records.len() as f64).sqrt()),
             damaged: damaged.or(changed).or(unlike),
+            mixture: mixture(&records),
         })
     }
 }

@@ -234,6 +234,7 @@ impl From<Flat> for Row {
             steps_per_second,
             speed_error,
             damaged: None,
+            mixture: None,
             unlogged: None,
         }
     }

@@ -20,7 +20,8 @@
 //! # Departures
 //!
 //! No adaptive span and no relative positions, which the paper adds. Projections begin
-//! Xavier-uniform, in the authors' code uniform within D^-½.
+//! Xavier-uniform, in the authors' code uniform within D^-½. The norms' ε is `block.norm_epsilon` =
+//! 1e-6, in the authors' code 1e-5 (torch.nn.LayerNorm).
 
 use crate::{mixers::transformer, prelude::*};
 

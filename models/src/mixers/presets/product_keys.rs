@@ -19,7 +19,8 @@
 //! # Departures
 //!
 //! LayerNorm in place of a batch norm on queries. Weights begin Xavier-uniform, in the authors'
-//! code uniform within inputs^-½ and with biases.
+//! code uniform within inputs^-½ and with biases. The norms' ε is `block.norm_epsilon` = 1e-6, in
+//! the authors' code 1e-12 (facebookresearch/XLM@cd281d3 xlm/model/transformer.py).
 
 use crate::{mixers::transformer, prelude::*};
 

@@ -30,7 +30,9 @@
 //! # Departures
 //!
 //! The published code has BatchNorm (`block.norm = batch`), separate learning rates for a, ω and δ
-//! (`train.groups`), and no positions.
+//! (`train.groups`), and no positions. The norms' ε is `block.norm_epsilon` = 1e-6, in
+//! state-spaces/s4 1e-5 (PyTorch's LayerNorm and BatchNorm1d,
+//! src/models/nn/normalization.py:25-35).
 
 use crate::{
     hippo,

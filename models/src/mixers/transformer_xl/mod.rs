@@ -28,7 +28,8 @@
 //! Weights begin Xavier-uniform (±0.217 at D = 64, ±0.177 of a feed-forward network of a width of
 //! 128, with biases N(0, 1e-6²)) and gains of norms as 1; in the published code weights begin N(0,
 //! 0.02²), biases as 0 and gains N(1, 0.02²) (kimiyoung/transformer-xl@44781ed
-//! pytorch/train.py:210-256). u and w begin N(0, 0.02²) there and here.
+//! pytorch/train.py:210-256). u and w begin N(0, 0.02²) there and here. The norms' ε is
+//! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
 
 mod cls;
 
