@@ -1,8 +1,8 @@
 //! Compiles the CUDA kernels below `src` to PTX, which the program embeds. Does nothing without the
 //! feature `cuda`.
 //!
-//! The compiler is `$NVCC`, or `nvcc` on the path. One PTX serves every card of compute capability 8.0
-//! or newer: the driver translates it once, and caches the result.
+//! The compiler is `$NVCC`, or `nvcc` on the path. One PTX serves every card of compute capability
+//! 8.0 or newer: the driver translates it once, and caches the result.
 
 use std::env;
 use std::error::Error;

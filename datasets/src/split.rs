@@ -29,13 +29,17 @@ pub struct Splits {
 }
 
 impl Splits {
-    /// Checks that no program has changed the files since they were opened. Another entry in their
-    /// place is no change: the open files stay the old ones.
+    /// Checks that no program has written to the files since they were opened. Another entry in their
+    /// place is no change, as the open files stay the old ones, and neither are other links, names or
+    /// permissions: then the contents are hashed.
     ///
     /// # Errors
     /// [`crate::Error::Corrupt`], with the file.
     pub fn check_unchanged(&self) -> crate::Result<()> {
-        self.opened.iter().try_for_each(OpenedFile::check_unchanged)
+        self.opened.iter().try_for_each(|file| {
+            let sha256 = &self.manifest.splits.get(file.split).sha256;
+            file.check_unchanged(&self.get(file.split).map, sha256)
+        })
     }
 
     /// Returns the split of this name.

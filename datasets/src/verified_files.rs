@@ -12,6 +12,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Digest;
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::manifest::{PerSplit, SplitName};
@@ -55,6 +56,8 @@ impl From<&fs::Metadata> for FileStat {
 /// A file of an entry, open, and its stamp when it was opened.
 #[derive(Debug)]
 pub(crate) struct OpenedFile {
+    /// The split that it holds.
+    pub(crate) split: SplitName,
     path: PathBuf,
     file: File,
     stat: FileStat,
@@ -62,23 +65,22 @@ pub(crate) struct OpenedFile {
 
 impl OpenedFile {
     /// Opens the file at `path`, whose stamp is `stat`.
-    pub(crate) fn open(path: &Path, stat: FileStat) -> Result<Self> {
+    pub(crate) fn open(split: SplitName, path: &Path, stat: FileStat) -> Result<Self> {
         Ok(Self {
+            split,
             path: path.to_owned(),
             file: files::open(path)?,
             stat,
         })
     }
 
-    /// Checks that the file has its stamp. A file that was removed or replaced by another one has
-    /// the time at which that happened in its inode, which is no change of its contents.
-    pub(crate) fn check_unchanged(&self) -> Result<()> {
+    /// Checks that the file has its stamp, or if the inode alone has changed, by links, names or
+    /// permissions, that its `contents` have this SHA-256.
+    pub(crate) fn check_unchanged(&self, contents: &[u8], sha256: &str) -> Result<()> {
         let metadata = self.file.metadata().map_err(io("read", &self.path))?;
-        let mut now = FileStat::from(&metadata);
-        if !is_linked(&metadata) {
-            now.inode = self.stat.inode;
-        }
-        match now == self.stat {
+        let now = FileStat::from(&metadata);
+        let written = (now.bytes, now.modified) != (self.stat.bytes, self.stat.modified);
+        match !written && (now == self.stat || Digest::of(contents) == sha256) {
             true => Ok(()),
             false => Err(Error::Corrupt {
                 file: self.path.clone(),
@@ -89,17 +91,6 @@ impl OpenedFile {
             }),
         }
     }
-}
-
-#[cfg(unix)]
-fn is_linked(metadata: &fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    metadata.nlink() > 0
-}
-
-#[cfg(not(unix))]
-fn is_linked(_metadata: &fs::Metadata) -> bool {
-    true
 }
 
 #[cfg(unix)]

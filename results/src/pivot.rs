@@ -88,8 +88,8 @@ pub(crate) const TRAINING: &[Dimension] = &[
     },
 ];
 
-/// Returns the variant of a record's model, and the source of a model of one's own: an edit of it is
-/// another model.
+/// Returns the variant of a record's model, and the source of a model of one's own: an edit of it
+/// is another model.
 fn computation(record: &Record) -> String {
     let variant = record.model.departure().map(str::to_owned);
     let own = record.model.own.as_ref();
@@ -518,9 +518,9 @@ impl<'a> Pivot<'a> {
 type Grid<'a> =
     BTreeMap<(usize, &'a str, Vec<String>), HashMap<Data<'a>, BTreeMap<u64, &'a Record>>>;
 
-/// Returns what the seeds of a cell do not share although a score may depend on it, in words: the
-/// build of the program, the instructions, the program of a model of one's own, or several; `None` if
-/// they agree. What an older record does not know is a value of its own.
+/// Returns in words which of the things that a score may depend on the seeds do not share: the
+/// build of the program, the instructions, the program of a model of one's own, or several; `None`
+/// if they agree. What an older record does not know is a value of its own.
 #[must_use]
 pub fn mixture(runs: &[&Record]) -> Option<String> {
     let count = |of: fn(&Record) -> String| {

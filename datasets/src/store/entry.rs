@@ -82,7 +82,7 @@ pub(crate) fn open_files(task: &dyn Task, folder: &Path, remedy: &str) -> Result
                 ));
             }
         }
-        opened.push(OpenedFile::open(&path, stat)?);
+        opened.push(OpenedFile::open(split_name, &path, stat)?);
         let map = Split::map(&path)?;
         let split = Split::new(map, info.towers, info.classes, manifest.dense.as_ref())
             .map_err(|problem| corrupt(path.clone(), problem))?;

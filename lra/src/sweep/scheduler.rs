@@ -66,8 +66,8 @@ impl State {
         }
     }
 
-    /// Returns the record if it has a score that counts. One of a run that was resumed after changes
-    /// is comparable with no other.
+    /// Returns the record if it has a score that counts. One of a run that was resumed after
+    /// changes is comparable with no other.
     pub fn score(&self) -> Option<&Record> {
         match self {
             State::Scored { record, .. } => {

@@ -1,4 +1,5 @@
-//! Puts an output that was computed outside candle's graph into it, with a backward pass on tensors.
+//! Puts an output that was computed outside candle's graph into it, with a backward pass on
+//! tensors.
 
 use candle_core::{Result, Shape, Storage, Tensor, op::BackpropOp};
 
@@ -7,9 +8,9 @@ use super::graph_output::graph_output;
 
 /// Returns `output` as a tensor that depends on `operands`.
 ///
-/// `backward` computes their gradients from the output and its gradient, one for each operand, of any
-/// shape with as many elements; `None` stands for zeros. If not `reads_output`, it gets an empty
-/// tensor in place of the output. It must hold operands without history ([`Tensor::detach`]).
+/// `backward` computes their gradients from the output and its gradient, one for each operand, of
+/// any shape with as many elements; `None` stands for zeros. If not `reads_output`, it gets an
+/// empty tensor in place of the output. It must hold operands without history ([`Tensor::detach`]).
 ///
 /// # Errors
 /// If a tensor operation fails.

@@ -1,8 +1,8 @@
 //! A GPU: its memory, and launches on its stream.
 //!
-//! Kernels get addresses, not slices. That is sound because all work of a device goes to one stream,
-//! in order: memory that is freed after a launch was issued is given to later work only, and no event
-//! is needed to wait for.
+//! Kernels get addresses, not slices. That is sound because all work of a device goes to one
+//! stream, in order: memory that is freed after a launch was issued is given to later work only,
+//! and no event is needed to wait for.
 
 use candle_core::cuda_backend::cudarc::driver::{
     DevicePtr, LaunchConfig, PushKernelArg, sys::CUfunction_attribute_enum as Attribute,

@@ -1,8 +1,8 @@
 //! Launches this crate's kernels on NVIDIA GPUs.
 //!
-//! The kernels lie beside their operations (`ops/<name>/cuda.cu`), and so does the code that launches
-//! them (`cuda.rs`). It is compiled in every build: without the feature `cuda` there is no [`Gpu`].
-//! `kernels.md` has the interface of each kernel.
+//! The kernels lie beside their operations (`ops/<name>/cuda.cu`), and so does the code that
+//! launches them (`cuda.rs`). It is compiled in every build: without the feature `cuda` there is no
+//! [`Gpu`]. `kernels.md` has the interface of each kernel.
 
 #[cfg(feature = "cuda")]
 mod gpu;

@@ -14,8 +14,8 @@
 //!
 //! `rank` R (16), `temper` τ (16, as in the paper's equation). `decay_init`: `random` (b = 0); or
 //! `hippo` (1 - a from 0.0005 to 0.05, even in the logarithm), `log_uniform` (twice that),
-//! `retention` (2^(-5 - h) in head h), all without weight decay of b. `direction`: `forward`; `sum` adds a
-//! second pass from the end with the same weights, `two` with weights of its own.
+//! `retention` (2^(-5 - h) in head h), all without weight decay of b. `direction`: `forward`; `sum`
+//! adds a second pass from the end with the same weights, `two` with weights of its own.
 //!
 //! # Padding
 //!

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::inverse_softplus_of_steps;
 use crate::rng::Stream;
 
-/// The option `decay_init`: how fast states forget at first, a = e^-r for each token. The same model
-/// keeps a token for one step or for a thousand by this alone (LION, arXiv:2502.16249).
+/// The option `decay_init`: how fast states forget at first, a = e^-r for each token. The same
+/// model keeps a token for one step or for a thousand by this alone (LION, arXiv:2502.16249).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecayInit {

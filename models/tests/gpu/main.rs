@@ -1,5 +1,6 @@
 //! Operations and models on a GPU beside the same on the CPU: outputs, gradients, and equal bits in
-//! two runs. One test each, such as `ops::scan` and `models::performer`; without a GPU all are ignored.
+//! two runs. One test each, such as `ops::scan` and `models::performer`; without a GPU all are
+//! ignored.
 //!
 //! `cargo test --release -p lra-models --features cuda --test gpu`; `make cuda` builds it as well.
 
@@ -17,7 +18,8 @@ fn main() {
     let arguments = Arguments::from_args();
     let device = catch_unwind(|| Device::new_cuda_with_stream(0).ok()).unwrap_or(None);
     if let Some(Device::Cuda(device)) = &device {
-        // SAFETY: all work goes to the one stream of this device, so nothing needs events to wait for.
+        // SAFETY: all work goes to the one stream of this device, so nothing needs events to wait
+        // for.
         unsafe { device.disable_event_tracking() };
     }
     let (names, is_here) = (cases(), device.is_some());

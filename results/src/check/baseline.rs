@@ -93,7 +93,7 @@ pub struct Row {
     pub speed_error: Option<f64>,
     /// Reason why its logs cannot be judged; never stored.
     pub damaged: Option<String>,
-    /// What its seeds do not share although a score may depend on it, in words.
+    /// Builds, instruction sets or programs that its seeds do not share, in words.
     pub mixture: Option<String>,
     /// The log of a scored run that is missing, in words, so that losses on the way cannot be
     /// compared; never stored.

@@ -14,8 +14,8 @@ const THREADS: usize = 256;
 /// A parameter with its moments, its gradient and the numbers of its update.
 #[derive(Clone, Copy)]
 pub struct Update<'a> {
-    /// The numbers; β1, β2, ε and the number of the update are those of the first parameter, and the
-    /// factor on the gradient is not used.
+    /// The numbers; β1, β2, ε and the number of the update are those of the first parameter, and
+    /// the factor on the gradient is not used.
     pub step: AdamW,
     /// The parameter, which is overwritten as its moments are.
     pub parameter: &'a Tensor,
@@ -86,8 +86,8 @@ pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<boo
     Ok(true)
 }
 
-/// Returns the L2 norm of all gradients, and the factor that makes it at most `clip` (1 if `clip` is
-/// 0), both of rank 0 and on the GPU. Returns none unless all are f32 on a GPU.
+/// Returns the L2 norm of all gradients, and the factor that makes it at most `clip` (1 if `clip`
+/// is 0), both of rank 0 and on the GPU. Returns none unless all are f32 on a GPU.
 ///
 /// # Errors
 /// If a launch fails.

@@ -1,5 +1,5 @@
-//! One AdamW update of one parameter, in place, and the square of a gradient's norm; on a GPU those of
-//! all parameters in one launch each.
+//! One AdamW update of one parameter, in place, and the square of a gradient's norm; on a GPU those
+//! of all parameters in one launch each.
 //!
 //! ```text
 //! m ← β1 m + (1 - β1) s g        v ← β2 v + (1 - β2) (s g)²

@@ -1,16 +1,16 @@
 // Softmax attention over all keys (mod.rs), in tiles, forward and backward:
-//     s_ij = scale q_i·k_j,   w_ij = e^{s_ij - z_i},   z_i = log Σ_j e^{s_ij},   y_i = Σ_j m_ij w_ij v_j
+//     s_ij = scale q_i·k_j,  w_ij = e^{s_ij - z_i},  z_i = log Σ_j e^{s_ij},  y_i = Σ_j m_ij w_ij v_j
 //     t_i = dy_i·y_i,   g_ij = w_ij (m_ij dy_i·v_j - t_i)
 //     dq_i = scale Σ_j g_ij k_j,   dk_j = scale Σ_i g_ij q_i,   dv_j = Σ_i m_ij w_ij dy_i
 // q, y (B, Lq, H E), k, v (B, Lk, H E), z (B, H, Lq), E at most 64. Keys j with valid (B, Lk) of 0
 // are not seen; queries of an example without a key get zeros. m is the dropout of weights, 0 or
 // 1 / (1 - rate): weight (h, i, j) of example b takes word (h Lq + i) ⌈Lk / 64⌉ 64 + j of row b.
 //
-// Nothing of size Lq Lk is stored: weights are computed again from z. A block computes 64 rows of one
-// side, its own, and takes the other side in tiles. Both products of a tile, the scores and the sums
-// of rows, are computed in registers: thread (r, c) of 16 by 16 has its own rows 4 r to 4 r + 3, and
-// of the other side rows c, c + 16, ... of scores, or channels 4 c to 4 c + 3 of sums. All sums are
-// f32.
+// Nothing of size Lq Lk is stored: weights are computed again from z. A block computes 64 rows of
+// one side, its own, and takes the other side in tiles. Both products of a tile, the scores and the
+// sums of rows, are computed in registers: thread (r, c) of 16 by 16 has its own rows 4 r to 4 r +
+// 3, and of the other side rows c, c + 16, ... of scores, or channels 4 c to 4 c + 3 of sums. All
+// sums are f32.
 
 #include "cuda/device.cuh"
 #include "cuda/philox.cuh"
@@ -71,8 +71,8 @@ __device__ inline float max_of_row(float value) {
     return value;
 }
 
-/// Copies `count` rows from `first` on of a head as columns: number e of row i to `to[e stride + i]`.
-/// Rows beyond `length` become zeros.
+/// Copies `count` rows from `first` on of a head as columns: number e of row i to `to[e stride +
+/// i]`. Rows beyond `length` become zeros.
 __device__ inline void load_columns(float* to, const float* x, const Attention& of, int first,
                                     int count, int stride, int length) {
     for (int i = threadIdx.x; i < count * of.width; i += ATTENTION_THREADS) {
@@ -103,8 +103,8 @@ __device__ inline void add_products(float (&sums)[EACH][COLUMNS], const float* o
     }
 }
 
-/// Adds Σ_j factors_j rows_j of a tile to channels `4 column()` on of own rows. `factors` (count) are
-/// columns of own rows.
+/// Adds Σ_j factors_j rows_j of a tile to channels `4 column()` on of own rows. `factors` (count)
+/// are columns of own rows.
 __device__ inline void add_rows(float (&sums)[EACH][EACH], const float* factors, const float* rows,
                                 int count) {
     for (int j = 0; j < count; ++j) {

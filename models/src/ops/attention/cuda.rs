@@ -13,8 +13,8 @@ const OWN: usize = 64;
 /// Widest head.
 const WIDEST: usize = 64;
 
-/// Returns whether the kernels compute this attention: every query on every valid key, values as wide
-/// as keys.
+/// Returns whether the kernels compute this attention: every query on every valid key, values as
+/// wide as keys.
 pub(super) fn takes(k: &Tensor, v: &Tensor, options: &AttentionOptions) -> bool {
     let AttentionOptions {
         heads,
@@ -56,8 +56,8 @@ pub(super) fn attend(
         threads: THREADS,
         shared: 4 * numbers,
     };
-    // Numbers in shared memory: two tables of own rows forward, two more of a tile backward, and rows
-    // of a tile with their factors.
+    // Numbers in shared memory: two tables of own rows forward, two more of a tile backward, and
+    // rows of a tile with their factors.
     let [own, tile] = [2 * 68 * width, 2 * 36 * width];
     let [of_forward, of_backward] = [64 * (64 + 68), 32 * (64 + 68)];
     let mask = options.mask.as_ref().map(Tensor::contiguous).transpose()?;

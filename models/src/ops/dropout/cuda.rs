@@ -14,8 +14,8 @@ const REPEATS: usize = 64;
 /// Elements whose words are drawn by 16 threads.
 const GROUP: usize = 64;
 
-/// Returns `residual`, if any, plus x (B, ..) with the elements of `mask` dropped. The mask is not of
-/// a packed batch.
+/// Returns `residual`, if any, plus x (B, ..) with the elements of `mask` dropped. The mask is not
+/// of a packed batch.
 pub(in crate::ops) fn dropout(
     gpu: &Gpu,
     x: &Tensor,

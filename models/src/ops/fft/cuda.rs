@@ -100,7 +100,7 @@ fn roots(gpu: &Gpu, like: &Tensor, n: usize) -> Result<Tensor> {
     Ok(roots)
 }
 
-/// How a transform of n = 2M real numbers is computed.
+/// The form that computes a transform of n = 2M real numbers.
 #[derive(Clone, Copy)]
 enum Plan {
     /// In shared memory, M complex numbers.

@@ -2,8 +2,8 @@
 //! and mixing of tokens.
 //!
 //! For f32 and f64 on the CPU these are fast transforms of any length, O(L log L) (a length with
-//! small prime factors is fastest), and so are long convolutions in f32 on a GPU; elsewhere products
-//! with matrices of cosines and sines, O(L²), exact and slow.
+//! small prime factors is fastest), and so are long convolutions in f32 on a GPU; elsewhere
+//! products with matrices of cosines and sines, O(L²), exact and slow.
 
 pub(in crate::ops) mod cpu;
 mod cuda;
@@ -116,7 +116,7 @@ mod composed {
 
     use super::{Complex, DType, Device, Lags, Result, TAU, Tensor};
 
-    /// What a matrix has at row r and column c, with a = 2π r c / n.
+    /// The element of a matrix at row r and column c, with a = 2π r c / n.
     #[derive(Clone, Copy, PartialEq, Eq, Hash)]
     enum Wave {
         /// cos a.

@@ -10,8 +10,8 @@
 // Three launches: each chunk's last state and product of coefficients, from a state of zero; the
 // states at the chunks' starts; all states. One thread walks a chunk of an element with its state
 // in registers, and loads the operands of several steps before it uses the first, so that it waits
-// for memory once for all of them. O(L) memory: x is read twice, h written once. With one chunk, the
-// last launch is enough, with `starts` null.
+// for memory once for all of them. O(L) memory: x is read twice, h written once. With one chunk,
+// the last launch is enough, with `starts` null.
 
 #include "cuda/device.cuh"
 

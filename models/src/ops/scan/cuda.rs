@@ -55,7 +55,7 @@ pub(super) fn scan(gpu: &Gpu, x: &Tensor, a: &Tensor, options: ScanOptions) -> R
 struct Walk {
     gpu: Gpu,
     options: ScanOptions,
-    /// Whether every token has coefficients of its own.
+    /// True if every token has coefficients of its own.
     varies: bool,
     batch: usize,
     width: usize,
