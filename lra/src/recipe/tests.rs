@@ -289,7 +289,21 @@ fn tay2021_runs_what_the_code_of_2021_computed() {
         }
     }
     let image = resolved("tay2021", "image", "transformer");
-    assert!(image.spec.embed.zero_is_padding && image.departures().len() == 3);
+    // The last incomplete batch, the CLS token, the order of batches, the precision of products.
+    assert!(image.spec.embed.zero_is_padding && image.departures().len() == 4);
+    let of_black_pixels = |task: &str, model: &str| {
+        let departures = resolved("tay2021", task, model).departures();
+        departures.iter().any(|what| what.contains("black"))
+    };
+    for task in ["image", "pathfinder", "pathx"] {
+        for model in ["transformer", "local", "sinkhorn", "bigbird"] {
+            assert!(of_black_pixels(task, model), "{task} {model}");
+        }
+        // These ignore the mask in the 2021 code.
+        for model in ["linear", "performer", "linformer", "reformer"] {
+            assert!(!of_black_pixels(task, model), "{task} {model}");
+        }
+    }
     assert!(
         !resolved("tay2021", "pathfinder", "local")
             .departures()
