@@ -27,7 +27,9 @@
 //! width of 128) with biases N(0, 1e-6²); the published code has PyTorch's linear layers, all
 //! uniform within inputs^-½ (±0.125, and ±0.088 from a width of 128), biases of the network too
 //! (facebookresearch/adaptive-span@27b815f models.py:123-126, 160-161). The norms' ε is
-//! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
+//! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm). 1e-8 is added
+//! there to the sums that weights are divided by (adaptive_span.py:100). That code has no `dynamic`
+//! spans, whose W begins Xavier-uniform here, and no `fixed` ones.
 
 use crate::{
     mask::PADDED,

@@ -5,8 +5,8 @@
 //! receives the value at t + 2^(i-1), wrapping around the end. With n = ⌈log₂ N⌉ layers and n + 1
 //! tracks, N the longest length, each position has seen all others. B batch, L length, D width, F
 //! hidden width; x (B, L, D), W₁ (F, D), W₂ (D, F). Time O(L·log N·D·F), memory O(L·log N·D). There
-//! is no attention, and positions are not encoded: only products and a shifted copy. Dropout as
-//! published: after gelu and on the input of roll. Weights are Xavier-uniform, biases 0.
+//! is no attention, and positions are not encoded: only products and a shifted copy. Dropout after
+//! gelu and on the input of roll. Weights are Xavier-uniform, biases 0.
 //!
 //! # Options
 //!
@@ -24,7 +24,10 @@
 //! The published code rolls all L positions of a batch, padding included, and pools over them:
 //! variant `padded`. It equals the published code if batches are padded to N, except for the
 //! embedding of id 0, which is not zero here. The published norms are LayerNorm and BatchNorm on
-//! texts, BatchNorm twice on images.
+//! texts, BatchNorm twice on images. The published code has two dropouts, each with a rate of its
+//! own, on the input of roll (RuslanKhalitov/ChordMixer@b46a994 models/chordmixer.py:46, 237); here
+//! there is one. Initial values are those of its lines 409-420, and the norms' ε, 1e-5, is that of
+//! torch.nn.LayerNorm and BatchNorm1d, as there.
 
 use std::sync::Arc;
 

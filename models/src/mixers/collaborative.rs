@@ -18,8 +18,9 @@
 //! # Departures
 //!
 //! m starts uniform in [0, 2), with mean one; the authors convert trained heads, and draw m from
-//! N(0, 0.2²) otherwise. Weights begin Xavier-uniform; in their code uniform within D^-½, values
-//! and output with biases.
+//! N(0, 0.2²) otherwise. Weights begin Xavier-uniform; in their code uniform within inputs^-½,
+//! values and output with biases (epfml/collaborative-attention@5b05408
+//! src/collaborative_attention/collaborative_attention.py:61-69, 150-162).
 
 use crate::{ops::attention::weigh, prelude::*};
 

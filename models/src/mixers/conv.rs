@@ -20,9 +20,14 @@
 //!
 //! # Departures
 //!
-//! The authors' convolutional block is not public in a form that could be read: the block here is
-//! that of `s4d` and `long_conv`, without a feed-forward network. Nor are their initial values
-//! known: k, b, W and c begin as PyTorch's layers do.
+//! The layer and the block are those of `s4d` and `long_conv`, without a feed-forward network. A
+//! convolutional network in the authors' code (pablomiralles22/long-transformers@ec33dc6
+//! configs/listops/conv.json) is another: seven convolutions of 5 and 3 taps over all channels, or
+//! groups of them, to a width of 4096, each followed by mean pooling, LayerNorm, dropout and ReLU,
+//! without residuals. Its convolutions begin as PyTorch's do
+//! (src/models/layers/layer_builder.py:54), like k and b here; W and c, which it does not have,
+//! begin as PyTorch's linear layers. The norms' ε is `block.norm_epsilon` = 1e-6, in that code 1e-5
+//! (torch.nn.LayerNorm, layer_builder.py:71).
 
 use crate::{
     layers::{Direction, GluOutput, OutputGate, OutputInit},

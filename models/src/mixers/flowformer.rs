@@ -23,8 +23,9 @@
 //!
 //! # Departures
 //!
-//! Flow_Attention.py has biases in its projections; the code for the benchmark has none, and counts
-//! padded positions like any other.
+//! Flow_Attention.py has biases in its projections, which begin uniform within inputs^-½, weights
+//! too (torch.nn.Linear, lines 12-15); the code for the benchmark has none, and counts padded
+//! positions like any other.
 
 use crate::{
     ops::{

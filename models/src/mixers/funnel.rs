@@ -25,7 +25,8 @@
 //! biases, the feed-forward network Xavier-uniform (±0.177 for a width of 128) with biases N(0,
 //! 1e-6²); in the published code all weights begin N(0, 0.02²), cut at two deviations, and biases,
 //! of all but queries, as 0 (laiguokun/Funnel-Transformer@1085523 tensorflow/modeling.py:234-252,
-//! tensorflow/ops.py:92-124, 283-288).
+//! tensorflow/ops.py:92-124, 283-288). The norms' ε is `block.norm_epsilon` = 1e-6, in the
+//! published code 1e-8 (tensorflow/ops.py:179).
 
 use crate::{
     Encoded,

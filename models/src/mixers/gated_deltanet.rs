@@ -24,11 +24,12 @@
 //!
 //! # Departures
 //!
-//! The published code adds 1e-6 to squared lengths; 1e-24 is added here. In the published language
-//! model all linear maps and convolutions begin N(0, 0.02²), biases as 0, and the SwiGLU has no
-//! biases (fla/models/gated_deltanet/modeling_gated_deltanet.py, _init_weights;
-//! fla/modules/mlp.py); here they begin as in the layer alone, uniform within inputs^-½ (±0.125 at
-//! D = 64), and the SwiGLU Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²).
+//! The published code adds 1e-6 to squared lengths; 1e-24 is added here. e^α begins at 0.001 at
+//! least here. In the published language model all linear maps and convolutions begin N(0, 0.02²),
+//! biases as 0, and the SwiGLU has no biases (fla/models/gated_deltanet/modeling_gated_deltanet.py,
+//! _init_weights; fla/modules/mlp.py); here they begin as in the layer alone, uniform within
+//! inputs^-½ (±0.125 at D = 64), and the SwiGLU Xavier-uniform (±0.177 at a width of 128) with
+//! biases N(0, 1e-6²).
 
 use candle_core::Tensor;
 use lra_derive::Options;

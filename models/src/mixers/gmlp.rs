@@ -20,7 +20,9 @@
 //! # Departures
 //!
 //! The paper pads to N and mixes padding in. It has no public code and says only that W begins near
-//! 0 and b with 1: here W is N(0, 1e-6²), W_in and W_out are LeCun-normal with biases 0.
+//! 0 and b with 1: here W is N(0, 1e-6²), W_in and W_out are LeCun-normal with biases 0. w of
+//! `toeplitz` begins N(0, 1e-6²), too, and the small attention Xavier-uniform; the paper says
+//! nothing of either, nor of the norms' ε, `block.norm_epsilon` = 1e-6 here.
 
 use crate::{
     layers::LayerNorm,

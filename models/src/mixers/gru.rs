@@ -19,7 +19,10 @@
 //!
 //! # Departures
 //!
-//! The paper multiplies h by r before the product with R_n; PyTorch behind it.
+//! The paper multiplies h by r before the product with R_n; PyTorch behind it. In the authors' code
+//! R begin orthogonal, W N(0, 0.01²) and biases as 0 (lisa-groundhog/GroundHog@4d2433b
+//! experiments/nmt/state.py:115-122), and the maps of x to the two gates have none
+//! (experiments/nmt/encdec.py:599, 605).
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -25,7 +25,12 @@
 //! Tokens carry their position in the sequence; in the papers they carry that in the segment.
 //! Weights begin Xavier-uniform as in nlpyang/hiersumm@476e6bf
 //! src/abstractive/model_builder.py:101-103; biases of the feed-forward network begin N(0, 1e-6²),
-//! there uniform within inputs^-½ (±0.125 and ±0.088 at D = 64 and a width of 128).
+//! there uniform within inputs^-½ (±0.125 and ±0.088 at D = 64 and a width of 128). Projections
+//! have biases there, which begin likewise (src/abstractive/attn.py:58-68). z of `attention` begins
+//! uniform within (6 / (D + 1))^½ and b as 0; there scores of a segment's tokens are a linear map
+//! (attn.py:216), and its vector is added to each of them
+//! (src/abstractive/transformer_encoder.py:158-180). The norms' ε is 1e-6 in both. No public code
+//! of HIBERT was found.
 
 use crate::{
     Encoded,

@@ -21,7 +21,13 @@
 //!
 //! # Departures
 //!
-//! The block has no feed-forward network. The published block has BatchNorm without gain and shift.
+//! The block has no feed-forward network. The published block has no last norm (`block.last_norm =
+//! false`) and BatchNorm without gain and shift. That BatchNorm (tk-rusch/linoss@83e6318
+//! models/LinOSS.py:191, equinox.nn.BatchNorm of equinox 0.11.4) normalises by the running
+//! statistics in training, too, which begin with those of the first batch; ε is 1e-5 and the
+//! momentum 0.01 in PyTorch's meaning (`momentum` = 0.99). Here ε is `block.norm_epsilon` = 1e-6,
+//! the momentum `block.norm_momentum` = 0.1, and a batch in training is normalised by its own
+//! statistics.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -28,7 +28,14 @@
 //! from the text. The code for images begins all linear maps N(0, 0.02²) and biases as 0
 //! (img_classification/lion/models_lion.py:419-423); here the feed-forward network begins
 //! Xavier-uniform (±0.177 at D = 64 and a width of 128) with biases N(0, 1e-6²), the others as
-//! above.
+//! above. `d` draws -b from N(0, 1) in the published code, so that states forget about half at each
+//! token (models_lion.py:113 and Masked_Language_Modeling/src/bert_layers.py:227); here a begins
+//! near 1 by `decay_init`. `lit` has φ(x) = elu(x) + 1 there (models_lion.py:79, 110); here it has
+//! that of the other variants. Decays of `s` are one for each head there (line 118), and queries,
+//! keys, values and outputs have biases (lines 99-101, 470); here nothing but decays has. 1e-6 is
+//! added there to the sums of weights times E^-½ (lines 160, 178); here sums below 1e-6 count as
+//! 1e-6, and for `lit` 1e-30 is added. The walks along curves through an image (`order` = S) are
+//! not here. The norms' ε is 1e-6 in both (line 471).
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;

@@ -27,7 +27,11 @@
 //! fairseq/modules/multihead_attention.py:72-74); kernels as in LightweightConv1dTBC there
 //! (fairseq/modules/lightweight_convolution.py:136-152), all other weights as there. Biases of the
 //! feed-forward network begin N(0, 1e-6²), there as 0. The norms' ε is `block.norm_epsilon` = 1e-6,
-//! there 1e-5 (fairseq/modules/layer_norm.py:9).
+//! there 1e-5 (fairseq/modules/layer_norm.py:9). W_h of `dynamic` begins Xavier-uniform, as in the
+//! CUDA kernel's layer there (fairseq/modules/dynamicconv_layer/dynamicconv_layer.py:84); the other
+//! one begins it uniform within (D/2)^-½ (fairseq/modules/dynamic_convolution.py:105-106). On IWSLT
+//! the feed-forward network begins there uniform within (2 / inputs)^½
+//! (fairseq/models/transformer_multibranch_v2.py:932-937, 1012).
 
 use crate::{
     ops::{

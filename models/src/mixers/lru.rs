@@ -20,7 +20,10 @@
 //!
 //! The block has no feed-forward network. The published block has BatchNorm and separate learning
 //! rates for ν, θ, γ and B (`train.groups`). The authors released no code: the output begins as in
-//! S5, LeCun-normal with zero biases.
+//! S5, LeCun-normal with zero biases. The norms' ε is `block.norm_epsilon` = 1e-6 and BatchNorm's
+//! momentum `block.norm_momentum` = 0.1; a reproduction by others,
+//! NicolasZucchet/minimal-LRU@bbd71b1, has flax's BatchNorm with 1e-5 and, in PyTorch's meaning,
+//! 0.01 (lru/model.py:116).
 
 use crate::{
     layers::{Direction, GluOutput, OutputGate, OutputInit},

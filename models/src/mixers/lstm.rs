@@ -20,7 +20,7 @@
 //!
 //! # Departures
 //!
-//! None known.
+//! No public code of the authors was found.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -25,12 +25,13 @@
 //! p has width H E, in the paper D; projections have no biases. Projections begin Xavier-uniform
 //! (±0.217 at D = 64); in the published code over √2 (±0.153) but those of outputs, and biases
 //! uniform within inputs^-½ (0 of outputs). p begins with a deviation of 1/√(H E), there of 1,
-//! after a product with √D. The feed-forward network begins Xavier-uniform (±0.177 for a width of
-//! 128) with biases N(0, 1e-6²), there uniform within inputs^-½ (±0.125 and ±0.088), biases too.
-//! The norms' ε is `block.norm_epsilon` = 1e-6, there 1e-5. For ListOps and Text all weights but p
-//! begin there N(0, 0.02²), biases as 0. Read in XuezheMax/fairseq-apollo@3644d20
-//! fairseq/modules/luna_attention.py:81-99, luna_sentence_encoder.py:80-84 and 160-190,
-//! fairseq/models/lra/luna_lra_encoder.py:115-121 and 248.
+//! after a product with √D, and with the sinusoids of its positions added. The feed-forward network
+//! begins Xavier-uniform (±0.177 for a width of 128) with biases N(0, 1e-6²), there uniform within
+//! inputs^-½ (±0.125 and ±0.088), biases too. The norms' ε is `block.norm_epsilon` = 1e-6, there
+//! 1e-5. For ListOps and Text all weights but p begin there N(0, 0.02²), biases as 0. Read in
+//! XuezheMax/fairseq-apollo@3644d20 fairseq/modules/luna_attention.py:81-99,
+//! luna_sentence_encoder.py:80-84 and 160-190, fairseq/models/lra/luna_lra_encoder.py:115-123 and
+//! 246-253.
 
 use crate::{block::norm::Norm, options::NormPlace, prelude::*};
 

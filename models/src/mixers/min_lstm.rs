@@ -23,7 +23,12 @@
 //! The package minGRU-pytorch has no b_f and b_i, and rounds the inner width down. Its convolution
 //! before the layer, off by default, is not here. The feed-forward network begins Xavier-uniform
 //! (±0.177 at D = 64 and a width of 128) with biases N(0, 1e-6²); there uniform within inputs^-½
-//! (±0.125 and ±0.088), biases too (minLM.py:19-23).
+//! (±0.125 and ±0.088), biases too (minLM.py:19-23). The package's norms have the ε of
+//! torch.nn.RMSNorm, 1.2e-7 in 32 bits (minLM.py:67), here `block.norm_epsilon` = 1e-6. In the
+//! authors' code (BorealisAI/minRNNs@ff52e9d models/minRNNs.py, class minLSTM) all four linear maps
+//! have biases, which begin uniform within inputs^-½, too, b_f with `forget_bias_init_scale` more;
+//! gates are divided by their sum only where `use_coeff_norm` asks for it, and states may begin
+//! from g of a learned vector, N(0, 1) at first.
 
 use super::min_gru::{closed, positive};
 use crate::{

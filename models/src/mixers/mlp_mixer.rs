@@ -18,8 +18,9 @@
 //! # Departures
 //!
 //! The network of channels begins Xavier-uniform with biases N(0, 1e-6²); in the authors' code
-//! LeCun-normal with biases 0, as the network of positions. Their GELU is the approximation by
-//! tanh.
+//! LeCun-normal with biases 0, as the network of positions
+//! (google-research/vision_transformer@c6de1e5 vit_jax/models_mixer.py:27-29). Their GELU is the
+//! approximation by tanh.
 
 use crate::{ops::activation::gelu_erf, params::LECUN_NORMAL, prelude::*};
 

@@ -27,7 +27,7 @@
 //! The filters that begin as those of a wavelet, and the trees that keep more coefficients of the
 //! finest levels (`tree_select` = `uniform`), are not here. Dropout behind W is that of the block.
 //! The norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5, of LayerNorm and of
-//! BatchNorm.
+//! BatchNorm (classification.py:84-87).
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

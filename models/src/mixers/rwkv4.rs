@@ -22,9 +22,10 @@
 //! # Departures
 //!
 //! The block's feed-forward network with squared ReLU stands for channel mixing, which mixes inputs
-//! with those before, too, and has a receptance. It begins Xavier-uniform, as all feed-forward
-//! networks here. The norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5
-//! (torch.nn.LayerNorm).
+//! with those before, too, and has a receptance. It begins Xavier-uniform with biases N(0, 1e-6²);
+//! that of the published code has no biases and begins uniform within inputs^-½ (lines 388-390). A
+//! norm of the embedding before the first block (line 446) is not here. The norms' ε is
+//! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

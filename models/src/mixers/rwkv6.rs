@@ -30,8 +30,10 @@
 //! and the gain of the heads' LayerNorm as ((l + 1) / n)^0.7, here 1. Heads are as many as the
 //! block's, where the authors' have 64 columns. The block's feed-forward network with squared ReLU
 //! stands for channel mixing, which mixes inputs with those before, too, and has a receptance. It
-//! begins Xavier-uniform, as all feed-forward networks here. The norms' ε is `block.norm_epsilon` =
-//! 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
+//! begins Xavier-uniform with biases N(0, 1e-6²); the published one has no biases, and its matrices
+//! begin uniform within inputs^-½ (lines 628-630), drawn again the first as orthogonal with gain 1
+//! and the others as 0. A norm of the embedding before the first block (line 689) is not here. The
+//! norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm).
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -33,10 +33,12 @@
 //! 380-451): W_r and W_v orthogonal with gain 1, W_k orthogonal with gain 0.1, W_o as 0, and the
 //! gain of the heads' LayerNorm as ((l + 1) / n)^0.7, here 1. Heads are as many as the block's,
 //! where the authors' have 64 columns. The block's feed-forward network with squared ReLU stands
-//! for channel mixing, which mixes inputs with those before, too. It begins Xavier-uniform, as all
-//! feed-forward networks here. A second direction is not here: it would need first values of its
-//! own. The norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5
-//! (torch.nn.LayerNorm).
+//! for channel mixing, which mixes inputs with those before, too. It begins Xavier-uniform with
+//! biases N(0, 1e-6²); the published one has no biases, and its first matrix begins uniform within
+//! ½ D^-½, drawn again as orthogonal with gain 1, the second as 0 (lines 220-224). A norm of the
+//! embedding before the first block (line 251) is not here. A second direction is not here: it
+//! would need first values of its own. The norms' ε is `block.norm_epsilon` = 1e-6, in the
+//! published code 1e-5 (torch.nn.LayerNorm).
 
 use crate::{
     layers::{HeadNorm, by_head, token_shift::previous},

@@ -22,7 +22,11 @@
 //!
 //! The block has no feed-forward network. The published block has BatchNorm, no last norm
 //! (`block.last_norm = false`), dropout tied over positions, and separate learning rates for Λ, B
-//! and δ (`train.groups`).
+//! and δ (`train.groups`). BatchNorm's ε is `block.norm_epsilon` = 1e-6 and its momentum
+//! `block.norm_momentum` = 0.1; in the published code ε is 1e-5 and the momentum, in PyTorch's
+//! meaning, 0.05, on Pathfinder and Path-X 0.1 (flax.linen.BatchNorm, lindermanlab/S5@3c18fdb
+//! s5/layers.py:44-45; `bn_momentum`, run_train.py:61 and bin/run_experiments/run_lra_*.sh).
+//! LayerNorm's ε is 1e-6 there, too.
 
 use crate::{
     hippo,

@@ -18,11 +18,12 @@
 //!
 //! # Departures
 //!
-//! As in the authors' code, the residual of the first half is the projected query, without the
-//! LayerNorm of the paper; there the scale is 1/√(H E). We add dropout on both kinds of weights. I
-//! begins uniform within (6 / (m + D))^½, in that code (6 / (D (m + 1)))^½; weights begin
-//! Xavier-uniform and b with 0, there uniform within inputs^-½ and with biases everywhere. The
-//! norms' ε is `block.norm_epsilon` = 1e-6, in that code 1e-5 (torch.nn.LayerNorm).
+//! As in the authors' code (juho-lee/set_transformer@73432c6 modules.py:6-53), the residual of the
+//! first half is the projected query, without the LayerNorm of the paper; there the scale is 1/√(H
+//! E). We add dropout on both kinds of weights. I begins uniform within (6 / (m + D))^½, in that
+//! code (6 / (D (m + 1)))^½; weights begin Xavier-uniform and b with 0, there uniform within
+//! inputs^-½ and with biases everywhere. The norms' ε is `block.norm_epsilon` = 1e-6, in that code
+//! 1e-5 (torch.nn.LayerNorm).
 
 use crate::{layers::Mab, prelude::*};
 

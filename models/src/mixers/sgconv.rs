@@ -23,7 +23,11 @@
 //!
 //! The block has no feed-forward network. The published block has BatchNorm and a separate learning
 //! rate for w. On Path-X w begins there with cosines (`mode` = cat_cos in ctlllll/SGConv@0c2b3ab
-//! src/models/sequence/gconv.py:124-125).
+//! src/models/sequence/gconv.py:124-125). On Image ρ is 1 there and number t = 1, 2, .. of the
+//! kernel is divided by t (`mode` = cat_randn_learnable_fixed, gconv.py:144-152 and 199-200). Z is
+//! there the norm of the kernel before it is cut to N (gconv.py:203-216), which is the same where κ
+//! times a power of 2 is N. The norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5
+//! (PyTorch's LayerNorm and BatchNorm1d, src/models/nn/components.py:261, 271).
 
 use std::sync::{Arc, OnceLock};
 

@@ -30,7 +30,12 @@
 //! src/models/sequence/tnn_draft/dpb_v4.py:31-76, class DynamicPosBiasV4). The feed-forward network
 //! begins Xavier-uniform (±0.177 at D = 64 and a width of 128) with biases N(0, 1e-6²); there
 //! uniform within inputs^-½ (±0.125 and ±0.088), biases too (OpenNLPLab/lra@dd871ef
-//! src/models/sequence/glu.py:21-23).
+//! src/models/sequence/glu.py:21-23). The published code has no weights for lags of 1,024 and more
+//! (`tno_max_l` in configs/model/tno.yaml;
+//! src/models/sequence/tnn_draft/dynamic_toeplitz_encoding_multihead_v4.py:311-329), which matters
+//! where γ = 1; here all lags have. The norms' ε is `block.norm_epsilon` = 1e-6, in the published
+//! code 1e-5 (torch.nn.BatchNorm1d and SyncBatchNorm, src/models/nn/components.py:206, 214;
+//! torch.nn.LayerNorm, dpb_v4.py:55).
 
 use crate::{
     layers::LayerNorm,

@@ -16,7 +16,7 @@
 //!
 //! # Departures
 //!
-//! Those of GAU.
+//! Those of GAU. g₂ and g₃ begin N(0, 0.02²), b₂ and b₃ as 0, like g and b of the unit.
 
 use super::Beside;
 use super::Gated;

@@ -23,7 +23,9 @@
 //! # Departures
 //!
 //! The paper encodes positions by rotary vectors and w; here, as in the runs on this benchmark by
-//! the authors of Mega, only w does, and each layer has its own.
+//! the authors of Mega, only w does, and each layer has its own. No public code of the authors was
+//! found: initial values and the norms' ε are those of facebookresearch/mega@aeaa4b4
+//! fairseq/modules/gated_attention_unit.py:64-72 and sequence_norm.py:15.
 
 pub mod flash;
 #[cfg(test)]

@@ -17,7 +17,11 @@
 //!
 //! This initial ω is the closed form of the authors' later package, admin-torch, where the paper
 //! measures variances in a first pass. Queries, keys and values begin Xavier-uniform, in the
-//! authors' code √½ times that and with biases.
+//! authors' code √½ times that; attention has biases there, which begin as 0
+//! (LiyuanLucasLiu/Transformer-Clinic@70f72b7
+//! fairseq/fairseq/modules/multihead_attention.py:76-87). Biases of the feed-forward network begin
+//! N(0, 1e-6²), there as 0 (transformer_layer.py:688-693). The norms' ε is `block.norm_epsilon` =
+//! 1e-6, there 1e-5 (layer_norm.py:8).
 
 use crate::{mixers::transformer, prelude::*};
 

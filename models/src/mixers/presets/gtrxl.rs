@@ -18,8 +18,8 @@
 //! Relative positions and a memory of the previous segment, which make it a Transformer-XL, are not
 //! part of it here: one sequence is one segment, and positions are set by `embed.positions`. A last
 //! norm, as after every pre-norm stack. Its authors' code is not public: weights of gates begin
-//! Xavier-uniform, biases with 2, as in opendilab/DI-engine, where weights begin uniform within
-//! D^-½.
+//! Xavier-uniform, biases with 2, as in opendilab/DI-engine@0254a2b
+//! ding/torch_utils/network/gtrxl.py:62-68, where weights begin uniform within D^-½.
 
 use crate::{mixers::transformer, prelude::*};
 

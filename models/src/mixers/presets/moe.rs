@@ -22,7 +22,11 @@
 //!
 //! Groups are sequences, where GShard groups the tokens of one machine; evaluation has no capacity
 //! limit; the second expert is always used, where GShard draws. Weights begin Xavier-uniform; in
-//! its code router and experts uniform within (3 / inputs)^½, experts without biases.
+//! its code router and experts uniform within (3 / inputs)^½, experts without biases, keys, values
+//! and outputs of attention N(0, 1 / inputs) and queries N(0, 1 / (D E)), whose scores are not
+//! divided by √E (tensorflow/lingvo@e0be5dc lingvo/core/gshard_builder.py:1988-2042, 2097-2166 and
+//! 1134). 1e-9 is added there to p_e1 + p_e2 (gshard_layers.py:2219). Its norms are RMSNorm, with
+//! the same ε, 1e-6 (gshard_builder.py:139, 1833-1844).
 
 use crate::{mixers::transformer, prelude::*};
 

@@ -18,9 +18,10 @@
 //!
 //! # Departures
 //!
-//! LayerNorm in place of a batch norm on queries. Weights begin Xavier-uniform, in the authors'
-//! code uniform within inputs^-½ and with biases. The norms' ε is `block.norm_epsilon` = 1e-6, in
-//! the authors' code 1e-12 (facebookresearch/XLM@cd281d3 xlm/model/transformer.py).
+//! LayerNorm in place of a batch norm on queries, an option of the authors' code with ε = 1e-5
+//! (torch.nn.BatchNorm1d, xlm/model/memory/query.py:21). Weights begin Xavier-uniform, in the
+//! authors' code uniform within inputs^-½ and with biases. The norms' ε is `block.norm_epsilon` =
+//! 1e-6, in the authors' code 1e-12 (facebookresearch/XLM@cd281d3 xlm/model/transformer.py).
 
 use crate::{mixers::transformer, prelude::*};
 

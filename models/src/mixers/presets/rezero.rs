@@ -16,7 +16,9 @@
 //! # Departures
 //!
 //! Weights begin Xavier-uniform; in the authors' code those of queries, keys and values √½ times
-//! that, all others uniform within inputs^-½, and attention has biases.
+//! that, all others uniform within inputs^-½, biases of the feed-forward network too, which here
+//! begin N(0, 1e-6²), and attention has biases (majumderb/rezero@e2c94a8
+//! rezero/transformer/rztx.py:40-44).
 
 use crate::{mixers::transformer, prelude::*};
 

@@ -30,9 +30,11 @@
 //! # Departures
 //!
 //! The published code has BatchNorm (`block.norm = batch`), separate learning rates for a, ω and δ
-//! (`train.groups`), and no positions. The norms' ε is `block.norm_epsilon` = 1e-6, in
-//! state-spaces/s4 1e-5 (PyTorch's LayerNorm and BatchNorm1d,
-//! src/models/nn/normalization.py:25-35).
+//! (`train.groups`), and no positions. B is a parameter of its own there, 1 or HiPPO's at first
+//! (src/models/sequence/kernels/ssm.py:532, 586), and the configurations have Δ = softplus(δ)
+//! (`dt_transform`, configs/model/layer/s4.yaml:25); here B is folded into C and Δ = e^δ. The
+//! norms' ε is `block.norm_epsilon` = 1e-6, in state-spaces/s4 1e-5 (PyTorch's LayerNorm and
+//! BatchNorm1d, src/models/nn/normalization.py:25-35).
 
 use crate::{
     hippo,

@@ -23,7 +23,12 @@
 //!
 //! # Departures
 //!
-//! None known.
+//! Initial values are those of the 2021 code but for P and Q, N(0, 1/K) here: they begin
+//! Xavier-uniform there (variant `tay2021`), and by TensorFlow's default with K = 16 in the
+//! authors' other code (tensorflow/mesh@da90793 mesh_tensorflow/transformer/attention.py:229-247).
+//! In the latter α₂ is the sigmoid of one number, which begins as 0 (lines 288-297), and S of
+//! `dense` is W relu(q), without biases (lines 299-308); in the 2021 code all heads of `dense`
+//! share one W, without biases. `factorised_dense` and `fixed_random` are in neither.
 
 mod scores;
 
