@@ -3,7 +3,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 
@@ -125,17 +125,24 @@ pub const STOP_ON_EOF: &str = "--stop-on-eof";
 /// Returns the command line for records, quoted for a shell: as typed, without options that only
 /// programs pass.
 ///
-/// A program given by its absolute path is recorded by its name. In a word that is not Unicode,
-/// `\u{fffd}` replaces invalid parts.
+/// A program given by its absolute path is recorded by its name if a shell finds it by that. In a
+/// word that is not Unicode, `\u{fffd}` replaces invalid parts.
 pub fn command_line() -> String {
-    as_typed(env::args_os().collect())
+    as_typed(env::args_os().collect(), env::var_os("PATH").as_deref())
 }
 
-fn as_typed(mut words: Vec<OsString>) -> String {
+fn as_typed(mut words: Vec<OsString>, search: Option<&OsStr>) -> String {
     if let Some(program) = words.first_mut() {
         let path = Path::new(&*program);
         if let (true, Some(name)) = (path.is_absolute(), path.file_name()) {
-            *program = name.to_owned();
+            let folders = search.map(env::split_paths).into_iter().flatten();
+            let found = folders
+                .map(|folder| folder.join(name))
+                .find(|it| it.is_file());
+            let same = |found: PathBuf| found.canonicalize().ok() == path.canonicalize().ok();
+            if found.is_some_and(same) {
+                *program = name.to_owned();
+            }
         }
     }
     let typed = words.iter().filter(|word| *word != STOP_ON_EOF);
@@ -205,11 +212,22 @@ mod tests {
 
     #[test]
     fn a_command_is_kept_as_it_is_typed() {
-        let kept = |words: &[&str]| as_typed(words.iter().map(OsString::from).collect());
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("lra");
+        std::fs::write(&program, "").unwrap();
+        let program = program.to_str().unwrap();
+        let path = [Path::new("/nowhere"), folder.path()];
+        let path = env::join_paths(path).unwrap();
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect();
+        let kept = |given: &[&str]| as_typed(words(given), Some(&path));
         assert_eq!(
-            kept(&["/opt/bin/lra", "run", "--set", "a=it's 2", "--stop-on-eof"]),
+            kept(&[program, "run", "--set", "a=it's 2", "--stop-on-eof"]),
             r"lra run --set 'a=it'\''s 2'"
         );
+        // A shell would find no program, or another one.
+        assert_eq!(kept(&["/opt/bin/lra", "list"]), "/opt/bin/lra list");
+        let alone = as_typed(words(&[program, "list"]), None);
+        assert_eq!(alone, format!("{program} list"));
         assert_eq!(
             kept(&["target/debug/lra", "--out", "/tmp/x"]),
             "target/debug/lra --out /tmp/x"

@@ -412,11 +412,14 @@ fn the_command_in_a_record_runs_as_pasted() {
     let lra = Path::new(env!("CARGO_BIN_EXE_lra")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let groups = "train.groups=[{ parameters = \"*.bias\", learning_rate = 0.0 }]";
+    let path = format!("{}:{path}", lra.display());
     let mut command = place.command(&format!("{TINY} --model linear --steps 4 --out own"));
+    command.env("PATH", &path);
     let typed = command.args(["--set", groups]).output().unwrap();
     assert!(typed.status.success(), "{}", err(&typed));
     let sweep = SWEEP.replace("toy", "listops").replace("bag", "linear");
     let mut command = place.command(&format!("{sweep} --set data.train=64 --out swept"));
+    command.env("PATH", &path);
     let swept = command.args(["--set", groups]).output().unwrap();
     assert!(swept.status.success(), "{}", err(&swept));
     for out in ["own", "swept"] {
@@ -430,7 +433,7 @@ fn the_command_in_a_record_runs_as_pasted() {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).current_dir(place.path());
         shell.env("LRA_DATA", place.path().join("data"));
-        shell.env("PATH", format!("{}:{path}", lra.display()));
+        shell.env("PATH", &path);
         let output = shell.output().unwrap();
         assert!(output.status.success(), "{command}: {}", err(&output));
         assert!(

@@ -255,7 +255,15 @@ fn a_record_is_replayed_to_the_bit() {
     record["scores"]["test_loss"] = 1.25.into();
     let other = place.path().join("other.json");
     fs::write(&other, record.to_string()).unwrap();
-    let output = place.lra("replay other.json --quiet --json");
+    // What is on file is never compared in place of a new run.
+    let message = place.fails(2, "replay other.json --quiet");
+    assert!(
+        message.contains("nothing was trained: --force"),
+        "{message}"
+    );
+    let message = place.fails(2, &format!("replay {run} --quiet --force --out runs"));
+    assert!(message.contains("the recorded run itself"), "{message}");
+    let output = place.lra("replay other.json --quiet --json --force");
     assert_eq!(output.status.code(), Some(1));
     let found = json(&String::from_utf8(output.stdout).unwrap());
     assert_eq!(found["differences"][0]["score"], "test_loss");

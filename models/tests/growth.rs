@@ -84,9 +84,9 @@ fn memory_grows_as_each_card_says() {
                 (_, time @ Cost::Quadratic(_), DType::F64) => time,
                 (memory, ..) => memory,
             };
-            // Composed forms, which are computed in f64, take gigabytes at 2,048 tokens.
+            // Composed forms, which are computed in f64, take most of the time.
             let lengths = match dtype {
-                DType::F64 => [384, 1536],
+                DType::F64 => [320, 1280],
                 _ => [512, 2048],
             };
             // The first pass also fills buffers that stay with their threads.

@@ -9,6 +9,7 @@ use lra_models::{
     model::HEADINGS,
     options::{BlockOptions, EmbedOptions, HeadOptions, NormPlace, OptionSet, Residual},
 };
+use rayon::prelude::*;
 use serde_json::{Value, json};
 
 fn build(name: &str, change: impl Fn(&mut Options)) -> Result<Classifier, Error> {
@@ -145,7 +146,7 @@ fn every_number_among_the_options_has_a_range() {
 
 #[test]
 fn sizes_at_the_end_of_their_ranges_are_counted_without_memory() {
-    for model in MODELS {
+    MODELS.par_iter().for_each(|model| {
         let mut options = Options::of(model);
         let block = &mut options.block;
         (block.dim, block.qkv_dim, block.mlp_dim) = (1 << 16, 1 << 16, 1 << 16);
@@ -162,7 +163,7 @@ fn sizes_at_the_end_of_their_ranges_are_counted_without_memory() {
         Classifier::new(model, &shape, &options, &parameters).unwrap();
         // One block that is repeated has the fewest, 64 GiB.
         assert!(parameters.elements() > 1 << 34, "{}", model.name);
-    }
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::agreement::{Measure, Standing, changes_of};
+use crate::agreement::{Measure, Standing, changes};
 use crate::format::counted;
 use crate::record::{Outcome, Record, Scores};
 use crate::stats::Sample;
@@ -30,16 +30,16 @@ pub fn committed() -> Result<Vec<Record>> {
     Ok(rows.into_iter().map(|(_, record)| record).collect())
 }
 
-/// Returns the runs of a table that a model is ranked among: those by the recipe with the changes
-/// `set`, each `key=value`, and no others. Learning rates are no changes. So short runs in search
-/// of a rate, runs in another block, and runs that were resumed after changes are left out.
+/// Returns the runs of a table that the runs `own` of a model are ranked among: those by the recipe
+/// with the same changes as its runs on the same data. Learning rates, and settings that affect no
+/// score, are no changes. So short runs in search of a rate, runs in another block, and runs that
+/// were resumed after changes are left out.
 #[must_use]
-pub fn rivals<'a>(table: &'a [Record], set: &[String]) -> Vec<&'a Record> {
-    let wanted = changes_of(set);
+pub fn rivals<'a>(table: &'a [Record], own: &[&Record]) -> Vec<&'a Record> {
     let is_rival = |it: &&Record| {
-        it.recipe.name == RECIPE
-            && it.changed_on_the_way().is_none()
-            && changes_of(&it.recipe.overrides) == wanted
+        let alike =
+            |mine: &&Record| mine.task.title() == it.task.title() && changes(mine) == changes(it);
+        it.recipe.name == RECIPE && it.changed_on_the_way().is_none() && own.iter().any(alike)
     };
     table.iter().filter(is_rival).collect()
 }
@@ -245,7 +245,19 @@ impl Card<'_> {
                 .map(|(task, reason)| format!("{task} left out: {reason}")),
         );
         if self.standing.is_none() {
-            notes.push("No rank: the table has no other model on all of these data.".to_owned());
+            let changed: BTreeSet<&str> = self.own.iter().flat_map(|it| changes(it)).collect();
+            let with = match changed.is_empty() {
+                true => String::new(),
+                false => {
+                    let changed: Vec<&str> = changed.into_iter().collect();
+                    format!(" with --set {}", changed.join(" --set "))
+                }
+            };
+            let split = self.own.iter().find_map(|it| it.recipe.split_statistics());
+            let split = split.map_or(String::new(), |it| format!(" ({it})"));
+            notes.push(format!(
+                "No rank: the table has no other model on all of these data{with}{split}."
+            ));
         }
         notes
     }

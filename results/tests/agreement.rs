@@ -7,7 +7,7 @@ use lra_results::agreement::{
     Agreement, Cluster, Half, Measure, Selection, Standing, anchors, select,
 };
 use lra_results::card::{self, Card};
-use lra_results::record::{Outcome, Record};
+use lra_results::record::{Batching, Outcome, Record};
 use lra_results::{Format, tables};
 
 fn all(records: &[Record]) -> Vec<&Record> {
@@ -319,12 +319,37 @@ fn a_card_ranks_among_runs_of_the_same_settings_and_says_what_the_block_adds() {
         elsewhere,
     ];
     let names = |changes: &[&str]| -> Vec<&str> {
-        let changes: Vec<String> = changes.iter().map(|it| (*it).to_owned()).collect();
-        let rivals = card::rivals(&table, &changes).into_iter();
+        let own = set(cell("s4d", "listops", 0, 0.5), changes);
+        let rivals = card::rivals(&table, &[&own]).into_iter();
         rivals.map(|it| it.model.name.as_str()).collect()
     };
     assert_eq!(names(&[]), ["a", "b"]);
     assert_eq!(names(&["train.steps=9"]), ["a"]);
+    // What affects no score is no change.
+    assert_eq!(
+        names(&["train.log_every=5", "train.checkpoint_every=5"]),
+        ["a", "b"]
+    );
+    let mut split = set(cell("s4d", "listops", 0, 0.5), &["train.micro_batch=4"]);
+    split.recipe.batching = Some(Batching {
+        batch: 32,
+        forward: 4,
+        ..Batching::default()
+    });
+    assert_eq!(card::rivals(&table, &[&split]).len(), 2);
+    split.recipe.batching.as_mut().unwrap().batch_norm = true;
+    assert_eq!(card::rivals(&table, &[&split]).len(), 0);
+    let card = Card {
+        model: "s4d".to_owned(),
+        own: vec![&split],
+        same_block: Vec::new(),
+        standing: None,
+        left_out: Vec::new(),
+    };
+    let text = Format::Text.render(&[card.table()]);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let note = "with --set train.micro_batch=4 (BatchNorm's statistics are over 4 examples";
+    assert!(text.contains(note), "{text}");
 
     let own = cell("s4d", "listops", 0, 0.5);
     let same_block = cell("s4d", "listops", 0, 0.375);
@@ -355,9 +380,11 @@ fn the_table_that_the_program_brings_can_be_read() {
     let records = card::committed().unwrap();
     for record in &records {
         assert_eq!(record.recipe.name, card::RECIPE, "{}", record.id);
+        // A rate that was found for a cell is no change of the protocol.
+        let mut own = record.clone();
+        own.recipe.overrides.clear();
+        assert!(card::rivals(&records, &[&own]).contains(&record));
     }
-    // A rate that was found for a cell is no change of the protocol.
-    assert_eq!(card::rivals(&records, &[]).len(), records.len());
 }
 
 /// A rate is found for each model and task, and belongs to the cell.
@@ -409,7 +436,7 @@ fn learning_rates_are_no_change_of_the_protocol() {
         with(cell("mine", "image", 0, 0.5), &["train.learning_rate=1e-2"]),
     ];
     let own: Vec<&Record> = own.iter().collect();
-    let rivals = card::rivals(&records, &[]);
+    let rivals = card::rivals(&records, &own);
     assert_eq!(rivals.len(), 3);
     let standing = Standing::of("mine", &own[..1], &rivals).unwrap();
     assert_eq!((standing.rank, standing.of), (2, 4));

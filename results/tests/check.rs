@@ -652,7 +652,25 @@ fn a_baseline_has_no_impossible_row() {
                 (row.seeds, row.accuracy_deviation) = ("4".into(), None);
                 row.outcome = "diverged".into();
             }),
-            "outcome is diverged, but its only seed has an accuracy",
+            "outcome is diverged, but there is an accuracy",
+        ),
+        (
+            refused(|row| row.outcome = "diverged".into()),
+            "outcome is diverged, but there is an accuracy",
+        ),
+        (
+            refused(|row| row.outcome = "99 scored".into()),
+            "outcome is '99 scored', which does not fit the 3 seeds",
+        ),
+        (
+            refused(|row| row.outcome = "0 scored, 3 diverged".into()),
+            "which does not fit the 3 seeds",
+        ),
+        (
+            refused(|row| {
+                (row.outcome, row.accuracy_deviation) = ("1 scored, 3 diverged".into(), None);
+            }),
+            "which does not fit the 3 seeds",
         ),
         (
             refused(|row| row.outcome = "banana".into()),
@@ -1019,14 +1037,6 @@ fn seeds_that_diverge_are_counted() {
     let worse = "ended as 1 scored, 2 diverged, was 2 scored, 1 diverged".to_owned();
     assert_eq!(judged(&one, &two), (false, vec![Some(worse)]));
     assert_eq!(judged(&one, &one), (true, vec![None]));
-    // An older baseline has one word for all of its seeds.
-    let mut older = one.clone();
-    for row in &mut older.rows {
-        if row.key.model == "performer" {
-            row.outcome = "diverged".to_owned();
-        }
-    }
-    assert_eq!(judged(&older, &one), (true, vec![None]));
 }
 
 /// Servers get the figures that people read.

@@ -128,7 +128,8 @@ pub struct ExplainArgs {
 const REPLAY_EXAMPLES: &str = "\
 Examples:
   lra replay runs/listops@64-s4d-mini-s0-0a1b2c3d      train it again and compare
-  lra replay record.json --out elsewhere               a record from another machine";
+  lra replay record.json --out elsewhere               a record from another machine
+  lra replay record.json --force                       once more, in place of the last replay";
 
 #[derive(Debug, Args)]
 #[command(after_help = REPLAY_EXAMPLES)]
@@ -141,6 +142,9 @@ pub struct ReplayArgs {
     /// Folder to create the new run folder in
     #[arg(long, default_value = "replays", value_name = "DIR")]
     pub out: PathBuf,
+    /// Replace an earlier replay in that folder
+    #[arg(long)]
+    pub force: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

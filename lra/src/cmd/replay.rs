@@ -28,14 +28,28 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
         data: &data,
         out: &arguments.out,
         device: &device,
-        if_exists: IfExists::Continue,
+        if_exists: match arguments.force {
+            true => IfExists::Replace,
+            false => IfExists::Continue,
+        },
         accept_changes: false,
         tensorboard: false,
         memory_limit: None,
         reporter: &reporter,
         stop: &stop,
     };
-    let Finished { record: now, .. } = cell::run(&resolved, &context)?;
+    let target = arguments
+        .out
+        .join(cell::run_id(&resolved, &resolved.data_shape()?));
+    refuse_itself(&arguments.record, &target)?;
+    let finished = cell::run(&resolved, &context)?;
+    if !finished.fresh {
+        return Err(Error::usage(format!(
+            "{} holds a finished run, and nothing was trained: --force trains it again in its place, --out DIR in another folder",
+            disk::escape(&target.display().to_string())
+        )));
+    }
+    let Finished { record: now, .. } = finished;
     let devices = [device::describe(&device)];
     let mut reasons = changes::of_program(&record, resolved.model, &devices)?;
     reasons.extend(changes::of_data(&record, &now.task.data_digest));
@@ -54,6 +68,19 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => Class::Check.into(),
     })
+}
+
+/// Refuses to train the recorded run in its own folder, where it would be compared with itself.
+fn refuse_itself(record: &Path, target: &Path) -> Result<()> {
+    let record = file_of(record).canonicalize();
+    let own = record.ok().and_then(|it| it.parent().map(Path::to_owned));
+    match own.is_some() && own == target.canonicalize().ok() {
+        true => Err(Error::usage(format!(
+            "{} is the folder of the recorded run itself: name another by --out DIR",
+            disk::escape(&target.display().to_string())
+        ))),
+        false => Ok(()),
+    }
 }
 
 /// Returns the file of a record, which may be named by the folder of its run.

@@ -1,3 +1,5 @@
+use std::sync::LazyLock;
+
 use models::options::{Activation, ChannelKind, NormKind, NormPlace, Pooling, Positions};
 
 use super::*;
@@ -100,17 +102,20 @@ fn records_tell_which_recipes_are_no_longer_here() {
 }
 
 /// Returns every built-in recipe with every task that it has settings for and every model.
-fn cells() -> Vec<Resolved> {
-    let mut cells = Vec::new();
-    for (name, _) in RECIPES {
-        for task in Recipe::load(name).unwrap().body.tasks.keys() {
-            let of_task = models::registry()
-                .iter()
-                .map(|model| resolved(name, task, model.name));
-            cells.extend(of_task);
+fn cells() -> &'static [Resolved] {
+    static CELLS: LazyLock<Vec<Resolved>> = LazyLock::new(|| {
+        let mut cells = Vec::new();
+        for (name, _) in RECIPES {
+            for task in Recipe::load(name).unwrap().body.tasks.keys() {
+                let of_task = models::registry()
+                    .iter()
+                    .map(|model| resolved(name, task, model.name));
+                cells.extend(of_task);
+            }
         }
-    }
-    cells
+        cells
+    });
+    &CELLS
 }
 
 #[test]

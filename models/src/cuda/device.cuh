@@ -14,6 +14,10 @@
 #define DYNAMIC_SHARED(type, name)                               \
     extern __shared__ __align__(16) unsigned char shared_bytes[]; \
     type* const name = reinterpret_cast<type*>(shared_bytes)
+/// Unrolls the loop behind it, so that an array with its index stays in registers.
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
 #endif
 
 constexpr unsigned WARP = 32;

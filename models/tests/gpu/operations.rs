@@ -21,7 +21,7 @@ type Operation = Box<dyn Fn(&[Tensor]) -> lra_models::Result<Tensor> + Send>;
 type Group = (&'static str, fn() -> Vec<Comparison>);
 
 pub(super) fn cases() -> Vec<(String, Case)> {
-    let groups: [Group; 11] = [
+    let groups: [Group; 12] = [
         ("attention", attentions),
         ("embedding", embeddings),
         ("norms", norms),
@@ -30,6 +30,7 @@ pub(super) fn cases() -> Vec<(String, Case)> {
         ("gated_linear", gates),
         ("dropout", dropouts),
         ("scan", scans),
+        ("selective_scan", selective_scans),
         ("state_space", state_spaces),
         ("fft_conv", convolutions),
         ("fourier", fouriers),
@@ -364,6 +365,28 @@ fn scans() -> Vec<Comparison> {
                     ops::scan(&x[0], &x[1], ScanOptions { complex, reverse })
                 }));
             }
+        }
+    }
+    all
+}
+
+fn selective_scans() -> Vec<Comparison> {
+    let mut all = Vec::new();
+    for length in LENGTHS {
+        for (width, modes) in [(3, 1), (35, 16), (2, 33)] {
+            let shape = [2, length, width];
+            let operands = vec![
+                draw("x", &shape),
+                draw("delta", &shape),
+                draw("a", &[width, modes]),
+                draw("projections", &[2, length, 2 * modes]),
+                draw("skip", &[width]),
+            ];
+            let name = format!("selective_scan {shape:?}, {modes} modes");
+            all.push(compare(name, operands, 2e-5, |x| {
+                let (delta, a) = ((&x[1] - 1.0)?.exp()?, x[2].exp()?.neg()?);
+                ops::selective_scan(&x[0], &delta, &a, &x[3], &x[4])
+            }));
         }
     }
     all

@@ -31,7 +31,7 @@ use crate::table::{Cell, Column, Row, Schema, Table};
 pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
 pub use self::selection::{Selection, select};
-pub(crate) use self::selection::{changes_of, is_rate};
+pub(crate) use self::selection::{changes, is_rate};
 pub use self::standing::{Standing, TaskStanding};
 
 /// Least difference of two published averages, in points, for their pair to count.

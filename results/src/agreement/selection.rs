@@ -73,7 +73,7 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
     };
     let of_recipe = || scored().filter(|it| it.recipe.name == recipe);
     let mut sets: BTreeSet<Vec<&str>> = of_recipe().map(changes).collect();
-    let mut wanted = changes_of(&asked.set);
+    let mut wanted = changes_asked_for(&asked.set, &of_recipe().collect::<Vec<_>>());
     if wanted.is_empty() && !sets.contains(&wanted) {
         let Some(only) = sets.pop_first().filter(|_| sets.is_empty()) else {
             return Err(refuse(format!(
@@ -173,15 +173,26 @@ fn alike<'a>(
     }
 }
 
-/// Returns the changes made by a run's command line, in alphabetical order.
-fn changes(record: &Record) -> Vec<&str> {
-    changes_of(&record.recipe.overrides)
+/// Returns the changes made by a run's command line that can affect a score, in alphabetical order.
+pub(crate) fn changes(record: &Record) -> Vec<&str> {
+    let mut changes = record.recipe.decisive_overrides();
+    changes.retain(|it| !is_rate(it));
+    changes.sort_unstable();
+    changes
 }
 
-/// Returns the assignments that change the protocol, in alphabetical order.
-pub(crate) fn changes_of(assignments: &[String]) -> Vec<&str> {
-    let assignments = assignments.iter().map(String::as_str);
-    let mut changes: Vec<&str> = assignments.filter(|it| !is_rate(it)).collect();
+/// Returns the assignments of `set` that change the protocol of the records, in alphabetical order:
+/// those that affect a score of some record, or that no record has.
+fn changes_asked_for<'a>(set: &'a [String], records: &[&Record]) -> Vec<&'a str> {
+    let affects = |it: &&str| {
+        let mut having = records
+            .iter()
+            .filter(|record| record.recipe.overrides.iter().any(|one| one == it))
+            .peekable();
+        having.peek().is_none() || having.any(|record| changes(record).contains(it))
+    };
+    let set = set.iter().map(String::as_str);
+    let mut changes: Vec<&str> = set.filter(|it| !is_rate(it)).filter(affects).collect();
     changes.sort_unstable();
     changes
 }

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 use crate::equivalence::test_rows;
+use crate::format::counted;
 use crate::markup::{shown, visible};
 use crate::pivot::mixture;
 use crate::published::{model_rank, task_rank};
@@ -293,20 +294,6 @@ impl Row {
         scored.unwrap_or_else(|| self.seeds.split_whitespace().count())
     }
 
-    /// Returns whether the runs of another row ended as these did; `self` may be of an older file,
-    /// which does not count the endings.
-    pub(super) fn ended_as(&self, other: &Row) -> bool {
-        let uncounted = self.accuracy.is_some() && self.outcome != Outcome::Scored.word();
-        let mut endings = other.outcome.split(", ");
-        self.outcome == other.outcome
-            || uncounted
-                && endings.any(|ending| {
-                    ending
-                        .split_once(' ')
-                        .is_some_and(|it| it.1 == self.outcome)
-                })
-    }
-
     /// Refuses impossible figures, with the reason.
     pub(super) fn check(&self) -> Result<(), String> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
@@ -368,22 +355,35 @@ impl Row {
                 return Err(format!("the seed {number} stands twice"));
             }
         }
-        let scored = self.outcome == Outcome::Scored.word();
-        if scored && self.accuracy.is_none() {
-            return Err("outcome is scored, but there is no accuracy".to_owned());
+        if seeds.is_empty() {
+            return Err("it has no seeds".to_owned());
         }
-        if !scored && self.accuracy.is_some() && seeds.len() == 1 && is_word(&self.outcome) {
-            let outcome = &self.outcome;
+        let counts: Vec<usize> = match is_word(&self.outcome) {
+            true => vec![seeds.len()],
+            false => {
+                let parts = self.outcome.split(", ");
+                parts
+                    .filter_map(|it| it.split_once(' ')?.0.parse().ok())
+                    .collect()
+            }
+        };
+        if counts.contains(&0) || counts.iter().sum::<usize>() != seeds.len() {
             return Err(format!(
-                "outcome is {outcome}, but its only seed has an accuracy"
+                "outcome is '{}', which does not fit the {}",
+                self.outcome,
+                counted(seeds.len() as u64, "seed")
             ));
         }
-        match (
-            self.scored().max(usize::from(!seeds.is_empty())),
-            self.accuracy,
-            self.accuracy_deviation,
-        ) {
-            (0, ..) => Err("it has no seeds".to_owned()),
+        let mut endings = self.outcome.split(", ");
+        let scored = endings.any(|it| it.ends_with(Outcome::Scored.word()));
+        if scored != self.accuracy.is_some() {
+            let accuracy = if scored { "no accuracy" } else { "an accuracy" };
+            return Err(format!(
+                "outcome is {}, but there is {accuracy}",
+                self.outcome
+            ));
+        }
+        match (self.scored(), self.accuracy, self.accuracy_deviation) {
             (1, _, Some(_)) => Err("accuracy_deviation is given, but one seed has none".to_owned()),
             (count, Some(mean), Some(deviation)) => {
                 // Shares with this mean spread most if all of them are 0 or 1.

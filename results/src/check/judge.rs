@@ -181,7 +181,7 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
     if let Some(damaged) = &row.damaged {
         return regressed(damaged.clone());
     }
-    if !before.ended_as(row) {
+    if before.outcome != row.outcome {
         return regressed(format!("ended as {}, was {}", row.outcome, before.outcome));
     }
     if row.data != before.data {

@@ -70,12 +70,11 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
         }
         results.push((own, same_block));
     }
-    let peers = card::rivals(&table, &arguments.assignments);
     let cards = plans.iter().zip(&results).map(|(plan, (own, same_block))| {
         let own: Vec<&Record> = own.iter().filter_map(State::record).collect();
         Card {
             model: plan.model.to_string(),
-            standing: Standing::of(plan.model.model, &own, &peers),
+            standing: Standing::of(plan.model.model, &own, &card::rivals(&table, &own)),
             own,
             same_block: same_block.iter().filter_map(State::record).collect(),
             left_out: plan.left_out.clone(),

@@ -14,12 +14,12 @@
 //! 1); `legs` the eigenvalues of HiPPO-LegS, whose B is folded into the initial C, with its
 //! imaginary part clipped to ±2 as by default in state-spaces/s4 since March 2023 (`B_clip` in
 //! src/models/hippo/hippo.py and src/models/sequence/kernels/dplr.py, commit e757cef);
-//! `legs_unclipped` the same without the clip, as in the paper; `real` A = -(n+1), N modes without
-//! the factor 2. Δ = e^δ, δ uniform between the logarithms of `dt_min` and `dt_max`. `n_ssm` sets
-//! of A are shared by the channels in turn (0: one for each). `taps` cuts the kernels to K
-//! positions, to test how far a task needs to look. `state` is N; `frequency` is a factor of ω at
-//! first, 3 and 5 in S4D-FT (Yu et al., 2024); `compute` is `auto`, which goes by the number of
-//! modes, `scan` or `fft`.
+//! `legs_unclipped` the same without the clip, as in the paper; `real` A = -(n+1), N modes and C ~
+//! N(0, 2), without the factor 2. Δ = e^δ, δ uniform between the logarithms of `dt_min` and
+//! `dt_max`. `n_ssm` sets of A are shared by the channels in turn (0: one for each). `taps` cuts
+//! the kernels to K positions, to test how far a task needs to look. `state` is N; `frequency` is a
+//! factor of ω at first, 3 and 5 in S4D-FT (Yu et al., 2024); `compute` is `auto`, which goes by
+//! the number of modes, `scan` or `fft`.
 //!
 //! # Padding
 //!
@@ -32,9 +32,11 @@
 //! The published code has BatchNorm (`block.norm = batch`), separate learning rates for a, ω and δ
 //! (`train.groups`), and no positions. B is a parameter of its own there, 1 or HiPPO's at first
 //! (src/models/sequence/kernels/ssm.py:532, 586), and the configurations have Δ = softplus(δ)
-//! (`dt_transform`, configs/model/layer/s4.yaml:25); here B is folded into C and Δ = e^δ. The
-//! norms' ε is `block.norm_epsilon` = 1e-6, in state-spaces/s4 1e-5 (PyTorch's LayerNorm and
-//! BatchNorm1d, src/models/nn/normalization.py:25-35).
+//! (`dt_transform`, configs/model/layer/s4.yaml:25); here B is folded into C and Δ = e^δ. With
+//! `init = real` the published code has the factor 2 and C ~ N(0, 1/2) (kernels/ssm.py:182, 527,
+//! and src/models/functional/vandermonde.py:45), which is the same filter at first. The norms' ε is
+//! `block.norm_epsilon` = 1e-6, in state-spaces/s4 1e-5 (PyTorch's LayerNorm and BatchNorm1d,
+//! src/models/nn/normalization.py:25-35).
 
 use crate::{
     hippo,
@@ -189,10 +191,7 @@ impl MixerModel for S4d {
             (0..count).map(element).collect()
         };
         let c = |name, part| vb.get_with_values(shape, name, Attributes::MATRIX, |_| draw(part));
-        let normal = Init::Randn {
-            mean: 0.0,
-            stdev: 1.0,
-        };
+        let normal = |stdev| Init::Randn { mean: 0.0, stdev };
         let bounds = step_size::log_uniform(options.dt_min, options.dt_max);
         let scanned = real || modes <= MOST_SCANNED;
         Ok(Self {
@@ -204,12 +203,12 @@ impl MixerModel for S4d {
             },
             c: match real {
                 true => (
-                    vb.get_with_attributes(shape, "c", normal, Attributes::MATRIX)?,
+                    vb.get_with_attributes(shape, "c", normal(2f64.sqrt()), Attributes::MATRIX)?,
                     None,
                 ),
                 false => (c("c_real", 0)?, Some(c("c_imag", 1)?)),
             },
-            d: vb.get_with_hints(dim, "d", normal)?,
+            d: vb.get_with_hints(dim, "d", normal(1.0))?,
             output: GluOutput::new(vb, layer.block, OutputGate::Full, OutputInit::Torch)?,
             fft: match options.compute {
                 Compute::Auto => !scanned,

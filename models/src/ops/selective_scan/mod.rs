@@ -1,6 +1,7 @@
 //! State spaces whose steps and projections depend on the token, as in Mamba (arXiv 2312.00752).
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +10,7 @@ use candle_core::{D, Tensor};
 use super::check;
 use super::scan::{ScanOptions, composed as scan};
 use crate::Result;
+use crate::cuda::Gpu;
 use crate::ops::supports;
 
 /// Positions per chunk in the composed form, which keeps all states of a chunk.
@@ -19,8 +21,8 @@ const CHUNK: usize = 64;
 /// negative for states that fade; `projections` (B, L, 2 N) are b and behind it c, which all
 /// channels share; `skip` is (D). A position with δ = 0 leaves every state as it was. On the CPU
 /// O(B L D N) time in one pass with states in registers; for its backward pass it keeps N/32 states
-/// a token and channel. Elsewhere states are written down, chunk by chunk, with O(B L D N) memory
-/// where there are gradients.
+/// a token and channel, on GPUs N/16. Elsewhere (f64) states are written down, chunk by chunk, with
+/// O(B L D N) memory where there are gradients.
 /// # Errors
 /// If shapes do not fit.
 pub fn selective_scan(
@@ -47,7 +49,13 @@ pub fn selective_scan(
         let parameters = Tensor::cat(&[&a.t()?, &skip.unsqueeze(0)?], 0)?;
         return Ok(cpu::selective_scan(x, delta, projections, &parameters)?);
     }
-    composed(x, delta, a, projections, skip)
+    match Gpu::of(x) {
+        Some(gpu) => Ok(cuda::selective_scan(
+            &gpu,
+            [x, delta, a, projections, skip],
+        )?),
+        None => composed(x, delta, a, projections, skip),
+    }
 }
 
 /// Computes [`selective_scan`] by chunks, with all their states in memory.
