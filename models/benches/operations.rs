@@ -10,10 +10,10 @@ use candle_core::{DType, Device, Tensor, Var};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lra_models::Result;
 use lra_models::ops::{
-    Cell, Complex, DplrScan, GatedLinearAttentionOptions, IGNORE_INDEX, Lags, Modes, Order,
-    Padding, Rings, ScanOptions, StateSpaceOptions, Track, add_rolled, conv1d, depthwise_conv1d,
-    dplr_scan, fft_conv, fft2_real, gated_linear_attention, irfft, pair_scan, recurrent, rfft,
-    scan, segment_mean, selective_scan, state_space, take, top_k,
+    BlockScan, Cell, Complex, DplrScan, GatedLinearAttentionOptions, IGNORE_INDEX, Lags, Modes,
+    Order, Padding, Rings, ScanOptions, StateSpaceOptions, Track, add_rolled, block_scan, conv1d,
+    depthwise_conv1d, dplr_scan, fft_conv, fft2_real, gated_linear_attention, irfft, pair_scan,
+    recurrent, rfft, scan, segment_mean, selective_scan, slstm, state_space, take, top_k,
 };
 use lra_models::rng::{RngKey, StreamKey};
 
@@ -127,6 +127,27 @@ fn recurrences(criterion: &mut Criterion) {
             recurrent(cell, &x[0], &x[1], &x[2], None)
         });
     }
+}
+
+fn scalar_memories(criterion: &mut Criterion) {
+    let shapes: [&[usize]; 2] = [&[8, 1024, 4, 64], &[4, 64, 16]];
+    case(criterion, "sLSTM, heads of 16", &shapes, false, |x| {
+        slstm(&x[0], &x[1], None)
+    });
+}
+
+fn block_scans(criterion: &mut Criterion) {
+    let (row, bias) = ([4, 1024, 8, 16], [8, 16, 16]);
+    let shapes: [&[usize]; 5] = [&row, &row, &bias, &row, &row];
+    case(criterion, "block scan, 8 states", &shapes, false, |x| {
+        block_scan(&BlockScan {
+            decays: &x[0],
+            inputs: &x[1],
+            bias: &x[2],
+            outputs: &x[3],
+            values: &x[4],
+        })
+    });
 }
 
 fn selective_scans(criterion: &mut Criterion) {
@@ -273,6 +294,8 @@ criterion_group!(
     rolls,
     convolutions,
     transforms,
-    clusters
+    clusters,
+    scalar_memories,
+    block_scans
 );
 criterion_main!(benches);

@@ -58,6 +58,7 @@ HEAD = 128
 # Models that are held against a package that no training step can be set beside, and why.
 WITHOUT = {
     "hrrformer": "the package hrr has its operations and no model",
+    "slstm": "the package xlstm has a loop of Python over the positions where there is no GPU",
 }
 
 

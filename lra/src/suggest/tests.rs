@@ -167,7 +167,6 @@ fn what_is_like_nothing_is_answered_with_a_command_alone() {
         ("task", "speech-commands"),
         ("task", "wikitext"),
         ("model", "zzz"),
-        ("model", "megalodon"),
         ("model", "ccnn"),
         ("model", "xlnet"),
         ("model", "s3"),

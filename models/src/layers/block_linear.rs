@@ -9,11 +9,11 @@ use crate::{
     ops::{matmul, merge_heads, split_heads},
 };
 
-/// Maps each of G groups of W columns to W columns.
+/// Maps each of G groups of W columns to O columns.
 pub struct BlockLinear {
-    /// (G, W, W): outputs, then inputs, as in [`super::Linear`].
+    /// (G, O, W): outputs, then inputs, as in [`super::Linear`].
     weight: Tensor,
-    /// (G W).
+    /// (G O).
     bias: Option<Tensor>,
 }
 
@@ -30,14 +30,29 @@ impl BlockLinear {
         weight: Init,
         bias: Option<Init>,
     ) -> Result<Self> {
-        let bias = bias.map(|init| vb.get_with_hints(groups * width, "bias", init));
+        Self::between(vb, groups, (width, width), weight, bias)
+    }
+
+    /// Creates parameters `weight` (groups, outputs, inputs) and, if it has an initialiser, `bias`
+    /// (groups outputs).
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn between(
+        vb: &VarBuilder,
+        groups: usize,
+        (inputs, outputs): (usize, usize),
+        weight: Init,
+        bias: Option<Init>,
+    ) -> Result<Self> {
+        let bias = bias.map(|init| vb.get_with_hints(groups * outputs, "bias", init));
         Ok(Self {
-            weight: vb.get_with_hints((groups, width, width), "weight", weight)?,
+            weight: vb.get_with_hints((groups, outputs, inputs), "weight", weight)?,
             bias: bias.transpose()?,
         })
     }
 
-    /// Maps (B, L, G W) to (B, L, G W).
+    /// Maps (B, L, G W) to (B, L, G O).
     ///
     /// # Errors
     /// If the last dimension is not G W.

@@ -56,14 +56,30 @@ impl FeedForward {
     /// # Errors
     /// If a path is taken by a parameter of another shape.
     pub fn drawn(vb: &VarBuilder, block: &BlockOptions, weight: Init, bias: Init) -> Result<Self> {
-        let (dim, hidden, bias) = (block.dim, block.mlp_dim, Some(bias));
+        Self::drawn_by_fan_in(vb, block, |_| weight, bias)
+    }
+
+    /// Builds the layer with weights that begin as `weight` says for their number of inputs.
+    ///
+    /// # Errors
+    /// If a path is taken by a parameter of another shape.
+    pub fn drawn_by_fan_in(
+        vb: &VarBuilder,
+        block: &BlockOptions,
+        weight: impl Fn(usize) -> Init,
+        bias: Init,
+    ) -> Result<Self> {
+        let (dim, hidden) = (block.dim, block.mlp_dim);
+        let linear = |name, inputs, outputs| {
+            Linear::new(&vb.pp(name), inputs, outputs, weight(inputs), Some(bias))
+        };
         Ok(Self {
-            inner: Linear::new(&vb.pp("inner"), dim, hidden, weight, bias)?,
+            inner: linear("inner", dim, hidden)?,
             gate: match block.gate {
                 Gate::None => None,
-                Gate::Glu => Some(Linear::new(&vb.pp("gate"), dim, hidden, weight, bias)?),
+                Gate::Glu => Some(linear("gate", dim, hidden)?),
             },
-            outer: Linear::new(&vb.pp("outer"), hidden, dim, weight, bias)?,
+            outer: linear("outer", hidden, dim)?,
             activation: block.activation,
             dropout: Dropout::new(&vb.pp("drop"), block.dropout),
         })

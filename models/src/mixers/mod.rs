@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 use crate::{Error, Model, Result};
 
 mod adaptive_span;
+mod b2s6;
 mod bag;
 mod bigbird;
 mod cdil;
@@ -58,6 +59,7 @@ mod luna;
 mod mamba;
 mod mamba2;
 mod mega;
+mod megalodon;
 mod min_gru;
 mod min_lstm;
 mod mlp_mixer;
@@ -80,10 +82,12 @@ mod rwkv7;
 mod s4;
 mod s4d;
 mod s5;
+mod seqboat;
 mod set;
 mod sgconv;
 mod sinkhorn;
 mod skyformer;
+mod slstm;
 mod sparse;
 mod synthesizer;
 mod talking_heads;
@@ -147,6 +151,8 @@ pub static MODELS: &[&Model] = &[
     &informer::MODEL,
     &mega::MODEL,
     &mega::chunk::MODEL,
+    &megalodon::MODEL,
+    &seqboat::MODEL,
     &gau::MODEL,
     &gau::flash::MODEL,
     &chordmixer::MODEL,
@@ -162,6 +168,7 @@ pub static MODELS: &[&Model] = &[
     &primal::MODEL,
     &tnn::MODEL,
     &mamba::MODEL,
+    &b2s6::MODEL,
     &mamba2::MODEL,
     &hydra::MODEL,
     &retnet::MODEL,
@@ -178,6 +185,7 @@ pub static MODELS: &[&Model] = &[
     &lstm::MODEL,
     &gru::MODEL,
     &xlstm::MODEL,
+    &slstm::MODEL,
     &rwkv4::MODEL,
     &rwkv6::MODEL,
     &rwkv7::MODEL,

@@ -20,6 +20,7 @@ from transformers import RecurrentGemmaConfig, RwkvConfig
 from transformers.models.recurrent_gemma.modeling_recurrent_gemma import RecurrentGemmaRecurrentBlock, RecurrentGemmaRglru
 from transformers.models.rwkv.modeling_rwkv import RwkvSelfAttention
 from xlstm.blocks.mlstm.layer import mLSTMLayer, mLSTMLayerConfig
+from xlstm.blocks.slstm.layer import sLSTMLayer, sLSTMLayerConfig
 
 from case import lengths_mask, normal, write
 
@@ -127,6 +128,22 @@ def xlstm(params, x, heads, options):
     return functional_call(mLSTMLayer(config), theirs, (x[None],))[0]
 
 
+def slstm(params, x, heads, options):
+    """The package calls the layer of its first gate, i, `fgate`, and that of f `igate`."""
+    config = sLSTMLayerConfig(embedding_dim=x.shape[1], num_heads=heads, conv1d_kernel_size=options["taps"], backend="vanilla", dtype="float32")
+    module = sLSTMLayer(config).double()
+    names = (("fgate", "input"), ("igate", "forget"), ("zgate", "cell"), ("ogate", "output"))
+    theirs = {f"{theirs}.weight": params[f"{ours}.weight"] for theirs, ours in names}
+    theirs |= {"conv1d.conv.weight": params["conv.weight"][:, None], "conv1d.conv.bias": params["conv.bias"], "group_norm.weight": params["norm.scale"] - 1}
+    cell = module.slstm_cell
+    # Outputs first here; the package keeps (H, E, 4, E).
+    width = x.shape[1] // heads
+    weight = params["state.weight"].reshape(heads, 4, width, width).permute(0, 3, 1, 2)
+    theirs["slstm_cell._recurrent_kernel_"] = cell._recurrent_kernel_ext2int(weight)
+    theirs["slstm_cell._bias_"] = cell._bias_ext2int(params["bias"].reshape(heads, 4, width))
+    return functional_call(module, theirs, (x[None],))[0]
+
+
 def rwkv4(params, x, _, options):
     module = RwkvSelfAttention(RwkvConfig(hidden_size=x.shape[1], attention_hidden_size=x.shape[1], num_hidden_layers=2))
     theirs = {"time_decay": params["decay"], "time_first": params["bonus"], "output.weight": params["output.weight"]}
@@ -209,6 +226,12 @@ def shapes(model, dim, heads, options):
         conv = {"conv.weight": ((inner, options["taps"]), 0.6, 0), "conv.bias": vector(inner)}
         rest = {"norm.scale": vector(inner, 1), "skip": vector(inner, 1), "outer.weight": weight(inner, dim)}
         return {"inner.weight": weight(dim, 2 * inner)} | conv | blocks | gates | rest
+    if model == "slstm":
+        width = dim // heads
+        gates = {f"{name}.weight": ((heads, width, width), width**-0.5, 0) for name in ("input", "forget", "cell", "output")}
+        conv = {"conv.weight": ((dim, options["taps"]), 0.6, 0), "conv.bias": vector(dim)}
+        state = {"state.weight": ((heads, 4 * width, width), width**-0.5, 0), "bias": ((heads, 4 * width), 1.0, 0)}
+        return gates | conv | state | {"norm.scale": vector(dim, 1)}
     if model == "rwkv4":
         mixed = {}
         for name in ("receptance", "key", "value"):
@@ -234,6 +257,7 @@ def shapes(model, dim, heads, options):
 
 MIN_LSTM = f"minGRU-pytorch {importlib.metadata.version('minGRU-pytorch')}, minLSTM, changed: biases of the gates"
 XLSTM = f"xlstm {importlib.metadata.version('xlstm')}, mLSTMLayer"
+SLSTM = f"xlstm {importlib.metadata.version('xlstm')}, sLSTMLayer, backend vanilla"
 TORCH = f"torch {torch.__version__.split('+')[0]}"
 
 # Source, and length, width, heads, options, lengths of the rows.
@@ -283,6 +307,11 @@ CASES = {
         (19, 8, 2, {"mix_rank": 3, "decay_rank": 2}, [19, 7]),
         (33, 6, 1, {"mix_rank": 2, "decay_rank": 5}, [33]),
         (17, 9, 3, {"mix_rank": 4, "decay_rank": 3}, [17, 1, 16]),
+    ]),
+    slstm: (SLSTM, [
+        (37, 8, 2, {"taps": 4}, [37, 7]),
+        (70, 6, 1, {"taps": 2}, [70]),
+        (17, 9, 3, {"taps": 3}, [17, 1, 16]),
     ]),
 }
 

@@ -205,6 +205,25 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
             "moving-average-gated-attention",
         ],
     ),
+    same(&["megalodon"], &["cema", "complex-ema"]),
+    near(
+        &["megalodon"],
+        &["megalodon-chunk"],
+        "megalodon with --set model.chunk=128",
+    ),
+    same(
+        &["seqboat"],
+        &[
+            "sparse-modular-activation",
+            "slag_lra_listop",
+            "slag_lra_imdb",
+            "slag_lra_aan",
+            "slag_lra_cifar10",
+            "slag_lra_pf32",
+            "slag_lra_pf128",
+            "slag_lra_pf128_base",
+        ],
+    ),
     same(&["gau"], &["flash-quad", "gated-attention-unit"]),
     same(
         &["flash"],
@@ -250,6 +269,10 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     ),
     same(&["mamba"], &["s6", "selective-ssm", "mamba-1"]),
     same(&["mamba2"], &["ssd"]),
+    same(
+        &["b2s6"],
+        &["block-biased-mamba", "b2-s6", "block-biased-s6"],
+    ),
     same(&["hydra"], &["quasiseparable", "bidirectional-mamba-2"]),
     same(&["retnet"], &["retention", "multi-scale-retention"]),
     same(&["gla"], &["gated-linear-attention"]),
@@ -273,11 +296,6 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     same(&["hyena"], &["hyena-operator", "hyena-hierarchy"]),
     same(&["griffin"], &["rg-lru", "hawk", "recurrent-gemma"]),
     same(&["xlstm"], &["mlstm"]),
-    near(
-        &["xlstm"],
-        &["slstm"],
-        "sLSTM, the layer with scalar memory, is not here; xlstm is the layer with matrix memory",
-    ),
     same(&["rwkv4"], &["rwkv-4", "rwkv-v4"]),
     same(&["rwkv6"], &["rwkv-6", "rwkv-v6", "finch"]),
     same(&["rwkv7"], &["rwkv-7", "rwkv-v7", "goose"]),

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// δ, α, β, γ (2 D, h), those of the forward direction first, and ω (D).
-pub(super) struct MovingAverage {
+pub(in crate::mixers) struct MovingAverage {
     pub(super) delta: Tensor,
     pub(super) alpha: Tensor,
     pub(super) beta: Tensor,
@@ -23,7 +23,7 @@ pub(super) struct MovingAverage {
 impl MovingAverage {
     /// Creates parameters δ, α ~ N(0, 0.2²), β = 1, -1, 1, .. + N(0, 0.02²) by mode, γ, ω ~ N(0,
     /// 1).
-    pub(super) fn new(
+    pub(in crate::mixers) fn new(
         vb: &VarBuilder,
         dim: usize,
         modes: usize,
@@ -47,7 +47,7 @@ impl MovingAverage {
     }
 
     /// Returns SiLU(K→ * x + K← * x + ω ⊙ x) of x (B, L, D), which is zero at padding.
-    pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    pub(in crate::mixers) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let (_, length, dim) = x.dims3()?;
         let p = sigmoid(&self.delta)?;
         let a = (&p * sigmoid(&self.alpha)?)?.affine(-1.0, 1.0)?; // (2 D, h)

@@ -39,8 +39,10 @@ pub mod chunk;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::attention::{SharedAttention, Weighing};
-use self::average::MovingAverage;
+pub(super) use self::{
+    attention::{SharedAttention, Weighing},
+    average::MovingAverage,
+};
 use crate::{
     Encoded,
     block::norm::Norm,

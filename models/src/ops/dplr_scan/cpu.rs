@@ -112,7 +112,7 @@ impl<'a, T: WithDType> Operands<'a, T> {
 
 /// Adds `factor` times `row` to `sum`.
 #[inline(always)]
-fn add<T: WithDType>(sum: &mut [T], factor: T, row: &[T]) {
+pub(in crate::ops) fn add<T: WithDType>(sum: &mut [T], factor: T, row: &[T]) {
     for (sum, x) in sum.iter_mut().zip(row) {
         *sum += factor * *x;
     }
@@ -120,7 +120,7 @@ fn add<T: WithDType>(sum: &mut [T], factor: T, row: &[T]) {
 
 /// Returns the sum of products.
 #[inline(always)]
-fn dot<T: WithDType>(x: &[T], y: &[T]) -> T {
+pub(in crate::ops) fn dot<T: WithDType>(x: &[T], y: &[T]) -> T {
     let mut parts = [T::zero(); PARTS];
     let (whole_x, whole_y) = (x.chunks_exact(PARTS), y.chunks_exact(PARTS));
     let (rest_x, rest_y) = (whole_x.remainder(), whole_y.remainder());

@@ -21,10 +21,22 @@ const TASKS: usize = 16;
 pub(crate) trait Number: WithDType {
     fn exp(self) -> Self;
     fn tanh(self) -> Self;
+    /// Returns ln (1 + self).
+    fn ln_1p(self) -> Self;
 
     #[inline(always)]
     fn sigmoid(self) -> Self {
         Self::one() / (Self::one() + (Self::zero() - self).exp())
+    }
+
+    /// Returns the logarithm of the logistic function.
+    #[inline(always)]
+    fn log_sigmoid(self) -> Self {
+        let minus = Self::zero() - self;
+        match self < Self::zero() {
+            true => self - self.exp().ln_1p(),
+            false => Self::zero() - minus.exp().ln_1p(),
+        }
     }
 }
 
@@ -38,6 +50,11 @@ impl Number for f32 {
     fn tanh(self) -> Self {
         self.tanh()
     }
+
+    #[inline(always)]
+    fn ln_1p(self) -> Self {
+        self.ln_1p()
+    }
 }
 
 impl Number for f64 {
@@ -49,6 +66,11 @@ impl Number for f64 {
     #[inline(always)]
     fn tanh(self) -> Self {
         self.tanh()
+    }
+
+    #[inline(always)]
+    fn ln_1p(self) -> Self {
+        self.ln_1p()
     }
 }
 
@@ -161,7 +183,7 @@ impl<'a, T: Number> Operands<'a, T> {
 
 /// Adds Σ_k factors_k rows_k to `sum`, for rows as long as it.
 #[inline(always)]
-fn add_rows<T: Number>(rows: &[T], factors: &[T], sum: &mut [T]) {
+pub(in crate::ops) fn add_rows<T: Number>(rows: &[T], factors: &[T], sum: &mut [T]) {
     let len = sum.len();
     let whole = factors.len() / 4 * 4;
     for k in (0..whole).step_by(4) {
