@@ -91,7 +91,10 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         "switch or moe",
         "another one, because experts are balanced over sequences, not over segments",
     )?;
-    let plain = |model: &&&Model| model.settings.is_empty();
+    let plain = |model: &&&Model| {
+        let mut variants = model.variants.iter();
+        model.settings.is_empty() && variants.all(|it| it.losses.is_empty())
+    };
     let model = mixers::find(&options.mixer);
     let model = model.filter(|model| plain(&model)).ok_or_else(|| {
         let names = MODELS
@@ -343,7 +346,7 @@ mod tests {
     fn a_mixer_that_does_not_fit_is_refused_with_those_that_do() {
         let parameters = parameters();
         let mut own = MODEL.defaults();
-        for name in ["gtrxl", "wings"] {
+        for name in ["gtrxl", "routing", "wings"] {
             overlay(&mut own, &json!({"mixer": name}));
             let block = BlockOptions::default();
             let built = MODEL.build(&ModelContext::new(

@@ -249,7 +249,7 @@ impl Layer {
             NormPlace::Pre => self.norm.forward(x, pass)?,
             NormPlace::Post => x.clone(),
         };
-        let average = self.average.forward(&zero_padding(&normal, pass.mask())?)?;
+        let average = self.average.forward(&normal, pass.mask())?;
         let average = self.average_dropout.forward(&average, pass)?;
         let routed = self.route.forward(&average)?;
         let [dim, ..] = self.widths;

@@ -85,7 +85,10 @@ impl SharedAttention {
         let chunks = || BlockLists::around(length, size, (0, 0), |_, _| true).block_masks(length);
         let options = AttentionOptions {
             heads: 1,
-            mask: pass.mask().map(Mask::valid).cloned(),
+            mask: match pass.mask() {
+                Some(mask) if size < length => Some(with_empty_chunks(mask.valid(), size)?),
+                mask => mask.map(Mask::valid).cloned(),
+            },
             dropout: self.dropout.of_attention(batch, pass),
             block_masks: (size < length).then(chunks),
             relative: Some(RelativeScores {
@@ -153,6 +156,18 @@ impl SharedAttention {
         let pairs = length / size * size * size + (length % size) * (length % size);
         2 * pairs as u64 * (shared + width) as u64
     }
+}
+
+/// Returns `valid` (B, L) with ones in chunks of `size` positions that have none: a query in such a
+/// chunk attends to all of it, as published.
+fn with_empty_chunks(valid: &Tensor, size: usize) -> Result<Tensor> {
+    let (batch, length) = valid.dims2()?;
+    let chunks = length.div_ceil(size);
+    let padded = valid.pad_with_zeros(1, 0, chunks * size - length)?;
+    let chunks = padded.reshape((batch, chunks, size))?;
+    let empty = chunks.max_keepdim(2)?.affine(-1.0, 1.0)?;
+    let all = chunks.broadcast_add(&empty)?.reshape((batch, ()))?;
+    Ok(all.narrow(1, 0, length)?.contiguous()?)
 }
 
 fn dropped(weights: &Tensor, dropout: &AttentionDropout) -> Result<Tensor> {

@@ -46,9 +46,11 @@ impl MovingAverage {
         })
     }
 
-    /// Returns SiLU(K→ * x + K← * x + ω ⊙ x) of x (B, L, D), which is zero at padding.
-    pub(in crate::mixers) fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// Returns SiLU(K→ * x̂ + K← * x̂ + ω ⊙ x) of x (B, L, D), where x̂ is x, but zero at padding.
+    pub(in crate::mixers) fn forward(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
         let (_, length, dim) = x.dims3()?;
+        let all = x;
+        let x = &zero_padding(all, mask)?;
         let p = sigmoid(&self.delta)?;
         let a = (&p * sigmoid(&self.alpha)?)?.affine(-1.0, 1.0)?; // (2 D, h)
         let scale = (a.dim(1)? as f64).powf(-0.5);
@@ -83,6 +85,10 @@ impl MovingAverage {
                 None => y,
             });
         }
-        silu(&sum.unwrap_or_else(|| x.clone()))
+        let sum = sum.unwrap_or_else(|| x.clone());
+        match mask {
+            Some(_) => silu(&add(&sum, &(all - x)?.broadcast_mul(&self.omega)?)?),
+            None => silu(&sum),
+        }
     }
 }

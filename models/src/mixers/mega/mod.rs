@@ -22,8 +22,10 @@
 //!
 //! # Padding
 //!
-//! At padding x̂ is zero in m, and padding is never a key; its own output is counted by BatchNorm,
-//! as published.
+//! At padding x̂ is zero in both kernels of m, though not in ω ⊙ x̂, and padding is never a key, but
+//! in chunks of padding alone under softmax. Outputs at padding are counted by BatchNorm. All of
+//! this is as published (fairseq/modules/exponential_moving_average.py:175-214,
+//! moving_average_gated_attention.py:176-179).
 //!
 //! # Departures
 //!
@@ -232,7 +234,7 @@ impl GatedAttention {
             NormPlace::Pre => self.norm.forward(x, pass)?,
             NormPlace::Post => x.clone(),
         };
-        let average = self.average.forward(&zero_padding(&normal, pass.mask())?)?;
+        let average = self.average.forward(&normal, pass.mask())?;
         let gates = self.gates.forward(&self.dropout.forward(&average, pass)?)?;
         let [dim, shared, values] = self.widths;
         let part = |start, width| columns(&gates, start, width);
