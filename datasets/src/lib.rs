@@ -9,6 +9,9 @@
 //! of threads; byte `s` of a row means model id `s + first_id`; rows are not padded here. This
 //! crate has no tensors, no network and no printing: progress goes through [`Progress`], and text
 //! is returned as `String`.
+//!
+//! A program adds tasks of its own with [`tasks::register`]. A folder is a task, too
+//! ([`tasks::mine`]).
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod archive;

@@ -16,6 +16,7 @@ mod found;
 mod image;
 mod listops;
 mod listops_published;
+mod mine;
 mod pathfinder_images;
 mod pathfinder_release;
 mod pathfinder_statistics;

@@ -37,7 +37,7 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     };
     let Finished { record: now, .. } = cell::run(&resolved, &context)?;
     let devices = [device::describe(&device)];
-    let mut reasons = changes::of_program(&record, resolved.model, &devices)?;
+    let mut reasons = changes::of_program(&record, resolved.task, resolved.model, &devices)?;
     reasons.extend(changes::of_data(&record, &now.task.data_digest));
     let differing = differences(&record, &now);
     match arguments.json {
