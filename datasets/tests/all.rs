@@ -10,6 +10,7 @@ mod support;
 mod altered;
 mod archives;
 mod beside;
+mod conformance;
 mod dense;
 mod every_task;
 mod found;

@@ -11,7 +11,7 @@
 //! neighbours`.
 //!
 //! A task of one's own is made in the same way: a type that implements [`datasets::Task`], passed in
-//! [`Own`].
+//! [`Own`]. `lra new task NAME` writes its crate.
 //!
 //! ```ignore
 #![doc = include_str!("../examples/own_model.rs")]
@@ -128,6 +128,7 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
         | Verb::Data(_)
         | Verb::Measure
         | Verb::CheckModel(_)
+        | Verb::CheckTask(_)
         | Verb::Parity(_) => Ok(()),
         _ => runtime::check_room(),
     };
@@ -155,6 +156,7 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
         Verb::Check(arguments) => cmd::check::run(&arguments),
         Verb::List(arguments) => cmd::list::run(&arguments),
         Verb::CheckModel(arguments) => cmd::check_model::run(&arguments),
+        Verb::CheckTask(arguments) => cmd::check_task::run(&arguments),
         Verb::Completions { shell } => cmd::shell::completions(shell),
         Verb::Man { folder } => cmd::shell::man(&folder),
         Verb::New(verb) => cmd::new::run(&verb),
