@@ -31,6 +31,7 @@ pub(crate) use self::contents::Contents;
 pub use self::identify::unlike_archive;
 pub(crate) use self::identify::{POINTED, POINTER_BYTES, is_pointer, kind_of};
 pub(crate) use self::litter::is_litter;
+pub(crate) use self::packing::unpacked;
 
 /// Longest name of a member, in bytes.
 const LONGEST_NAME: u64 = 4096;
@@ -169,7 +170,7 @@ impl Raw {
             match unpacked_name(member.name) {
                 Some(name) if wanted(name) => {
                     let packed = member.size.unwrap_or_default();
-                    let unpacked = packing::unpacked(&mut content, packed);
+                    let unpacked = unpacked(&mut content, packed);
                     let mut content = unpacked.map_err(unreadable(&member.path))?;
                     visit(Member {
                         name,

@@ -73,6 +73,12 @@ pub enum Error {
         /// Reason, and the remedy.
         reason: String,
     },
+    /// Tasks of a program's own that it cannot register.
+    #[error("tasks of one's own: {reason}")]
+    Registry {
+        /// Reason, and the remedy.
+        reason: String,
+    },
     /// Data is missing and has to be made or fetched first.
     #[error("missing: {what}; looked for {}{}\n  to get it: {command}{}", shown(path),
         there.as_ref().map(|there| format!("\n  what is there: {}", escape(there))).unwrap_or_default(),
@@ -206,7 +212,8 @@ impl Error {
             | Error::Word { .. }
             | Error::UnknownOption { .. }
             | Error::Source { .. }
-            | Error::Infeasible { .. } => Class::Usage,
+            | Error::Infeasible { .. }
+            | Error::Registry { .. } => Class::Usage,
             Error::Missing { .. }
             | Error::Row { .. }
             | Error::File { .. }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::Dense;
 use crate::error::Result;
@@ -51,6 +52,8 @@ pub enum Source {
     Official,
     /// Synthetic data of the task's shape; its scores are never compared with published ones.
     Synthetic,
+    /// The files of a folder of one's own, which is the task ([`tasks::mine`](crate::tasks::mine)).
+    Folder,
 }
 
 /// Protocol by which the splits are cut.
@@ -66,7 +69,12 @@ pub enum Protocol {
 
 impl Source {
     /// All sources.
-    pub const ALL: [Source; 3] = [Source::Generated, Source::Official, Source::Synthetic];
+    pub const ALL: [Source; 4] = [
+        Source::Generated,
+        Source::Official,
+        Source::Synthetic,
+        Source::Folder,
+    ];
 
     /// Returns the name used on the command line and in folder names.
     pub fn name(self) -> &'static str {
@@ -74,7 +82,13 @@ impl Source {
             Source::Generated => "generated",
             Source::Official => "official",
             Source::Synthetic => "synthetic",
+            Source::Folder => "folder",
         }
+    }
+
+    /// Returns whether the data are made from files of others, which can change.
+    pub fn reads_files(self) -> bool {
+        matches!(self, Source::Official | Source::Folder)
     }
 }
 
@@ -185,10 +199,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the shape of a task's data that differs from the published data by `departures`,
+    /// Returns the shape of a task's data that differs from its data by default by `departures`,
     /// such as `["256", "decoded"]`. Its label is the task's name where there are none, else
     /// `name@256-decoded`.
-    pub(crate) fn new<const N: usize>(
+    pub fn new<const N: usize>(
         info: &TaskInfo,
         max_length: usize,
         departures: [Option<String>; N],
@@ -208,8 +222,22 @@ impl Shape {
         }
     }
 
+    /// Returns the shape of drawn data of `max_length` tokens. Its label is the task's name where
+    /// `options` are those of `defaults`, the seed aside, else `name@max_length`.
+    pub fn drawn(
+        info: &TaskInfo,
+        max_length: usize,
+        defaults: &impl Serialize,
+        options: &Value,
+    ) -> Shape {
+        let mut usual = json!(defaults);
+        usual["seed"] = options["seed"].clone();
+        let departs = usual != *options;
+        Shape::new(info, max_length, [departs.then(|| max_length.to_string())])
+    }
+
     /// Returns this shape for sequences that are images of `height` by `width` pixels.
-    pub(crate) fn of_image(self, height: usize, width: usize) -> Shape {
+    pub fn of_image(self, height: usize, width: usize) -> Shape {
         Shape {
             grid: Some([height, width]),
             ..self
@@ -217,7 +245,7 @@ impl Shape {
     }
 
     /// Returns this shape for sequences whose positions have labels of their own.
-    pub(crate) fn with_dense(self, dense: Option<Dense>) -> Shape {
+    pub fn with_dense(self, dense: Option<Dense>) -> Shape {
         Shape { dense, ..self }
     }
 }

@@ -17,17 +17,40 @@ pub struct Key {
 
 impl Key {
     /// Returns the folder name: `<task>-<source>-<16 hexadecimal digits>`. The key must be the
-    /// task's [`identity`](crate::Task::identity) of a key, as in the store.
-    pub fn folder_name(&self, task: &str, version: u32) -> String {
-        let identity = json!({
+    /// task's [`identity`](crate::Task::identity) of a key, as in the store; `code` is the digest of
+    /// the source code of a program's own task, empty for others.
+    pub fn folder_name(&self, task: &str, version: u32, code: &str) -> String {
+        let mut identity = json!({
             "task": task,
             "version": version,
             "source": self.source,
             "protocol": self.protocol,
             "options": without_later(&self.options),
         });
+        if !code.is_empty() {
+            identity["code"] = json!(code);
+        }
         let digest = Digest::of(canonical_json(&identity).as_bytes());
-        format!("{task}-{}-{}", self.source, &digest[..16])
+        format!("{}-{}-{}", file_name(task), self.source, &digest[..16])
+    }
+}
+
+/// Longest part of a task's name in that of a folder, in letters.
+const LONGEST: usize = 64;
+
+/// Returns the name of a task as that of a file. Names of folders, such as `mine:/home/me/birds`,
+/// keep their last part alone: `mine_birds`.
+fn file_name(task: &str) -> String {
+    let plain = |name: &str| -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        name.chars().map(plain).take(LONGEST).collect()
+    };
+    match task.split_once(':') {
+        Some((kind, path)) => {
+            let last = path.rsplit(['/', '\\']).next().unwrap_or_default();
+            format!("{kind}_{}", plain(last))
+        }
+        None => task.to_owned(),
     }
 }
 
@@ -111,7 +134,7 @@ mod tests {
                 protocol: Protocol::Clean,
                 options,
             };
-            key.folder_name("toy", 1)
+            key.folder_name("toy", 1, "")
         };
         let earlier = named(json!({"seed": 1}));
         assert_eq!(named(json!({"seed": 1, "dense": false})), earlier);
@@ -125,7 +148,11 @@ mod tests {
             protocol: Protocol::Clean,
             options: json!({"seed": 1}),
         };
-        let mut names = vec![key.folder_name("toy", 1), key.folder_name("toy", 2)];
+        let mut names = vec![
+            key.folder_name("toy", 1, ""),
+            key.folder_name("toy", 2, ""),
+            key.folder_name("toy", 1, "c0de"),
+        ];
         for changed in [
             Key {
                 source: Source::Official,
@@ -140,10 +167,10 @@ mod tests {
                 ..key.clone()
             },
         ] {
-            names.push(changed.folder_name("toy", 1));
+            names.push(changed.folder_name("toy", 1, ""));
         }
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), 5);
+        assert_eq!(names.len(), 6);
     }
 }

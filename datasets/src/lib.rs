@@ -9,6 +9,9 @@
 //! of threads; byte `s` of a row means model id `s + first_id`; rows are not padded here. This
 //! crate has no tensors, no network and no printing: progress goes through [`Progress`], and text
 //! is returned as `String`.
+//!
+//! A program adds tasks of its own with [`tasks::register`]; [`prelude`] has the names that they
+//! import, and [`conformance`] what they promise. A folder is a task, too ([`tasks::mine`]).
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod archive;
@@ -16,6 +19,7 @@ mod baseline;
 mod build_checkpoint;
 mod check;
 pub mod command;
+pub mod conformance;
 mod contact_sheet;
 mod dense;
 mod digest;
@@ -35,6 +39,7 @@ mod options;
 mod origin;
 mod parquet;
 mod pickle;
+pub mod prelude;
 mod prior;
 mod progress;
 mod remote;

@@ -257,7 +257,7 @@ fn archive_in(
 /// Returns the flag for a source that needs no files.
 pub(crate) fn stand_in(info: &TaskInfo) -> Option<String> {
     let mut sources = info.sources.iter();
-    match sources.find(|&&source| source != Source::Official)? {
+    match sources.find(|source| !source.reads_files())? {
         Source::Generated => Some("--source generated, the same task drawn here".to_owned()),
         other => Some(format!("--source {other}")),
     }

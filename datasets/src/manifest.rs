@@ -170,6 +170,9 @@ impl Known {
 pub struct Manifest {
     /// Name of the task.
     pub task: String,
+    /// SHA-256 of the source code of a program's own task that built it; empty for others.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub code: String,
     /// Version of the task that built it.
     pub version: u32,
     /// Source of the data.

@@ -17,7 +17,7 @@ use crate::{Source, TaskInfo};
 /// # Errors
 /// [`Error::UnknownOption`], [`Error::Word`] for a word that is none of the option's, or
 /// [`Error::Option`] naming the key that is missing or of another type.
-pub(crate) fn parse<T: Serialize + DeserializeOwned>(
+pub fn parse<T: Serialize + DeserializeOwned>(
     info: &TaskInfo,
     defaults: &T,
     options: &Value,
@@ -90,7 +90,7 @@ pub(crate) fn parse<T: Serialize + DeserializeOwned>(
 ///
 /// # Errors
 /// [`Error::Option`] naming key, value and range.
-pub(crate) fn within<T: PartialOrd + Display>(
+pub fn within<T: PartialOrd + Display>(
     info: &TaskInfo,
     key: &str,
     value: T,

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Digest;
 use crate::archive::folder::files_below;
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::verified_files::FileStat;
+use crate::{Digest, Task};
 
 const FILE_NAME: &str = "raw.json";
 
@@ -34,6 +34,20 @@ impl Origin {
             true => files_below(&path, &mut |_| true).ok()?,
             false => vec![path.clone()],
         };
+        Origin::of_files(path, files)
+    }
+
+    /// Returns the present state of the files that data of `task` are made from: its own ones, or
+    /// those at `raw`.
+    pub(crate) fn of_task(task: &dyn Task, raw: &Path) -> Option<Origin> {
+        match task.own_files() {
+            [] => Origin::of(raw),
+            files => Origin::of_files(raw.canonicalize().ok()?, files.to_vec()),
+        }
+    }
+
+    /// Returns the present state of these files in the folder `path`.
+    pub(crate) fn of_files(path: PathBuf, files: Vec<PathBuf>) -> Option<Origin> {
         let mut digest = Digest::default();
         for file in files {
             let FileStat {

@@ -31,14 +31,14 @@ use crate::lines::{whole, whole_number};
 const ROWS: usize = 256;
 
 /// The two columns to read, and the maximum size of a value of the first.
-pub(crate) struct Columns {
+pub(crate) struct Columns<'a> {
     /// Possible paths of the column of bytes, parts joined by dots; the first one that the file has
     /// is read.
     pub(crate) bytes: &'static [&'static str],
     /// Name of the column of labels.
     pub(crate) label: &'static str,
     /// Function from a word to its label.
-    pub(crate) label_of: fn(&str) -> Option<i64>,
+    pub(crate) label_of: &'a dyn Fn(&str) -> Option<i64>,
     /// Maximum length of a value in the column of bytes.
     pub(crate) longest: usize,
 }
@@ -51,7 +51,7 @@ pub(crate) type Visit<'a> = dyn FnMut(u64, &[u8], i64) -> Result<()> + 'a;
 /// # Errors
 /// The file is not a parquet file, is damaged, lacks a column or has it in another type or with
 /// gaps, or `visit` fails.
-pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Result<u64> {
+pub(crate) fn read(path: &Path, columns: &Columns<'_>, visit: &mut Visit<'_>) -> Result<u64> {
     let damaged = |error: &dyn std::fmt::Display| Error::File {
         file: path.to_owned(),
         problem: format!("not a readable parquet file: {error}"),
@@ -134,7 +134,7 @@ pub(crate) fn read(path: &Path, columns: &Columns, visit: &mut Visit<'_>) -> Res
 
 struct Group<'a> {
     path: &'a Path,
-    columns: &'a Columns,
+    columns: &'a Columns<'a>,
     bytes: Column,
     labels: Column,
     meaning: Meaning,
@@ -230,7 +230,7 @@ impl Column {
     fn numbers(
         &mut self,
         meaning: Meaning,
-        label_of: fn(&str) -> Option<i64>,
+        label_of: &dyn Fn(&str) -> Option<i64>,
     ) -> Result<Vec<i64>, Fault> {
         let name = &self.name;
         let fraction =

@@ -7,7 +7,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use sha2::{Digest, Sha256};
 
 /// Returns the generator for `purpose` (a name that no other use has), `seed` and `stream`.
-pub(crate) fn stream(purpose: &str, seed: u64, stream: u64) -> ChaCha8Rng {
+pub fn stream(purpose: &str, seed: u64, stream: u64) -> ChaCha8Rng {
     let key = Sha256::new()
         .chain_update(purpose.as_bytes())
         .chain_update(seed.to_le_bytes())
@@ -19,7 +19,7 @@ pub(crate) fn stream(purpose: &str, seed: u64, stream: u64) -> ChaCha8Rng {
 
 /// Returns a whole number from 0 to `bound - 1`, each equally likely (Lemire, 2019,
 /// arXiv:1805.10941). `bound` is at least 1.
-pub(crate) fn below(rng: &mut ChaCha8Rng, bound: u32) -> u32 {
+pub fn below(rng: &mut ChaCha8Rng, bound: u32) -> u32 {
     debug_assert!(bound > 0);
     let mut product = u64::from(rng.next_u32()) * u64::from(bound);
     if (product as u32) < bound {

@@ -11,13 +11,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::command::quoted_path;
 use crate::error::{Error, Result, io};
 use crate::locate::stand_in;
 use crate::manifest::{Manifest, SplitName};
 use crate::options::has_source;
 use crate::origin::Origin;
-use crate::{Key, Progress, Source, Splits, Task, source_checks};
+use crate::{Digest, Key, Progress, Source, Splits, Task, source_checks};
 
 pub use self::raw_files::{OtherRawFiles, RawFiles};
 use self::scratch::{checkpoint_of, clear_leftovers, hidden, lock, parent};
@@ -56,7 +55,8 @@ impl Store {
     /// Returns the folder of the entry of `key`, whether it exists or not.
     pub fn folder(&self, task: &dyn Task, key: &Key) -> PathBuf {
         let info = task.info();
-        let name = task.identity(key).folder_name(info.name, info.version);
+        let identity = task.identity(key);
+        let name = identity.folder_name(info.name, info.version, &code_of(task));
         self.root.join("store").join(name)
     }
 
@@ -110,7 +110,15 @@ impl Store {
                 return entry::open(task, &folder, &remedy(task, key));
             }
         }
-        if let (Some(raw), Source::Official) = (from, key.source) {
+        let own = match key.source {
+            Source::Folder => self.found(task),
+            _ => None,
+        };
+        let raw = match key.source {
+            Source::Official => from,
+            _ => own.as_deref(),
+        };
+        if let Some(raw) = raw {
             self.expect_same(task, key, raw, &folder, progress)?;
         }
         entry::open(task, &folder, &remedy(task, key))
@@ -127,7 +135,7 @@ impl Store {
         folder: &Path,
         progress: &dyn Progress,
     ) -> Result<()> {
-        let origin = Origin::of(raw);
+        let origin = Origin::of_task(task, raw);
         if origin.is_some() && origin == Origin::read(folder) {
             return Ok(());
         }
@@ -146,11 +154,7 @@ impl Store {
                 folder: folder.to_owned(),
                 raw: raw.to_owned(),
                 difference,
-                remedy: format!(
-                    "{} --from {} --force",
-                    key.make_command(task),
-                    quoted_path(raw)
-                ),
+                remedy: format!("{} --force", key.make_command_from(task, raw)),
             }),
         }
     }
@@ -206,6 +210,14 @@ impl Store {
         }
         entries.sort_by(|one, other| one.folder.cmp(&other.folder));
         Ok(entries)
+    }
+}
+
+/// Returns the SHA-256 of the source code of a program's own task; empty for one of this crate.
+fn code_of(task: &dyn Task) -> String {
+    match task.source() {
+        "" => String::new(),
+        source => Digest::of(source.as_bytes()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Shared parts of the synthetic data of several tasks: their options, and random rows and words.
+//! Shared parts of drawn data: their options, and random rows and words.
 
 use std::ops::RangeInclusive;
 
@@ -19,17 +19,17 @@ const CHUNK: u64 = 64;
 /// Allowed number of rows of a split.
 const ROWS: RangeInclusive<u32> = 1..=1_000_000;
 
-/// Options of synthetic data, in addition to those of its task.
+/// Options of drawn data, in addition to those of its task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct DrawOptions {
+pub struct DrawOptions {
     /// Seed of the data set.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Number of rows of the training split.
-    pub(crate) train: u32,
+    pub train: u32,
     /// Number of rows of the validation split.
-    pub(crate) val: u32,
+    pub val: u32,
     /// Number of rows of the test split.
-    pub(crate) test: u32,
+    pub test: u32,
 }
 
 impl DrawOptions {
@@ -37,7 +37,7 @@ impl DrawOptions {
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) naming the split.
-    pub(crate) fn check(&self, info: &TaskInfo) -> Result<()> {
+    pub fn check(&self, info: &TaskInfo) -> Result<()> {
         within(info, "train", self.train, ROWS)?;
         within(info, "val", self.val, ROWS)?;
         within(info, "test", self.test, ROWS)
@@ -45,7 +45,10 @@ impl DrawOptions {
 
     /// Calls `draw` for every row of every split. The random generator passed to it depends only on
     /// purpose, seed, split and row. Labels are assigned in turn, so that every split is balanced.
-    pub(crate) fn draw(
+    ///
+    /// # Errors
+    /// Errors of `draw`.
+    pub fn draw(
         &self,
         info: &TaskInfo,
         progress: &dyn Progress,
@@ -54,7 +57,7 @@ impl DrawOptions {
         let purpose = format!("synthetic {}", info.name);
         let sizes = [self.train, self.val, self.test];
         let total = sizes.iter().map(|&rows| u64::from(rows)).sum();
-        progress.begin("drawing a stand-in", Some(total));
+        progress.begin("drawing examples", Some(total));
         for (number, (split, rows)) in SplitName::ALL.into_iter().zip(sizes).enumerate() {
             let rows = u64::from(rows);
             for chunk in 0..rows.div_ceil(CHUNK) {
@@ -73,7 +76,7 @@ impl DrawOptions {
 }
 
 /// Returns a whole number from `range`, each equally likely.
-pub(crate) fn between(rng: &mut ChaCha8Rng, range: RangeInclusive<u32>) -> u32 {
+pub fn between(rng: &mut ChaCha8Rng, range: RangeInclusive<u32>) -> u32 {
     range.start() + below(rng, range.end() - range.start() + 1)
 }
 

@@ -1,6 +1,6 @@
 //! The trait of a task, and the request that its builder fulfils.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -29,10 +29,17 @@ pub struct Request<'a> {
     pub checkpoint: &'a BuildCheckpoint,
 }
 
-/// A task of the arena. Implementations are unit structs listed in [`TASKS`](crate::TASKS).
+/// A task: one of the arena's, listed in [`TASKS`](crate::TASKS), one of a program's own, which it
+/// [registers](crate::tasks::register), or a [folder](crate::tasks::mine).
 pub trait Task: Sync {
     /// Returns the description of the task.
     fn info(&self) -> &'static TaskInfo;
+
+    /// Returns the source code of a program's own task, `include_str!("task.rs")`: its digest tells
+    /// data and scores of different versions apart. Empty for the tasks of this crate.
+    fn source(&self) -> &'static str {
+        ""
+    }
 
     /// Returns every data option with its default, as a JSON object: `max_length` where it can be
     /// chosen, `seed` where data is drawn.
@@ -72,6 +79,12 @@ pub trait Task: Sync {
             }
         }
         identity
+    }
+
+    /// Returns the files that the data are always made from, of one folder. Empty for a task that
+    /// reads none, or whose files are looked for.
+    fn own_files(&self) -> &[PathBuf] {
+        &[]
     }
 
     /// Returns the published files that its official source reads, as far as they have an address.
@@ -134,7 +147,7 @@ impl Key {
     pub fn make_command(&self, task: &dyn Task) -> String {
         let mut command = format!(
             "lra data make {} --source {}",
-            task.info().name,
+            command::quoted(task.info().name),
             self.source
         );
         let identity = task.identity(self);
@@ -150,5 +163,14 @@ impl Key {
         }
         command.push_str(&command::data_flag());
         command
+    }
+
+    /// Returns the command that builds its data from the files at `raw`.
+    pub(crate) fn make_command_from(&self, task: &dyn Task, raw: &Path) -> String {
+        let command = self.make_command(task);
+        match task.own_files() {
+            [] => format!("{command} --from {}", command::quoted_path(raw)),
+            _ => command,
+        }
     }
 }

@@ -37,7 +37,7 @@ fn builds_once_and_opens_the_same() {
     assert_eq!((manifest.label.as_str(), manifest.max_length), ("toy", 32));
     assert_eq!(manifest.splits.train.labels.iter().sum::<u64>(), 2000);
     assert_eq!(
-        manifest.key().folder_name("toy", 1),
+        manifest.key().folder_name("toy", 1, ""),
         folder.file_name().unwrap().to_str().unwrap()
     );
     // The bytes of seed 0: with another value, stored data and published digests are no longer

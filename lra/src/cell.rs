@@ -198,7 +198,7 @@ fn start(
         (Found::Nothing, _) => Ok(Start::Anew),
         (Found::Finished(record), _) => {
             let device = std::slice::from_ref(&draft.provenance.device);
-            let mut changes = changes::of_program(&record, resolved.model, device)?;
+            let mut changes = changes::of_program(&record, resolved.task, resolved.model, device)?;
             let stored = StoredData::find(resolved, context.data)?;
             changes.extend(stored.changes(&record));
             if !changes.is_empty() && !context.accept_changes {
@@ -237,7 +237,7 @@ fn go_on(
     }
     let device = std::slice::from_ref(&draft.provenance.device);
     let mut changes = match &before {
-        Some(record) => changes::of_program(record, resolved.model, device)?,
+        Some(record) => changes::of_program(record, resolved.task, resolved.model, device)?,
         None => vec![format!(
             "the data and the program that it began with are not known, since {} is missing",
             folder.draft().display()

@@ -81,8 +81,11 @@ pub enum Verb {
     /// Test what every model promises on one model: gradients, padding, rows, lengths, costs,
     /// causality, determinism
     CheckModel(CheckModelArgs),
-    /// Start a program with a model of your own
-    #[command(subcommand, after_help = NEW_MODEL_EXAMPLES)]
+    /// Test what every task promises on one task: seeds, splits, labels, lengths, stored data,
+    /// trivial predictors
+    CheckTask(CheckTaskArgs),
+    /// Start a program with a model or a task of your own
+    #[command(subcommand, after_help = NEW_EXAMPLES)]
     New(NewVerb),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
@@ -121,13 +124,15 @@ Examples:
   lra run --task listops --model linear --seeds 0..3 --set train.learning_rate=1e-3
   lra run --task image:synthetic --model linear --recipe smoke    data that is drawn: no file is needed
   lra run --task listops --model performer --pretrain masked    learn hidden tokens of the inputs first
+  lra run --task mine:birds --model s4d                   a folder of your own (docs/own-task.md)
   lra run --task listops --model performer --resume       go on after an interruption or a failure
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
-    /// Task (see `lra list tasks`), as `task` or `task:source`
+    /// Task (see `lra list tasks`), as `task` or `task:source`; or `mine:FOLDER`, a folder of your own
+    /// with train, val and test
     #[arg(long)]
     pub task: TaskChoice,
     /// Model (see `lra list models`), as `name`, `name:option=value` or `name:block.norm=rms`
@@ -365,25 +370,85 @@ pub struct CheckModelArgs {
     pub json: bool,
 }
 
+const CHECK_TASK_EXAMPLES: &str = "\
+The data are built in a temporary folder, at most 2,000 examples of train. Asked are the description, the options, equal bytes for \
+equal seeds and others for others, splits without common examples, labels and lengths, stored data, text, and trivial predictors. \
+Remarks say what is no breach, such as a task that a trivial predictor solves.
+
+Examples:
+  lra check-task toy
+  lra check-task mine:birds                       a folder of your own
+  cargo run --release -- check-task my_task       in a program with a task of its own (`lra new task my_task`)";
+
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_TASK_EXAMPLES)]
+pub struct CheckTaskArgs {
+    /// Task (see `lra list tasks`), or mine:FOLDER [default: every task of this program's own]
+    pub task: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+const NEW_EXAMPLES: &str = "\
+Examples:
+  lra new model my_mixer
+  lra new task my_task --kind positions";
+
 const NEW_MODEL_EXAMPLES: &str = "\
 Examples:
   lra new model my_mixer
   cd my_mixer && cargo run --release -- run --task listops --model my_mixer";
+
+const NEW_TASK_EXAMPLES: &str = "\
+A folder of examples is a task without any code: --task mine:FOLDER.
+
+Examples:
+  lra new task my_task
+  lra new task my_task --kind positions    labels at positions
+  cd my_task && cargo run --release -- run --task my_task --model s4d";
+
+/// Name and place of a new crate.
+#[derive(Debug, Args)]
+pub struct NewPlace {
+    /// Name of the model or task and its crate: lower-case letters, digits and underscores
+    pub name: String,
+    /// Folder to make [default: the name]
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+    /// Folder of the crate `lra` in its sources [default: where this program was built]
+    #[arg(long, value_name = "DIR")]
+    pub lra: Option<PathBuf>,
+}
 
 #[derive(Debug, Subcommand)]
 pub enum NewVerb {
     /// Make a crate with a model of your own: a program that is lra with one model more
     #[command(after_help = NEW_MODEL_EXAMPLES)]
     Model {
-        /// Name of the model and its crate: lower-case letters, digits and underscores
-        name: String,
-        /// Folder to make [default: the name]
-        #[arg(long, value_name = "DIR")]
-        path: Option<PathBuf>,
-        /// Folder of the crate `lra` in its sources [default: where this program was built]
-        #[arg(long, value_name = "DIR")]
-        lra: Option<PathBuf>,
+        #[command(flatten)]
+        place: NewPlace,
     },
+    /// Make a crate with a task of your own: a program that is lra with one task more
+    #[command(after_help = NEW_TASK_EXAMPLES)]
+    Task {
+        #[command(flatten)]
+        place: NewPlace,
+        /// What has a label
+        #[arg(long, value_enum, default_value_t = TaskKind::Labels, ignore_case = true)]
+        kind: TaskKind,
+    },
+}
+
+/// Labels of a new task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TaskKind {
+    /// A label for each sequence
+    Labels,
+    /// A label for each position, too
+    Positions,
+    /// A label for two sequences
+    Pairs,
 }
 
 const PARITY_EXAMPLES: &str = "\
@@ -493,7 +558,10 @@ mod tests {
         for words in examples {
             let told = words.join(" ");
             let cli = Cli::try_parse_from(&words).unwrap_or_else(|error| panic!("{told}: {error}"));
-            if let Verb::Run(run) = cli.verb {
+            if let Verb::Run(run) = cli.verb
+                // A folder of the reader's own is not here.
+                && !datasets::tasks::mine::is_folder(&run.task.name)
+            {
                 let request = RunRequest {
                     task: &run.task.name,
                     model: &run.model,

@@ -10,6 +10,9 @@
 //! Train the example with `cargo run --release --example own_model -- run --task listops --model
 //! neighbours`.
 //!
+//! A task of one's own is made in the same way: a type that implements [`datasets::Task`], passed in
+//! [`Own`]. `lra new task NAME` writes its crate.
+//!
 //! ```ignore
 #![doc = include_str!("../examples/own_model.rs")]
 //! ```
@@ -65,8 +68,9 @@ mod timing;
 mod train;
 mod trained;
 
+pub use datasets;
 pub use models;
-pub use own_crate::Crate;
+pub use own_crate::{Crate, Own};
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -78,28 +82,30 @@ use crate::cli::{Cli, Verb};
 #[global_allocator]
 static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
-/// Runs the program with the models of the registry.
+/// Runs the program with the models and tasks of the registries.
 #[must_use]
 pub fn main() -> ExitCode {
-    main_with(&[])
+    main_with(Own::default())
 }
 
-/// Runs the program with custom models, as [`main_with`] does, and names their crate in records:
-/// pass `this_crate!()`.
+/// Runs the program with custom models and tasks, as [`main_with`] does, and names their crate in
+/// records: pass `this_crate!()`.
 #[must_use]
-pub fn main_of(built_from: Crate, own: &[&'static models::Model]) -> ExitCode {
+pub fn main_of<'a>(built_from: Crate, own: impl Into<Own<'a>>) -> ExitCode {
     own_crate::set(built_from);
     main_with(own)
 }
 
-/// Runs the program with custom models in addition to those of the registry. It must be called
-/// once, from `main`.
+/// Runs the program with custom models and tasks in addition to those of the registries: a list of
+/// models, `&[&MODEL]`, or an [`Own`] with tasks. It must be called once, from `main`.
 #[must_use]
-pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
+pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
+    let own = own.into();
     signals::survive_file_limit();
     // Where the handler cannot be installed, a bus error ends the process without words.
     let _ = signals::explain_bus_errors();
-    let registered = models::register(own).map_err(|error| error.to_string());
+    let registered = models::register(own.models).map_err(|error| error.to_string());
+    let registered = registered.and_then(|()| own_crate::register_tasks(own.tasks));
     if let Err(error) = registered.and_then(|()| disk::check_locks_variable()) {
         stderr::line(&format!("error: {error}"));
         return error::Class::Usage.into();
@@ -122,6 +128,7 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         | Verb::Data(_)
         | Verb::Measure
         | Verb::CheckModel(_)
+        | Verb::CheckTask(_)
         | Verb::Parity(_) => Ok(()),
         _ => runtime::check_room(),
     };
@@ -149,6 +156,7 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
         Verb::Check(arguments) => cmd::check::run(&arguments),
         Verb::List(arguments) => cmd::list::run(&arguments),
         Verb::CheckModel(arguments) => cmd::check_model::run(&arguments),
+        Verb::CheckTask(arguments) => cmd::check_task::run(&arguments),
         Verb::Completions { shell } => cmd::shell::completions(shell),
         Verb::Man { folder } => cmd::shell::man(&folder),
         Verb::New(verb) => cmd::new::run(&verb),

@@ -1,6 +1,47 @@
-//! The crate that a program with custom models is built from, for records to name.
+//! What a program of one's own adds to `lra`: models and tasks, and the crate that it is built from,
+//! for records to name.
 
 use std::sync::OnceLock;
+
+use datasets::Task;
+use models::Model;
+use results::published;
+
+/// Models and tasks of a program's own.
+#[derive(Clone, Copy, Default)]
+pub struct Own<'a> {
+    /// Models in addition to those of the registry.
+    pub models: &'a [&'static Model],
+    /// Tasks in addition to those of the registry.
+    pub tasks: &'a [&'static dyn Task],
+}
+
+impl<'a, const N: usize> From<&'a [&'static Model; N]> for Own<'a> {
+    fn from(models: &'a [&'static Model; N]) -> Self {
+        Own::from(&models[..])
+    }
+}
+
+impl<'a> From<&'a [&'static Model]> for Own<'a> {
+    fn from(models: &'a [&'static Model]) -> Self {
+        Own { models, tasks: &[] }
+    }
+}
+
+/// Adds a program's own tasks to the registry.
+///
+/// # Errors
+/// The registry refuses one, or it has the name of a published task, beside whose figures its scores
+/// would be shown.
+pub(crate) fn register_tasks(tasks: &[&'static dyn Task]) -> Result<(), String> {
+    let mut names = tasks.iter().map(|task| task.info().name);
+    if let Some(name) = names.find(|name| published::is_published_task(name)) {
+        return Err(format!(
+            "tasks of one's own: {name} is the name of a published task; choose another one"
+        ));
+    }
+    datasets::tasks::register(tasks).map_err(|error| error.to_string())
+}
 
 /// A crate, as [`this_crate!`](crate::this_crate) describes the one that calls it.
 #[derive(Clone, Copy, Debug)]

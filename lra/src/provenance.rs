@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use candle_core::Device;
+use datasets::Task;
 use models::Model;
-use results::record::{Host, OwnModel, Provenance, Revision, Versions};
+use results::record::{Host, OwnCode, Provenance, Revision, Versions};
 
 use crate::digest::sha256;
 use crate::error::{Class, Classify, Result};
@@ -58,33 +59,49 @@ pub fn versions() -> Versions {
 ///
 /// # Errors
 /// The executable of this program cannot be read.
-pub fn own_model(model: &'static Model) -> Result<Option<OwnModel>> {
+pub fn own_model(model: &'static Model) -> Result<Option<OwnCode>> {
     if models::MODELS
         .iter()
         .any(|known| std::ptr::eq(*known, model))
     {
         return Ok(None);
     }
-    let path = child::this_program()?;
-    let program = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut sources: Vec<&str> = model
         .variants
         .iter()
         .map(|variant| variant.source)
         .collect();
     sources.dedup();
-    let mut own = OwnModel {
-        source: sha256(sources.concat().as_bytes()),
+    own_code(&sources.concat()).map(Some)
+}
+
+/// Returns the origin of a program's own task; `None` for a task of the arena, and for a folder.
+///
+/// # Errors
+/// The executable of this program cannot be read.
+pub fn own_task(task: &dyn Task) -> Result<Option<OwnCode>> {
+    match task.source() {
+        "" => Ok(None),
+        source => own_code(source).map(Some),
+    }
+}
+
+/// Returns the origin of code of this program that is not of `lra`.
+fn own_code(source: &str) -> Result<OwnCode> {
+    let path = child::this_program()?;
+    let program = path.file_stem().unwrap_or_default().to_string_lossy();
+    let mut own = OwnCode {
+        source: sha256(source.as_bytes()),
         program: program.into_owned(),
         program_digest: program_digest(&path)?,
-        ..OwnModel::default()
+        ..OwnCode::default()
     };
     if let Some(built_from) = own_crate::built_from() {
         own.crate_name = built_from.name.to_owned();
         own.crate_version = built_from.version.to_owned();
         own.revision = revision(built_from);
     }
-    Ok(Some(own))
+    Ok(own)
 }
 
 /// Returns the lines of `model`'s source with matrix products that `precision` should round but

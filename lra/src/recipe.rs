@@ -87,6 +87,9 @@ pub struct Body {
     pub parameters: Option<usize>,
     /// Settings per task.
     pub tasks: BTreeMap<String, Value>,
+    /// Settings for tasks of one's own that `tasks` has none for: folders, and those of a program.
+    #[serde(default)]
+    pub own: Option<Value>,
     /// Settings per family of blocks, regardless of the task; those of a task for the family
     /// override them.
     #[serde(default)]
@@ -183,6 +186,15 @@ impl Layers {
     }
 }
 
+impl Body {
+    /// Returns the settings for a task; `None` if there are none.
+    pub fn of_task(&self, task: &str) -> Option<&Value> {
+        let is_own = || datasets::TASKS.iter().all(|it| it.info().name != task);
+        let named = self.tasks.get(task);
+        named.or_else(|| self.own.as_ref().filter(|_| is_own()))
+    }
+}
+
 impl Recipe {
     /// Loads a built-in recipe, or a file if `name` ends in `.toml`.
     pub fn load(name: &str) -> Result<Self> {
@@ -253,7 +265,7 @@ impl Recipe {
         let tasks = tasks.chain(body.rates.iter().map(|it| &it.task));
         let tasks = tasks.chain(body.measured.iter().flat_map(|it| it.minutes.keys()));
         for task in tasks {
-            let found = suggest::find("task", task, datasets::TASKS, |task| task.info().name);
+            let found = suggest::task(task);
             self.check_name("task", task, found.map(|found| found.info().name))?;
         }
         let of_tasks = body.tasks.values();
@@ -395,14 +407,12 @@ impl Recipe {
 
     fn settings(&self, task: &str) -> Result<&Map<String, Value>> {
         self.body
-            .tasks
-            .get(task)
+            .of_task(task)
             .and_then(Value::as_object)
             .ok_or_else(|| {
                 let known: Vec<&str> = self.body.tasks.keys().map(String::as_str).collect();
-                let tasks = datasets::TASKS.iter().map(|it| it.info());
-                let info = tasks.into_iter().find(|info| info.name == task);
-                let others = info.map(|info| elsewhere(task, info.sources[0]));
+                let found = datasets::tasks::find(task);
+                let others = found.map(|found| elsewhere(task, found.info().sources[0]));
                 Error::usage(format!(
                     "recipe {} has no settings for task {task} (it has: {}){}",
                     self.name,
@@ -418,7 +428,7 @@ impl Recipe {
 fn elsewhere(task: &str, source: Source) -> String {
     let has = |name: &&str| {
         let recipe = Recipe::load(name).ok();
-        let settings = recipe.and_then(|recipe| recipe.body.tasks.get(task).cloned());
+        let settings = recipe.and_then(|recipe| recipe.body.of_task(task).cloned());
         settings.is_some_and(|settings| {
             let only = &settings[SOURCE];
             only.is_null() || *only == json!(source)

@@ -16,6 +16,8 @@ mod word;
 
 use std::fmt::Write as _;
 
+use datasets::Task;
+use datasets::tasks::{self, mine};
 use results::published::{self, Source};
 
 use self::aliases::{Alias, COMMANDS, LISTS, MODELS, RECIPES, SETTINGS, SOURCES, TASKS};
@@ -38,6 +40,17 @@ pub fn find<'a, T>(
     exact
         .or_else(|| entries.iter().find(folded))
         .ok_or_else(|| Error::usage(unknown(kind, name, entries.iter().map(&name_of))))
+}
+
+/// Finds the task called `name`: one of the registry, in any case, or a folder, `mine:FOLDER`.
+///
+/// # Errors
+/// There is none; the message suggests the one that was probably meant. Or the folder is no task.
+pub fn task(name: &str) -> Result<&'static dyn Task> {
+    if mine::is_folder(name) {
+        return Ok(mine::open(name)?);
+    }
+    find("task", name, tasks::registry(), |task| task.info().name).copied()
 }
 
 /// Names of the benchmark.
@@ -74,7 +87,7 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
     });
     let is_task = kind == "model"
         && guess.names.is_empty()
-        && (datasets::TASKS
+        && (tasks::registry()
             .iter()
             .any(|it| fold(it.info().name) == fold(name))
             || aliases_of(name, TASKS).next().is_some());
@@ -87,6 +100,9 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
             "this is the benchmark, not one of its tasks; `lra list tasks` names them all"
                 .to_owned()
         }
+        "task" if fold(name) == fold(mine::PREFIX) => {
+            "a folder of your own is named behind a colon: mine:FOLDER".to_owned()
+        }
         "task" | "model" | "recipe" => format!("`lra list {kind}s` names them all"),
         "published source" => "`lra list published` names them all".to_owned(),
         _ => format!("known: {}", known.join(", ")),
@@ -98,7 +114,7 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
 /// there is none, or if a remark says how the two differ.
 pub fn called(kind: &str, name: &str) -> Option<&'static str> {
     let known: Vec<&'static str> = match kind {
-        "task" => datasets::TASKS.iter().map(|it| it.info().name).collect(),
+        "task" => tasks::registry().iter().map(|it| it.info().name).collect(),
         _ => models::registry().iter().map(|it| it.name).collect(),
     };
     let set = pathfinder::parsed(name).filter(|_| kind == "task");

@@ -4,13 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use datasets::Source;
+use datasets::tasks::mine;
 
 use crate::error::{Error, Result};
 
-/// `task` or `task:source`, the form that every command accepts.
+/// `task`, `task:source` or `mine:FOLDER`, the forms that every command accepts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskChoice {
-    /// Registry name.
+    /// Registry name, or `mine:` and the whole path of a folder.
     pub name: String,
     /// A source other than the task's own.
     pub source: Option<Source>,
@@ -46,6 +47,12 @@ impl FromStr for TaskChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if mine::is_folder(text) {
+            return Ok(TaskChoice {
+                name: mine::full_name(text),
+                source: None,
+            });
+        }
         let (name, source) = match text.split_once(':') {
             None => (text, None),
             Some((name, source)) => (name, Some(source.parse()?)),
@@ -71,6 +78,9 @@ mod tests {
         assert_eq!(both.with_source(synthetic).unwrap(), both);
         assert_eq!(both.with_source(None).unwrap(), both);
         assert!(both.with_source(Some(Source::Official)).is_err());
+        let folder = task("mine:birds");
+        assert!(folder.name.starts_with("mine:/") && folder.name.ends_with("/birds"));
+        assert_eq!(task(&folder.to_string()), folder);
         assert!("image:elsewhere".parse::<TaskChoice>().is_err());
     }
 }

@@ -95,7 +95,7 @@ impl TrainedRun {
             )));
         }
         let cell = &spec.cell;
-        let task = *suggest::find("task", &cell.task, datasets::TASKS, |task| task.info().name)?;
+        let task = suggest::task(&cell.task)?;
         let model = *suggest::find("model", &cell.model, models::registry(), |model| model.name)?;
         overlay::check_once(assignments)?;
         let mut settings = json!({ "data": task.defaults() });
@@ -132,6 +132,13 @@ impl TrainedRun {
         })
     }
 
+    /// Returns the width of its data's pictures of `pixels` pixels.
+    pub fn width(&self, pixels: usize) -> usize {
+        let shape = self.scored.data_shape(self.task).ok();
+        let grid = shape.and_then(|shape| shape.grid);
+        grid.map_or_else(|| pixels.isqrt(), |[_, width]| width)
+    }
+
     /// Returns whether the run is scored on the data that it was trained on.
     pub fn is_own_data(&self) -> bool {
         self.scored.data == self.spec.data
@@ -150,7 +157,7 @@ impl TrainedRun {
     /// the program, the device, and the data `splits` of the data directory `data`.
     pub fn changes(&self, data: &Path, splits: &Splits, device: &Device) -> Result<Vec<String>> {
         let devices = [device::describe(device)];
-        let mut changes = changes::of_program(&self.record, self.model, &devices)?;
+        let mut changes = changes::of_program(&self.record, self.task, self.model, &devices)?;
         if self.is_own_data() {
             changes.extend(changes::of_data(&self.record, &splits.manifest.digest));
         }

@@ -23,6 +23,7 @@ mod mini;
 mod module_graph;
 mod on_file;
 mod own_model;
+mod own_task;
 mod peers;
 mod pretrain;
 mod probes;

@@ -28,7 +28,7 @@ pub use self::outcome::Outcome;
 pub(crate) use self::outcome::first_line;
 pub use self::pretraining::Pretraining;
 pub use self::provenance::{Host, Provenance, Revision, Versions};
-pub use self::setting::{Model, OwnModel, Recipe, Rows, Task};
+pub use self::setting::{Model, OwnCode, Recipe, Rows, Task};
 
 /// The version written into new records. It grows when the meaning of a field changes, not when one
 /// is added.

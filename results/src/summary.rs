@@ -351,8 +351,10 @@ fn provenance(record: &Record) -> Vec<(&'static str, String)> {
         .map_or_else(String::new, |revision| format!(" ({})", revision.words()));
     let own = record.model.own.as_ref();
     let own = own.map_or_else(String::new, |own| format!("; the model: {}", own.origin()));
+    let task = record.task.own.as_ref();
+    let task = task.map_or_else(String::new, |own| format!("; the task: {}", own.origin()));
     let code = format!(
-        "lra {}{revision}, candle {}, rustc {}{own}",
+        "lra {}{revision}, candle {}, rustc {}{own}{task}",
         versions.lra, versions.candle, versions.rustc
     );
     let changed = record.changed_on_the_way();

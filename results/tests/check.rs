@@ -599,7 +599,7 @@ fn a_run_that_was_resumed_after_changes_is_in_no_baseline() {
 #[test]
 fn runs_on_other_data_or_of_an_edited_model_are_no_seeds_of_one_cell() {
     let own = |source: &str| {
-        Some(lra_results::record::OwnModel {
+        Some(lra_results::record::OwnCode {
             source: source.to_owned(),
             ..Default::default()
         })

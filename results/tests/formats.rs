@@ -9,7 +9,7 @@ use crate::common;
 use lra_results::agreement::Agreement;
 use lra_results::bench::{self, Base, Bench};
 use lra_results::check::{Baseline, Thresholds, judge, table};
-use lra_results::record::{OwnModel, Revision};
+use lra_results::record::{OwnCode, Revision};
 use lra_results::table::Table;
 use lra_results::tables::TABLES;
 use lra_results::{Format, published, store};
@@ -112,17 +112,17 @@ fn every_column_of_a_baseline_is_documented() {
 
 #[test]
 fn every_field_of_a_model_of_ones_own_is_documented() {
-    let own = OwnModel {
+    let own = OwnCode {
         crate_name: "my_mixer".to_owned(),
         crate_version: "0.1.0".to_owned(),
         revision: Some(Revision::default()),
-        ..OwnModel::default()
+        ..OwnCode::default()
     };
     let written = serde_json::to_value(own).unwrap();
     let documented = first_column(&section("Your own model in a record"));
     let names = written.as_object().unwrap().keys().cloned();
     assert_eq!(names.collect::<BTreeSet<String>>(), documented);
-    let older: OwnModel = serde_json::from_str(r#"{"source": "1f", "program": "p"}"#).unwrap();
+    let older: OwnCode = serde_json::from_str(r#"{"source": "1f", "program": "p"}"#).unwrap();
     assert_eq!(older.origin(), "p");
 }
 

@@ -5,7 +5,7 @@
 use crate::common::{baseline, dozen, ended, on, run, small};
 use lra_results::equivalence;
 use lra_results::published::{self, Source};
-use lra_results::record::{Dense, DenseGroup, OwnModel};
+use lra_results::record::{Dense, DenseGroup, OwnCode};
 use lra_results::table::{Cell, Column, Row, Table};
 use lra_results::tables::{self, TABLES};
 use lra_results::verdict::Verdict;
@@ -676,9 +676,9 @@ fn what_differs_is_named_and_never_averaged() {
 fn each_dimension_parts_the_rows() {
     let alter: [fn(&mut Record); 11] = [
         |record| {
-            record.model.own = Some(OwnModel {
+            record.model.own = Some(OwnCode {
                 source: "4f2a91c07d3e5b".to_owned(),
-                ..OwnModel::default()
+                ..OwnCode::default()
             });
         },
         |record| record.provenance.host.instructions = "AVX2".into(),

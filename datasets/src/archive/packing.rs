@@ -42,7 +42,7 @@ impl Packing {
 }
 
 /// Returns the unpacked content of `bytes` packed bytes, with a bound on its size.
-pub(super) fn unpacked<'a>(
+pub(crate) fn unpacked<'a>(
     mut input: impl Read + 'a,
     bytes: u64,
 ) -> io::Result<Box<dyn Read + 'a>> {

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::scratch::{
     BUILDING, ENTRY, REPLACED, WorkFolder, beside, checkpoint_of, parent, restore,
 };
-use super::{Store, entry};
+use super::{Store, code_of, entry};
 use crate::archive::Raw;
 use crate::command::data_flag;
 use crate::error::{Error, Result, io, shown};
@@ -50,7 +50,7 @@ impl Store {
         let origin = match source {
             // Taken before the files are read: files that change meanwhile do not match the record
             // afterwards.
-            Source::Official => Origin::of(request.raw),
+            source if source.reads_files() => Origin::of_task(task, request.raw),
             _ => None,
         };
         fill(task, &request, &self.raw(task), &mut writer)?;
@@ -60,6 +60,7 @@ impl Store {
         }
         let mut manifest = Manifest {
             task: task.info().name.to_owned(),
+            code: code_of(task),
             version: task.info().version,
             source: key.source,
             protocol: key.protocol,

@@ -42,7 +42,9 @@ pub(crate) fn open_files(task: &dyn Task, folder: &Path, remedy: &str) -> Result
         problem,
         remedy: remedy.to_owned(),
     };
-    let expected = manifest.key().folder_name(info.name, manifest.version);
+    let expected = manifest
+        .key()
+        .folder_name(info.name, manifest.version, &manifest.code);
     if manifest.task != info.name
         || folder
             .file_name()

@@ -7,10 +7,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::Store;
-use crate::command::quoted_path;
 use crate::error::shown;
 use crate::origin::Origin;
-use crate::{Key, Source, Task};
+use crate::{Key, Task};
 
 /// Raw files of a task, as they are now.
 #[derive(Debug, Clone)]
@@ -58,7 +57,7 @@ impl Store {
     /// Returns the raw files that data of `task` would be built from now. `None` if there are none,
     /// or they cannot be listed.
     pub fn raw_files(&self, task: &dyn Task) -> Option<RawFiles> {
-        Origin::of(&self.found(task)?).map(RawFiles)
+        Origin::of_task(task, &self.found(task)?).map(RawFiles)
     }
 
     /// Returns the difference between the raw files that the entry of `key` was made from and those
@@ -70,18 +69,14 @@ impl Store {
         key: &Key,
         RawFiles(now): &RawFiles,
     ) -> Option<OtherRawFiles> {
-        if key.source != Source::Official {
+        if !key.source.reads_files() {
             return None;
         }
         let folder = self.folder(task, key);
         let made = Origin::read(&folder)?;
         (!made.looks_like(now)).then(|| OtherRawFiles {
             folder,
-            command: format!(
-                "{} --from {}",
-                key.make_command(task),
-                quoted_path(&now.path)
-            ),
+            command: key.make_command_from(task, &now.path),
             made_from: made.path,
             raw: now.path.clone(),
         })

@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use super::Store;
 use crate::archive::{Raw, is_litter};
 use crate::error::{Result, io};
-use crate::tasks::TASKS;
+use crate::tasks::registry;
 use crate::{Task, files};
 
 impl Store {
-    /// Returns the folder for published files of `task`.
+    /// Returns the folder for published files of `task`, or that of its own files.
     pub fn raw(&self, task: &dyn Task) -> PathBuf {
-        self.root.join("raw").join(task.info().name)
+        match task.own_files() {
+            [file, ..] => file.parent().unwrap_or(Path::new(".")).to_owned(),
+            [] => self.root.join("raw").join(task.info().name),
+        }
     }
 
     /// Returns the path from which a build without `--from` reads the published files of `task`:
@@ -22,6 +25,9 @@ impl Store {
     /// places.
     pub fn found(&self, task: &dyn Task) -> Option<PathBuf> {
         let folder = self.raw(task);
+        if !task.own_files().is_empty() {
+            return Some(folder);
+        }
         // The leftover of a broken download or copy is not a published file yet.
         let whole = |item: std::io::Result<fs::DirEntry>| {
             let name = item.map(|item| item.file_name().to_string_lossy().into_owned());
@@ -45,7 +51,7 @@ impl Store {
     /// `task`, so that one copy serves both.
     pub fn shared(&self, task: &dyn Task) -> Option<PathBuf> {
         let own = self.raw(task);
-        let others = TASKS.iter().map(|other| self.raw(*other));
+        let others = registry().iter().map(|other| self.raw(*other));
         others
             .filter(|folder| *folder != own)
             .flat_map(|folder| {

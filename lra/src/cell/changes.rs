@@ -6,10 +6,10 @@
 
 use std::path::Path;
 
-use datasets::{Key, Source, Store, Task};
+use datasets::{Key, Store, Task};
 use models::Model;
 use results::Record;
-use results::record::{OwnModel, Versions};
+use results::record::{OwnCode, Versions};
 
 use crate::error::Result;
 use crate::provenance;
@@ -84,7 +84,7 @@ impl StoredData {
 /// those that are raw now, in words.
 pub fn other_raw_files(task: &dyn Task, key: &Key, data: &Path) -> Option<String> {
     let store = Store::new(data);
-    if key.source != Source::Official {
+    if !key.source.reads_files() {
         return None;
     }
     let now = store.raw_files(task)?;
@@ -120,6 +120,7 @@ pub fn of_data(record: &Record, stored: &str) -> Option<String> {
 /// [`crate::device::describe`] names them; none if they are not known.
 pub fn of_program(
     record: &Record,
+    task: &dyn Task,
     model: &'static Model,
     devices: &[String],
 ) -> Result<Vec<String>> {
@@ -137,6 +138,8 @@ pub fn of_program(
     if record.model.own != own {
         differences.push(of_model(record.model.own.as_ref(), own.as_ref()));
     }
+    let own = provenance::own_task(task)?;
+    differences.extend(of_task(record.task.own.as_ref(), own.as_ref()));
     let accelerator = |device: &str| match device.split_once(' ') {
         Some((_, name)) => name.to_owned(),
         None => device.to_owned(),
@@ -167,7 +170,7 @@ pub fn of_program(
     Ok(differences.iter().map(|it| disk::escape(it)).collect())
 }
 
-fn of_model(then: Option<&OwnModel>, now: Option<&OwnModel>) -> String {
+fn of_model(then: Option<&OwnCode>, now: Option<&OwnCode>) -> String {
     match (then, now) {
         (Some(then), Some(now)) if then.source != now.source => format!(
             "the model's source has changed: its digest was {} and is {}",
@@ -183,6 +186,25 @@ fn of_model(then: Option<&OwnModel>, now: Option<&OwnModel>) -> String {
         ),
         (Some(then), None) => format!("the model was that of {}, and is lra's", then.origin()),
         (None, _) => "the model was lra's, and is one of this program's own".to_owned(),
+    }
+}
+
+/// Returns the difference in words between the source codes of a task; `None` if there is none. What
+/// else a program has does not matter: the data are compared by their digest.
+fn of_task(then: Option<&OwnCode>, now: Option<&OwnCode>) -> Option<String> {
+    match (then, now) {
+        (None, None) => None,
+        (Some(then), Some(now)) if then.source == now.source => None,
+        (Some(then), Some(now)) => Some(format!(
+            "the task's source has changed: its digest was {} and is {}",
+            short(&then.source),
+            short(&now.source)
+        )),
+        (Some(then), None) => Some(format!(
+            "the task was that of {}, and is lra's",
+            then.origin()
+        )),
+        (None, Some(_)) => Some("the task was lra's, and is one of this program's own".to_owned()),
     }
 }
 

@@ -2,7 +2,7 @@
 //! end.
 
 use candle_core::Device;
-use datasets::{DenseBaseline, Shape, Splits};
+use datasets::{DenseBaseline, Shape, Splits, tasks};
 use results::record::{self, Outcome, Provenance, Record};
 
 use super::{RunContext, Trained, bits, run_id};
@@ -17,7 +17,7 @@ use crate::{device, host, panics, provenance};
 /// Returns the record as far as it is known before the data are open and the model is built.
 ///
 /// # Errors
-/// The executable, which contains a custom model, cannot be read.
+/// The executable, which contains a custom model or task, cannot be read.
 pub(super) fn draft(
     resolved: &Resolved,
     context: &RunContext<'_>,
@@ -35,7 +35,9 @@ pub(super) fn draft(
             source: spec.cell.source.to_string(),
             protocol: spec.cell.protocol.to_string(),
             classes: shape.classes,
-            probe: info.probe,
+            // A part of no average over the benchmark's tasks.
+            probe: info.probe || tasks::is_own(resolved.task),
+            own: provenance::own_task(resolved.task)?,
             ..record::Task::default()
         },
         model: record::Model {

@@ -34,7 +34,8 @@ impl DataPlace {
 /// Choice of the data of a task.
 #[derive(Debug, Args)]
 pub struct DataChoice {
-    /// Task (see `lra list tasks`), as `task` or `task:source`
+    /// Task (see `lra list tasks`), as `task` or `task:source`; or `mine:FOLDER`, a folder of your own
+    /// with train, val and test
     pub task: TaskChoice,
     /// Where the data comes from, unless the task names the source [default: official with --from,
     /// otherwise the task's own]
@@ -93,6 +94,7 @@ const SHOW_EXAMPLES: &str = "\
 Examples:
   lra data show listops
   lra data show listops --row 3 --split val
+  lra data show mine:birds                    a folder of your own (docs/own-task.md)
   lra data show pathfinder --png sheet.png    a contact sheet";
 
 #[derive(Debug, Subcommand)]

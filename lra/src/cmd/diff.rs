@@ -91,6 +91,7 @@ fn line(name: &str, values: &[String; 2]) -> String {
 fn facts(first: &Record, second: &Record) -> Vec<Fact> {
     let read = |record: &Record| {
         let (of, own) = (&record.provenance, record.model.own.as_ref());
+        let task = record.task.own.as_ref();
         let score = record.scores.as_ref().and_then(|it| it.test_accuracy);
         let changes = of.accepted_changes.join("; ");
         let machine = [
@@ -119,6 +120,12 @@ fn facts(first: &Record, second: &Record) -> Vec<Fact> {
             (
                 "own model",
                 own.map_or("none".to_owned(), |own| {
+                    format!("{} {}", own.origin(), own.source)
+                }),
+            ),
+            (
+                "own task",
+                task.map_or("none".to_owned(), |own| {
                     format!("{} {}", own.origin(), own.source)
                 }),
             ),

@@ -286,7 +286,7 @@ fn draw(scored: &Scored, worst: &[&Prediction], file: &Path) -> Result<()> {
         let pixels = split.tokens(0, it.row);
         Picture {
             pixels,
-            width: pixels.len().isqrt(),
+            width: scored.run.width(pixels.len()),
             caption,
             label: split.label(it.row),
         }

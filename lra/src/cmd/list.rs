@@ -91,7 +91,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             )
         }
         Registry::Tasks => {
-            let task = suggest::find("task", name, datasets::TASKS, |task| task.info().name)?;
+            let task = suggest::task(name)?;
             let info = task.info();
             format!(
                 "{}\n{}\n{}\n\ndata options: {:#}",
@@ -223,7 +223,7 @@ fn folded(text: &str) -> String {
 }
 
 fn tasks() -> Table {
-    let rows = datasets::TASKS.iter().map(|task| {
+    let rows = datasets::tasks::registry().iter().map(|task| {
         let info = task.info();
         let sources: Vec<String> = info.sources.iter().map(ToString::to_string).collect();
         let length = task
@@ -247,7 +247,10 @@ fn tasks() -> Table {
         ])
     });
     let columns = ["task", "length", "classes", "ids", "sources", "what"];
-    listing("tasks", "Tasks", &columns, rows.collect())
+    let mut table = listing("tasks", "Tasks", &columns, rows.collect());
+    let own = "mine:FOLDER is a task, too: a folder of your own with train, val and test as .jsonl or .parquet (docs/own-task.md).";
+    table.notes.push(own.to_owned());
+    table
 }
 
 /// Returns one line per model, with its size under a recipe.

@@ -4,6 +4,7 @@ pub mod agree;
 pub mod bench;
 pub mod check;
 pub mod check_model;
+pub mod check_task;
 pub mod compare;
 pub mod data;
 pub mod diff;
@@ -37,11 +38,13 @@ use crate::{recipe, stderr};
 /// The task has no such setting; the message names the tasks that have.
 pub fn allow_partial(task: &str) -> Result<&'static str> {
     let has = |task: &&dyn Task| task.defaults().get("allow_partial").is_some();
-    let having: Vec<_> = datasets::TASKS.iter().copied().filter(has).collect();
-    let having: Vec<_> = having.iter().map(|task| task.info().name).collect();
-    let is_known = datasets::TASKS
+    let having: Vec<_> = datasets::tasks::registry()
         .iter()
-        .any(|known| known.info().name == task);
+        .copied()
+        .filter(has)
+        .collect();
+    let having: Vec<_> = having.iter().map(|task| task.info().name).collect();
+    let is_known = datasets::tasks::find(task).is_some();
     if is_known && !having.contains(&task) {
         return Err(Error::usage(format!(
             "--allow-partial: the flag is for {}; {task} takes incomplete files without it and marks the data as partial",

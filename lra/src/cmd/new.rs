@@ -1,10 +1,15 @@
-//! `lra new model`: a crate with a custom model, made from the example that the tests build.
+//! `lra new`: a crate with a custom model or task, made from the examples that the tests build.
+
+mod task;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{fs, io};
 
-use crate::cli::NewVerb;
+use datasets::tasks::mine;
+use results::published;
+
+use crate::cli::{NewPlace, NewVerb};
 use crate::cmd;
 use crate::error::{Class, Classify, Error, Result, in_writing};
 use crate::sweep::plan;
@@ -16,19 +21,46 @@ const NAME: &str = "neighbours";
 const BUILD: &str = include_str!("../../templates/build.rs");
 /// Folder of this program's own crate when it was built.
 const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
-/// Versions of the example's dependencies other than `lra`.
+/// Versions of the dependencies of a model other than `lra`.
 const DEPENDENCIES: &str = "\
 candle-core = \"=0.11.1\"
 candle-nn = \"=0.11.1\"
 serde = { version = \"1\", features = [\"derive\"] }
 ";
+/// The same of a task.
+const SERDE: &str = "serde = { version = \"1\", features = [\"derive\"] }\n";
+
+/// What a new crate adds to `lra`.
+struct Kind {
+    /// `model` or `task`.
+    noun: &'static str,
+    /// End of a name in place of one that is refused.
+    end: &'static str,
+    /// Name in place of one without letters.
+    usual: &'static str,
+    /// Code of the example.
+    example: &'static str,
+    /// The words in it that are the name.
+    name: &'static str,
+}
+
+const MODEL: Kind = Kind {
+    noun: "model",
+    end: "mixer",
+    usual: "my_mixer",
+    example: EXAMPLE,
+    name: NAME,
+};
 
 /// Runs the command.
 pub fn run(verb: &NewVerb) -> Result<ExitCode> {
-    let NewVerb::Model { name, path, lra } = verb;
+    let (kind, NewPlace { name, path, lra }) = match verb {
+        NewVerb::Model { place } => (&MODEL, place),
+        NewVerb::Task { place, kind } => (task::of(*kind), place),
+    };
     let folder = path.clone().unwrap_or_else(|| PathBuf::from(name));
     let lra = lra.clone().unwrap_or_else(|| PathBuf::from(BUILT_IN));
-    check_name(name, &locked_crates(&lra))?;
+    check_name(kind, name, &locked_crates(&lra))?;
     if !lra.join("Cargo.toml").is_file() {
         return Err(Error::usage(format!(
             "{} holds no Cargo.toml: --lra names the folder `lra` within the sources of this program",
@@ -44,20 +76,34 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
             "{place} is there already; --path names another folder"
         )));
     }
-    let files = [
-        ("Cargo.toml", manifest(name, &lra)),
-        ("src/main.rs", program(name)),
+    let (own, told) = match verb {
+        NewVerb::Model { .. } => model(name),
+        NewVerb::Task { .. } => task::files(kind, name),
+    };
+    let mut files = vec![("Cargo.toml", manifest(kind, name, &lra))];
+    files.extend(own);
+    files.extend([
         ("build.rs", BUILD.to_owned()),
-        ("README.md", readme(name)),
         (".gitignore", "/target\n/runs\n".to_owned()),
-    ];
+    ]);
     write(&folder, &files)?;
-    cmd::print(&format!(
-        "made {0}: the model is src/main.rs\n\n  cd {0}\n  cargo run --release -- run --task listops --model {name}\n  \
-         cargo run --release -- check-model {name}\n  cargo run --release -- mini {name} --glance",
-        folder.display()
-    ))?;
+    let place = folder.display().to_string();
+    // No name has an @.
+    cmd::print(&format!("made {place}: {}", told.replace('@', &place)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Files of a crate, by name.
+type Files = Vec<(&'static str, String)>;
+
+/// Returns the files of a model's crate, and what is told of it, with `@` for the folder.
+fn model(name: &str) -> (Files, String) {
+    let files = vec![("src/main.rs", program(name)), ("README.md", readme(name))];
+    let told = format!(
+        "the model is src/main.rs\n\n  cd @\n  cargo run --release -- run --task listops --model {name}\n  \
+         cargo run --release -- check-model {name}\n  cargo run --release -- mini {name} --glance"
+    );
+    (files, told)
 }
 
 /// Creates a folder with these files, completely or not at all: they are written to a temporary
@@ -99,18 +145,19 @@ fn locked_crates(lra: &Path) -> Vec<String> {
     names.collect()
 }
 
-/// Checks that a model, its crate and its types can have this name; `crates` are those that the
-/// program is built of.
-fn check_name(name: &str, crates: &[String]) -> Result<()> {
+/// Checks that a model or a task, its crate and its types can have this name; `crates` are those that
+/// the program is built of.
+fn check_name(kind: &Kind, name: &str, crates: &[String]) -> Result<()> {
+    let Kind { noun, end, .. } = kind;
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let refused = |why: &str, instead: &str| {
         Err(Error::usage(format!(
-            "'{name}' cannot name a model: {why}; choose another name, such as {instead}"
+            "'{name}' cannot name a {noun}: {why}; choose another name, such as {instead}"
         )))
     };
     if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(plain) {
         let why = "a name has lower-case letters, digits and underscores, and begins with a letter";
-        return refused(why, &plain_name(name));
+        return refused(why, &plain_name(kind, name));
     }
     if name.len() > LONGEST {
         let why = format!(
@@ -119,14 +166,25 @@ fn check_name(name: &str, crates: &[String]) -> Result<()> {
         );
         return refused(&why, &name[..12]);
     }
-    let longer = format!("{name}_mixer");
-    if name == plan::EVERY_MODEL {
-        return refused("it stands for all models on the command line", &longer);
+    let longer = format!("{name}_{end}");
+    let (reserved, met) = match *noun {
+        "model" => (
+            (name == plan::EVERY_MODEL).then_some("it stands for all models on the command line"),
+            models::registry().iter().any(|model| model.name == name),
+        ),
+        _ => (
+            mine::is_folder(&format!("{name}:"))
+                .then_some("it begins the names of folders that are tasks"),
+            datasets::tasks::find(name).is_some() || published::is_published_task(name),
+        ),
+    };
+    if let Some(why) = reserved {
+        return refused(why, &longer);
     }
-    if models::registry().iter().any(|model| model.name == name) {
-        return refused("there is a model of that name already", &longer);
+    if met {
+        return refused(&format!("there is a {noun} of that name already"), &longer);
     }
-    match taken(name, crates) {
+    match taken(kind, name, crates) {
         Some(by) => refused(by, &longer),
         None => Ok(()),
     }
@@ -136,7 +194,7 @@ fn check_name(name: &str, crates: &[String]) -> Result<()> {
 const LONGEST: usize = 64;
 
 /// Returns `name` with what a name cannot have replaced.
-fn plain_name(name: &str) -> String {
+fn plain_name(kind: &Kind, name: &str) -> String {
     let replaced = name.chars().map(|c| match c.to_ascii_lowercase() {
         c if c.is_ascii_alphanumeric() => c,
         _ => '_',
@@ -148,8 +206,8 @@ fn plain_name(name: &str) -> String {
         .collect();
     match words.join("_") {
         plain if plain.starts_with(|c: char| c.is_ascii_lowercase()) => plain,
-        plain if plain.is_empty() => "my_mixer".to_owned(),
-        plain => format!("mixer_{plain}"),
+        plain if plain.is_empty() => kind.usual.to_owned(),
+        plain => format!("{}_{plain}", kind.end),
     }
 }
 
@@ -174,9 +232,9 @@ const FOLDERS: &str = "build deps examples incremental";
 /// Devices of Windows, which has no file or folder of that name.
 const DEVICES: &str = "aux con nul prn com0 com1 com2 com3 com4 com5 com6 com7 com8 com9 lpt0 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9";
 
-/// Returns the reason why a new model cannot have a name: the language, a crate, the file system,
+/// Returns the reason why a new model or task cannot have a name: the language, a crate, the file system,
 /// or a word of the example in one of the forms that the name takes there.
-fn taken(name: &str, crates: &[String]) -> Option<&'static str> {
+fn taken(kind: &Kind, name: &str, crates: &[String]) -> Option<&'static str> {
     let among = |words: &str| words.split_whitespace().any(|word| word == name);
     for (words, why) in [
         (KEYWORDS, "it is a keyword of Rust"),
@@ -199,12 +257,13 @@ fn taken(name: &str, crates: &[String]) -> Option<&'static str> {
     {
         return Some("it is a crate that the program is built of");
     }
-    if name == NAME {
+    if name == kind.name {
         return None;
     }
     let forms = [name.to_owned(), camel_case(name), name.to_ascii_uppercase()];
     let letters = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let code = EXAMPLE
+    let code = kind
+        .example
         .lines()
         .filter(|line| !line.trim_start().starts_with("//"));
     let mut words = code.flat_map(|line| line.split(|c| !letters(c)));
@@ -223,20 +282,30 @@ fn camel_case(name: &str) -> String {
     words
 }
 
-fn program(name: &str) -> String {
-    EXAMPLE
-        .replace("--release --example own_model -- run", "--release -- run")
-        .replace("own_model.rs", "main.rs")
-        .replace(NAME, name)
-        .replace(&camel_case(NAME), &camel_case(name))
-        .replace(&NAME.to_ascii_uppercase(), &name.to_ascii_uppercase())
+/// Returns the code of an example with another name.
+fn renamed(kind: &Kind, name: &str) -> String {
+    let own = kind.name;
+    kind.example
+        .replace(own, name)
+        .replace(&camel_case(own), &camel_case(name))
+        .replace(&own.to_ascii_uppercase(), &name.to_ascii_uppercase())
 }
 
-fn manifest(name: &str, lra: &Path) -> String {
+fn program(name: &str) -> String {
+    renamed(&MODEL, name)
+        .replace("--release --example own_model -- run", "--release -- run")
+        .replace("own_model.rs", "main.rs")
+}
+
+fn manifest(kind: &Kind, name: &str, lra: &Path) -> String {
     let lra = toml::Value::from(lra.display().to_string());
+    let (dependencies, tests) = match kind.noun {
+        "model" => (DEPENDENCIES, "Tests train the model."),
+        _ => (SERDE, "Tests draw the data."),
+    };
     format!(
         "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nlra = {{ path = {lra} }}\n\
-         {DEPENDENCIES}\n# Tests train the model.\n[profile.dev]\nopt-level = 2\n\n\
+         {dependencies}\n# {tests}\n[profile.dev]\nopt-level = 2\n\n\
          # For errors that name a line.\n[profile.release]\ndebug = \"line-tables-only\"\n\n\
          # On its own, also within another workspace's folder.\n[workspace]\n"
     )
@@ -255,7 +324,10 @@ fn readme(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::*;
+    use crate::cli::TaskKind;
 
     #[test]
     fn the_example_is_renamed_throughout() {
@@ -264,7 +336,9 @@ mod tests {
             assert!(!text.contains(left), "{left}");
         }
         assert!(text.contains("struct MyMixer {") && text.contains("const MY_MIXER: Model"));
-        let manifest: toml::Table = manifest("my_mixer", Path::new("/a \"b\"")).parse().unwrap();
+        let manifest: toml::Table = manifest(&MODEL, "my_mixer", Path::new("/a \"b\""))
+            .parse()
+            .unwrap();
         assert_eq!(
             manifest["dependencies"]["lra"]["path"].as_str(),
             Some("/a \"b\"")
@@ -289,7 +363,7 @@ mod tests {
     fn names_are_checked() {
         let crates = locked_crates(Path::new(BUILT_IN));
         for fine in ["my_mixer2", "neighbours", "s4x", "union_find", "my_conv"] {
-            check_name(fine, &crates).unwrap();
+            check_name(&MODEL, fine, &crates).unwrap();
         }
         for (wrong, instead) in [
             ("", "my_mixer"),
@@ -302,7 +376,7 @@ mod tests {
             ("all", "all_mixer"),
             (&"long".repeat(75), "longlonglong"),
         ] {
-            let error = check_name(wrong, &crates).unwrap_err().to_string();
+            let error = check_name(&MODEL, wrong, &crates).unwrap_err().to_string();
             assert!(error.ends_with(&format!("such as {instead}")), "{error}");
         }
         // Names that cargo, the compiler or Windows refuses, or that clash with those of the
@@ -333,7 +407,7 @@ mod tests {
             ),
         ] {
             for wrong in names.split(' ') {
-                let error = check_name(wrong, &crates)
+                let error = check_name(&MODEL, wrong, &crates)
                     .map(|()| wrong)
                     .unwrap_err()
                     .to_string();
@@ -341,9 +415,46 @@ mod tests {
                 let instead = format!("such as {wrong}_mixer");
                 assert!(error.ends_with(&instead), "{error}");
                 if wrong != "linear_" {
-                    check_name(&format!("{wrong}_mixer"), &crates).unwrap();
+                    check_name(&MODEL, &format!("{wrong}_mixer"), &crates).unwrap();
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_task_is_renamed_throughout_and_its_name_checked() {
+        for kind in TaskKind::value_variants() {
+            let kind = task::of(*kind);
+            let (files, told) = task::files(kind, "my_task");
+            let code = &files
+                .iter()
+                .find(|(file, _)| *file == "src/task.rs")
+                .unwrap()
+                .1;
+            for left in [kind.name, &camel_case(kind.name), &task::title(kind.name)] {
+                assert!(!code.contains(left), "{left}");
+            }
+            assert!(code.contains("pub struct MyTask;") && code.contains("name: \"my_task\""));
+            assert!(
+                code.contains("title: \"My task\"") && code.contains("include_str!(\"task.rs\")")
+            );
+            assert!(told.contains("check-task my_task"), "{told}");
+            manifest(kind, "my_task", Path::new("/a"))
+                .parse::<toml::Table>()
+                .unwrap();
+        }
+        let kind = task::of(TaskKind::Labels);
+        for (wrong, why) in [
+            ("listops", "there is a task of that name already"),
+            ("pathx256", "there is a task of that name already"),
+            ("mine", "it begins the names of folders"),
+            ("serde", "a crate that the program is built of"),
+            ("draw", "already uses that word"),
+            ("My-Task", "such as my_task"),
+        ] {
+            let crates = locked_crates(Path::new(BUILT_IN));
+            let error = check_name(kind, wrong, &crates).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
         }
     }
 
@@ -351,6 +462,6 @@ mod tests {
     fn without_a_lock_file_the_crates_that_are_named_are_refused() {
         let nowhere = locked_crates(Path::new("/nowhere/lra"));
         assert!(nowhere.is_empty());
-        assert!(check_name("candle_core", &nowhere).is_err());
+        assert!(check_name(&MODEL, "candle_core", &nowhere).is_err());
     }
 }

@@ -51,7 +51,7 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     }
     let Finished { record: now, .. } = finished;
     let devices = [device::describe(&device)];
-    let mut reasons = changes::of_program(&record, resolved.model, &devices)?;
+    let mut reasons = changes::of_program(&record, resolved.task, resolved.model, &devices)?;
     reasons.extend(changes::of_data(&record, &now.task.data_digest));
     let differing = differences(&record, &now);
     match arguments.json {

@@ -84,7 +84,7 @@ fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
     ) {
         (Some(source), Some(task), Some(model), _) => {
             let selection = Selection::of(Some(source), arguments.recipe.as_deref())?;
-            let task = suggest::find("task", task, datasets::TASKS, |it| it.info().name)?;
+            let task = suggest::task(task)?;
             let model = suggest::find("model", model, models::registry(), |it| it.name)?;
             let (task, model) = (task.info().name, model.name);
             let cell = PublishedCell::find(&selection, task, model).map_err(|error| {

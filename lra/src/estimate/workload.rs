@@ -126,7 +126,7 @@ impl FullTask {
             seed: cell.seed,
             assignments: &[],
         };
-        let known = Recipe::load(recipe)?.body.tasks.contains_key(&cell.task);
+        let known = Recipe::load(recipe)?.body.of_task(&cell.task).is_some();
         if !known || cell.source == Source::Synthetic {
             return Ok(None);
         }
@@ -168,7 +168,7 @@ pub fn planned_rows(resolved: &Resolved, data: &Path) -> (Rows, bool) {
         };
         return (rows, true);
     }
-    let published = spec.cell.source == Source::Official;
+    let published = spec.cell.source.reads_files();
     let said = |name: &str| {
         let rows = spec.data.get(name).filter(|_| !published);
         rows.and_then(Value::as_u64).map(|rows| rows as usize)

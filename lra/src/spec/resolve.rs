@@ -74,7 +74,7 @@ const FAMILY: &str = "block.family=";
 impl RunRequest<'_> {
     /// Finds the names, overlays the settings and freezes them.
     pub fn resolve(&self) -> Result<Resolved> {
-        let task = *suggest::find("task", self.task, datasets::TASKS, |task| task.info().name)?;
+        let task = suggest::task(self.task)?;
         let model = *suggest::find("model", self.model, models::registry(), |model| model.name)?;
         let recipe = Recipe::load(self.recipe)?;
         let source = self.source.unwrap_or(task.info().sources[0]);
@@ -264,10 +264,7 @@ pub fn general_defaults() -> Value {
 /// model that this program does not have has no defaults.
 pub(super) fn defaults_of(spec: &Spec) -> Value {
     let mut all = general_defaults();
-    let task = datasets::TASKS.iter();
-    let task = task
-        .copied()
-        .find(|task| task.info().name == spec.cell.task);
+    let task = datasets::tasks::find(&spec.cell.task);
     let model = models::registry().iter();
     let model = model.copied().find(|model| model.name == spec.cell.model);
     if let Some(task) = task {

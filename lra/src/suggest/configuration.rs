@@ -44,7 +44,10 @@ fn task(name: &str) -> Option<String> {
     if let Some((task, settings)) = pathfinder::parsed(name) {
         return Some([vec![task.to_owned()], settings].concat().join(" "));
     }
-    let known: Vec<&str> = datasets::TASKS.iter().map(|it| it.info().name).collect();
+    let known: Vec<&str> = datasets::tasks::registry()
+        .iter()
+        .map(|it| it.info().name)
+        .collect();
     one_called(name, TASKS, &known).map(str::to_owned)
 }
 

@@ -10,13 +10,16 @@ use crate::permute;
 /// Returns the task of a label and the settings that make it; `None` if `name` is not a label.
 pub(super) fn explained(name: &str) -> Option<Guess> {
     let (head, tail) = name.split_once('@')?;
-    let known: Vec<&str> = datasets::TASKS.iter().map(|it| it.info().name).collect();
+    let known: Vec<&str> = datasets::tasks::registry()
+        .iter()
+        .map(|it| it.info().name)
+        .collect();
     let exact = known.iter().position(|known| *known == head);
     let index = exact.or_else(|| {
         let guess = Guess::of_alias(head, TASKS, &known)?;
         known.iter().position(|known| guess.names[0] == *known)
     })?;
-    let task = datasets::TASKS[index];
+    let task = datasets::tasks::registry()[index];
     let note = match described(task, tail) {
         Some(words) => format!("'{name}' is the label of {} {words}", known[index]),
         None => format!(

@@ -105,7 +105,7 @@ fn of_others(path: &str, alias: Option<&Alias>) -> Option<String> {
     }
     let leaf = fold(leaf_of(path));
     let models = models::registry().iter().map(|it| (it.name, it.defaults()));
-    let tasks = datasets::TASKS.iter();
+    let tasks = datasets::tasks::registry().iter();
     let tasks = tasks.map(|it| (it.info().name, it.defaults()));
     for (of, of_one, kind, all) in [
         ("model", "model", "models", models.collect::<Vec<_>>()),
@@ -140,7 +140,9 @@ fn of_others(path: &str, alias: Option<&Alias>) -> Option<String> {
 /// settings of training.
 pub fn setting_called(word: &str, train: Value) -> Option<String> {
     let models = models::registry().iter().map(|it| ("model", it.defaults()));
-    let tasks = datasets::TASKS.iter().map(|it| ("data", it.defaults()));
+    let tasks = datasets::tasks::registry()
+        .iter()
+        .map(|it| ("data", it.defaults()));
     let general = [
         ("train", train),
         ("block", json!(BlockOptions::default())),

@@ -52,7 +52,9 @@ impl Comparer {
     /// # Errors
     /// Its stored data are damaged or cannot be read.
     pub fn compare(&self, cell: &Cell, record: &Record) -> Result<Comparison> {
-        let mut changes = changes::of_program(record, cell.resolved.model, &self.devices)?;
+        let resolved = &cell.resolved;
+        let mut changes =
+            changes::of_program(record, resolved.task, resolved.model, &self.devices)?;
         let stored = self.stored(cell);
         let stored = stored.map_err(|error| error.during("its data cannot be compared"))?;
         changes.extend(stored.changes(record));

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use datasets::{Class, Key, Source, Store, tasks};
+use datasets::{Class, Key, Source, Store, Task, tasks};
 use serde_json::{Value, json};
 
 /// A reader of one kind of file.
@@ -25,6 +25,11 @@ enum Reads {
         /// Returns names and contents of the files around it.
         around: fn() -> Vec<(String, Vec<u8>)>,
         /// Name of the input; empty if the input is an archive that holds all.
+        file: &'static str,
+    },
+    /// Builds the task of a folder, one of whose files is the input.
+    Folder {
+        /// Name of the input.
         file: &'static str,
     },
     /// Reads a file of this name.
@@ -116,6 +121,18 @@ pub const READERS: &[Reader] = &[
         contours,
     ),
     of_task("contour-archive", "pathfinder", "", Vec::new),
+    Reader {
+        name: "own-folder",
+        reads: Reads::Folder {
+            file: "train.jsonl",
+        },
+    },
+    Reader {
+        name: "own-table",
+        reads: Reads::Folder {
+            file: "train.parquet",
+        },
+    },
     of_file("record", "record.json", |path| {
         results::store::read(path).map(drop)
     }),
@@ -249,6 +266,25 @@ impl Prepared {
                 }
                 read.is_ok()
             }
+            Reads::Folder { file } => {
+                let raw = self.raw();
+                write(&raw.join(file), bytes);
+                let test = raw.join("test.jsonl");
+                if !test.exists() {
+                    let rows = ["zero", "one"].iter().enumerate();
+                    let rows = rows.map(|(label, text)| json!({"text": text, "label": label}));
+                    let rows: Vec<String> = rows.map(|row| row.to_string()).collect();
+                    write(&test, rows.join("\n").as_bytes());
+                }
+                let name = format!("{}{}", tasks::mine::PREFIX, raw.display());
+                match tasks::mine::open(&name) {
+                    Ok(task) => self.build_key(task, &Key::default_of(task), None),
+                    Err(error) => {
+                        assert_eq!(error.class(), Class::Data, "{error}");
+                        false
+                    }
+                }
+            }
             Reads::Task {
                 task,
                 options,
@@ -280,10 +316,14 @@ impl Prepared {
         for (name, value) in options.as_object().unwrap() {
             key.options[name] = value.clone();
         }
+        self.build_key(task, &key, Some(raw))
+    }
+
+    fn build_key(&self, task: &dyn Task, key: &Key, raw: Option<&Path>) -> bool {
         let store = Store::new(&self.folder.path().join("data"));
-        match store.rebuild(task, &key, Some(raw), &()) {
+        match store.rebuild(task, key, raw, &()) {
             Ok(_) => {
-                let verified = store.verify(task, &key, &()).unwrap();
+                let verified = store.verify(task, key, &()).unwrap();
                 let of_data = |name: &str| !name.starts_with("raw files");
                 let failed = verified
                     .checks

@@ -24,6 +24,12 @@ pub fn models() -> &'static [&'static str] {
     &MODELS
 }
 
+/// Returns whether published tables have figures of a task of this name, however it is spelt.
+#[must_use]
+pub fn is_published_task(name: &str) -> bool {
+    TASKS.contains(&task_name(name).as_str())
+}
+
 /// Returns the position of a model in the order of the tables: as published, ours after that.
 pub(crate) fn model_rank(model: &str) -> usize {
     let place = models().iter().position(|name| *name == model);
@@ -82,5 +88,11 @@ mod tests {
             }
         }
         assert_eq!(models()[..2], ["transformer", "local"]);
+    }
+
+    #[test]
+    fn a_published_task_is_known_in_any_spelling() {
+        assert!(is_published_task("path_x") && is_published_task("pathx256"));
+        assert!(!is_published_task("mine:/listops") && !is_published_task("toy"));
     }
 }

@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, de::DeserializeOwned};
 
 pub use compare::{Comparison, compare};
-pub use labels::{TASKS, is_published_label, models};
+pub use labels::{TASKS, is_published_label, is_published_task, models};
 pub(crate) use labels::{is_path_x, model_rank, task_rank};
 pub use listing::{figures_of, listing};
 

@@ -12,7 +12,7 @@ pub struct Task {
     pub name: String,
     /// The published name, or the name with the changes: `listops`, `listops@256`.
     pub label: String,
-    /// `generated`, `official` or `synthetic`.
+    /// `generated`, `official`, `synthetic` or `folder`.
     pub source: String,
     /// `clean` or `tay2021`.
     pub protocol: String,
@@ -30,6 +30,10 @@ pub struct Task {
     /// Published facts that the data contradicts, a sentence each; empty if all facts hold.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub altered: Vec<String>,
+    /// Origin of a user's own task; absent for a task of the arena, and for a folder, whose files
+    /// are told apart by `data_digest`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnCode>,
 }
 
 impl Task {
@@ -103,18 +107,18 @@ pub struct Model {
     /// Origin of a user's own model; absent for a model of the registry, whose source is the
     /// program's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub own: Option<OwnModel>,
+    pub own: Option<OwnCode>,
     /// Source lines of a user's own model with matrix products whose operands are not rounded in
     /// `bf16`, unlike all others; empty if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unrounded: Vec<String>,
 }
 
-/// The code of a user's own model.
+/// The code of a user's own model or task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct OwnModel {
-    /// SHA-256 of the source files of its variants.
+pub struct OwnCode {
+    /// SHA-256 of its source files; of a model, those of its variants.
     pub source: String,
     /// Name of the program that contains it; by default that of its crate.
     pub program: String,
@@ -131,7 +135,7 @@ pub struct OwnModel {
     pub revision: Option<Revision>,
 }
 
-impl OwnModel {
+impl OwnCode {
     /// Returns its origin in words, such as `my_mixer 0.1.0 (4f2a91c07d3e, modified)`.
     pub fn origin(&self) -> String {
         let mut words = match self.crate_name.as_str() {

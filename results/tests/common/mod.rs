@@ -31,6 +31,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             },
             partial: false,
             altered: vec![],
+            own: None,
         },
         model: Model {
             name: model.to_owned(),

@@ -187,7 +187,7 @@ pub(super) fn read_parquet(
     let columns = Columns {
         bytes: &["img.bytes", "image.bytes"],
         label: "label",
-        label_of,
+        label_of: &label_of,
         longest: LARGEST_PNG as usize,
     };
     for file in files {

@@ -21,6 +21,7 @@ pub use needle::Needle;
 pub use probe::ProbeTask;
 pub use selective_copy::SelectiveCopy;
 pub use state_tracking::StateTracking;
+pub(super) use text::wrap;
 
 /// Multi-query associative recall.
 pub static MQAR: ProbeTask<Mqar> = ProbeTask(Mqar);

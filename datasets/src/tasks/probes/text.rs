@@ -7,7 +7,7 @@ const WIDTH: usize = 98;
 const WORDS: usize = 400;
 
 /// Joins words with spaces into lines; leaves out the middle of a long list, and says so.
-pub(super) fn wrap(words: &[String]) -> String {
+pub(in crate::tasks) fn wrap(words: &[String]) -> String {
     let left_out = words.len().saturating_sub(WORDS);
     let note = format!("... {left_out} left out ...");
     let (first, last) = match left_out {

@@ -160,7 +160,7 @@ pub(super) fn from_parquet(
     let columns = Columns {
         bytes: &["text"],
         label: "label",
-        label_of,
+        label_of: &label_of,
         longest: LONGEST,
     };
     let mut both = ["train", "test"].map(Reviews::empty);

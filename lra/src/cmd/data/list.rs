@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use datasets::{Entry, Key, Manifest, Source, SplitName, Store, Task};
+use datasets::{Entry, Key, Manifest, Source, SplitName, Store, Task, tasks};
 use serde_json::{Value, json};
 
 use crate::cli::data::DataPlace;
@@ -15,7 +15,7 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
     let store = Store::new(&root);
     let entries = store.list()?;
     if as_json {
-        let missing: Vec<Value> = datasets::TASKS
+        let missing: Vec<Value> = tasks::registry()
             .iter()
             .flat_map(|&task| missing(&store, task, &entries))
             .map(
@@ -34,7 +34,7 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let labels = entries.iter().flat_map(|entry| &entry.manifest);
-    let names = datasets::TASKS.iter().map(|task| task.info().name);
+    let names = tasks::registry().iter().map(|task| task.info().name);
     let width = labels
         .map(|manifest| manifest.label.as_str())
         .chain(names)
@@ -50,7 +50,7 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
         "train / val / test",
         "MB"
     );
-    for &task in datasets::TASKS {
+    for &task in tasks::registry() {
         let raw = store.raw_files(task);
         for (manifest, entry) in of_task(task, &entries) {
             let other = raw
@@ -68,6 +68,15 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
             text += &format!("{task:<width$}  {source:<10} {state}: {command}\n");
         }
     }
+    let is_known = |name: &str| tasks::registry().iter().any(|it| it.info().name == name);
+    for entry in &entries {
+        // Of a folder, or of a task that another program has.
+        if let Ok(manifest) = &entry.manifest
+            && !is_known(&manifest.task)
+        {
+            text += &line(manifest, entry, is_of_other_files(&store, manifest), width);
+        }
+    }
     for entry in &entries {
         if let Err(error) = &entry.manifest {
             let state = match error.class() {
@@ -80,6 +89,16 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
     }
     cmd::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns whether the files of a folder are not those that its entry was made from.
+fn is_of_other_files(store: &Store, manifest: &Manifest) -> bool {
+    let task = tasks::find(&manifest.task);
+    let other = task.and_then(|task| {
+        let now = store.raw_files(task)?;
+        store.other_raw_files(task, &manifest.key(), &now)
+    });
+    other.is_some()
 }
 
 /// Returns the line of an entry; `other_raw_files` is whether those that are raw now are not those

@@ -64,7 +64,13 @@ fn fetch_files(
     mirror: Option<String>,
     place: &DataPlace,
 ) -> Result<ExitCode> {
-    let task = *suggest::find("task", task, datasets::TASKS, |task| task.info().name)?;
+    let task = suggest::task(task)?;
+    if !task.own_files().is_empty() {
+        return Err(Error::usage(format!(
+            "{}: there is nothing to download; its files are those of the folder",
+            task.info().name
+        )));
+    }
     let store = Store::new(&place.path());
     let mut raw = store.raw(task);
     let mirror = mirror.or_else(|| std::env::var(MIRROR).ok().filter(|base| !base.is_empty()));
@@ -187,8 +193,14 @@ impl Chosen {
     /// files are read at all.
     fn resolve(choice: &DataChoice, from: Option<&Path>, allow_partial: bool) -> Result<Self> {
         let TaskChoice { name, source } = choice.task.with_source(choice.source)?;
-        let task = *suggest::find("task", &name, datasets::TASKS, |task| task.info().name)?;
+        let task = suggest::task(&name)?;
         let source = match (source, from) {
+            (_, Some(from)) if !task.own_files().is_empty() => {
+                return Err(Error::usage(format!(
+                    "--from {}: the data of {name} are made from its own files; leave --from out",
+                    from.display()
+                )));
+            }
             (None, Some(_)) => Source::Official,
             (Some(source), Some(from)) if source != Source::Official => {
                 return Err(Error::usage(format!(
@@ -276,7 +288,7 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
         )));
     }
     if let Some(file) = png {
-        let sheet = contact_sheet(chosen.task, rows, row)?;
+        let sheet = contact_sheet(&chosen, rows, row)?;
         cmd::write_file(file, &sheet)?;
         cmd::print(&format!("{}", file.display()))?;
         return Ok(ExitCode::SUCCESS);
@@ -327,8 +339,13 @@ fn labels_at_positions(kind: &datasets::Dense, rows: &Split, row: usize) -> Stri
 const SHEET: (usize, usize) = (40, 8);
 
 /// Returns the examples from `first` on as pictures with their labels.
-fn contact_sheet(task: &dyn Task, rows: &Split, first: usize) -> Result<Vec<u8>> {
-    let info = task.info();
+fn contact_sheet(chosen: &Chosen, rows: &Split, first: usize) -> Result<Vec<u8>> {
+    let info = chosen.task.info();
+    let shape = chosen.task.shape(&chosen.key.options);
+    let width = shape
+        .map_err(suggest::of_task)?
+        .grid
+        .map(|[_, width]| width);
     // Bytes that are ids themselves are pixels; everything else has a padding id.
     if info.first_id != 0 {
         let message = format!("--png: the examples of {} are not pictures", info.name);
@@ -345,7 +362,7 @@ fn contact_sheet(task: &dyn Task, rows: &Split, first: usize) -> Result<Vec<u8>>
             let pixels = rows.tokens(0, row);
             Picture {
                 pixels,
-                width: pixels.len().isqrt(),
+                width: width.unwrap_or_else(|| pixels.len().isqrt()),
                 caption,
                 label: rows.label(row),
             }

@@ -18,7 +18,7 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
             model.name
         })?),
         Registry::Tasks => {
-            let task = suggest::find("task", name, datasets::TASKS, |task| task.info().name)?;
+            let task = suggest::task(name)?;
             let info = task.info();
             let sources: Vec<String> = info.sources.iter().map(ToString::to_string).collect();
             json!({

@@ -135,6 +135,14 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
         &["test-model", "verify-model", "checkmodel", "grad-check"],
     ),
     same(
+        &["check-task"],
+        &["test-task", "verify-task", "checktask", "check-data"],
+    ),
+    same(
+        &["new task"],
+        &["add-task", "new-task", "new-dataset", "add-dataset"],
+    ),
+    same(
         &["new model"],
         &["init", "add-model", "scaffold", "template", "new-model"],
     ),

@@ -1,0 +1,467 @@
+//! Promises that every task keeps, whatever its content: [`PROMISES`].
+//!
+//! A test over the registry asks them of the tasks here, and `lra check-task` asks them of a
+//! program's own tasks and of folders.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+
+use crate::duplicates::{RowHash, row_hash};
+use crate::error::{Error, Result, io};
+use crate::tasks::mine;
+use crate::words::{counted, listed};
+use crate::{Key, MAJORITY, Source, Split, SplitName, Splits, Store, Task};
+
+/// Rows of each split that are drawn for the checks, at most.
+const ROWS: [(&str, u64); 3] = [("train", 2000), ("val", 500), ("test", 500)];
+
+/// Test accuracy from which a trivial predictor solves a task.
+const SOLVED: f64 = 0.95;
+
+/// A task with the data that its promises are asked of.
+pub struct Subject {
+    task: &'static dyn Task,
+    key: Key,
+    folder: tempfile::TempDir,
+}
+
+/// A promise that every task must keep.
+#[derive(Clone, Copy, Debug)]
+pub struct Promise {
+    /// The promise in words, such as `equal_seeds_give_equal_bytes`.
+    pub name: &'static str,
+    /// The check. It returns a remark, if there is one.
+    ///
+    /// # Errors
+    /// The breach in words.
+    pub check: fn(&Subject) -> Result<Option<String>, String>,
+    /// Promise that comes first: if it is broken, this check would report the same fault again.
+    pub rests_on: Option<&'static str>,
+}
+
+/// Outcome of checking a promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The task keeps it; with a remark, if there is one.
+    Kept(Option<String>),
+    /// The task breaks it, with a description of the fault.
+    Broken(String),
+    /// It was not tried, because the named promise is broken.
+    NotTried(&'static str),
+}
+
+/// All promises, in the order in which they are asked.
+pub static PROMISES: &[Promise] = &[
+    promise("the_description_is_complete", description, None),
+    promise("options_are_read_and_others_refused", options, None),
+    promise(BUILT, build, Some("options_are_read_and_others_refused")),
+    promise("equal_seeds_give_equal_bytes", equal_seeds, Some(BUILT)),
+    promise("other_seeds_give_other_bytes", other_seeds, Some(BUILT)),
+    promise("no_example_is_in_two_splits", disjoint, Some(BUILT)),
+    promise("every_class_occurs", classes, Some(BUILT)),
+    promise("lengths_are_within_max_length", lengths, Some(BUILT)),
+    promise("stored_data_verify", verify, Some(BUILT)),
+    promise("any_bytes_are_shown_as_text", shown, Some(BUILT)),
+    promise("trivial_predictors_are_scored", baselines, Some(BUILT)),
+];
+
+/// Name of the promise that most others rest on.
+const BUILT: &str = "the_data_are_built";
+
+const fn promise(
+    name: &'static str,
+    check: fn(&Subject) -> Result<Option<String>, String>,
+    rests_on: Option<&'static str>,
+) -> Promise {
+    Promise {
+        name,
+        check,
+        rests_on,
+    }
+}
+
+/// Asks the [`PROMISES`] in order, except those that rest on a broken one, so that one cause is
+/// reported once. `tried` runs a check, and catches its panics where they must not end the program;
+/// `told` receives each outcome as soon as it is known.
+///
+/// # Errors
+/// Errors of `told`.
+pub fn ask<E>(
+    subject: &Subject,
+    mut tried: impl FnMut(&'static Promise, &Subject) -> Result<Option<String>, String>,
+    mut told: impl FnMut(&'static Promise, &Outcome) -> Result<(), E>,
+) -> Result<Vec<(&'static Promise, Outcome)>, E> {
+    let mut all: Vec<(&'static Promise, Outcome)> = Vec::new();
+    for promise in PROMISES {
+        let before = promise.rests_on;
+        let before = before.and_then(|name| all.iter().find(|(before, _)| before.name == name));
+        let cause = before.and_then(|(before, outcome)| match outcome {
+            Outcome::Kept(_) => None,
+            Outcome::Broken(_) => Some(before.name),
+            Outcome::NotTried(cause) => Some(*cause),
+        });
+        let outcome = match cause {
+            Some(cause) => Outcome::NotTried(cause),
+            None => tried(promise, subject).map_or_else(Outcome::Broken, Outcome::Kept),
+        };
+        told(promise, &outcome)?;
+        all.push((promise, outcome));
+    }
+    Ok(all)
+}
+
+/// Asks all promises of a task, for its tests.
+///
+/// # Panics
+/// If a promise is broken; the message names all that are.
+pub fn assert_kept(task: &'static dyn Task) {
+    let name = task.info().name;
+    let subject = Subject::new(task).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let mut broken = Vec::new();
+    let asked = ask(
+        &subject,
+        |promise, subject| (promise.check)(subject),
+        |promise, outcome| {
+            if let Outcome::Broken(why) = outcome {
+                broken.push(format!("{}: {why}", promise.name));
+            }
+            Ok::<(), Error>(())
+        },
+    );
+    assert!(asked.is_ok() && broken.is_empty(), "{name}: {broken:#?}");
+}
+
+impl Subject {
+    /// Returns the task with few rows of its data, and an empty data directory. Of several sources,
+    /// the first that needs no published files is taken.
+    ///
+    /// # Errors
+    /// The task has published files alone, or there is no temporary folder.
+    pub fn new(task: &'static dyn Task) -> Result<Subject> {
+        let mut sources = task.info().sources.iter();
+        let Some(&source) = sources.find(|&&source| source != Source::Official) else {
+            return Err(Error::Infeasible {
+                task: task.info().name,
+                reason: "its data are published files alone: `lra data verify` checks them"
+                    .to_owned(),
+            });
+        };
+        let mut options = task.defaults();
+        for (key, most) in ROWS {
+            if options[key].as_u64().is_some_and(|rows| rows > most) {
+                options[key] = json!(most);
+            }
+        }
+        let temporary = std::env::temp_dir();
+        Ok(Subject {
+            task,
+            key: Key {
+                source,
+                options,
+                ..Key::default_of(task)
+            },
+            folder: tempfile::tempdir().map_err(io("create a folder in", &temporary))?,
+        })
+    }
+
+    /// Builds the data with another seed, if there is one, in a store called `name`; data that are
+    /// built there already are opened.
+    fn built(&self, name: &str, seed: Option<u64>) -> Result<Splits, String> {
+        let mut key = self.key.clone();
+        if let Some(seed) = seed {
+            key.options["seed"] = json!(seed);
+        }
+        let store = Store::new(&self.folder.path().join(name));
+        let splits = store.open_or_build(self.task, &key, None, &());
+        splits.map_err(|error| error.to_string())
+    }
+
+    fn splits(&self) -> Result<Splits, String> {
+        self.built("data", None)
+    }
+}
+
+/// Outcome of a check: a remark, or the breach in words.
+type Found = Result<Option<String>, String>;
+
+fn description(subject: &Subject) -> Found {
+    let info = subject.task.info();
+    if info.title.is_empty() || info.summary.is_empty() {
+        return Err("`TaskInfo` has an empty title or summary: lists show them".to_owned());
+    }
+    if !(1..=2).contains(&info.towers) {
+        return Err(format!("towers = {}: there are 1 or 2", info.towers));
+    }
+    if !(2..=256).contains(&info.classes) {
+        return Err(format!("classes = {}: there are 2 to 256", info.classes));
+    }
+    let most = 256 + info.first_id as usize;
+    if info.first_id > 1 || info.vocabulary > most || info.vocabulary <= info.first_id as usize {
+        return Err(format!(
+            "vocabulary = {} and first_id = {}: a stored byte b is id b + first_id, first_id is 0 or 1, so there are at most {most} ids",
+            info.vocabulary, info.first_id
+        ));
+    }
+    Ok(None)
+}
+
+fn options(subject: &Subject) -> Found {
+    let task = subject.task;
+    let defaults = task.defaults();
+    if !defaults.is_object() {
+        return Err("`defaults` is no JSON object".to_owned());
+    }
+    let shape = task.shape(&defaults);
+    let shape = shape.map_err(|error| format!("`shape` refuses the defaults: {error}"))?;
+    if shape.max_length == 0 || shape.train_length > shape.max_length {
+        return Err(format!(
+            "`shape` has max_length = {} and train_length = {}: the first is the largest, and more than 0",
+            shape.max_length, shape.train_length
+        ));
+    }
+    let (name, label) = (task.info().name, &shape.label);
+    if label != name && !label.starts_with(&format!("{name}@")) && !mine::is_folder(label) {
+        return Err(format!(
+            "the label of the data is {label}: it is {name}, or {name}@ and what differs, so that tables show the task under its own name"
+        ));
+    }
+    if shape.classes > task.info().classes {
+        return Err(format!(
+            "`shape` has {} classes, `info` {}",
+            shape.classes,
+            task.info().classes
+        ));
+    }
+    let mut unknown = defaults.clone();
+    unknown["surprise"] = json!(1);
+    if task.shape(&unknown).is_ok() {
+        return Err(
+            "an unknown option, data.surprise, is accepted: a typing error would pass unseen (read options with `parse`)"
+                .to_owned(),
+        );
+    }
+    if defaults.get("seed").is_some() {
+        let mut seeded = defaults.clone();
+        seeded["seed"] = json!(12345);
+        if task.shape(&seeded).ok().as_ref() != Some(&shape) {
+            return Err("another seed changes the shape or the label of the data".to_owned());
+        }
+    }
+    Ok(None)
+}
+
+fn build(subject: &Subject) -> Found {
+    let splits = subject.splits()?;
+    let rows = SplitName::ALL.map(|split| format!("{} {split}", splits.get(split).len()));
+    Ok(Some(format!("examples: {}", rows.join(", "))))
+}
+
+fn equal_seeds(subject: &Subject) -> Found {
+    let (first, again) = (subject.splits()?, subject.built("again", None)?);
+    let digest = &first.manifest.digest;
+    match *digest == again.manifest.digest {
+        true => Ok(Some(format!("digest {}", &digest[..digest.len().min(12)]))),
+        false => Err(format!(
+            "built twice, the data differ in {}: draw from `stream(purpose, seed, number)` alone, and iterate over nothing without an order, such as a HashMap",
+            differing(&first, &again)
+        )),
+    }
+}
+
+fn differing(first: &Splits, other: &Splits) -> String {
+    let differ = |split: &SplitName| {
+        let [first, other] = [first, other].map(|it| &it.manifest.splits.get(*split).sha256);
+        first != other
+    };
+    listed(
+        SplitName::ALL
+            .iter()
+            .filter(|it| differ(it))
+            .map(|it| it.name()),
+    )
+}
+
+fn other_seeds(subject: &Subject) -> Found {
+    let Some(seed) = subject.key.options.get("seed").and_then(Value::as_u64) else {
+        return Ok(Some("nothing is drawn: there is no data.seed".to_owned()));
+    };
+    let (first, other) = (
+        subject.splits()?,
+        subject.built("data", Some(seed.wrapping_add(1)))?,
+    );
+    // A folder draws what is held out of train, and its test split stays as it is.
+    let must: &[SplitName] = match subject.key.source {
+        Source::Folder => &[SplitName::Train, SplitName::Val],
+        _ => &SplitName::ALL,
+    };
+    let equal = must.iter().filter(|split| {
+        let [first, other] = [&first, &other].map(|it| &it.manifest.splits.get(**split).sha256);
+        first == other
+    });
+    let equal: Vec<&str> = equal.map(|split| split.name()).collect();
+    match equal.is_empty() {
+        true => Ok(None),
+        false => Err(format!(
+            "data.seed = {} gives the same {}: let every draw depend on the seed",
+            seed.wrapping_add(1),
+            listed(equal)
+        )),
+    }
+}
+
+fn hashes(split: &Split) -> Vec<RowHash> {
+    let towers = |row| row_hash((0..split.towers()).map(move |tower| split.tokens(tower, row)));
+    (0..split.len()).map(towers).collect()
+}
+
+fn disjoint(subject: &Subject) -> Found {
+    let splits = subject.splits()?;
+    let [train, val, test] = SplitName::ALL.map(|split| hashes(splits.get(split)));
+    for (name, rows, other, of) in [
+        ("test", &test, "train", &train),
+        ("val", &val, "train", &train),
+        ("test", &test, "val", &val),
+    ] {
+        let known: HashSet<&RowHash> = of.iter().collect();
+        let mut met = rows
+            .iter()
+            .enumerate()
+            .filter(|(_, row)| known.contains(row));
+        if let Some((first, _)) = met.next() {
+            return Err(format!(
+                "{} of {name} also in {other}, the first is row {first}: scores would measure memory",
+                counted(1 + met.count(), "example")
+            ));
+        }
+    }
+    let different: HashSet<&RowHash> = train.iter().collect();
+    let repeated = train.len() - different.len();
+    Ok((repeated > 0).then(|| format!("{} repeated within train", counted(repeated, "example"))))
+}
+
+fn classes(subject: &Subject) -> Found {
+    let splits = subject.splits()?;
+    let shape = subject.task.shape(&subject.key.options);
+    let shape = shape.map_err(|error| error.to_string())?;
+    let absent = |counts: &[u64], classes: usize| -> Vec<String> {
+        let count = |class: &usize| counts.get(*class).copied().unwrap_or(0) == 0;
+        let absent = (0..classes).filter(count);
+        absent.map(|class| class.to_string()).collect()
+    };
+    let of = |split: SplitName| splits.manifest.splits.get(split);
+    let missing = absent(&of(SplitName::Train).labels, shape.classes);
+    if !missing.is_empty() {
+        return Err(format!(
+            "no example of train has the label {} of {} classes",
+            listed(missing),
+            shape.classes
+        ));
+    }
+    if let Some(dense) = &shape.dense {
+        let missing = absent(&of(SplitName::Train).dense_labels, dense.classes);
+        if !missing.is_empty() {
+            return Err(format!(
+                "no position of train has the label {} of {} classes",
+                listed(missing),
+                dense.classes
+            ));
+        }
+    }
+    let missing = absent(&of(SplitName::Test).labels, shape.classes);
+    Ok((!missing.is_empty()).then(|| {
+        format!(
+            "no example of test has the label {}: its accuracy says nothing about that class",
+            listed(missing)
+        )
+    }))
+}
+
+fn lengths(subject: &Subject) -> Found {
+    let splits = subject.splits()?;
+    let shape = subject.task.shape(&subject.key.options);
+    let shape = shape.map_err(|error| error.to_string())?;
+    let mut longest = 0;
+    for name in SplitName::ALL {
+        let split = splits.get(name);
+        let most = match name {
+            SplitName::Test => shape.max_length,
+            SplitName::Train | SplitName::Val => shape.train_length,
+        };
+        for row in 0..split.len() {
+            for tower in 0..split.towers() {
+                let length = split.tokens(tower, row).len();
+                if length == 0 {
+                    return Err(format!("row {row} of {name} is empty"));
+                }
+                if length > most {
+                    return Err(format!(
+                        "row {row} of {name} has {length} tokens, more than {most}"
+                    ));
+                }
+                longest = longest.max(length);
+            }
+        }
+    }
+    let most = shape.max_length;
+    Ok((2 * longest <= most).then(|| {
+        format!("the longest sequence has {longest} of {most} tokens: the rest is padding in every batch")
+    }))
+}
+
+fn verify(subject: &Subject) -> Found {
+    let store = Store::new(&subject.folder.path().join("data"));
+    subject.splits()?;
+    let verified = store.verify(subject.task, &subject.key, &());
+    let verified = verified.map_err(|error| error.to_string())?;
+    match verified.checks.iter().find(|check| !check.ok) {
+        None => Ok(None),
+        Some(check) => Err(format!("{}: {}", check.name, check.detail)),
+    }
+}
+
+fn shown(subject: &Subject) -> Found {
+    let (task, splits) = (subject.task, subject.splits()?);
+    let first = (0..splits.train.towers()).map(|tower| splits.train.tokens(tower, 0));
+    let text = task.to_text(&first.collect::<Vec<_>>(), splits.train.label(0));
+    if text.trim().is_empty() {
+        return Err("`to_text` returns nothing for the first example of train".to_owned());
+    }
+    let all: Vec<u8> = (0..=255).collect();
+    for bytes in [&all[..], &[]] {
+        let text = task.to_text(&vec![bytes; task.info().towers], u8::MAX);
+        let control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+        if text.chars().any(control) {
+            return Err(
+                "`to_text` passes control characters on, which a terminal would obey".to_owned(),
+            );
+        }
+    }
+    Ok(None)
+}
+
+fn baselines(subject: &Subject) -> Found {
+    let found = subject.task.baselines(&subject.splits()?);
+    if let Some(wrong) = found.iter().find(|it| !(0.0..=1.0).contains(&it.accuracy)) {
+        return Err(format!(
+            "{} has the accuracy {}",
+            wrong.name, wrong.accuracy
+        ));
+    }
+    if found.iter().all(|it| it.name != MAJORITY) {
+        return Err(format!(
+            "`baselines` lacks `{MAJORITY}`, beside which tables show scores"
+        ));
+    }
+    let words = found
+        .iter()
+        .map(|it| format!("{} {:.1} %", it.name, 100.0 * it.accuracy));
+    let words = words.collect::<Vec<_>>().join(", ");
+    let best = found
+        .iter()
+        .max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
+    Ok(Some(match best.filter(|it| it.accuracy >= SOLVED) {
+        Some(best) => format!("{words}; {} SOLVES it: no model is needed", best.name),
+        None => words,
+    }))
+}

@@ -1,0 +1,180 @@
+//! The files of a folder, and their rows.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::row::{Label, Row};
+use crate::SplitName;
+use crate::archive::{unpacked, unreadable};
+use crate::error::{Error, Result, io};
+use crate::files;
+use crate::lines::Lines;
+use crate::parquet::{self, Columns};
+
+/// Longest line, and longest text of a table, in bytes.
+const LONGEST: usize = 64 << 20;
+
+/// Ends of the names of files that are read.
+const ENDS: [&str; 3] = [".jsonl", ".jsonl.gz", ".parquet"];
+
+/// Files of a folder by split.
+#[derive(Debug, Clone)]
+pub(super) struct Files {
+    /// File of train.
+    pub(super) train: PathBuf,
+    /// File of val, if there is one.
+    pub(super) val: Option<PathBuf>,
+    /// File of test.
+    pub(super) test: PathBuf,
+}
+
+impl Files {
+    /// Finds the files in a folder.
+    ///
+    /// # Errors
+    /// The folder is not there or is none; a file is missing or has another name than a split's; a
+    /// split has two.
+    pub(super) fn find(folder: &Path) -> Result<Files> {
+        let wrong = |problem: String| Error::File {
+            file: folder.to_owned(),
+            problem,
+        };
+        match fs::metadata(folder) {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => {
+                return Err(wrong(
+                    "a file where a folder is wanted: name the folder that holds train and test"
+                        .to_owned(),
+                ));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(wrong(format!("there is no such folder; {LAYOUT}")));
+            }
+            Err(error) => return Err(io("read", folder)(error)),
+        }
+        let mut found: [Option<PathBuf>; 3] = [None, None, None];
+        let mut names = Vec::new();
+        for item in fs::read_dir(folder).map_err(io("read", folder))? {
+            let name = item.map_err(io("read", folder))?.file_name();
+            names.push(name.to_string_lossy().into_owned());
+        }
+        names.sort();
+        for name in names {
+            let Some(stem) = ENDS.iter().find_map(|end| name.strip_suffix(end)) else {
+                continue;
+            };
+            let Some(split) = SplitName::ALL.into_iter().find(|it| it.name() == stem) else {
+                return Err(wrong(format!(
+                    "{name} is none of train, val and test: rename it or move it away"
+                )));
+            };
+            let place = &mut found[split as usize];
+            if let Some(other) = place {
+                let other = other.file_name().unwrap_or_default().to_string_lossy();
+                return Err(wrong(format!(
+                    "{other} and {name} are both {split}: keep one"
+                )));
+            }
+            *place = Some(folder.join(name));
+        }
+        let [train, val, test] = found;
+        let missing = |split: &str| wrong(format!("it has no {split}.jsonl; {LAYOUT}"));
+        Ok(Files {
+            train: train.ok_or_else(|| missing("train"))?,
+            val,
+            test: test.ok_or_else(|| missing("test"))?,
+        })
+    }
+
+    /// Returns the file of a split.
+    pub(super) fn of(&self, split: SplitName) -> Option<&Path> {
+        match split {
+            SplitName::Train => Some(&self.train),
+            SplitName::Val => self.val.as_deref(),
+            SplitName::Test => Some(&self.test),
+        }
+    }
+
+    /// Returns all of them.
+    pub(super) fn all(&self) -> Vec<PathBuf> {
+        let all = SplitName::ALL
+            .into_iter()
+            .filter_map(|split| self.of(split));
+        all.map(Path::to_owned).collect()
+    }
+}
+
+/// What a folder holds, in messages.
+const LAYOUT: &str =
+    "a folder has train and test, and val if you have one, as .jsonl, .jsonl.gz or .parquet";
+
+/// Passes every row of a file to `visit`, with its number from 1: that of the line, or of the row of
+/// a table. Returns the number of rows.
+///
+/// # Errors
+/// The file cannot be read, a row is wrong, or `visit` fails.
+pub(super) fn read(path: &Path, visit: &mut dyn FnMut(u64, Row) -> Result<()>) -> Result<u64> {
+    match path.extension().is_some_and(|end| end == "parquet") {
+        true => read_table(path, visit),
+        false => read_lines(path, visit),
+    }
+}
+
+/// Returns an error about one row.
+pub(super) fn wrong(path: &Path, line: u64, problem: String) -> Error {
+    Error::Row {
+        file: path.to_owned(),
+        line,
+        problem,
+    }
+}
+
+fn read_lines(path: &Path, visit: &mut dyn FnMut(u64, Row) -> Result<()>) -> Result<u64> {
+    let file = files::open(path)?;
+    let bytes = file.metadata().map_err(io("read", path))?.len();
+    let input = unpacked(file, bytes).map_err(unreadable(path))?;
+    let mut lines = Lines::over(path.to_owned(), input, LONGEST as u64);
+    let (mut buffer, mut rows) = (Vec::new(), 0);
+    while let Some(line) = lines.next(&mut buffer)? {
+        if !buffer.trim_ascii().is_empty() {
+            let row = Row::parse(&buffer);
+            let row = row.map_err(|problem| wrong(path, line.number, problem))?;
+            visit(line.number, row)?;
+            rows += 1;
+        }
+        buffer.clear();
+    }
+    Ok(rows)
+}
+
+/// Number of the first word among the labels of a table; each further word has the number below.
+const FIRST_WORD: i64 = -(1 << 40);
+
+fn read_table(path: &Path, visit: &mut dyn FnMut(u64, Row) -> Result<()>) -> Result<u64> {
+    let words: RefCell<Vec<String>> = RefCell::default();
+    let label_of = |word: &str| {
+        let mut words = words.borrow_mut();
+        let known = words.iter().position(|known| known == word);
+        let place = known.unwrap_or_else(|| {
+            words.push(word.to_owned());
+            words.len() - 1
+        });
+        Some(FIRST_WORD - place as i64)
+    };
+    let columns = Columns {
+        bytes: &["text"],
+        label: "label",
+        label_of: &label_of,
+        longest: LONGEST,
+    };
+    parquet::read(path, &columns, &mut |line, text, number| {
+        let label = match usize::try_from(FIRST_WORD - number) {
+            Ok(place) => words.borrow().get(place).cloned().map(Label::Word),
+            Err(_) => None,
+        };
+        let label = label.map_or_else(|| Label::of_number(number), Ok);
+        let row = label.and_then(|label| Row::of_text(text, label));
+        visit(line, row.map_err(|problem| wrong(path, line, problem))?)
+    })
+}

@@ -1,0 +1,320 @@
+//! A folder of one's own as a task.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use lra_datasets::tasks::{self, mine};
+use lra_datasets::{Class, Key, Source, SplitName, Splits, Store, Task};
+use serde_json::json;
+
+/// Writes `rows` lines of text with two words as labels, and returns them.
+fn lines(first: usize, rows: usize) -> String {
+    let line = |row: usize| {
+        let label = ["owl", "wren"][row % 2];
+        format!(
+            "{}\n",
+            json!({"text": format!("row {row} {label}"), "label": label, "id": row})
+        )
+    };
+    (first..first + rows).map(line).collect()
+}
+
+/// Returns a folder called `birds` with these files.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join("birds")).unwrap();
+    for (name, text) in files {
+        fs::write(place.path().join("birds").join(name), text).unwrap();
+    }
+    place
+}
+
+fn name(place: &Path) -> String {
+    format!("mine:{}", place.join("birds").display())
+}
+
+fn open(place: &Path) -> &'static dyn Task {
+    mine::open(&name(place)).unwrap()
+}
+
+fn splits(task: &dyn Task, store: &Path) -> Splits {
+    Store::new(store)
+        .open_or_build(task, &Key::default_of(task), None, &())
+        .unwrap()
+}
+
+/// Returns the error of a folder with these files, after its path.
+fn refused(files: &[(&str, &str)]) -> String {
+    let place = folder(files);
+    let error = mine::open(&name(place.path())).err().unwrap();
+    assert_eq!(error.class(), Class::Data);
+    let told = error.to_string();
+    let path = place.path().join("birds").canonicalize().unwrap();
+    told.strip_prefix(&path.display().to_string())
+        .unwrap_or_else(|| panic!("{told}"))
+        .to_owned()
+}
+
+#[test]
+fn a_folder_is_a_task_under_a_name_of_its_own() {
+    let place = folder(&[
+        ("train.jsonl", &lines(0, 40)),
+        ("val.jsonl", &lines(40, 10)),
+        ("test.jsonl", &lines(50, 20)),
+        ("README.md", "not read"),
+    ]);
+    let task = open(place.path());
+    let info = task.info();
+    assert_eq!((info.classes, info.towers, info.first_id), (2, 1, 1));
+    assert_eq!(
+        (info.vocabulary, info.sources),
+        (257, &[Source::Folder][..])
+    );
+    assert!(info.probe, "it is a part of no average over tasks");
+    let shape = task.shape(&task.defaults()).unwrap();
+    assert_eq!((shape.label.as_str(), shape.max_length), ("mine:birds", 11));
+    assert_eq!(task.defaults(), json!({"max_length": 11}));
+    assert_eq!(
+        tasks::find(&name(place.path())).unwrap().info().name,
+        info.name
+    );
+
+    let store = tempfile::tempdir().unwrap();
+    let data = splits(task, store.path());
+    assert_eq!(
+        [data.train.len(), data.val.len(), data.test.len()],
+        [40, 10, 20]
+    );
+    assert_eq!(data.train.tokens(0, 1), b"row 1 wren");
+    assert_eq!(data.train.labels()[..4], [0, 1, 0, 1]);
+    assert_eq!(data.manifest.notes, ["classes: 0 owl, 1 wren"]);
+    let told = task.to_text(&[b"row 1\x1b"], 1);
+    assert_eq!(told, "row 1·\nlabel: 1 (wren)\n");
+    let verified = Store::new(store.path()).verify(task, &Key::default_of(task), &());
+    assert!(verified.unwrap().passed());
+
+    let mut shorter = Key::default_of(task);
+    shorter.options["max_length"] = json!(5);
+    assert_eq!(task.shape(&shorter.options).unwrap().label, "mine:birds@5");
+    let data = Store::new(store.path()).open_or_build(task, &shorter, None, &());
+    let data = data.unwrap();
+    assert_eq!(data.train.tokens(0, 1), b"row 1");
+    assert!(
+        data.manifest
+            .notes
+            .iter()
+            .any(|note| note == "70 examples cut")
+    );
+}
+
+#[test]
+fn without_val_a_tenth_of_train_is_held_out_by_content_and_seed() {
+    // Every example of train twice.
+    let twice = lines(0, 100).repeat(2);
+    let place = folder(&[("train.jsonl", &twice), ("test.jsonl", &lines(100, 20))]);
+    let task = open(place.path());
+    assert_eq!(task.defaults()["seed"], json!(0));
+    let store = tempfile::tempdir().unwrap();
+    let data = splits(task, store.path());
+    assert_eq!(
+        [data.train.len(), data.val.len(), data.test.len()],
+        [180, 20, 20]
+    );
+    let note = &data.manifest.notes[1];
+    assert!(
+        note.contains("20 of 200 examples of train, a tenth"),
+        "{note}"
+    );
+    let rows = |split: SplitName| {
+        let split = data.get(split);
+        let rows = (0..split.len()).map(|row| split.tokens(0, row).to_vec());
+        rows.collect::<std::collections::HashSet<_>>()
+    };
+    assert!(rows(SplitName::Train).is_disjoint(&rows(SplitName::Val)));
+    let mut other = Key::default_of(task);
+    other.options["seed"] = json!(1);
+    let other = Store::new(store.path())
+        .open_or_build(task, &other, None, &())
+        .unwrap();
+    assert_ne!(other.manifest.splits.val, data.manifest.splits.val);
+    assert_eq!(other.manifest.splits.test, data.manifest.splits.test);
+}
+
+#[test]
+fn every_field_is_read_and_packed_files_are_too() {
+    let line = |field: &str, value: serde_json::Value, label: u8| {
+        format!("{}\n", json!({field: value, "label": label}))
+    };
+    let both = |field: &str, first: serde_json::Value, other: serde_json::Value| {
+        line(field, first, 0) + &line(field, other, 1)
+    };
+    let data = |lines: &str| {
+        let place = folder(&[("train.jsonl", lines), ("val.jsonl", lines)]);
+        let file = fs::File::create(place.path().join("birds/test.jsonl.gz")).unwrap();
+        let mut packed = GzEncoder::new(file, Compression::fast());
+        packed.write_all(lines.as_bytes()).unwrap();
+        packed.finish().unwrap();
+        let task = open(place.path());
+        let store = tempfile::tempdir().unwrap();
+        let data = splits(task, store.path());
+        let rows = [0, 1].map(|row| data.test.tokens(0, row).to_vec());
+        (task, rows, data.manifest.notes.clone())
+    };
+    let (task, rows, notes) = data(&both("tokens", json!([1, 9]), json!([3])));
+    assert_eq!((task.info().vocabulary, rows), (11, [vec![1, 9], vec![3]]));
+    assert!(notes[0].contains("in more than one split"), "{notes:?}");
+    let (task, rows, _) = data(&both(
+        "pixels",
+        json!([[0, 1, 2], [3, 4, 5]]),
+        json!([[9, 9, 9], [0, 0, 255]]),
+    ));
+    let shape = task.shape(&json!({})).unwrap();
+    assert_eq!((task.info().first_id, shape.grid), (0, Some([2, 3])));
+    assert_eq!(rows[1], [9, 9, 9, 0, 0, 255]);
+    assert!(task.to_text(&[&rows[1]], 1).contains("  @"));
+    let (_, rows, notes) = data(&both("values", json!([-1.0, 1.0]), json!([0, 2.5, -1])));
+    assert_eq!(rows, [vec![0, 146], vec![73, 255, 0]]);
+    assert!(notes[0].contains("256 levels from -1 to 2.5"), "{notes:?}");
+    let pair = format!(
+        "{}\n{}\n",
+        json!({"text": "a", "text2": "b", "label": false}),
+        json!({"text": "c", "text2": "c", "label": true})
+    );
+    let (task, _, notes) = data(&pair);
+    assert_eq!(task.info().towers, 2);
+    assert!(notes[0].contains("0 false, 1 true"), "{notes:?}");
+}
+
+#[test]
+fn mistakes_are_named_by_file_and_line_with_the_remedy() {
+    let good = lines(0, 4);
+    let test = ("test.jsonl", good.as_str());
+    for (train, told) in [
+        (
+            "{\"text\": \"a\"}\n",
+            "/train.jsonl:1: it has no `label`: add one",
+        ),
+        (
+            "{\"text\": \"a\", \"label\": 0}\n\n{\"tokens\": [1], \"label\": 0}\n",
+            "/train.jsonl:3: it has `tokens`, and the lines before it have `text`",
+        ),
+        (
+            "{\"text\": \"a\", \"label\": 0}\n{\"text\": \"b\", \"label\": \"owl\"}\n",
+            "/train.jsonl:2: label `owl` after labels such as 0",
+        ),
+        (
+            "{\"text\": \"a\", \"label\": 300}\n",
+            "/train.jsonl:1: label 300 is out of range",
+        ),
+        (
+            "{\"text\": \"a\", \"label\": 0}\n{\"text\": \"b\", \"label\": 2}\n",
+            "/train.jsonl: no example has the label 1",
+        ),
+        (
+            "{\"text\": \"a\", \"label\": \"owl\"}\n",
+            "/train.jsonl: all of its 1 example have the label `owl`: a task has two classes",
+        ),
+        ("\n", "/train.jsonl: it holds no examples"),
+        ("text,label\n", "/train.jsonl:1: no JSON object"),
+        (
+            "{\"pixels\": [1, 2], \"label\": 0}\n{\"pixels\": [1, 2, 3, 4], \"label\": 0}\n",
+            "/train.jsonl:2: a picture of 2 x 2 pixels, and those before it have 1 x 2",
+        ),
+        (
+            "{\"values\": [1], \"label\": 0}\n{\"values\": [1], \"label\": 1}\n",
+            "/train.jsonl: all of its values are 1",
+        ),
+    ] {
+        let error = refused(&[("train.jsonl", train), test]);
+        assert!(error.starts_with(told), "{error}");
+    }
+    let owl = "{\"text\": \"a\", \"label\": \"owl\"}\n{\"text\": \"b\", \"label\": \"kite\"}\n";
+    let error = refused(&[("train.jsonl", &good), ("test.jsonl", owl)]);
+    assert!(
+        error.starts_with("/test.jsonl:2: no example of train has the label `kite`"),
+        "{error}"
+    );
+    let error = refused(&[("train.jsonl", &good)]);
+    assert!(
+        error.starts_with(": it has no test.jsonl; a folder has train and test"),
+        "{error}"
+    );
+    let error = refused(&[("train.jsonl", &good), test, ("dev.jsonl", &good)]);
+    assert!(
+        error.starts_with(": dev.jsonl is none of train, val and test"),
+        "{error}"
+    );
+    let error = refused(&[("train.jsonl", &good), test, ("test.parquet", "")]);
+    assert!(
+        error.starts_with(": test.jsonl and test.parquet are both test"),
+        "{error}"
+    );
+    let error = refused(&[("train.parquet", &good), test]);
+    assert!(
+        error.starts_with("/train.parquet: not a readable parquet file"),
+        "{error}"
+    );
+    let error = mine::open("mine:/nowhere/at/all")
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.starts_with("/nowhere/at/all: there is no such folder"),
+        "{error}"
+    );
+}
+
+#[test]
+fn changed_files_are_noticed_and_equal_names_kept_apart() {
+    let place = folder(&[
+        ("train.jsonl", &lines(0, 40)),
+        ("test.jsonl", &lines(40, 20)),
+    ]);
+    let store = tempfile::tempdir().unwrap();
+    let data = Store::new(store.path());
+    let task = open(place.path());
+    let key = Key::default_of(task);
+    let first = data.open_or_build(task, &key, None, &()).unwrap();
+    let now = data.raw_files(task).unwrap();
+    assert_eq!(data.other_raw_files(task, &key, &now), None);
+
+    // The same content at another time is the same data.
+    let train = place.path().join("birds/train.jsonl");
+    fs::write(&train, lines(0, 40)).unwrap();
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+    fs::File::options()
+        .write(true)
+        .open(&train)
+        .unwrap()
+        .set_modified(later)
+        .unwrap();
+    let now = data.raw_files(task).unwrap();
+    let other = data.other_raw_files(task, &key, &now).unwrap().to_string();
+    assert!(
+        other.contains("lra data make") && other.contains("--force"),
+        "{other}"
+    );
+    data.open_or_build(open(place.path()), &key, None, &())
+        .unwrap();
+    assert_eq!(data.other_raw_files(task, &key, &now), None);
+
+    fs::write(&train, lines(0, 41)).unwrap();
+    let task = open(place.path());
+    let error = data.open_or_build(task, &key, None, &()).unwrap_err();
+    assert_eq!(error.class(), Class::Data);
+    assert!(error.to_string().contains("--force"), "{error}");
+    let anew = data.rebuild(task, &key, None, &()).unwrap();
+    assert_ne!(anew.manifest.digest, first.manifest.digest);
+
+    // Another folder of the same last name.
+    let elsewhere = folder(&[
+        ("train.jsonl", &lines(7, 40)),
+        ("test.jsonl", &lines(50, 20)),
+    ]);
+    let other = splits(open(elsewhere.path()), store.path());
+    assert_ne!(other.manifest.digest, anew.manifest.digest);
+    assert_eq!(data.list().unwrap().len(), 2);
+}
