@@ -7,8 +7,8 @@
 //! rotates neighbouring columns by their position. The last line is the two-hop residual: the
 //! feed-forward network adds to the block's input, not to y. B batch, L length, D width, h modes, s
 //! width of z in heads of E, v width of V and r, C chunk; x, x̂, m, c, y, out (B, L, D), K (D, L),
-//! α, δ, γ (R D, h) and θ (R D) for R directions, ω (D), z (B, L, s), V, r (B, L, v). Time O(L²·(s
-//! + v)), with chunks O(L·C·(s + v)), and O(L·D·h) for the average; memory O(L·(D + v)), with
+//! α, δ, γ (R D, h) and θ (R D) for R directions, ω (D), z (B, L, s), V, r (B, L, v). Time
+//! O(L²·(s+v)), with chunks O(L·C·(s+v)), and O(L·D·h) for the average; memory O(L·(D+v)), with
 //! `forward` and without chunks O(L²). Read in XuezheMax/megalodon@cff8ba5, megalodon/modules and
 //! megalodon/model/mega.py: weights start as N(0, 1 / (3 inputs)), biases, b₀ and b₁ as 0, gains,
 //! g₀ and g₁ as 1, α, δ ~ N(0, 0.2²), Re γ ~ N(0, 1), Im γ = 0, ω ~ N(0, 0.25²), and σ(θ) = D^(-k /

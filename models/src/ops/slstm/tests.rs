@@ -17,7 +17,7 @@ fn the_kernel_meets_its_composed_form() {
             sampler.normal(&[batch, length, heads, 4 * width], 2.0),
             sampler.normal(&[heads, 4 * width, width], 0.4),
         ];
-        let valid = |row: usize, t: usize| row % 2 == 0 || t % 7 != 3 && t + 4 < length;
+        let valid = |row: usize, t: usize| row.is_multiple_of(2) || t % 7 != 3 && t + 4 < length;
         let rows = (0..batch).flat_map(|row| (0..length).map(move |t| (row, t)));
         let mask: Vec<f64> = rows
             .map(|(row, t)| f64::from(u8::from(valid(row, t))))
