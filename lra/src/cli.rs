@@ -121,6 +121,7 @@ Examples:
   lra run --task listops --model linear --seeds 0..3 --set train.learning_rate=1e-3
   lra run --task image:synthetic --model linear --recipe smoke    data that is drawn: no file is needed
   lra run --task listops --model performer --pretrain masked    learn hidden tokens of the inputs first
+  lra run --task text:synthetic --model s4d --recipe smoke --from runs/A    start from the weights of a finished run
   lra run --task listops --model performer --resume       go on after an interruption or a failure
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 
@@ -153,6 +154,10 @@ pub struct RunArgs {
     /// and the training's own unless set)
     #[arg(long, value_name = "KIND")]
     pub pretrain: Option<String>,
+    /// Start from the weights of a finished run of the same model, of any task or length. Weights
+    /// whose name and shape match are taken; the others start from random values, and are listed
+    #[arg(long, value_name = "RUN")]
+    pub from: Option<PathBuf>,
     /// Change any setting, such as train.learning_rate=1e-3, block.layers=4 or data.max_length=512
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,

@@ -33,6 +33,7 @@ mod estimate;
 mod eval;
 mod fetch;
 mod host;
+mod initial;
 mod limits;
 mod memory;
 mod memory_limit;

@@ -40,11 +40,22 @@ pub struct Spec {
     pub head: HeadOptions,
     /// The mixer's own options.
     pub model: Value,
+    /// The weights that training starts from; absent if they are random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Start>,
     /// Pretraining; absent if there is none.
     #[serde(default, skip_serializing_if = "PretrainOptions::is_off")]
     pub pretrain: PretrainOptions,
     /// Optimisation and evaluation.
     pub train: TrainOptions,
+}
+
+/// Weights of another run that training starts from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// SHA-256 over the weights (see [`crate::initial::Weights::digest`]).
+    pub weights: String,
 }
 
 /// The names that make up a cell.

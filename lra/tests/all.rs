@@ -17,6 +17,7 @@ mod docs;
 mod errors;
 mod faults;
 mod files;
+mod from;
 mod import;
 mod list;
 mod mini;

@@ -241,7 +241,7 @@ impl Reproduction<'_> {
         };
         let assignments = assignments(arguments);
         let request = plan.cell.request(arguments.protocol, &assignments);
-        let records = each_seed(&request, &plan.seeds.0, &context, |_| Ok(()))?;
+        let records = each_seed(&request, &plan.seeds.0, None, &context, |_| Ok(()))?;
         let verdict = Verdict {
             plan,
             records: &records,
