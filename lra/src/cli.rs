@@ -21,6 +21,7 @@ use results::tables::TableKind;
 use self::data::{DataPlace, DataVerb};
 use crate::recipe;
 use crate::task_choice::TaskChoice;
+use crate::tracker::TrackerKind;
 
 /// The Long Range Arena: train efficient Transformers on long sequences, fairly and repeatably.
 #[derive(Debug, Parser)]
@@ -123,6 +124,7 @@ Examples:
   lra run --task listops --model performer --pretrain masked    learn hidden tokens of the inputs first
   lra run --task text:synthetic --model s4d --recipe smoke --from runs/A    start from the weights of a finished run
   lra run --task listops --model performer --resume       go on after an interruption or a failure
+  lra run --task toy --model bag --recipe smoke --tracker mlflow    a file store for MLflow in the run's folder
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 
 #[derive(Debug, Args)]
@@ -200,6 +202,10 @@ pub struct RunArgs {
     /// Also write event files for TensorBoard into each run folder
     #[arg(long)]
     pub tensorboard: bool,
+    /// Also write each run for an experiment tracker into its folder, without a network: wandb, mlflow
+    /// or trackio, several with commas. A finished run is written without being trained again
+    #[arg(long, value_name = "NAME", value_delimiter = ',', ignore_case = true)]
+    pub tracker: Vec<TrackerKind>,
     /// Print the record as JSON instead of tables (a list of records with --seeds)
     #[arg(long)]
     pub json: bool,

@@ -61,8 +61,8 @@ mod step;
 mod suggest;
 mod sweep;
 mod task_choice;
-mod tensorboard;
 mod timing;
+mod tracker;
 mod train;
 mod trained;
 

@@ -35,4 +35,5 @@ mod score;
 mod stop;
 mod sweep;
 mod tls;
+mod tracker;
 mod workflows;

@@ -354,6 +354,7 @@ fn job_options(arguments: &ReproArgs) -> JobOptions {
         jobs: 1,
         memory_limit: arguments.machine.memory_limit,
         accept_changes: arguments.accept_changes,
+        trackers: Vec::new(),
     }
 }
 
