@@ -62,6 +62,7 @@ mod suggest;
 mod sweep;
 mod task_choice;
 mod timing;
+mod torch;
 mod tracker;
 mod train;
 mod trained;
@@ -100,7 +101,11 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     signals::survive_file_limit();
     // Where the handler cannot be installed, a bus error ends the process without words.
     let _ = signals::explain_bus_errors();
-    let registered = models::register(own).map_err(|error| error.to_string());
+    let torch = torch::from_environment().map_err(|error| error.to_string());
+    let registered = torch.and_then(|torch| {
+        let own: Vec<_> = own.iter().copied().chain(torch).collect();
+        models::register(&own).map_err(|error| error.to_string())
+    });
     if let Err(error) = registered.and_then(|()| disk::check_locks_variable()) {
         stderr::line(&format!("error: {error}"));
         return error::Class::Usage.into();

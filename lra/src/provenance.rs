@@ -11,7 +11,7 @@ use crate::digest::sha256;
 use crate::error::{Class, Classify, Result};
 use crate::own_crate::{self, Crate};
 use crate::spec::Precision;
-use crate::{child, device, host, runtime, this_crate};
+use crate::{child, device, host, runtime, this_crate, torch};
 
 /// Returns the provenance of figures that this process computes on `device`; the caller adds the
 /// settings.
@@ -73,7 +73,9 @@ pub fn own_model(model: &'static Model) -> Result<Option<OwnModel>> {
         .map(|variant| variant.source)
         .collect();
     sources.dedup();
+    let process = torch::process_of(model)?;
     let mut own = OwnModel {
+        process: process.unwrap_or_default(),
         source: sha256(sources.concat().as_bytes()),
         program: program.into_owned(),
         program_digest: program_digest(&path)?,
