@@ -33,6 +33,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  lra tour                                           the tutorial in a minute
   lra run --task listops --model performer           train one model on one task
   lra run --task listops --model linear --seeds 0..3  the same over three seeds
   lra data show listops                               look at an example and the trivial baselines
@@ -85,6 +86,9 @@ pub enum Verb {
     /// Start a program with a model of your own
     #[command(subcommand, after_help = NEW_MODEL_EXAMPLES)]
     New(NewVerb),
+    /// Run the tutorial in small, in a folder of its own: each command is shown before it runs, with
+    /// what to look at
+    Tour(TourArgs),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -395,6 +399,19 @@ pub enum NewVerb {
         #[arg(long, value_name = "DIR")]
         lra: Option<PathBuf>,
     },
+}
+
+const TOUR_EXAMPLES: &str = "\
+Examples:
+  lra tour
+  lra tour --out /tmp/lra-tour";
+
+#[derive(Debug, Args)]
+#[command(after_help = TOUR_EXAMPLES)]
+pub struct TourArgs {
+    /// Folder for data and runs
+    #[arg(long, default_value = "lra-tour", value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 const PARITY_EXAMPLES: &str = "\

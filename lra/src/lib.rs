@@ -138,6 +138,7 @@ pub fn main_with(own: &[&'static models::Model]) -> ExitCode {
     let outcome = outcome.and_then(|()| match cli.verb {
         Verb::Run(arguments) => cmd::run::run(&arguments),
         Verb::Sweep(arguments) => cmd::sweep::run(&arguments),
+        Verb::Tour(arguments) => cmd::tour::run(&arguments),
         Verb::Bench(arguments) => cmd::bench::run(&arguments),
         Verb::Measure => cmd::bench::measure(),
         Verb::Data(verb) => cmd::data::run(&verb),

@@ -35,5 +35,6 @@ mod score;
 mod stop;
 mod sweep;
 mod tls;
+mod tour;
 mod tracker;
 mod workflows;
