@@ -139,6 +139,7 @@ test-cuda:
 ## PyTorch are needed for is tested where they are)
 test-python:
 	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_lra.py
+	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_torch.py
 
 ## The program and the Python package as a wheel, target/wheels (needs maturin: pip install maturin)
 wheel:

@@ -49,6 +49,16 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             results::counted(draft.provenance.threads as u64, "thread")
         ),
     ];
+    if let Some(from) = &draft.from {
+        let taken = results::counted(from.taken, "weight");
+        lines.push(format!("from       {taken} of {}", from.run));
+        let fresh = from.fresh.iter();
+        lines.extend(fresh.map(|what| format!("fresh      {what}")));
+        if !from.unused.is_empty() {
+            let unused = from.unused.join(", ");
+            lines.push(format!("unused     {unused} of that run"));
+        }
+    }
     let pretrain = &spec.pretrain;
     let what = match pretrain.kind {
         PretrainKind::None => None,

@@ -470,6 +470,9 @@ impl RunAttempt<'_> {
             checkpoint::load_pretrained(&learned, self.digest(), &parameters)
                 .map_err(in_training)?;
         }
+        if let Some(initial) = resolved.initial.as_ref().filter(|_| !trained) {
+            initial.load(&parameters).map_err(in_building)?;
+        }
         let training = TrainRun {
             options: &spec.train,
             seed: spec.cell.seed,

@@ -221,10 +221,13 @@ pub fn load(
 /// used in training only, and the buffers.
 fn staying(parameters: &Parameters) -> impl Iterator<Item = (String, Var)> {
     let all = parameters.all().into_iter().chain(parameters.buffers());
-    all.filter(|(path, _)| {
-        let place = path.split('.').next();
-        place != Some(AUXILIARY) && place != Some(DECODER)
-    })
+    all.filter(|(path, _)| stays(path))
+}
+
+/// Returns whether the tensor at this path stays when training is over.
+fn stays(path: &str) -> bool {
+    let place = path.split('.').next();
+    place != Some(AUXILIARY) && place != Some(DECODER)
 }
 
 /// Returns the path of a parameter or buffer that stays and holds a number that is not finite.
@@ -287,6 +290,36 @@ pub fn load_pretrained(path: &Path, run: &str, parameters: &Parameters) -> anyho
         !["pool", "head", DENSE].map(Some).contains(&place)
     });
     read_into(path, run, learned)
+}
+
+/// Reads the parameters and buffers of `run` that stay, by path, from a file written by [`save`] or
+/// [`save_parameters`].
+///
+/// # Errors
+/// Errors of [`load_parameters`].
+pub fn read_weights(path: &Path, run: &str) -> anyhow::Result<BTreeMap<String, Tensor>> {
+    let file = Sealed::read(path, run)?;
+    let is_state = file.header.contains_key(STATE);
+    let own = |name: &str| match is_state {
+        true => {
+            let name = name.strip_prefix(PARAMETER).or(name.strip_prefix(BUFFER))?;
+            stays(name).then(|| name.to_owned())
+        }
+        false => Some(name.to_owned()),
+    };
+    let tensors = file.tensors()?.into_iter();
+    Ok(tensors
+        .filter_map(|(name, tensor)| Some((own(&name)?, tensor)))
+        .collect())
+}
+
+/// Returns the SHA-256 over the safetensors form of tensors, which depends on names, types, shapes
+/// and numbers.
+///
+/// # Errors
+/// A tensor cannot be read from its device.
+pub fn digest_of(tensors: &BTreeMap<String, Tensor>) -> anyhow::Result<String> {
+    Ok(sha256(&safetensors::serialize(tensors, None)?))
 }
 
 fn read_into(

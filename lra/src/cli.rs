@@ -21,6 +21,7 @@ use results::tables::TableKind;
 use self::data::{DataPlace, DataVerb};
 use crate::recipe;
 use crate::task_choice::TaskChoice;
+use crate::tracker::TrackerKind;
 
 /// The Long Range Arena: train efficient Transformers on long sequences, fairly and repeatably.
 #[derive(Debug, Parser)]
@@ -32,6 +33,7 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  lra tour                                           the tutorial in a minute
   lra run --task listops --model performer           train one model on one task
   lra run --task listops --model linear --seeds 0..3  the same over three seeds
   lra data show listops                               look at an example and the trivial baselines
@@ -87,6 +89,9 @@ pub enum Verb {
     /// Start a program with a model or a task of your own
     #[command(subcommand, after_help = NEW_EXAMPLES)]
     New(NewVerb),
+    /// Run the tutorial in small, in a folder of its own: each command is shown before it runs, with
+    /// what to look at
+    Tour(TourArgs),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -125,7 +130,9 @@ Examples:
   lra run --task image:synthetic --model linear --recipe smoke    data that is drawn: no file is needed
   lra run --task listops --model performer --pretrain masked    learn hidden tokens of the inputs first
   lra run --task mine:birds --model s4d                   a folder of your own (docs/own-task.md)
+  lra run --task text:synthetic --model s4d --recipe smoke --from runs/A    start from the weights of a finished run
   lra run --task listops --model performer --resume       go on after an interruption or a failure
+  lra run --task toy --model bag --recipe smoke --tracker mlflow    a file store for MLflow in the run's folder
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 
 #[derive(Debug, Args)]
@@ -158,6 +165,10 @@ pub struct RunArgs {
     /// and the training's own unless set)
     #[arg(long, value_name = "KIND")]
     pub pretrain: Option<String>,
+    /// Start from the weights of a finished run of the same model, of any task or length. Weights
+    /// whose name and shape match are taken; the others start from random values, and are listed
+    #[arg(long, value_name = "RUN")]
+    pub from: Option<PathBuf>,
     /// Change any setting, such as train.learning_rate=1e-3, block.layers=4 or data.max_length=512
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub assignments: Vec<String>,
@@ -200,6 +211,10 @@ pub struct RunArgs {
     /// Also write event files for TensorBoard into each run folder
     #[arg(long)]
     pub tensorboard: bool,
+    /// Also write each run for an experiment tracker into its folder, without a network: wandb, mlflow
+    /// or trackio, several with commas. A finished run is written without being trained again
+    #[arg(long, value_name = "NAME", value_delimiter = ',', ignore_case = true)]
+    pub tracker: Vec<TrackerKind>,
     /// Print the record as JSON instead of tables (a list of records with --seeds)
     #[arg(long)]
     pub json: bool,
@@ -449,6 +464,19 @@ pub enum TaskKind {
     Positions,
     /// A label for two sequences
     Pairs,
+}
+
+const TOUR_EXAMPLES: &str = "\
+Examples:
+  lra tour
+  lra tour --out /tmp/lra-tour";
+
+#[derive(Debug, Args)]
+#[command(after_help = TOUR_EXAMPLES)]
+pub struct TourArgs {
+    /// Folder for data and runs
+    #[arg(long, default_value = "lra-tour", value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 const PARITY_EXAMPLES: &str = "\

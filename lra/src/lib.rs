@@ -36,6 +36,7 @@ mod estimate;
 mod eval;
 mod fetch;
 mod host;
+mod initial;
 mod limits;
 mod memory;
 mod memory_limit;
@@ -63,8 +64,9 @@ mod step;
 mod suggest;
 mod sweep;
 mod task_choice;
-mod tensorboard;
 mod timing;
+mod torch;
+mod tracker;
 mod train;
 mod trained;
 
@@ -104,7 +106,11 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
     signals::survive_file_limit();
     // Where the handler cannot be installed, a bus error ends the process without words.
     let _ = signals::explain_bus_errors();
-    let registered = models::register(own.models).map_err(|error| error.to_string());
+    let torch = torch::from_environment().map_err(|error| error.to_string());
+    let registered = torch.and_then(|torch| {
+        let models: Vec<_> = own.models.iter().copied().chain(torch).collect();
+        models::register(&models).map_err(|error| error.to_string())
+    });
     let registered = registered.and_then(|()| own_crate::register_tasks(own.tasks));
     if let Err(error) = registered.and_then(|()| disk::check_locks_variable()) {
         stderr::line(&format!("error: {error}"));
@@ -139,6 +145,7 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
     let outcome = outcome.and_then(|()| match cli.verb {
         Verb::Run(arguments) => cmd::run::run(&arguments),
         Verb::Sweep(arguments) => cmd::sweep::run(&arguments),
+        Verb::Tour(arguments) => cmd::tour::run(&arguments),
         Verb::Bench(arguments) => cmd::bench::run(&arguments),
         Verb::Measure => cmd::bench::measure(),
         Verb::Data(verb) => cmd::data::run(&verb),

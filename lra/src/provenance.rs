@@ -12,7 +12,7 @@ use crate::digest::sha256;
 use crate::error::{Class, Classify, Result};
 use crate::own_crate::{self, Crate};
 use crate::spec::Precision;
-use crate::{child, device, host, runtime, this_crate};
+use crate::{child, device, host, runtime, this_crate, torch};
 
 /// Returns the provenance of figures that this process computes on `device`; the caller adds the
 /// settings.
@@ -72,7 +72,10 @@ pub fn own_model(model: &'static Model) -> Result<Option<OwnCode>> {
         .map(|variant| variant.source)
         .collect();
     sources.dedup();
-    own_code(&sources.concat()).map(Some)
+    Ok(Some(OwnCode {
+        process: torch::process_of(model)?.unwrap_or_default(),
+        ..own_code(&sources.concat())?
+    }))
 }
 
 /// Returns the origin of a program's own task; `None` for a task of the arena, and for a folder.

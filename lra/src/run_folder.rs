@@ -9,6 +9,7 @@
 //!                best.safetensors         the weights with the best validation score
 //!                pretrain-*               the previous four files, for a pretraining
 //!                tensorboard/             the metrics for TensorBoard, if requested
+//!                mlruns/, wandb/, trackio/  the run for these trackers, if requested
 //!                draft.json               the record as known when training began: data, program, machine
 //!                record.json              the outcome, written last
 //!                error.log                the full error of a failed run, if longer than a line
@@ -32,7 +33,7 @@ use crate::damaged::Damaged;
 use crate::digest::Running;
 use crate::error::{Class, Classify, Error, Result};
 use crate::spec::{Difference, Spec};
-use crate::{checkpoint, tensorboard};
+use crate::{checkpoint, tracker};
 
 /// A run's folder, locked for this process until dropped.
 pub struct RunFolder {
@@ -166,8 +167,10 @@ impl RunFolder {
             CHECKPOINT,
             BEST,
             ERROR,
-            tensorboard::FOLDER,
-        ] {
+        ]
+        .into_iter()
+        .chain(tracker::folders())
+        {
             self.remove(name)?;
         }
         for name in [results::metrics::FILE, TIMINGS, CHECKPOINT, BEST] {
@@ -458,7 +461,7 @@ pub const SWEEP_LOG: &str = "log.txt";
 pub const ERROR: &str = "error.log";
 const SPEC: &str = "spec.toml";
 const DRAFT: &str = "draft.json";
-const TIMINGS: &str = "timings.jsonl";
+const TIMINGS: &str = crate::timing::FILE;
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const BEST: &str = "best.safetensors";
 const PRETRAIN: &str = "pretrain-";

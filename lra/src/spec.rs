@@ -40,11 +40,22 @@ pub struct Spec {
     pub head: HeadOptions,
     /// The mixer's own options.
     pub model: Value,
+    /// The weights that training starts from; absent if they are random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Start>,
     /// Pretraining; absent if there is none.
     #[serde(default, skip_serializing_if = "PretrainOptions::is_off")]
     pub pretrain: PretrainOptions,
     /// Optimisation and evaluation.
     pub train: TrainOptions,
+}
+
+/// Weights of another run that training starts from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Start {
+    /// SHA-256 over the weights (see [`crate::initial::Weights::digest`]).
+    pub weights: String,
 }
 
 /// The names that make up a cell.
@@ -143,6 +154,21 @@ fn collect_differences(path: &str, first: &Value, second: &Value, found: &mut Ve
     }
 }
 
+/// Adds to `found` the values of a document that are no objects, with their paths.
+fn collect_leaves(path: &str, document: &Value, found: &mut Vec<(String, Value)>) {
+    let Some(values) = document.as_object() else {
+        found.push((path.to_owned(), document.clone()));
+        return;
+    };
+    for (key, value) in values {
+        let path = match path {
+            "" => key.clone(),
+            path => format!("{path}.{key}"),
+        };
+        collect_leaves(&path, value, found);
+    }
+}
+
 impl Spec {
     /// Returns the SHA-256, in hexadecimal, over [`VERSION`], the cell and the settings that differ
     /// from their defaults. Equal digests mean runs that agree bit for bit on one machine with one
@@ -160,6 +186,13 @@ impl Spec {
         let mut found = Vec::new();
         collect_differences("", &json!(self), &json!(other), &mut found);
         found
+    }
+
+    /// Returns every setting with its path, such as `train.steps`, and its value.
+    pub fn leaves(&self) -> Vec<(String, Value)> {
+        let mut leaves = Vec::new();
+        collect_leaves("", &json!(self), &mut leaves);
+        leaves
     }
 
     /// Returns the settings as TOML, as saved with the record.

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::damaged::Damaged;
 
+/// Name of the log within a run's folder.
+pub const FILE: &str = "timings.jsonl";
+
 /// Measures the phases of one step. The time of a step that belongs to no phase is the harness's
 /// own.
 pub struct StepClock<'a> {
@@ -125,15 +128,8 @@ impl Timings {
     /// # Errors
     /// [`Damaged`], or the file cannot be read.
     pub fn read(path: &Path) -> anyhow::Result<Timings> {
-        let text =
-            disk::read_to_string(path).map_err(|error| Damaged::or_io(path, "reading", error))?;
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut sum = Timings::default();
-        for (index, line) in text[..whole].lines().enumerate() {
-            let line: Timings = serde_json::from_str(line).map_err(|error| Damaged {
-                path: path.to_owned(),
-                problem: format!("line {}: {error}", index + 1),
-            })?;
+        for line in lines(path)? {
             sum.step = line.step;
             sum.wall += line.wall;
             sum.warmup.extend(line.warmup);
@@ -146,6 +142,19 @@ impl Timings {
             sum.saved |= line.saved;
         }
         Ok(sum)
+    }
+
+    /// Returns the step that each line of the log in `folder` reached, and the seconds it took;
+    /// nothing if there is no log.
+    ///
+    /// # Errors
+    /// The log is damaged or cannot be read.
+    pub fn walls(folder: &Path) -> anyhow::Result<Vec<(usize, f64)>> {
+        let path = folder.join(FILE);
+        match path.exists() {
+            true => Ok(lines(&path)?.iter().map(|it| (it.step, it.wall)).collect()),
+            false => Ok(Vec::new()),
+        }
     }
 
     /// Returns the steps per second: the median over the timed steps, with the 10th and 90th
@@ -195,6 +204,25 @@ pub fn human_duration(duration: Duration) -> String {
         3600..172_800 => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
         _ => format!("{:.1} days", duration.as_secs_f64() / 86_400.0),
     }
+}
+
+/// Reads the lines of a log; one that is not whole is left out.
+fn lines(path: &Path) -> anyhow::Result<Vec<Timings>> {
+    let text =
+        disk::read_to_string(path).map_err(|error| Damaged::or_io(path, "reading", error))?;
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    let lines = text[..whole].lines().enumerate();
+    let lines = lines.map(|(index, line)| {
+        let read = serde_json::from_str(line);
+        read.map_err(|error| {
+            let damaged = Damaged {
+                path: path.to_owned(),
+                problem: format!("line {}: {error}", index + 1),
+            };
+            damaged.into()
+        })
+    });
+    lines.collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::cell::changes;
 use crate::error::{Class, Classify, Error, Result};
 use crate::eval::{Score, Scorer};
+use crate::initial::Weights;
 use crate::progress::Reporter;
 use crate::spec::{Select, Spec};
 use crate::step::Network;
@@ -266,36 +267,58 @@ impl TrainedRun {
         Ok((score, predictions))
     }
 
+    /// Returns the selected weights, for a run that starts from them.
+    ///
+    /// # Errors
+    /// They are missing or damaged.
+    pub fn weights(&self) -> Result<Weights> {
+        let file = self.selected()?;
+        let tensors = checkpoint::read_weights(&file, &self.record.provenance.spec_digest);
+        let tensors = tensors.class(Class::Data)?;
+        Ok(Weights {
+            run: self.record.id.clone(),
+            model: self.model.name.to_owned(),
+            digest: checkpoint::digest_of(&tensors).class(Class::Data)?,
+            tensors,
+        })
+    }
+
+    /// Returns the file with the selected weights.
+    ///
+    /// # Errors
+    /// It is missing.
+    fn selected(&self) -> Result<PathBuf> {
+        let files = run_folder::training_files(&self.path);
+        let file = match self.spec.train.select {
+            Select::Best => files.best,
+            Select::Last => files.checkpoint,
+        };
+        match file.exists() {
+            true => Ok(file),
+            false => Err(Error::new(
+                Class::Data,
+                format!(
+                    "the weights of the run are gone: {} is missing; train it again with `lra run --force`",
+                    file.display()
+                ),
+            )),
+        }
+    }
+
     /// Reads the selected weights. Returns the number of the step that made them.
     fn load(&self, parameters: &Parameters) -> Result<u64> {
-        let files = run_folder::training_files(&self.path);
+        let file = self.selected()?;
         let run = &self.record.provenance.spec_digest;
         let scores = self.record.scores.as_ref();
         let steps = scores.map_or(0, |scores| scores.steps);
-        let (read, file, step) = match self.spec.train.select {
+        let (read, step) = match self.spec.train.select {
             Select::Best => (
-                checkpoint::load_parameters(&files.best, run, parameters),
-                files.best,
+                checkpoint::load_parameters(&file, run, parameters),
                 scores.and_then(|it| it.best_step).unwrap_or(steps),
             ),
-            Select::Last => (
-                checkpoint::load_from_state(&files.checkpoint, run, parameters),
-                files.checkpoint,
-                steps,
-            ),
+            Select::Last => (checkpoint::load_from_state(&file, run, parameters), steps),
         };
-        match file.exists() {
-            true => read.class(Class::Data)?,
-            false => {
-                return Err(Error::new(
-                    Class::Data,
-                    format!(
-                        "the weights of the run are gone: {} is missing; train it again with `lra run --force`",
-                        file.display()
-                    ),
-                ));
-            }
-        }
+        read.class(Class::Data)?;
         Ok(step)
     }
 }

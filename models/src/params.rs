@@ -235,6 +235,16 @@ impl Parameters {
         parameters.map(|(path, _)| path.clone()).collect()
     }
 
+    /// Returns paths and shapes of parameters and buffers in path order, also of a blank model.
+    #[must_use]
+    pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+        let by_path = self.lock();
+        let shapes = by_path.iter();
+        shapes
+            .map(|(path, slot)| (path.clone(), slot.shape.dims().to_vec()))
+            .collect()
+    }
+
     /// Returns the number of parameter tensors, buffers not counted.
     #[must_use]
     pub fn tensors(&self) -> usize {

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 
 use crate::published::{model_rank, task_rank};
-use crate::record::{Outcome, Record};
+use crate::record::{Outcome, OwnCode, Record};
 use crate::table::{Fact, or_null, unique};
 
 /// A setting that distinguishes rows of the same model.
@@ -116,6 +116,8 @@ pub(crate) const COMPUTING: &[Dimension] = &[Dimension {
     of: |record| {
         let mut overrides = record.recipe.indifferent_overrides();
         overrides.sort_unstable();
+        let own = record.model.own.as_ref();
+        overrides.extend(own.and_then(OwnCode::pipe));
         overrides.join(" ")
     },
 }];

@@ -16,6 +16,7 @@ mod possible;
 mod pretraining;
 mod provenance;
 mod setting;
+mod started_from;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,7 @@ pub(crate) use self::outcome::first_line;
 pub use self::pretraining::Pretraining;
 pub use self::provenance::{Host, Provenance, Revision, Versions};
 pub use self::setting::{Model, OwnCode, Recipe, Rows, Task};
+pub use self::started_from::StartedFrom;
 
 /// The version written into new records. It grows when the meaning of a field changes, not when one
 /// is added.
@@ -53,7 +55,10 @@ pub struct Record {
     /// The seed of parameters, batches and dropout.
     #[serde(default)]
     pub seed: u64,
-    /// The pretraining; absent if the run started from random weights.
+    /// The run whose weights this one started from; absent if it started from random weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<StartedFrom>,
+    /// The pretraining; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pretraining: Option<Pretraining>,
     /// The scores; absent when the run ended before any was computed.

@@ -187,9 +187,14 @@ fn speed(record: &Record) -> String {
         true => String::new(),
         false => format!("; the harness takes {} %", percent(speed.overhead_share)),
     };
+    let own = record.model.own.as_ref();
+    let pipe = match own.filter(|own| own.pipe().is_some()) {
+        Some(own) => format!("; through a pipe to {}", own.process),
+        None => String::new(),
+    };
     let words = format!(
         "p10 {}, p90 {} over {}; {examples}{examples_prefix} examples/s, \
-         {tokens}{tokens_prefix} tokens/s, {flops} {flops_prefix}FLOP/s, padding counted{harness}",
+         {tokens}{tokens_prefix} tokens/s, {flops} {flops_prefix}FLOP/s, padding counted{harness}{pipe}",
         short(steps.p10),
         short(steps.p90),
         counted(speed.timed_steps, "step"),

@@ -116,6 +116,7 @@ fn every_field_of_a_model_of_ones_own_is_documented() {
         crate_name: "my_mixer".to_owned(),
         crate_version: "0.1.0".to_owned(),
         revision: Some(Revision::default()),
+        process: "Python 3.11.7 with PyTorch 2.9.1".to_owned(),
         ..OwnCode::default()
     };
     let written = serde_json::to_value(own).unwrap();

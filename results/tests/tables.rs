@@ -672,6 +672,27 @@ fn what_differs_is_named_and_never_averaged() {
     "#);
 }
 
+/// A mixer that another process computes is slower for that reason alone.
+#[test]
+fn speeds_through_a_pipe_are_marked() {
+    let of = |seed, process: &str| {
+        let mut record = run("linear", seed, 0.5);
+        record.model.own = Some(OwnCode {
+            process: process.to_owned(),
+            ..OwnCode::default()
+        });
+        record
+    };
+    let records = [of(0, ""), of(1, "Python 3.11.7 with PyTorch 2.9.1")];
+    let speed = table("speed", &records, None);
+    assert_eq!(speed.rows.len(), 2);
+    let text = Format::Csv.render(&[speed]);
+    let marked = text.lines().filter(|line| line.contains("through_a_pipe"));
+    assert_eq!(marked.count(), 1, "{text}");
+    let accuracies = |records: &[Record]| table("accuracy", records, None).rows.len();
+    assert_eq!(accuracies(&records), accuracies(&[of(0, ""), of(1, "")]));
+}
+
 #[test]
 fn each_dimension_parts_the_rows() {
     let alter: [fn(&mut Record); 11] = [

@@ -11,7 +11,7 @@ leaves behind, and starts it. Arrays of data and weights are views of the files 
 """
 
 from .data import Split, dataset
-from .program import LraError, program, train
+from .program import LraError, program, torch_mixer, train
 from .results import curves, records, runs, weights
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "program",
     "records",
     "runs",
+    "torch_mixer",
     "train",
     "weights",
 ]

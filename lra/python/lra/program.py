@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence, Union
 
 
 class LraError(Exception):
@@ -43,22 +44,45 @@ def settings(values: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def call(words: Sequence[str], quiet: bool = True) -> Any:
+def call(words: Sequence[str], quiet: bool = True, environment: Mapping[str, str] | None = None) -> Any:
     """Runs the program and returns the JSON that it prints. Its progress is shown unless `quiet`.
+
+    `environment` has variables in addition to those of this process.
 
     Raises LraError with the program's message.
     """
     errors = subprocess.PIPE if quiet else None
-    done = subprocess.run([program(), *words], stdout=subprocess.PIPE, stderr=errors, check=False)
+    variables = {**os.environ, **(environment or {})}
+    done = subprocess.run([program(), *words], stdout=subprocess.PIPE, stderr=errors, check=False, env=variables)
     if done.returncode != 0:
         message = done.stderr.decode(errors="replace").strip() if quiet else "see the messages above"
         raise LraError(done.returncode, message or f"exit code {done.returncode}")
     return json.loads(done.stdout)
 
 
+def torch_mixer(factory: Callable[..., Any]) -> tuple[str, dict[str, str]]:
+    """Returns the name under which the program knows a mixer written in PyTorch, and the variables that tell it.
+
+    `factory` is a function or a class at the top level of a Python file, which the program imports: what the
+    file does besides definitions belongs under `if __name__ == "__main__":`. docs/python.md describes it.
+
+    Raises ValueError for a function that cannot be imported from a file.
+    """
+    name = getattr(factory, "__qualname__", "")
+    try:
+        file = inspect.getsourcefile(factory)
+    except TypeError:
+        file = None
+    if not name.isidentifier() or not file or not os.path.exists(file):
+        raise ValueError(f"{factory!r} is no function or class at the top level of a Python file")
+    python = os.environ.get("LRA_PYTHON") or sys.executable
+    variables = {"LRA_TORCH": f"{os.path.abspath(file)}:{name}", "LRA_PYTHON": python}
+    return f"torch_{name.lower()}", variables
+
+
 def train(
     task: str,
-    model: str,
+    model: Union[str, Callable[..., Any]],
     *,
     recipe: str | None = None,
     seed: int = 0,
@@ -71,14 +95,16 @@ def train(
 ) -> dict[str, Any]:
     """Trains a model on a task and returns the record of the run (docs/run-folder.md lists its fields).
 
+    `model` is the name of a model, or the factory of a mixer written in PyTorch (see `torch_mixer`).
     A finished run with the same settings is not trained again: its record is returned. `set` changes
     settings, as in {"train.learning_rate": 1e-3}; `options` are further options of `lra run`.
 
     Raises LraError if the program refuses or the run fails.
     """
+    model, environment = (model, None) if isinstance(model, str) else torch_mixer(model)
     words = ["run", "--task", task, "--model", model, "--seed", str(seed), "--out", os.fspath(out), "--json"]
     words += ["--recipe", recipe] if recipe else []
     words += ["--steps", str(steps)] if steps is not None else []
     words += ["--data", os.fspath(data)] if data else []
     words += ["--quiet"] if quiet else []
-    return call([*words, *settings(set or {}), *options], quiet)
+    return call([*words, *settings(set or {}), *options], quiet, environment)

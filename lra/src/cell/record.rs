@@ -8,6 +8,7 @@ use results::record::{self, Outcome, Provenance, Record};
 use super::{RunContext, Trained, bits, run_id};
 use crate::checkpoint::State;
 use crate::error::{Class, Classify, Error, Result};
+use crate::initial::Initial;
 use crate::run_folder::{self, PhaseFiles, RunFolder};
 use crate::spec::{PretrainKind, PretrainOptions, Resolved};
 use crate::timing::Timings;
@@ -52,6 +53,7 @@ pub(super) fn draft(
         },
         recipe: resolved.recipe_of_record(),
         seed: spec.cell.seed,
+        from: resolved.initial.as_ref().map(Initial::of_record),
         pretraining: None,
         scores: None,
         baselines: Vec::new(),

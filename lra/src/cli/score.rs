@@ -139,6 +139,9 @@ pub struct ReplayArgs {
     /// Recipe file of the run, if its recipe was a file
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<String>,
+    /// Folder of the run whose weights the run started from, if it did
+    #[arg(long, value_name = "RUN")]
+    pub from: Option<PathBuf>,
     /// Folder to create the new run folder in
     #[arg(long, default_value = "replays", value_name = "DIR")]
     pub out: PathBuf,

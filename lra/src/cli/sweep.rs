@@ -12,6 +12,7 @@ use crate::sweep::batch_job::BatchSystem;
 use crate::sweep::plan::Shard;
 use crate::sweep::search::Dimension;
 use crate::task_choice::TaskChoice;
+use crate::tracker::TrackerKind;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +24,7 @@ Examples:
   lra sweep --tasks listops --models transformer,local --components --recipe smoke    around each model, all components
   lra sweep --tasks listops --models s4d,linear --recipe mini --probe    the learning rate of each
   lra sweep --tasks listops --devices cuda:0..4                 four GPUs, a run on each at a time
+  lra sweep --tasks listops --seeds 0..3 --tracker wandb,mlflow    folders for these trackers in each run folder
   lra sweep --tasks listops --shard 1/4                         a quarter of it, for one of four machines
   lra sweep --tasks listops --on-file records.csv               only what a file of records lacks
   lra sweep --tasks listops --seeds 0..5 --emit slurm > job.sh && sbatch job.sh
@@ -144,6 +146,10 @@ pub struct SweepArgs {
     /// Elements of the array job [default: one per cell, at most 1,000]
     #[arg(long, requires = "emit", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub array: Option<u32>,
+    /// Also write each run for an experiment tracker into its folder, without a network: wandb, mlflow
+    /// or trackio, several with commas; runs on file are left as they are
+    #[arg(long, value_name = "NAME", value_delimiter = ',', ignore_case = true)]
+    pub tracker: Vec<TrackerKind>,
     /// Print JSON: the outcome of each cell, or the plan
     #[arg(long)]
     pub json: bool,

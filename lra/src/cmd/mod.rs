@@ -22,6 +22,7 @@ pub mod run;
 pub mod score;
 pub mod shell;
 pub mod sweep;
+pub mod tour;
 
 use std::path::Path;
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use datasets::{Protocol, Source};
 use results::Record;
+use results::record::StartedFrom;
 use serde_json::{Value, json};
 
 use crate::cell::{self, Finished, IfExists, RunContext, changes};
@@ -13,6 +14,7 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::{Resolved, RunRequest};
+use crate::trained::TrainedRun;
 use crate::{cmd, device, runtime};
 
 /// Runs the command: exit code 1 if the scores differ.
@@ -22,7 +24,11 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let device = device::select(&arguments.computing.device)?;
     let record = results::store::read(&file_of(&arguments.record)).class(Class::Data)?;
-    let resolved = resolve(&record, arguments.recipe.as_deref())?;
+    let resolved = resolve(
+        &record,
+        arguments.recipe.as_deref(),
+        arguments.from.as_deref(),
+    )?;
     let data = arguments.place.path();
     let context = RunContext {
         data: &data,
@@ -95,7 +101,7 @@ fn file_of(path: &Path) -> PathBuf {
 ///
 /// # Errors
 /// It lacks the task, the model or the recipe, or comes to other settings.
-fn resolve(record: &Record, recipe: Option<&str>) -> Result<Resolved> {
+fn resolve(record: &Record, recipe: Option<&str>, from: Option<&Path>) -> Result<Resolved> {
     let named = &record.recipe.name;
     let recipe = match recipe {
         Some(recipe) => recipe,
@@ -109,6 +115,27 @@ fn resolve(record: &Record, recipe: Option<&str>) -> Result<Resolved> {
     let task = &record.task;
     let source: Source = task.source.parse().map_err(Error::usage)?;
     let protocol: Protocol = task.protocol.parse().map_err(Error::usage)?;
+    let started = record.from.as_ref();
+    let weights = match (started, from) {
+        (Some(started), None) => {
+            return Err(Error::usage(format!(
+                "the run started from the weights of {}: give its folder with --from RUN",
+                started.run
+            )));
+        }
+        (None, Some(_)) => {
+            return Err(Error::usage(
+                "the run started from random weights: leave --from out",
+            ));
+        }
+        (_, from) => from.map(|path| TrainedRun::open(path, &[])?.weights()),
+    };
+    let weights = weights.transpose()?;
+    let mut assignments = record.recipe.overrides.clone();
+    if let Some(started) = started {
+        let from = StartedFrom::assignment(&started.weights);
+        assignments.retain(|it| *it != from);
+    }
     let request = RunRequest {
         task: &task.name,
         model: &record.model.name,
@@ -116,9 +143,12 @@ fn resolve(record: &Record, recipe: Option<&str>) -> Result<Resolved> {
         source: Some(source),
         protocol,
         seed: record.seed,
-        assignments: &record.recipe.overrides,
+        assignments: &assignments,
     };
-    let resolved = request.resolve()?;
+    let mut resolved = request.resolve()?;
+    if let Some(weights) = &weights {
+        resolved = resolved.starting_from(weights)?;
+    }
     let [then, now] = [&record.provenance.spec_digest, &resolved.spec.digest()];
     if then != now {
         return Err(Error::usage(format!(

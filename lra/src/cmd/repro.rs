@@ -241,7 +241,7 @@ impl Reproduction<'_> {
         };
         let assignments = assignments(arguments);
         let request = plan.cell.request(arguments.protocol, &assignments);
-        let records = each_seed(&request, &plan.seeds.0, &context, |_| Ok(()))?;
+        let records = each_seed(&request, &plan.seeds.0, None, &context, |_| Ok(()))?;
         let verdict = Verdict {
             plan,
             records: &records,
@@ -354,6 +354,7 @@ fn job_options(arguments: &ReproArgs) -> JobOptions {
         jobs: 1,
         memory_limit: arguments.machine.memory_limit,
         accept_changes: arguments.accept_changes,
+        trackers: Vec::new(),
     }
 }
 

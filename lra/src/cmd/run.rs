@@ -1,5 +1,6 @@
 //! `lra run`: one cell of the table, for one seed or several.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use results::summary::summary;
@@ -7,12 +8,16 @@ use results::{Format, Outcome, Record, card, published};
 
 use crate::cell::{self, Finished, IfExists, RunContext};
 use crate::cli::RunArgs;
-use crate::error::{Class, Classify, Result};
+use crate::damaged::Damaged;
+use crate::error::{Class, Classify, Error, Result};
+use crate::initial::Weights;
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::RunRequest;
-use crate::{cmd, device, overlay, run_folder, runtime, shell};
+use crate::tracker::TrackerKind;
+use crate::trained::TrainedRun;
+use crate::{cmd, device, overlay, run_folder, runtime, shell, tracker};
 
 /// Published figures that a finished cell is compared with.
 const PUBLISHED: &str = "tay2021";
@@ -76,17 +81,21 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         seed: arguments.seed,
         assignments: &assignments,
     };
-    let records = each_seed(&request, &seeds, &context, |record| match arguments.json {
-        true => Ok(()),
-        false => {
-            let folder = arguments.out.join(&record.id);
-            let next = format!("lra report {}", shell::quoted_path(&arguments.out));
-            let text = summary(record, published::source(PUBLISHED).ok(), &table);
-            cmd::print(&format!(
-                "{text}  folder      {}\n  tables      {next}\n",
-                folder.display()
-            ))
+    let from = arguments.from.as_ref();
+    let from = from.map(|path| TrainedRun::open(path, &[])?.weights());
+    let from = from.transpose()?;
+    let records = each_seed(&request, &seeds, from.as_ref(), &context, |record| {
+        let folder = arguments.out.join(&record.id);
+        track(&arguments.tracker, &folder, record)?;
+        if arguments.json {
+            return Ok(());
         }
+        let next = format!("lra report {}", shell::quoted_path(&arguments.out));
+        let text = summary(record, published::source(PUBLISHED).ok(), &table);
+        cmd::print(&format!(
+            "{text}  folder      {}\n  tables      {next}\n",
+            folder.display()
+        ))
     })?;
     if arguments.json {
         match (several, &records[..]) {
@@ -100,10 +109,12 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     Ok(exit_code(&records))
 }
 
-/// Runs a cell for one seed after the other, and reports each; the last one may be interrupted.
+/// Runs a cell for one seed after the other, each starting from the weights `from` if there are
+/// any, and reports each; the last one may be interrupted.
 pub fn each_seed(
     request: &RunRequest<'_>,
     seeds: &[u64],
+    from: Option<&Weights>,
     context: &RunContext<'_>,
     tell: impl Fn(&Record) -> Result<()>,
 ) -> Result<Vec<Record>> {
@@ -114,11 +125,15 @@ pub fn each_seed(
             seed,
             ..request.clone()
         };
+        let mut resolved = request.resolve()?;
+        if let Some(weights) = from {
+            resolved = resolved.starting_from(weights)?;
+        }
         let Finished {
             record,
             fresh,
             remarks,
-        } = cell::run(&request.resolve()?, context)?;
+        } = cell::run(&resolved, context)?;
         if !fresh {
             let [id, since] = [&record.id, &record.provenance.created].map(|it| disk::escape(it));
             let remedy = match record.outcome.is_final() {
@@ -146,6 +161,22 @@ pub fn each_seed(
         }
     }
     Ok(records)
+}
+
+/// Writes a run for experiment trackers into its folder.
+fn track(trackers: &[TrackerKind], folder: &Path, record: &Record) -> Result<()> {
+    if trackers.is_empty() {
+        return Ok(());
+    }
+    let spec = run_folder::read_spec(folder)?;
+    let settings = spec.map_or_else(Vec::new, |spec| spec.leaves());
+    tracker::export(trackers, folder, record, &settings).map_err(|cause| Error {
+        class: match cause.is::<Damaged>() {
+            true => Class::Data,
+            false => Class::Run,
+        },
+        cause: cause.context("writing the run for a tracker"),
+    })
 }
 
 /// Returns the exit code of the worst outcome.

@@ -9,14 +9,15 @@ use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, NormKind, O
 use models::{
     Auxiliary, Classifier, Family, Model, Objective, Parameters, TokenModel, Variant, size,
 };
-use results::record::{self, Batching, Split};
+use results::record::{self, Batching, Split, StartedFrom};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::train::sequence_weight;
-use super::{Cell, PretrainOptions, Spec, TrainOptions, groups, width};
+use super::{Cell, PretrainOptions, Spec, Start, TrainOptions, groups, width};
 use crate::error::{Class, Classify, Error, Result};
+use crate::initial::{Initial, Weights};
 use crate::milestone::Milestone;
 use crate::recipe::Recipe;
 use crate::{overlay, permute, suggest};
@@ -66,6 +67,8 @@ pub struct Resolved {
     /// Reason why the model does not have the number of parameters for which the recipe solves its
     /// width; `None` if it has.
     pub width: Option<String>,
+    /// The weights of another run that training starts from; `None` if they are random.
+    pub initial: Option<Initial>,
 }
 
 /// The assignment that chooses a family of blocks in place of the model's own.
@@ -158,6 +161,7 @@ impl RunRequest<'_> {
             train: section.read("train", TrainOptions::RANGES)?,
             data: settings["data"].take(),
             model: settings["model"].take(),
+            from: None,
         };
         spec.train.check()?;
         let weight = spec.train.sequence_weight;
@@ -191,6 +195,7 @@ impl RunRequest<'_> {
             rule_violation: None,
             family,
             width: None,
+            initial: None,
         };
         let fixes_width = |it: &String| {
             let key = it.split('=').next().unwrap_or_default();
@@ -307,6 +312,10 @@ impl Section<'_> {
 /// no machine, and sums of products of sizes would overflow.
 const MOST_NUMBERS: u64 = 1 << 40;
 
+/// Reason why the scores of a model that starts from the weights of another run are not comparable
+/// with others.
+const STARTED_FROM: &str = "training starts from the weights of another run, which the benchmark's rules forbid: its score cannot be compared with scores from random weights";
+
 /// Reason why the scores of a pretrained model are not comparable with others.
 const PRETRAINED: &str = "the model is pretrained, which the benchmark's rules forbid: its score cannot be compared with scores without pretraining";
 
@@ -378,6 +387,27 @@ impl Spec {
 }
 
 impl Resolved {
+    /// Returns the same run with training that starts from `weights`.
+    ///
+    /// # Errors
+    /// The weights are those of another model or fit nowhere, or the settings ask for a pretraining,
+    /// which makes initial weights itself.
+    pub fn starting_from(mut self, weights: &Weights) -> Result<Self> {
+        if !self.spec.pretrain.is_off() {
+            return Err(Error::usage(
+                "--from and a pretraining both make the weights that training starts from: leave out one of them",
+            ));
+        }
+        let (_, parameters) = self.meta()?;
+        let initial = Initial::new(weights, self.model.name, &parameters)?;
+        self.spec.from = Some(Start {
+            weights: initial.digest().to_owned(),
+        });
+        self.rule_violation = self.rule_violation.or(Some(STARTED_FROM));
+        self.initial = Some(initial);
+        Ok(self)
+    }
+
     /// Returns the classifier without weights, which gives size and cost, and its weightless
     /// parameters.
     pub fn meta(&self) -> Result<(Classifier, Parameters)> {
@@ -485,11 +515,13 @@ impl Resolved {
 
     /// Returns the recipe and its changes, as records have them.
     pub fn recipe_of_record(&self) -> record::Recipe {
+        let from = self.initial.as_ref();
+        let from = from.map(|initial| StartedFrom::assignment(initial.digest()));
         record::Recipe {
             name: self.spec.cell.recipe.clone(),
             source: self.recipe.body.source.clone(),
             published: self.recipe.body.published,
-            overrides: self.overrides.clone(),
+            overrides: self.overrides.iter().cloned().chain(from).collect(),
             repeated: self.repeated.clone(),
             replaced: self.replaced.clone(),
             batching: Some(self.batching()),

@@ -18,6 +18,7 @@ use crate::runtime::STOP_ON_EOF;
 use crate::shell;
 use crate::sweep::cell_lock::CellLock;
 use crate::sweep::plan::Cell;
+use crate::tracker::TrackerKind;
 
 /// Start of the line of a log with the command of a run.
 const COMMAND: &str = "--- ";
@@ -41,6 +42,8 @@ pub struct JobOptions {
     /// True if runs with other data, another program or another machine are accepted as the
     /// requested ones.
     pub accept_changes: bool,
+    /// Experiment trackers that each run is written for.
+    pub trackers: Vec<TrackerKind>,
 }
 
 impl JobOptions {
@@ -211,6 +214,9 @@ fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<OsString> {
         option("data", data.as_os_str());
     }
     option("out", options.out.as_os_str());
+    for tracker in &options.trackers {
+        option("tracker", tracker.name().as_ref());
+    }
     words
 }
 

@@ -9,8 +9,8 @@ use results::metrics::Line;
 use super::TrainRun;
 use crate::checkpoint::State;
 use crate::run_folder::Log;
-use crate::tensorboard::{self, Events};
 use crate::timing::{StepTime, Timings};
+use crate::tracker::tensorboard::{self, Events};
 use crate::{device, host};
 
 /// Logs of the part of a run that one process carries out.

@@ -133,9 +133,19 @@ pub struct OwnCode {
     /// The crate's commit; absent if the program does not name it, or outside git.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<Revision>,
+    /// The process that computes the mixer, with which the program exchanges tensors through a pipe,
+    /// such as `Python 3.11.7 with PyTorch 2.9.1`; empty if the program computes it itself.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub process: String,
 }
 
 impl OwnCode {
+    /// Returns the word by which tables of speed and memory mark a mixer that another process
+    /// computes; `None` if the program computes it itself.
+    pub fn pipe(&self) -> Option<&'static str> {
+        (!self.process.is_empty()).then_some("through_a_pipe")
+    }
+
     /// Returns its origin in words, such as `my_mixer 0.1.0 (4f2a91c07d3e, modified)`.
     pub fn origin(&self) -> String {
         let mut words = match self.crate_name.as_str() {

@@ -52,6 +52,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
             ..Recipe::default()
         },
         seed,
+        from: None,
         pretraining: None,
         scores: Some(Scores {
             test_accuracy: Some(accuracy),

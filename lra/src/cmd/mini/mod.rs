@@ -186,6 +186,7 @@ impl<'a> Runs<'a> {
                 jobs,
                 memory_limit: memory,
                 accept_changes: arguments.accept_changes,
+                trackers: Vec::new(),
             },
             comparer: Comparer::new(
                 arguments.place.path(),

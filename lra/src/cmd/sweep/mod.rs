@@ -47,6 +47,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         jobs,
         memory_limit: arguments.memory_limit.or_else(share),
         accept_changes: arguments.accept_changes,
+        trackers: arguments.tracker.clone(),
     };
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet);

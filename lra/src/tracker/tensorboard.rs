@@ -13,6 +13,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use results::metrics::Line;
 
+use super::points::scalars;
+use super::protobuf::Message;
+
 /// Name of the folder of event files within a run's folder.
 pub const FOLDER: &str = "tensorboard";
 
@@ -38,7 +41,7 @@ impl Events {
         events.event(0, |message| message.bytes(3, b"brain.Event:2"))?;
         let mut start = Message::default();
         start.integer(1, 1);
-        events.event(step as u64 + 1, |message| message.bytes(7, &start.0))?;
+        events.event(step as u64 + 1, |message| message.bytes(7, start.encoded()))?;
         Ok(events)
     }
 
@@ -53,9 +56,9 @@ impl Events {
             let mut scalar = Message::default();
             scalar.bytes(1, tag.as_bytes());
             scalar.float(2, value as f32);
-            summary.bytes(1, &scalar.0);
+            summary.bytes(1, scalar.encoded());
         }
-        self.event(step as u64, |message| message.bytes(5, &summary.0))
+        self.event(step as u64, |message| message.bytes(5, summary.encoded()))
     }
 
     fn event(&mut self, step: u64, fill: impl FnOnce(&mut Message)) -> anyhow::Result<()> {
@@ -64,103 +67,14 @@ impl Events {
         message.integer(2, step);
         fill(&mut message);
         self.file
-            .write_all(&frame(&message.0))
+            .write_all(&frame(message.encoded()))
             .with_context(|| format!("writing {}", self.path.display()))
-    }
-}
-
-/// Returns the values of a line by tag. Tags with the same first part are shown in one group.
-fn scalars(line: &Line) -> (usize, Vec<(String, f64)>) {
-    let named = |(tag, value): (&str, f64)| (tag.to_owned(), value);
-    match line {
-        Line::Train {
-            step,
-            loss,
-            aux,
-            weighted_loss,
-            gradient_norm,
-            learning_rate,
-            ..
-        } => {
-            let values = [
-                ("train/loss", *loss),
-                ("train/gradient_norm", *gradient_norm),
-                ("train/rate", *learning_rate),
-            ];
-            let aux = aux
-                .iter()
-                .map(|(name, mean)| (format!("train/aux/{name}"), *mean));
-            let weighted = weighted_loss.map(|loss| ("train/weighted_loss", loss));
-            let values = values.into_iter().chain(weighted);
-            (*step, values.map(named).chain(aux).collect())
-        }
-        Line::Validation {
-            step,
-            loss,
-            accuracy,
-            dense,
-            ..
-        } => {
-            let values = [
-                ("validation/loss", *loss),
-                ("validation/accuracy", *accuracy),
-            ];
-            let dense = dense.iter().flat_map(|dense| {
-                let all = [
-                    ("dense/loss".to_owned(), dense.loss),
-                    ("dense/accuracy".to_owned(), dense.accuracy),
-                    ("weighted_loss".to_owned(), dense.weighted_loss),
-                    ("weighted_accuracy".to_owned(), dense.weighted_accuracy),
-                ];
-                let groups = dense.groups.iter();
-                let groups = groups.map(|it| (format!("dense/accuracy, {}", it.name), it.accuracy));
-                all.into_iter().chain(groups)
-            });
-            let dense = dense.map(|(tag, value)| (format!("validation/{tag}"), value));
-            (*step, values.map(named).into_iter().chain(dense).collect())
-        }
-        Line::Unknown => (0, vec![]),
     }
 }
 
 fn now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default().as_secs_f64()
-}
-
-/// A protocol buffer message under construction.
-#[derive(Default)]
-struct Message(Vec<u8>);
-
-impl Message {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    fn integer(&mut self, field: u64, value: u64) {
-        self.varint(field << 3);
-        self.varint(value);
-    }
-
-    fn double(&mut self, field: u64, value: f64) {
-        self.varint(field << 3 | 1);
-        self.0.extend(value.to_le_bytes());
-    }
-
-    fn bytes(&mut self, field: u64, value: &[u8]) {
-        self.varint(field << 3 | 2);
-        self.varint(value.len() as u64);
-        self.0.extend(value);
-    }
-
-    fn float(&mut self, field: u64, value: f32) {
-        self.varint(field << 3 | 5);
-        self.0.extend(value.to_le_bytes());
-    }
 }
 
 /// Returns a content in its frame.
@@ -183,23 +97,6 @@ fn masked(bytes: &[u8]) -> [u8; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn messages_are_encoded_as_the_format_says() {
-        let mut message = Message::default();
-        message.integer(2, 300);
-        message.bytes(3, b"ab");
-        message.float(2, 1.0);
-        message.double(1, 1.0);
-        let double = [0x09, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
-        let expected = [
-            &[
-                0x10, 0xac, 0x02, 0x1a, 2, b'a', b'b', 0x15, 0, 0, 0x80, 0x3f,
-            ],
-            &double[..],
-        ];
-        assert_eq!(message.0, expected.concat());
-    }
 
     /// Checks the frame of the file version that begins every file of TensorFlow's own writer (wall
     /// time 0).

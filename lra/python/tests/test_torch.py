@@ -1,0 +1,104 @@
+"""Tests of mixers in PyTorch against the program named by LRA_PROGRAM; they need PyTorch."""
+
+import hashlib
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import lra  # noqa: E402
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+
+@unittest.skipUnless(HAS_TORCH, "needs PyTorch")
+class Mixers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        import mixers
+
+        cls.mixers = mixers
+        cls.place = tempfile.TemporaryDirectory()
+        cls.data, cls.out = Path(cls.place.name) / "data", Path(cls.place.name) / "runs"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.place.cleanup()
+
+    def train(self, factory, out="runs", **more):
+        set = {"block.dropout": 0.1, **more.pop("set", {})}
+        return lra.train("toy", factory, recipe="smoke", data=self.data, out=self.out / out, set=set, **more)
+
+    def run_program(self, *words, factory):
+        _, variables = lra.torch_mixer(factory)
+        command = [lra.program(), *words]
+        return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+
+    def test_a_mixer_is_trained_and_its_record_says_what_computed_it(self):
+        record = self.train(self.mixers.mean, steps=300, set={"train.learning_rate": 0.01})
+        self.assertEqual(record["model"]["name"], "torch_mean")
+        own = record["model"]["own"]
+        self.assertIn("PyTorch", own["process"])
+        source = Path(self.mixers.__file__).read_bytes()
+        self.assertEqual(own["source"], hashlib.sha256(source).hexdigest())
+        curves = lra.curves(self.out / "runs" / record["id"])
+        losses = curves["train"]["loss"]
+        self.assertLess(losses[-20:].mean(), 0.9 * losses[:20].mean())
+        weights = lra.weights(self.out / "runs" / record["id"])
+        names = [name for name in weights if name.endswith("mean.weight")]
+        self.assertTrue(names, list(weights))
+        table = subprocess.run(
+            [lra.program(), "report", str(self.out / "runs"), "--table", "speed"], capture_output=True, text=True, check=True
+        )
+        self.assertIn("through_a_pipe", table.stdout)
+
+    def test_two_runs_have_equal_bits(self):
+        traces = []
+        for out in ("one", "two"):
+            record = self.train(self.mixers.mean, out, steps=8)
+            folder = self.out / out / record["id"]
+            traces.append([(folder / name).read_bytes() for name in ("metrics.jsonl", "best.safetensors")])
+        self.assertEqual(traces[0], traces[1])
+
+    def test_a_mixer_without_draws_keeps_what_every_model_promises(self):
+        done = self.run_program("check-model", "torch_plain", "--json", factory=self.mixers.plain)
+        broken = [one["promise"] for one in json.loads(done.stdout) if one["wrong"]]
+        self.assertEqual(broken, ["operations_are_those_counted"], done.stdout)
+
+    def test_a_mixer_without_parameters(self):
+        record = self.train(self.mixers.identity, steps=4)
+        bag = lra.train(
+            "toy", "bag", recipe="smoke", steps=4, data=self.data, out=self.out / "bag", set={"block.dropout": 0.1}
+        )
+        self.assertEqual(record["scores"]["train_loss"], bag["scores"]["train_loss"])
+
+    def test_faults_of_the_mixer_are_errors_with_its_traceback(self):
+        for factory, code, words in [
+            (self.mixers.raises, 4, "a fault of the mixer"),
+            (self.mixers.shape, 4, "it must return the shape of x"),
+            (self.mixers.exits, 4, "exit status: 7"),
+            (self.mixers.buffers, 4, "the buffer count changes in training"),
+            (self.mixers.nothing, 2, "not a torch.nn.Module"),
+        ]:
+            with self.subTest(factory.__name__):
+                with self.assertRaises(lra.LraError) as caught:
+                    self.train(factory, factory.__name__, steps=3)
+                self.assertEqual(caught.exception.code, code, str(caught.exception))
+                self.assertIn(words, str(caught.exception))
+
+    def test_a_factory_that_cannot_be_imported_is_refused(self):
+        with self.assertRaises(ValueError):
+            lra.train("toy", lambda dim: None)
+
+
+if __name__ == "__main__":
+    if not os.environ.get("LRA_PROGRAM"):
+        sys.exit("LRA_PROGRAM is not set: name the program to test with")
+    unittest.main()

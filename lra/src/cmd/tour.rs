@@ -1,0 +1,98 @@
+//! `lra tour`: the tutorial (docs/first-run.md and docs/first-table.md) in small, command by
+//! command.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use crate::cli::TourArgs;
+use crate::error::{Class, Classify, Result};
+use crate::{child, cmd, run_folder, shell, stderr};
+
+/// A command of the tour.
+struct Step {
+    /// Its words after `lra`.
+    words: &'static str,
+    /// A line on what its output shows.
+    look: &'static str,
+}
+
+const STEPS: [Step; 7] = [
+    Step {
+        words: "data show toy",
+        look: "the last lines are accuracies of trivial predictors: a model that is no better has learned nothing about order",
+    },
+    Step {
+        words: "run --task toy --model transformer --recipe smoke",
+        look: "`accuracy` has FAIL, because 20 steps are too few; the line of dashes places the score among the trivial predictors",
+    },
+    Step {
+        words: "run --task toy --model transformer --recipe smoke --steps 1000",
+        look: "`meaning` says how far the score is above or below the best trivial predictor",
+    },
+    Step {
+        words: "run --task toy --model transformer --recipe smoke --steps 1000",
+        look: "the same command does not train again: it shows the score on file",
+    },
+    Step {
+        words: "sweep --tasks toy --models transformer,linear,bag --recipe smoke --steps 300 --seeds 0..2",
+        look: "six runs, one line for each; the same command would go on where it stopped",
+    },
+    Step {
+        words: "report --table accuracy",
+        look: "a row for each model and setting, the mean over the seeds with its deviation, and notes on what may be compared",
+    },
+    Step {
+        words: "report --format html --output report.html",
+        look: "one page with tables and charts, which a browser opens without a network",
+    },
+];
+
+/// Runs the commands in turn. If one fails, the tour ends with its exit code.
+///
+/// # Errors
+/// The folder cannot be made, or this program cannot be started again.
+pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
+    let folder = &arguments.out;
+    fs::create_dir_all(folder).map_err(|error| run_folder::not_made(folder, error))?;
+    let place = shell::quoted_path(folder);
+    cmd::print(&format!(
+        "{} commands in the folder {place}, on a task that takes seconds. Data and runs stay in it.\n",
+        STEPS.len()
+    ))?;
+    for (index, step) in STEPS.iter().enumerate() {
+        cmd::print(&format!(
+            "\n[{} of {}] $ lra {}\nlook at: {}\n\n",
+            index + 1,
+            STEPS.len(),
+            step.words,
+            step.look
+        ))?;
+        let code = code_of(step, folder)?;
+        if code != 0 {
+            stderr::line(&format!(
+                "error: the tour ends here: `lra {}` ended with exit code {code}",
+                step.words
+            ));
+            return Ok(code.into());
+        }
+    }
+    cmd::print(&format!(
+        "\nThe page is {}. Next: `lra list tasks`, `lra run --task listops --model linear`, `lra mini linear --glance`.\n",
+        shell::quoted_path(&folder.join("report.html"))
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a command of the tour in `folder` and returns its exit code.
+fn code_of(step: &Step, folder: &Path) -> Result<u8> {
+    let doing = || format!("starting lra {}", step.words);
+    let mut command = Command::new(child::this_program()?);
+    command
+        .args(step.words.split(' '))
+        .current_dir(folder)
+        .env("LRA_DATA", "data");
+    let status = command.status().during(Class::Run, doing())?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.unwrap_or(Class::Run.code()))
+}
