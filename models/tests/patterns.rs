@@ -239,6 +239,12 @@ fn unread(model: &str, options: &Options, paths: &[String]) -> Vec<String> {
         let rest = paths.iter().filter(|path| *path != "head.1.bias");
         return rest.cloned().collect();
     }
+    if model == "b2s6" {
+        // The walk from the front reads the CLS token alone, with a state of zeros before it.
+        let last = format!("encoder.{}.mixer.forward.", options.block.layers - 1);
+        let decays = ["a_imag", "log_a_real"].map(|name| format!("{last}{name}"));
+        return decays.into_iter().filter(|it| paths.contains(it)).collect();
+    }
     let has_global = options.model["variant"] == "paper" && options.model["global"] != 0;
     if model != "longformer" || !has_global {
         return Vec::new();

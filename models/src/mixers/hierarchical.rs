@@ -91,10 +91,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         "switch or moe",
         "another one, because experts are balanced over sequences, not over segments",
     )?;
-    let plain = |model: &&&Model| {
-        let mut variants = model.variants.iter();
-        model.settings.is_empty() && variants.all(|it| it.losses.is_empty())
-    };
+    let plain = |model: &&&Model| model.settings.is_empty();
     let model = mixers::find(&options.mixer);
     let model = model.filter(|model| plain(&model)).ok_or_else(|| {
         let names = MODELS
@@ -140,6 +137,13 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
             )
         })
     };
+    let below = stack("lower", lower, segment, model, context.conditional)?;
+    require(
+        below.losses().is_empty(),
+        "model.mixer",
+        model.name,
+        "a mixer without a loss of its own, such as linear",
+    )?;
     let vb = context.vb.pp("aggregate");
     let (pooling, output) = match options.aggregate {
         Aggregate::Mean => (Pooling::Mean, None),
@@ -153,7 +157,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     };
     Ok(Box::new(Hierarchical {
         segment,
-        lower: stack("lower", lower, segment, model, context.conditional)?,
+        lower: below,
         pool: Pool::new(&vb, pooling, block)?,
         output,
         upper: match upper {
