@@ -38,7 +38,11 @@ fn encoder(
         assert!(values.get(key).is_some(), "{name} has no option {key}");
         values[key] = json!(value);
     }
-    let build = ModelContext::new(vb, block, model, &values, length);
+    let block = BlockOptions {
+        ffn: Options::of(model).block.ffn,
+        ..block.clone()
+    };
+    let build = ModelContext::new(vb, &block, model, &values, length);
     model.build(&build).unwrap()
 }
 

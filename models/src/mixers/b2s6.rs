@@ -13,8 +13,8 @@
 //!
 //! # Options
 //!
-//! `blocks` J (8); `state` N (16); `direction`: `both`, or `forward`; δ begins between `dt_min` and
-//! `dt_max`.
+//! `blocks` J (0: the largest divisor of the width up to 8); `state` N (16); `direction`: `both`, or
+//! `forward`; δ begins between `dt_min` and `dt_max`.
 //!
 //! # Padding
 //!
@@ -55,8 +55,8 @@ pub const MODEL: Model = Model {
 #[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Options {
-    /// J.
-    #[option(default = 8, range = int(1, WIDEST))]
+    /// J; 0 for the largest divisor of the width up to 8.
+    #[option(default = 0, range = int(0, WIDEST))]
     blocks: usize,
     /// N.
     #[option(default = 16, range = int(2, 4096))]
@@ -67,6 +67,17 @@ struct Options {
     dt_min: f64,
     #[option(default = 0.1, range = positive(1e3))]
     dt_max: f64,
+}
+
+impl Options {
+    /// Returns J for a width.
+    fn blocks(&self, dim: usize) -> usize {
+        let divides = |blocks: &usize| dim.is_multiple_of(*blocks);
+        match self.blocks {
+            0 => (1..=8).rev().find(divides).unwrap_or(1),
+            blocks => blocks,
+        }
+    }
 }
 
 struct B2s6 {
@@ -90,7 +101,7 @@ impl MixerModel for B2s6 {
         step_size::check(options.dt_min, options.dt_max)?;
         let dim = context.block.dim;
         require(
-            dim.is_multiple_of(options.blocks),
+            dim.is_multiple_of(options.blocks(dim)),
             "model.blocks",
             options.blocks,
             format!("a divisor of block.dim = {dim}"),
@@ -163,7 +174,7 @@ struct Unit {
 
 impl Unit {
     fn new(vb: &VarBuilder, dim: usize, options: &Options) -> Result<Self> {
-        let (blocks, modes) = (options.blocks, options.state / 2);
+        let (blocks, modes) = (options.blocks(dim), options.state / 2);
         let width = dim / blocks;
         let normal = Init::Randn {
             mean: 0.0,
