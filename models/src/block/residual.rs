@@ -26,7 +26,7 @@ use crate::{
         activation::{relu, sigmoid},
         add_scaled_channels, scale_channels,
     },
-    options::{BlockOptions, Residual},
+    options::{BlockOptions, ChannelKind, Residual},
     params::xavier_uniform,
 };
 
@@ -70,7 +70,11 @@ impl SkipConnection {
                 Self::ReZero(block_vb.get_with_hints(1, "alpha", Init::Const(0.0))?)
             }
             Residual::Admin => {
-                let sublayers = 2.0 * block.layers as f64;
+                let each = match block.ffn {
+                    ChannelKind::None => 1,
+                    _ => 2,
+                };
+                let sublayers = (each * block.layers) as f64;
                 let omega = ((sublayers + 1.0) / (sublayers + 1.0).ln() - 1.0).sqrt();
                 Self::Admin(vb.get_with_hints(dim, "omega", Init::Const(omega))?)
             }
@@ -203,5 +207,25 @@ mod tests {
         let omega = (5.0 / 5f64.ln() - 1.0).sqrt();
         let expected = ((&x * omega).unwrap() + &y).unwrap();
         close(&start(Residual::Admin), &expected, 1e-12, "admin");
+        // Without feed-forward networks they are two.
+        let parameters = parameters();
+        let vb = parameters.builder();
+        let block = BlockOptions {
+            dim: 3,
+            layers: 2,
+            residual: Residual::Admin,
+            ffn: ChannelKind::None,
+            ..BlockOptions::default()
+        };
+        match SkipConnection::new(&vb, &vb, &block).unwrap() {
+            SkipConnection::Admin(omega) => {
+                let omega = omega.to_vec1::<f64>().unwrap()[0];
+                assert!(
+                    (omega - (3.0 / 3f64.ln() - 1.0).sqrt()).abs() < 1e-12,
+                    "{omega}"
+                );
+            }
+            _ => panic!("admin has ω"),
+        }
     }
 }
