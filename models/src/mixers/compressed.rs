@@ -24,7 +24,10 @@
 //! (±0.217 at D = 64, C ±0.306 at E = 16 and c = 3); in the package uniform within inputs^-½
 //! (±0.125, C ±0.144), biases of C and of the output too
 //! (lucidrains/memory-compressed-attention@a806696
-//! memory_compressed_attention/memory_compressed_attention.py:10, 36-37).
+//! memory_compressed_attention/memory_compressed_attention.py:10, 36-37). The package divides
+//! scores by √(H E) (line 66). It has no feed-forward network and no norms: biases of that network
+//! begin N(0, 1e-6²), and the norms' ε is `block.norm_epsilon` = 1e-6, as in tensor2tensor
+//! (tensorflow/tensor2tensor@bafdc1b tensor2tensor/layers/common_hparams.py:144).
 
 use crate::{
     layers::ScoreMods,

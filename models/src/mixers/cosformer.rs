@@ -27,7 +27,8 @@
 //! PyTorch's linear layers, all uniform within inputs^-½ (±0.125, and ±0.088 from a width of 128),
 //! biases too (OpenNLPLab/lra@dd871ef src/models/sequence/x_attention/cosformer.py:60-63,
 //! src/models/sequence/ff.py:24-42). The norms' ε is `block.norm_epsilon` = 1e-6, in the published
-//! code 1e-5 (torch.nn.LayerNorm).
+//! code 1e-5 (torch.nn.LayerNorm; BatchNorm on Text and Image,
+//! configs/experiment/trans-cosformer-lra-imdb.yaml:15, trans-cosformer-lra-cifar.yaml:12).
 
 use std::f64::consts::FRAC_PI_2;
 

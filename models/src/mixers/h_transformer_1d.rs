@@ -23,8 +23,12 @@
 //! # Departures
 //!
 //! The package of the same name computes another function, in which a level sees only the sibling
-//! block. The paper's code for the benchmark is not public. Projections therefore begin as in
-//! all attention here: Xavier-uniform (±0.217 at D = 64).
+//! block. The paper's code for the benchmark is not public. Initial values and the norms' ε are
+//! therefore as in all attention here: weights begin Xavier-uniform (±0.217 at D = 64), biases of
+//! the feed-forward network N(0, 1e-6²), and ε is `block.norm_epsilon` = 1e-6. In the package
+//! weights begin uniform within inputs^-½, biases, of the output too, likewise, ε is 1e-5
+//! (torch.nn.LayerNorm), and 1e-8 is added to the denominator (h-transformer-1d 0.1.9
+//! h_transformer_1d.py:50-67, 121-133, 264).
 
 use crate::{
     mask::PADDED,

@@ -14,7 +14,14 @@
 //!
 //! # Departures
 //!
-//! Not here: the causal form, since the benchmark classifies whole sequences.
+//! Not here: the causal form, since the benchmark classifies whole sequences. Initial values and
+//! the norms' ε are those of the benchmark's 2021 code: weights begin Xavier-uniform, biases of the
+//! feed-forward network N(0, 1e-6²), and ε is `block.norm_epsilon` = 1e-6. In the authors' code
+//! weights begin uniform within inputs^-½, biases, of projections too, likewise, and ε is 1e-5
+//! (torch.nn.LayerNorm; idiap/fast-transformers@2ad36b9
+//! fast_transformers/attention/attention_layer.py:54-57, fast_transformers/transformers.py:47-50).
+//! 1e-6 is added to the denominator φ(q_i)·z there and here
+//! (fast_transformers/attention/linear_attention.py:75).
 
 use crate::{
     mixers::tay2021,

@@ -20,8 +20,16 @@
 //!
 //! # Departures
 //!
-//! A and F begin Xavier-uniform in the 2021 code and √½ times that in the authors' fairseq, here
-//! N(0, 1/K). Projections have no biases.
+//! A and F begin N(0, 1/K), in the 2021 code Xavier-uniform. All other initial values and the
+//! norms' ε are those of that code: weights begin Xavier-uniform, projections have no biases, those
+//! of the feed-forward network begin N(0, 1e-6²), and ε is `block.norm_epsilon` = 1e-6. The
+//! authors' code has biases in projections. It draws A, F and projections of queries, keys and
+//! values Xavier-uniform times √½ (facebookresearch/fairseq@00bc279
+//! examples/linformer/linformer_src/modules/multihead_linear_attention.py, reset_parameters), but
+//! its RoBERTa then draws all linear layers, A and F too, from N(0, 0.02²) and sets biases to 0
+//! (facebookresearch/fairseq@00d5b7a fairseq/models/roberta/model.py, RobertaModel; @00bc279
+//! fairseq/modules/transformer_sentence_encoder.py, init_bert_params). Its norms' ε is 1e-5
+//! (fairseq/modules/layer_norm.py).
 
 use crate::{encoder::blocks, mixers::tay2021, ops::project_length, prelude::*};
 

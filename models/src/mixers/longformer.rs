@@ -19,7 +19,14 @@
 //!
 //! # Departures
 //!
-//! No biases, as in the rest of the benchmark.
+//! Initial values and the norms' ε are those of the benchmark's 2021 code: weights begin
+//! Xavier-uniform, projections have no biases, those of the feed-forward network begin N(0, 1e-6²),
+//! and ε is `block.norm_epsilon` = 1e-6. The authors' code has projections of q, k, v and q', k',
+//! v' with biases, all uniform within inputs^-½ (allenai/longformer@caefee6
+//! longformer/longformer.py:66-72), in a RoBERTa of the transformers library, whose trained weights
+//! it loads (scripts/convert_model_to_long.ipynb); its other matrices begin there N(0, 0.02²),
+//! biases as 0, and ε is 1e-12 by default, 1e-5 in roberta-base (transformers 5.24
+//! modeling_utils.py:2304-2324, models/roberta/configuration_roberta.py:54-55).
 
 use crate::{
     layers::ScoreMods,

@@ -22,8 +22,11 @@
 //!
 //! The first Z is scaled separately for each sequence and head. The published code uses one number
 //! for the whole batch, and states that separate scaling converges faster. Weights begin
-//! Xavier-uniform, in that code uniform within inputs^-½ and with biases. The norms' ε is
-//! `block.norm_epsilon` = 1e-6, in that code (torch.nn.LayerNorm) 1e-5.
+//! Xavier-uniform, biases of the feed-forward network N(0, 1e-6²); in that code both uniform within
+//! inputs^-½, and projections have biases, which begin likewise (mlpen/Nystromformer@5689313
+//! LRA/code/attention.py:44-46, 68, LRA/code/model.py:55-61). Kernels of conv begin uniform within
+//! w^-½ there and here. The norms' ε is `block.norm_epsilon` = 1e-6, in that code
+//! (torch.nn.LayerNorm) 1e-5.
 
 use crate::{
     ops::{IGNORE_INDEX, Padding, exact_matmul, merge_heads, pseudo_inverse, split_heads},

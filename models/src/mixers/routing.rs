@@ -27,7 +27,12 @@
 //! positions are left out. Weights begin Xavier-uniform (±0.217 at D = 64, ±0.177 of a feed-forward
 //! network of a width of 128, with biases N(0, 1e-6²)); in the authors' code times √0.2 (±0.097 and
 //! ±0.079), without biases (google-research/google-research@0c1bbe5
-//! routing_transformer/sparse_transformer.py, initializer_gain, and utils.py, geglu).
+//! routing_transformer/sparse_transformer.py, initializer_gain, and utils.py, geglu). In heads that
+//! route, its weights are made of the normalized queries and keys, whose products are not divided
+//! by √E (utils.py, clustered_local_attention_helper); the number of clusters that took a query has
+//! 1e-2 added in the mean (scatter_cluster_items); and centroids are averaged sums over averaged
+//! counts, smoothed by 1e-5, not scaled to length 1 (online_kmeans). The norms' ε is 1e-6 in both
+//! (tensorflow/tensor2tensor@bafdc1b tensor2tensor/layers/common_hparams.py:144).
 
 use std::sync::Arc;
 

@@ -20,7 +20,12 @@
 //!
 //! # Departures
 //!
-//! None known.
+//! Initial values and the norms' ε are those of the benchmark's 2021 code: weights begin
+//! Xavier-uniform, biases of the feed-forward network N(0, 1e-6²), projections have no biases, and
+//! ε is `block.norm_epsilon` = 1e-6. In the authors' code weights begin N(0, 0.02²), cut at two
+//! deviations, biases, of projections too, as 0, and ε is 1e-12 (google-research/bigbird@5e7d375
+//! bigbird/core/utils.py:127-129, 474, bigbird/core/attention.py:696-709,
+//! bigbird/core/encoder.py:81-102).
 
 mod external;
 

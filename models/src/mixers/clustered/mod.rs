@@ -26,7 +26,8 @@
 //! of 128) with biases N(0, 1e-6²); the published code has PyTorch's linear layers, all uniform
 //! within inputs^-½ (±0.125, and ±0.088 from a width of 128), biases too
 //! (idiap/fast-transformers@2ad36b9 fast_transformers/attention/attention_layer.py:54-57,
-//! fast_transformers/transformers.py:47-48).
+//! fast_transformers/transformers.py:47-48). The norms' ε is `block.norm_epsilon` = 1e-6, in the
+//! published code 1e-5 (torch.nn.LayerNorm, lines 49-50).
 
 mod lloyd;
 

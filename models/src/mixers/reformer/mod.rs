@@ -25,7 +25,14 @@
 //!
 //! With n = N / S, a chunk is as long as the average bucket, as in the reformer-pytorch package; in
 //! the paper and in trax chunks are twice as long as buckets (n = 2 N / S). The paper concatenates
-//! the two streams at the end; here they are averaged. Not here: the causal form.
+//! the two streams at the end; here they are averaged. Not here: the causal form. In trax keys have
+//! length √E before the product is divided by √E, so its scores are √E times ours, and 1e-6 is
+//! added to their mean square (google/trax@7c189c2
+//! trax/layers/research/efficient_attention.py:54-57, 229-231). Initial values and the norms' ε are
+//! those of trax and of the 2021 code: weights begin Xavier-uniform, projections have no biases,
+//! those of the feed-forward network begin N(0, 1e-6²), and ε is `block.norm_epsilon` = 1e-6
+//! (trax/layers/research/efficient_attention.py:1801-1808, trax/layers/core.py:50-51,
+//! trax/layers/normalization.py:124).
 
 mod sort;
 

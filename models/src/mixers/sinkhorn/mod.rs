@@ -24,7 +24,12 @@
 //!
 //! The sorting network has one layer, as in the sinkhorn-transformer package, for each head;
 //! SortCut keeps a block's own keys, as in that package. W begins Xavier-uniform divided by S,
-//! since a sum over a block is S times its mean; in the 2021 code Xavier-uniform.
+//! since a sum over a block is S times its mean; in the 2021 code Xavier-uniform, in the package
+//! N(0, 1). The package takes ln(relu(·) + 1e-6) in place of relu(·) before g is added, which it
+//! draws in evaluation, too (sinkhorn-transformer 0.11.4 sinkhorn_transformer.py:100-110, 237). All
+//! other initial values and the norms' ε, `block.norm_epsilon` = 1e-6, are those of the 2021 code:
+//! weights begin Xavier-uniform, projections have no biases, those of the feed-forward network
+//! begin N(0, 1e-6²).
 
 mod blocked;
 

@@ -18,7 +18,11 @@
 //!
 //! # Departures
 //!
-//! All heads share one c; no recomputation, no causal form.
+//! All heads share one c; no recomputation, no causal form. Initial values and the norms' ε are
+//! those of the benchmark's 2021 code: weights begin Xavier-uniform, projections have no biases,
+//! those of the feed-forward network begin N(0, 1e-6²), and ε is `block.norm_epsilon` = 1e-6. In
+//! the authors' example weights begin N(0, 0.02²), biases, of projections too, as 0, and ε is 1e-5
+//! (openai/blocksparse@11182e0 examples/transformer/enwik8.py, `conv1d` and `layernorm`).
 
 pub(super) mod pattern;
 
