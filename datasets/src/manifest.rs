@@ -165,6 +165,22 @@ impl Known {
     }
 }
 
+impl Manifest {
+    /// Escapes control characters and line feeds in the texts that commands print.
+    pub(crate) fn escape_texts(&mut self) {
+        let groups = self.dense.iter_mut().flat_map(|dense| &mut dense.groups);
+        let digests = [&mut self.label, &mut self.digest];
+        let texts = self.notes.iter_mut().chain(&mut self.altered).chain(groups);
+        for text in texts.chain(digests) {
+            *text = disk::escape(text);
+        }
+        for split in SplitName::ALL {
+            let file = self.splits.get_mut(split);
+            file.sha256 = disk::escape(&file.sha256);
+        }
+    }
+}
+
 /// Content and provenance of an entry. It is written last: an entry without it does not exist.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {

@@ -175,7 +175,7 @@ impl<'a> SplitWriter<'a> {
 
     /// Adds a remark for the user to the manifest.
     pub fn note(&mut self, text: impl Into<String>) {
-        self.notes.push(text.into());
+        self.notes.push(disk::escape(&text.into()));
     }
 
     /// Records a fact about the raw files, which is later compared with

@@ -131,6 +131,7 @@ pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
     })?;
     let mut manifest: Manifest =
         serde_json::from_slice(&text).map_err(|error| damaged(of_json(&error)))?;
+    manifest.escape_texts();
     // An entry of an earlier version, which knew fewer published values.
     if let Some(task) = tasks::find(&manifest.task) {
         source_checks::mark(&mut manifest, &task.known());

@@ -238,9 +238,9 @@ spec:
 
 /// Quotes a word for the shell of a script.
 fn quoted(word: &str) -> Result<String> {
-    if word.contains(['\n', '\0']) {
+    if word.contains(char::is_control) {
         return Err(Error::usage(
-            "an argument with a line break cannot stand in a script",
+            "an argument with a line break or another control character cannot stand in a script",
         ));
     }
     Ok(shell::quoted(word))

@@ -22,8 +22,9 @@
 //! # Departures
 //!
 //! The published code rolls all L positions of a batch, padding included, and pools over them:
-//! variant `padded`. It equals the published code if batches are padded to N, except for the
-//! embedding of id 0, which is not zero here. The published norms are LayerNorm and BatchNorm on
+//! variant `padded`, whose norms count padding too, `batch_masked` like `batch`. It equals the
+//! published code if batches are padded to N, except for the embedding of id 0, which is not zero
+//! here. The published norms are LayerNorm and BatchNorm on
 //! texts, BatchNorm twice on images. The published code has two dropouts, each with a rate of its
 //! own, on the input of roll (RuslanKhalitov/ChordMixer@b46a994 models/chordmixer.py:46, 237); here
 //! there is one. Initial values are those of its lines 409-420, and the norms' ε, 1e-5, is that of
