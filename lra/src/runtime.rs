@@ -9,7 +9,7 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::error::{Error, Result};
 use crate::limits::{self, Needs};
-use crate::{shell, stderr};
+use crate::{shell, stderr, torch};
 
 /// Checks that limits leave room for the threads of a verb that computes nothing with a model:
 /// without room, the thread that starts them panics or waits forever.
@@ -123,12 +123,16 @@ fn fetch_buffers() {
 pub const STOP_ON_EOF: &str = "--stop-on-eof";
 
 /// Returns the command line for records, quoted for a shell: as typed, without options that only
-/// programs pass.
+/// programs pass, and behind the variable that names a mixer in Python, if it is set.
 ///
 /// A program given by its absolute path is recorded by its name if a shell finds it by that. In a
 /// word that is not Unicode, `\u{fffd}` replaces invalid parts.
 pub fn command_line() -> String {
-    as_typed(env::args_os().collect(), env::var_os("PATH").as_deref())
+    let typed = as_typed(env::args_os().collect(), env::var_os("PATH").as_deref());
+    match env::var_os(torch::VARIABLE).filter(|value| !value.is_empty()) {
+        Some(value) => format!("{}={} {typed}", torch::VARIABLE, shell::quoted_word(&value)),
+        None => typed,
+    }
 }
 
 fn as_typed(mut words: Vec<OsString>, search: Option<&OsStr>) -> String {

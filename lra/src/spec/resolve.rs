@@ -20,7 +20,7 @@ use crate::error::{Class, Classify, Error, Result};
 use crate::initial::{Initial, Weights};
 use crate::milestone::Milestone;
 use crate::recipe::Recipe;
-use crate::{overlay, permute, suggest};
+use crate::{overlay, permute, suggest, torch};
 
 /// A run as requested by the command line, before it is resolved.
 #[derive(Clone, Debug)]
@@ -524,7 +524,8 @@ impl Resolved {
             overrides: self.overrides.iter().cloned().chain(from).collect(),
             repeated: self.repeated.clone(),
             replaced: self.replaced.clone(),
-            batching: Some(self.batching()),
+            // A mixer in Python may have BatchNorm or dropout, which depend on the split.
+            batching: (!torch::computes(self.model.name)).then(|| self.batching()),
             departures: self.departures(),
         }
     }

@@ -102,6 +102,11 @@ pub fn process_of(model: &Model) -> Result<Option<String>> {
     }
 }
 
+/// Returns whether a Python process computes the mixer of this model.
+pub fn computes(model: &str) -> bool {
+    FACTORY.get().is_some_and(|factory| factory.model == model)
+}
+
 /// Calls `work` with the Python process, which is started if it is not running.
 fn with_worker<T>(work: impl FnOnce(&mut Worker) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let factory = FACTORY.get();

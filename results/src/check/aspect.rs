@@ -338,6 +338,10 @@ fn speed(
     let (Some(was), Some(is)) = (Ratio::of(before, baseline), Ratio::of(row, now)) else {
         return Finding::Unjudged(format!("no {} beside it", thresholds.reference));
     };
+    if !(was.alike && is.alike) {
+        let reference = &thresholds.reference;
+        return Finding::Unjudged(format!("{reference} ran under other conditions"));
+    }
     let noise = (was.error.powi(2) + is.error.powi(2)).sqrt();
     // In logarithms, since errors of timings multiply. Slower is worse, so the sign is reversed for
     // the grading.
@@ -360,6 +364,8 @@ fn graded(growth: f64, threshold: f64, words: String) -> Finding {
 struct Ratio {
     value: f64,
     error: f64,
+    /// True if both ran on one kind of processor with as many threads, and as many at a time.
+    alike: bool,
 }
 
 impl Ratio {
@@ -367,6 +373,13 @@ impl Ratio {
         let reference = cells.reference(&row.key)?;
         let error = (row.speed_error?.powi(2) + reference.speed_error?.powi(2)).sqrt();
         let value = row.steps_per_second? / reference.steps_per_second?;
-        (value.is_finite() && value > 0.0).then_some(Ratio { value, error })
+        let alike = same_processor(reference, row)
+            && reference.threads == row.threads
+            && reference.jobs == row.jobs;
+        (value.is_finite() && value > 0.0).then_some(Ratio {
+            value,
+            error,
+            alike,
+        })
     }
 }

@@ -386,9 +386,11 @@ impl Row {
         match (self.scored(), self.accuracy, self.accuracy_deviation) {
             (1, _, Some(_)) => Err("accuracy_deviation is given, but one seed has none".to_owned()),
             (count, Some(mean), Some(deviation)) => {
-                // Shares with this mean spread most if all of them are 0 or 1.
+                // Shares with this mean spread most if all of them but one are 0 or 1.
                 let count = count as f64;
-                let most = (count / (count - 1.0) * mean * (1.0 - mean)).sqrt();
+                let (ones, rest) = ((count * mean).floor(), (count * mean).fract());
+                let squares = ones + rest * rest - count * mean * mean;
+                let most = (squares.max(0.0) / (count - 1.0)).sqrt();
                 match deviation > most + 1e-9 {
                     true => Err(format!(
                         "accuracy_deviation is {deviation}, more than {most:.3}, the most that {count} seeds with this mean have"
