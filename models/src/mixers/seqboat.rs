@@ -250,7 +250,7 @@ impl Layer {
             NormPlace::Pre => self.norm.forward(x, pass)?,
             NormPlace::Post => x.clone(),
         };
-        let average = self.average.forward(&normal, pass.mask())?;
+        let average = self.average.forward(&normal, pass.mask(), true)?;
         let average = self.average_dropout.forward(&average, pass)?;
         let routed = self.route.forward(&average)?;
         let [dim, ..] = self.widths;
@@ -420,7 +420,7 @@ impl WindowAttention {
         let scores = (matmul(&q, &k.t()?)? + added)?;
         let seen = Tensor::from_vec(seen, shape, z.device())?.to_dtype(z.dtype())?;
         let weights = match self.weighing {
-            // Far below any score. A row that sees no key is one that nobody reads.
+            // Far below any score. Rows that see no key are not read.
             Weighing::Softmax => softmax::masked(&(scores + seen.affine(1e9, -1e9)?)?, None)?,
             Weighing::Relu2 => (relu(&scores, 0.0)?.sqr()? * seen)?,
         };

@@ -47,7 +47,14 @@ impl MovingAverage {
     }
 
     /// Returns SiLU(K→ * x̂ + K← * x̂ + ω ⊙ x) of x (B, L, D), where x̂ is x, but zero at padding.
-    pub(in crate::mixers) fn forward(&self, x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {
+    ///
+    /// Unless a norm counts padding (`counted`), its outputs are of no use, and ω ⊙ x̂ is added.
+    pub(in crate::mixers) fn forward(
+        &self,
+        x: &Tensor,
+        mask: Option<&Mask>,
+        counted: bool,
+    ) -> Result<Tensor> {
         let (_, length, dim) = x.dims3()?;
         let all = x;
         let x = &zero_padding(all, mask)?;
@@ -86,7 +93,7 @@ impl MovingAverage {
             });
         }
         let sum = sum.unwrap_or_else(|| x.clone());
-        match mask {
+        match mask.filter(|_| counted) {
             Some(_) => silu(&add(&sum, &(all - x)?.broadcast_mul(&self.omega)?)?),
             None => silu(&sum),
         }

@@ -53,7 +53,7 @@ use crate::{
         activation::{sigmoid, silu},
         columns,
     },
-    options::{ChannelKind, NormPlace},
+    options::{ChannelKind, NormKind, NormPlace},
     prelude::*,
 };
 
@@ -174,6 +174,8 @@ struct GatedAttention {
     norm: Norm,
     place: NormPlace,
     average: MovingAverage,
+    /// True if the norm counts padding.
+    counted: bool,
     /// W_v and b_v.
     values: Linear,
     /// W_m and b_m, which map to u, z, r and c.
@@ -210,6 +212,7 @@ impl GatedAttention {
         Ok(Self {
             norm: Norm::new(&vb.pp("norm"), block)?,
             place: block.norm_place,
+            counted: matches!(block.norm, NormKind::Batch),
             average: MovingAverage::new(&vb.pp("average"), dim, options.modes, taps)?,
             values: linear("values", dim, values)?,
             gates: linear("gates", dim, 2 * dim + shared + values)?,
@@ -234,7 +237,7 @@ impl GatedAttention {
             NormPlace::Pre => self.norm.forward(x, pass)?,
             NormPlace::Post => x.clone(),
         };
-        let average = self.average.forward(&normal, pass.mask())?;
+        let average = self.average.forward(&normal, pass.mask(), self.counted)?;
         let gates = self.gates.forward(&self.dropout.forward(&average, pass)?)?;
         let [dim, shared, values] = self.widths;
         let part = |start, width| columns(&gates, start, width);

@@ -75,7 +75,7 @@ fn the_average_is_a_convolution_with_its_kernels() {
             expected[t][d] = sum * logistic(sum);
         }
         let expected = Tensor::new(vec![expected], &Device::Cpu).unwrap();
-        let actual = average.forward(&x, None).unwrap();
+        let actual = average.forward(&x, None, false).unwrap();
         close(&actual, &expected, 1e-10, &format!("{taps:?} taps"));
     }
 }
