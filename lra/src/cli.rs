@@ -449,7 +449,7 @@ pub enum NewVerb {
     Task {
         #[command(flatten)]
         place: NewPlace,
-        /// What has a label
+        /// Kind of labels
         #[arg(long, value_enum, default_value_t = TaskKind::Labels, ignore_case = true)]
         kind: TaskKind,
     },

@@ -1,5 +1,5 @@
-//! What a program of one's own adds to `lra`: models and tasks, and the crate that it is built from,
-//! for records to name.
+//! Additions of a user's own program to `lra`: models, tasks, and the crate that it is built from,
+//! which records name.
 
 use std::sync::OnceLock;
 

@@ -27,10 +27,10 @@ candle-core = \"=0.11.1\"
 candle-nn = \"=0.11.1\"
 serde = { version = \"1\", features = [\"derive\"] }
 ";
-/// The same of a task.
+/// Version of the dependency of a task other than `lra`.
 const SERDE: &str = "serde = { version = \"1\", features = [\"derive\"] }\n";
 
-/// What a new crate adds to `lra`.
+/// Kind of a new crate: what it adds to `lra`.
 struct Kind {
     /// `model` or `task`.
     noun: &'static str,

@@ -60,7 +60,7 @@ pub struct Worker {
     input: BufWriter<ChildStdin>,
     output: BufReader<ChildStdout>,
     description: String,
-    /// What was built, by the arguments.
+    /// Mixers built so far, by their arguments.
     built: BTreeMap<String, Built>,
     /// The parameters that each layer was given last.
     sent: BTreeMap<u64, Vec<u8>>,

@@ -152,7 +152,7 @@ struct ChordMixer {
     tracks: Arc<[Track]>,
     /// Whether padding is in no ring.
     masks: bool,
-    /// Whether all layers have the same weights.
+    /// True if all layers have the same weights.
     shared: bool,
 }
 

@@ -133,7 +133,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 struct SeqBoat {
     layers: Vec<Layer>,
     last_norm: Option<Norm>,
-    /// Whether all layers have the same weights.
+    /// True if all layers have the same weights.
     shared: bool,
 }
 
@@ -343,7 +343,7 @@ struct WindowAttention {
     window: usize,
     /// Queries of a block: C, or N if that is less, and there is one block alone.
     size: usize,
-    /// Whether a block has neighbours.
+    /// True if a block has neighbours.
     neighbours: bool,
     dropout: Dropout,
 }

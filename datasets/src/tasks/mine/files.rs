@@ -105,7 +105,7 @@ impl Files {
     }
 }
 
-/// What a folder holds, in messages.
+/// Layout of a folder of examples, as messages state it.
 const LAYOUT: &str =
     "a folder has train and test, and val if you have one, as .jsonl, .jsonl.gz or .parquet";
 

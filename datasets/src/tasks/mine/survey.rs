@@ -113,7 +113,7 @@ impl Survey {
     }
 }
 
-/// What the rows so far have in common.
+/// Properties shared by all rows read so far.
 struct Seen {
     kind: Option<Kind>,
     labels: BTreeSet<Label>,

@@ -134,7 +134,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 struct Mega {
     layers: Vec<(GatedAttention, Option<FeedForwardBranch>)>,
     last_norm: Option<Norm>,
-    /// Whether all layers have the same weights.
+    /// True if all layers have the same weights.
     shared: bool,
 }
 

@@ -141,7 +141,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
 struct Megalodon {
     layers: Vec<Layer>,
     last_norm: Option<Norm>,
-    /// Whether all layers have the same weights.
+    /// True if all layers have the same weights.
     shared: bool,
     direction: Direction,
 }

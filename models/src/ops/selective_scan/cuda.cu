@@ -33,7 +33,7 @@ __device__ inline float sum_of_channels(float value, int lanes) {
     return value;
 }
 
-/// Where a block is, and the sizes.
+/// Position of a thread, and the sizes.
 struct Selective {
     int length, width, modes, first, lanes;
     int channels, channel, d, mode;
