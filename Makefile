@@ -1,20 +1,23 @@
 # `make run` does the main job, `make test` proves it works. Both need nothing but a Rust toolchain.
 
-.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda check-cuda test-cuda test-python wheel book clean
+.PHONY: run test lint bench bench-peers sanitize table regression baseline compare-speed cuda test-cuda test-python wheel book clean
 
 ## Train a Performer on ListOps by the small protocol, and say what its score means
 run:
 	cargo run --release --locked -p lra -- run --task listops --model performer --resume
 
 ## Format check, lints as errors, documentation, whether the crates can be packaged, all tests: what a change must pass
-test: lint check-cuda test-cuda
+test: lint test-cuda
 	cargo test --locked --workspace
 	@if python3 -c 'import numpy' 2>/dev/null; then $(MAKE) test-python; else echo "test-python was not run: it needs Python 3.9 with NumPy"; fi
 
+# Builds the code for NVIDIA GPUs too, without any CUDA, so that it is linted with everything else.
+STUBS := NVCC=$(CURDIR)/lra/cuda/nvcc-none CUDARC_CUDA_VERSION=13000 CUDA_COMPUTE_CAP=90
+
 lint:
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib --quiet
+	$(STUBS) cargo clippy --locked --workspace --all-targets --features lra/cuda -- -D warnings
+	$(STUBS) RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib --quiet --features lra/cuda
 	cargo package --locked --workspace --no-verify --allow-dirty --quiet
 
 ## Benchmarks of generators and operations (criterion)
@@ -124,11 +127,6 @@ baseline: matrix
 ## The binary for NVIDIA GPUs, target/cuda/release/lra; needs no GPU, driver or toolkit to build
 cuda:
 	lra/cuda/build.sh
-
-## Lints the code for NVIDIA GPUs without any CUDA
-check-cuda:
-	NVCC=$(CURDIR)/lra/cuda/nvcc-none CUDARC_CUDA_VERSION=13000 CUDA_COMPUTE_CAP=90 \
-		cargo clippy --locked -p lra --features cuda -- -D warnings
 
 ## The CUDA kernels of models/src, built for the host: results beside their formulas, sanitizers, planted faults (needs a C++20
 ## compiler, no GPU and no CUDA), and their registers and spills (needs nvcc: lra/cuda/toolkit.sh). JOBS=1 runs one at a time
