@@ -1,9 +1,9 @@
 //! HGRN2. Qin et al., 2024, "HGRN2: Gated Linear RNNs with State Expansion", arXiv:2404.07904.
 //!     [v | q | f] = x W + b,  a = γ + (1 - γ) σ(f),  S_t = diag(a_t) S_(t-1) + (1 - a_t) SiLU(v_t)ᵀ,  y_t = S_tᵀ σ(q_t),  out = W_o LayerNorm(y) + b_o
 //! B batch, L length, D width in H heads of e = `head_width` channels; v, q, f, a, y (B, L, H, e),
-//! S (H, e, e), γ (D) the layer's lower bound of decays. γ of layer l is the sum of softmax(Γ) over
-//! layers 1.. l, for Γ (layers, D) that all layers share, zeros at first: 0 in the first layer,
-//! near 1 in the last. `direction = both` (the default, and the published form here) adds the
+//! S (H, e, e), γ (D) the layer's lower bound of decays. γ of layer l, counted from 0, is the sum of softmax(Γ)
+//! over layers 1 to l, for Γ (layers, D) that all layers share, zeros at first: 0 in the first
+//! layer, near 1 in the last. `direction = both` (the default, and the published form here) adds the
 //! outputs of a second walk from the end, with the same weights: a position counts itself twice.
 //! `forward` is causal. Time O(L·e·D), in chunks; memory O(L·D). Read in
 //! Doraemonzzz/hgru2-pytorch@caf92f0 hgru2_pytorch/modules/bihgru2_1d.py: activations, biases, the

@@ -12,7 +12,8 @@ from torch.func import functional_call
 
 from case import lengths_mask, merge, normal, projections, split, write
 
-PACKAGE = f"memory-compressed-attention {importlib.metadata.version('memory-compressed-attention')}, MemoryCompressedAttention"
+PACKAGE = (f"memory-compressed-attention {importlib.metadata.version('memory-compressed-attention')}, MemoryCompressedAttention, "
+           "changed: each sequence filled up with zeros at its end, queries scaled by √H")
 PAPER = "arXiv:1801.10198, section 4.2.3, in torch operations"
 
 
