@@ -118,6 +118,13 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
         Start::Resume(before) => {
             resumes = true;
             draft.provenance.accepted_changes = before.accepted;
+            // The steps of both parts count in its speed.
+            if let Some(earlier) = before.record.as_ref().map(|record| &record.provenance)
+                && (earlier.jobs, earlier.threads)
+                    != (draft.provenance.jobs, draft.provenance.threads)
+            {
+                draft.provenance.jobs = Some(results::record::SEVERAL);
+            }
             before.record
         }
         Start::Anew => {
@@ -391,12 +398,14 @@ impl RunAttempt<'_> {
 
     fn open_data(&mut self) -> Result<Arc<Splits>> {
         let store = datasets::Store::new(self.context.data);
-        let splits = store.open_or_build(
-            self.resolved.task,
-            &self.resolved.spec.data_key(),
-            None,
-            self.context.reporter,
-        )?;
+        let (task, key) = (self.resolved.task, self.resolved.spec.data_key());
+        let splits = match store.open_or_build(task, &key, None, self.context.reporter) {
+            // The difference has been reported.
+            Err(datasets::Error::OtherFiles { .. }) if self.context.accept_changes => {
+                store.open(task, &key)?
+            }
+            splits => splits?,
+        };
         record::describe(&mut self.draft.task, &splits);
         self.guard.update(&self.draft);
         self.draft.baselines = record::baselines(self.resolved, &splits);

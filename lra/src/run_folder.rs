@@ -24,6 +24,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use datasets::tasks::mine;
 use disk::Append;
 use results::{Outcome, Record};
 use serde::Serialize;
@@ -275,7 +276,11 @@ pub fn read_spec(path: &Path) -> Result<Option<Spec>> {
         path,
         problem: error.message().to_owned(),
     });
-    read.class(Class::Data).map(Some)
+    let mut spec: Spec = read.class(Class::Data)?;
+    if mine::is_folder(&spec.cell.task) {
+        spec.cell.task = mine::found_name(&spec.cell.task);
+    }
+    Ok(Some(spec))
 }
 
 /// Returns the files of training in the folder at `path`.
@@ -410,7 +415,7 @@ pub fn other_run(record: &Record, spec: &Spec) -> Option<String> {
     };
     let seeds = [record.seed, cell.seed].map(|seed| seed.to_string());
     differs("seed", &seeds[0], &seeds[1])
-        .or_else(|| differs("task", &record.task.name, &cell.task))
+        .or_else(|| differs("task", &record.task.name, &cell.task_name()))
         .or_else(|| differs("model", &record.model.name, &cell.model))
         .or_else(|| {
             let digests = [&record.provenance.spec_digest, &digest];

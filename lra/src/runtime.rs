@@ -123,16 +123,26 @@ fn fetch_buffers() {
 pub const STOP_ON_EOF: &str = "--stop-on-eof";
 
 /// Returns the command line for records, quoted for a shell: as typed, without options that only
-/// programs pass, and behind the variable that names a mixer in Python, if it is set.
+/// programs pass, and behind the variables that name a mixer in Python and its interpreter, if there
+/// is one.
 ///
 /// A program given by its absolute path is recorded by its name if a shell finds it by that. In a
 /// word that is not Unicode, `\u{fffd}` replaces invalid parts.
 pub fn command_line() -> String {
     let typed = as_typed(env::args_os().collect(), env::var_os("PATH").as_deref());
-    match env::var_os(torch::VARIABLE).filter(|value| !value.is_empty()) {
-        Some(value) => format!("{}={} {typed}", torch::VARIABLE, shell::quoted_word(&value)),
-        None => typed,
-    }
+    of_mixer(|name| env::var_os(name)) + &typed
+}
+
+/// Returns the assignments that stand before the command of a mixer in Python, by the variables
+/// that are `set`; empty if they name no mixer.
+fn of_mixer(set: impl Fn(&str) -> Option<OsString>) -> String {
+    let set = |name: &str| set(name).filter(|value| !value.is_empty());
+    let names = match set(torch::VARIABLE) {
+        Some(_) => &[torch::PYTHON, torch::VARIABLE][..],
+        None => &[],
+    };
+    let assignment = |name: &&str| Some(format!("{name}={} ", shell::quoted_word(&set(name)?)));
+    names.iter().filter_map(assignment).collect()
 }
 
 fn as_typed(mut words: Vec<OsString>, search: Option<&OsStr>) -> String {
@@ -236,5 +246,24 @@ mod tests {
             kept(&["target/debug/lra", "--out", "/tmp/x"]),
             "target/debug/lra --out /tmp/x"
         );
+    }
+
+    #[test]
+    fn a_mixer_in_python_stands_before_the_command_with_its_interpreter() {
+        let of = |pairs: &[(&str, &str)]| {
+            of_mixer(|name| {
+                let pair = pairs.iter().find(|(of, _)| *of == name)?;
+                Some(pair.1.into())
+            })
+        };
+        assert_eq!(
+            of(&[("LRA_TORCH", "a b.py:make"), ("LRA_PYTHON", "/venv/python")]),
+            "LRA_PYTHON=/venv/python LRA_TORCH='a b.py:make' "
+        );
+        assert_eq!(
+            of(&[("LRA_TORCH", "m.py:f"), ("LRA_PYTHON", "")]),
+            "LRA_TORCH=m.py:f "
+        );
+        assert_eq!(of(&[("LRA_PYTHON", "/venv/python")]), "");
     }
 }

@@ -12,6 +12,7 @@ mod width;
 
 use std::fmt;
 
+use datasets::tasks::mine;
 use datasets::{Protocol, Source};
 use models::options::{BlockOptions, EmbedOptions, HeadOptions};
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,16 @@ pub struct Cell {
     pub protocol: Protocol,
     /// Seed of initialisation, batch order and every random draw of the model.
     pub seed: u64,
+}
+
+impl Cell {
+    /// Returns the name of the task in digests and records: that of a folder is without its path.
+    pub fn task_name(&self) -> String {
+        match mine::is_folder(&self.task) {
+            true => mine::short_name(&self.task),
+            false => self.task.clone(),
+        }
+    }
 }
 
 /// Version of the specification, a part of every digest. It is raised when a default changes or a
@@ -174,7 +185,7 @@ impl Spec {
     /// from their defaults. Equal digests mean runs that agree bit for bit on one machine with one
     /// program and the same data.
     pub fn digest(&self) -> String {
-        let mut settings = json!(self);
+        let mut settings = self.document();
         remove_defaults(&mut settings, &resolve::defaults_of(self));
         settings["version"] = json!(VERSION);
         let settings = datasets::canonical_json(&settings);
@@ -184,8 +195,15 @@ impl Spec {
     /// Returns the settings in which `other` differs from this spec, the first of the two.
     pub fn differences(&self, other: &Spec) -> Vec<Difference> {
         let mut found = Vec::new();
-        collect_differences("", &json!(self), &json!(other), &mut found);
+        collect_differences("", &self.document(), &other.document(), &mut found);
         found
+    }
+
+    /// Returns the settings as a document. A folder that is a task is there without its path.
+    fn document(&self) -> Value {
+        let mut document = json!(self);
+        document["cell"]["task"] = json!(self.cell.task_name());
+        document
     }
 
     /// Returns every setting with its path, such as `train.steps`, and its value.

@@ -145,13 +145,18 @@ impl TrainedRun {
         self.scored.data == self.spec.data
     }
 
-    /// Opens the data, which is built if it is not stored.
+    /// Opens the data, which is built if it is not stored. Stored data that was made from other
+    /// files than those that are there now is opened as it is.
     ///
     /// # Errors
     /// The data cannot be built.
     pub fn splits(&self, data: &Path, reporter: &Reporter) -> Result<Splits> {
-        let store = Store::new(data);
-        Ok(store.open_or_build(self.task, &self.scored.data_key(), None, reporter)?)
+        let (store, key) = (Store::new(data), self.scored.data_key());
+        match store.open_or_build(self.task, &key, None, reporter) {
+            // [`changes`](Self::changes) names them.
+            Err(datasets::Error::OtherFiles { .. }) => Ok(store.open(self.task, &key)?),
+            splits => Ok(splits?),
+        }
     }
 
     /// Returns the differences in words between what made the run and what it is scored with here:

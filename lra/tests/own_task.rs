@@ -80,8 +80,73 @@ fn a_folder_that_changed_is_not_trained_on_with_old_data() {
         message.contains("lra data make") && message.contains("mine:"),
         "{message}"
     );
+    // The weights are those of the stored data, which other verbs take as `run` does.
+    let folder = place.run_folder("runs");
+    for verb in ["score", "explain"] {
+        let words = format!("{verb} {}", folder.display());
+        let message = place.fails(2, &words);
+        assert!(message.contains("--accept-changes"), "{message}");
+        place.ok(&format!("{words} --accept-changes"));
+    }
+    place.ok(&format!("{run} --seed 2 --out accepted --accept-changes"));
     place.ok("data make mine:birds --force");
     place.ok(&format!("{run} --seed 1"));
+}
+
+#[test]
+fn a_moved_project_has_its_runs_and_its_baseline() {
+    let place = Place::new();
+    birds(&place.path().join("one"), 40);
+    let moved = |folder: &str, words: &str| {
+        let mut command = place.command(words);
+        let output = command
+            .current_dir(place.path().join(folder))
+            .output()
+            .unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&told).into_owned(),
+        )
+    };
+    let sweep = "sweep --tasks mine:birds --models linear,bag --recipe smoke --steps 2 --quiet";
+    let update = "check --baseline ../base.csv --update runs";
+    for words in [sweep, update] {
+        let (code, told) = moved("one", words);
+        assert_eq!(code, Some(0), "{told}");
+    }
+    let records = fs::read_dir(place.path().join("one/runs"))
+        .unwrap()
+        .flatten();
+    let record = records
+        .map(|entry| entry.path().join("record.json"))
+        .find(|path| path.exists())
+        .unwrap();
+    let record: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(record).unwrap()).unwrap();
+    let command = record["command"].as_str().unwrap();
+    assert!(command.contains("--task=mine:birds "), "{command}");
+    assert_eq!(record["task"]["name"], "mine:birds");
+    // The same project in another place.
+    fs::rename(place.path().join("one"), place.path().join("two")).unwrap();
+    let (code, told) = moved("two", sweep);
+    assert!(code == Some(0) && told.contains('='), "{told}");
+    let (code, told) = moved("two", "check --baseline ../base.csv runs");
+    assert_eq!(code, Some(0), "{told}");
+    let run = fs::read_dir(place.path().join("two/runs"))
+        .unwrap()
+        .flatten();
+    let run = run
+        .map(|entry| entry.file_name())
+        .find(|name| name.to_string_lossy().contains("bag"));
+    let run = run.unwrap().into_string().unwrap();
+    for words in [
+        format!("score runs/{run}"),
+        format!("replay runs/{run} --quiet"),
+    ] {
+        let (code, told) = moved("two", &words);
+        assert_eq!(code, Some(0), "{words}: {told}");
+    }
 }
 
 #[test]

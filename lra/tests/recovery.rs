@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::common::{
-    LONGER, PRODUCTS, Place, TINY, assert_same, err, header_length, saved, start, stored, until,
+    LONGER, PRODUCTS, Place, TINY, assert_same, err, header_length, kill, saved, start, stored,
+    until,
 };
 use serde_json::Value;
 
@@ -123,6 +124,19 @@ fn a_full_disk_cuts_no_line_in_half_and_the_run_goes_on_without_it() {
     place.ok(&format!("{words} --out full --resume"));
     assert_same(&place.run_folder("whole"), &place.run_folder("full"));
     assert_same_records(&place.record("whole"), &place.record("full"));
+}
+
+#[test]
+fn a_run_resumed_with_other_threads_names_several_jobs() {
+    let place = Place::new();
+    let words = format!("run --task listops --model performer {LONGER} --quiet");
+    let mut run = start(place.command(&format!("{words} --threads 1")));
+    until("a checkpoint is written", || saved(&place, "runs"));
+    kill(run.id(), libc::SIGINT);
+    run.wait().unwrap();
+    assert_eq!(place.record("runs")["jobs"], 1);
+    place.ok(&format!("{words} --threads 2 --resume"));
+    assert_eq!(place.record("runs")["jobs"], 0);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 
 use crate::published::{model_rank, task_rank};
-use crate::record::{Outcome, OwnCode, Record};
+use crate::record::{Outcome, OwnCode, Record, SEVERAL};
 use crate::table::{Fact, or_null, unique};
 
 /// A setting that distinguishes rows of the same model.
@@ -179,7 +179,10 @@ pub(crate) const SHARING: &[Dimension] = &[Dimension {
     apart: true,
     of: |record| {
         let jobs = record.provenance.jobs;
-        jobs.map_or_else(String::new, |jobs| jobs.to_string())
+        jobs.map_or_else(String::new, |jobs| match jobs {
+            SEVERAL => "several".to_owned(),
+            jobs => jobs.to_string(),
+        })
     },
 }];
 

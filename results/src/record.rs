@@ -28,7 +28,7 @@ pub use self::measured::{
 pub use self::outcome::Outcome;
 pub(crate) use self::outcome::first_line;
 pub use self::pretraining::Pretraining;
-pub use self::provenance::{Host, Provenance, Revision, Versions};
+pub use self::provenance::{Host, Provenance, Revision, SEVERAL, Versions};
 pub use self::setting::{Model, OwnCode, Recipe, Rows, Task};
 pub use self::started_from::StartedFrom;
 

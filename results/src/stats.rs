@@ -173,6 +173,15 @@ fn t_within(t: f64, freedom: u32) -> f64 {
     }
 }
 
+/// Returns the largest sample standard deviation of `count` shares, numbers from 0 to 1, with this
+/// mean; `count` is at least 2. They spread most if all of them but one are 0 or 1.
+pub(crate) fn largest_deviation(count: usize, mean: f64) -> f64 {
+    let count = count as f64;
+    let (ones, rest) = ((count * mean).floor(), (count * mean).fract());
+    let squares = ones + rest * rest - count * mean * mean;
+    (squares.max(0.0) / (count - 1.0)).sqrt()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

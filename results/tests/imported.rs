@@ -134,6 +134,10 @@ fn what_cannot_be_an_accuracy_is_refused_with_its_line() {
             "task,model,accuracy,deviation_percent,seeds\nlistops,s4,0.4,0.5,1\n",
             "a deviation of a single seed",
         ),
+        (
+            "task,model,accuracy_percent,deviation_percent,seeds\nlistops,s4,99,60,3\n",
+            "line 2: the deviation is 60, more than 1.73",
+        ),
     ] {
         let message = read("theirs.csv", text, &none).unwrap_err();
         assert!(message.contains(reason), "{text}: {message}");

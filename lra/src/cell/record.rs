@@ -31,7 +31,7 @@ pub(super) fn draft(
         id: run_id(resolved, shape),
         outcome: Outcome::Interrupted { step: 0 },
         task: record::Task {
-            name: spec.cell.task.clone(),
+            name: spec.cell.task_name(),
             label: shape.label.clone(),
             source: spec.cell.source.to_string(),
             protocol: spec.cell.protocol.to_string(),

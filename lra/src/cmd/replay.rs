@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use datasets::tasks::mine;
 use datasets::{Protocol, Source};
 use results::Record;
 use results::record::StartedFrom;
@@ -15,7 +16,7 @@ use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::{Resolved, RunRequest};
 use crate::trained::TrainedRun;
-use crate::{cmd, device, runtime};
+use crate::{cmd, device, run_folder, runtime};
 
 /// Runs the command: exit code 1 if the scores differ.
 pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
@@ -23,9 +24,11 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let device = device::select(&arguments.computing.device)?;
-    let record = results::store::read(&file_of(&arguments.record)).class(Class::Data)?;
+    let file = file_of(&arguments.record);
+    let record = results::store::read(&file).class(Class::Data)?;
     let resolved = resolve(
         &record,
+        &task_name(&record, &file)?,
         arguments.recipe.as_deref(),
         arguments.from.as_deref(),
     )?;
@@ -97,11 +100,27 @@ fn file_of(path: &Path) -> PathBuf {
     }
 }
 
+/// Returns the name of the run's task. A folder is the one that the settings beside the record
+/// name, if they are there.
+fn task_name(record: &Record, file: &Path) -> Result<String> {
+    let spec = match mine::is_folder(&record.task.name) {
+        true => file.parent().map(run_folder::read_spec).transpose()?,
+        false => None,
+    };
+    let of_spec = spec.flatten().map(|spec| spec.cell.task);
+    Ok(of_spec.unwrap_or_else(|| record.task.name.clone()))
+}
+
 /// Returns the settings of the run, as this program resolves them.
 ///
 /// # Errors
 /// It lacks the task, the model or the recipe, or comes to other settings.
-fn resolve(record: &Record, recipe: Option<&str>, from: Option<&Path>) -> Result<Resolved> {
+fn resolve(
+    record: &Record,
+    task_name: &str,
+    recipe: Option<&str>,
+    from: Option<&Path>,
+) -> Result<Resolved> {
     let named = &record.recipe.name;
     let recipe = match recipe {
         Some(recipe) => recipe,
@@ -137,7 +156,7 @@ fn resolve(record: &Record, recipe: Option<&str>, from: Option<&Path>) -> Result
         assignments.retain(|it| *it != from);
     }
     let request = RunRequest {
-        task: &task.name,
+        task: task_name,
         model: &record.model.name,
         recipe,
         source: Some(source),

@@ -19,6 +19,9 @@ const OF_TASKS: [&str; 8] = [
     "n_tokens",
 ];
 
+/// Sections that every model has, beside those of its head.
+const COMMON: [&str; 3] = ["train", "block", "embed"];
+
 /// Most models or tasks that are named as having a setting.
 const MOST_HOLDERS: usize = 6;
 
@@ -29,6 +32,19 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
     let mut guess = Guess::default();
     let spelt = known.iter().find(|known| fold(known) == fold(path));
     guess.names.extend(spelt.map(|known| (*known).to_owned()));
+    let same_leaf = |name: &&&str| fold(leaf_of(name)) == fold(leaf);
+    let elsewhere: Vec<&str> = known.iter().filter(same_leaf).copied().collect();
+    // What other models have by this very name is meant, unless it is a setting of every model.
+    let is_general = |name: &&str| COMMON.contains(&section_of(name));
+    if guess.names.is_empty()
+        && !elsewhere.iter().any(is_general)
+        && let Some(told) = ["model", "data"]
+            .iter()
+            .find(|of| **of == section)
+            .and_then(|of| holders(of, &fold(leaf), None))
+    {
+        return guess.message("setting", path, &told);
+    }
     let alias = alias_of(path);
     if let Some(alias) = alias {
         if alias.to.is_empty() {
@@ -46,8 +62,6 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
             alias.note.clone_into(&mut guess.note);
         }
     }
-    let same_leaf = |name: &&&str| fold(leaf_of(name)) == fold(leaf);
-    let elsewhere: Vec<&str> = known.iter().filter(same_leaf).copied().collect();
     guess.add(&elsewhere);
     if guess.names.is_empty()
         && let Some(told) = of_others(path, alias)
@@ -100,39 +114,49 @@ fn alias_of(path: &str) -> Option<&'static Alias> {
 fn of_others(path: &str, alias: Option<&Alias>) -> Option<String> {
     let top = section_of(path).split('.').next().unwrap_or_default();
     // The other sections are the same for all models and tasks.
-    if ["train", "block", "embed", "head", "pretrain"].contains(&top) {
+    if COMMON.contains(&top) || ["head", "pretrain"].contains(&top) {
         return None;
     }
     let leaf = fold(leaf_of(path));
-    let models = models::registry().iter().map(|it| (it.name, it.defaults()));
-    let tasks = datasets::tasks::registry().iter();
-    let tasks = tasks.map(|it| (it.info().name, it.defaults()));
-    for (of, of_one, kind, all) in [
-        ("model", "model", "models", models.collect::<Vec<_>>()),
-        ("data", "task", "tasks", tasks.collect()),
-    ] {
-        let keys = all.iter().flat_map(|(_, options)| options.as_object());
-        let keys: Vec<&str> = keys
-            .flat_map(|options| options.keys().map(String::as_str))
-            .collect();
-        // The name itself comes before what others call so.
-        let own = keys.iter().copied().find(|key| fold(key) == leaf);
-        let aliased = alias.into_iter().flat_map(|alias| alias.to);
-        let aliased = aliased.filter(|to| section_of(to) == of);
-        let mut aliased = aliased.map(|to| leaf_of(to));
-        let key = own.or_else(|| aliased.find(|key| keys.contains(key)));
-        let Some(key) = key else { continue };
-        let has = all.iter().filter(|(_, options)| options.get(key).is_some());
-        let has: Vec<&str> = has.map(|(name, _)| *name).collect();
-        let more = match has.len().saturating_sub(MOST_HOLDERS) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let named = has[..has.len().min(MOST_HOLDERS)].join(", ");
-        let kind = if has.len() == 1 { of_one } else { kind };
-        return Some(format!("this is {of}.{key} of the {kind} {named}{more}"));
-    }
-    None
+    ["model", "data"]
+        .iter()
+        .find_map(|of| holders(of, &leaf, alias))
+}
+
+/// Returns who has a setting of section `of`, `model` or `data`, called `leaf`, or one of that
+/// section that `alias` leads to; `None` if none has.
+fn holders(of: &str, leaf: &str, alias: Option<&Alias>) -> Option<String> {
+    let (one, several, all): (_, _, Vec<(&str, Value)>) = match of {
+        "model" => {
+            let models = models::registry().iter();
+            let options = models.map(|it| (it.name, it.defaults()));
+            ("model", "models", options.collect())
+        }
+        _ => {
+            let tasks = datasets::tasks::registry().iter();
+            let options = tasks.map(|it| (it.info().name, it.defaults()));
+            ("task", "tasks", options.collect())
+        }
+    };
+    let keys = all.iter().flat_map(|(_, options)| options.as_object());
+    let keys: Vec<&str> = keys
+        .flat_map(|options| options.keys().map(String::as_str))
+        .collect();
+    // The name itself comes before what others call so.
+    let own = keys.iter().copied().find(|key| fold(key) == leaf);
+    let aliased = alias.into_iter().flat_map(|alias| alias.to);
+    let aliased = aliased.filter(|to| section_of(to) == of);
+    let mut aliased = aliased.map(|to| leaf_of(to));
+    let key = own.or_else(|| aliased.find(|key| keys.contains(key)))?;
+    let has = all.iter().filter(|(_, options)| options.get(key).is_some());
+    let has: Vec<&str> = has.map(|(name, _)| *name).collect();
+    let more = match has.len().saturating_sub(MOST_HOLDERS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = has[..has.len().min(MOST_HOLDERS)].join(", ");
+    let kind = if has.len() == 1 { one } else { several };
+    Some(format!("this is {of}.{key} of the {kind} {named}{more}"))
 }
 
 /// Returns the path of the setting whose last part is `word`, dashes or underscores: one of every

@@ -357,6 +357,8 @@ fn settings_of_public_configurations_lead_to_those_here() {
         ("linear", "max_grad_norm", "train.clip"),
         ("linear", "train_batch_size", "train.batch"),
         ("linear", "max_seq_len", "data.max_length"),
+        ("linear", "data.length", "data.max_length"),
+        ("linear", "model.dropout", "block.dropout"),
         ("linear", "emb_dim", "block.dim"),
         ("linear", "mlp_dim", "block.mlp_dim"),
         ("linear", "qkv_dim", "block.qkv_dim"),
@@ -434,6 +436,10 @@ fn settings_of_public_configurations_lead_to_those_here() {
         ("num_classes", "the task itself has it"),
         ("model.vocab_size", "the task itself has it"),
         ("model.state", "this is model.state of the models "),
+        (
+            "model.features",
+            "this is model.features of the models performer, rfa",
+        ),
         ("window_size", "this is model."),
         ("num_landmarks", "this is model.landmarks of the models "),
         (

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use datasets::tasks::mine;
 use results::{Outcome, Record};
 
 use crate::child::{self, Child};
@@ -196,7 +197,10 @@ fn arguments(cell: &Cell, options: &JobOptions, device: &str) -> Vec<OsString> {
         words.push(word);
     };
     let mut text = |name: &str, value: &str| option(name, value.as_ref());
-    text("task", &settings.task);
+    match mine::is_folder(&settings.task) {
+        true => text("task", &mine::relative_name(&settings.task)),
+        false => text("task", &settings.task),
+    }
     text("source", &settings.source.to_string());
     text("model", &settings.model);
     text("recipe", &cell.recipe);

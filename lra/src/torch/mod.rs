@@ -23,7 +23,7 @@ use crate::error::{Class, Classify, Error, Result};
 /// Environment variable with the Python file and the factory, as `FILE.py:FACTORY`.
 pub const VARIABLE: &str = "LRA_TORCH";
 /// Environment variable with the Python interpreter.
-const PYTHON: &str = "LRA_PYTHON";
+pub const PYTHON: &str = "LRA_PYTHON";
 /// Beginning of the model's name, before that of the factory.
 const PREFIX: &str = "torch_";
 

@@ -4,6 +4,7 @@ use super::baseline::Row;
 use super::judge::{Cells, Thresholds};
 use crate::equivalence::{LEVEL, MARGIN};
 use crate::format::{apart, counted};
+use crate::record::SEVERAL;
 use crate::stats::{Sample, Uncertainty, t_below, t_quantile};
 
 /// The aspects that are judged.
@@ -327,8 +328,8 @@ fn speed(
     if !same_processor(before, row) || threads[0] != threads[1] || threads.contains(&0) {
         return Finding::Unjudged("another machine".to_owned());
     }
-    if [before.jobs, row.jobs].contains(&Some(0)) {
-        return Finding::Unjudged(format!("seeds of several numbers {AT_A_TIME}"));
+    if [before.jobs, row.jobs].contains(&Some(SEVERAL)) {
+        return Finding::Unjudged(format!("runs of several numbers {AT_A_TIME}"));
     }
     if let (Some(was), Some(is)) = (before.jobs, row.jobs)
         && was != is

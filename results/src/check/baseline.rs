@@ -10,8 +10,8 @@ use crate::format::counted;
 use crate::markup::{shown, visible};
 use crate::pivot::mixture;
 use crate::published::{model_rank, task_rank};
-use crate::record::{Outcome, Record};
-use crate::stats::Sample;
+use crate::record::{Outcome, Record, SEVERAL};
+use crate::stats::{Sample, largest_deviation};
 use crate::store::{self, Loaded};
 use crate::{Error, Result, metrics};
 
@@ -238,7 +238,7 @@ impl Row {
             },
             jobs: known.map(|jobs| match jobs.iter().all(|one| *one == jobs[0]) {
                 true => jobs[0],
-                false => 0,
+                false => SEVERAL,
             }),
             spec: visible(
                 joined(|record| record.provenance.spec_digest.chars().take(16).collect()).trim(),
@@ -386,11 +386,7 @@ impl Row {
         match (self.scored(), self.accuracy, self.accuracy_deviation) {
             (1, _, Some(_)) => Err("accuracy_deviation is given, but one seed has none".to_owned()),
             (count, Some(mean), Some(deviation)) => {
-                // Shares with this mean spread most if all of them but one are 0 or 1.
-                let count = count as f64;
-                let (ones, rest) = ((count * mean).floor(), (count * mean).fract());
-                let squares = ones + rest * rest - count * mean * mean;
-                let most = (squares.max(0.0) / (count - 1.0)).sqrt();
+                let most = largest_deviation(count, mean);
                 match deviation > most + 1e-9 {
                     true => Err(format!(
                         "accuracy_deviation is {deviation}, more than {most:.3}, the most that {count} seeds with this mean have"

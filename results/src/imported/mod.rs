@@ -10,12 +10,15 @@ use serde_json::json;
 use self::lines::{Line, lines};
 use crate::format::counted;
 use crate::markup::guarded;
-use crate::stats::Sample;
+use crate::stats::{Sample, largest_deviation};
 use crate::table::{Cell, Column, Row, Table, or_null};
 use crate::{Error, Result, atomic};
 
 /// Name of the file in a folder of runs.
 pub const FILE: &str = "imported.csv";
+
+/// Points by which a deviation may exceed the largest possible one, since papers round means.
+const ROUNDING: f64 = 0.1;
 
 /// Header of that file.
 const HEADER: [&str; 7] = [
@@ -332,6 +335,14 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
     let deviation = number(Field::DeviationPercent, "the deviation", 100.0)?;
     if deviation.is_some() && seeds == 1 {
         return Err(fault("a deviation of a single seed".to_owned()));
+    }
+    if let Some(deviation) = deviation {
+        let most = 100.0 * largest_deviation(seeds as usize, percent / 100.0);
+        if deviation > most + ROUNDING {
+            return Err(fault(format!(
+                "the deviation is {deviation}, more than {most:.2}, the most that {seeds} seeds with a mean of {percent} have"
+            )));
+        }
     }
     Ok(Some(Imported {
         source,

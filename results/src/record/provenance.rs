@@ -19,7 +19,8 @@ pub struct Provenance {
     pub device: String,
     /// CPU threads that the process was allowed to use.
     pub threads: usize,
-    /// Number of simultaneous runs of the same sweep; 1 for a single run. Absent if unknown.
+    /// Number of simultaneous runs of the same sweep; 1 for a single run. Absent if unknown,
+    /// [`SEVERAL`] if it was resumed among more or fewer runs or with another number of threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<usize>,
     /// The machine.
@@ -33,6 +34,9 @@ pub struct Provenance {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepted_changes: Vec<String>,
 }
+
+/// Value of [`Provenance::jobs`] for a run whose parts ran among other numbers of runs.
+pub const SEVERAL: usize = 0;
 
 impl Provenance {
     /// Returns the name of the accelerator where `device` does not include it; empty otherwise.

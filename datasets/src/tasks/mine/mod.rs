@@ -6,8 +6,8 @@
 //! numbers). A second sequence is in the field with a 2 at its end, such as `text2`. Tables have the
 //! columns `text` and `label`. Labels are words, which are sorted, or whole numbers from 0.
 //!
-//! Its name is that of the folder with its whole path, and its label `mine:` with the last part of
-//! it, which is never the label of a task of the arena. Without `val`, a tenth of the different
+//! Its name is that of the folder with its whole path. Its label is `mine:` with the last part of
+//! the path, as is its name in settings' digests and records; it is never the label of a task of the arena. Without `val`, a tenth of the different
 //! examples of train is held out, by the hash of their content and `data.seed`, so that equal ones
 //! are never in two splits. Measured numbers are stored as 256 levels between the least and the
 //! largest of train.
@@ -51,6 +51,43 @@ pub fn full_name(name: &str) -> String {
     format!("{PREFIX}{}", whole.display())
 }
 
+/// Returns the name of the task of a folder without the path: `mine:` and the last part. Settings
+/// and records have it as their task, so that a project can be moved.
+#[must_use]
+pub fn short_name(name: &str) -> String {
+    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    match path.file_name() {
+        Some(last) => format!("{PREFIX}{}", last.to_string_lossy()),
+        None => name.to_owned(),
+    }
+}
+
+/// Returns the name with a path relative to the working directory, if the folder is within it.
+#[must_use]
+pub fn relative_name(name: &str) -> String {
+    let here = std::env::current_dir().and_then(|here| here.canonicalize());
+    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    let below = here
+        .ok()
+        .and_then(|here| path.strip_prefix(here).ok()?.to_str());
+    match below.filter(|below| !below.is_empty()) {
+        Some(below) => format!("{PREFIX}{below}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Returns the name of a recorded folder, or that of the folder of the same name in the working
+/// directory if the recorded one is gone.
+#[must_use]
+pub fn found_name(name: &str) -> String {
+    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    let short = short_name(name);
+    match !path.is_dir() && Path::new(&short[PREFIX.len()..]).is_dir() {
+        true => full_name(&short),
+        false => name.to_owned(),
+    }
+}
+
 /// Returns the task of a folder, `mine:FOLDER`, which is read to know its classes and lengths. One
 /// that has been read is read again only if its files have changed.
 ///
@@ -77,7 +114,7 @@ pub fn open(name: &str) -> Result<&'static dyn Task> {
         return Ok(known);
     }
     let survey = Survey::of(&files)?;
-    let task: &'static Mine = Box::leak(Box::new(Mine::new(name, &folder, files, survey, state)));
+    let task: &'static Mine = Box::leak(Box::new(Mine::new(name, files, survey, state)));
     opened.retain(|it| it.info.name != task.info.name);
     opened.push(task);
     Ok(task)
@@ -99,15 +136,8 @@ struct Mine {
 }
 
 impl Mine {
-    fn new(
-        name: String,
-        folder: &Path,
-        files: Files,
-        survey: Survey,
-        state: Option<Origin>,
-    ) -> Mine {
-        let last = folder.file_name().unwrap_or_default().to_string_lossy();
-        let label = format!("{PREFIX}{last}");
+    fn new(name: String, files: Files, survey: Survey, state: Option<Origin>) -> Mine {
+        let label = short_name(&name);
         // Sequences of one length need no padding, and pixels are ids themselves.
         let first_id = u32::from(survey.kind.field != Field::Pixels);
         Mine {

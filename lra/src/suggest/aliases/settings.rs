@@ -445,6 +445,7 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "max_len",
             "max_seq_len",
             "max_seq_length",
+            "data_length",
             "l_max",
             "seq_len",
             "seq_length",
