@@ -11,7 +11,8 @@
 //! | [`gemm`] | products of matrices in memory |
 //! | [`tile`] | products of tiles that stay in the L1 cache |
 //! | [`fft`] | Fourier transforms of any length |
-//! | [`buffers`], [`scratch`] | new buffers, scratch memory of threads, splits and sums |
+//! | [`buffers`] | new buffers, splits and sums |
+//! | [`scratch`], [`workspaces`] | working memory of tasks, whose peak does not depend on their schedule |
 //! | [`transpose`], [`zero_rows`] | transposes in registers; rows of zeros, which products skip |
 //!
 //! Results have the same bits on any number of threads: a split that determines the order of a sum
@@ -31,11 +32,13 @@ pub mod isa;
 pub mod math;
 pub mod philox;
 pub mod scratch;
+mod shelf;
 pub mod simd;
 pub mod testing;
 pub mod tile;
 #[cfg(target_arch = "x86_64")]
 pub mod transpose;
+pub mod workspaces;
 pub mod zero_rows;
 
 /// Allocates the buffers that this thread keeps for kernels, about 3 MiB, unless they exist.

@@ -1,12 +1,16 @@
 //! Scratch memory of tasks, kept by each thread from one task to the next.
 //!
 //! If each task allocated its own, the memory peak would depend on the number of tasks that happen
-//! to run at once. [`fetch_buffers`] allocates the memory of a thread before measuring starts.
+//! to run at once. [`fetch_buffers`] allocates the memory of a thread before measuring starts. What
+//! threads do not keep is of the loop, if its tasks have [`Workspaces`].
+//!
+//! [`Workspaces`]: crate::workspaces::Workspaces
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
 use crate::buffers::Aligned;
+use crate::shelf;
 use crate::simd::Lanes;
 
 /// Floats in a block that a thread keeps: 128 KiB.
@@ -25,8 +29,8 @@ pub fn fetch_buffers() {
     FREE.with_borrow(|_| {});
 }
 
-/// Scratch memory of a task: a block of the thread, or new memory if no block is free or large
-/// enough. Aligned to a cache line; empty by default.
+/// Scratch memory of a task: a block of the thread or, if none is free or large enough, one of the
+/// loop, or new memory where the task has no workspace. Aligned to a cache line; empty by default.
 #[derive(Default)]
 pub struct Scratch {
     floats: Aligned,
@@ -43,10 +47,13 @@ impl Scratch {
 
     /// Returns `len` floats of unspecified values (see [`Aligned::unspecified`]).
     pub fn unspecified(len: usize) -> Self {
-        let block = match (1..=BLOCK).contains(&len) {
-            true => FREE.with_borrow_mut(Vec::pop),
-            false => None,
+        let block = match len {
+            0 => Some(Aligned::default()),
+            1..=BLOCK => FREE.with_borrow_mut(Vec::pop),
+            _ => None,
         };
+        // Tasks whose lengths differ a little have blocks of one length.
+        let block = block.or_else(|| shelf::take(len.next_multiple_of(BLOCK)));
         let mut floats = block.unwrap_or_else(|| Aligned::unspecified(len));
         if cfg!(debug_assertions) {
             floats[..len].fill(f32::NAN);
@@ -63,15 +70,18 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.floats.len() == BLOCK {
-            let block = std::mem::take(&mut self.floats);
+        let mut block = std::mem::take(&mut self.floats);
+        if block.len() == BLOCK {
             // A thread that is ending keeps no blocks.
             let _ = FREE.try_with(|free| {
                 let mut free = free.borrow_mut();
                 if free.len() < BLOCKS {
-                    free.push(block);
+                    free.push(std::mem::take(&mut block));
                 }
             });
+        }
+        if block.len() >= BLOCK {
+            shelf::give(block);
         }
     }
 }

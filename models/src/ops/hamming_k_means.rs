@@ -13,10 +13,42 @@ pub(crate) struct HammingKMeans<'a> {
     pub(crate) refills: &'a [u64],
 }
 
+/// Centroids of the clusters of one sequence, and the votes of its hashes for the next.
+#[derive(Default)]
+pub(crate) struct Centroids {
+    hashes: Vec<u64>,
+    /// Of each bit, the number of hashes that have it.
+    ones: Vec<[u64; 64]>,
+    sizes: Vec<u64>,
+}
+
+impl Centroids {
+    /// Allocates memory for this many centroids.
+    pub(crate) fn with_capacity(clusters: usize) -> Self {
+        Centroids {
+            hashes: Vec::with_capacity(clusters),
+            ones: Vec::with_capacity(clusters),
+            sizes: Vec::with_capacity(clusters),
+        }
+    }
+
+    /// Starts with these centroids.
+    pub(crate) fn set(&mut self, hashes: impl Iterator<Item = u64>) {
+        self.hashes.clear();
+        self.hashes.extend(hashes);
+        self.ones.resize(self.hashes.len(), [0; 64]);
+        self.sizes.resize(self.hashes.len(), 0);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+}
+
 impl HammingKMeans<'_> {
     /// Writes the cluster of each hash to `clusters`, beginning with these centroids, of which
     /// there is one at least.
-    pub(crate) fn run(self, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+    pub(crate) fn run(self, hashes: &[u64], centroids: &mut Centroids, clusters: &mut [u32]) {
         #[cfg(target_arch = "x86_64")]
         {
             if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vpopcntdq") {
@@ -34,13 +66,23 @@ impl HammingKMeans<'_> {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
-fn run_avx512(k_means: HammingKMeans, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+fn run_avx512(
+    k_means: HammingKMeans,
+    hashes: &[u64],
+    centroids: &mut Centroids,
+    clusters: &mut [u32],
+) {
     run_portable(k_means, hashes, centroids, clusters);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn run_avx2(k_means: HammingKMeans, hashes: &[u64], centroids: Vec<u64>, clusters: &mut [u32]) {
+fn run_avx2(
+    k_means: HammingKMeans,
+    hashes: &[u64],
+    centroids: &mut Centroids,
+    clusters: &mut [u32],
+) {
     run_portable(k_means, hashes, centroids, clusters);
 }
 
@@ -50,15 +92,18 @@ fn run_avx2(k_means: HammingKMeans, hashes: &[u64], centroids: Vec<u64>, cluster
 fn run_portable(
     k_means: HammingKMeans,
     hashes: &[u64],
-    mut centroids: Vec<u64>,
+    centroids: &mut Centroids,
     clusters: &mut [u32],
 ) {
     let per_round = k_means.refills.len() / k_means.rounds.saturating_sub(1).max(1);
-    let mut ones = vec![[0; 64]; centroids.len()];
-    let mut sizes = vec![0; centroids.len()];
+    let Centroids {
+        hashes: centroids,
+        ones,
+        sizes,
+    } = centroids;
     for round in 0..k_means.rounds {
         for (cluster, hash) in clusters.iter_mut().zip(hashes) {
-            *cluster = nearest(&centroids, *hash);
+            *cluster = nearest(centroids, *hash);
         }
         if round + 1 == k_means.rounds {
             return;
@@ -137,8 +182,11 @@ mod tests {
                     refills: &refills[..(rounds - 1) * count],
                 };
                 let [mut actual, mut portable] = [(); 2].map(|()| vec![u32::MAX; positions]);
-                k_means.run(&hashes, centroids.clone(), &mut actual);
-                run_portable(k_means, &hashes, centroids.clone(), &mut portable);
+                let mut own = Centroids::default();
+                own.set(centroids.iter().copied());
+                k_means.run(&hashes, &mut own, &mut actual);
+                own.set(centroids.iter().copied());
+                run_portable(k_means, &hashes, &mut own, &mut portable);
                 assert_eq!(actual, portable, "{bits} bits");
                 if k_means.rounds == 1 {
                     let nearest = |hash: &u64| {

@@ -99,7 +99,7 @@ pub use gated_linear_attention::{GatedLinearAttentionOptions, gated_linear_atten
 pub(crate) use gather::move_rows;
 pub use gather::{IGNORE_INDEX, segment_mean, segment_sizes, segment_sum, take};
 pub use gradient_hook::gradient_hook;
-pub(crate) use hamming_k_means::HammingKMeans;
+pub(crate) use hamming_k_means::{Centroids, HammingKMeans};
 pub use l2_normalize::l2_normalize;
 pub use length_projection::project_length;
 pub use linear::linear;

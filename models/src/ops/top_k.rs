@@ -2,6 +2,7 @@
 //! device.
 
 use candle_core::{D, DType, Tensor, WithDType};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use super::{check, take};
@@ -95,7 +96,9 @@ fn first<T: Ordered>(x: &Tensor, dtype: DType, k: usize, order: Order) -> Result
     let mut indices = vec![0; data.len() / width * k];
     let reversed = order == Order::Largest;
     let rows = indices.par_chunks_mut(k).zip(data.par_chunks(width));
-    rows.for_each_init(Vec::new, |keys, (indices, row)| {
+    let keys = || Vec::with_capacity(if k > 1 { width } else { 0 });
+    let workspaces = Workspaces::new(rows.len(), keys);
+    let run = |keys: &mut Vec<T::Key>, indices: &mut [u32], row: &[T]| {
         let row = row.iter().enumerate();
         let all = row.map(|(index, x)| x.key(reversed, index));
         if let [index] = indices {
@@ -112,7 +115,8 @@ fn first<T: Ordered>(x: &Tensor, dtype: DType, k: usize, order: Order) -> Result
         for (index, key) in indices.iter_mut().zip(first) {
             *index = T::index(*key);
         }
-    });
+    };
+    rows.for_each(|(indices, row)| workspaces.lend(|keys| run(keys, indices, row)));
     Ok(indices)
 }
 

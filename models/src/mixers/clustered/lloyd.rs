@@ -4,11 +4,12 @@
 //! in case of a tie. A bit of a centroid becomes 1 if more than half of its positions have it. All
 //! arithmetic is on integers and on the host, so the clusters are the same on every machine.
 
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::{
     RngKey,
-    ops::{HammingKMeans, IGNORE_INDEX, linear},
+    ops::{Centroids, HammingKMeans, IGNORE_INDEX, linear},
     prelude::*,
 };
 
@@ -58,25 +59,32 @@ impl Lloyd {
             refills: &draws.refills,
         };
         let rows = all.par_chunks_mut(length).zip(hashes.par_chunks(length));
-        rows.enumerate().for_each(|(row, (clusters, hashes))| {
+        let workspaces = Workspaces::new(rows.len(), || {
+            let (hashes, found) = (Vec::with_capacity(length), Vec::with_capacity(length));
+            (Centroids::with_capacity(self.clusters), hashes, found)
+        });
+        let run = |(centroids, of_valid, found): &mut (Centroids, Vec<u64>, Vec<u32>),
+                   row: usize,
+                   (clusters, hashes): (&mut [u32], &[u64])| {
             let valid = &valid[row / heads];
-            let positions: Vec<usize> = (0..length).filter(|&at| valid[at] > 0.0).collect();
+            let positions = || (0..length).filter(|&at| valid[at] > 0.0);
             let starts = draws.starts.iter().map(|start| *start as usize);
             let starts = starts.filter(|&start| start < length && valid[start] > 0.0);
-            let centroids: Vec<u64> = starts
-                .take(self.clusters)
-                .map(|start| hashes[start])
-                .collect();
+            centroids.set(starts.take(self.clusters).map(|start| hashes[start]));
             if centroids.is_empty() {
                 return;
             }
-            let hashes: Vec<u64> = positions.iter().map(|at| hashes[*at]).collect();
-            let mut found = vec![IGNORE_INDEX; positions.len()];
-            k_means.run(&hashes, centroids, &mut found);
-            for (at, cluster) in positions.into_iter().zip(found) {
-                clusters[at] = cluster;
+            of_valid.clear();
+            of_valid.extend(positions().map(|at| hashes[at]));
+            found.clear();
+            found.resize(of_valid.len(), IGNORE_INDEX);
+            k_means.run(of_valid, centroids, found);
+            for (at, cluster) in positions().zip(found) {
+                clusters[at] = *cluster;
             }
-        });
+        };
+        let rows = rows.enumerate();
+        rows.for_each(|(row, of_row)| workspaces.lend(|memory| run(memory, row, of_row)));
         Ok(Tensor::from_vec(all, (batch, heads, length), &Device::Cpu)?)
     }
 

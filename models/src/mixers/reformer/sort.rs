@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use super::Sorting;
@@ -48,11 +49,15 @@ pub(super) fn block_masks(
     let chunk = sorting.chunk.min(length);
     let chunks = length.div_ceil(chunk);
     let per_head = buckets.par_chunks(sorting.rounds * length).enumerate();
+    let slots = sorting.rounds * chunk * chunks;
+    let orders = Workspaces::new(per_head.len(), || Vec::with_capacity(slots));
     let block_masks = per_head.map(|(head, buckets)| {
         let valid = valid.map(|valid| valid[head / heads].as_slice());
-        let order = order(buckets, length, chunk * chunks, valid);
-        let last = last_chunks(&order, chunk * chunks, chunk);
-        block_mask(&order, (chunk, chunks), &last, sorting.across_buckets)
+        orders.lend(|slots| {
+            order(buckets, length, chunk * chunks, valid, slots);
+            let last = last_chunks(slots, chunk * chunks, chunk);
+            block_mask(slots, (chunk, chunks), &last, sorting.across_buckets)
+        })
     });
     BlockMasks::new(block_masks.collect())
 }
@@ -132,10 +137,16 @@ fn range_of(
     QueryRange::new(range.clone(), own.flatten().map(|own| range.start + own))
 }
 
-/// Returns the slots of one head, round by round, sorted by bucket and position, padding and
-/// filling last.
-fn order(buckets: &[u32], length: usize, slots: usize, valid: Option<&[f32]>) -> Vec<Slot> {
-    let mut order = Vec::with_capacity(buckets.len() / length * slots);
+/// Lists the slots of one head, round by round, sorted by bucket and position, padding and filling
+/// last.
+fn order(
+    buckets: &[u32],
+    length: usize,
+    slots: usize,
+    valid: Option<&[f32]>,
+    order: &mut Vec<Slot>,
+) {
+    order.clear();
     for (round, buckets) in buckets.chunks(length).enumerate() {
         let start = order.len();
         order.extend(buckets.iter().enumerate().map(|(position, &bucket)| Slot {
@@ -143,7 +154,7 @@ fn order(buckets: &[u32], length: usize, slots: usize, valid: Option<&[f32]>) ->
             bucket: (round as u64) << 32 | u64::from(bucket),
             valid: valid.is_none_or(|valid| valid[position] > 0.0),
         }));
-        order[start..].sort_by_key(|slot| (slot.rank(), slot.position));
+        order[start..].sort_unstable_by_key(|slot| (slot.rank(), slot.position));
         let filling = Slot {
             position: 0,
             bucket: FILLING,
@@ -151,7 +162,6 @@ fn order(buckets: &[u32], length: usize, slots: usize, valid: Option<&[f32]>) ->
         };
         order.resize(start + slots, filling);
     }
-    order
 }
 
 /// Returns the last chunk with a valid token of each round (its first if there is none).

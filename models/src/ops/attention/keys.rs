@@ -219,14 +219,17 @@ impl<'a> Keys<'a> {
             (true, Some(diagonal)) if diagonal == query => group.diagonal_bias,
             (true, _) => 0.0,
         };
-        let block = |ranges: &Vec<QueryRange>| -> Vec<f32> {
-            let rows =
-                (0..rows).flat_map(|query| ranges.iter().map(move |range| bias(range, query)));
-            rows.collect()
-        };
-        let bias: Vec<f32> = blocks.par_iter().flat_map_iter(block).collect();
+        let mut biases = vec![0.0; blocks.len() * rows * self.count];
+        let each = biases.par_chunks_mut((rows * self.count).max(1));
+        each.zip(&blocks).for_each(|(biases, ranges)| {
+            for (query, biases) in biases.chunks_mut(self.count).enumerate() {
+                for (out, range) in biases.iter_mut().zip(ranges) {
+                    *out = bias(range, query);
+                }
+            }
+        });
         let bias = Tensor::from_vec(
-            bias,
+            biases,
             (1, block_masks, count, rows, self.count),
             &Device::Cpu,
         )?;

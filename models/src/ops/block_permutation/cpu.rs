@@ -9,6 +9,7 @@ use lra_cpu::buffers::{Shared, add, unspecified};
 use lra_cpu::gemm::{Matrix, multiply};
 use lra_cpu::isa::Isa;
 use lra_cpu::scratch::Scratch;
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
@@ -152,15 +153,18 @@ impl CustomOp<2> for Mixing {
         let (isa, shared) = (Isa::current(), Shared::new(&mut y));
         let row = sizes.block * sizes.width;
         let heads = (0..sizes.batch * sizes.heads).into_par_iter();
+        let workspaces = Workspaces::new(heads.len(), || ());
         heads.for_each(|head| {
-            let weights = &weights[head * outputs * inputs..][..outputs * inputs];
-            let weights = Matrix::rows(weights, inputs);
-            let x = sizes.gather(x, head, inputs);
-            let x = Matrix::rows(&x, row);
-            let mut mixed = Scratch::unspecified(outputs * row);
-            multiply(isa, (outputs, row, inputs), weights, x, &mut mixed, false);
-            // SAFETY: this task alone has its head's columns of its example's rows.
-            unsafe { sizes.scatter(&mixed, head, (&shared, total), <[f32]>::copy_from_slice) };
+            workspaces.lend(|()| {
+                let weights = &weights[head * outputs * inputs..][..outputs * inputs];
+                let weights = Matrix::rows(weights, inputs);
+                let x = sizes.gather(x, head, inputs);
+                let x = Matrix::rows(&x, row);
+                let mut mixed = Scratch::unspecified(outputs * row);
+                multiply(isa, (outputs, row, inputs), weights, x, &mut mixed, false);
+                // SAFETY: this task alone has its head's columns of its example's rows.
+                unsafe { sizes.scatter(&mixed, head, (&shared, total), <[f32]>::copy_from_slice) };
+            })
         });
         let row = sizes.heads * sizes.width;
         Ok((y, (sizes.batch, total * sizes.block, row).into(), ()))
@@ -193,25 +197,28 @@ impl CustomOp<2> for Mixing {
         let row = sizes.block * width;
         if outputs * inputs > 0 {
             let heads = dweights.par_chunks_mut(outputs * inputs).enumerate();
+            let workspaces = Workspaces::new(heads.len(), || ());
             heads.for_each(|(head, dweights)| {
-                let dy = sizes.gather(dy, head, outputs);
-                let x = sizes.gather(x, head, inputs);
-                multiply(
-                    isa,
-                    (outputs, inputs, row),
-                    Matrix::rows(&dy, row),
-                    Matrix::columns(&x, row),
-                    dweights,
-                    false,
-                );
-                let weights = &weights[head * outputs * inputs..][..outputs * inputs];
-                let weights = Matrix::columns(weights, inputs);
-                let dy = Matrix::rows(&dy, row);
-                // The buffer of x is free to be overwritten: its contents have been read.
-                let mut mixed = x;
-                multiply(isa, (inputs, row, outputs), weights, dy, &mut mixed, false);
-                // SAFETY: this task alone has its head's columns of its example's rows.
-                unsafe { sizes.scatter(&mixed, head, (&shared, inputs), |to, x| add(x, to)) };
+                workspaces.lend(|()| {
+                    let dy = sizes.gather(dy, head, outputs);
+                    let x = sizes.gather(x, head, inputs);
+                    multiply(
+                        isa,
+                        (outputs, inputs, row),
+                        Matrix::rows(&dy, row),
+                        Matrix::columns(&x, row),
+                        dweights,
+                        false,
+                    );
+                    let weights = &weights[head * outputs * inputs..][..outputs * inputs];
+                    let weights = Matrix::columns(weights, inputs);
+                    let dy = Matrix::rows(&dy, row);
+                    // The buffer of x is free to be overwritten: its contents have been read.
+                    let mut mixed = x;
+                    multiply(isa, (inputs, row, outputs), weights, dy, &mut mixed, false);
+                    // SAFETY: this task alone has its head's columns of its example's rows.
+                    unsafe { sizes.scatter(&mixed, head, (&shared, inputs), |to, x| add(x, to)) };
+                })
             });
         }
         Ok([dweights.into(), dx.into()])

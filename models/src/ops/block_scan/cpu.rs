@@ -8,6 +8,7 @@
 use candle_core::{Result, Shape, Tensor, WithDType};
 use lra_cpu::isa::Isa;
 use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
@@ -130,13 +131,17 @@ impl<T: WithDType> CustomOp<5, T> for Scan {
         if !of.is_empty() {
             let isa = Isa::current();
             let y = y.par_chunks_mut(of.length * row).enumerate();
+            let workspaces = Workspaces::new(of.batch, || vec![T::zero(); of.state()]);
             y.zip(kept.par_chunks_mut(kept_of_one))
                 .for_each(|((sequence, y), kept)| {
-                    isa.run(Forward {
-                        of: &of,
-                        sequence,
-                        y,
-                        kept,
+                    workspaces.lend(|state| {
+                        isa.run(Forward {
+                            of: &of,
+                            sequence,
+                            y,
+                            kept,
+                            state,
+                        });
                     });
                 });
         }
@@ -159,11 +164,12 @@ impl<T: WithDType> CustomOp<5, T> for Scan {
         if !of.is_empty() {
             let isa = Isa::current();
             let of_states = of_states.par_chunks_mut(of.length * 3 * row).enumerate();
+            let workspaces = Workspaces::new(of.batch, || Scratch::new(&of));
             of_states
                 .zip(dv.par_chunks_mut(of.length * width))
                 .zip(biases.par_chunks_mut(bias))
                 .for_each(|(((sequence, of_states), dv), bias)| {
-                    isa.run(Backward {
+                    let task = Backward {
                         of: &of,
                         sequence,
                         kept: &pass.saved,
@@ -171,7 +177,8 @@ impl<T: WithDType> CustomOp<5, T> for Scan {
                         of_states,
                         dv,
                         bias,
-                    });
+                    };
+                    workspaces.lend(|scratch| isa.run(Gradients { task, scratch }));
                 });
         }
         let twice = 2 * of.states;
@@ -196,6 +203,8 @@ struct Forward<'a, T> {
     y: &'a mut [T],
     /// (J, L / 32, 2 N, P).
     kept: &'a mut [T],
+    /// Working memory (2 N, P).
+    state: &'a mut [T],
 }
 
 impl<T: WithDType> Kernel for Forward<'_, T> {
@@ -203,17 +212,16 @@ impl<T: WithDType> Kernel for Forward<'_, T> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, _: S) {
-        let (of, size) = (self.of, self.of.state());
-        let mut state = vec![T::zero(); size];
+        let (of, size, state) = (self.of, self.of.state(), self.state);
         for block in 0..of.blocks {
             state.fill(T::zero());
             for t in 0..of.length {
                 if t % CHUNK == 0 {
                     let place = block * of.chunks() + t / CHUNK;
-                    self.kept[place * size..][..size].copy_from_slice(&state);
+                    self.kept[place * size..][..size].copy_from_slice(state);
                 }
                 let row = of.row(self.sequence, t, block);
-                of.advance(row, block, &mut state);
+                of.advance(row, block, state);
                 let y = &mut self.y[(t * of.blocks + block) * of.width..][..of.width];
                 let [_, _, (c_re, c_im)] = of.of_states(row);
                 let (re, im) = state.split_at(size / 2);
@@ -241,30 +249,52 @@ struct Backward<'a, T> {
     bias: &'a mut [T],
 }
 
-impl<T: WithDType> Kernel for Backward<'_, T> {
+/// Working memory of a backward pass.
+struct Scratch<T> {
+    /// States before and behind each position of a chunk (33, 2 N, P).
+    states: Vec<T>,
+    /// Gradient of the state at hand (2 N, P).
+    gradient: Vec<T>,
+}
+
+impl<T: WithDType> Scratch<T> {
+    fn new(of: &Operands<T>) -> Self {
+        Self {
+            states: vec![T::zero(); (CHUNK + 1) * of.state()],
+            gradient: vec![T::zero(); of.state()],
+        }
+    }
+}
+
+/// The gradients of one sequence, and the memory to compute them in.
+struct Gradients<'a, T> {
+    task: Backward<'a, T>,
+    scratch: &'a mut Scratch<T>,
+}
+
+impl<T: WithDType> Kernel for Gradients<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Lanes>(mut self, _: S) {
-        let (of, size) = (self.of, self.of.state());
-        // States before and behind each position of a chunk, and the gradient of the one at hand.
-        let mut states = vec![T::zero(); (CHUNK + 1) * size];
-        let mut gradient = vec![T::zero(); size];
+    fn run<S: Lanes>(self, _: S) {
+        let Self { mut task, scratch } = self;
+        let Scratch { states, gradient } = scratch;
+        let (of, size, sequence) = (task.of, task.of.state(), task.sequence);
         for block in 0..of.blocks {
             gradient.fill(T::zero());
             for chunk in (0..of.chunks()).rev() {
                 let rows = chunk * CHUNK..of.length.min((chunk + 1) * CHUNK);
-                let place = (self.sequence * of.blocks + block) * of.chunks() + chunk;
-                states[..size].copy_from_slice(&self.kept[place * size..][..size]);
+                let place = (sequence * of.blocks + block) * of.chunks() + chunk;
+                states[..size].copy_from_slice(&task.kept[place * size..][..size]);
                 for (local, t) in rows.clone().enumerate() {
                     let both = &mut states[local * size..][..2 * size];
                     let (before, behind) = both.split_at_mut(size);
                     behind.copy_from_slice(before);
-                    of.advance(of.row(self.sequence, t, block), block, behind);
+                    of.advance(of.row(sequence, t, block), block, behind);
                 }
                 for t in rows.rev() {
                     let both = &states[t % CHUNK * size..][..2 * size];
-                    self.step(block, t, both, &mut gradient);
+                    task.step(block, t, both, gradient);
                 }
             }
         }

@@ -7,6 +7,7 @@
 use candle_core::{Result, Shape, Tensor, WithDType};
 use lra_cpu::isa::Isa;
 use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
@@ -150,13 +151,19 @@ impl<T: WithDType> CustomOp<6, T> for Scan {
         if !of.is_empty() {
             let isa = Isa::current();
             let y = y.par_chunks_mut(of.length * row).enumerate();
+            let zeros = || [of.state(), of.values].map(|len| vec![T::zero(); len]);
+            let workspaces = Workspaces::new(of.batch, zeros);
             y.zip(kept.par_chunks_mut(kept_of_one))
                 .for_each(|((sequence, y), kept)| {
-                    isa.run(Forward {
-                        of: &of,
-                        sequence,
-                        y,
-                        kept,
+                    workspaces.lend(|[state, read]| {
+                        isa.run(Forward {
+                            of: &of,
+                            sequence,
+                            y,
+                            kept,
+                            state,
+                            read,
+                        });
                     });
                 });
         }
@@ -177,16 +184,18 @@ impl<T: WithDType> CustomOp<6, T> for Scan {
         if !of.is_empty() {
             let isa = Isa::current();
             let of_keys = of_keys.par_chunks_mut(of.length * 5 * keys).enumerate();
+            let workspaces = Workspaces::new(of.batch, || Scratch::new(&of));
             of_keys.zip(dv.par_chunks_mut(of.length * values)).for_each(
                 |((sequence, of_keys), dv)| {
-                    isa.run(Backward {
+                    let task = Backward {
                         of: &of,
                         sequence,
                         kept: &pass.saved,
                         dy: pass.dy,
                         of_keys,
                         dv,
-                    });
+                    };
+                    workspaces.lend(|scratch| isa.run(Gradients { task, scratch }));
                 },
             );
         }
@@ -208,6 +217,9 @@ struct Forward<'a, T> {
     y: &'a mut [T],
     /// (H, L / 32, K, V).
     kept: &'a mut [T],
+    /// Working memory: the state (K, V), and Sᵀ a (V).
+    state: &'a mut [T],
+    read: &'a mut [T],
 }
 
 impl<T: WithDType> Kernel for Forward<'_, T> {
@@ -215,18 +227,16 @@ impl<T: WithDType> Kernel for Forward<'_, T> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, _: S) {
-        let of = self.of;
-        let mut state = vec![T::zero(); of.state()];
-        let mut read = vec![T::zero(); of.values];
+        let (of, state, read) = (self.of, self.state, self.read);
         for head in 0..of.heads {
             state.fill(T::zero());
             for t in 0..of.length {
                 if t % CHUNK == 0 {
                     let place = (head * of.chunks() + t / CHUNK) * of.state();
-                    self.kept[place..][..of.state()].copy_from_slice(&state);
+                    self.kept[place..][..of.state()].copy_from_slice(state);
                 }
                 let row = of.row(self.sequence, t, head);
-                of.advance(row, &mut state, &mut read);
+                of.advance(row, state, read);
                 let y = &mut self.y[(t * of.heads + head) * of.values..][..of.values];
                 let [r, ..] = of.of_keys(row);
                 for (r, state) in r.iter().zip(state.chunks_exact(of.values)) {
@@ -261,26 +271,38 @@ struct Scratch<T> {
     dread: Vec<T>,
 }
 
-impl<T: WithDType> Kernel for Backward<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Lanes>(mut self, _: S) {
-        let of = self.of;
+impl<T: WithDType> Scratch<T> {
+    fn new(of: &Operands<T>) -> Self {
         let zeros = |count| vec![T::zero(); count];
-        let mut scratch = Scratch {
+        Self {
             states: zeros((CHUNK + 1) * of.state()),
             reads: zeros(CHUNK * of.values),
             dstate: zeros(of.state()),
             dread: zeros(of.values),
-        };
+        }
+    }
+}
+
+/// The gradients of one sequence, and the memory to compute them in.
+struct Gradients<'a, T> {
+    task: Backward<'a, T>,
+    scratch: &'a mut Scratch<T>,
+}
+
+impl<T: WithDType> Kernel for Gradients<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Lanes>(self, _: S) {
+        let Self { mut task, scratch } = self;
+        let of = task.of;
         for head in 0..of.heads {
             scratch.dstate.fill(T::zero());
             for chunk in (0..of.chunks()).rev() {
                 let rows = chunk * CHUNK..of.length.min((chunk + 1) * CHUNK);
-                self.again(head, rows.clone(), &mut scratch);
+                task.again(head, rows.clone(), scratch);
                 for t in rows.rev() {
-                    self.step(head, t, &mut scratch);
+                    task.step(head, t, scratch);
                 }
             }
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::unspecified;
 use lra_cpu::philox;
+use lra_cpu::scratch::Scratch;
 use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
@@ -151,10 +152,11 @@ impl RowDropout {
             let count = left.min(rest.len() / width);
             let (part, others) = rest.split_at_mut(count * width);
             if self.tied {
-                let mut mask = vec![1.0; width];
+                let mut mask = Scratch::unspecified(width);
+                mask.fill(1.0);
                 self.dropout.scale(example, 0, &mut mask);
                 for row in part.chunks_exact_mut(width) {
-                    row.iter_mut().zip(&mask).for_each(|(x, mask)| *x *= mask);
+                    row.iter_mut().zip(&*mask).for_each(|(x, mask)| *x *= mask);
                 }
             } else {
                 self.dropout.scale(example, place * width, part);

@@ -7,6 +7,7 @@ use lra_cpu::gemm::{Matrix, multiply};
 use lra_cpu::isa::Isa;
 use lra_cpu::scratch::Scratch;
 use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::autograd::read;
@@ -35,27 +36,30 @@ pub fn lsh(x: &Tensor, rotations: &Tensor) -> Result<Vec<u32>> {
     let (x, rotations) = (&*x, &*rotations);
     let isa = Isa::current();
     let per_head = buckets.par_chunks_mut(rounds * length).enumerate();
+    let workspaces = Workspaces::new(per_head.len(), || ());
     per_head.for_each(|(index, buckets)| {
-        let start = index / heads * length * row + index % heads * width;
-        let columns = rounds * half;
-        let mut turned = Scratch::zeros(BLOCK * columns);
-        for first in (0..length).step_by(BLOCK) {
-            let count = BLOCK.min(length - first);
-            multiply(
-                isa,
-                (count, columns, width),
-                Matrix::rows(&x[start + first * row..], row),
-                Matrix::rows(rotations, columns),
-                &mut turned,
-                false,
-            );
-            let rows = turned.chunks_exact(columns).take(count);
-            for (position, row) in (first..).zip(rows) {
-                for (round, row) in row.chunks_exact(half).enumerate() {
-                    buckets[round * length + position] = bucket(row, isa.run(Most(row)));
+        workspaces.lend(|()| {
+            let start = index / heads * length * row + index % heads * width;
+            let columns = rounds * half;
+            let mut turned = Scratch::zeros(BLOCK * columns);
+            for first in (0..length).step_by(BLOCK) {
+                let count = BLOCK.min(length - first);
+                multiply(
+                    isa,
+                    (count, columns, width),
+                    Matrix::rows(&x[start + first * row..], row),
+                    Matrix::rows(rotations, columns),
+                    &mut turned,
+                    false,
+                );
+                let rows = turned.chunks_exact(columns).take(count);
+                for (position, row) in (first..).zip(rows) {
+                    for (round, row) in row.chunks_exact(half).enumerate() {
+                        buckets[round * length + position] = bucket(row, isa.run(Most(row)));
+                    }
                 }
             }
-        }
+        })
     });
     Ok(buckets)
 }

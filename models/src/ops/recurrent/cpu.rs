@@ -7,6 +7,7 @@
 use candle_core::{Result, Shape, Tensor, WithDType};
 use lra_cpu::isa::Isa;
 use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use super::Cell;
@@ -221,12 +222,16 @@ impl<T: Number> CustomOp<4, T> for Recurrent {
                 0 => (0..batch).map(|_| &mut [][..]).collect(),
                 chunks => kept.chunks_mut(chunks * width).collect(),
             };
+            let workspaces = Workspaces::new(batch, || States::new(&operands));
             rows.zip(kept).for_each(|((sequence, y), kept)| {
-                isa.run(Forward {
-                    operands: &operands,
-                    sequence,
-                    y,
-                    kept,
+                workspaces.lend(|states| {
+                    isa.run(Forward {
+                        operands: &operands,
+                        sequence,
+                        y,
+                        kept,
+                        states,
+                    });
                 });
             });
         }
@@ -247,10 +252,11 @@ impl<T: Number> CustomOp<4, T> for Recurrent {
         if !operands.is_empty() {
             let isa = Isa::current();
             let dx = dx.par_chunks_mut(group * operands.length * row).enumerate();
+            let workspaces = Workspaces::new(dx.len(), || Scratch::new(&operands));
             let sums = sums.par_chunks_mut(weight + bias);
             dx.zip(sums).for_each(|((index, dx), sums)| {
                 let (dw, db) = sums.split_at_mut(weight);
-                isa.run(Backward {
+                let task = Backward {
                     operands: &operands,
                     first: index * group,
                     y: pass.y,
@@ -259,7 +265,8 @@ impl<T: Number> CustomOp<4, T> for Recurrent {
                     dx,
                     dw,
                     db,
-                });
+                };
+                workspaces.lend(|scratch| isa.run(Gradients { task, scratch }));
             });
         }
         let mut sum = vec![T::zero(); weight + bias];
@@ -281,6 +288,27 @@ struct Forward<'a, T> {
     y: &'a mut [T],
     /// (L / 32, W), or nothing.
     kept: &'a mut [T],
+    states: &'a mut States<T>,
+}
+
+/// Working memory of a forward pass: the states (W), a (G W) and the gates (4 W).
+struct States<T> {
+    h: Vec<T>,
+    c: Vec<T>,
+    a: Vec<T>,
+    gates: Vec<T>,
+}
+
+impl<T: Number> States<T> {
+    fn new(of: &Operands<T>) -> Self {
+        let zeros = |count| vec![T::zero(); count];
+        Self {
+            h: zeros(of.width),
+            c: zeros(of.width),
+            a: zeros(of.row),
+            gates: zeros(4 * of.width),
+        }
+    }
 }
 
 impl<T: Number> Kernel for Forward<'_, T> {
@@ -290,17 +318,18 @@ impl<T: Number> Kernel for Forward<'_, T> {
     fn run<S: Lanes>(self, _: S) {
         let of = self.operands;
         let width = of.width;
-        let (mut h, mut c) = (vec![T::zero(); width], vec![T::zero(); width]);
-        let (mut a, mut gates) = (vec![T::zero(); of.row], vec![T::zero(); 4 * width]);
+        let States { h, c, a, gates } = self.states;
+        h.fill(T::zero());
+        c.fill(T::zero());
         for (t, y) in self.y.chunks_exact_mut(width).enumerate() {
             if of.cell == Cell::Lstm && t % CHUNK == 0 {
-                self.kept[t / CHUNK * width..][..width].copy_from_slice(&c);
+                self.kept[t / CHUNK * width..][..width].copy_from_slice(c);
             }
             if !of.is_padding(self.sequence, t) {
-                of.gates(of.x(self.sequence, t), &h, &mut a, &mut gates);
-                advance(of.cell, &gates, &mut c, &mut h);
+                of.gates(of.x(self.sequence, t), h, a, gates);
+                advance(of.cell, gates, c, h);
             }
-            y.copy_from_slice(&h);
+            y.copy_from_slice(h);
         }
     }
 }
@@ -335,22 +364,28 @@ struct Backward<'a, T> {
     db: &'a mut [T],
 }
 
-impl<T: Number> Kernel for Backward<'_, T> {
+/// The gradients of a group of sequences, and the memory to compute them in.
+struct Gradients<'a, T> {
+    task: Backward<'a, T>,
+    scratch: &'a mut Scratch<T>,
+}
+
+impl<T: Number> Kernel for Gradients<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Lanes>(mut self, _: S) {
-        let of = self.operands;
-        let mut scratch = Scratch::new(of);
-        let count = self.dx.len() / (of.length * of.row);
+    fn run<S: Lanes>(self, _: S) {
+        let Self { mut task, scratch } = self;
+        let of = task.operands;
+        let count = task.dx.len() / (of.length * of.row);
         for index in 0..count {
             scratch.dh.fill(T::zero());
             scratch.dc.fill(T::zero());
             for chunk in (0..of.length.div_ceil(CHUNK)).rev() {
                 let rows = chunk * CHUNK..of.length.min((chunk + 1) * CHUNK);
-                self.again(self.first + index, rows.clone(), &mut scratch);
+                task.again(task.first + index, rows.clone(), scratch);
                 for t in rows.rev() {
-                    self.step(index, t, &mut scratch);
+                    task.step(index, t, scratch);
                 }
             }
         }

@@ -10,6 +10,7 @@ use lra_cpu::gemm::{Matrix, PackedMatrix, multiply, multiply_packed, multiply_pa
 use lra_cpu::isa::Isa;
 use lra_cpu::scratch::Scratch;
 use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::workspaces::Workspaces;
 use lra_cpu::zero_rows;
 use rayon::prelude::*;
 
@@ -145,28 +146,31 @@ impl CustomOp<4> for RelativeQueries {
         let mut y = unspecified(sizes.rows * wide_row);
         let count = task_rows(sizes.rows);
         let tasks = y.par_chunks_mut(count * wide_row).enumerate();
+        let workspaces = Workspaces::new(tasks.len(), || ());
         tasks.for_each(|(task, y)| {
-            let rows = y.len() / wide_row;
-            let mut shifted = Scratch::unspecified(rows * width);
-            for (head, packed) in packed.iter().enumerate() {
-                let of_head = head * width..(head + 1) * width;
-                let [content, position] =
-                    [content.data, position.data].map(|bias| &bias[of_head.clone()]);
-                let q = (&q.data[task * count * row + of_head.start..], row);
-                let y = &mut y[head * (width + columns)..];
-                biased(q, content, (y, wide_row));
-                biased(q, position, (&mut shifted, width));
-                let y = &mut y[width..];
-                let left = Matrix::rows(&shifted, width);
-                multiply_packed_into(isa, rows, left, packed, (y, wide_row), false);
-                isa.run(Turned {
-                    rows: (y, wide_row),
-                    columns,
-                    turns: &self.turns,
-                    position: task * count % sizes.length,
-                    direction: Direction::Forward,
-                });
-            }
+            workspaces.lend(|()| {
+                let rows = y.len() / wide_row;
+                let mut shifted = Scratch::unspecified(rows * width);
+                for (head, packed) in packed.iter().enumerate() {
+                    let of_head = head * width..(head + 1) * width;
+                    let [content, position] =
+                        [content.data, position.data].map(|bias| &bias[of_head.clone()]);
+                    let q = (&q.data[task * count * row + of_head.start..], row);
+                    let y = &mut y[head * (width + columns)..];
+                    biased(q, content, (y, wide_row));
+                    biased(q, position, (&mut shifted, width));
+                    let y = &mut y[width..];
+                    let left = Matrix::rows(&shifted, width);
+                    multiply_packed_into(isa, rows, left, packed, (y, wide_row), false);
+                    isa.run(Turned {
+                        rows: (y, wide_row),
+                        columns,
+                        turns: &self.turns,
+                        position: task * count % sizes.length,
+                        direction: Direction::Forward,
+                    });
+                }
+            })
         });
         let (batch, length, _) = q.shape.dims3()?;
         Ok((y, (batch, length, wide_row).into(), ()))
@@ -202,62 +206,65 @@ impl CustomOp<4> for RelativeQueries {
         let mut dq = unspecified(q.data.len());
         let shared = Shared::new(&mut dq);
         let tasks = partials.par_chunks_mut(partial.max(1)).enumerate();
+        let workspaces = Workspaces::new(tasks.len(), || ());
         tasks.for_each(|(task, partial)| {
-            let (chunk, head) = (task / heads, task % heads);
-            let (dpairs, biases) = partial.split_at_mut(width * columns);
-            let (dcontent, dposition) = biases.split_at_mut(width);
-            let position = &position.data[head * width..][..width];
-            let mut shifted = Scratch::unspecified(TILE * width);
-            let mut dshifted = Scratch::unspecified(TILE * width);
-            let mut turned = Scratch::unspecified(TILE * columns);
-            let tiles = live[chunk].iter().flat_map(|(rows, live)| {
-                let firsts = rows.clone().step_by(TILE);
-                firsts.map(move |first| (first, TILE.min(rows.end - first), *live))
-            });
-            for (first, rows, live) in tiles {
-                let first = chunk * count + first;
-                let dy = &pass.dy[first * wide_row + head * (width + columns)..];
-                let (shifted, dshifted, turned) = (
-                    &mut shifted[..rows * width],
-                    &mut dshifted[..rows * width],
-                    &mut turned[..rows * columns],
-                );
-                if live {
-                    let of_turned = turned.chunks_mut(columns.max(1));
-                    for (turned, dy) in of_turned.zip(dy.chunks(wide_row)) {
-                        turned.copy_from_slice(&dy[width..][..columns]);
+            workspaces.lend(|()| {
+                let (chunk, head) = (task / heads, task % heads);
+                let (dpairs, biases) = partial.split_at_mut(width * columns);
+                let (dcontent, dposition) = biases.split_at_mut(width);
+                let position = &position.data[head * width..][..width];
+                let mut shifted = Scratch::unspecified(TILE * width);
+                let mut dshifted = Scratch::unspecified(TILE * width);
+                let mut turned = Scratch::unspecified(TILE * columns);
+                let tiles = live[chunk].iter().flat_map(|(rows, live)| {
+                    let firsts = rows.clone().step_by(TILE);
+                    firsts.map(move |first| (first, TILE.min(rows.end - first), *live))
+                });
+                for (first, rows, live) in tiles {
+                    let first = chunk * count + first;
+                    let dy = &pass.dy[first * wide_row + head * (width + columns)..];
+                    let (shifted, dshifted, turned) = (
+                        &mut shifted[..rows * width],
+                        &mut dshifted[..rows * width],
+                        &mut turned[..rows * columns],
+                    );
+                    if live {
+                        let of_turned = turned.chunks_mut(columns.max(1));
+                        for (turned, dy) in of_turned.zip(dy.chunks(wide_row)) {
+                            turned.copy_from_slice(&dy[width..][..columns]);
+                        }
+                        isa.run(Turned {
+                            rows: (turned, columns.max(1)),
+                            columns,
+                            turns: &self.turns,
+                            position: first % sizes.length,
+                            direction: Direction::Back,
+                        });
+                        let of_turned = Matrix::rows(turned, columns);
+                        let packed = &transposed[head];
+                        multiply_packed(isa, rows, of_turned, packed, dshifted, false);
+                        let q = (&q.data[first * row + head * width..], row);
+                        biased(q, position, (shifted, width));
+                        let shape = (width, columns, rows);
+                        let shifted = Matrix::columns(shifted, width);
+                        multiply(isa, shape, shifted, of_turned, dpairs, true);
+                        sum_rows(dshifted, dposition);
+                    } else {
+                        dshifted.fill(0.0);
                     }
-                    isa.run(Turned {
-                        rows: (turned, columns.max(1)),
-                        columns,
-                        turns: &self.turns,
-                        position: first % sizes.length,
-                        direction: Direction::Back,
-                    });
-                    let of_turned = Matrix::rows(turned, columns);
-                    let packed = &transposed[head];
-                    multiply_packed(isa, rows, of_turned, packed, dshifted, false);
-                    let q = (&q.data[first * row + head * width..], row);
-                    biased(q, position, (shifted, width));
-                    let shape = (width, columns, rows);
-                    let shifted = Matrix::columns(shifted, width);
-                    multiply(isa, shape, shifted, of_turned, dpairs, true);
-                    sum_rows(dshifted, dposition);
-                } else {
-                    dshifted.fill(0.0);
+                    for (i, (dshifted, dy)) in dshifted
+                        .chunks_exact_mut(width)
+                        .zip(dy.chunks(wide_row))
+                        .enumerate()
+                    {
+                        add(&dy[..width], dcontent);
+                        add(&dy[..width], dshifted);
+                        // SAFETY: this task alone has its head's columns of its chunk's rows.
+                        let dq = unsafe { shared.slice((first + i) * row + head * width, width) };
+                        dq.copy_from_slice(dshifted);
+                    }
                 }
-                for (i, (dshifted, dy)) in dshifted
-                    .chunks_exact_mut(width)
-                    .zip(dy.chunks(wide_row))
-                    .enumerate()
-                {
-                    add(&dy[..width], dcontent);
-                    add(&dy[..width], dshifted);
-                    // SAFETY: this task alone has its head's columns of its chunk's rows.
-                    let dq = unsafe { shared.slice((first + i) * row + head * width, width) };
-                    dq.copy_from_slice(dshifted);
-                }
-            }
+            })
         });
         // Sums of each head.
         let sums = sum_partials(&partials, heads * partial);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{chunk_rows, unspecified};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
@@ -123,8 +124,8 @@ impl AddRolled {
         }
         let rows = chunk_rows(batch * length, LEAST_ROWS, CHUNKS);
         let chunks = y.par_chunks_mut(rows * width).enumerate();
-        chunks.for_each(|(chunk, y)| {
-            let mut steps = vec![0; self.tracks.len()];
+        let workspaces = Workspaces::new(chunks.len(), || vec![0; self.tracks.len()]);
+        let run = |steps: &mut Vec<usize>, chunk: usize, y: &mut [f32]| {
             for (i, y) in y.chunks_exact_mut(width).enumerate() {
                 let (row, position) = ((chunk * rows + i) / length, (chunk * rows + i) % length);
                 if i == 0 || position == 0 {
@@ -139,7 +140,7 @@ impl AddRolled {
                         ..
                     },
                     steps,
-                ) in self.tracks.iter().zip(&steps)
+                ) in self.tracks.iter().zip(&*steps)
                 {
                     let from = row * length + self.rings.ahead(row, position, *steps);
                     let x = &x[from * width + start..][..*count];
@@ -154,7 +155,8 @@ impl AddRolled {
                     }
                 }
             }
-        });
+        };
+        chunks.for_each(|(chunk, y)| workspaces.lend(|steps| run(steps, chunk, y)));
         y
     }
 }

@@ -15,6 +15,7 @@ use lra_cpu::isa::Isa;
 use lra_cpu::math::exp;
 use lra_cpu::scratch::Scratch;
 use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
@@ -306,12 +307,13 @@ impl CustomOp<4> for SelectiveScan {
         let out = Shared::new(&mut y);
         let mut states = unspecified(if keeps { sizes.tasks() * sizes.kept } else { 0 });
         let kept = split_mut(&mut states, sizes.kept, sizes.tasks());
+        let workspaces = Workspaces::new(sizes.tasks(), || ());
         kept.into_par_iter()
             .enumerate()
             .for_each(|(index, states)| {
                 let task = Task::new(sizes, index, &operands);
                 let y = &out;
-                isa.run(Forward { task, y, states });
+                workspaces.lend(|()| isa.run(Forward { task, y, states }));
             });
         let [x, ..] = operands;
         Ok((y, x.shape, states))
@@ -331,8 +333,9 @@ impl CustomOp<4> for SelectiveScan {
         let (dx_out, ddelta_out) = (Shared::new(&mut dx), Shared::new(&mut ddelta));
         let projections_out = Shared::new(&mut dprojections);
         let parameters_out = Shared::new(&mut dparameters);
+        let workspaces = Workspaces::new(sizes.tasks(), || ());
         (0..sizes.tasks()).into_par_iter().for_each(|index| {
-            isa.run(Backward {
+            let task = Backward {
                 task: Task::new(sizes, index, &operands),
                 dy: pass.dy,
                 states: &pass.saved[index * sizes.kept..][..sizes.kept],
@@ -340,7 +343,8 @@ impl CustomOp<4> for SelectiveScan {
                 ddelta: &ddelta_out,
                 dprojections: &projections_out,
                 dparameters: &parameters_out,
-            });
+            };
+            workspaces.lend(|()| isa.run(task));
         });
         Ok([
             dx.into(),

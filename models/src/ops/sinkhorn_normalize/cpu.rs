@@ -13,6 +13,7 @@ use lra_cpu::math::exp;
 use lra_cpu::scratch::Scratch;
 use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::tile::{PAD, padded};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::autograd::read;
@@ -58,15 +59,15 @@ impl Balance {
     ) -> Result<Vec<f32>> {
         let (_, heads, side, _) = shape.dims4()?;
         let mut out = unspecified(shape.elem_count());
-        out.par_chunks_mut((side * side).max(1))
-            .enumerate()
-            .for_each(|(matrix, out)| {
-                out.fill(0.0);
-                let places = &self.places[matrix / heads];
-                if !places.is_empty() {
-                    f(matrix, places, out);
-                }
-            });
+        let matrices = out.par_chunks_mut((side * side).max(1)).enumerate();
+        let workspaces = Workspaces::new(matrices.len(), || ());
+        matrices.for_each(|(matrix, out)| {
+            out.fill(0.0);
+            let places = &self.places[matrix / heads];
+            if !places.is_empty() {
+                workspaces.lend(|()| f(matrix, places, out));
+            }
+        });
         Ok(out)
     }
 
@@ -77,8 +78,8 @@ impl Balance {
         isa: Isa,
         scores: &[f32],
         places: &[usize],
-        mut see: impl FnMut(&[f32]),
-    ) -> Vec<f32> {
+        mut see: impl FnMut(usize, &[f32]),
+    ) -> Scratch {
         let mut log = gather(scores, places, NOTHING);
         for step in 0..2 * self.iterations {
             isa.run(Divide {
@@ -86,7 +87,7 @@ impl Balance {
                 row: padded(places.len()),
                 columns: step % 2 == 1,
             });
-            see(&log);
+            see(step, &log);
         }
         log
     }
@@ -224,8 +225,9 @@ impl CustomOp<1> for Balance {
         let isa = Isa::current();
         let y = self.each(shape, |matrix, places, y| {
             let scores = &scores[matrix * y.len()..][..y.len()];
-            let log = self.divide(isa, scores, places, |_| ());
-            let mut weights = vec![1.0; log.len()];
+            let log = self.divide(isa, scores, places, |_, _| ());
+            let mut weights = Scratch::unspecified(log.len());
+            weights.fill(1.0);
             isa.run(Exp {
                 log: &log,
                 out: &mut weights,
@@ -241,14 +243,17 @@ impl CustomOp<1> for Balance {
         let dx = self.each(shape, |matrix, places, dx| {
             let of = matrix * dx.len()..(matrix + 1) * dx.len();
             let (scores, dy) = (&scores[of.clone()], &dy[of]);
-            let mut states = Vec::new();
-            let log = self.divide(isa, scores, places, |log| states.push(log.to_vec()));
+            let len = places.len() * padded(places.len());
+            let mut states = Scratch::unspecified(2 * self.iterations * len);
+            let log = self.divide(isa, scores, places, |step, log| {
+                states[step * len..][..len].copy_from_slice(log);
+            });
             let mut gradient = gather(dy, places, 0.0);
             isa.run(Exp {
                 log: &log,
                 out: &mut gradient,
             });
-            for (step, log) in states.iter().enumerate().rev() {
+            for (step, log) in states.chunks_exact(len).enumerate().rev() {
                 isa.run(Backward {
                     log,
                     gradient: &mut gradient,
@@ -263,9 +268,10 @@ impl CustomOp<1> for Balance {
 }
 
 /// Returns rows and columns in use of a whole matrix, rows filled up with `filler`.
-fn gather(whole: &[f32], places: &[usize], filler: f32) -> Vec<f32> {
+fn gather(whole: &[f32], places: &[usize], filler: f32) -> Scratch {
     let (row, side) = (padded(places.len()), whole.len().isqrt());
-    let mut compact = vec![filler; places.len() * row];
+    let mut compact = Scratch::unspecified(places.len() * row);
+    compact.fill(filler);
     for (compact, place) in compact.chunks_mut(row).zip(places) {
         for (value, other) in compact.iter_mut().zip(places) {
             *value = whole[place * side + other];

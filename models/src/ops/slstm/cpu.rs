@@ -6,6 +6,7 @@
 use candle_core::{Result, Shape, Tensor};
 use lra_cpu::isa::Isa;
 use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::autograd::{BackwardPass, CustomOp, Gradient, Input, View, apply};
@@ -152,13 +153,17 @@ impl<T: Number> CustomOp<3, T> for Slstm {
         if !of.is_empty() {
             let isa = Isa::current();
             let y = y.par_chunks_mut(of.length * row).enumerate();
+            let workspaces = Workspaces::new(of.batch, || Position::new(&of));
             y.zip(kept.par_chunks_mut(kept_of_one))
                 .for_each(|((sequence, y), kept)| {
-                    isa.run(Forward {
-                        of: &of,
-                        sequence,
-                        y,
-                        kept,
+                    workspaces.lend(|position| {
+                        isa.run(Forward {
+                            of: &of,
+                            sequence,
+                            y,
+                            kept,
+                            position,
+                        });
                     });
                 });
         }
@@ -180,9 +185,10 @@ impl<T: Number> CustomOp<3, T> for Slstm {
             let isa = Isa::current();
             let rows = group * of.length * of.heads * 4 * of.width;
             let dx = dx.par_chunks_mut(rows).enumerate();
+            let workspaces = Workspaces::new(dx.len(), || Scratch::new(&of));
             dx.zip(sums.par_chunks_mut(weights))
                 .for_each(|((index, dx), dw)| {
-                    isa.run(Backward {
+                    let task = Backward {
                         of: &of,
                         first: index * group,
                         y: pass.y,
@@ -190,7 +196,8 @@ impl<T: Number> CustomOp<3, T> for Slstm {
                         dy: pass.dy,
                         dx,
                         dw,
-                    });
+                    };
+                    workspaces.lend(|scratch| isa.run(Gradients { task, scratch }));
                 });
         }
         let mut dw = vec![T::zero(); weights];
@@ -211,6 +218,30 @@ struct Forward<'a, T> {
     y: &'a mut [T],
     /// (H, L / 32, 3, E).
     kept: &'a mut [T],
+    position: &'a mut Position<T>,
+}
+
+/// Working memory of a forward pass: h before and behind a position (E), c, n and m (3 E), and
+/// what [`Operands::advance`] writes.
+struct Position<T> {
+    h: Vec<T>,
+    next: Vec<T>,
+    states: Vec<T>,
+    a: Vec<T>,
+    gates: Vec<T>,
+}
+
+impl<T: Number> Position<T> {
+    fn new(of: &Operands<T>) -> Self {
+        let zeros = |count| vec![T::zero(); count * of.width];
+        Self {
+            h: zeros(1),
+            next: zeros(1),
+            states: zeros(KEPT),
+            a: zeros(4),
+            gates: zeros(GATES),
+        }
+    }
 }
 
 impl<T: Number> Kernel for Forward<'_, T> {
@@ -219,23 +250,27 @@ impl<T: Number> Kernel for Forward<'_, T> {
     #[inline(always)]
     fn run<S: Lanes>(self, _: S) {
         let (of, width) = (self.of, self.of.width);
-        let zeros = |count| vec![T::zero(); count];
-        let (mut h, mut next, mut states) = (zeros(width), zeros(width), zeros(KEPT * width));
-        let (mut a, mut gates) = (zeros(4 * width), zeros(GATES * width));
+        let Position {
+            h,
+            next,
+            states,
+            a,
+            gates,
+        } = self.position;
         for head in 0..of.heads {
             h.fill(T::zero());
-            of.clear(&mut states);
+            of.clear(states);
             for t in 0..of.length {
                 if t % CHUNK == 0 {
                     let place = (head * of.chunks() + t / CHUNK) * KEPT * width;
-                    self.kept[place..][..KEPT * width].copy_from_slice(&states);
+                    self.kept[place..][..KEPT * width].copy_from_slice(states);
                 }
                 if !of.is_padding(self.sequence, t) {
                     let row = (self.sequence * of.length + t) * of.heads + head;
-                    of.advance(row, &h, &mut states, &mut gates, &mut a, &mut next);
-                    h.copy_from_slice(&next);
+                    of.advance(row, h, states, gates, a, next);
+                    h.copy_from_slice(next);
                 }
-                self.y[(t * of.heads + head) * width..][..width].copy_from_slice(&h);
+                self.y[(t * of.heads + head) * width..][..width].copy_from_slice(h);
             }
         }
     }
@@ -273,33 +308,45 @@ struct Scratch<T> {
     zeros: Vec<T>,
 }
 
-impl<T: Number> Kernel for Backward<'_, T> {
+impl<T: Number> Scratch<T> {
+    fn new(of: &Operands<T>) -> Self {
+        let zeros = |count| vec![T::zero(); count * of.width];
+        Self {
+            a: zeros(4),
+            next: zeros(1),
+            gates: zeros(CHUNK * GATES),
+            states: zeros((CHUNK + 1) * KEPT),
+            dh: zeros(1),
+            dc: zeros(1),
+            dn: zeros(1),
+            zeros: zeros(1),
+        }
+    }
+}
+
+/// The gradients of a group of sequences, and the memory to compute them in.
+struct Gradients<'a, T> {
+    task: Backward<'a, T>,
+    scratch: &'a mut Scratch<T>,
+}
+
+impl<T: Number> Kernel for Gradients<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Lanes>(mut self, _: S) {
-        let (of, width) = (self.of, self.of.width);
-        let zeros = |count| vec![T::zero(); count];
-        let mut scratch = Scratch {
-            a: zeros(4 * width),
-            next: zeros(width),
-            gates: zeros(CHUNK * GATES * width),
-            states: zeros((CHUNK + 1) * KEPT * width),
-            dh: zeros(width),
-            dc: zeros(width),
-            dn: zeros(width),
-            zeros: zeros(width),
-        };
-        let count = self.dx.len() / (of.length * of.heads * 4 * width);
+    fn run<S: Lanes>(self, _: S) {
+        let Self { mut task, scratch } = self;
+        let of = task.of;
+        let count = task.dx.len() / (of.length * of.heads * 4 * of.width);
         for (index, head) in (0..count).flat_map(|index| (0..of.heads).map(move |h| (index, h))) {
             for gradient in [&mut scratch.dh, &mut scratch.dc, &mut scratch.dn] {
                 gradient.fill(T::zero());
             }
             for chunk in (0..of.chunks()).rev() {
                 let rows = chunk * CHUNK..of.length.min((chunk + 1) * CHUNK);
-                self.again(self.first + index, head, rows.clone(), &mut scratch);
+                task.again(task.first + index, head, rows.clone(), scratch);
                 for t in rows.rev() {
-                    self.step(index, head, t, &mut scratch);
+                    task.step(index, head, t, scratch);
                 }
             }
         }

@@ -6,6 +6,7 @@ use lra_cpu::format::Format;
 use lra_cpu::isa::Isa;
 use lra_cpu::tile::StridedRowsMut;
 use lra_cpu::tile::{GatheredRows, PANEL, RowMajor, Rows, SIDE, Source, padded};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use super::AttentionDropout;
@@ -190,19 +191,31 @@ impl<'a> AttentionArgs<'a> {
             .min(query_blocks / LEAST_QUERY_BLOCKS)
             .max(1);
         let part = query_blocks.div_ceil(parts) * SIDE;
+        let blocks = self.key_blocks();
         let isa = Isa::current();
+        let workspaces = Workspaces::new(heads * parts, || ());
         (0..heads * parts).into_par_iter().for_each(|task| {
             let first = (task % parts * part).min(self.queries_len);
-            isa.run(ForwardTask {
+            let head = self.head(task / parts);
+            let task = ForwardTask {
                 args: self,
-                head: self.head(task / parts),
+                head,
                 first,
                 count: part.min(self.queries_len - first),
                 output: &shared_output,
+                blocks: &blocks[head.example],
                 sums: &shared_sums,
-            });
+            };
+            workspaces.lend(|()| isa.run(task));
         });
         (output, sums)
+    }
+
+    /// Returns the blocks of keys of each example.
+    fn key_blocks(&self) -> Vec<Vec<KeyBlock>> {
+        (0..self.batch)
+            .map(|example| self.valid.blocks(example).collect())
+            .collect()
     }
 
     /// Computes all gradients. Rows of keys without a valid one are left alone. Returns the gradient
@@ -227,15 +240,15 @@ impl<'a> AttentionArgs<'a> {
                 .min(key_blocks / LEAST_KEY_BLOCKS)
                 .max(1),
         };
-        let blocks: Vec<Vec<KeyBlock>> = (0..self.batch)
-            .map(|example| self.valid.blocks(example).collect())
-            .collect();
+        let blocks = self.key_blocks();
         // The gradient of the queries from every part but the first, (B, H, parts - 1, Lq, E + P).
         let partial = self.queries_len * self.widths.queries;
         let mut partials = unspecified(heads * (parts - 1) * partial);
         let shared = Shared::new(&mut partials);
         let isa = Isa::current();
-        let run = |index: usize, part: usize| {
+        let query_blocks = self.queries_len.div_ceil(SIDE);
+        let workspaces = Workspaces::new(apart * parts, || vec![false; query_blocks]);
+        let run = |idle: &mut Vec<bool>, index: usize, part: usize| {
             let head = self.head(index);
             let blocks = &blocks[head.example];
             let share = |part| match of_pairs {
@@ -269,20 +282,23 @@ impl<'a> AttentionArgs<'a> {
                 dqueries,
                 dkeys: to(1),
                 dvalues: to(2),
+                idle,
             })
         };
         let dfactors: Vec<f64> = match of_pairs {
             false => (0..heads * parts)
                 .into_par_iter()
-                .map(|task| run(task / parts, task % parts))
+                .map(|task| workspaces.lend(|idle| run(idle, task / parts, task % parts)))
                 .collect(),
             true => (0..self.heads * parts)
                 .into_par_iter()
                 .map(|task| {
                     let index = |example| example * self.heads + task / parts;
-                    (0..self.batch)
-                        .map(|example| run(index(example), task % parts))
-                        .sum()
+                    workspaces.lend(|idle| {
+                        (0..self.batch)
+                            .map(|example| run(idle, index(example), task % parts))
+                            .sum()
+                    })
                 })
                 .collect(),
         };

@@ -39,6 +39,8 @@ pub(super) struct BackwardTask<'a> {
     pub(super) dqueries: StridedRowsMut<'a>,
     pub(super) dkeys: StridedRowsMut<'a>,
     pub(super) dvalues: StridedRowsMut<'a>,
+    /// Working memory: of each block of queries, whether it has no gradient.
+    pub(super) idle: &'a mut [bool],
 }
 
 /// A block of queries in the layouts that the products want.
@@ -64,13 +66,11 @@ impl Kernel for BackwardTask<'_> {
         let widest = wide.max(padded(widths.values));
         let per_group = (GROUP_FLOATS / (SIDE * widest)).clamp(1, self.blocks.len().max(1));
         let deltas = deltas(s, self.output, self.doutput, args.queries_len);
-        let idle: Vec<bool> = (0..query_blocks)
-            .map(|block| {
-                let (first, end) = (block * SIDE, args.queries_len.min((block + 1) * SIDE));
-                args.padding(self.head.example, first..end)
-                    || are_zero_rows(self.doutput.from(first), end - first)
-            })
-            .collect();
+        for (block, idle) in self.idle.iter_mut().enumerate() {
+            let (first, end) = (block * SIDE, args.queries_len.min((block + 1) * SIDE));
+            *idle = args.padding(self.head.example, first..end)
+                || are_zero_rows(self.doutput.from(first), end - first);
+        }
         // Columns are queries, block by block.
         let mut dqueries = Scratch::zeros(query_blocks * SIDE * wide);
         let mut queries = Queries::new(args);
@@ -86,7 +86,7 @@ impl Kernel for BackwardTask<'_> {
             }
             packed_kv.clear_gradients();
             let all = dqueries.chunks_exact_mut(SIDE * wide).enumerate();
-            for (index, dqueries) in all.filter(|(index, _)| !idle[*index]) {
+            for (index, dqueries) in all.filter(|(index, _)| !self.idle[*index]) {
                 let first = index * SIDE;
                 let count = SIDE.min(args.queries_len - first);
                 let rows = [args.queries(self.head), self.doutput].map(|rows| rows.from(first));
@@ -139,7 +139,7 @@ pub(super) struct Tiles {
     pub(super) gradients: Tile64,
     pub(super) returns_gradients: bool,
     /// Derivatives of scores by sums that are capped; none without a cap.
-    pub(super) slopes: Option<Box<Tile64>>,
+    pub(super) slopes: Option<Tile64>,
     pub(super) keep_mask: Tile64,
     /// Room for operands whose format is not plain numbers.
     pub(super) scratch: [Scratch; 3],
@@ -154,7 +154,7 @@ impl Tiles {
             weights: Tile64::filled(0.0),
             gradients: Tile64::filled(0.0),
             returns_gradients: args.score_mods.term.is_some(),
-            slopes: args.score_mods.cap.map(|_| Box::new(Tile64::filled(0.0))),
+            slopes: args.score_mods.cap.map(|_| Tile64::filled(0.0)),
             keep_mask: Tile64::filled(1.0),
             scratch: [(); 3].map(|()| Operand::A.scratch(args.format, (SIDE, SIDE))),
         }
@@ -213,7 +213,7 @@ impl Tiles {
             (&mut *self.weights, SIDE),
             (rows, columns, widths.queries),
         );
-        modify(&mut self.weights, self.slopes.as_deref_mut());
+        modify(&mut self.weights, self.slopes.as_mut());
         product::<S, false>(
             s,
             format,
@@ -307,17 +307,17 @@ impl Queries {
 
 /// Returns rowsum(dO O) of every query.
 #[inline(always)]
-pub(super) fn deltas<S: Lanes>(s: S, output: Rows, doutput: Rows, count: usize) -> Vec<f32> {
+pub(super) fn deltas<S: Lanes>(s: S, output: Rows, doutput: Rows, count: usize) -> Scratch {
     // Loops, not closures, which are not all compiled for these instructions.
-    let mut deltas = Vec::with_capacity(count);
-    for i in 0..count {
+    let mut deltas = Scratch::unspecified(count);
+    for (i, delta) in deltas.iter_mut().enumerate() {
         let (x, x_tail) = S::as_simd_f32s(output.row(i));
         let (y, y_tail) = S::as_simd_f32s(doutput.row(i));
         let mut sum = s.mul_f32s(s.partial_load_f32s(x_tail), s.partial_load_f32s(y_tail));
         for (x, y) in x.iter().zip(y) {
             sum = s.fma(*x, *y, sum);
         }
-        deltas.push(s.reduce_sum_f32s(sum));
+        *delta = s.reduce_sum_f32s(sum);
     }
     deltas
 }

@@ -17,6 +17,8 @@ pub(super) struct ForwardTask<'a> {
     pub(super) count: usize,
     /// Output (B, Lq, H Ev).
     pub(super) output: &'a Shared<'a>,
+    /// Blocks of keys of the head's example.
+    pub(super) blocks: &'a [KeyBlock],
     /// Base-2 logarithms of the sums of weights, (B, H, Lq).
     pub(super) sums: &'a Shared<'a>,
 }
@@ -32,13 +34,13 @@ impl Kernel for ForwardTask<'_> {
             first,
             count,
             output,
+            blocks,
             sums,
         } = self;
         let (width, value_width) = (args.widths.queries, args.widths.values);
         let (key_wide, wide) = (padded(width), padded(value_width));
         let format = args.format;
         let (keys, values) = (args.keys(head), args.values(head));
-        let blocks: Vec<KeyBlock> = args.valid.blocks(head.example).collect();
         let held = |role, row| PackedTiles::new(format, role, blocks.len(), (SIDE, row));
         let mut key_blocks = held(Operand::A, key_wide);
         let mut value_blocks = held(Operand::ATransposed, wide);
@@ -60,7 +62,7 @@ impl Kernel for ForwardTask<'_> {
             // Queries that see no key yield zeros.
             let seen = match args.padding(head.example, first..first + count) {
                 true => &[],
-                false => &*blocks,
+                false => blocks,
             };
             let columns = count.next_multiple_of(PAD);
             let scale = args.scale * std::f32::consts::LOG2_E;

@@ -10,6 +10,7 @@ use lra_cpu::buffers::{multiply_by, unspecified};
 use lra_cpu::gemm::{Matrix, multiply, multiply_into};
 use lra_cpu::isa::Isa;
 use lra_cpu::scratch::Scratch;
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use super::dropout::row_length;
@@ -236,50 +237,53 @@ impl CustomOp<3> for Kept {
                 tasks.push((example, first, count, y, weights));
             }
         }
+        let workspaces = Workspaces::new(tasks.len(), || ());
         tasks
             .into_par_iter()
             .for_each(|(example, first, count, y, saved)| {
-                let mut scores = Scratch::zeros(count * keys);
-                let mut weights = Scratch::zeros(if keeps { 0 } else { count * keys });
-                for head in 0..heads {
-                    let query = example * queries + first;
-                    let scores = &mut scores[..];
-                    let weights = match keeps {
-                        true => &mut saved[head * count * keys..][..count * keys],
-                        false => &mut weights[..],
-                    };
-                    let of_keys = sizes.head_transposed(k.data, width, (example * keys, head));
-                    let of_queries = sizes.head(q.data, width, (query, head));
-                    multiply(
-                        isa,
-                        (count, keys, width),
-                        of_queries,
-                        of_keys,
-                        scores,
-                        false,
-                    );
-                    scores.iter_mut().for_each(|score| *score *= self.scale);
-                    isa.run(Forward {
-                        keys,
-                        hidden: &self.hidden[example * keys..][..keys],
-                        first: 0,
-                        per_example: 1,
-                        x: scores,
-                        y: weights,
-                    });
-                    // The scores are read no more: their place takes the weights after dropout.
-                    let a = match self.factors((example, head, first), scores) {
-                        true => {
-                            multiply_by(weights, scores);
-                            &*scores
-                        }
-                        false => &*weights,
-                    };
-                    let y = (&mut y[head * value_width..], row);
-                    let values = sizes.head(v.data, value_width, (example * keys, head));
-                    let a = Matrix::rows(a, keys);
-                    multiply_into(isa, (count, value_width, keys), a, values, y, false);
-                }
+                workspaces.lend(|()| {
+                    let mut scores = Scratch::zeros(count * keys);
+                    let mut weights = Scratch::zeros(if keeps { 0 } else { count * keys });
+                    for head in 0..heads {
+                        let query = example * queries + first;
+                        let scores = &mut scores[..];
+                        let weights = match keeps {
+                            true => &mut saved[head * count * keys..][..count * keys],
+                            false => &mut weights[..],
+                        };
+                        let of_keys = sizes.head_transposed(k.data, width, (example * keys, head));
+                        let of_queries = sizes.head(q.data, width, (query, head));
+                        multiply(
+                            isa,
+                            (count, keys, width),
+                            of_queries,
+                            of_keys,
+                            scores,
+                            false,
+                        );
+                        scores.iter_mut().for_each(|score| *score *= self.scale);
+                        isa.run(Forward {
+                            keys,
+                            hidden: &self.hidden[example * keys..][..keys],
+                            first: 0,
+                            per_example: 1,
+                            x: scores,
+                            y: weights,
+                        });
+                        // The scores are read no more: their place takes the weights after dropout.
+                        let a = match self.factors((example, head, first), scores) {
+                            true => {
+                                multiply_by(weights, scores);
+                                &*scores
+                            }
+                            false => &*weights,
+                        };
+                        let y = (&mut y[head * value_width..], row);
+                        let values = sizes.head(v.data, value_width, (example * keys, head));
+                        let a = Matrix::rows(a, keys);
+                        multiply_into(isa, (count, value_width, keys), a, values, y, false);
+                    }
+                })
             });
         Ok((y, (batch, queries, row).into(), saved))
     }
@@ -299,10 +303,11 @@ impl CustomOp<3> for Kept {
         let all = (queries + keys) * width + keys * value_width;
         let mut by_head = unspecified(self.hidden.len() / keys * heads * all);
         let tasks = by_head.par_chunks_exact_mut(all).enumerate();
+        let workspaces = Workspaces::new(tasks.len(), || ());
         tasks.for_each(|(index, gradients)| {
             let place = (index / heads, index % heads);
             let data = [q.data, k.data, v.data, pass.dy, &pass.saved];
-            self.head_gradients(place, data, gradients);
+            workspaces.lend(|()| self.head_gradients(place, data, gradients));
         });
         // (B, H, .., E) to (B, .., H E).
         let by_row = |(length, width): (usize, usize), start: usize| {

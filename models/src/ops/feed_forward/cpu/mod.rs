@@ -13,6 +13,7 @@ use lra_cpu::buffers::{add, chunk_rows, split_mut, sum_partials, sum_rows, unspe
 use lra_cpu::gemm::{Matrix, PackedMatrix, affine, multiply, multiply_packed};
 use lra_cpu::isa::Isa;
 use lra_cpu::scratch::Tiles;
+use lra_cpu::workspaces::Workspaces;
 use lra_cpu::zero_rows::is_zero_row;
 use rayon::prelude::*;
 
@@ -131,26 +132,30 @@ impl FeedForward {
         let w1 = PackedMatrix::new(op.isa, Matrix::columns(op.w1, d), (d, f));
         let w2 = PackedMatrix::new(op.isa, Matrix::columns(op.w2, f), (f, d));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
+        let workspaces = Workspaces::new(chunks.len(), || Vec::with_capacity(TILE));
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
-            let side = TILE.min(rows);
-            let mut normal = Normal::of(Tiles::new(&mut [], side, d));
-            let mut hidden = Tiles::new(kept, side, f);
-            let mut active = Tiles::new(&mut [], side, f);
-            for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
-                let (start, count) = (tile * TILE, y.len() / d);
-                let first = chunk * rows + start;
-                let x = &x[first * d..][..y.len()];
-                let normal = op.normalise(x, start, &mut normal);
-                let [hidden, active] = [&mut hidden, &mut active].map(|rows| rows.at(start, count));
-                affine(op.isa, Matrix::rows(normal, d), &w1, op.b1, hidden);
-                self.activation.values(op.isa, hidden, active);
-                drop(&self.inner_dropout, first, f, active);
-                affine(op.isa, Matrix::rows(active, f), &w2, op.b2, y);
-                drop(&self.outer_dropout, first, d, y);
-                if self.residual {
-                    add(x, y);
+            workspaces.lend(|statistics| {
+                let side = TILE.min(rows);
+                let mut normal = Normal::of(Tiles::new(&mut [], side, d), statistics);
+                let mut hidden = Tiles::new(kept, side, f);
+                let mut active = Tiles::new(&mut [], side, f);
+                for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
+                    let (start, count) = (tile * TILE, y.len() / d);
+                    let first = chunk * rows + start;
+                    let x = &x[first * d..][..y.len()];
+                    let normal = op.normalise(x, start, &mut normal);
+                    let [hidden, active] =
+                        [&mut hidden, &mut active].map(|rows| rows.at(start, count));
+                    affine(op.isa, Matrix::rows(normal, d), &w1, op.b1, hidden);
+                    self.activation.values(op.isa, hidden, active);
+                    drop(&self.inner_dropout, first, f, active);
+                    affine(op.isa, Matrix::rows(active, f), &w2, op.b2, y);
+                    drop(&self.outer_dropout, first, d, y);
+                    if self.residual {
+                        add(x, y);
+                    }
                 }
-            }
+            })
         });
         (y, hidden)
     }
@@ -181,91 +186,94 @@ impl FeedForward {
             .zip(split_mut(&mut n_all, step * d, chunks))
             .zip(split_mut(&mut a_all, step * f, chunks))
             .zip(split_mut(&mut dh_all, step * f, chunks));
+        let workspaces = Workspaces::new(chunks, || Vec::with_capacity(TILE));
         tasks.enumerate().for_each(|(chunk, task)| {
-            let (((((dx, partial), dz_all), n_all), a_all), dh_all) = task;
-            let (dw1, partial) = partial.split_at_mut(weights);
-            let (dw2, partial) = partial.split_at_mut(weights);
-            let (db1, partial) = partial.split_at_mut(f);
-            let (db2, partial) = partial.split_at_mut(d);
-            let (dweight, dbias) = partial.split_at_mut(d);
-            let side = TILE.min(rows);
-            let [mut a, mut dh] = [a_all, dh_all].map(|all| Tiles::new(all, side, f));
-            let [mut dz, n] = [dz_all, n_all].map(|all| Tiles::new(all, side, d));
-            let mut normal = Normal::of(n);
-            let [mut da, mut dn] = [f, d].map(|width| Tiles::new(&mut [], side, width));
-            for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
-                let (start, count) = (tile * TILE, dx.len() / d);
-                let first = chunk * rows + start;
-                let (narrow, wide) = (
-                    first * d..(first + count) * d,
-                    first * f..(first + count) * f,
-                );
-                let (x, dy, hidden) = (&x[narrow.clone()], &dy[narrow], &hidden[wide]);
-                if is_zero_row(dy) {
-                    dx.fill(0.0);
-                    if large {
-                        for rows in [&mut dz, &mut normal.rows, &mut a, &mut dh] {
-                            rows.at(start, count).fill(0.0);
+            workspaces.lend(|statistics| {
+                let (((((dx, partial), dz_all), n_all), a_all), dh_all) = task;
+                let (dw1, partial) = partial.split_at_mut(weights);
+                let (dw2, partial) = partial.split_at_mut(weights);
+                let (db1, partial) = partial.split_at_mut(f);
+                let (db2, partial) = partial.split_at_mut(d);
+                let (dweight, dbias) = partial.split_at_mut(d);
+                let side = TILE.min(rows);
+                let [mut a, mut dh] = [a_all, dh_all].map(|all| Tiles::new(all, side, f));
+                let [mut dz, n] = [dz_all, n_all].map(|all| Tiles::new(all, side, d));
+                let mut normal = Normal::of(n, statistics);
+                let [mut da, mut dn] = [f, d].map(|width| Tiles::new(&mut [], side, width));
+                for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
+                    let (start, count) = (tile * TILE, dx.len() / d);
+                    let first = chunk * rows + start;
+                    let (narrow, wide) = (
+                        first * d..(first + count) * d,
+                        first * f..(first + count) * f,
+                    );
+                    let (x, dy, hidden) = (&x[narrow.clone()], &dy[narrow], &hidden[wide]);
+                    if is_zero_row(dy) {
+                        dx.fill(0.0);
+                        if large {
+                            for rows in [&mut dz, &mut normal.rows, &mut a, &mut dh] {
+                                rows.at(start, count).fill(0.0);
+                            }
                         }
+                        continue;
                     }
-                    continue;
-                }
-                let n = op.normalise(x, start, &mut normal);
-                let dz = match &self.outer_dropout {
-                    Some(dropout) => {
-                        let dz = dz.at(start, count);
-                        dz.copy_from_slice(dy);
-                        dropout.scale(first, d, dz);
-                        &*dz
+                    let n = op.normalise(x, start, &mut normal);
+                    let dz = match &self.outer_dropout {
+                        Some(dropout) => {
+                            let dz = dz.at(start, count);
+                            dz.copy_from_slice(dy);
+                            dropout.scale(first, d, dz);
+                            &*dz
+                        }
+                        None => dy,
+                    };
+                    sum_rows(dz, db2);
+                    let [a, da, dh] = [&mut a, &mut da, &mut dh].map(|rows| rows.at(start, count));
+                    multiply_packed(op.isa, count, Matrix::rows(dz, d), &w2, da, false);
+                    drop(&self.inner_dropout, first, f, da);
+                    self.activation
+                        .values_and_gradients(op.isa, [hidden, da], [a, dh]);
+                    drop(&self.inner_dropout, first, f, a);
+                    sum_rows(dh, db1);
+                    if !large {
+                        multiply(
+                            op.isa,
+                            (d, f, count),
+                            Matrix::columns(dz, d),
+                            Matrix::rows(a, f),
+                            dw2,
+                            true,
+                        );
+                        multiply(
+                            op.isa,
+                            (f, d, count),
+                            Matrix::columns(dh, f),
+                            Matrix::rows(n, d),
+                            dw1,
+                            true,
+                        );
                     }
-                    None => dy,
-                };
-                sum_rows(dz, db2);
-                let [a, da, dh] = [&mut a, &mut da, &mut dh].map(|rows| rows.at(start, count));
-                multiply_packed(op.isa, count, Matrix::rows(dz, d), &w2, da, false);
-                drop(&self.inner_dropout, first, f, da);
-                self.activation
-                    .values_and_gradients(op.isa, [hidden, da], [a, dh]);
-                drop(&self.inner_dropout, first, f, a);
-                sum_rows(dh, db1);
-                if !large {
-                    multiply(
-                        op.isa,
-                        (d, f, count),
-                        Matrix::columns(dz, d),
-                        Matrix::rows(a, f),
-                        dw2,
-                        true,
-                    );
-                    multiply(
-                        op.isa,
-                        (f, d, count),
-                        Matrix::columns(dh, f),
-                        Matrix::rows(n, d),
-                        dw1,
-                        true,
-                    );
+                    let dh = Matrix::rows(dh, f);
+                    if let Some((weight, ..)) = op.norm {
+                        let dn = dn.at(start, count);
+                        multiply_packed(op.isa, count, dh, &w1, dn, false);
+                        op.isa.run(norm::Backward {
+                            x,
+                            weight,
+                            dy: dn,
+                            statistics: normal.statistics,
+                            dx,
+                            dweight,
+                            dbias,
+                        });
+                    } else {
+                        multiply_packed(op.isa, count, dh, &w1, dx, false);
+                    }
+                    if self.residual {
+                        add(dy, dx);
+                    }
                 }
-                let dh = Matrix::rows(dh, f);
-                if let Some((weight, ..)) = op.norm {
-                    let dn = dn.at(start, count);
-                    multiply_packed(op.isa, count, dh, &w1, dn, false);
-                    op.isa.run(norm::Backward {
-                        x,
-                        weight,
-                        dy: dn,
-                        statistics: &normal.statistics,
-                        dx,
-                        dweight,
-                        dbias,
-                    });
-                } else {
-                    multiply_packed(op.isa, count, dh, &w1, dx, false);
-                }
-                if self.residual {
-                    add(dy, dx);
-                }
-            }
+            })
         });
         let mut sums = sum_partials(&partials, partial_len);
         let dbias = sums.split_off(2 * weights + f + 2 * d);

@@ -42,7 +42,7 @@ impl Operands<'_> {
             bias,
             epsilon,
             y,
-            statistics: &mut space.statistics,
+            statistics: space.statistics,
         });
         y
     }
@@ -51,12 +51,11 @@ impl Operands<'_> {
 /// n(x) of a tile, and each row's mean and reciprocal deviation.
 pub(super) struct Normal<'a> {
     pub(super) rows: Tiles<'a>,
-    pub(super) statistics: Vec<[f32; 2]>,
+    pub(super) statistics: &'a mut Vec<[f32; 2]>,
 }
 
 impl<'a> Normal<'a> {
-    pub(super) fn of(rows: Tiles<'a>) -> Self {
-        let statistics = Vec::new();
+    pub(super) fn of(rows: Tiles<'a>, statistics: &'a mut Vec<[f32; 2]>) -> Self {
         Normal { rows, statistics }
     }
 }

@@ -6,6 +6,7 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::Shared;
 use lra_cpu::fft::Complex;
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use super::transform::{APART, CHANNELS, Columns, Room, Transform};
@@ -145,9 +146,9 @@ fn spectra<T: Real>(
     let mut spectra = vec![Complex::default(); sizes.width * transform.bins()];
     let share = number::<T>(1.0 / sizes.n as f64);
     let channels = spectra.par_chunks_mut(transform.bins()).enumerate();
-    channels.try_for_each_init(
-        || transform.room(),
-        |room, (channel, spectrum)| {
+    let rooms = Workspaces::new(sizes.width, || transform.room());
+    channels.try_for_each(|(channel, spectrum)| {
+        rooms.lend(|room| {
             room.sequence.fill(number(0.0));
             let taps = &kernel[channel * sizes.taps..][..sizes.taps];
             for (tap, x) in taps.iter().enumerate() {
@@ -158,8 +159,8 @@ fn spectra<T: Real>(
             transform.forward(room)?;
             spectrum.copy_from_slice(&room.spectrum);
             Ok::<_, candle_core::Error>(())
-        },
-    )?;
+        })
+    })?;
     Ok(spectra)
 }
 
@@ -183,8 +184,8 @@ fn forward<T: Real>(sizes: Sizes, x: &[T], kernel: &[T]) -> Result<Vec<T>> {
     let mut y = vec![number::<T>(0.0); x.len()];
     let out = Shared::new(&mut y);
     let room = || (transform.room(), vec![number::<T>(0.0); CHANNELS * stride]);
-    let tasks = (0..batch * groups).into_par_iter();
-    tasks.try_for_each_init(room, |(room, columns), task| {
+    let rooms = Workspaces::new(batch * groups, room);
+    let run = |(room, columns): &mut (Room<T>, Vec<T>), task: usize| {
         let (start, place) = (
             task / groups * length * width,
             Columns::group(width, task % groups),
@@ -203,9 +204,14 @@ fn forward<T: Real>(sizes: Sizes, x: &[T], kernel: &[T]) -> Result<Vec<T>> {
         // SAFETY: the columns of an example belong to one task.
         unsafe { place.store(&out, start, 0..length, |c, t| columns[c * stride + t]) };
         Ok::<_, candle_core::Error>(())
-    })?;
+    };
+    let tasks = (0..batch * groups).into_par_iter();
+    tasks.try_for_each(|task| rooms.lend(|room| run(room, task)))?;
     Ok(y)
 }
+
+/// Room of one thread for transforms, for columns of x and dy, and for a spectrum of x.
+type GradientRoom<T> = (Room<T>, Vec<T>, Vec<Complex<T>>);
 
 /// Returns gradients of x and kernel.
 fn gradients<T: Real>(sizes: Sizes, x: &[T], kernel: &[T], dy: &[T]) -> Result<(Vec<T>, Vec<T>)> {
@@ -234,8 +240,10 @@ fn gradients<T: Real>(sizes: Sizes, x: &[T], kernel: &[T], dy: &[T]) -> Result<(
             transform.forward.make_output_vec(),
         )
     };
-    let tasks = sums.par_chunks_mut(CHANNELS * bins).enumerate();
-    tasks.try_for_each_init(room, |(room, columns, of_x), (task, sums)| {
+    let rooms = Workspaces::new(groups * runs, room);
+    let run = |(room, columns, of_x): &mut GradientRoom<T>,
+               task: usize,
+               sums: &mut [Complex<T>]| {
         let (place, run) = (Columns::group(width, task / runs), task % runs);
         let (x_columns, dy_columns) = columns.split_at_mut(CHANNELS * stride);
         for example in run * per_run..((run + 1) * per_run).min(batch) {
@@ -261,14 +269,16 @@ fn gradients<T: Real>(sizes: Sizes, x: &[T], kernel: &[T], dy: &[T]) -> Result<(
             unsafe { place.store(&out, start, 0..length, |c, t| dy_columns[c * stride + t]) };
         }
         Ok::<_, candle_core::Error>(())
-    })?;
+    };
+    let tasks = sums.par_chunks_mut(CHANNELS * bins).enumerate();
+    tasks.try_for_each(|(task, sums)| rooms.lend(|room| run(room, task, sums)))?;
 
     let mut dkernel = vec![number::<T>(0.0); kernel.len()];
     let share = number::<T>(1.0 / sizes.n as f64);
     let channels = dkernel.par_chunks_mut(sizes.taps.max(1)).enumerate();
-    channels.try_for_each_init(
-        || transform.room(),
-        |room, (channel, taps)| {
+    let rooms = Workspaces::new(sizes.width, || transform.room());
+    channels.try_for_each(|(channel, taps)| {
+        rooms.lend(|room| {
             let (group, column) = (channel / CHANNELS, channel % CHANNELS);
             room.spectrum.fill(Complex::default());
             for run in 0..runs {
@@ -283,8 +293,8 @@ fn gradients<T: Real>(sizes: Sizes, x: &[T], kernel: &[T], dy: &[T]) -> Result<(
                 *gradient = place.map_or(number(0.0), |place| room.sequence[place] * share);
             }
             Ok::<_, candle_core::Error>(())
-        },
-    )?;
+        })
+    })?;
     Ok((dx, dkernel))
 }
 

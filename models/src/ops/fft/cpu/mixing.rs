@@ -8,13 +8,14 @@
 use candle_core::{Result, Shape, Tensor};
 use lra_cpu::buffers::Shared;
 use lra_cpu::fft::Complex;
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use super::transform::Transform;
 use super::{Real, apply, number};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View};
 
-/// Rows of a task at least, and columns of one.
+/// Rows of a task, or columns.
 const ROWS: usize = 8;
 
 /// Maps x (B, L, D) to y (B, L, D), times `scale` s.
@@ -47,7 +48,11 @@ impl<T: Real> CustomOp<1, T> for Mixing {
     }
 }
 
-fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) -> Result<Vec<T>> {
+fn mix<T: Real>(
+    x: &[T],
+    (batch, length, width): (usize, usize, usize),
+    scale: T,
+) -> Result<Vec<T>> {
     let mut y = vec![number::<T>(0.0); x.len()];
     if x.is_empty() {
         return Ok(y);
@@ -59,26 +64,35 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
         let scratch = along_length.get_inplace_scratch_len();
         [ROWS * length, scratch].map(|len| vec![Complex::<T>::default(); len])
     };
-    let examples = y
-        .par_chunks_mut(length * width)
-        .zip(x.par_chunks(length * width));
-    examples.try_for_each(|(y, x)| {
-        // (L, bins): spectra of the rows.
-        let mut rows = vec![Complex::<T>::default(); length * bins];
-        let tasks = rows.par_chunks_mut(bins).zip(x.par_chunks(width));
-        tasks.with_min_len(ROWS).try_for_each_init(
-            || along_width.room(),
-            |room, (spectrum, row)| {
-                room.sequence.copy_from_slice(row);
-                along_width.forward(room)?;
-                spectrum.copy_from_slice(&room.spectrum);
+    // As many examples at once as there are threads.
+    let at_once = batch.min(rayon::current_num_threads());
+    // (examples, L, bins): spectra of the rows.
+    let mut spectra = vec![Complex::<T>::default(); at_once * length * bins];
+    let blocks = bins.div_ceil(ROWS);
+    let of_rows = Workspaces::new((at_once * length).div_ceil(ROWS), || along_width.room());
+    let of_columns = Workspaces::new(at_once * blocks, room);
+    let examples = at_once * length * width;
+    for (y, x) in y.chunks_mut(examples).zip(x.chunks(examples)) {
+        let spectra = &mut spectra[..x.len() / width * bins];
+        let tasks = spectra.par_chunks_mut(ROWS * bins);
+        let tasks = tasks.zip(x.par_chunks(ROWS * width));
+        tasks.try_for_each(|(spectra, x)| {
+            of_rows.lend(|room| {
+                for (spectrum, row) in spectra.chunks_exact_mut(bins).zip(x.chunks_exact(width)) {
+                    room.sequence.copy_from_slice(row);
+                    along_width.forward(room)?;
+                    spectrum.copy_from_slice(&room.spectrum);
+                }
                 Ok::<_, candle_core::Error>(())
-            },
-        )?;
+            })
+        })?;
         // Spectra of their columns, (columns, L), of which only the wanted ones are kept.
+        let examples = x.len() / (length * width);
         let y = Shared::new(y);
-        let tasks = (0..bins).into_par_iter().step_by(ROWS);
-        tasks.for_each_init(room, |[columns, scratch], first| {
+        let run = |[columns, scratch]: &mut [Vec<Complex<T>>; 2], task: usize| {
+            let (example, first) = (task / blocks, task % blocks * ROWS);
+            let rows = &spectra[example * length * bins..][..length * bins];
+            let example = example * length * width;
             let count = ROWS.min(bins - first);
             // Some rows at a time, so that lines of the cache are read and written whole.
             for (block, rows) in rows.chunks(ROWS * bins).enumerate() {
@@ -97,7 +111,7 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
             let mirrored = first.max(1)..(first + count).min(width - bins + 1);
             for l in 0..length {
                 // SAFETY: this task alone has these columns, and those that mirror them.
-                let to = unsafe { y.slice(l * width + first, count) };
+                let to = unsafe { y.slice(example + l * width + first, count) };
                 for (column, y) in to.iter_mut().enumerate() {
                     *y = columns[column * length + l].re * scale;
                 }
@@ -105,15 +119,16 @@ fn mix<T: Real>(x: &[T], (_, length, width): (usize, usize, usize), scale: T) ->
                     continue;
                 }
                 let from = (length - l) % length;
-                let start = l * width + width + 1 - mirrored.end;
+                let start = example + l * width + width + 1 - mirrored.end;
                 // SAFETY: as above.
                 let to = unsafe { y.slice(start, mirrored.len()) };
                 for (d, y) in mirrored.clone().rev().zip(to) {
                     *y = columns[(d - first) * length + from].re * scale;
                 }
             }
-        });
-        Ok::<_, candle_core::Error>(())
-    })?;
+        };
+        let tasks = (0..examples * blocks).into_par_iter();
+        tasks.for_each(|task| of_columns.lend(|room| run(room, task)));
+    }
     Ok(y)
 }

@@ -3,9 +3,10 @@
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::Shared;
 use lra_cpu::fft::Complex;
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
-use super::transform::{APART, CHANNELS, Columns, Transform, ends};
+use super::transform::{APART, CHANNELS, Columns, Room, Transform, ends};
 use super::{NAME, Real, apply, number};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View};
 
@@ -133,8 +134,8 @@ fn analyse<T: Real>(
         let spectra = vec![Complex::default(); CHANNELS * (bins + APART)];
         (transform.room(), columns, spectra)
     };
-    let tasks = (0..batch * groups).into_par_iter();
-    tasks.try_for_each_init(room, |(room, columns, spectra), task| {
+    let rooms = Workspaces::new(batch * groups, room);
+    let run = |(room, columns, spectra): &mut (Room<T>, Vec<T>, Vec<_>), task: usize| {
         let (example, place) = (task / groups, Columns::group(width, task % groups));
         place.load(&x[example * length * width..], used, columns, stride);
         let runs = columns.chunks(stride).zip(spectra.chunks_mut(bins + APART));
@@ -156,7 +157,9 @@ fn analyse<T: Real>(
             unsafe { place.store(&out, start, 0..bins, value) };
         }
         Ok::<_, candle_core::Error>(())
-    })?;
+    };
+    let tasks = (0..batch * groups).into_par_iter();
+    tasks.try_for_each(|task| rooms.lend(|room| run(room, task)))?;
     Ok(y)
 }
 
@@ -175,8 +178,8 @@ fn synthesise<T: Real>(
         let columns = vec![number::<T>(0.0); CHANNELS * (used + APART)];
         (transform.room(), planes, columns)
     };
-    let tasks = (0..batch * groups).into_par_iter();
-    tasks.try_for_each_init(room, |(room, planes, columns), task| {
+    let rooms = Workspaces::new(batch * groups, room);
+    let run = |(room, planes, columns): &mut (Room<T>, Vec<T>, Vec<T>), task: usize| {
         let (example, place) = (task / groups, Columns::group(width, task % groups));
         let (re_plane, im_plane) = planes.split_at_mut(CHANNELS * stride);
         place.load(&re[example * bins * width..], bins, re_plane, stride);
@@ -201,6 +204,8 @@ fn synthesise<T: Real>(
         // SAFETY: the columns of an example belong to one task.
         unsafe { place.store(&out, example * op.rows * width, 0..used, value) };
         Ok::<_, candle_core::Error>(())
-    })?;
+    };
+    let tasks = (0..batch * groups).into_par_iter();
+    tasks.try_for_each(|task| rooms.lend(|room| run(room, task)))?;
     Ok(y)
 }

@@ -15,6 +15,7 @@ use lra_cpu::buffers::{
 use lra_cpu::gemm::{Matrix, PackedMatrix, affine, multiply, multiply_packed};
 use lra_cpu::isa::Isa;
 use lra_cpu::scratch::{Scratch, Tiles};
+use lra_cpu::workspaces::Workspaces;
 use lra_cpu::zero_rows::is_zero_row;
 use rayon::prelude::*;
 
@@ -124,29 +125,32 @@ impl CustomOp<3> for GatedLinear {
         let kept = split_mut(&mut gates, kept, m.div_ceil(rows));
         let packed = PackedMatrix::new(isa, Matrix::columns(weight.data, d), (d, n));
         let chunks = y.par_chunks_mut(rows * d).zip(kept);
+        let workspaces = Workspaces::new(chunks.len(), || ());
         chunks.enumerate().for_each(|(chunk, (y, kept))| {
-            let side = TILE.min(rows);
-            let mut z = Scratch::unspecified(side * d);
-            let mut made = Scratch::unspecified(side * n);
-            for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
-                let (start, count) = (tile * TILE, y.len() / d);
-                let first = chunk * rows + start;
-                let z = &mut z[..count * d];
-                let x = &x.data[first * d..][..y.len()];
-                self.activation.values(isa, x, z);
-                if let Some(dropout) = &self.dropout {
-                    dropout.scale(first, d, z);
+            workspaces.lend(|()| {
+                let side = TILE.min(rows);
+                let mut z = Scratch::unspecified(side * d);
+                let mut made = Scratch::unspecified(side * n);
+                for (tile, y) in y.chunks_mut(TILE * d).enumerate() {
+                    let (start, count) = (tile * TILE, y.len() / d);
+                    let first = chunk * rows + start;
+                    let z = &mut z[..count * d];
+                    let x = &x.data[first * d..][..y.len()];
+                    self.activation.values(isa, x, z);
+                    if let Some(dropout) = &self.dropout {
+                        dropout.scale(first, d, z);
+                    }
+                    let made = &mut made[..count * n];
+                    affine(isa, Matrix::rows(z, d), &packed, bias.data, made);
+                    let [a, g] = self.value.parts([x, z, made], d);
+                    isa.run(glu::Forward { a, g, width: d, y });
+                    if keeps {
+                        let kept = kept[start * d..][..count * d].chunks_exact_mut(d);
+                        kept.enumerate()
+                            .for_each(|(row, kept)| kept.copy_from_slice(g.row(row, d)));
+                    }
                 }
-                let made = &mut made[..count * n];
-                affine(isa, Matrix::rows(z, d), &packed, bias.data, made);
-                let [a, g] = self.value.parts([x, z, made], d);
-                isa.run(glu::Forward { a, g, width: d, y });
-                if keeps {
-                    let kept = kept[start * d..][..count * d].chunks_exact_mut(d);
-                    kept.enumerate()
-                        .for_each(|(row, kept)| kept.copy_from_slice(g.row(row, d)));
-                }
-            }
+            })
         });
         Ok((y, x.shape, gates))
     }
@@ -174,68 +178,72 @@ impl CustomOp<3> for GatedLinear {
             .zip(split_mut(&mut partials, weights + n, chunks))
             .zip(split_mut(&mut z_all, step * d, chunks))
             .zip(split_mut(&mut dgate_all, step * n, chunks));
+        let workspaces = Workspaces::new(chunks, || ());
         tasks.enumerate().for_each(|(chunk, task)| {
-            let (((dx, partial), z_all), dgate_all) = task;
-            let (dweight, dbias) = partial.split_at_mut(weights);
-            let side = TILE.min(rows);
-            let [mut dz, mut mask, mut dvalue] = [(); 3].map(|()| Scratch::unspecified(side * d));
-            let mut z = Tiles::new(z_all, side, d);
-            let mut dgate = Tiles::new(dgate_all, side, n);
-            for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
-                let (start, count) = (tile * TILE, dx.len() / d);
-                let first = chunk * rows + start;
-                let narrow = first * d..(first + count) * d;
-                let [x, y, g, dy] =
-                    [x.data, pass.y, &pass.saved, pass.dy].map(|rows| &rows[narrow.clone()]);
-                if is_zero_row(dy) {
-                    dx.fill(0.0);
-                    if large {
-                        z.at(start, count).fill(0.0);
-                        dgate.at(start, count).fill(0.0);
-                    }
-                    continue;
-                }
-                let [dz, dvalue] = [&mut dz, &mut dvalue].map(|it| &mut it[..count * d]);
-                let [z, dgate] = [&mut z, &mut dgate].map(|rows| rows.at(start, count));
-                // Drawn once for both of its uses.
-                let mask = self.dropout.as_ref().map(|dropout| {
-                    let mask = &mut mask[..count * d];
-                    mask.fill(1.0);
-                    dropout.scale(first, d, mask);
-                    &*mask
-                });
-                isa.run(glu::Backward {
-                    y,
-                    g,
-                    dy,
-                    width: d,
-                    gradients: match self.value {
-                        GatedValue::Linear => Gradients::Together(dgate),
-                        GatedValue::Activated | GatedValue::Input => {
-                            Gradients::MaxError(dvalue, dgate)
+            workspaces.lend(|()| {
+                let (((dx, partial), z_all), dgate_all) = task;
+                let (dweight, dbias) = partial.split_at_mut(weights);
+                let side = TILE.min(rows);
+                let [mut dz, mut mask, mut dvalue] =
+                    [(); 3].map(|()| Scratch::unspecified(side * d));
+                let mut z = Tiles::new(z_all, side, d);
+                let mut dgate = Tiles::new(dgate_all, side, n);
+                for (tile, dx) in dx.chunks_mut(TILE * d).enumerate() {
+                    let (start, count) = (tile * TILE, dx.len() / d);
+                    let first = chunk * rows + start;
+                    let narrow = first * d..(first + count) * d;
+                    let [x, y, g, dy] =
+                        [x.data, pass.y, &pass.saved, pass.dy].map(|rows| &rows[narrow.clone()]);
+                    if is_zero_row(dy) {
+                        dx.fill(0.0);
+                        if large {
+                            z.at(start, count).fill(0.0);
+                            dgate.at(start, count).fill(0.0);
                         }
-                    },
-                });
-                sum_rows(dgate, dbias);
-                multiply_packed(isa, count, Matrix::rows(dgate, n), &packed, dz, false);
-                if self.value == GatedValue::Activated {
-                    add(dvalue, dz);
+                        continue;
+                    }
+                    let [dz, dvalue] = [&mut dz, &mut dvalue].map(|it| &mut it[..count * d]);
+                    let [z, dgate] = [&mut z, &mut dgate].map(|rows| rows.at(start, count));
+                    // Drawn once for both of its uses.
+                    let mask = self.dropout.as_ref().map(|dropout| {
+                        let mask = &mut mask[..count * d];
+                        mask.fill(1.0);
+                        dropout.scale(first, d, mask);
+                        &*mask
+                    });
+                    isa.run(glu::Backward {
+                        y,
+                        g,
+                        dy,
+                        width: d,
+                        gradients: match self.value {
+                            GatedValue::Linear => Gradients::Together(dgate),
+                            GatedValue::Activated | GatedValue::Input => {
+                                Gradients::MaxError(dvalue, dgate)
+                            }
+                        },
+                    });
+                    sum_rows(dgate, dbias);
+                    multiply_packed(isa, count, Matrix::rows(dgate, n), &packed, dz, false);
+                    if self.value == GatedValue::Activated {
+                        add(dvalue, dz);
+                    }
+                    if let Some(mask) = mask {
+                        multiply_by(mask, dz);
+                    }
+                    self.activation.values_and_gradients(isa, [x, dz], [z, dx]);
+                    if let Some(mask) = mask {
+                        multiply_by(mask, z);
+                    }
+                    if !large {
+                        let (dgate, z) = (Matrix::columns(dgate, n), Matrix::rows(z, d));
+                        multiply(isa, (n, d, count), dgate, z, dweight, true);
+                    }
+                    if self.value == GatedValue::Input {
+                        add(dvalue, dx);
+                    }
                 }
-                if let Some(mask) = mask {
-                    multiply_by(mask, dz);
-                }
-                self.activation.values_and_gradients(isa, [x, dz], [z, dx]);
-                if let Some(mask) = mask {
-                    multiply_by(mask, z);
-                }
-                if !large {
-                    let (dgate, z) = (Matrix::columns(dgate, n), Matrix::rows(z, d));
-                    multiply(isa, (n, d, count), dgate, z, dweight, true);
-                }
-                if self.value == GatedValue::Input {
-                    add(dvalue, dx);
-                }
-            }
+            })
         });
         let mut dweight = sum_partials(&partials, weights + n);
         let dbias = dweight.split_off(weights);

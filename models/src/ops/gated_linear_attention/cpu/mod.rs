@@ -25,6 +25,7 @@ use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::{Shared, unspecified};
 use lra_cpu::isa::Isa;
 use lra_cpu::tile::padded;
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use self::backward::Backward;
@@ -182,9 +183,9 @@ impl CustomOp<5> for GatedLinearAttention {
         let mut states = unspecified(if keeps { kept * state } else { 0 });
         let (out, kept) = (Shared::new(&mut y), Shared::new(&mut states));
         let (y_out, states_out) = (&out, keeps.then_some(&kept));
-        orders
-            .into_par_iter()
-            .for_each(|order| match sizes.are_narrow() {
+        let workspaces = Workspaces::new(orders.len(), || ());
+        orders.into_par_iter().for_each(|order| {
+            workspaces.lend(|()| match sizes.are_narrow() {
                 true => isa.run(NarrowForward {
                     sizes,
                     order,
@@ -200,7 +201,8 @@ impl CustomOp<5> for GatedLinearAttention {
                     y: y_out,
                     states: states_out,
                 }),
-            });
+            })
+        });
         let [_, _, v, ..] = operands;
         Ok((y, v.shape, states))
     }
@@ -217,9 +219,9 @@ impl CustomOp<5> for GatedLinearAttention {
         let shared = gradients.each_mut().map(|gradient| Shared::new(gradient));
         let operands_of = Operands::new(&operands);
         let (dy, states, gradients_out) = (pass.dy, &pass.saved[..], &shared);
-        orders
-            .into_par_iter()
-            .for_each(|order| match sizes.are_narrow() {
+        let workspaces = Workspaces::new(orders.len(), || ());
+        orders.into_par_iter().for_each(|order| {
+            workspaces.lend(|()| match sizes.are_narrow() {
                 true => isa.run(NarrowBackward {
                     sizes,
                     order,
@@ -237,7 +239,8 @@ impl CustomOp<5> for GatedLinearAttention {
                     states,
                     gradients: gradients_out,
                 }),
-            });
+            })
+        });
         let mut gradients = gradients.into_iter();
         Ok(operands.map(|view| {
             let gradient = gradients.next();

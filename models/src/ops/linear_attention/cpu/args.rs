@@ -5,6 +5,7 @@ use lra_cpu::format::Format;
 use lra_cpu::isa::Isa;
 use lra_cpu::tile::StridedRowsMut;
 use lra_cpu::tile::{RowMajor, Rows, SIDE};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use super::blocks::{Positions, Sizes, State};
@@ -106,6 +107,8 @@ impl LinearAttentionArgs<'_> {
         let isa = Isa::current();
         let (parts, per_head) = self.parts(self.keys_len);
         let highest = |part: Part| directions.highest(isa, self.keys(part), part.range);
+        let workspaces = Workspaces::new(parts.len(), || ());
+        let highest = |part| workspaces.lend(|()| highest(part));
         let all: Vec<f32> = parts.into_par_iter().map(highest).collect();
         let heads = all.chunks(per_head);
         let largest = |parts: &[f32]| parts.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -164,21 +167,21 @@ impl LinearAttentionArgs<'_> {
             start: 0,
             stride: self.row(),
         };
-        self.parts(self.queries_len)
-            .0
-            .into_par_iter()
-            .for_each(|part| {
-                isa.run(Attend {
-                    map: query,
-                    format: self.format(isa),
-                    sizes: self.sizes,
-                    eps: self.op.eps,
-                    state: self.state(&states, part),
-                    queries: self.queries(part),
-                    range: part.range,
-                    out: Self::writer(target, part, self.queries_len, values),
-                });
-            });
+        let parts = self.parts(self.queries_len).0;
+        let workspaces = Workspaces::new(parts.len(), || ());
+        parts.into_par_iter().for_each(|part| {
+            let task = Attend {
+                map: query,
+                format: self.format(isa),
+                sizes: self.sizes,
+                eps: self.op.eps,
+                state: self.state(&states, part),
+                queries: self.queries(part),
+                range: part.range,
+                out: Self::writer(target, part, self.queries_len, values),
+            };
+            workspaces.lend(|()| isa.run(task));
+        });
         (output, states)
     }
 
@@ -209,22 +212,22 @@ impl LinearAttentionArgs<'_> {
                 out: Self::writer(targets[0], part, self.queries_len, self.inputs),
             });
         });
-        self.parts(self.keys_len)
-            .0
-            .into_par_iter()
-            .for_each(|part| {
-                isa.run(KeyGradient {
-                    map: key(part),
-                    format: self.format(isa),
-                    sizes: self.sizes,
-                    dstate: self.state(&dstates, part),
-                    keys: self.keys(part),
-                    values: self.rows(self.v, self.keys_len, values, part),
-                    range: part.range,
-                    dkeys: Self::writer(targets[1], part, self.keys_len, self.inputs),
-                    dvalues: Self::writer(targets[2], part, self.keys_len, values),
-                });
-            });
+        let parts = self.parts(self.keys_len).0;
+        let workspaces = Workspaces::new(parts.len(), || ());
+        parts.into_par_iter().for_each(|part| {
+            let task = KeyGradient {
+                map: key(part),
+                format: self.format(isa),
+                sizes: self.sizes,
+                dstate: self.state(&dstates, part),
+                keys: self.keys(part),
+                values: self.rows(self.v, self.keys_len, values, part),
+                range: part.range,
+                dkeys: Self::writer(targets[1], part, self.keys_len, self.inputs),
+                dvalues: Self::writer(targets[2], part, self.keys_len, values),
+            };
+            workspaces.lend(|()| isa.run(task));
+        });
     }
 
     /// Returns a state for each head, to which `add` contributes the positions of each part.
@@ -233,10 +236,11 @@ impl LinearAttentionArgs<'_> {
         let len = self.sizes.state();
         let mut partials = vec![0.0; parts.len() * len];
         let states = split_mut(&mut partials, len, parts.len());
+        let workspaces = Workspaces::new(parts.len(), || ());
         parts
             .into_par_iter()
             .zip(states)
-            .for_each(|(part, state)| add(part, state));
+            .for_each(|(part, state)| workspaces.lend(|()| add(part, state)));
         if per_head == 1 {
             return partials;
         }

@@ -10,12 +10,14 @@ mod square;
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::isa::Isa;
 use lra_cpu::simd::{Kernel, Lanes};
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use self::square::{Left, Square, product};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "pseudo_inverse";
+
 /// Returns Z for each of the matrices A (.., M, M) of f64.
 /// # Errors
 /// If matrices are not square, or not f64 in main memory.
@@ -41,12 +43,15 @@ impl CustomOp<1, f64> for PseudoInverse {
         let isa = Isa::current();
         let matrices = z.par_chunks_mut(side * side);
         let matrices = matrices.zip(a.data.par_chunks(side * side));
+        let workspaces = Workspaces::new(matrices.len(), || ForwardSquares::new(side));
         matrices.for_each(|(z, a)| {
-            isa.run(Iterate {
-                iterations: self.iterations,
-                side,
-                a,
-                z,
+            workspaces.lend(|squares| {
+                isa.run(Iterate {
+                    iterations: self.iterations,
+                    squares,
+                    a,
+                    z,
+                });
             });
         });
         Ok((z, a.shape, ()))
@@ -63,14 +68,10 @@ impl CustomOp<1, f64> for PseudoInverse {
         let matrices = da.par_chunks_mut(side * side);
         let matrices = matrices.zip(a.data.par_chunks(side * side));
         let matrices = matrices.zip(pass.dy.par_chunks(side * side));
+        let squares = || BackwardSquares::new(side, self.iterations);
+        let workspaces = Workspaces::new(matrices.len(), squares);
         matrices.for_each(|((da, a), dz)| {
-            isa.run(Differentiate {
-                iterations: self.iterations,
-                side,
-                a,
-                dz,
-                da,
-            });
+            workspaces.lend(|squares| isa.run(Differentiate { squares, a, dz, da }))
         });
         Ok([da.into()])
     }
@@ -93,18 +94,16 @@ struct Between {
 }
 
 impl Between {
-    /// Returns the start of the iteration for A.
-    fn first(a: &Square) -> Self {
-        let mut z = a.transposed();
-        let (_, largest) = a.largest_column();
-        z.numbers.iter_mut().for_each(|x| *x /= largest);
-        Between::of(z)
+    fn zeros(side: usize) -> Self {
+        let [z, y, p, q, r] = [(); 5].map(|()| Square::zeros(side));
+        Between { z, y, p, q, r }
     }
 
-    /// Wraps this Z; the other matrices are still to be computed.
-    fn of(z: Square) -> Self {
-        let [y, p, q, r] = [(); 4].map(|()| Square::zeros(z.side));
-        Between { z, y, p, q, r }
+    /// Starts the iteration for A.
+    fn start(&mut self, a: &Square) {
+        self.z.set_transposed(a);
+        let (_, largest) = a.largest_column();
+        self.z.numbers.iter_mut().for_each(|x| *x /= largest);
     }
 
     /// Computes all matrices that follow from Z.
@@ -125,10 +124,27 @@ impl Between {
     }
 }
 
+/// Working memory of a forward pass.
+struct ForwardSquares {
+    a: Square,
+    between: Between,
+    next: Square,
+}
+
+impl ForwardSquares {
+    fn new(side: usize) -> Self {
+        ForwardSquares {
+            a: Square::zeros(side),
+            between: Between::zeros(side),
+            next: Square::zeros(side),
+        }
+    }
+}
+
 /// Iteration from A to Z.
 struct Iterate<'a> {
     iterations: usize,
-    side: usize,
+    squares: &'a mut ForwardSquares,
     a: &'a [f64],
     z: &'a mut [f64],
 }
@@ -138,22 +154,55 @@ impl Kernel for Iterate<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let a = Square::new(self.side, self.a);
-        let mut between = Between::first(&a);
-        let mut z = Square::zeros(self.side);
+        let ForwardSquares { a, between, next } = self.squares;
+        a.set(self.a);
+        between.start(a);
         for _ in 0..self.iterations {
-            between.compute(s, &a);
-            between.next(s, &mut z);
-            std::mem::swap(&mut between.z, &mut z);
+            between.compute(s, a);
+            between.next(s, next);
+            std::mem::swap(&mut between.z, next);
         }
         between.z.write(self.z);
     }
 }
 
+/// Working memory of a backward pass.
+struct BackwardSquares {
+    a: Square,
+    /// Of each iteration.
+    all: Vec<Between>,
+    da: Square,
+    dz: Square,
+    dy: Square,
+    /// Gradient of Z before an iteration.
+    before: Square,
+    dr: Square,
+    dq: Square,
+    dp: Square,
+    transposed: Square,
+}
+
+impl BackwardSquares {
+    fn new(side: usize, iterations: usize) -> Self {
+        let [a, da, dz, dy, before, dr, dq, dp, transposed] = [(); 9].map(|()| Square::zeros(side));
+        BackwardSquares {
+            a,
+            all: (0..iterations).map(|_| Between::zeros(side)).collect(),
+            da,
+            dz,
+            dy,
+            before,
+            dr,
+            dq,
+            dp,
+            transposed,
+        }
+    }
+}
+
 /// Backward pass from the gradient of Z to the gradient of A.
 struct Differentiate<'a> {
-    iterations: usize,
-    side: usize,
+    squares: &'a mut BackwardSquares,
     a: &'a [f64],
     dz: &'a [f64],
     da: &'a mut [f64],
@@ -164,46 +213,57 @@ impl Kernel for Differentiate<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let side = self.side;
-        let a = Square::new(side, self.a);
-        let mut all = Vec::with_capacity(self.iterations);
-        let mut between = Between::first(&a);
-        for _ in 0..self.iterations {
-            between.compute(s, &a);
-            let mut z = Square::zeros(side);
-            between.next(s, &mut z);
-            all.push(std::mem::replace(&mut between, Between::of(z)));
+        let BackwardSquares {
+            a,
+            all,
+            da,
+            dz,
+            dy,
+            before,
+            dr,
+            dq,
+            dp,
+            transposed,
+        } = self.squares;
+        a.set(self.a);
+        if let Some(first) = all.first_mut() {
+            first.start(a);
         }
-        let mut da = Square::zeros(side);
-        let mut dz = Square::new(side, self.dz);
-        let [mut dy, mut before, mut dr, mut dq, mut dp, mut transposed] =
-            [(); 6].map(|()| Square::zeros(side));
+        for index in 0..all.len() {
+            let (now, behind) = all[index..].split_at_mut(1);
+            now[0].compute(s, a);
+            if let Some(next) = behind.first_mut() {
+                now[0].next(s, &mut next.z);
+            }
+        }
+        da.numbers.fill(0.0);
+        dz.set(self.dz);
         for Between { z, y, p, q, r } in all.iter().rev() {
             // Z' = ¼ Z R
             transposed.set_transposed(r);
-            product::<S, false>(s, Left::of(&dz), &transposed, 0.25, &mut before);
-            product::<S, false>(s, Left::transposed(z), &dz, 0.25, &mut dr);
+            product::<S, false>(s, Left::of(dz), transposed, 0.25, before);
+            product::<S, false>(s, Left::transposed(z), dz, 0.25, dr);
             // R = 13 I - Y Q
             transposed.set_transposed(q);
-            product::<S, false>(s, Left::of(&dr), &transposed, -1.0, &mut dy);
-            product::<S, false>(s, Left::transposed(y), &dr, -1.0, &mut dq);
+            product::<S, false>(s, Left::of(dr), transposed, -1.0, dy);
+            product::<S, false>(s, Left::transposed(y), dr, -1.0, dq);
             // Q = 15 I - Y P
             transposed.set_transposed(p);
-            product::<S, true>(s, Left::of(&dq), &transposed, -1.0, &mut dy);
-            product::<S, false>(s, Left::transposed(y), &dq, -1.0, &mut dp);
+            product::<S, true>(s, Left::of(dq), transposed, -1.0, dy);
+            product::<S, false>(s, Left::transposed(y), dq, -1.0, dp);
             // P = 7 I - Y
             for (dy, dp) in dy.numbers.iter_mut().zip(&dp.numbers) {
                 *dy -= dp;
             }
             // Y = A Z
             transposed.set_transposed(z);
-            product::<S, true>(s, Left::of(&dy), &transposed, 1.0, &mut da);
-            product::<S, true>(s, Left::transposed(&a), &dy, 1.0, &mut before);
-            std::mem::swap(&mut dz, &mut before);
+            product::<S, true>(s, Left::of(dy), transposed, 1.0, da);
+            product::<S, true>(s, Left::transposed(a), dy, 1.0, before);
+            std::mem::swap(dz, before);
         }
         // Z = Aᵀ / c, with c the sum of a column.
         let (column, sum) = a.largest_column();
-        transposed.set_transposed(&dz);
+        transposed.set_transposed(dz);
         let mut dsum = 0.0;
         for ((da, dz), a) in da
             .numbers
@@ -215,7 +275,7 @@ impl Kernel for Differentiate<'_> {
             dsum -= dz * a;
         }
         dsum /= sum * sum;
-        for row in da.numbers.chunks_mut(da.padded).take(side) {
+        for row in da.numbers.chunks_mut(da.padded).take(da.side) {
             row[column] += dsum;
         }
         da.write(self.da);

@@ -23,13 +23,13 @@ impl Square {
         }
     }
 
-    pub(super) fn new(side: usize, rows: &[f64]) -> Self {
-        let mut square = Square::zeros(side);
-        let padded = square.padded;
-        for (to, from) in square.numbers.chunks_mut(padded).zip(rows.chunks(side)) {
+    /// Takes these rows, and zeros around them.
+    pub(super) fn set(&mut self, rows: &[f64]) {
+        let (side, padded) = (self.side, self.padded);
+        self.numbers.fill(0.0);
+        for (to, from) in self.numbers.chunks_mut(padded).zip(rows.chunks(side)) {
             to[..side].copy_from_slice(from);
         }
-        square
     }
 
     /// Writes the rows without padding.
@@ -38,12 +38,6 @@ impl Square {
         for (to, from) in rows.chunks_mut(self.side).zip(own) {
             to.copy_from_slice(&from[..self.side]);
         }
-    }
-
-    pub(super) fn transposed(&self) -> Self {
-        let mut square = Square::zeros(self.side);
-        square.set_transposed(self);
-        square
     }
 
     #[inline(always)]
@@ -78,17 +72,15 @@ impl Square {
 
     /// Returns the first of the columns of largest sum, and that sum.
     pub(super) fn largest_column(&self) -> (usize, f64) {
-        let mut sums = vec![0.0; self.padded];
-        for row in self.numbers.chunks(self.padded) {
-            sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-        }
-        let mut largest = (0, sums[0]);
-        for (column, &sum) in sums.iter().enumerate().take(self.side) {
-            if sum > largest.1 {
-                largest = (column, sum);
-            }
-        }
-        largest
+        let sum = |column: usize| -> f64 {
+            let numbers = self.numbers[column..].iter().step_by(self.padded);
+            numbers.fold(0.0, |sum, x| sum + x)
+        };
+        let first = (0, sum(0));
+        (1..self.side).fold(first, |largest, column| match sum(column) {
+            sum if sum > largest.1 => (column, sum),
+            _ => largest,
+        })
     }
 }
 
@@ -227,8 +219,13 @@ mod tests {
                 (0..side).map(|k| a(i, k) * b[k * side + j]).sum()
             };
             for isa in Isa::all() {
-                let [left, right] = [&a, &b].map(|x| Square::new(side, x));
-                let (mut plain, mut added) = (Square::zeros(side), Square::new(side, &start));
+                let square = |rows: &[f64]| {
+                    let mut square = Square::zeros(side);
+                    square.set(rows);
+                    square
+                };
+                let [left, right] = [&a, &b].map(|x| square(x));
+                let (mut plain, mut added) = (Square::zeros(side), square(&start));
                 isa.run(Both(&left, &right, [&mut plain, &mut added]));
                 for i in 0..side {
                     for j in 0..side {

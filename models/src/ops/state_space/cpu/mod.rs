@@ -150,8 +150,9 @@ impl CustomOp<2> for StateSpace {
             .enumerate()
             .for_each(|(index, states)| {
                 let y = &out;
-                let walks = split_mut(states, sizes.kept, self.walks.len());
-                for (walk, states) in walks.into_iter().enumerate() {
+                let kept = states.len() / self.walks.len();
+                for walk in 0..self.walks.len() {
+                    let states = &mut states[walk * kept..][..kept];
                     let task = Task::new(self, walk, sizes, index, parameters);
                     match self.complex {
                         true => isa.run(Forward::<true> { task, x, y, states }),

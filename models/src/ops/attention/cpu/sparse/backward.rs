@@ -14,7 +14,7 @@ use super::super::backward::{Queries, Tiles, deltas};
 use super::super::packed_kv::{KeyTile, PackedKv};
 use super::super::score_mod::TermGradients;
 use super::block_mask::BlockMask;
-use super::{apply_ranges, drawn, indices};
+use super::{Held, apply_ranges, drawn, indices};
 
 /// Some blocks of queries of one head.
 pub(super) struct BackwardTask<'a> {
@@ -37,6 +37,8 @@ pub(super) struct BackwardTask<'a> {
     /// The row of each key in its gradient, if the gradient has rows only for keys that are seen
     /// here.
     pub(super) key_rows: Option<&'a [u32]>,
+    /// Working memory of [`Keys`].
+    pub(super) held: &'a mut Vec<Held>,
 }
 
 impl Kernel for BackwardTask<'_> {
@@ -44,27 +46,42 @@ impl Kernel for BackwardTask<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let (args, block_mask, head) = (self.args, self.block_mask, self.head);
+        let BackwardTask {
+            args,
+            block_mask,
+            terms,
+            part,
+            head,
+            blocks,
+            sums,
+            output,
+            doutput,
+            dqueries: dqueries_out,
+            dkeys,
+            dvalues,
+            key_rows,
+            held,
+        } = self;
         let width = args.widths.queries;
-        let deltas = deltas(s, self.output, self.doutput, args.queries_len);
-        let mut keys = Keys::new(&self);
+        let deltas = deltas(s, output, doutput, args.queries_len);
+        let mut keys = Keys::new((args, block_mask, head), [dkeys, dvalues], key_rows, held);
         let mut queries = Queries::new(args);
         // Columns are queries.
         let mut dqueries = Scratch::zeros(SIDE * padded(width));
         let mut dquery_rows = Scratch::zeros(SIDE * padded(width));
         let mut tiles = Tiles::new(args);
         let mut mods = args.tile_mods(head);
-        for block in &block_mask.query_blocks()[self.blocks.clone()] {
+        for block in &block_mask.query_blocks()[blocks] {
             let positions = block_mask.query_positions(block);
             let count = positions.len();
             let columns = count.next_multiple_of(PAD);
-            let rows = [args.queries(head), self.doutput].map(|rows| rows.at(positions));
+            let rows = [args.queries(head), doutput].map(|rows| rows.at(positions));
             if args.padding(head.example, indices(positions)) || are_zero_rows(rows[1], count) {
                 continue;
             }
             queries.load(rows, count, args.scale, |i| {
                 let position = positions[i] as usize;
-                (self.sums[position], deltas[position])
+                (sums[position], deltas[position])
             });
             dqueries.fill(0.0);
             for number in block.tiles.clone() {
@@ -85,13 +102,12 @@ impl Kernel for BackwardTask<'_> {
                 tiles.step(s, (&queries, count), keys, modify, drawn, &mut dqueries);
                 // SAFETY: a task alone has its part of its head, and all of it if the work is
                 // undivided. There is no term by pair under block masks.
-                unsafe { mods.add_gradients(self.terms.as_ref(), self.part, &tiles.gradients) };
+                unsafe { mods.add_gradients(terms.as_ref(), part, &tiles.gradients) };
             }
             columns_to_rows(&dqueries, count, width, &mut dquery_rows);
             // SAFETY: this task alone has its head's columns of the rows of its queries.
             unsafe {
-                self.dqueries
-                    .add(positions, width, args.scale, &dquery_rows);
+                dqueries_out.add(positions, width, args.scale, &dquery_rows);
             }
         }
         // SAFETY: as above.
@@ -109,21 +125,27 @@ struct Keys<'a> {
     /// The row of each key in these.
     target_rows: Option<&'a [u32]>,
     /// The block that each slot holds, and its valid keys.
-    held: Vec<Option<(usize, u64)>>,
+    held: &'a mut [Held],
     packed_kv: PackedKv,
 }
 
 impl<'a> Keys<'a> {
-    fn new(task: &BackwardTask<'a>) -> Self {
-        let (args, block_mask) = (task.args, task.block_mask);
+    fn new(
+        (args, block_mask, head): (&'a AttentionArgs<'a>, &'a BlockMask, Head),
+        dtargets: [StridedRowsMut<'a>; 2],
+        target_rows: Option<&'a [u32]>,
+        held: &'a mut Vec<Held>,
+    ) -> Self {
         let (packed_kv, rows) = block_mask.packed_kv();
+        held.clear();
+        held.resize(packed_kv, None);
         Keys {
             args,
             block_mask,
-            head: task.head,
-            dtargets: [task.dkeys, task.dvalues],
-            target_rows: task.key_rows,
-            held: vec![None; packed_kv],
+            head,
+            dtargets,
+            target_rows,
+            held,
             packed_kv: PackedKv::new(args, (packed_kv, rows)),
         }
     }

@@ -13,7 +13,7 @@ use lra_cpu::tile::{
 use super::super::args::{AttentionArgs, Head};
 use super::super::weighted_sums::{WeightedSums, finalize};
 use super::block_mask::BlockMask;
-use super::{apply_ranges, drawn, indices};
+use super::{Held, apply_ranges, drawn, indices};
 
 /// Some blocks of queries of one head.
 pub(in super::super) struct ForwardTask<'a> {
@@ -25,6 +25,10 @@ pub(in super::super) struct ForwardTask<'a> {
     pub(super) output: &'a Shared<'a>,
     /// Base-2 logarithms of the sums of weights (B, H, Lq), infinite.
     pub(super) sums: &'a Shared<'a>,
+    /// Working memory of [`Keys`].
+    pub(super) held: &'a mut Vec<Held>,
+    /// Working memory of [`Revisited`].
+    pub(super) revisited: &'a mut Vec<(f32, f32)>,
 }
 
 impl Kernel for ForwardTask<'_> {
@@ -36,12 +40,21 @@ impl Kernel for ForwardTask<'_> {
             args,
             block_mask,
             head,
+            output,
+            sums,
             ..
         } = self;
+        let to = Output {
+            args,
+            head,
+            output,
+            sums,
+        };
         let (width, wide) = (args.widths.queries, padded(args.widths.values));
         let format = args.format;
-        let mut keys = Keys::new(args, block_mask, head);
-        let mut revisited = block_mask.repeats_queries().then(|| Revisited::new(args));
+        let mut keys = Keys::new((args, block_mask, head), self.held);
+        let revisited = block_mask.repeats_queries();
+        let mut revisited = revisited.then(|| Revisited::new(args, self.revisited));
         let mut queries = PackedTiles::new(format, Operand::B, 1, (width, SIDE));
         let mut weighted = WeightedSums::new(args);
         let mut mods = args.tile_mods(head);
@@ -88,7 +101,7 @@ impl Kernel for ForwardTask<'_> {
                 let position = *position as usize;
                 match &mut revisited {
                     Some(revisited) => revisited.add(position, top, sum, row),
-                    None => self.write(position, top, sum, row),
+                    None => to.write(position, top, sum, row),
                 }
             }
         }
@@ -96,13 +109,21 @@ impl Kernel for ForwardTask<'_> {
             for position in 0..args.queries_len {
                 let (top, sum) = revisited.sums[position];
                 let row = &revisited.rows[position * wide..][..wide];
-                self.write(position, top, sum, row);
+                to.write(position, top, sum, row);
             }
         }
     }
 }
 
-impl ForwardTask<'_> {
+/// The output of a head.
+struct Output<'a> {
+    args: &'a AttentionArgs<'a>,
+    head: Head,
+    output: &'a Shared<'a>,
+    sums: &'a Shared<'a>,
+}
+
+impl Output<'_> {
     fn write(&self, query: usize, top: f32, sum: f32, row: &[f32]) {
         let (args, head) = (self.args, self.head);
         let (inverse, log) = finalize(top, sum);
@@ -123,19 +144,21 @@ impl ForwardTask<'_> {
 }
 
 /// Sums of queries over the blocks that they were in so far.
-struct Revisited {
+struct Revisited<'a> {
     /// Running maximum, and the sum of weights relative to it.
-    sums: Vec<(f32, f32)>,
+    sums: &'a mut [(f32, f32)],
     /// Weighted values.
     rows: Scratch,
     wide: usize,
 }
 
-impl Revisited {
-    fn new(args: &AttentionArgs) -> Self {
+impl<'a> Revisited<'a> {
+    fn new(args: &AttentionArgs, sums: &'a mut Vec<(f32, f32)>) -> Self {
+        sums.clear();
+        sums.resize(args.queries_len, (f32::NEG_INFINITY, 0.0));
         let wide = padded(args.widths.values);
         Revisited {
-            sums: vec![(f32::NEG_INFINITY, 0.0); args.queries_len],
+            sums,
             rows: Scratch::zeros(args.queries_len * wide),
             wide,
         }
@@ -160,14 +183,19 @@ struct Keys<'a> {
     block_mask: &'a BlockMask,
     head: Head,
     /// The block that each slot holds, and its valid keys.
-    held: Vec<Option<(usize, u64)>>,
+    held: &'a mut [Held],
     key_blocks: PackedTiles,
     value_blocks: PackedTiles,
 }
 
 impl<'a> Keys<'a> {
-    fn new(args: &'a AttentionArgs<'a>, block_mask: &'a BlockMask, head: Head) -> Self {
+    fn new(
+        (args, block_mask, head): (&'a AttentionArgs<'a>, &'a BlockMask, Head),
+        held: &'a mut Vec<Held>,
+    ) -> Self {
         let (packed_kv, rows) = block_mask.packed_kv();
+        held.clear();
+        held.resize(packed_kv, None);
         let widths = args.widths;
         let blocks =
             |role, width| PackedTiles::new(args.format, role, packed_kv, (rows, padded(width)));
@@ -175,7 +203,7 @@ impl<'a> Keys<'a> {
             args,
             block_mask,
             head,
-            held: vec![None; packed_kv],
+            held,
             key_blocks: blocks(Operand::A, widths.queries),
             value_blocks: blocks(Operand::ATransposed, widths.values),
         }

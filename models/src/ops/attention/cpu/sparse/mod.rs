@@ -15,6 +15,7 @@ use lra_cpu::isa::Isa;
 use lra_cpu::simd::Lanes;
 use lra_cpu::tile::SIDE;
 use lra_cpu::tile::StridedRowsMut;
+use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use self::backward::BackwardTask;
@@ -195,6 +196,15 @@ fn parts(args: &AttentionArgs, block_mask: &BlockMask) -> Vec<Range<usize>> {
     (0..count).map(|part| edge(part)..edge(part + 1)).collect()
 }
 
+/// A block of keys that a slot holds, and its valid keys.
+type Held = Option<(usize, u64)>;
+
+/// Returns the largest number of slots of a mask.
+fn most_slots(block_masks: &BlockMasks) -> usize {
+    let slots = block_masks.all().iter().map(|mask| mask.packed_kv().0);
+    slots.max().unwrap_or(0)
+}
+
 impl AttentionArgs<'_> {
     /// Returns all tasks: heads, and parts of each, numbered.
     fn tasks<'p>(
@@ -220,14 +230,24 @@ impl AttentionArgs<'_> {
         let (shared_output, shared_sums) = (Shared::new(&mut output), Shared::new(&mut sums));
         let isa = Isa::current();
         let tasks = self.tasks(block_masks).into_par_iter();
+        let slots = most_slots(block_masks);
+        let revisits = block_masks.all().iter().any(BlockMask::repeats_queries);
+        let revisited = if revisits { self.queries_len } else { 0 };
+        let workspaces = Workspaces::new(tasks.len(), || {
+            (Vec::with_capacity(slots), Vec::with_capacity(revisited))
+        });
         tasks.for_each(|(head, block_mask, blocks, _)| {
-            isa.run(ForwardTask {
-                args: self,
-                block_mask,
-                head,
-                blocks,
-                output: &shared_output,
-                sums: &shared_sums,
+            workspaces.lend(|(held, revisited)| {
+                isa.run(ForwardTask {
+                    args: self,
+                    block_mask,
+                    head,
+                    blocks,
+                    output: &shared_output,
+                    sums: &shared_sums,
+                    held,
+                    revisited,
+                });
             });
         });
         (output, sums)
@@ -261,6 +281,8 @@ impl AttentionArgs<'_> {
             .collect();
         let mut buffer = vec![0.0; numbers];
         let shared = Shared::new(&mut buffer);
+        let slots = most_slots(block_masks);
+        let workspaces = Workspaces::new(tasks.len(), || Vec::with_capacity(slots));
         tasks
             .par_iter()
             .zip(&partials)
@@ -273,20 +295,23 @@ impl AttentionArgs<'_> {
                     },
                     None => self.of_head(&targets, which, *head),
                 };
-                isa.run(BackwardTask {
-                    args: self,
-                    block_mask,
-                    terms,
-                    part: *part,
-                    head: *head,
-                    blocks: blocks.clone(),
-                    sums: &sums[self.sum_index(*head, 0)..][..self.queries_len],
-                    output: self.output_rows(output, *head),
-                    doutput: self.output_rows(doutput, *head),
-                    dqueries: self.of_head(&targets, 0, *head),
-                    dkeys: to(1),
-                    dvalues: to(2),
-                    key_rows: partial.as_ref().map(|partial| &*partial.rows),
+                workspaces.lend(|held| {
+                    isa.run(BackwardTask {
+                        args: self,
+                        block_mask,
+                        terms,
+                        part: *part,
+                        head: *head,
+                        blocks: blocks.clone(),
+                        sums: &sums[self.sum_index(*head, 0)..][..self.queries_len],
+                        output: self.output_rows(output, *head),
+                        doutput: self.output_rows(doutput, *head),
+                        dqueries: self.of_head(&targets, 0, *head),
+                        dkeys: to(1),
+                        dvalues: to(2),
+                        key_rows: partial.as_ref().map(|partial| &*partial.rows),
+                        held,
+                    })
                 });
             });
         let heads: Vec<_> = tasks.iter().zip(&partials).collect();
