@@ -25,9 +25,8 @@
 template <bool GENERAL>
 __device__ inline void forward(const float* q, const float* k, const float* v, const float* valid,
                                float* y, float* z, const Attention& of, const Distances& by,
-                               const Blocks& blocks) {
+                               const Blocks& blocks, float* shared) {
     constexpr int TILE = 64, COLUMNS = TILE / SIDE;
-    DYNAMIC_SHARED(float, shared);
     const int part = GENERAL ? min(of.width, WIDE) : of.width;
     float *own = shared, *tile_k = own + STRIDE * part, *tile_v = tile_k + STRIDE * part;
     float* factors = tile_v + TILE * WIDE;
@@ -189,9 +188,8 @@ template <bool GENERAL>
 __device__ inline void backward_queries(const float* q, const float* k, const float* v,
                                         const float* valid, const float* y, const float* z,
                                         const float* dy, float* dq, float* t, const Attention& of,
-                                        const Distances& by, const Blocks& blocks) {
+                                        const Distances& by, const Blocks& blocks, float* shared) {
     constexpr int COLUMNS = BACK / SIDE;
-    DYNAMIC_SHARED(float, shared);
     const int part = GENERAL ? min(of.width, WIDE) : of.width;
     const int part_v = GENERAL ? min(of.values, WIDE) : of.width;
     float *own_q = shared, *own_dy = own_q + STRIDE * part;
@@ -302,9 +300,8 @@ template <bool GENERAL>
 __device__ inline void backward_keys(const float* q, const float* k, const float* v,
                                      const float* valid, const float* z, const float* t,
                                      const float* dy, float* dk, float* dv, const Attention& of,
-                                     const Distances& by, const Blocks& blocks) {
+                                     const Distances& by, const Blocks& blocks, float* shared) {
     constexpr int COLUMNS = BACK / SIDE;
-    DYNAMIC_SHARED(float, shared);
     const int values = GENERAL ? of.values : of.width;
     const int part = GENERAL ? min(of.width, WIDE) : of.width;
     const int part_v = GENERAL ? min(values, WIDE) : of.width;
@@ -412,21 +409,24 @@ __device__ inline void backward_keys(const float* q, const float* k, const float
 extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
     attention_forward(const float* q, const float* k, const float* v, const float* valid, float* y,
                       float* z, Attention of) {
-    forward<false>(q, k, v, valid, y, z, of, {}, {});
+    DYNAMIC_SHARED(float, shared);
+    forward<false>(q, k, v, valid, y, z, of, {}, {}, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
     attention_backward_queries(const float* q, const float* k, const float* v, const float* valid,
                                const float* y, const float* z, const float* dy, float* dq, float* t,
                                Attention of) {
-    backward_queries<false>(q, k, v, valid, y, z, dy, dq, t, of, {}, {});
+    DYNAMIC_SHARED(float, shared);
+    backward_queries<false>(q, k, v, valid, y, z, dy, dq, t, of, {}, {}, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
     attention_backward_keys(const float* q, const float* k, const float* v, const float* valid,
                             const float* z, const float* t, const float* dy, float* dk, float* dv,
                             Attention of) {
-    backward_keys<false>(q, k, v, valid, z, t, dy, dk, dv, of, {}, {});
+    DYNAMIC_SHARED(float, shared);
+    backward_keys<false>(q, k, v, valid, z, t, dy, dk, dv, of, {}, {}, shared);
 }
 
 // General forms. The grid's third size is ⌈Ev / 64⌉ forward, ⌈E / 64⌉ for queries, and the sum of
@@ -435,7 +435,8 @@ extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
 extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
     attention_general_forward(const float* q, const float* k, const float* v, const float* valid,
                               float* y, float* z, Attention of, Distances by, Blocks blocks) {
-    forward<true>(q, k, v, valid, y, z, of, by, blocks);
+    DYNAMIC_SHARED(float, shared);
+    forward<true>(q, k, v, valid, y, z, of, by, blocks, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
@@ -443,7 +444,8 @@ extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
                                        const float* valid, const float* y, const float* z,
                                        const float* dy, float* dq, float* t, Attention of,
                                        Distances by, Blocks blocks) {
-    backward_queries<true>(q, k, v, valid, y, z, dy, dq, t, of, by, blocks);
+    DYNAMIC_SHARED(float, shared);
+    backward_queries<true>(q, k, v, valid, y, z, dy, dq, t, of, by, blocks, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
@@ -451,7 +453,8 @@ extern "C" __global__ void __launch_bounds__(ATTENTION_THREADS, 2)
                                     const float* valid, const float* z, const float* t,
                                     const float* dy, float* dk, float* dv, Attention of,
                                     Distances by, Blocks blocks) {
-    backward_keys<true>(q, k, v, valid, z, t, dy, dk, dv, of, by, blocks);
+    DYNAMIC_SHARED(float, shared);
+    backward_keys<true>(q, k, v, valid, z, t, dy, dk, dv, of, by, blocks, shared);
 }
 
 /// Adds up rows of `parts` (B, rows, H W) that belong to one position: row j of head i of B H of x
