@@ -347,17 +347,17 @@ void cases() {
     check({1, 1, 2, 1023, 16, false, true});
     check({1, 1, 1023, 3, 5});
     check({2, 2, 70, 130, 37, true, true});
-    check({.batch = 2, .heads = 2, .queries = 70, .keys = 70, .width = 8, .masked = true,
+    check({.batch = 2, .heads = 1, .queries = 5, .keys = 70, .width = 8, .masked = true,
            .drops = true, .general = true});
     // Heads of other widths.
-    check({.batch = 1, .heads = 2, .queries = 66, .keys = 70, .width = 96, .drops = true});
+    check({.batch = 1, .heads = 1, .queries = 66, .keys = 70, .width = 96, .drops = true});
     check({.batch = 2, .heads = 1, .queries = 5, .keys = 67, .width = 32, .masked = true,
            .values = 130});
     check({.batch = 1, .heads = 2, .queries = 67, .keys = 9, .width = 129, .values = 3});
     // Scores by distance, and the cap.
-    check({.batch = 2, .heads = 2, .queries = 130, .keys = 130, .width = 8, .masked = true,
-           .drops = true, .reach = 129, .placed = 130, .of_heads = true});
-    check({.batch = 3, .heads = 1, .queries = 70, .keys = 70, .width = 5, .values = 66, .reach = 40,
+    check({.batch = 2, .heads = 2, .queries = 70, .keys = 70, .width = 8, .masked = true,
+           .drops = true, .reach = 69, .placed = 70, .of_heads = true});
+    check({.batch = 2, .heads = 1, .queries = 70, .keys = 70, .width = 5, .values = 66, .reach = 40,
            .placed = 70, .of_heads = true, .cap = 2.0f});
     check({.batch = 2, .heads = 2, .queries = 70, .keys = 75, .width = 4, .masked = true,
            .reach = 9, .first = 5, .placed = 66, .of_heads = true, .of_queries = true,
@@ -365,15 +365,15 @@ void cases() {
     check({.batch = 1, .heads = 2, .queries = 3, .keys = 5, .width = 4, .reach = 0, .placed = 5,
            .of_heads = true, .of_queries = true, .of_keys = true, .cap = 0.7f});
     // Block masks: one for all heads, one a head, and one for each head of each example.
-    check({.batch = 2, .heads = 2, .queries = 150, .keys = 150, .width = 8, .masked = true,
-           .drops = true, .masks = {local(150, 150, 50)}});
-    check({.batch = 2, .heads = 2, .queries = 100, .keys = 131, .width = 6, .drops = true,
-           .values = 70, .masks = {strided(100, 131, 0), local(100, 131, 64)}});
+    check({.batch = 2, .heads = 1, .queries = 120, .keys = 120, .width = 8, .masked = true,
+           .drops = true, .masks = {local(120, 120, 50)}});
+    check({.batch = 1, .heads = 2, .queries = 70, .keys = 131, .width = 6, .drops = true,
+           .values = 70, .masks = {strided(70, 131, 0), local(70, 131, 64)}});
     check({.batch = 2, .heads = 1, .queries = 20, .keys = 40, .width = 70, .masked = true,
            .cap = 3.0f, .masks = {strided(20, 40, 2), strided(20, 40, 1)}});
-    check({.batch = 2, .heads = 2, .queries = 130, .keys = 130, .width = 4, .masked = true,
-           .drops = true, .reach = 63, .placed = 130, .of_heads = true, .of_queries = true,
-           .of_keys = true, .masks = {local(130, 130, 40)}});
+    check({.batch = 1, .heads = 2, .queries = 90, .keys = 90, .width = 4, .drops = true,
+           .reach = 63, .placed = 90, .of_heads = true, .of_queries = true, .of_keys = true,
+           .masks = {local(90, 90, 40)}});
     check({.batch = 2, .heads = 1, .queries = 90, .keys = 95, .width = 4, .reach = 20, .first = 5,
            .placed = 90, .of_queries = true, .masks = {strided(90, 95, 3)}});
 }
