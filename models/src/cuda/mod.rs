@@ -99,6 +99,14 @@ impl Argument {
         }
     }
 
+    /// Returns an address as two numbers of 32 bits, for a structure of [`Argument::words`].
+    pub(crate) fn halves(self) -> [u32; 2] {
+        match self {
+            Self::Pointer(address) => [address as u32, (address >> 32) as u32],
+            _ => [0; 2],
+        }
+    }
+
     /// Returns a structure of at most 16 numbers of 32 bits.
     pub(crate) fn words(words: &[u32]) -> Self {
         let mut all = [0; 16];

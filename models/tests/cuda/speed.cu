@@ -194,7 +194,7 @@ void attentions(int batch, int heads, int length, int width) {
     float *dq = numbers(all), *dk = numbers(all), *dv = numbers(all);
     float *logs = numbers(rows), *dots = numbers(rows);
     Attention of{};
-    of.heads = heads, of.queries = of.keys = length, of.width = width, of.scale = 0.1f;
+    of.heads = heads, of.queries = of.keys = length, of.width = of.values = width, of.scale = 0.1f;
     const dim3 grid(blocks(length, OWN), batch * heads);
     const size_t forward = sizeof(float) * (2 * 68 * width + 64 * (64 + 68));
     const size_t backward = sizeof(float) * (2 * (68 + 36) * width + 2 * 32 * (64 + 68));
@@ -215,6 +215,88 @@ void attentions(int batch, int heads, int length, int width) {
                                                                        y, dk, dv, of);
     });
     for (float* memory : {q, k, v, y, dq, dk, dv, logs, dots}) cudaFree(memory);
+}
+
+/// Times the general form: a reach of 0 or more adds scores by distance, and a `window` of 1 or more
+/// lets blocks of 64 see that many blocks, the first of which is their own.
+void general_attentions(const char* name, int batch, int heads, int length, int width, int values,
+                        int reach, int window) {
+    const size_t rows = size_t(batch) * heads * length, of_q = rows * width, of_v = rows * values;
+    float *q = numbers(of_q), *k = numbers(of_q), *dq = numbers(of_q), *dk = numbers(of_q);
+    float *v = numbers(of_v), *y = numbers(of_v), *dv = numbers(of_v);
+    float *logs = numbers(rows), *dots = numbers(rows);
+    const int own = blocks(length, OWN), columns = 2 * reach + 1;
+    float* table = numbers(std::max(1, heads * columns));
+    float* parts = numbers(std::max(size_t(1), size_t(batch) * own * heads * columns));
+    const Attention of{heads, length, length, width, values, 0.1f, 0.0f, 0, {}};
+    Distances forward_by{}, by{};
+    if (reach >= 0) {
+        forward_by = {table, nullptr, nullptr, nullptr, nullptr, reach, 0, length};
+        by = {table, nullptr, nullptr, parts, nullptr, reach, 0, length};
+    }
+    Blocks by_query{}, by_key{};
+    unsigned* lists = nullptr;
+    double seen = length;
+    if (window > 0) {
+        // Starts, then own blocks and tiles of queries, of keys, then positions.
+        std::vector<unsigned> words{0, unsigned(own)};
+        int places[4], next = 0;
+        for (bool keys : {false, true}) {
+            std::vector<unsigned> tiles;
+            places[next++] = words.size();
+            for (int block = 0; block < own; ++block) {
+                const unsigned start = tiles.size() / 4;
+                for (int near = 0; near < window; ++near) {
+                    const int other = keys ? block - near : block + near;
+                    if (other < 0 || other >= own) continue;
+                    for (unsigned word : {unsigned(other * OWN), unsigned(OWN), NONE, 0u})
+                        tiles.push_back(word);
+                }
+                for (unsigned word :
+                     {unsigned(block * OWN), unsigned(OWN), start, unsigned(tiles.size() / 4)})
+                    words.push_back(word);
+            }
+            places[next++] = words.size();
+            words.insert(words.end(), tiles.begin(), tiles.end());
+        }
+        const int positions = words.size();
+        for (int i = 0; i < own * OWN; ++i) words.push_back(i);
+        const size_t bytes = words.size() * sizeof(unsigned);
+        require(cudaMalloc(&lists, bytes), "cudaMalloc");
+        require(cudaMemcpy(lists, words.data(), bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+        by_query = {lists, 1, 0, places[0], places[1], positions, 0, 0, length, 0.0f};
+        by_key = {lists, 1, 0, places[2], places[3], positions, 0, 0, length, 0.0f};
+        seen = window * OWN;
+    }
+    const unsigned heads_of_all = batch * heads;
+    const unsigned slices = blocks(width, WIDE), slices_v = blocks(values, WIDE);
+    const size_t part = std::min(width, WIDE), part_v = std::min(values, WIDE);
+    const size_t forward = sizeof(float) * (2 * 68 * part + 64 * (64 + 68));
+    const size_t backward = sizeof(float) * ((68 + 36) * (part + part_v) + 32 * (64 + 68));
+    for (auto kernel : {(const void*)attention_general_forward,
+                        (const void*)attention_general_backward_queries,
+                        (const void*)attention_general_backward_keys})
+        require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     int(std::max(forward, backward))),
+                "cudaFuncSetAttribute");
+    const std::string size = shape({{"B", batch}, {"H", heads}, {"L", length}, {"E", width}, {"Ev", values}});
+    const double pairs = rows * seen;
+    const std::string kernel = std::string(name) + ", forward";
+    report(kernel.c_str(), size, 8.0 * (of_q + of_v), 2 * pairs * (width + values), [&] {
+        attention_general_forward<<<dim3(own, heads_of_all, slices_v), ATTENTION_THREADS, forward>>>(
+            q, k, v, nullptr, y, logs, of, forward_by, by_query);
+    });
+    const std::string back = std::string(name) + ", backward";
+    report(back.c_str(), size, 16.0 * (of_q + of_v), 2 * pairs * (4 * width + 3 * values), [&] {
+        attention_general_backward_queries<<<dim3(own, heads_of_all, slices), ATTENTION_THREADS,
+                                             backward>>>(q, k, v, nullptr, y, logs, y, dq, dots, of,
+                                                         by, by_query);
+        attention_general_backward_keys<<<dim3(own, heads_of_all, slices + slices_v),
+                                          ATTENTION_THREADS, backward>>>(
+            q, k, v, nullptr, logs, dots, y, dk, dv, of, forward_by, by_key);
+    });
+    for (float* memory : {q, k, dq, dk, v, y, dv, logs, dots, table, parts}) cudaFree(memory);
+    cudaFree(lists);
 }
 
 void parameters(int count, int elements) {
@@ -263,5 +345,8 @@ int main() {
     long_convolutions(4, 16384, 256, 128);
     attentions(32, 4, 1024, 64);
     attentions(4, 4, 4096, 64);
+    general_attentions("by distance", 32, 1, 4096, 32, 128, 4095, 0);
+    general_attentions("in blocks", 32, 4, 4096, 64, 64, -1, 3);
+    general_attentions("wide heads", 32, 2, 1024, 128, 128, -1, 0);
     parameters(80, 300000);
 }

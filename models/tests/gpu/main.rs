@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+mod attention;
 mod operations;
 mod registry;
 

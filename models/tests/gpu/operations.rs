@@ -2,7 +2,6 @@
 
 use candle_core::{DType, Device, Tensor, Var};
 use lra_models::mask::Mask;
-use lra_models::ops::attention::{self, AttentionDropout, AttentionOptions};
 use lra_models::ops::{
     self, Complex, DropoutMask, GatedValue, Lags, Modes, Normalised, ScanOptions,
 };
@@ -10,7 +9,7 @@ use lra_models::ops::{StateSpaceOptions, softmax};
 use lra_models::options::Activation;
 use lra_models::rng::{RngKey, StreamKey};
 
-use super::{Case, error, numbers};
+use super::{Case, attention, error, numbers};
 
 /// Lengths at the edges of blocks, segments, chunks and transforms.
 const LENGTHS: [usize; 6] = [1, 2, 17, 1023, 1025, 5000];
@@ -21,8 +20,10 @@ type Operation = Box<dyn Fn(&[Tensor]) -> lra_models::Result<Tensor> + Send>;
 type Group = (&'static str, fn() -> Vec<Comparison>);
 
 pub(super) fn cases() -> Vec<(String, Case)> {
-    let groups: [Group; 12] = [
-        ("attention", attentions),
+    let groups: [Group; 14] = [
+        ("attention", attention::dense),
+        ("attention_by_distance", attention::by_distance),
+        ("attention_in_blocks", attention::in_blocks),
         ("embedding", embeddings),
         ("norms", norms),
         ("softmax", softmaxes),
@@ -138,7 +139,7 @@ fn updates(device: &Device) -> Result<(), String> {
 }
 
 /// An operation, and operands of f64.
-struct Comparison {
+pub(super) struct Comparison {
     name: String,
     operands: Vec<Tensor>,
     tolerance: f64,
@@ -207,13 +208,13 @@ fn results(
 }
 
 /// Returns normal numbers of f64.
-fn draw(name: &str, shape: &[usize]) -> Tensor {
+pub(super) fn draw(name: &str, shape: &[usize]) -> Tensor {
     let stream = RngKey::new(7, 0, 0).shared(StreamKey::new(name));
     let count = shape.iter().product();
     Tensor::from_vec(stream.normal(1, count), shape, &Device::Cpu).unwrap()
 }
 
-fn compare(
+pub(super) fn compare(
     name: String,
     operands: Vec<Tensor>,
     tolerance: f64,
@@ -262,7 +263,7 @@ fn norms() -> Vec<Comparison> {
 }
 
 /// Returns a mask (B, L) that hides a part of each row, and all of the last one.
-fn mask(batch: usize, length: usize, like: &Tensor) -> lra_models::Result<Mask> {
+pub(super) fn mask(batch: usize, length: usize, like: &Tensor) -> lra_models::Result<Mask> {
     let valid = (0..batch * length).map(|i| {
         let (row, position) = (i / length, i % length);
         f64::from(u8::from(
@@ -491,38 +492,6 @@ fn embeddings() -> Vec<Comparison> {
             let ids = Tensor::from_vec(ids.collect(), (shape[0], shape[1]), x[0].device())?;
             ops::embed(&ids, &x[0], None, Some(&x[1]))
         }));
-    }
-    all
-}
-
-fn attentions() -> Vec<Comparison> {
-    let mut all = Vec::new();
-    for [queries, keys] in [[1, 1], [17, 33], [64, 64], [100, 300], [1, 1023]] {
-        for (heads, width) in [(1, 3), (2, 32), (3, 64), (1, 128)] {
-            for (masked, drops) in [(false, false), (true, false), (true, true)] {
-                let row = heads * width;
-                let operands = vec![
-                    draw("q", &[2, queries, row]),
-                    draw("k", &[2, keys, row]),
-                    draw("v", &[2, keys, row]),
-                ];
-                let name = format!(
-                    "attention of {queries} queries on {keys} keys, {heads} heads of {width}, \
-                     masked {masked}, dropout {drops}"
-                );
-                all.push(compare(name, operands, 2e-5, move |x| {
-                    let mask = mask(2, keys, &x[1])?;
-                    let stream = RngKey::new(3, 9, 5).per_example(StreamKey::new("weights"));
-                    let options = AttentionOptions {
-                        heads,
-                        mask: masked.then(|| mask.valid().clone()),
-                        dropout: drops.then(|| AttentionDropout::new(&stream, 2, 0.2)),
-                        ..AttentionOptions::default()
-                    };
-                    attention::attend(&x[0], &x[1], &x[2], &options)
-                }));
-            }
-        }
     }
     all
 }

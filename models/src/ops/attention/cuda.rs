@@ -1,116 +1,451 @@
-//! Softmax attention over all keys in tiles, by the kernels of `cuda.cu`.
+//! Softmax attention in tiles, by the kernels of `cuda.cu`.
 
-use candle_core::{DType, Result, Tensor};
+mod tables;
 
-use super::AttentionOptions;
+use candle_core::{DType, Tensor};
+
+use self::tables::Tables;
+use super::{AttentionOptions, RelativeScores, with_columns};
+use crate::Result;
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Gpu, Grid, Module, module};
+use crate::cuda::{Argument, Buffer, Gpu, Grid, Module, module, sum_parts};
 
 const MODULE: Module = module!("ops-attention-cuda");
 const THREADS: usize = 256;
 /// Rows of a block.
 const OWN: usize = 64;
-/// Widest head.
-const WIDEST: usize = 64;
+/// Channels of a head that a block computes.
+const WIDE: usize = 64;
 
-/// Returns whether the kernels compute this attention: every query on every valid key, values as
-/// wide as keys.
-pub(super) fn takes(k: &Tensor, v: &Tensor, options: &AttentionOptions) -> bool {
-    let AttentionOptions {
-        heads,
-        scale: _,
-        mask: _,
-        dropout: _,
-        block_masks,
-        relative,
-        soft_cap,
-        key_columns,
-        padded_queries: _,
-    } = options;
-    let plain = block_masks.is_none() && relative.is_none() && soft_cap.is_none();
-    let widths = [k.dims().last(), v.dims().last()].map(|width| width.copied().unwrap_or(0));
-    let fits = widths[0] == widths[1] && *heads > 0 && widths[0] <= heads * WIDEST;
-    plain && fits && key_columns.is_none() && k.elem_count() > 0
+/// The kernels that compute a call.
+pub(super) struct Form {
+    /// Whether it is the general form. The plain form has every query on every valid key, values as
+    /// wide as keys, and at most 64 channels.
+    general: bool,
+    /// Block masks.
+    tables: Option<Tables>,
 }
 
-/// Returns attention (B, Lq, H E) of q (B, Lq, H E) on k and v (B, Lk, H E).
+impl Form {
+    /// Returns the form of a call on q, k and v; none if the kernels do not take it.
+    pub(super) fn of([q, k, v]: [&Tensor; 3], options: &AttentionOptions) -> Option<Self> {
+        let AttentionOptions {
+            heads,
+            scale: _,
+            mask: _,
+            dropout: _,
+            block_masks,
+            relative,
+            soft_cap,
+            key_columns: _,
+            padded_queries: _,
+        } = options;
+        if k.elem_count() == 0 || v.elem_count() == 0 || *heads == 0 {
+            return None;
+        }
+        let [width, values] = [q, v].map(|x| x.dims().last().map_or(0, |row| row / heads));
+        let Some(block_masks) = block_masks else {
+            let plain = relative.is_none() && soft_cap.is_none();
+            return Some(Form {
+                general: !(plain && width == values && width <= WIDE),
+                tables: None,
+            });
+        };
+        let tables = Tables::new(block_masks, k.dim(1).ok()?)?;
+        // Sums over distances need neighbours, and a key's row has one block.
+        let tracks = |table: &Option<Tensor>| table.as_ref().is_some_and(Tensor::track_op);
+        let fits = relative.as_ref().is_none_or(|relative| {
+            (tables.neighbours || !tracks(&relative.of_heads))
+                && (tables.sums.is_none() || !tracks(&relative.of_keys))
+        });
+        fits.then_some(Form {
+            general: true,
+            tables: Some(tables),
+        })
+    }
+}
+
+/// Returns attention (B, Lq, H Ev) of q (B, Lq, H E) on k (B, Lk, H E) and v (B, Lk, H Ev).
 pub(super) fn attend(
     gpu: &Gpu,
     [q, k, v]: [&Tensor; 3],
+    form: &Form,
     options: &AttentionOptions,
 ) -> Result<Tensor> {
-    let [q, k, v] = [q, k, v].map(Tensor::contiguous);
-    let (q, k, v) = (q?, k?, v?);
     let ((batch, queries, row), keys, heads) = (q.dims3()?, k.dim(1)?, options.heads);
     options.check(batch, (queries, keys), [row, k.dim(2)?, v.dim(2)?])?;
-    let width = row / heads;
-    let sizes = [heads, queries, keys, width].map(|size| size as u32);
+    let (q, v) = (q.contiguous()?, v.contiguous()?);
+    let k = with_columns(k, heads, options.key_columns.as_ref())?.contiguous()?;
+    let contiguous = |x: &Option<Tensor>| x.as_ref().map(Tensor::contiguous).transpose();
+    let relative = match &options.relative {
+        Some(relative) => Some(RelativeScores {
+            of_heads: contiguous(&relative.of_heads)?,
+            of_queries: contiguous(&relative.of_queries)?,
+            of_keys: contiguous(&relative.of_keys)?,
+            ..relative.clone()
+        }),
+        None => None,
+    };
+    let (width, values) = (row / heads, v.dim(2)? / heads);
+    let sizes = [heads, queries, keys, width, values].map(|size| size as u32);
     let scale = options.scale.unwrap_or((width as f64).powf(-0.5)) as f32;
+    let cap = options.soft_cap.unwrap_or(0.0) as f32;
     let dropout = options.dropout.as_ref();
     let stream = dropout.map_or([0; 7], super::AttentionDropout::philox_words);
-    let drops = u32::from(dropout.is_some());
-    let words = [&sizes[..], &[scale.to_bits(), drops], &stream].concat();
-    let of = Argument::words(&words);
-    let grid = move |length: usize, numbers: usize| Grid {
-        blocks: [length.div_ceil(OWN), batch * heads, 1],
-        threads: THREADS,
-        shared: 4 * numbers,
+    let constants = [scale.to_bits(), cap.to_bits(), u32::from(dropout.is_some())];
+    let call = Call {
+        gpu: gpu.clone(),
+        general: form.general,
+        sizes: Sizes {
+            batch,
+            heads,
+            queries,
+            keys,
+            width,
+            values,
+        },
+        of: Argument::words(&[&sizes[..], &constants, &stream].concat()),
+        mask: contiguous(&options.mask)?,
+        relative,
+        blocks: match &form.tables {
+            Some(tables) => Some(BlockTables::new(tables, &q)?),
+            None => None,
+        },
     };
-    // Numbers in shared memory: two tables of own rows forward, two more of a tile backward, and
-    // rows of a tile with their factors.
-    let [own, tile] = [2 * 68 * width, 2 * 36 * width];
-    let [of_forward, of_backward] = [64 * (64 + 68), 32 * (64 + 68)];
-    let mask = options.mask.as_ref().map(Tensor::contiguous).transpose()?;
-    let valid = move |gpu: &Gpu| match &mask {
-        Some(mask) => gpu.pointer(mask),
-        None => Ok(Argument::NULL),
-    };
-    let y = gpu.empty(q.shape(), DType::F32)?;
-    let logs = gpu.empty((batch, heads, queries), DType::F32)?;
-    let operands = [gpu.pointer(&q)?, gpu.pointer(&k)?, gpu.pointer(&v)?];
-    let arguments = [valid(gpu)?, y.pointer(), logs.pointer(), of];
-    let arguments = [&operands[..], &arguments].concat();
-    gpu.launch(
-        &MODULE,
-        "attention_forward",
-        grid(queries, own + of_forward),
-        &arguments,
-    )?;
-    let (gpu, kept) = (gpu.clone(), [&q, &k, &v].map(Tensor::detach));
-    let output = y.into_output();
-    with_backward("attention", &[&q, &k, &v], output, true, move |y, dy| {
-        let [q, k, v] = &kept;
-        let operands = [gpu.pointer(q)?, gpu.pointer(k)?, gpu.pointer(v)?];
-        let (valid, dy, logs) = (valid(&gpu)?, gpu.pointer(dy)?, logs.pointer());
-        let [dq, dk, dv] = [q, k, v].map(|x| gpu.empty(x.shape(), DType::F32));
-        let (dq, dk, dv) = (dq?, dk?, dv?);
+    call.attend([&q, &k, &v])
+}
+
+#[derive(Clone, Copy)]
+struct Sizes {
+    batch: usize,
+    heads: usize,
+    queries: usize,
+    keys: usize,
+    width: usize,
+    values: usize,
+}
+
+/// A side whose rows a kernel writes.
+#[derive(Clone, Copy)]
+enum Side {
+    Queries,
+    Keys,
+}
+
+/// Block masks on the GPU.
+struct BlockTables {
+    /// Places in `words`, without the words.
+    tables: Tables,
+    words: Tensor,
+}
+
+impl BlockTables {
+    fn new(tables: &Tables, like: &Tensor) -> candle_core::Result<Self> {
+        let words = tables.words.clone();
+        let count = words.len();
+        Ok(Self {
+            tables: Tables {
+                words: Vec::new(),
+                ..*tables
+            },
+            words: Tensor::from_vec(words, count, like.device())?,
+        })
+    }
+
+    /// Returns structure `Blocks` of a side, with `rows` rows of gradients of an example.
+    fn argument(&self, gpu: &Gpu, side: Side, rows: usize) -> candle_core::Result<Argument> {
+        let tables = &self.tables;
+        let of_side = tables.sides[side as usize];
+        let places = [
+            tables.masks,
+            of_side.starts,
+            of_side.own,
+            of_side.tiles,
+            tables.positions,
+            tables.targets,
+            tables.ranges,
+            rows,
+        ];
+        let places = places.map(|place| place as u32);
+        let all = gpu.pointer(&self.words)?.halves();
+        Ok(Argument::words(
+            &[&all[..], &places, &[tables.diagonal.to_bits()]].concat(),
+        ))
+    }
+}
+
+/// One call of attention.
+struct Call {
+    gpu: Gpu,
+    general: bool,
+    sizes: Sizes,
+    /// Structure `Attention`.
+    of: Argument,
+    mask: Option<Tensor>,
+    relative: Option<RelativeScores>,
+    blocks: Option<BlockTables>,
+}
+
+impl Call {
+    /// Returns the address of a tensor, or none.
+    fn pointer(&self, x: Option<&Tensor>) -> candle_core::Result<Argument> {
+        x.map_or(Ok(Argument::NULL), |x| self.gpu.pointer(x))
+    }
+
+    /// Returns memory for rows of which blocks of a mask may leave some alone.
+    fn rows(&self, shape: (usize, usize, usize)) -> candle_core::Result<Buffer> {
+        match self.blocks {
+            Some(_) => self.gpu.zeros(shape),
+            None => self.gpu.empty(shape, DType::F32),
+        }
+    }
+
+    /// Returns the number of blocks of a side.
+    fn side_blocks(&self, side: Side) -> usize {
+        let length = match side {
+            Side::Queries => self.sizes.queries,
+            Side::Keys => self.sizes.keys,
+        };
+        match &self.blocks {
+            Some(blocks) => blocks.tables.sides[side as usize].most,
+            None => length.div_ceil(OWN),
+        }
+    }
+
+    /// Returns structure `Distances`, with gradients of the heads' and of the side's table.
+    fn distances(
+        &self,
+        parts: Option<&Buffer>,
+        gradients: Option<&Buffer>,
+    ) -> candle_core::Result<Argument> {
+        let Some(relative) = &self.relative else {
+            return Ok(Argument::words(&[]));
+        };
+        let tables = [&relative.of_heads, &relative.of_queries, &relative.of_keys];
+        let mut words = Vec::new();
+        for table in tables {
+            words.extend(self.pointer(table.as_ref())?.halves());
+        }
+        for buffer in [parts, gradients] {
+            words.extend(buffer.map_or(Argument::NULL, Buffer::pointer).halves());
+        }
+        let keys = &relative.keys;
+        words.extend([relative.reach, keys.start, keys.len()].map(|size| size as u32));
+        Ok(Argument::words(&words))
+    }
+
+    /// Launches a kernel, whose name ends with `kernel`, on rows of a side.
+    fn launch(
+        &self,
+        kernel: &str,
+        side: Side,
+        (slices, numbers): (usize, usize),
+        arguments: &[Argument],
+        distances: Argument,
+        rows: usize,
+    ) -> candle_core::Result<()> {
+        let blocks = self.side_blocks(side);
+        if blocks == 0 {
+            return Ok(());
+        }
+        let slices = if self.general { slices } else { 1 };
+        let grid = Grid {
+            blocks: [blocks, self.sizes.batch * self.sizes.heads, slices],
+            threads: THREADS,
+            shared: 4 * numbers,
+        };
+        let mut arguments = [arguments, &[self.of]].concat();
+        let form = match self.general {
+            false => "attention",
+            true => "attention_general",
+        };
+        if self.general {
+            arguments.push(distances);
+            arguments.push(match &self.blocks {
+                Some(blocks) => blocks.argument(&self.gpu, side, rows)?,
+                None => Argument::words(&[]),
+            });
+        }
+        let name = format!("{form}_{kernel}");
+        self.gpu.launch(&MODULE, &name, grid, &arguments)
+    }
+
+    /// Returns the output on q, k and v, with its gradients.
+    fn attend(self, [q, k, v]: [&Tensor; 3]) -> Result<Tensor> {
+        let Sizes {
+            batch,
+            heads,
+            queries,
+            width,
+            values,
+            ..
+        } = self.sizes;
+        let gpu = &self.gpu;
+        let y = self.rows((batch, queries, heads * values))?;
+        let logs = gpu.empty((batch, heads, queries), DType::F32)?;
+        let arguments = [
+            gpu.pointer(q)?,
+            gpu.pointer(k)?,
+            gpu.pointer(v)?,
+            self.pointer(self.mask.as_ref())?,
+            y.pointer(),
+            logs.pointer(),
+        ];
+        // Numbers in shared memory: two tables of own rows and of as many of a tile, rows of a
+        // tile, and their factors.
+        let numbers = 2 * 68 * width.min(WIDE) + 64 * (64 + 68);
+        let distances = self.distances(None, None)?;
+        let size = (values.div_ceil(WIDE), numbers);
+        self.launch("forward", Side::Queries, size, &arguments, distances, 0)?;
+        let relative = self.relative.clone();
+        let tables = relative.as_ref().map(|relative| {
+            [&relative.of_heads, &relative.of_queries, &relative.of_keys].map(Option::as_ref)
+        });
+        let mut operands = vec![q, k, v];
+        operands.extend(tables.iter().flatten().flatten());
+        let tracked = tables
+            .unwrap_or_default()
+            .map(|table| table.map(Tensor::track_op));
+        let call = Call {
+            relative: self.relative.as_ref().map(|relative| RelativeScores {
+                of_heads: relative.of_heads.as_ref().map(Tensor::detach),
+                of_queries: relative.of_queries.as_ref().map(Tensor::detach),
+                of_keys: relative.of_keys.as_ref().map(Tensor::detach),
+                ..relative.clone()
+            }),
+            ..self
+        };
+        let kept = [q, k, v].map(Tensor::detach);
+        let output = y.into_output();
+        let y = with_backward("attention", &operands, output, true, move |y, dy| {
+            call.backward(&kept, &logs, [y, dy], tracked)
+        });
+        Ok(y?)
+    }
+
+    /// Returns the gradients of q, k, v, and of the tables that there are.
+    fn backward(
+        &self,
+        [q, k, v]: &[Tensor; 3],
+        logs: &Buffer,
+        [y, dy]: [&Tensor; 2],
+        tracked: [Option<bool>; 3],
+    ) -> candle_core::Result<Vec<Option<Tensor>>> {
+        let Sizes {
+            batch,
+            heads,
+            queries,
+            keys,
+            width,
+            values,
+        } = self.sizes;
+        let gpu = &self.gpu;
+        let columns = self.relative.as_ref().map_or(0, RelativeScores::columns);
+        let placed = self.relative.as_ref().map_or(0, |of| of.keys.len());
+        let blocks = self.side_blocks(Side::Queries);
+        // Zeros where gradients of the table number `index` are wanted.
+        let zeros = |index: usize, shape: [usize; 4]| {
+            let wanted = tracked[index] == Some(true) && !shape.contains(&0);
+            wanted.then(|| gpu.zeros(&shape[..])).transpose()
+        };
+        let of_heads = zeros(0, [batch, blocks, heads, columns])?;
+        let of_queries = zeros(1, [batch, heads, queries, columns])?;
+        let of_keys = zeros(2, [batch, heads, placed, columns])?;
+
+        let valid = self.pointer(self.mask.as_ref())?;
+        let operands = [gpu.pointer(q)?, gpu.pointer(k)?, gpu.pointer(v)?, valid];
+        let dq = self.rows((batch, queries, heads * width))?;
         let dots = gpu.empty((batch, heads, queries), DType::F32)?;
+        let dy = gpu.pointer(dy)?;
         let rest = [
-            valid,
             gpu.pointer(y)?,
-            logs,
+            logs.pointer(),
             dy,
             dq.pointer(),
             dots.pointer(),
-            of,
         ];
         let arguments = [&operands[..], &rest].concat();
-        let shape = grid(queries, own + tile + of_backward);
-        gpu.launch(&MODULE, "attention_backward_queries", shape, &arguments)?;
+        let [part, part_v] = [width, values].map(|width| width.min(WIDE));
+        let of_rows = 32 * (64 + 68);
+        let numbers = (68 + 36) * (part + part_v) + of_rows;
+        let slices = [width, values].map(|width| width.div_ceil(WIDE));
+        let distances = self.distances(of_heads.as_ref(), of_queries.as_ref())?;
+        let (kernel, size) = ("backward_queries", (slices[0], numbers));
+        self.launch(kernel, Side::Queries, size, &arguments, distances, 0)?;
+
+        let sums = self.blocks.as_ref().and_then(|blocks| blocks.tables.sums);
+        let rows = sums.map_or(keys, |sums| sums.rows);
+        let dk = self.rows((batch, rows, heads * width))?;
+        let dv = self.rows((batch, rows, heads * values))?;
         let rest = [
-            valid,
-            logs,
+            logs.pointer(),
             dots.pointer(),
             dy,
             dk.pointer(),
             dv.pointer(),
-            of,
         ];
         let arguments = [&operands[..], &rest].concat();
-        let shape = grid(keys, own + tile + 2 * of_backward);
-        gpu.launch(&MODULE, "attention_backward_keys", shape, &arguments)?;
-        Ok([dq, dk, dv]
-            .map(|gradient| Some(gradient.into_tensor()))
-            .into())
-    })
+        // The plain form has rows of both sums.
+        let numbers = if self.general {
+            numbers
+        } else {
+            numbers + of_rows
+        };
+        let distances = self.distances(None, of_keys.as_ref())?;
+        let (kernel, size) = ("backward_keys", (slices[0] + slices[1], numbers));
+        self.launch(kernel, Side::Keys, size, &arguments, distances, rows)?;
+
+        let dk = self.sum_rows(dk, width)?;
+        let dv = self.sum_rows(dv, values)?;
+        let mut all = vec![Some(dq.into_tensor()), Some(dk), Some(dv)];
+        let of_heads = match of_heads {
+            Some(parts) => Some(sum_parts(gpu, &parts, batch * blocks, (heads, columns))?),
+            None => None,
+        };
+        let of_tables = [
+            of_heads,
+            of_queries.map(Buffer::into_tensor),
+            of_keys.map(Buffer::into_tensor),
+        ];
+        let given = of_tables.into_iter().zip(tracked);
+        all.extend(given.filter_map(|(gradient, tracked)| tracked.map(|_| gradient)));
+        Ok(all)
+    }
+
+    /// Returns the gradient (B, Lk, H W) of keys or values from the rows of all blocks.
+    fn sum_rows(&self, parts: Buffer, width: usize) -> candle_core::Result<Tensor> {
+        let Some((blocks, sums)) = self
+            .blocks
+            .as_ref()
+            .and_then(|blocks| Some((blocks, blocks.tables.sums?)))
+        else {
+            return Ok(parts.into_tensor());
+        };
+        let Sizes {
+            batch, heads, keys, ..
+        } = self.sizes;
+        let sum = self.gpu.empty((batch, keys, heads * width), DType::F32)?;
+        let sizes = [
+            sums.starts,
+            sums.slots,
+            blocks.tables.masks,
+            heads,
+            width,
+            keys,
+            sums.rows,
+        ];
+        let mut arguments = vec![
+            parts.pointer(),
+            sum.pointer(),
+            self.gpu.pointer(&blocks.words)?,
+        ];
+        for size in sizes {
+            arguments.push(Argument::size(size)?);
+        }
+        let blocks = [(keys * width).div_ceil(THREADS), batch * heads, 1];
+        let grid = Grid::new(blocks, THREADS);
+        self.gpu
+            .launch(&MODULE, "attention_sum_rows", grid, &arguments)?;
+        Ok(sum.into_tensor())
+    }
 }

@@ -72,8 +72,9 @@ fn on_gpu_or_composed(
     v: &Tensor,
     options: &AttentionOptions,
 ) -> Result<Tensor> {
-    match Gpu::of(q).filter(|_| cuda::takes(k, v, options)) {
-        Some(gpu) => Ok(cuda::attend(&gpu, [q, k, v], options)?),
+    let form = |gpu| Some((gpu, cuda::Form::of([q, k, v], options)?));
+    match Gpu::of(q).and_then(form) {
+        Some((gpu, form)) => cuda::attend(&gpu, [q, k, v], &form, options),
         None => composed(q, k, v, options),
     }
 }
