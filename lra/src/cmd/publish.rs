@@ -3,12 +3,12 @@
 mod cards;
 mod folder;
 
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use datasets::Protocol;
-use results::published::Figure;
 use results::site::{INDEX, Offer, Site, Way};
-use results::store::Loaded;
 use results::{Record, card, imported};
 
 use self::folder::Folder;
@@ -59,12 +59,17 @@ pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
 /// Adds the table of the small protocol, and the records and imported accuracies of the sources. A
 /// record that is in several of them counts once.
 fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
+    let mut known = HashSet::new();
+    let mut add = |record: Record, folder: PathBuf| {
+        if known.insert((record.id.clone(), record.provenance.created.clone())) {
+            site.runs.records.push(record);
+            site.runs.folders.push(folder);
+        }
+    };
     for source in &arguments.sources {
         let loaded = cmd::load(source, arguments.strict)?;
         let pairs = loaded.records.into_iter().zip(loaded.folders);
-        for (record, folder) in pairs {
-            add(&mut site.runs, record, folder);
-        }
+        pairs.for_each(|(record, folder)| add(record, folder));
         let file = source.join(imported::FILE);
         if file.exists() {
             for cell in cmd::import::on_file(&file)? {
@@ -75,29 +80,20 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
         }
     }
     // Last, so that a record with a log comes before its copy in the table, which has none.
-    for record in card::committed().class(Class::Run)? {
-        add(&mut site.runs, record, std::path::PathBuf::new());
-    }
+    let table = card::committed().class(Class::Run)?;
+    let place = Path::new("results/mini/records.csv");
+    table
+        .into_iter()
+        .for_each(|record| add(record, place.to_owned()));
     Ok(())
-}
-
-fn add(runs: &mut Loaded, record: Record, folder: std::path::PathBuf) {
-    let is_same =
-        |it: &Record| it.id == record.id && it.provenance.created == record.provenance.created;
-    if !runs.records.iter().any(is_same) {
-        runs.records.push(record);
-        runs.folders.push(folder);
-    }
 }
 
 /// Returns the way to reproduce each published accuracy of a model that is here, or the reason why
 /// there is none. `data` is a folder without data: what a cost is computed from must not depend on
 /// what is on the disk.
-fn ways(data: &std::path::Path) -> Result<Vec<Way>> {
+fn ways(data: &Path) -> Result<Vec<Way>> {
     let mut ways = Vec::new();
-    let mut known: Vec<&'static Figure> = Vec::new();
     for cell in cell::all()? {
-        known.push(cell.figure);
         ways.push(Way {
             figure: cell.figure,
             offer: Ok(offer(cell, data)?),
@@ -113,7 +109,7 @@ fn ways(data: &std::path::Path) -> Result<Vec<Way>> {
     Ok(ways)
 }
 
-fn offer(cell: PublishedCell, data: &std::path::Path) -> Result<Offer> {
+fn offer(cell: PublishedCell, data: &Path) -> Result<Offer> {
     let resolved = cell.resolve(Protocol::Tay2021, &[])?;
     let (flops, complete) = cell::flops(&resolved, data)?;
     let command = format!(
