@@ -159,5 +159,10 @@ book: $(MDBOOK)
 	rm $(PAGES)/docs/SUMMARY.md
 	$(MDBOOK) build
 
+## The published figures and the records of this repository as a static site, target/site
+.PHONY: site
+site:
+	cargo run --release --locked -p lra -- publish target/site results/records
+
 clean:
 	cargo clean

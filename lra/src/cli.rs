@@ -6,6 +6,7 @@ pub mod data;
 pub mod import;
 pub mod mini;
 pub mod parse;
+pub mod publish;
 pub mod repro;
 pub mod score;
 pub mod sweep;
@@ -56,6 +57,8 @@ pub enum Verb {
     Data(DataVerb),
     /// Make tables of accuracy, speed and memory from the records of finished runs
     Report(ReportArgs),
+    /// Write a static site of published figures, models, tasks and runs
+    Publish(publish::PublishArgs),
     /// Train a published cell as its source did, and compare it with the printed figure
     Repro(repro::ReproArgs),
     /// Measure how well runs rank models in the order of the published tables

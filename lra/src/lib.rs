@@ -150,6 +150,7 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
         Verb::Measure => cmd::bench::measure(),
         Verb::Data(verb) => cmd::data::run(&verb),
         Verb::Report(arguments) => cmd::report::run(&arguments),
+        Verb::Publish(arguments) => cmd::publish::run(&arguments),
         Verb::Repro(arguments) => cmd::repro::run(&arguments),
         Verb::Agree(arguments) => cmd::agree::run(&arguments),
         Verb::Mini(arguments) => cmd::mini::run(&arguments),

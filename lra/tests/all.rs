@@ -28,6 +28,7 @@ mod own_task;
 mod peers;
 mod pretrain;
 mod probes;
+mod publish;
 mod recovery;
 mod repeat;
 mod repro;

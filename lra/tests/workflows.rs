@@ -50,3 +50,19 @@ fn the_two_commands_of_the_readme_are_run() {
     let readme = fs::read_to_string(readme).unwrap();
     assert!(readme.contains("\nmake run ") && readme.contains("\nmake test "));
 }
+
+/// The folder that is deployed is the one that the Makefile writes, and a pull request deploys
+/// nothing.
+#[test]
+fn the_site_that_is_made_is_the_one_that_is_deployed() {
+    let workflows = workflows();
+    let site = workflows.iter().find(|(name, _)| name == "site.yml");
+    let (_, site) = site.unwrap();
+    let makefile = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Makefile");
+    let makefile = fs::read_to_string(makefile).unwrap();
+    assert!(site.contains("      - run: make site\n"));
+    assert!(site.contains("          path: target/site\n"));
+    assert!(makefile.contains("-- publish target/site "));
+    let (_, deploy) = site.split_once("\n  deploy:\n").unwrap();
+    assert!(deploy.contains("    if: github.event_name != 'pull_request'\n"));
+}

@@ -30,6 +30,7 @@ mod pivot;
 pub mod published;
 pub mod record;
 mod render;
+pub mod site;
 pub mod splice;
 pub mod stats;
 pub mod store;

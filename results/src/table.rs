@@ -171,6 +171,9 @@ pub(crate) enum Best {
 /// Name of the word that a source prints instead of a figure, such as `FAIL`.
 pub const MISSING: &str = "missing";
 
+/// Name of the address that a cell links to on an HTML page, relative to that page.
+pub(crate) const PAGE: &str = "page";
+
 /// Word of the second column for a row of our own runs.
 pub(crate) const MEASURED: &str = "measured";
 
@@ -190,6 +193,13 @@ impl Cell {
             fields: vec![(field, value.into())],
             ..Cell::default()
         }
+    }
+
+    /// Returns the cell with a link for an HTML page.
+    #[must_use]
+    pub(crate) fn linked(mut self, page: impl Into<Value>) -> Cell {
+        self.fields.push((PAGE, page.into()));
+        self
     }
 
     /// Returns the text to print: a dash if it is empty.

@@ -16,6 +16,8 @@ mod page;
 mod published;
 mod record_file;
 mod schemas;
+mod site;
+mod site_browser;
 mod store;
 mod summary;
 mod tables;

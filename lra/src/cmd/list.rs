@@ -70,25 +70,10 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
     Ok(match what {
         Registry::Models => {
             let model = suggest::find("model", name, models::registry(), |model| model.name)?;
-            let defaults = model.defaults();
-            let options = defaults.as_object().into_iter().flatten();
-            let options: String = options
-                .map(|(key, value)| {
-                    let range = model.ranges.iter().find(|range| range.key == key);
-                    let range = range.map_or(String::new(), |range| format!("  ({range})"));
-                    format!("\n  model.{key} = {value}{range}")
-                })
-                .collect();
-            let options = match options.is_empty() {
-                true => "No options of its own.".to_owned(),
-                false => format!("Options (--set), with their defaults:{options}"),
-            };
-            format!(
-                "{}{options}\n{}{}",
-                about(model),
-                norm_lines(model),
-                losses(model)
-            )
+            let variants = variants(model).into_iter();
+            let text =
+                |(names, text): (String, String)| format!("variant {names}\n{}\n\n", folded(&text));
+            variants.map(text).collect::<String>() + &settings_of(model)
         }
         Registry::Tasks => {
             let task = suggest::task(name)?;
@@ -136,22 +121,38 @@ fn norm_lines(model: &Model) -> String {
     format!("Norm, unless the recipe has another:{lines}")
 }
 
-/// Returns the descriptions of the variants of a model, each with a note on the masking of padding.
-/// Identical descriptions appear once.
-fn about(model: &Model) -> String {
-    let mut texts: Vec<(Vec<String>, String)> = Vec::new();
+/// Returns the options of a model with defaults and ranges, its norm and its losses, in lines.
+pub(super) fn settings_of(model: &Model) -> String {
+    let defaults = model.defaults();
+    let options = defaults.as_object().into_iter().flatten();
+    let options: String = options
+        .map(|(key, value)| {
+            let range = model.ranges.iter().find(|range| range.key == key);
+            let range = range.map_or(String::new(), |range| format!("  ({range})"));
+            format!("\n  model.{key} = {value}{range}")
+        })
+        .collect();
+    let options = match options.is_empty() {
+        true => "No options of its own.".to_owned(),
+        false => format!("Options (--set), with their defaults:{options}"),
+    };
+    format!("{options}\n{}{}", norm_lines(model), losses(model))
+}
+
+/// Returns the descriptions of the variants of a model, each below the names of its variants with a
+/// note on the masking of padding. Identical descriptions appear once.
+pub(super) fn variants(model: &Model) -> Vec<(String, String)> {
+    let mut texts: Vec<(String, String)> = Vec::new();
     for variant in model.variants {
         let masked = if variant.masks_padding { "" } else { "not " };
         let name = format!("{} (padding {masked}masked)", variant.name);
-        let text = folded(variant.documentation().trim());
+        let text = variant.documentation().trim().to_owned();
         match texts.iter_mut().find(|(_, known)| *known == text) {
-            Some((names, _)) => names.push(name),
-            None => texts.push((vec![name], text)),
+            Some((names, _)) => *names += &format!(", {name}"),
+            None => texts.push((name, text)),
         }
     }
-    let text =
-        |(names, text): (Vec<String>, String)| format!("variant {}\n{text}\n\n", names.join(", "));
-    texts.into_iter().map(text).collect()
+    texts
 }
 
 /// Returns the auxiliary losses of a model, by the settings of their weights; empty if there are

@@ -15,6 +15,7 @@ pub mod merge;
 pub mod mini;
 pub mod new;
 pub mod parity;
+pub mod publish;
 pub mod replay;
 pub mod report;
 pub mod repro;

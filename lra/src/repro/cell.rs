@@ -1,6 +1,8 @@
 //! A published cell that can be trained here: the published figure, with the task, the model and
 //! the recipe to compare with it.
 
+use std::path::Path;
+
 use datasets::{Protocol, TASKS};
 use results::published::{self, ACCURACY, Figure, Source};
 
@@ -73,14 +75,19 @@ impl PublishedCell {
 
     /// Returns the floating point operations of a run with all sequences as long as the task
     /// allows, and whether the sizes of the splits were known; if not, evaluation is left out.
-    pub fn flops(&self, protocol: Protocol, data: &std::path::Path) -> Result<(f64, bool)> {
-        let resolved = self.resolve(protocol, &[])?;
-        let (rows, complete) = planned_rows(&resolved, data);
-        let length = resolved.data_shape()?.max_length;
-        let per_example = resolved.meta()?.0.flops(1, length) as f64;
-        let passes = Workload::of_run(&resolved.spec, rows).passes();
-        Ok((passes * per_example, complete))
+    pub fn flops(&self, protocol: Protocol, data: &Path) -> Result<(f64, bool)> {
+        flops(&self.resolve(protocol, &[])?, data)
     }
+}
+
+/// Returns the floating point operations of a run with these settings, as
+/// [`PublishedCell::flops`] does.
+pub fn flops(resolved: &Resolved, data: &Path) -> Result<(f64, bool)> {
+    let (rows, complete) = planned_rows(resolved, data);
+    let length = resolved.data_shape()?.max_length;
+    let per_example = resolved.meta()?.0.flops(1, length) as f64;
+    let passes = Workload::of_run(&resolved.spec, rows).passes();
+    Ok((passes * per_example, complete))
 }
 
 /// Restriction of the published cells to a source, a recipe, or both.

@@ -20,6 +20,7 @@ mod svg;
 
 pub use figures::{bubbles, curves};
 pub use lengths::{lengths, slope};
+pub(crate) use names::slug;
 pub use scale::Scale;
 
 use layout::Sheet;

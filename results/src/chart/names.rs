@@ -75,7 +75,7 @@ impl Ranks {
 }
 
 /// Returns a title as part of a file name.
-pub(super) fn slug(title: &str) -> String {
+pub(crate) fn slug(title: &str) -> String {
     let words = title.split(|c: char| !(c.is_ascii_alphanumeric() || c == '@' || c == '.'));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     words.join("-")

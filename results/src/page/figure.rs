@@ -6,7 +6,8 @@ use crate::markup::escaped;
 /// Legends with more entries than this have buttons that show all series or none.
 const FEW: usize = 6;
 
-pub(super) fn html(chart: &Chart) -> String {
+/// Returns a section with the chart.
+pub(crate) fn html(chart: &Chart) -> String {
     let names = chart
         .series
         .iter()

@@ -4,15 +4,20 @@
 //! The page includes its style and script and needs no network. It shows everything without the
 //! script, which sorts, filters, and hides series of charts.
 
+mod document;
 mod figure;
 mod provenance;
 mod table;
 
-use crate::chart::{Chart, style};
+use crate::chart::Chart;
 use crate::format::counted;
 use crate::markup::escaped;
 use crate::record::Record;
 use crate::table::Table;
+
+pub(crate) use self::document::{Document, Link};
+pub(crate) use self::figure::html as chart_section;
+pub(crate) use self::table::{body as table_body, html as table_section};
 
 /// Contents of a page, from the top.
 #[derive(Debug, Default)]
@@ -38,64 +43,50 @@ impl Page<'_> {
         let mut main = String::new();
         main.extend(self.tables.iter().map(table::html));
         main.extend(self.charts.iter().map(figure::html));
-        main += &self.runs();
-        format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-             <style>\n{colours}{style}</style>\n</head>\n<body>\n\
-             <header>\n<h1>{title}</h1>\n<p class=\"note\">{made}</p>\n</header>\n{contents}\
-             <main>\n{main}</main>\n<script>\n{script}</script>\n</body>\n</html>\n",
-            title = escaped(&self.title),
-            made = escaped(&self.made),
-            contents = self.contents(),
-            colours = style::css(),
-            style = include_str!("page.css"),
-            script = include_str!("page.js"),
-        )
+        main += &runs(self.records);
+        let document = Document {
+            title: &self.title,
+            made: &self.made,
+            links: &[self.parts()],
+            style: "",
+            main: &main,
+        };
+        document.render()
     }
 
-    /// Returns links to all parts, and the box that filters them.
-    fn contents(&self) -> String {
+    /// Returns links to all parts.
+    fn parts(&self) -> Vec<Link> {
         let tables = self.tables.iter().map(|table| (&table.name, &table.title));
         let charts = self.charts.iter().map(|chart| (&chart.name, &chart.title));
-        let mut links: Vec<String> = tables
+        let mut links: Vec<Link> = tables
             .chain(charts)
-            .map(|(id, title)| link(id, title))
+            .map(|(id, title)| Link::to_part(id, title))
             .collect();
         if !self.records.is_empty() {
-            links.push(link("runs", "Runs"));
+            links.push(Link::to_part(RUNS, "Runs"));
         }
-        format!(
-            "<nav aria-label=\"Contents\">\n\
-             <label class=\"scripted\">Filter rows <input type=\"search\" id=\"filter\" placeholder=\"such as performer\"></label>\n\
-             <p class=\"note\" id=\"found\" aria-live=\"polite\"></p>\n<ul>\n{}</ul>\n</nav>\n",
-            links.concat()
-        )
-    }
-
-    /// Returns the runs, each collapsed to one line.
-    fn runs(&self) -> String {
-        if self.records.is_empty() {
-            return String::new();
-        }
-        let shown = self.records.iter().take(MOST_RUNS);
-        let mut text = "<section id=\"runs\">\n<h2>Runs</h2>\n".to_owned();
-        text.extend(shown.map(provenance::html));
-        let left = self.records.len().saturating_sub(MOST_RUNS);
-        if left > 0 {
-            let left = counted(left as u64, "more run");
-            text += &format!("<p>Not written out here: {left}.</p>\n");
-        }
-        text + "</section>\n"
+        links
     }
 }
 
-fn link(id: &str, title: &str) -> String {
-    format!(
-        "<li><a href=\"#{}\">{}</a></li>\n",
-        escaped(id),
-        escaped(title)
-    )
+/// Name of the part with the runs.
+pub(crate) const RUNS: &str = "runs";
+
+/// Returns a section with the runs, each collapsed to one line; nothing if there are none.
+pub(crate) fn runs<'a>(records: impl IntoIterator<Item = &'a Record>) -> String {
+    let records: Vec<&Record> = records.into_iter().collect();
+    if records.is_empty() {
+        return String::new();
+    }
+    let shown = records.iter().take(MOST_RUNS);
+    let mut text = format!("<section id=\"{RUNS}\">\n<h2>Runs</h2>\n");
+    text.extend(shown.map(|record| provenance::html(record)));
+    let left = records.len().saturating_sub(MOST_RUNS);
+    if left > 0 {
+        let left = counted(left as u64, "more run");
+        text += &format!("<p>Not written out here: {left}.</p>\n");
+    }
+    text + "</section>\n"
 }
 
 /// Returns the word for a failure as a badge.

@@ -2,19 +2,26 @@
 
 use super::badge;
 use crate::markup::escaped;
-use crate::table::{Align, Cell, Column, Table};
+use crate::table::{Align, Cell, Column, PAGE, Table};
 
-/// Returns a table with its notes. Every cell includes its sort key. A column with the same value
-/// in every row becomes a note.
-pub(super) fn html(table: &Table) -> String {
+/// Returns a section with the table.
+pub(crate) fn html(table: &Table) -> String {
+    format!(
+        "<section id=\"{}\">\n<h2>{}</h2>\n{}</section>\n",
+        escaped(&table.name),
+        escaped(&table.title),
+        body(table)
+    )
+}
+
+/// Returns a table with its notes, without a heading. Every cell includes its sort key. A column
+/// with the same value in every row becomes a note.
+pub(crate) fn body(table: &Table) -> String {
     let same: Vec<Option<&str>> = (0..table.columns.len())
         .map(|column| said_by_all(table, column))
         .collect();
-    let mut text = format!(
-        "<section id=\"{}\">\n<h2>{}</h2>\n<div class=\"scroll\" tabindex=\"0\"><table class=\"sorts\">\n<thead><tr>",
-        escaped(&table.name),
-        escaped(&table.title)
-    );
+    let mut text =
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"sorts\">\n<thead><tr>".to_owned();
     let shown = || (0..table.columns.len()).filter(|column| same[*column].is_none());
     for column in shown() {
         let Column { name, align, .. } = &table.columns[column];
@@ -46,7 +53,7 @@ pub(super) fn html(table: &Table) -> String {
         text += &note(&format!("In every row: {}.", same.join(", ")));
     }
     text.extend(table.notes.iter().map(|one| note(one)));
-    text + "</section>\n"
+    text
 }
 
 /// Returns the value of a key column, if it is the same for all rows. The first column, which names
@@ -77,11 +84,12 @@ fn cell(cell: &Cell, align: Align) -> String {
         ),
         None => escaped(shown),
     };
-    format!(
-        "<td{}{value}>{}</td>",
-        class(align, cell.best),
-        words.trim_end()
-    )
+    let words = words.trim_end();
+    let words = match cell.field(PAGE).and_then(|page| page.as_str()) {
+        Some(page) => format!("<a href=\"{}\">{words}</a>", escaped(page)),
+        None => words.to_owned(),
+    };
+    format!("<td{}{value}>{words}</td>", class(align, cell.best))
 }
 
 fn class(align: Align, best: bool) -> &'static str {

@@ -17,7 +17,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 pub use compare::{Comparison, compare};
 pub use labels::{TASKS, is_published_label, is_published_task, models};
-pub(crate) use labels::{is_path_x, model_rank, task_rank};
+pub(crate) use labels::{is_path_x, model_rank, task_name, task_rank};
 pub use listing::{figures_of, listing};
 
 use crate::{Error, Result};

@@ -25,19 +25,28 @@ pub(super) fn render(tables: &[Table]) -> String {
             header.push(name);
         }
     }
-    let mut writer = Writer::from_writer(Vec::new());
-    let mut written = writer.write_record(header.iter().copied().map(field));
-    for (table, rows) in &parts {
-        for row in rows {
+    let rows = parts.iter().flat_map(|(table, rows)| {
+        let header = &header;
+        rows.iter().map(move |row| {
             let line = header.iter().map(|column| match *column {
-                TABLE => field(&table.name),
+                TABLE => Value::from(table.name.as_str()),
                 column => {
                     let value = row.info.get(column).or_else(|| row.found.get(column));
-                    value.map_or_else(String::new, printed)
+                    value.cloned().unwrap_or(Value::Null)
                 }
             });
-            written = written.and_then(|()| writer.write_record(line));
-        }
+            line.collect()
+        })
+    });
+    lines(&header, rows)
+}
+
+/// Returns a header and rows of as many values as CSV; null is an empty field.
+pub(crate) fn lines(header: &[&str], rows: impl IntoIterator<Item = Vec<Value>>) -> String {
+    let mut writer = Writer::from_writer(Vec::new());
+    let mut written = writer.write_record(header.iter().copied().map(field));
+    for row in rows {
+        written = written.and_then(|()| writer.write_record(row.iter().map(printed)));
     }
     // Writing to memory fails only if a line had more or fewer fields than the header.
     debug_assert!(written.is_ok(), "{written:?}");

@@ -1,6 +1,6 @@
 //! The output formats of tables, one per file.
 
-mod csv;
+pub(crate) mod csv;
 mod html;
 mod json;
 mod latex;

@@ -1,0 +1,29 @@
+//! `lra publish`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+const EXAMPLES: &str = "\
+Examples:
+  lra publish site                                    the published figures, and the table of the small protocol
+  lra publish site runs                               with the runs under runs/, and what was imported there
+  lra publish site results/records theirs.csv         with several folders and files of records
+  lra publish site --force                            into a folder that is not a site; its content moves to site.old";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PublishArgs {
+    /// Folder to write. A site that was written there before is replaced as a whole
+    pub folder: PathBuf,
+    /// Folders of run folders, and files of records (see `lra merge`), to show beside the published
+    /// figures and the table of the small protocol
+    #[arg(value_name = "FOLDER|FILE")]
+    pub sources: Vec<PathBuf>,
+    /// Replace a folder that is not a site; it moves to FOLDER.old
+    #[arg(long)]
+    pub force: bool,
+    /// Fail if a folder holds a damaged record
+    #[arg(long)]
+    pub strict: bool,
+}

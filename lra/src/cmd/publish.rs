@@ -1,0 +1,133 @@
+//! `lra publish`: a static site of published figures and records.
+
+mod cards;
+mod folder;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use datasets::Protocol;
+use results::site::{INDEX, Offer, Site, Way};
+use results::{Record, card, imported};
+
+use self::folder::Folder;
+use crate::cli::parse::Seeds;
+use crate::cli::publish::PublishArgs;
+use crate::error::{Class, Classify, Result};
+use crate::repro::cell::{self, PublishedCell};
+use crate::repro::plan::Plan;
+use crate::repro::unoffered;
+use crate::{cmd, stderr};
+
+/// Runs the command.
+pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
+    // Refused before anything is computed.
+    let folder = Folder::new(&arguments.folder, arguments.force)?;
+    let mut site = Site {
+        made_by: format!("lra {}", env!("CARGO_PKG_VERSION")),
+        models: cards::models(),
+        tasks: cards::tasks()?,
+        ..Site::default()
+    };
+    add_records(&mut site, arguments)?;
+    site.ways = ways(folder.staging())?;
+    let mut unread = Vec::new();
+    let files = site.files(&mut unread);
+    for reason in unread {
+        stderr::one(&format!("warning: no learning curve: {reason}"));
+    }
+    let (count, bytes) = (
+        files.len(),
+        files.iter().map(|file| file.text.len()).sum::<usize>(),
+    );
+    let kept = folder.write(&files)?;
+    let place = arguments.folder.display();
+    if let Some(kept) = kept {
+        stderr::line(&format!("what was in {place} is in {}", kept.display()));
+    }
+    cmd::print(&format!(
+        "wrote {}: {}, {:.1} MB; open {}",
+        place,
+        results::counted(count as u64, "file"),
+        bytes as f64 / 1e6,
+        arguments.folder.join(INDEX).display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds the table of the small protocol, and the records and imported accuracies of the sources. A
+/// record that is in several of them counts once.
+fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
+    let mut known = HashSet::new();
+    let mut add = |record: Record, folder: PathBuf| {
+        if known.insert((record.id.clone(), record.provenance.created.clone())) {
+            site.runs.records.push(record);
+            site.runs.folders.push(folder);
+        }
+    };
+    for source in &arguments.sources {
+        let loaded = cmd::load(source, arguments.strict)?;
+        let pairs = loaded.records.into_iter().zip(loaded.folders);
+        pairs.for_each(|(record, folder)| add(record, folder));
+        let file = source.join(imported::FILE);
+        if file.exists() {
+            for cell in cmd::import::on_file(&file)? {
+                if !site.imported.contains(&cell) {
+                    site.imported.push(cell);
+                }
+            }
+        }
+    }
+    // Last, so that a record with a log comes before its copy in the table, which has none.
+    let table = card::committed().class(Class::Run)?;
+    let place = Path::new("results/mini/records.csv");
+    table
+        .into_iter()
+        .for_each(|record| add(record, place.to_owned()));
+    Ok(())
+}
+
+/// Returns the way to reproduce each published accuracy of a model that is here, or the reason why
+/// there is none. `data` is a folder without data: what a cost is computed from must not depend on
+/// what is on the disk.
+fn ways(data: &Path) -> Result<Vec<Way>> {
+    let mut ways = Vec::new();
+    for cell in cell::all()? {
+        ways.push(Way {
+            figure: cell.figure,
+            offer: Ok(offer(cell, data)?),
+        });
+    }
+    let sources: Vec<_> = results::published::sources().iter().collect();
+    for left in unoffered::of(&sources)? {
+        ways.push(Way {
+            figure: left.figure,
+            offer: Err(left.reason.to_string()),
+        });
+    }
+    Ok(ways)
+}
+
+fn offer(cell: PublishedCell, data: &Path) -> Result<Offer> {
+    let resolved = cell.resolve(Protocol::Tay2021, &[])?;
+    let (flops, complete) = cell::flops(&resolved, data)?;
+    let command = format!(
+        "lra repro {} {} {}",
+        cell.source.alias, cell.figure.task, cell.figure.entry
+    );
+    let plan = Plan {
+        resolved,
+        estimate: Err("not measured".to_owned()),
+        seeds: Seeds(vec![0]),
+        data: data.to_owned(),
+        memory: None,
+        cell,
+    };
+    Ok(Offer {
+        command,
+        flops,
+        complete,
+        differences: plan.differences(),
+    })
+}

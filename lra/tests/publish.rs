@@ -1,0 +1,143 @@
+//! `lra publish`: a site from end to end, and the folders that it does not touch.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use crate::common::{Place, err};
+use serde_json::Value;
+
+/// Returns the files of a folder, by name.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            (name, fs::read(entry.path()).unwrap())
+        })
+        .collect()
+}
+
+/// Returns the names of what is in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_site_has_every_model_and_task_with_the_runs_of_a_folder() {
+    let place = Place::new();
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet");
+    fs::write(
+        place.path().join("runs/imported.csv"),
+        "source,task,model,accuracy_percent\nrerun,listops,linear,31.25\n",
+    )
+    .unwrap();
+    let said = place.ok("publish site runs");
+    assert!(said.contains("open site/index.html"), "{said}");
+    let folder = place.path().join("site");
+    let site = files(&folder);
+    let text = |name: &str| String::from_utf8(site[name].clone()).unwrap();
+    for model in models::registry() {
+        let page = text(&format!("model-{}.html", model.name.replace('_', "-")));
+        assert!(
+            page.contains(model.title) && page.contains("<section id=\"card\">"),
+            "{}",
+            model.name
+        );
+    }
+    for task in datasets::TASKS {
+        text(&format!("task-{}.html", task.info().name.replace('_', "-")));
+    }
+    let bag = text("model-bag.html");
+    assert!(
+        bag.contains("<section id=\"cell-toy\">") && bag.contains("lra run --task toy"),
+        "{bag}"
+    );
+    assert!(text("model-linear.html").contains("31.25 (1)"));
+    let s5 = text("model-s5.html");
+    assert!(s5.contains("lra repro s5 listops s5") && s5.contains("known difference"));
+    assert!(text("model-transformer.html").contains("<section id=\"mini\">"));
+    let cells: Value = serde_json::from_slice(&site["cells.json"]).unwrap();
+    let priced = cells["cells"].as_array().unwrap().iter();
+    let priced = priced.filter(|cell| cell["petaflop"].as_f64().is_some_and(|it| it > 0.0));
+    assert!(priced.count() > 80);
+    let bytes: usize = site.values().map(Vec::len).sum();
+    assert!(bytes < 10_000_000, "{bytes} bytes");
+
+    // Once more, from elsewhere: the same bytes, and nothing is left beside it.
+    place.ok("publish site runs");
+    let again = files(&folder);
+    assert!(again == site);
+    assert_eq!(names(place.path()), ["data", "runs", "site"]);
+}
+
+#[test]
+fn what_is_not_a_site_is_left_alone() {
+    let place = Place::new();
+    let home = place.path();
+    fs::create_dir(home.join("mine")).unwrap();
+    fs::write(home.join("mine/letter.txt"), "dear").unwrap();
+    fs::write(home.join("file"), "text").unwrap();
+    let message = place.fails(2, "publish mine");
+    assert!(
+        message.contains("mine is there already and is not a site") && message.contains("--force"),
+        "{message}"
+    );
+    assert!(
+        place
+            .fails(2, "publish file --force")
+            .contains("file is not a folder")
+    );
+    assert!(place.fails(2, "publish .").contains("such as ./site"));
+    assert_eq!(names(&home.join("mine")), ["letter.txt"]);
+
+    // An empty folder holds nothing to lose.
+    fs::create_dir(home.join("site")).unwrap();
+    place.ok("publish site");
+    fs::write(home.join("site/CNAME"), "example.org").unwrap();
+    let message = place.fails(2, "publish site");
+    assert!(message.contains("site holds CNAME"), "{message}");
+    place.ok("publish site --force");
+    assert!(home.join("site.old/CNAME").exists() && !home.join("site/CNAME").exists());
+    fs::write(home.join("site/CNAME"), "example.org").unwrap();
+    let message = place.fails(2, "publish site --force");
+    assert!(
+        message.contains("site.old, which is there already"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_site_is_written_whole_or_not_at_all() {
+    let place = Place::new();
+    let home = place.path();
+    for (words, part) in [("nowhere", "nowhere"), ("--strict damaged", "damaged")] {
+        fs::create_dir_all(home.join("damaged/run")).unwrap();
+        fs::write(home.join("damaged/run/record.json"), "{\n").unwrap();
+        let message = place.fails(3, &format!("publish site {words}"));
+        assert!(message.contains(part), "{message}");
+        assert_eq!(names(home), ["damaged"], "{words}");
+    }
+    place.ok("publish site");
+    let before = files(&home.join("site"));
+    for (fault, code) in [("write:7:28", 4), ("rename:150:13", 3)] {
+        let mut command = place.command("publish site");
+        let output = command.env("LRA_FAULTS", fault).output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{fault}: {}",
+            err(&output)
+        );
+        assert!(err(&output).contains("site"), "{}", err(&output));
+        assert!(files(&home.join("site")) == before, "{fault}");
+        assert_eq!(names(home), ["damaged", "site"], "{fault}");
+    }
+}

@@ -1,0 +1,248 @@
+//! One line per model and task: what was printed, what was run here, what it costs.
+
+use serde_json::{Value, json};
+
+use super::evidence::{Evidence, Origin, Tier};
+use super::names::{Names, anchor};
+use super::ours::Group;
+use super::tuning::Tuning;
+use super::{Offer, Site};
+use crate::published::{ACCURACY, model_rank, task_name, task_rank};
+use crate::table::{Cell, Column, Row, Table};
+
+/// The accuracies of a model on a task.
+pub(super) struct Summary<'a> {
+    /// The model.
+    pub(super) model: &'a str,
+    /// The task.
+    pub(super) task: &'a str,
+    /// The printed accuracies, lowest first.
+    printed: Vec<f64>,
+    /// The printed words in place of numbers, such as `FAIL`.
+    missing: Vec<String>,
+    /// Number of printed figures with a known defect.
+    defects: usize,
+    /// The accuracies that others measured, lowest first.
+    by_others: Vec<f64>,
+    /// The runs here on the task as published: the group with the highest mean.
+    best: Option<&'a Group<'a>>,
+    /// Number of groups of runs here, on any data of the task.
+    groups: usize,
+    /// The settings tried with that group.
+    tuning: Option<Tuning>,
+    /// The cheapest way to reproduce a printed accuracy.
+    offer: Option<&'a Offer>,
+}
+
+/// Returns the summaries of all models on all tasks with an accuracy, in the order of the tables.
+pub(super) fn all<'a>(
+    site: &'a Site,
+    evidence: &[Evidence<'a>],
+    groups: &'a [Group<'a>],
+) -> Vec<Summary<'a>> {
+    let mut all: Vec<Summary> = Vec::new();
+    for one in evidence {
+        let is_task = site.task(one.task).is_some() || !one.is_printed();
+        if one.metric != ACCURACY || one.model.is_empty() || !is_task {
+            continue;
+        }
+        let same =
+            |it: &Summary| it.model == one.model && task_name(it.task) == task_name(one.task);
+        let place = match all.iter().position(same) {
+            Some(place) => place,
+            None => {
+                all.push(Summary::new(one.model, site.spelt(one.task)));
+                all.len() - 1
+            }
+        };
+        all[place].add(one, groups);
+    }
+    for summary in &mut all {
+        summary.printed.sort_by(f64::total_cmp);
+        summary.by_others.sort_by(f64::total_cmp);
+        summary.tuning = summary.best.map(|group| Tuning::of(group, groups));
+    }
+    all.sort_by(|a, b| {
+        let rank = |it: &Summary| (model_rank(it.model), task_rank(it.task));
+        rank(a)
+            .0
+            .cmp(&rank(b).0)
+            .then(a.model.cmp(b.model))
+            .then(rank(a).1.cmp(&rank(b).1))
+    });
+    all
+}
+
+impl<'a> Summary<'a> {
+    fn new(model: &'a str, task: &'a str) -> Summary<'a> {
+        Summary {
+            model,
+            task,
+            printed: Vec::new(),
+            missing: Vec::new(),
+            defects: 0,
+            by_others: Vec::new(),
+            best: None,
+            groups: 0,
+            tuning: None,
+            offer: None,
+        }
+    }
+
+    fn add(&mut self, one: &Evidence<'a>, groups: &'a [Group<'a>]) {
+        match one.origin {
+            Origin::Printed(_, figure, offer) => {
+                self.printed.extend(figure.value);
+                self.missing.extend(figure.missing_word());
+                self.defects += usize::from(!figure.defect.is_empty());
+                let offer = offer.and_then(|offer| offer.as_ref().ok());
+                let cheaper = |offer: &&Offer| self.offer.is_none_or(|it| offer.flops < it.flops);
+                self.offer = offer.filter(cheaper).or(self.offer);
+            }
+            Origin::Imported(cell) => self.by_others.push(cell.percent),
+            Origin::Runs(index) => {
+                let Some(group) = groups.get(index) else {
+                    return;
+                };
+                self.groups += 1;
+                let mean = |group: &Group| group.score().map_or(f64::MIN, |score| score.mean);
+                let better = self.best.is_none_or(|best| mean(group) > mean(best));
+                if group.is_of_the_task() && better {
+                    self.best = Some(group);
+                }
+            }
+        }
+    }
+
+    /// Returns the highest accuracy of a tier, if it has any.
+    pub(super) fn highest(&self, tier: Tier) -> Option<f64> {
+        match tier {
+            Tier::Printed => self.printed.last().copied(),
+            Tier::ByOthers => self.by_others.last().copied(),
+            Tier::Here => Some(self.best?.score()?.mean),
+        }
+    }
+
+    /// Returns the printed accuracies in words: `36.4 to 63.8`, with a star if one has a defect.
+    pub(super) fn printed_words(&self) -> String {
+        let star = if self.defects > 0 { " *" } else { "" };
+        match (self.printed.as_slice(), self.missing.first()) {
+            ([], None) => String::new(),
+            ([], Some(word)) => word.clone(),
+            ([one], _) => format!("{one:.2}{star}"),
+            ([low, .., high], _) if low == high => format!("{low:.2}{star}"),
+            ([low, .., high], _) => format!("{low:.1} to {high:.1}{star}"),
+        }
+    }
+
+    /// Returns its facts for programs, in a fixed order.
+    pub(super) fn facts(&self, names: &Names) -> Vec<(&'static str, Value)> {
+        let best = self.best;
+        let tuning = self.tuning.as_ref();
+        let spread = tuning.and_then(|tuning| tuning.spread);
+        let expected = tuning.and_then(|tuning| tuning.expected.last());
+        let page = names.models().find(|(name, _)| *name == self.model);
+        let page = page.map(|(_, file)| format!("{file}#{}", anchor(self.task)));
+        vec![
+            ("model", self.model.into()),
+            ("task", self.task.into()),
+            ("printed", self.printed.len().into()),
+            ("printed_low", json!(self.printed.first())),
+            ("printed_high", json!(self.printed.last())),
+            ("printed_with_defect", self.defects.into()),
+            ("by_others", self.by_others.len().into()),
+            ("by_others_high", json!(self.by_others.last())),
+            ("here", self.groups.into()),
+            ("here_mean", json!(self.highest(Tier::Here))),
+            ("seeds", json!(best.map(|group| group.runs.len()))),
+            ("seeds_trained", json!(best.map(|group| group.trained().0))),
+            ("seeds_known", json!(best.map(|group| group.trained().1))),
+            ("hours", json!(best.and_then(Group::hours))),
+            ("settings_tried", json!(tuning.map(|it| it.tried))),
+            ("validation_low", json!(spread.map(|(low, _)| low))),
+            ("validation_high", json!(spread.map(|(_, high)| high))),
+            ("draws", json!(expected.map(|(draws, _)| draws))),
+            ("expected_best", json!(expected.map(|(_, best)| best))),
+            ("latest", json!(best.map(|group| group.day()))),
+            ("command", json!(self.offer.map(|offer| &offer.command))),
+            ("petaflop", json!(self.offer.map(Offer::petaflop))),
+            ("page", json!(page)),
+        ]
+    }
+}
+
+/// Returns a table of some summaries, with a column for the model or without.
+pub(super) fn table<'a>(names: &Names, shown: impl IntoIterator<Item = &'a Summary<'a>>) -> Table {
+    let mut columns = ["model", "task"].map(Column::text).to_vec();
+    columns.extend(["printed", "sources", "re-run by others", "re-run here"].map(Column::value));
+    columns.extend(["seeds", "trained"].map(Column::value));
+    columns.extend(["hours", "PFLOP a seed", "settings tried"].map(Column::value));
+    columns.extend(["their spread", "expected best", "latest"].map(Column::text));
+    let rows = shown.into_iter().map(|it| row(names, it));
+    Table {
+        name: "cells".to_owned(),
+        title: "Cells: a model on a task".to_owned(),
+        columns,
+        rows: rows.collect(),
+        notes: NOTES.map(str::to_owned).to_vec(),
+        ..Table::default()
+    }
+}
+
+/// Explanations of the columns.
+const NOTES: [&str; 5] = [
+    "printed: test accuracies in percent, from the lowest source to the highest; * a figure has a known defect. They are of different \
+     recipes and are never averaged. A word such as FAIL is printed in place of a number.",
+    "re-run here: the mean over the seeds of the setting with the highest mean, on the task as published. trained: seeds that ended \
+     more than 2 % below the loss of knowing the class shares alone, of those where that is known.",
+    "hours: of one of these runs, from its start to its record, on the machine that its record names. PFLOP a seed: floating point \
+     operations, in units of 10¹⁵, of the cheapest recipe that follows a source, with every sequence at its full length.",
+    "settings tried: settings of the same model, recipe and data among the runs here; their spread: lowest and highest validation \
+     accuracy in percent; expected best: the expected highest of so many settings drawn at random.",
+    "No cell that is empty is known to be bad: nothing is known of it.",
+];
+
+fn row(names: &Names, it: &Summary) -> Row {
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or_else(Cell::default, |value| {
+            Cell::with(format!("{value:.digits$}"), "value", value)
+        })
+    };
+    let count = |count: usize| match count {
+        0 => Cell::default(),
+        count => Cell::with(count.to_string(), "value", count),
+    };
+    let best = it.best;
+    let tuning = it.tuning.as_ref();
+    Row::new(vec![
+        names.to_cell(Cell::text(it.model), it.model, it.task),
+        names.to_task(Cell::text(it.task), it.task),
+        Cell::with(it.printed_words(), "value", json!(it.printed.last())),
+        count(it.printed.len() + it.missing.len()),
+        number(it.by_others.last().copied(), 2),
+        best.map_or_else(Cell::default, |group| {
+            Cell::with(group.score_words(), "value", json!(it.highest(Tier::Here)))
+        }),
+        count(best.map_or(0, |group| group.runs.len())),
+        Cell::text(best.map_or_else(String::new, Group::trained_words)),
+        number(best.and_then(Group::hours), 2),
+        it.offer.map_or_else(Cell::default, |offer| {
+            Cell::with(in_petaflop(offer), "value", offer.petaflop())
+        }),
+        count(tuning.map_or(0, |tuning| tuning.tried)),
+        Cell::text(tuning.map_or_else(String::new, Tuning::spread_words)),
+        Cell::text(tuning.map_or_else(String::new, Tuning::expected_words)),
+        Cell::text(best.map_or("", |group| group.day())),
+    ])
+}
+
+/// Returns the operations of a seed in words, with a sign if evaluations are not counted.
+pub(super) fn in_petaflop(offer: &Offer) -> String {
+    let sign = if offer.complete { "" } else { "> " };
+    let number = match offer.petaflop() {
+        number if number < 10.0 => format!("{number:.2}"),
+        number if number < 100.0 => format!("{number:.1}"),
+        number => crate::format::grouped(number.round() as u64),
+    };
+    format!("{sign}{number}")
+}

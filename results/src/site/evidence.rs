@@ -1,0 +1,296 @@
+//! Every figure with its tier: printed, re-run by others, re-run here.
+
+use serde_json::{Value, json};
+
+use super::names::Names;
+use super::ours::Group;
+use super::{Offer, Site};
+use crate::imported::Imported;
+use crate::published::{self, ACCURACY, Figure, Source};
+use crate::table::{Cell, Column, Row, Table, or_null};
+
+/// The tier of a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Tier {
+    /// In a paper or a repository.
+    Printed,
+    /// Measured by others, and imported.
+    ByOthers,
+    /// Measured by runs whose records are here.
+    Here,
+}
+
+impl Tier {
+    /// Returns its name.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Tier::Printed => "printed",
+            Tier::ByOthers => "re-run by others",
+            Tier::Here => "re-run here",
+        }
+    }
+}
+
+/// Origin of a figure.
+pub(super) enum Origin<'a> {
+    /// A published figure, and how to reproduce it.
+    Printed(
+        &'static Source,
+        &'static Figure,
+        Option<&'a Result<Offer, String>>,
+    ),
+    /// An imported accuracy.
+    Imported(&'a Imported),
+    /// Runs here: their place among all groups.
+    Runs(usize),
+}
+
+/// A figure.
+pub(super) struct Evidence<'a> {
+    /// Our name of the model; empty if it is a model that is not here.
+    pub(super) model: &'a str,
+    /// The task.
+    pub(super) task: &'a str,
+    /// Name of the quantity.
+    pub(super) metric: &'a str,
+    /// The figure; accuracies are percent.
+    pub(super) value: Option<f64>,
+    /// The figure in words.
+    pub(super) text: String,
+    /// Year, or day.
+    pub(super) date: String,
+    /// Known defects, and remarks.
+    pub(super) remarks: Vec<String>,
+    /// Its origin.
+    pub(super) origin: Origin<'a>,
+}
+
+/// Returns all figures: the printed ones in the order of their file, the imported ones, the runs.
+pub(super) fn all<'a>(site: &'a Site, groups: &[Group<'a>]) -> Vec<Evidence<'a>> {
+    let mut all: Vec<Evidence> = Vec::new();
+    for source in published::sources() {
+        all.extend(source.figures.iter().map(|figure| {
+            let way = site
+                .ways
+                .iter()
+                .find(|way| std::ptr::eq(way.figure, *figure));
+            printed(source, figure, way.map(|way| &way.offer))
+        }));
+    }
+    all.extend(site.imported.iter().map(imported));
+    let groups = groups.iter().enumerate();
+    all.extend(groups.map(|(index, group)| measured(index, group)));
+    all
+}
+
+fn printed<'a>(
+    source: &'static Source,
+    figure: &'static Figure,
+    offer: Option<&'a Result<Offer, String>>,
+) -> Evidence<'a> {
+    let defect = (!figure.defect.is_empty()).then(|| format!("defect: {}", figure.defect));
+    let notes = (!figure.notes.is_empty()).then(|| figure.notes.clone());
+    Evidence {
+        model: &figure.entry,
+        task: &figure.task,
+        metric: &figure.metric,
+        value: figure.value,
+        text: figure.text(),
+        date: figure.year.to_string(),
+        remarks: defect.into_iter().chain(notes).collect(),
+        origin: Origin::Printed(source, figure, offer),
+    }
+}
+
+fn imported(cell: &Imported) -> Evidence<'_> {
+    Evidence {
+        model: &cell.model,
+        task: base(&cell.task),
+        metric: ACCURACY,
+        value: Some(cell.percent),
+        text: match cell.deviation {
+            Some(deviation) => format!("{:.2} ±{deviation:.2} ({})", cell.percent, cell.seeds),
+            None => format!("{:.2} ({})", cell.percent, cell.seeds),
+        },
+        date: String::new(),
+        remarks: [&cell.task, &cell.settings]
+            .into_iter()
+            .filter(|words| !words.is_empty())
+            .cloned()
+            .collect(),
+        origin: Origin::Imported(cell),
+    }
+}
+
+fn measured<'a>(index: usize, group: &Group<'a>) -> Evidence<'a> {
+    let score = group.score();
+    let verdicts = group.verdicts().into_iter();
+    let verdicts = verdicts.map(|(source, words)| format!("beside {source}: {words}"));
+    let mut remarks = vec![group.data.clone(), group.setting_words()];
+    remarks.extend(verdicts);
+    remarks.extend(group.marks());
+    remarks.retain(|words| !words.is_empty());
+    Evidence {
+        model: group.model,
+        task: group.task,
+        metric: ACCURACY,
+        value: score.map(|score| score.mean),
+        text: match score {
+            Some(score) => format!("{} ({})", group.score_words(), score.seeds),
+            None => group.score_words(),
+        },
+        date: group.day().to_owned(),
+        remarks,
+        origin: Origin::Runs(index),
+    }
+}
+
+/// Returns the name of a task without its parameters.
+fn base(label: &str) -> &str {
+    label.split_once('@').map_or(label, |(name, _)| name)
+}
+
+impl<'a> Evidence<'a> {
+    /// Returns its tier.
+    pub(super) fn tier(&self) -> Tier {
+        match self.origin {
+            Origin::Printed(..) => Tier::Printed,
+            Origin::Imported(_) => Tier::ByOthers,
+            Origin::Runs(_) => Tier::Here,
+        }
+    }
+
+    /// Returns whether a paper or a repository has it.
+    pub(super) fn is_printed(&self) -> bool {
+        self.tier() == Tier::Printed
+    }
+
+    /// Returns the name of its source.
+    pub(super) fn source(&self) -> &'a str {
+        match self.origin {
+            Origin::Printed(source, ..) => source.alias,
+            Origin::Imported(cell) => &cell.source,
+            Origin::Runs(_) => "runs",
+        }
+    }
+
+    /// Returns the model's name in its source.
+    pub(super) fn named(&self) -> &'a str {
+        match self.origin {
+            Origin::Printed(_, figure, _) => &figure.model,
+            _ => self.model,
+        }
+    }
+
+    /// Returns the trust in its document, in words.
+    pub(super) fn trust(&self) -> &'static str {
+        match self.origin {
+            Origin::Printed(_, figure, _) => figure.trust.words(),
+            Origin::Imported(_) => "as reported",
+            Origin::Runs(_) => "records and logs",
+        }
+    }
+
+    /// Returns the document that it was read in; empty if it is none.
+    pub(super) fn document(&self) -> &'a str {
+        match self.origin {
+            Origin::Printed(_, figure, _) => &figure.source,
+            _ => "",
+        }
+    }
+
+    /// Returns how to reproduce it, if that is known.
+    pub(super) fn offer(&self) -> Option<&'a Result<Offer, String>> {
+        match self.origin {
+            Origin::Printed(_, _, offer) => offer,
+            _ => None,
+        }
+    }
+
+    /// Returns its facts for programs, in a fixed order.
+    pub(super) fn facts(&self, groups: &[Group]) -> Vec<(&'static str, Value)> {
+        let group = match self.origin {
+            Origin::Runs(index) => groups.get(index),
+            _ => None,
+        };
+        let offer = self.offer().and_then(|offer| offer.as_ref().ok());
+        let (defect, missing) = match self.origin {
+            Origin::Printed(_, figure, _) => {
+                (or_null(&figure.defect), json!(figure.missing_word()))
+            }
+            _ => (Value::Null, Value::Null),
+        };
+        let command = offer.map(|offer| offer.command.as_str());
+        let petaflop = offer.map(Offer::petaflop);
+        vec![
+            ("tier", self.tier().name().into()),
+            ("model", or_null(self.model)),
+            ("named", self.named().into()),
+            ("task", self.task.into()),
+            ("metric", self.metric.into()),
+            ("value", json!(self.value)),
+            (crate::table::MISSING, missing),
+            ("source", self.source().into()),
+            ("date", or_null(&self.date)),
+            ("trust", self.trust().into()),
+            ("read_in", or_null(self.document())),
+            ("defect", defect),
+            ("remarks", or_null(&self.remarks.join("; "))),
+            ("command", json!(command.or(group.map(Group::command)))),
+            (
+                "petaflop",
+                json!(petaflop.or(group.and_then(Group::petaflop))),
+            ),
+            ("hours", json!(group.and_then(Group::hours))),
+            ("seeds", json!(group.map(|it| it.runs.len()))),
+            ("seeds_trained", json!(group.map(|it| it.trained().0))),
+            ("seeds_known", json!(group.map(|it| it.trained().1))),
+        ]
+    }
+}
+
+/// Returns a table of figures. Columns of the model and of the task are there where they differ.
+pub(super) fn table<'a>(
+    names: &Names,
+    shown: impl IntoIterator<Item = &'a Evidence<'a>>,
+    whole: bool,
+) -> Table {
+    let mut columns = vec![Column::key("source")];
+    if whole {
+        columns = ["model", "task", "source"].map(Column::text).to_vec();
+    }
+    columns.extend(["tier", "named there", "metric"].map(Column::text));
+    columns.push(Column::value("figure"));
+    columns.extend(["date", "trust", "remarks"].map(Column::text));
+    let rows = shown.into_iter().map(|one| {
+        let mut cells = Vec::new();
+        let source = Cell::text(one.source());
+        let source = match one.origin {
+            Origin::Printed(source, ..) => names.to_source(Cell::text(source.alias), source.alias),
+            _ => source,
+        };
+        if whole {
+            let model = match one.model {
+                "" => Cell::default(),
+                model => names.to_cell(Cell::text(model), model, one.task),
+            };
+            cells.extend([model, names.to_task(Cell::text(one.task), one.task)]);
+        }
+        cells.extend([
+            source,
+            Cell::text(one.tier().name()),
+            Cell::text(one.named()),
+            Cell::text(one.metric),
+            Cell::with(one.text.clone(), "value", json!(one.value)),
+            Cell::text(one.date.clone()),
+            Cell::text(one.trust()),
+            Cell::text(one.remarks.join("; ")),
+        ]);
+        Row::new(cells)
+    });
+    Table {
+        rows: rows.collect(),
+        columns,
+        ..Table::default()
+    }
+}

@@ -1,0 +1,187 @@
+//! The page to open first, and the page with every figure.
+
+use serde_json::json;
+
+use super::evidence::{self, Tier};
+use super::{Book, INDEX, cells, prose};
+use crate::page::{Link, table_section};
+use crate::published::{self, TASKS, model_rank, task_name};
+use crate::table::{Cell, Column, Row, Table};
+
+/// The heading of the page with every figure.
+const EVERY_FIGURE: &str = "All figures";
+
+/// Returns the page to open first.
+pub(super) fn page(book: &Book) -> String {
+    let tables = [
+        models(book),
+        tasks(book),
+        cells::table(&book.names, &book.cells),
+        sources(book),
+    ];
+    let mut parts = vec![Link::to_part("about", "About")];
+    let mut main = prose::section(
+        "about",
+        "About",
+        &format!("<div class=\"prose\">\n{}</div>\n", about()),
+    );
+    for table in &tables {
+        parts.push(Link::to_part(&table.name, table.title.clone()));
+        main += &table_section(table);
+    }
+    book.document(super::TITLE, &book.made(), parts, &main)
+}
+
+/// Returns the page with every figure.
+pub(super) fn evidence(book: &Book) -> String {
+    let mut table = evidence::table(&book.names, book.evidence, true);
+    table.name = "evidence".to_owned();
+    table.title = EVERY_FIGURE.to_owned();
+    table.notes = vec![
+        "model: our name of it, empty if it is not here. figure: accuracies in percent; other quantities in the unit that their name \
+         says."
+            .to_owned(),
+    ];
+    let parts = vec![Link::to_part(&table.name, EVERY_FIGURE)];
+    book.document(EVERY_FIGURE, &book.made(), parts, &table_section(&table))
+}
+
+/// Returns the explanation of tiers, search and feeds as HTML.
+fn about() -> String {
+    let feeds = ["cells.csv", "cells.json", "evidence.csv", "evidence.json"].map(|file| {
+        let link = Link {
+            to: file.to_owned(),
+            words: file.to_owned(),
+        };
+        link.html()
+    });
+    let tiers = "\
+Every figure here has a source, a date and a tier of evidence, and its known defects stand beside it. Tiers are never mixed:
+- `printed`: in a paper or a repository. The trust says where it was read.
+- `re-run by others`: reported by others, and imported as reported.
+- `re-run here`: by a run whose record is here, with its seed, settings, program and machine. A run has its command, and a verdict beside \
+each source whose recipe it follows.
+
+The box above filters the rows of all tables of a page: type words such as `performer text`. Headers sort.";
+    let feeds = format!("<p>For programs: {}.</p>\n", feeds.join(", "));
+    prose::html(tiers) + &feeds
+}
+
+/// Returns the table of models: printed accuracies, and what was run here.
+fn models(book: &Book) -> Table {
+    let mut names: Vec<&str> = book.names.models().map(|(name, _)| name).collect();
+    // Sorting is stable: models without a printed figure stay in the order of the registry.
+    names.sort_by_key(|name| model_rank(name));
+    let mut columns = vec![
+        Column::text("model"),
+        Column::text("name"),
+        Column::value("year"),
+    ];
+    let tasks = &TASKS[..6];
+    columns.extend(tasks.iter().copied().map(Column::value));
+    columns.extend(["re-run by others", "re-run here"].map(Column::value));
+    let rows = names.iter().map(|name| {
+        let card = book.site.model(name);
+        let own = || book.cells.iter().filter(|cell| cell.model == *name);
+        let year = card.map(|card| card.year).filter(|year| *year > 0);
+        let mut cells = vec![
+            book.names.to_model(Cell::text(*name), name),
+            Cell::text(card.map_or("", |card| &card.title)),
+            year.map_or_else(Cell::default, |year| {
+                Cell::with(year.to_string(), "value", year)
+            }),
+        ];
+        cells.extend(tasks.iter().map(|task| {
+            let found = own().find(|cell| task_name(cell.task) == *task);
+            found.map_or_else(Cell::default, |found| {
+                let highest = found.highest(Tier::Printed);
+                let cell = Cell::with(found.printed_words(), "value", json!(highest));
+                match cell.text.is_empty() {
+                    true => cell,
+                    false => book.names.to_cell(cell, name, task),
+                }
+            })
+        }));
+        cells.extend([Tier::ByOthers, Tier::Here].map(|tier| {
+            let all = book.evidence.iter();
+            let count = all
+                .filter(|one| one.model == *name && one.tier() == tier)
+                .count();
+            match count {
+                0 => Cell::default(),
+                count => Cell::with(count.to_string(), "value", count),
+            }
+        }));
+        Row::new(cells)
+    });
+    Table {
+        name: "models".to_owned(),
+        title: "Models".to_owned(),
+        columns,
+        rows: rows.collect(),
+        notes: vec![
+            "Tasks: printed test accuracies in percent, from the lowest source to the highest; * one has a known defect. re-run by \
+             others, re-run here: number of cells and settings."
+                .to_owned(),
+        ],
+        ..Table::default()
+    }
+}
+
+fn tasks(book: &Book) -> Table {
+    let rows = book.names.tasks().map(|(name, _)| {
+        let card = book.site.task(name);
+        let cells = book
+            .cells
+            .iter()
+            .filter(|cell| task_name(cell.task) == task_name(name))
+            .count();
+        Row::new(vec![
+            book.names.to_task(Cell::text(name), name),
+            Cell::text(card.map_or("", |card| &card.title)),
+            Cell::with(cells.to_string(), "value", cells),
+            Cell::text(card.map_or("", |card| &card.summary)),
+        ])
+    });
+    Table {
+        name: "tasks".to_owned(),
+        title: "Tasks".to_owned(),
+        columns: vec![
+            Column::text("task"),
+            Column::text("name"),
+            Column::value("models with a figure"),
+            Column::text("what it asks"),
+        ],
+        rows: rows.collect(),
+        ..Table::default()
+    }
+}
+
+fn sources(book: &Book) -> Table {
+    let rows = published::sources().iter().map(|source| {
+        let figures = source.figures.len();
+        Row::new(vec![
+            book.names.to_source(Cell::text(source.alias), source.alias),
+            Cell::text(source.key),
+            Cell::with(source.year.to_string(), "value", source.year),
+            Cell::with(figures.to_string(), "value", figures),
+            Cell::text(source.recipes.join(", ")),
+        ])
+    });
+    Table {
+        name: "sources".to_owned(),
+        title: "Published sources".to_owned(),
+        columns: vec![
+            Column::text("source"),
+            Column::text("citation key"),
+            Column::value("year"),
+            Column::value("figures"),
+            Column::text("recipes that follow it"),
+        ],
+        rows: rows.collect(),
+        notes: vec![format!(
+            "Every figure of all sources: {EVERY_FIGURE}, beside {INDEX}."
+        )],
+        ..Table::default()
+    }
+}

@@ -1,0 +1,124 @@
+//! How much of a task needs more than neighbours: the score of a convolution of a few taps, and
+//! scores with all positions permuted. Only what was measured or printed is shown.
+
+use serde_json::json;
+
+use super::Book;
+use super::evidence::Origin;
+use super::ours::Group;
+use crate::published::{ACCURACY, task_name};
+use crate::table::{Cell, Column, Row, Table};
+
+/// Our model that sees a few neighbours only.
+const BOUNDED: &str = "conv";
+/// The word by which sources name such a network.
+const BOUNDED_THERE: &str = "bounded conv";
+/// The part of a data label that says that positions are permuted; the seed follows.
+const PERMUTED: &str = "-permute";
+
+/// Returns the table of a task; `None` if nothing is known.
+pub(super) fn table(book: &Book, task: &str) -> Option<Table> {
+    let mut rows = Vec::new();
+    for one in book.evidence {
+        let bounded = one.named().contains(BOUNDED_THERE)
+            || one.model == BOUNDED && !is_permuted(book, &one.origin);
+        if task_name(one.task) == task_name(task) && bounded {
+            rows.push(row(
+                one.named(),
+                "bounded convolution",
+                &one.text,
+                one.value,
+                &match one.metric {
+                    ACCURACY => one.remarks.join("; "),
+                    metric => format!("{metric}, {}: {}", one.source(), one.trust()),
+                },
+            ));
+        }
+    }
+    let groups = book
+        .groups
+        .iter()
+        .filter(|group| task_name(group.task) == task_name(task));
+    for group in groups.clone().filter(|group| group.data.contains(PERMUTED)) {
+        let ordered = groups.clone().find(|other| is_ordered_of(other, group));
+        let (score, before) = (group.score(), ordered.and_then(Group::score));
+        let lost = score
+            .zip(before)
+            .map(|(after, before)| before.mean - after.mean);
+        let remark = match (before, lost) {
+            (Some(before), Some(lost)) => format!(
+                "{}; in order {:.2}: {lost:.2} points came from the order of positions",
+                group.setting_words(),
+                before.mean
+            ),
+            _ => format!("{}; not measured in order", group.setting_words()),
+        };
+        let value = score.map(|score| score.mean);
+        rows.push(row(
+            group.model,
+            "permuted positions",
+            &group.score_words(),
+            value,
+            &remark,
+        ));
+    }
+    let columns = vec![
+        Column::key("model"),
+        Column::text("condition"),
+        Column::value("score"),
+        Column::text("remarks"),
+    ];
+    (!rows.is_empty()).then(|| Table {
+        name: "locality".to_owned(),
+        title: "Locality: how much needs more than neighbours".to_owned(),
+        columns,
+        rows,
+        notes: vec![
+            "A convolution of a few taps sees neighbours only: a model that scores no higher has shown nothing about long ranges. With \
+             all positions in one fixed random order, neighbours are lost."
+                .to_owned(),
+        ],
+        ..Table::default()
+    })
+}
+
+fn row(model: &str, condition: &str, text: &str, value: Option<f64>, remark: &str) -> Row {
+    Row::new(vec![
+        Cell::text(model),
+        Cell::text(condition),
+        Cell::with(text, "value", json!(value)),
+        Cell::text(remark),
+    ])
+}
+
+fn is_permuted(book: &Book, origin: &Origin) -> bool {
+    match origin {
+        Origin::Runs(index) => {
+            let group = book.groups.get(*index);
+            group.is_some_and(|group| group.data.contains(PERMUTED))
+        }
+        _ => false,
+    }
+}
+
+/// Returns whether the runs of `ordered` differ from those of `permuted` in the order of positions
+/// alone.
+fn is_ordered_of(ordered: &Group, permuted: &Group) -> bool {
+    let Some((run, other)) = permuted.runs.first().zip(ordered.runs.first()) else {
+        return false;
+    };
+    let label = run.task.label.split_once(PERMUTED).map(|(label, _)| label);
+    let settings = |group: &Group| {
+        let words = group.setting_words();
+        let words = words
+            .split(' ')
+            .filter(|word| !word.starts_with("data.permute="));
+        words
+            .map(str::to_owned)
+            .filter(|word| word != "set")
+            .collect::<Vec<_>>()
+    };
+    label == Some(&other.task.label)
+        && permuted.model == ordered.model
+        && settings(permuted) == settings(ordered)
+}

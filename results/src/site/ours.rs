@@ -1,0 +1,203 @@
+//! Groups of runs that differ only in the seed, with verdicts, marks and costs.
+
+use std::collections::BTreeSet;
+
+use super::day;
+use crate::Record;
+use crate::equivalence::{Equivalence, Score, margin};
+use crate::pivot::{Pivot, TRAINING};
+use crate::published::{self, Comparison, Source, compare, is_published_label};
+use crate::record::Scores;
+use crate::stats::Sample;
+use crate::tables::endings;
+
+/// The dimension in which the runs of a search differ.
+const SET: &str = "set";
+
+/// Runs of one model on one data set, one per seed.
+pub(super) struct Group<'a> {
+    /// The model.
+    pub(super) model: &'a str,
+    /// Name of the task in the records.
+    pub(super) task: &'a str,
+    /// The data set, with its marks.
+    pub(super) data: String,
+    /// Everything else that its scores depend on, by name; defaults are left out.
+    pub(super) setting: Vec<(&'static str, String)>,
+    /// The runs.
+    pub(super) runs: Vec<&'a Record>,
+}
+
+/// Returns the groups of some records, in the order of the tables.
+pub(super) fn groups(records: &[Record]) -> Vec<Group<'_>> {
+    let pivot = Pivot::new(records, &[TRAINING]);
+    let mut groups = Vec::new();
+    for row in &pivot.rows {
+        for (runs, data) in row.cells.iter().zip(&pivot.columns) {
+            let Some(first) = runs.first() else {
+                continue;
+            };
+            let setting = row.setting.iter().filter(|(_, value)| !value.is_empty());
+            groups.push(Group {
+                model: row.model,
+                task: &first.task.name,
+                data: data.clone(),
+                setting: setting.cloned().collect(),
+                runs: runs.clone(),
+            });
+        }
+    }
+    groups
+}
+
+impl<'a> Group<'a> {
+    /// Returns the run that stands for all.
+    fn first(&self) -> Option<&'a Record> {
+        self.runs.first().copied()
+    }
+
+    /// Returns the setting in words.
+    pub(super) fn setting_words(&self) -> String {
+        let words = self.setting.iter();
+        let words: Vec<String> = words
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        words.join(", ")
+    }
+
+    /// Returns the mean over the scored seeds.
+    pub(super) fn score(&self) -> Option<Score> {
+        Score::of(&self.runs)
+    }
+
+    /// Returns the accuracy in words, with the endings of other seeds.
+    pub(super) fn score_words(&self) -> String {
+        let score = self.score();
+        let mut words: Vec<String> = score
+            .iter()
+            .map(|score| match score.deviation {
+                Some(deviation) => format!("{:.2} ±{deviation:.2}", score.mean),
+                None => format!("{:.2}", score.mean),
+            })
+            .collect();
+        words.extend(endings(&self.runs, score.is_some()));
+        words.join(", ")
+    }
+
+    /// Returns how many seeds ended well below the loss of the class shares, and of how many that
+    /// is known.
+    pub(super) fn trained(&self) -> (usize, usize) {
+        let scores = self.runs.iter().filter_map(|run| run.scores.as_ref());
+        let trained: Vec<bool> = scores.filter_map(Scores::trained).collect();
+        let count = trained.iter().filter(|trained| **trained).count();
+        (count, trained.len())
+    }
+
+    /// Returns [`Group::trained`] in words; empty if nothing is known.
+    pub(super) fn trained_words(&self) -> String {
+        match self.trained() {
+            (_, 0) => String::new(),
+            (count, of) => format!("{count} of {of}"),
+        }
+    }
+
+    /// Returns the hours of a run from its start to its record, as a mean over the seeds.
+    pub(super) fn hours(&self) -> Option<f64> {
+        self.mean(|run| Some(run.speed.as_ref()?.wall_seconds / 3600.0))
+    }
+
+    /// Returns the floating point operations of the training steps in units of 10¹⁵, as a mean over
+    /// the seeds.
+    pub(super) fn petaflop(&self) -> Option<f64> {
+        self.mean(|run| {
+            let steps = run.scores.as_ref()?.steps as f64;
+            Some(run.speed.as_ref()?.flops_per_step as f64 * steps / 1e15)
+        })
+    }
+
+    fn mean(&self, of: impl Fn(&Record) -> Option<f64>) -> Option<f64> {
+        let values = self.runs.iter().filter_map(|run| of(run));
+        let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+        Sample::of(&values).map(|sample| sample.mean)
+    }
+
+    /// Returns the day of the latest run.
+    pub(super) fn day(&self) -> &'a str {
+        let days = self.runs.iter().map(|run| day(run));
+        days.max().unwrap_or_default()
+    }
+
+    /// Returns the command of the first run.
+    pub(super) fn command(&self) -> &'a str {
+        self.first().map_or("", |run| &run.provenance.command)
+    }
+
+    /// Returns whether its scores are scores on the task as published.
+    pub(super) fn is_of_the_task(&self) -> bool {
+        let Some(run) = self.first() else {
+            return false;
+        };
+        let task = published::task_name(&run.task.name);
+        let is_whole = run.task.genuine() && !run.task.partial;
+        is_whole && run.changed_on_the_way().is_none() && is_published_label(&run.task.label, &task)
+    }
+
+    /// Returns whether the runs of both differ in nothing but `--set`.
+    pub(super) fn is_tuned_with(&self, other: &Group) -> bool {
+        let rest = |group: &Group| {
+            let rest = group.setting.iter().filter(|(name, _)| *name != SET);
+            rest.cloned().collect::<Vec<_>>()
+        };
+        (self.model, &self.data) == (other.model, &other.data) && rest(self) == rest(other)
+    }
+
+    /// Returns the comparison with every source that the recipe follows and that prints a figure,
+    /// as the source's short name and the verdict in words.
+    pub(super) fn verdicts(&self) -> Vec<(&'static str, String)> {
+        let Some(run) = self.first() else {
+            return Vec::new();
+        };
+        let recipe = run.recipe.name.as_str();
+        let sources = published::sources().iter();
+        let sources = sources.filter(|source| source.recipes.contains(&recipe));
+        let verdict = |source: &'static Source| match compare(run, source) {
+            Comparison::Absent => None,
+            Comparison::Apart { reasons, .. } => {
+                let reasons = reasons.join(", ");
+                Some((source.alias, format!("not comparable ({reasons})")))
+            }
+            Comparison::Beside { figure, .. } => {
+                let words = match (self.score(), figure.value) {
+                    (Some(ours), Some(theirs)) => {
+                        let found = Equivalence::of(&ours, theirs, margin(source, figure));
+                        format!("{} ({:+.2})", found.words(), ours.mean - theirs)
+                    }
+                    (None, _) => "no score of ours".to_owned(),
+                    (_, None) => "no number published".to_owned(),
+                };
+                Some((source.alias, words))
+            }
+        };
+        sources.filter_map(verdict).collect()
+    }
+
+    /// Returns what a reader must know of the runs: breaches of rules, departures, changes on the
+    /// way, altered data.
+    pub(super) fn marks(&self) -> Vec<String> {
+        let mut marks = BTreeSet::new();
+        for run in &self.runs {
+            marks.extend(run.model.rule_violation.clone());
+            marks.extend(
+                run.task
+                    .altered
+                    .iter()
+                    .map(|it| format!("altered data: {it}")),
+            );
+            let changes = run.changed_on_the_way();
+            marks.extend(changes.map(|it| format!("resumed after changes: {it}")));
+            let departures = run.recipe.departures.iter();
+            marks.extend(departures.map(|it| format!("departs: {it}")));
+        }
+        marks.into_iter().collect()
+    }
+}

@@ -1,0 +1,85 @@
+//! The settings that were tried, and the expected best of some of them.
+
+use super::ours::Group;
+use crate::record::Scores;
+use crate::stats::Sample;
+
+/// Settings of one model, recipe and data set that were tried here: runs that differ in `--set`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tuning {
+    /// Number of settings.
+    pub(super) tried: usize,
+    /// Lowest and highest validation accuracy in percent, means over the seeds; absent if no
+    /// setting has one.
+    pub(super) spread: Option<(f64, f64)>,
+    /// Expected highest validation accuracy in percent of so many of these settings, drawn with
+    /// replacement.
+    pub(super) expected: Vec<(u32, f64)>,
+}
+
+impl Tuning {
+    /// Returns the settings tried beside that of a group, itself included.
+    pub(super) fn of(group: &Group, groups: &[Group]) -> Tuning {
+        let rivals = groups.iter().filter(|other| other.is_tuned_with(group));
+        let mut tried = 0;
+        let mut reached: Vec<f64> = Vec::new();
+        for rival in rivals {
+            tried += 1;
+            let scores = rival.runs.iter().filter_map(|run| run.scores.as_ref());
+            let values: Vec<f64> = scores.filter_map(Scores::deciding_accuracy).collect();
+            reached.extend(Sample::of(&values).map(|sample| 100.0 * sample.mean));
+        }
+        reached.sort_by(f64::total_cmp);
+        let spread = reached.first().copied().zip(reached.last().copied());
+        let draws = [1, 2, 4, 8, 16].into_iter();
+        let draws = draws.filter(|draws| reached.len() > 1 && *draws as usize <= reached.len());
+        Tuning {
+            tried,
+            spread,
+            expected: draws
+                .map(|draws| (draws, expected_best(&reached, draws)))
+                .collect(),
+        }
+    }
+
+    /// Returns the spread in words.
+    pub(super) fn spread_words(&self) -> String {
+        match self.spread {
+            Some((low, high)) if self.tried > 1 => format!("{low:.1} to {high:.1}"),
+            _ => String::new(),
+        }
+    }
+
+    /// Returns the expected best in words, such as `37.1 of 1, 38.6 of 2`.
+    pub(super) fn expected_words(&self) -> String {
+        let words = self.expected.iter();
+        let words: Vec<String> = words
+            .map(|(draws, best)| format!("{best:.1} of {draws}"))
+            .collect();
+        words.join(", ")
+    }
+}
+
+/// Returns the expected maximum of `draws` values drawn with replacement from sorted values
+/// (Dodge et al., 2019, arXiv:1909.03004).
+fn expected_best(sorted: &[f64], draws: u32) -> f64 {
+    let count = sorted.len() as f64;
+    let below = |index: usize| (index as f64 / count).powi(draws as i32);
+    let terms = sorted.iter().enumerate();
+    terms
+        .map(|(index, value)| value * (below(index + 1) - below(index)))
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_expected_best_is_that_of_all_draws() {
+        let values = [1.0, 2.0, 4.0];
+        assert!((expected_best(&values, 1) - 7.0 / 3.0).abs() < 1e-12);
+        // Of the nine pairs, one has the maximum 1, three have 2 and five have 4.
+        assert!((expected_best(&values, 2) - 27.0 / 9.0).abs() < 1e-12);
+    }
+}
