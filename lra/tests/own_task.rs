@@ -74,6 +74,7 @@ fn a_folder_that_changed_is_not_trained_on_with_old_data() {
     birds(place.path(), 40);
     let run = "run --task mine:birds --model bag --recipe smoke --steps 2 --quiet";
     place.ok(run);
+    let folder = place.run_folder("runs");
     birds(place.path(), 60);
     let message = place.fails(2, &format!("{run} --seed 1"));
     assert!(
@@ -81,7 +82,6 @@ fn a_folder_that_changed_is_not_trained_on_with_old_data() {
         "{message}"
     );
     // The weights are those of the stored data, which other verbs take as `run` does.
-    let folder = place.run_folder("runs");
     for verb in ["score", "explain"] {
         let words = format!("{verb} {}", folder.display());
         let message = place.fails(2, &words);

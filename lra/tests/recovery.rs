@@ -129,7 +129,7 @@ fn a_full_disk_cuts_no_line_in_half_and_the_run_goes_on_without_it() {
 #[test]
 fn a_run_resumed_with_other_threads_names_several_jobs() {
     let place = Place::new();
-    let words = format!("run --task listops --model performer {LONGER} --quiet");
+    let words = format!("run --task listops --model performer {LONGER}");
     let mut run = start(place.command(&format!("{words} --threads 1")));
     until("a checkpoint is written", || saved(&place, "runs"));
     kill(run.id(), libc::SIGINT);
