@@ -12,7 +12,7 @@
 //! | [`tile`] | products of tiles that stay in the L1 cache |
 //! | [`fft`] | Fourier transforms of any length |
 //! | [`buffers`] | new buffers, splits and sums |
-//! | [`scratch`], [`workspaces`] | working memory of tasks, whose peak does not depend on their schedule |
+//! | [`scratch`], [`workspaces`] | working memory of tasks, the same for every schedule |
 //! | [`transpose`], [`zero_rows`] | transposes in registers; rows of zeros, which products skip |
 //!
 //! Results have the same bits on any number of threads: a split that determines the order of a sum

@@ -1,8 +1,8 @@
 //! Large scratch memory of the tasks of a parallel loop.
 //!
 //! The first task that asks for a block of some length has it allocated for all tasks that can run
-//! at once, and all blocks stay until the loop ends. The peak depends on what tasks ask for, and not
-//! on the number of tasks that happen to run at once.
+//! at once. All blocks stay until the loop ends. The peak depends on what tasks ask for, and not on
+//! the number of tasks that happen to run at once.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

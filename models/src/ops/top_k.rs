@@ -49,6 +49,9 @@ pub fn top_k(x: &Tensor, k: usize, order: Order) -> Result<(Tensor, Tensor)> {
     Ok((values, indices))
 }
 
+/// Elements of a task, or one row if that has more.
+const ELEMENTS: usize = 4096;
+
 /// Elements with an integer of the same order.
 trait Ordered: WithDType {
     /// An integer of twice the width: the element's order in the upper half, its index in the lower
@@ -95,9 +98,11 @@ fn first<T: Ordered>(x: &Tensor, dtype: DType, k: usize, order: Order) -> Result
     let data = x.detach().to_dtype(dtype)?.flatten_all()?.to_vec1::<T>()?;
     let mut indices = vec![0; data.len() / width * k];
     let reversed = order == Order::Largest;
-    let rows = indices.par_chunks_mut(k).zip(data.par_chunks(width));
+    let of_task = (ELEMENTS / width).max(1);
+    let tasks = indices.par_chunks_mut(of_task * k);
+    let tasks = tasks.zip(data.par_chunks(of_task * width));
     let keys = || Vec::with_capacity(if k > 1 { width } else { 0 });
-    let workspaces = Workspaces::new(rows.len(), keys);
+    let workspaces = Workspaces::new(tasks.len(), keys);
     let run = |keys: &mut Vec<T::Key>, indices: &mut [u32], row: &[T]| {
         let row = row.iter().enumerate();
         let all = row.map(|(index, x)| x.key(reversed, index));
@@ -116,7 +121,12 @@ fn first<T: Ordered>(x: &Tensor, dtype: DType, k: usize, order: Order) -> Result
             *index = T::index(*key);
         }
     };
-    rows.for_each(|(indices, row)| workspaces.lend(|keys| run(keys, indices, row)));
+    tasks.for_each(|(indices, rows)| {
+        workspaces.lend(|keys| {
+            let rows = indices.chunks_mut(k).zip(rows.chunks(width));
+            rows.for_each(|(indices, row)| run(keys, indices, row));
+        });
+    });
     Ok(indices)
 }
 

@@ -272,6 +272,7 @@ fn gradients<T: Real>(sizes: Sizes, x: &[T], kernel: &[T], dy: &[T]) -> Result<(
     };
     let tasks = sums.par_chunks_mut(CHANNELS * bins).enumerate();
     tasks.try_for_each(|(task, sums)| rooms.lend(|room| run(room, task, sums)))?;
+    drop(rooms);
 
     let mut dkernel = vec![number::<T>(0.0); kernel.len()];
     let share = number::<T>(1.0 / sizes.n as f64);

@@ -15,8 +15,10 @@ use super::transform::Transform;
 use super::{Real, apply, number};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View};
 
-/// Rows of a task, or columns.
+/// Columns of a task.
 const ROWS: usize = 8;
+/// Rows of a task.
+const ROWS_OF_TASK: usize = 64;
 
 /// Maps x (B, L, D) to y (B, L, D), times `scale` s.
 /// # Errors
@@ -69,15 +71,15 @@ fn mix<T: Real>(
     // (examples, L, bins): spectra of the rows.
     let mut spectra = vec![Complex::<T>::default(); at_once * length * bins];
     let blocks = bins.div_ceil(ROWS);
-    let of_rows = Workspaces::new((at_once * length).div_ceil(ROWS), || along_width.room());
-    let of_columns = Workspaces::new(at_once * blocks, room);
-    let examples = at_once * length * width;
-    for (y, x) in y.chunks_mut(examples).zip(x.chunks(examples)) {
-        let spectra = &mut spectra[..x.len() / width * bins];
-        let tasks = spectra.par_chunks_mut(ROWS * bins);
-        let tasks = tasks.zip(x.par_chunks(ROWS * width));
+    let group = at_once * length * width;
+    for (y, x) in y.chunks_mut(group).zip(x.chunks(group)) {
+        let examples = x.len() / (length * width);
+        let spectra = &mut spectra[..examples * length * bins];
+        let tasks = spectra.par_chunks_mut(ROWS_OF_TASK * bins);
+        let tasks = tasks.zip(x.par_chunks(ROWS_OF_TASK * width));
+        let rooms = Workspaces::new(tasks.len(), || along_width.room());
         tasks.try_for_each(|(spectra, x)| {
-            of_rows.lend(|room| {
+            rooms.lend(|room| {
                 for (spectrum, row) in spectra.chunks_exact_mut(bins).zip(x.chunks_exact(width)) {
                     room.sequence.copy_from_slice(row);
                     along_width.forward(room)?;
@@ -86,13 +88,13 @@ fn mix<T: Real>(
                 Ok::<_, candle_core::Error>(())
             })
         })?;
+        drop(rooms);
         // Spectra of their columns, (columns, L), of which only the wanted ones are kept.
-        let examples = x.len() / (length * width);
         let y = Shared::new(y);
         let run = |[columns, scratch]: &mut [Vec<Complex<T>>; 2], task: usize| {
             let (example, first) = (task / blocks, task % blocks * ROWS);
             let rows = &spectra[example * length * bins..][..length * bins];
-            let example = example * length * width;
+            let start = example * length * width;
             let count = ROWS.min(bins - first);
             // Some rows at a time, so that lines of the cache are read and written whole.
             for (block, rows) in rows.chunks(ROWS * bins).enumerate() {
@@ -111,7 +113,7 @@ fn mix<T: Real>(
             let mirrored = first.max(1)..(first + count).min(width - bins + 1);
             for l in 0..length {
                 // SAFETY: this task alone has these columns, and those that mirror them.
-                let to = unsafe { y.slice(example + l * width + first, count) };
+                let to = unsafe { y.slice(start + l * width + first, count) };
                 for (column, y) in to.iter_mut().enumerate() {
                     *y = columns[column * length + l].re * scale;
                 }
@@ -119,7 +121,7 @@ fn mix<T: Real>(
                     continue;
                 }
                 let from = (length - l) % length;
-                let start = example + l * width + width + 1 - mirrored.end;
+                let start = start + l * width + width + 1 - mirrored.end;
                 // SAFETY: as above.
                 let to = unsafe { y.slice(start, mirrored.len()) };
                 for (d, y) in mirrored.clone().rev().zip(to) {
@@ -128,7 +130,8 @@ fn mix<T: Real>(
             }
         };
         let tasks = (0..examples * blocks).into_par_iter();
-        tasks.for_each(|task| of_columns.lend(|room| run(room, task)));
+        let rooms = Workspaces::new(tasks.len(), room);
+        tasks.for_each(|task| rooms.lend(|room| run(room, task)));
     }
     Ok(y)
 }
