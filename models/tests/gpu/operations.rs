@@ -404,7 +404,7 @@ fn gated_linear_attentions() -> Vec<Comparison> {
             let row = [2, length, 3];
             let (of_keys, of_values) = ([2, length, 3, keys], [2, length, 3, values]);
             // Short keys, whose writes by the delta rule do not grow.
-            let k = (draw("k", &of_keys) * 0.5 / (keys as f64).sqrt()).unwrap();
+            let k = (draw("k", &of_keys) * (0.5 / (keys as f64).sqrt())).unwrap();
             let mut operands = vec![draw("q", &of_keys), k, draw("v", &of_values)];
             match decays {
                 1 => operands.push(draw("decay", &row)),
