@@ -158,13 +158,13 @@ void cases() {
         for (bool delta : {false, true}) {
             check(1, 1, 1, 1, 1, {decays, delta, false, false, 1, -1.0});
             check(2, 17, 3, 5, 18, {decays, delta, false, true, 1, -1.0});
-            check(1, 70, 2, 16, 35, {decays, delta, true, false, 2, -0.05});
+            check(1, 70, 1, 16, 35, {decays, delta, true, false, 2, -0.05});
             check(1, 37, 1, 9, 3, {decays, delta, true, true, 2, -200.0});
         }
     check(1, 1, 2, 3, 2, {TOKEN, false, false, true, 1, -1.0});
     check(1, 1023, 1, 4, 5, {TOKEN, false, false, false, 4, -1e-3});
-    check(1, 1023, 1, 3, 4, {CHANNEL, false, true, false, 1, -30.0});
-    check(1, 1023, 1, 5, 2, {CHANNEL, true, false, true, 2, -0.1});
+    check(1, 150, 2, 3, 4, {CHANNEL, false, true, false, 1, -30.0});
+    check(1, 1023, 1, 5, 2, {CHANNEL, true, false, true, 1, -0.1});
     check(1, 33, 1, 128, 17, {CHANNEL, true, false, false, 2, -1.0});
     check(1, 35, 1, 65, 33, {TOKEN, false, true, false, 4, -1.0});
 }

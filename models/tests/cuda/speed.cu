@@ -19,6 +19,7 @@
 #include "ops/fft/cuda.cu"
 #include "ops/fft/long.cu"
 #include "ops/gated_linear/cuda.cu"
+#include "ops/gated_linear_attention/cuda.cu"
 #include "ops/norm/cuda.cu"
 #include "ops/scan/cuda.cu"
 #include "ops/softmax/cuda.cu"
@@ -299,6 +300,46 @@ void general_attentions(const char* name, int batch, int heads, int length, int 
     cudaFree(lists);
 }
 
+void gated_linear_attentions(int batch, int heads, int length, int width, int decays, bool delta) {
+    const int chunks = width > 48 ? 2 : 1, tile = 32, segments = blocks(length, 16 * chunks);
+    const size_t rows = size_t(batch) * length * heads, all = rows * width;
+    const size_t kept = size_t(batch) * heads * segments * width * width;
+    float *q = numbers(all), *k = numbers(all), *v = numbers(all), *y = numbers(all);
+    float *dq = numbers(all), *dk = numbers(all), *dv = numbers(all), *states = numbers(kept);
+    float *dstates = numbers(kept), *log = numbers(rows * decays), *dlog = numbers(rows * decays);
+    float *totals = numbers(kept), *rate = numbers(rows), *drate = numbers(rows);
+    const float* rates = delta ? rate : nullptr;
+    const GatedLinearAttention of{length, heads, width, width, decays, delta, 0, 0, chunks, tile};
+    const size_t of_decays = decays > 1 ? 16 * (width + 1) : 16, state = width * (tile + 1);
+    const size_t numbers_forward = 32 * (width + 1) + 3 * of_decays + 48 * (tile + 1) + 560 + state;
+    const size_t forward = 4 * numbers_forward;
+    const size_t backward = forward + 4 * (49 * width + 48 + state + 16 * (tile + 1) + 560);
+    require(cudaFuncSetAttribute((const void*)gated_linear_attention_backward,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, int(backward)),
+            "cudaFuncSetAttribute");
+    const dim3 block(GLA_THREADS), by_segment(batch * heads, segments, blocks(width, tile));
+    const dim3 walks(batch * heads, delta ? 1 : segments, blocks(width, tile));
+    const dim3 by_number(batch * heads, blocks(width * width, GLA_THREADS));
+    const std::string size = shape({{"B", batch}, {"H", heads}, {"L", length}, {"K", width}}) +
+                             (decays > 1 ? " channel" : "") + (delta ? " delta" : "");
+    const double products = 2.0 * rows * width * width;
+    report("gated_linear_attention", size, 16.0 * all, 3 * products, [&] {
+        gated_linear_attention_states<<<walks, block, forward>>>(k, v, log, rates, states, totals, of);
+        if (!delta) gated_linear_attention_starts<<<by_number, block>>>(states, totals, 0, of);
+        gated_linear_attention_forward<<<by_segment, block, forward>>>(q, k, v, log, rates, states, y,
+                                                                       of);
+    });
+    report("gated_linear_attention backward", size, 32.0 * all, 6 * products, [&] {
+        gated_linear_attention_adjoint<<<walks, block, forward>>>(q, k, log, rates, y, dstates, totals,
+                                                                  of);
+        if (!delta) gated_linear_attention_starts<<<by_number, block>>>(dstates, totals, 1, of);
+        gated_linear_attention_backward<<<dim3(batch * heads, blocks(length, 16)), block, backward>>>(
+            q, k, v, log, rates, states, dstates, y, dq, dk, dv, dlog, drate, of);
+    });
+    for (float* memory : {q, k, v, y, dq, dk, dv, states, dstates, log, dlog, totals, rate, drate})
+        cudaFree(memory);
+}
+
 void parameters(int count, int elements) {
     const size_t all = size_t(count) * elements;
     float* memory[] = {numbers(all), numbers(all), numbers(all), numbers(all)};
@@ -348,5 +389,9 @@ int main() {
     general_attentions("by distance", 32, 1, 4096, 32, 128, 4095, 0);
     general_attentions("in blocks", 32, 4, 4096, 64, 64, -1, 3);
     general_attentions("wide heads", 32, 2, 1024, 128, 128, -1, 0);
+    gated_linear_attentions(32, 4, 4096, 32, 1, false);
+    gated_linear_attentions(32, 4, 4096, 32, 32, false);
+    gated_linear_attentions(32, 4, 4096, 32, 1, true);
+    gated_linear_attentions(8, 4, 4096, 64, 64, true);
     parameters(80, 300000);
 }

@@ -3,7 +3,8 @@
 use candle_core::{DType, Device, Tensor, Var};
 use lra_models::mask::Mask;
 use lra_models::ops::{
-    self, Complex, DropoutMask, GatedValue, Lags, Modes, Normalised, ScanOptions,
+    self, Complex, DropoutMask, GatedLinearAttentionOptions, GatedValue, Lags, Modes, Normalised,
+    ScanOptions,
 };
 use lra_models::ops::{StateSpaceOptions, softmax};
 use lra_models::options::Activation;
@@ -20,7 +21,7 @@ type Operation = Box<dyn Fn(&[Tensor]) -> lra_models::Result<Tensor> + Send>;
 type Group = (&'static str, fn() -> Vec<Comparison>);
 
 pub(super) fn cases() -> Vec<(String, Case)> {
-    let groups: [Group; 14] = [
+    let groups: [Group; 15] = [
         ("attention", attention::dense),
         ("attention_by_distance", attention::by_distance),
         ("attention_in_blocks", attention::in_blocks),
@@ -29,6 +30,7 @@ pub(super) fn cases() -> Vec<(String, Case)> {
         ("softmax", softmaxes),
         ("cross_entropy", cross_entropies),
         ("gated_linear", gates),
+        ("gated_linear_attention", gated_linear_attentions),
         ("dropout", dropouts),
         ("scan", scans),
         ("selective_scan", selective_scans),
@@ -387,6 +389,47 @@ fn selective_scans() -> Vec<Comparison> {
             all.push(compare(name, operands, 2e-5, |x| {
                 let (delta, a) = ((&x[1] - 1.0)?.exp()?, x[2].exp()?.neg()?);
                 ops::selective_scan(&x[0], &delta, &a, &x[3], &x[4])
+            }));
+        }
+    }
+    all
+}
+
+fn gated_linear_attentions() -> Vec<Comparison> {
+    let mut all = Vec::new();
+    // Keys and values that fill no tile, and states at every chunk and at every second.
+    for (length, keys, values) in [(1, 1, 1), (17, 5, 18), (1023, 9, 33), (70, 100, 65)] {
+        for bits in 0..24 {
+            let (decays, delta) = (bits % 3, bits / 3 % 2 == 1);
+            let (reverse, exclusive) = (bits / 6 % 2 == 1, bits / 12 == 1);
+            let row = [2, length, 3];
+            let (of_keys, of_values) = ([2, length, 3, keys], [2, length, 3, values]);
+            // Short keys, whose writes by the delta rule do not grow.
+            let k = (draw("k", &of_keys) * (0.5 / (keys as f64).sqrt())).unwrap();
+            let mut operands = vec![draw("q", &of_keys), k, draw("v", &of_values)];
+            match decays {
+                1 => operands.push(draw("decay", &row)),
+                2 => operands.push(draw("decay", &of_keys)),
+                _ => {}
+            }
+            if delta {
+                operands.push(draw("rate", &row));
+            }
+            let name = format!(
+                "gated linear attention {of_values:?}, {keys} keys, decays {decays}, {delta}, {reverse}, {exclusive}"
+            );
+            all.push(compare(name, operands, 2e-5, move |x| {
+                let log_decay = (decays > 0).then(|| x[3].sqr()?.neg()).transpose()?;
+                let rate = || (x[x.len() - 1].neg()?.exp()? + 1.0)?.recip();
+                let delta = delta.then(rate).transpose()?;
+                let options = GatedLinearAttentionOptions {
+                    log_decay: log_decay.as_ref(),
+                    delta: delta.as_ref(),
+                    reverse,
+                    exclusive,
+                    ..GatedLinearAttentionOptions::default()
+                };
+                ops::gated_linear_attention(&x[0], &x[1], &x[2], &options)
             }));
         }
     }

@@ -258,8 +258,8 @@ struct GatedChunk {
                 if (queries) of_query += key(q, i, c) * decayed[n];
                 if (of.delta && i > j) of_key += key(k, i, c) * decayed[n];
             }
-            of_query = sum_of_lanes(of_query);
-            of_key = sum_of_lanes(of_key);
+            if (queries) of_query = sum_of_lanes(of_query);
+            if (of.delta) of_key = sum_of_lanes(of_key);
             if (own == 0) {
                 w[i * GLA_PAIRS + j] = of_query;
                 m[i * GLA_PAIRS + j] = of_key;
@@ -368,7 +368,7 @@ struct GatedChunk {
 /// (B, H, segments, K or 1); or, by the delta rule, states at the starts of segments.
 ///
 /// Grid (B H, segments, or 1 by the delta rule, ⌈V / T⌉), block 128.
-extern "C" __global__ void __launch_bounds__(GLA_THREADS)
+extern "C" __global__ void __launch_bounds__(GLA_THREADS, 4)
     gated_linear_attention_states(const float* k, const float* v, const float* log_decay,
                                   const float* delta, float* states, float* totals,
                                   GatedLinearAttention of) {
@@ -430,7 +430,7 @@ extern "C" __global__ void __launch_bounds__(GLA_THREADS)
 /// Writes y, of states at the starts of segments, null for a single one.
 ///
 /// Grid (B H, segments, ⌈V / T⌉), block 128.
-extern "C" __global__ void __launch_bounds__(GLA_THREADS)
+extern "C" __global__ void __launch_bounds__(GLA_THREADS, 4)
     gated_linear_attention_forward(const float* q, const float* k, const float* v,
                                    const float* log_decay, const float* delta, const float* states,
                                    float* y, GatedLinearAttention of) {
@@ -458,6 +458,7 @@ extern "C" __global__ void __launch_bounds__(GLA_THREADS)
                     y[of.row(t) * of.values + first + column] = sum;
             });
         });
+        if (n + 1 == of.end(segment)) break;
         __syncthreads();
         chunk.advance(state);
     }
@@ -467,7 +468,7 @@ extern "C" __global__ void __launch_bounds__(GLA_THREADS)
 /// states; or, by the delta rule, gradients of the states at the ends of segments.
 ///
 /// Grid (B H, segments, or 1 by the delta rule, ⌈V / T⌉), block 128.
-extern "C" __global__ void __launch_bounds__(GLA_THREADS)
+extern "C" __global__ void __launch_bounds__(GLA_THREADS, 4)
     gated_linear_attention_adjoint(const float* q, const float* k, const float* log_decay,
                                    const float* delta, const float* dy, float* dstates,
                                    float* totals, GatedLinearAttention of) {
@@ -499,7 +500,7 @@ extern "C" __global__ void __launch_bounds__(GLA_THREADS)
 /// both null for a single one.
 ///
 /// Grid (B H, ⌈L / 16⌉), block 128.
-extern "C" __global__ void __launch_bounds__(GLA_THREADS)
+extern "C" __global__ void __launch_bounds__(GLA_THREADS, 3)
     gated_linear_attention_backward(const float* q, const float* k, const float* v,
                                     const float* log_decay, const float* delta, const float* states,
                                     const float* dstates, const float* dy, float* dq, float* dk,

@@ -9,6 +9,7 @@
 //! q_i·(k_j ⊙ a_(j+1) ⊙ .. ⊙ a_i); the state carries all that was before. No decay is divided by.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use candle_core::{D, Device, Tensor};
 
 use super::scan::shift;
 use super::{check, exact_matmul, flip, matmul};
+use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Packing, Result};
 
@@ -52,7 +54,8 @@ pub struct GatedLinearAttentionOptions<'a> {
 ///
 /// A position with k = 0 and a = 1 leaves the state as it was. Time O(L (K V + C (K + V))) for each
 /// sequence and head, with C = 16. On the CPU a state of every fourth chunk is kept for the
-/// backward pass; elsewhere all chunks' are.
+/// backward pass, on GPUs of every 1, 2, 4 or more, so that states take no more than the operands;
+/// elsewhere, and for more than 128 keys on GPUs, all chunks' are.
 /// # Errors
 /// If shapes do not fit.
 pub fn gated_linear_attention(
@@ -102,7 +105,7 @@ pub fn gated_linear_attention(
         )?);
     }
     let Some(packing) = options.packing else {
-        return composed([q, k, v], log_decay, options);
+        return on_gpu_or_composed([q, k, v], log_decay, options);
     };
     let unpacked = |x: &Tensor| -> Result<Tensor> {
         let trailing = &x.dims()[2..];
@@ -117,7 +120,7 @@ pub fn gated_linear_attention(
         delta: delta.as_ref(),
         ..*options
     };
-    let y = composed([&q, &k, &v], log_decay.as_ref(), &options)?;
+    let y = on_gpu_or_composed([&q, &k, &v], log_decay.as_ref(), &options)?;
     let (heads, values) = (y.dim(2)?, y.dim(3)?);
     let y = packing.pack(&y.flatten_from(2)?)?;
     Ok(y.reshape((1, (), heads, values))?)
@@ -181,6 +184,24 @@ fn check_shapes(
             "queries {q:?}, keys {k:?}, values {v:?}, decays {log_decay:?} and rates {delta:?} do not fit"
         )
     })
+}
+
+/// Computes attention by kernels if there are some for the operands, otherwise by tensor
+/// operations.
+fn on_gpu_or_composed(
+    [q, k, v]: [&Tensor; 3],
+    log_decay: Option<&Tensor>,
+    options: &GatedLinearAttentionOptions,
+) -> Result<Tensor> {
+    match Gpu::of(v).filter(|_| cuda::takes(k)) {
+        Some(gpu) => {
+            let operands = [q, k, v];
+            Ok(cuda::gated_linear_attention(
+                &gpu, operands, log_decay, options,
+            )?)
+        }
+        None => composed([q, k, v], log_decay, options),
+    }
 }
 
 /// Computes attention in the direction, and at the positions, that the options say.
