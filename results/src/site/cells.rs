@@ -42,8 +42,7 @@ pub(super) fn all<'a>(
 ) -> Vec<Summary<'a>> {
     let mut all: Vec<Summary> = Vec::new();
     for one in evidence {
-        let is_task = site.task(one.task).is_some() || !one.is_printed();
-        if one.metric != ACCURACY || one.model.is_empty() || !is_task {
+        if one.metric != ACCURACY || one.model.is_empty() || !one.is_on_a_task() {
             continue;
         }
         let same =

@@ -165,6 +165,11 @@ impl<'a> Evidence<'a> {
         self.tier() == Tier::Printed
     }
 
+    /// Returns whether it is about a task; averages and figures of speed are not.
+    pub(super) fn is_on_a_task(&self) -> bool {
+        !self.is_printed() || published::is_published_task(self.task)
+    }
+
     /// Returns the name of its source.
     pub(super) fn source(&self) -> &'a str {
         match self.origin {
