@@ -22,7 +22,7 @@ pub(super) struct Summary<'a> {
     missing: Vec<String>,
     /// Number of printed figures with a known defect.
     defects: usize,
-    /// The accuracies that others measured, lowest first.
+    /// The accuracies of re-runs by others, lowest first.
     by_others: Vec<f64>,
     /// The runs here on the task as published: the group with the highest mean.
     best: Option<&'a Group<'a>>,
@@ -42,8 +42,7 @@ pub(super) fn all<'a>(
 ) -> Vec<Summary<'a>> {
     let mut all: Vec<Summary> = Vec::new();
     for one in evidence {
-        let is_task = site.task(one.task).is_some() || !one.is_printed();
-        if one.metric != ACCURACY || one.model.is_empty() || !is_task {
+        if one.metric != ACCURACY || one.model.is_empty() || !one.is_on_a_task() {
             continue;
         }
         let same =
@@ -92,7 +91,10 @@ impl<'a> Summary<'a> {
     fn add(&mut self, one: &Evidence<'a>, groups: &'a [Group<'a>]) {
         match one.origin {
             Origin::Printed(_, figure, offer) => {
-                self.printed.extend(figure.value);
+                match one.tier() {
+                    Tier::ByOthers => self.by_others.extend(figure.value),
+                    _ => self.printed.extend(figure.value),
+                }
                 self.missing.extend(figure.missing_word());
                 self.defects += usize::from(!figure.defect.is_empty());
                 let offer = offer.and_then(|offer| offer.as_ref().ok());
@@ -177,7 +179,7 @@ pub(super) fn table<'a>(names: &Names, shown: impl IntoIterator<Item = &'a Summa
     columns.extend(["printed", "sources", "re-run by others", "re-run here"].map(Column::value));
     columns.extend(["seeds", "trained"].map(Column::value));
     columns.extend(["hours", "PFLOP a seed", "settings tried"].map(Column::value));
-    columns.extend(["their spread", "expected best", "latest"].map(Column::text));
+    columns.extend(["their spread", "expected best", "latest", "setting"].map(Column::text));
     let rows = shown.into_iter().map(|it| row(names, it));
     Table {
         name: "cells".to_owned(),
@@ -193,7 +195,8 @@ pub(super) fn table<'a>(names: &Names, shown: impl IntoIterator<Item = &'a Summa
 const NOTES: [&str; 5] = [
     "printed: test accuracies in percent, from the lowest source to the highest; * a figure has a known defect. They are of different \
      recipes and are never averaged. A word such as FAIL is printed in place of a number.",
-    "re-run here: the mean over the seeds of the setting with the highest mean, on the task as published. trained: seeds that ended \
+    "re-run here: the mean over the seeds of the setting with the highest mean, on the task as published; setting says how far it \
+     follows a published recipe. trained: seeds that ended \
      more than 2 % below the loss of knowing the class shares alone, of those where that is known.",
     "hours: of one of these runs, from its start to its record, on the machine that its record names. PFLOP a seed: floating point \
      operations, in units of 10¹⁵, of the cheapest recipe that follows a source, with every sequence at its full length.",
@@ -233,6 +236,7 @@ fn row(names: &Names, it: &Summary) -> Row {
         Cell::text(tuning.map_or_else(String::new, Tuning::spread_words)),
         Cell::text(tuning.map_or_else(String::new, Tuning::expected_words)),
         Cell::text(best.map_or("", |group| group.day())),
+        Cell::text(best.map_or_else(String::new, Group::setting_words)),
     ])
 }
 

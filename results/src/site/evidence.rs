@@ -14,7 +14,8 @@ use crate::table::{Cell, Column, Row, Table, or_null};
 pub(super) enum Tier {
     /// In a paper or a repository.
     Printed,
-    /// Measured by others, and imported.
+    /// Measured by others than its authors: imported, or called a re-run by the source that
+    /// prints it.
     ByOthers,
     /// Measured by runs whose records are here.
     Here,
@@ -145,6 +146,14 @@ fn measured<'a>(index: usize, group: &Group<'a>) -> Evidence<'a> {
     }
 }
 
+/// Returns whether a source says of a figure that its authors ran the model of others again.
+fn is_re_run(figure: &Figure) -> bool {
+    RE_RUN.iter().any(|word| figure.model.contains(word))
+}
+
+/// Words in a source's name of a model that say so.
+const RE_RUN: [&str; 2] = ["re-run", "reproduction"];
+
 /// Returns the name of a task without its parameters.
 fn base(label: &str) -> &str {
     label.split_once('@').map_or(label, |(name, _)| name)
@@ -154,15 +163,21 @@ impl<'a> Evidence<'a> {
     /// Returns its tier.
     pub(super) fn tier(&self) -> Tier {
         match self.origin {
+            Origin::Printed(_, figure, _) if is_re_run(figure) => Tier::ByOthers,
             Origin::Printed(..) => Tier::Printed,
             Origin::Imported(_) => Tier::ByOthers,
             Origin::Runs(_) => Tier::Here,
         }
     }
 
-    /// Returns whether a paper or a repository has it.
-    pub(super) fn is_printed(&self) -> bool {
-        self.tier() == Tier::Printed
+    /// Returns whether a paper or a repository has it, in whatever tier.
+    pub(super) fn is_published(&self) -> bool {
+        matches!(self.origin, Origin::Printed(..))
+    }
+
+    /// Returns whether it is about a task; averages and figures of speed are not.
+    pub(super) fn is_on_a_task(&self) -> bool {
+        !self.is_published() || published::is_published_task(self.task)
     }
 
     /// Returns the name of its source.

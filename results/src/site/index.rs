@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::evidence::{self, Tier};
-use super::{Book, INDEX, cells, prose};
+use super::{Book, cells, prose};
 use crate::page::{Link, table_section};
 use crate::published::{self, TASKS, model_rank, task_name};
 use crate::table::{Cell, Column, Row, Table};
@@ -58,7 +58,7 @@ fn about() -> String {
     let tiers = "\
 Every figure here has a source, a date and a tier of evidence, and its known defects stand beside it. Tiers are never mixed:
 - `printed`: in a paper or a repository. The trust says where it was read.
-- `re-run by others`: reported by others, and imported as reported.
+- `re-run by others`: by others than the model's authors, as a source that prints it says itself, or imported as reported.
 - `re-run here`: by a run whose record is here, with its seed, settings, program and machine. A run has its command, and a verdict beside \
 each source whose recipe it follows.
 
@@ -179,9 +179,10 @@ fn sources(book: &Book) -> Table {
             Column::text("recipes that follow it"),
         ],
         rows: rows.collect(),
-        notes: vec![format!(
-            "Every figure of all sources: {EVERY_FIGURE}, beside {INDEX}."
-        )],
+        notes: vec![
+            "The page of a source has all its figures, and the commands that reproduce them."
+                .to_owned(),
+        ],
         ..Table::default()
     }
 }

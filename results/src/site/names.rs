@@ -22,16 +22,14 @@ impl Names {
     pub(super) fn new(site: &Site, evidence: &[Evidence]) -> Names {
         let mut models: Vec<&str> = site.models.iter().map(|card| card.name.as_str()).collect();
         let mut tasks: Vec<&str> = site.tasks.iter().map(|card| card.name.as_str()).collect();
-        for one in evidence.iter().filter(|one| !one.model.is_empty()) {
-            if !models.contains(&one.model) {
+        for one in evidence {
+            if !one.model.is_empty() && !models.contains(&one.model) {
                 models.push(one.model);
             }
             let is_known = tasks
                 .iter()
                 .any(|task| task_name(task) == task_name(one.task));
-            // Averages and figures of speed are no tasks.
-            let is_task = !one.is_printed() || published::is_published_task(one.task);
-            if is_task && !is_known {
+            if one.is_on_a_task() && !is_known {
                 tasks.push(one.task);
             }
         }

@@ -1,10 +1,13 @@
 //! The page of a task: its card, its floors, its locality, and the models on it.
 
-use super::{Book, cells, locality, ours::Group, prose};
+use super::{Book, cells, evidence, locality, ours::Group, prose};
 use crate::format::percent;
 use crate::page::{Link, table_section};
 use crate::published::task_name;
 use crate::table::{Cell, Column, Row, Table};
+
+/// Name of the part with the scores that need no model.
+const FLOORS: &str = "floors";
 
 /// Returns the page.
 pub(super) fn page(book: &Book, name: &str) -> String {
@@ -44,6 +47,12 @@ pub(super) fn page(book: &Book, name: &str) -> String {
     if !shown.is_empty() {
         tables.push(cells::table(&book.names, shown));
     }
+    let figures = book.evidence.iter().filter(|one| is_here(one.task));
+    let mut figures = evidence::table(&book.names, figures, true);
+    figures.name = "figures".to_owned();
+    figures.title = "Every figure on it".to_owned();
+    tables.push(figures);
+    tables.retain(|table| !table.rows.is_empty() || table.name == FLOORS);
     for table in &tables {
         parts.push(Link::to_part(&table.name, table.title.clone()));
         main += &table_section(table);
@@ -97,7 +106,7 @@ fn floors(groups: &[&Group], classes: usize) -> Table {
         ])
     });
     Table {
-        name: "floors".to_owned(),
+        name: FLOORS.to_owned(),
         title: "Floors: what needs no model".to_owned(),
         columns: vec![
             Column::text("data"),

@@ -14,7 +14,7 @@ pub const HOSTILE: &str = "../<script>alert(1)</script>\" onload=\"x\u{1b}[2J\u{
 pub fn site(folder: &Path) -> Site {
     let mut runs = super::page::loaded(folder);
     let extra = extra();
-    let folders = vec![Default::default(); extra.len()];
+    let folders = vec![folder.join("none"); extra.len()];
     runs.records.extend(extra);
     runs.folders.extend(folders);
     let offered = published::cell(
@@ -49,7 +49,7 @@ pub fn site(folder: &Path) -> Site {
         ],
         runs,
         imported: vec![Imported {
-            source: HOSTILE.to_owned(),
+            source: format!("=1+{HOSTILE}"),
             task: "listops@512".to_owned(),
             model: "performer".to_owned(),
             percent: 38.25,
