@@ -134,6 +134,7 @@ Examples:
   lra run --task listops --model performer --pretrain masked    learn hidden tokens of the inputs first
   lra run --task mine:birds --model s4d                   a folder of your own (docs/own-task.md)
   lra run --task text:synthetic --model s4d --recipe smoke --from runs/A    start from the weights of a finished run
+  lra run --task text --model s4d --recipe s4 --dry-run   every setting, without a run
   lra run --task listops --model performer --resume       go on after an interruption or a failure
   lra run --task toy --model bag --recipe smoke --tracker mlflow    a file store for MLflow in the run's folder
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
@@ -197,6 +198,9 @@ pub struct RunArgs {
     /// Folder to create run folders in
     #[arg(long, default_value = "runs", value_name = "DIR")]
     pub out: PathBuf,
+    /// Print the settings that the run would have, as TOML, and run nothing
+    #[arg(long, conflicts_with_all = ["resume", "force"])]
+    pub dry_run: bool,
     /// Resume from the last checkpoint of a run that was stopped, was killed or failed
     #[arg(long, conflicts_with = "force")]
     pub resume: bool,

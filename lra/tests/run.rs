@@ -8,6 +8,23 @@ use crate::common::{self, Place, TINY};
 use serde_json::Value;
 
 #[test]
+fn a_dry_run_prints_every_setting_and_leaves_nothing() {
+    let place = Place::new();
+    let words = "run --task toy --model s4d --recipe smoke --set block.dim=24 --dry-run";
+    let told = place.ok(words);
+    let settings: toml::Table = told.parse().unwrap();
+    assert_eq!(settings["block"]["dim"].as_integer(), Some(24));
+    assert!(told.starts_with("# toy-s4d-smoke-s0-"), "{told}");
+    let told: Value =
+        serde_json::from_str(&place.ok(&format!("{words} --seeds 0..2 --json"))).unwrap();
+    assert_eq!(told[1]["settings"]["cell"]["seed"], 1);
+    assert!(told[1]["parameters"].as_u64() > Some(0));
+    assert!(!place.path().join("runs").exists());
+    place.fails(2, &format!("{words} --set model.state=none"));
+    place.fails(2, &format!("{words} --force"));
+}
+
+#[test]
 fn every_model_goes_from_the_command_line_to_the_table() {
     let place = Place::new();
     let listed: Value = serde_json::from_str(&place.ok("list models --json")).unwrap();

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use results::summary::summary;
 use results::{Format, Outcome, Record, card, published};
+use serde_json::json;
 
 use crate::cell::{self, Finished, IfExists, RunContext};
 use crate::cli::RunArgs;
@@ -14,7 +15,7 @@ use crate::initial::Weights;
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::spec::RunRequest;
+use crate::spec::{Resolved, RunRequest};
 use crate::tracker::TrackerKind;
 use crate::trained::TrainedRun;
 use crate::{cmd, device, overlay, run_folder, runtime, shell, tracker};
@@ -84,6 +85,13 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     let from = arguments.from.as_ref();
     let from = from.map(|path| TrainedRun::open(path, &[])?.weights());
     let from = from.transpose()?;
+    if arguments.dry_run {
+        let runs = seeds
+            .iter()
+            .map(|seed| resolve(&request, *seed, from.as_ref()));
+        let runs: Vec<Resolved> = runs.collect::<Result<_>>()?;
+        return show_settings(&runs, arguments, several);
+    }
     let records = each_seed(&request, &seeds, from.as_ref(), &context, |record| {
         let folder = arguments.out.join(&record.id);
         track(&arguments.tracker, &folder, record)?;
@@ -109,6 +117,49 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     Ok(exit_code(&records))
 }
 
+/// Returns the settings of the run with `seed`.
+fn resolve(request: &RunRequest<'_>, seed: u64, from: Option<&Weights>) -> Result<Resolved> {
+    let request = RunRequest {
+        seed,
+        ..request.clone()
+    };
+    let resolved = request.resolve()?;
+    match from {
+        Some(weights) => resolved.starting_from(weights),
+        None => Ok(resolved),
+    }
+}
+
+/// Prints the settings of runs in place of running them.
+///
+/// # Errors
+/// A model cannot be built.
+fn show_settings(runs: &[Resolved], arguments: &RunArgs, several: bool) -> Result<ExitCode> {
+    let (mut text, mut all) = (String::new(), Vec::new());
+    for resolved in runs {
+        let id = cell::run_id(resolved, &resolved.data_shape()?);
+        let (_, sizes) = resolved.meta()?;
+        let parameters = sizes.elements();
+        let counted = results::counted(parameters as u64, "parameter");
+        text += &format!(
+            "# {id}: {counted}; nothing was run. `lra sweep --dry-run` estimates time and memory\n{}\n",
+            resolved.spec.to_toml()?
+        );
+        all.push(json!({
+            "id": id,
+            "folder": arguments.out.join(&id),
+            "parameters": parameters,
+            "settings": resolved.spec,
+        }));
+    }
+    match (arguments.json, several, &all[..]) {
+        (false, ..) => cmd::print(&text)?,
+        (true, false, [one]) => cmd::print_json(one)?,
+        _ => cmd::print_json(&all)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs a cell for one seed after the other, each starting from the weights `from` if there are
 /// any, and reports each; the last one may be interrupted.
 pub fn each_seed(
@@ -121,14 +172,7 @@ pub fn each_seed(
     let reporter = context.reporter;
     let mut records = Vec::new();
     for &seed in seeds {
-        let request = RunRequest {
-            seed,
-            ..request.clone()
-        };
-        let mut resolved = request.resolve()?;
-        if let Some(weights) = from {
-            resolved = resolved.starting_from(weights)?;
-        }
+        let resolved = resolve(request, seed, from)?;
         let Finished {
             record,
             fresh,
