@@ -14,7 +14,8 @@ struct Options {
 };
 
 void check(int batch, int length, int heads, int keys, int values, Options options) {
-    const size_t rows = size_t(batch) * length * heads, of_keys = rows * keys, of_values = rows * values;
+    const size_t rows = size_t(batch) * length * heads;
+    const size_t of_keys = rows * keys, of_values = rows * values;
     const int decays = options.decays == NONE ? 0 : options.decays == TOKEN ? 1 : keys;
     const double size = std::pow(double(keys), -0.5);
     const Floats q = random(of_keys), k = random(of_keys, -size, size), v = random(of_values);

@@ -1,8 +1,8 @@
 // Linear attention with decays (mod.rs), forward and backward. With u_t = v_t, or by the delta rule
 // u_t = β_t e_t and e_t = v_t - (diag(a_t) S_(t-1))ᵀ k_t:
 //     S_t = diag(a_t) S_(t-1) + k_t u_tᵀ,   y_t = S_tᵀ q_t
-// q, k (B, L, H, K), v, y (B, L, H, V), logarithms of a (B, L, H), (B, L, H, K) or null, β (B, L, H)
-// or null. K at most 128.
+// q, k (B, L, H, K), v, y (B, L, H, V), logarithms of a (B, L, H), (B, L, H, K) or null, β (B, L,
+// H) or null. K at most 128.
 //
 // A chunk has 16 rows. With p_i = a_1 ⊙ .. ⊙ a_i, s_j = a_(j+1) ⊙ .. ⊙ a_16, d_ij = a_(j+1) ⊙ .. ⊙
 // a_i, products of numbers up to 1 that are formed one by one, and S the state at its start:
@@ -10,8 +10,9 @@
 //     e_i = v_i - Sᵀ (k_i ⊙ p_i) - Σ_(j < i) m_ij u_j,   m_ij = k_i·(k_j ⊙ d_ij)
 //     S ← diag(p_16) S + Σ_j (k_j ⊙ s_j) u_jᵀ
 // and backward, with the gradient G of the state at its end, and g_i = β_i × the gradient of u_i:
-//     du_j = Gᵀ (k_j ⊙ s_j) + Σ_(i ≥ j) w_ij dy_i - Σ_(i > j) m_ij g_i,   dβ_i = du_i·e_i,   dv = du or g
-//     dw_ij = dy_i·u_j,   dm_ij = -g_i·u_j,   G ← diag(p_16) G + Σ_i (q_i ⊙ p_i) dy_iᵀ - (k_i ⊙ p_i) g_iᵀ
+//     du_j = Gᵀ (k_j ⊙ s_j) + Σ_(i ≥ j) w_ij dy_i - Σ_(i > j) m_ij g_i,   dv = du or g
+//     dw_ij = dy_i·u_j,   dm_ij = -g_i·u_j,   dβ_i = du_i·e_i
+//     G ← diag(p_16) G + Σ_i (q_i ⊙ p_i) dy_iᵀ - (k_i ⊙ p_i) g_iᵀ
 //
 // The state is kept at the start of every segment of some chunks, (B, H, segments, K, V). States,
 // and their gradients, are sums of segments, which `gated_linear_attention_starts` carries from one
@@ -112,8 +113,8 @@ __device__ inline float sum_of_lanes(float value) {
     return value;
 }
 
-/// A chunk in shared memory. Rows beyond the sequence, and columns beyond the widths, are zeros with
-/// a decay of 1.
+/// A chunk in shared memory. Rows beyond the sequence, and columns beyond the widths, are zeros
+/// with a decay of 1.
 struct GatedChunk {
     const GatedLinearAttention of;
     int wide, pitch;           // of keys
@@ -154,7 +155,8 @@ struct GatedChunk {
     }
     __device__ float whole(int c) const { return decay(p, GLA_CHUNK - 1, c); }
 
-    /// Copies columns from `first` on of the rows of steps `step`, ..., `count` of them, `width` wide.
+    /// Copies `count` columns from `first` on of the rows of 16 steps from `step` on, each `width`
+    /// wide, to rows that are `stride` apart.
     __device__ void load_rows(const float* from, int step, int width, int first, int count,
                               float* to, int stride) const {
         for (int at = threadIdx.x; at < GLA_CHUNK * count; at += GLA_THREADS) {
@@ -164,7 +166,7 @@ struct GatedChunk {
         }
     }
 
-    /// Writes rows of `width` numbers, columns from `first` on, as load_rows reads them.
+    /// Writes rows of `width` numbers from such columns, as load_rows reads them.
     __device__ void store_rows(const float* from, int step, int width, int first, int count,
                                float* to, int stride) const {
         for (int at = threadIdx.x; at < GLA_CHUNK * count; at += GLA_THREADS) {
@@ -207,7 +209,8 @@ struct GatedChunk {
         const int step = n * GLA_CHUNK, query = step + of.exclusive;
         if (from.q) load_rows(from.q, query, of.keys, 0, wide, q, pitch);
         if (from.k) load_rows(from.k, step, of.keys, 0, wide, k, pitch);
-        if (from.v) load_rows(from.v, step, of.values, first, of.tile, of.delta ? e : u, value_pitch);
+        float* const values = of.delta ? e : u;
+        if (from.v) load_rows(from.v, step, of.values, first, of.tile, values, value_pitch);
         if (from.dy) load_rows(from.dy, query, of.values, first, of.tile, dy, value_pitch);
         if (from.delta) load_rows(from.delta, step, 1, 0, 1, rate, 1);
         const int decays = of.decays > 1 ? wide : 1;
@@ -238,8 +241,8 @@ struct GatedChunk {
         __syncthreads();
     }
 
-    /// Forms w if there are `queries`, and m by the delta rule; zeros above the diagonal. The threads
-    /// of row j multiply its key by one decay after the other.
+    /// Forms w if there are `queries`, and m by the delta rule; zeros above the diagonal. The
+    /// threads of row j multiply its key by one decay after the other.
     __device__ void form_pairs(bool queries) const {
         const int j = threadIdx.x / GLA_LANES, own = threadIdx.x % GLA_LANES;
         float decayed[GLA_OWN];
@@ -335,8 +338,8 @@ struct GatedChunk {
         __syncthreads();
     }
 
-    /// Makes the gradient of the state at the chunk's start of that at its end, and of g by the delta
-    /// rule.
+    /// Makes the gradient of the state at the chunk's start of that at its end, and of g by the
+    /// delta rule.
     __device__ void retreat(float* dstate, float* g) const {
         for_sums<4, 4>(wide, of.tile, [&](GatedSums<4, 4>& sums) {
             sums.add(
@@ -360,9 +363,10 @@ struct GatedChunk {
     }
 };
 
-// Dynamic shared memory in numbers, with W = ⌈K / 4⌉ 4, a tile of T columns, and R = 16 (W + 1) where
-// each key has its decay, otherwise 16: 32 (W + 1) + 3 R + 48 (T + 1) + 2 · 272 + 16 + W (T + 1), and
-// backward 49 W + 48 + (W + 16) (T + 1) + 2 · 272 + 16 more.
+// Dynamic shared memory in numbers, with W = ⌈K / 4⌉ 4, a tile of T columns (16 for K above 64,
+// otherwise 32), and R = 16 (W + 1) where each key has its decay, otherwise 16: 32 (W + 1) + 3 R +
+// 48 (T + 1) + 2 · 272 + 16 + W (T + 1), and backward 49 W + 48 + (W + 16) (T + 1) + 2 · 272 + 16
+// more.
 
 /// Writes the sums of segments from a state of zeros, with the products of their decays, totals
 /// (B, H, segments, K or 1); or, by the delta rule, states at the starts of segments.
@@ -512,11 +516,12 @@ extern "C" __global__ void __launch_bounds__(GLA_THREADS, 3)
     float *const state = chunk.take_state(), *const dstate = chunk.take_state();
     float* const g = chunk.take(GLA_CHUNK * chunk.value_pitch);
     // Sums over all columns of values, side by side: gradients of q, of k that reads the state and
-    // that is added to it, (16, K) each, without pairs of rows; of w and m; of the decay of the whole
-    // chunk (K); and of β (16).
-    float *const sums_q = chunk.next, *const sums_read = sums_q + GLA_CHUNK * pitch;
-    float *const sums_kept = sums_read + GLA_CHUNK * pitch, *const dw = sums_kept + GLA_CHUNK * pitch;
-    float *const dm = dw + GLA_CHUNK * GLA_PAIRS, *const whole = dm + GLA_CHUNK * GLA_PAIRS;
+    // that is added to it, (16, K) each, without pairs of rows; of w and m; of the decay of the
+    // whole chunk (K); and of β (16).
+    const int of_rows = GLA_CHUNK * pitch, of_pairs = GLA_CHUNK * GLA_PAIRS;
+    float *const sums_q = chunk.next, *const sums_read = sums_q + of_rows;
+    float *const sums_kept = sums_read + of_rows, *const dw = sums_kept + of_rows;
+    float *const dm = dw + of_pairs, *const whole = dm + of_pairs;
     float *const rates = whole + wide, *const end = rates + GLA_CHUNK;
     for (float* at = sums_q + threadIdx.x; at < end; at += GLA_THREADS) *at = 0.0f;
     const GatedOperands all{q, k, v, log_decay, delta, dy};
