@@ -300,6 +300,8 @@ void general_attentions(const char* name, int batch, int heads, int length, int 
     cudaFree(lists);
 }
 
+/// Times linear attention with one decay or `decays` of them for each head, by the delta rule if
+/// `delta`.
 void gated_linear_attentions(int batch, int heads, int length, int width, int decays, bool delta) {
     const int chunks = width > 48 ? 2 : 1, tile = 32, segments = blocks(length, 16 * chunks);
     const size_t rows = size_t(batch) * length * heads, all = rows * width;
