@@ -16,8 +16,8 @@ pub(super) fn takes(k: &Tensor) -> bool {
     k.elem_count() > 0 && k.dims().last().is_some_and(|keys| *keys <= WIDEST)
 }
 
-/// Returns y (B, L, H, V) of q and k (B, L, H, K), v (B, L, H, V), logarithms of decays (B, L, H) or
-/// (B, L, H, K), and the options' rates of the delta rule and order.
+/// Returns y (B, L, H, V) of q and k (B, L, H, K), v (B, L, H, V), logarithms of decays (B, L, H)
+/// or (B, L, H, K), and the options' rates of the delta rule and order.
 pub(super) fn gated_linear_attention(
     gpu: &Gpu,
     [q, k, v]: [&Tensor; 3],
