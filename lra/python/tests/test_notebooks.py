@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -44,13 +45,15 @@ class Notebooks(unittest.TestCase):
         place = tempfile.TemporaryDirectory()
         self.addCleanup(place.cleanup)
         self.place = Path(place.name)
-        variables = dict(os.environ)
-        self.addCleanup(os.environ.update, variables)
-        os.environ.update(LRA_DATA=str(self.place / "data"), MPLBACKEND="Agg")
+        variables = {"LRA_DATA": str(self.place / "data"), "MPLBACKEND": "Agg"}
+        patch = unittest.mock.patch.dict(os.environ, variables)
+        patch.start()
+        self.addCleanup(patch.stop)
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir(self.place)
         sys.path.insert(0, str(self.place))
         self.addCleanup(sys.path.remove, str(self.place))
+        self.addCleanup(sys.modules.pop, "my_mixer", None)
 
     def run_small(self, name):
         """Runs the cells of a notebook in order with 4 steps of training, and returns what they print."""
