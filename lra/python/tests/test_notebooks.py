@@ -96,6 +96,13 @@ class Notebooks(unittest.TestCase):
                     if cell["source"].startswith("table"):
                         self.assertIn("execute_result", kinds, cell["source"])
 
+    def test_links_lead_to_files(self):
+        for path in NOTEBOOKS:
+            targets = re.findall(r"\]\(([^)#:]+\.(?:md|ipynb))", path.read_text(encoding="utf-8"))
+            self.assertGreater(len(targets), 3)
+            for target in targets:
+                self.assertTrue((path.parent / target).exists(), f"{path.name}: {target}")
+
 
 if __name__ == "__main__":
     if not os.environ.get("LRA_PROGRAM"):
