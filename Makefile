@@ -138,6 +138,13 @@ test-cuda:
 test-python:
 	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_lra.py
 	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_torch.py
+	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_notebooks.py
+
+## Execute the notebooks of docs/notebooks anew (needs the Python packages nbclient, ipykernel, matplotlib, pandas and torch)
+.PHONY: notebooks
+notebooks:
+	cargo build --release --locked -p lra
+	LRA_PROGRAM=$(CURDIR)/target/release/lra python3 lra/python/notebooks.py
 
 ## The program and the Python package as a wheel, target/wheels (needs maturin: pip install maturin)
 wheel:

@@ -11,12 +11,13 @@ leaves behind, and starts it. Arrays of data and weights are views of the files 
 """
 
 from .data import Split, dataset
-from .program import LraError, program, torch_mixer, train
+from .program import LraError, command, program, torch_mixer, train
 from .results import curves, records, runs, weights
 
 __all__ = [
     "LraError",
     "Split",
+    "command",
     "curves",
     "dataset",
     "program",

@@ -44,10 +44,11 @@ def settings(values: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def call(words: Sequence[str], quiet: bool = True, environment: Mapping[str, str] | None = None) -> Any:
-    """Runs the program and returns the JSON that it prints. Its progress is shown unless `quiet`.
+def command(*words: str, quiet: bool = True, environment: Mapping[str, str] | None = None) -> str:
+    """Runs the program with the words of a command, such as "report", "runs", and returns what it prints.
 
-    `environment` has variables in addition to those of this process.
+    Its progress and remarks are shown unless `quiet`. `environment` has variables in addition to those of
+    this process.
 
     Raises LraError with the program's message.
     """
@@ -57,7 +58,12 @@ def call(words: Sequence[str], quiet: bool = True, environment: Mapping[str, str
     if done.returncode != 0:
         message = done.stderr.decode(errors="replace").strip() if quiet else "see the messages above"
         raise LraError(done.returncode, message or f"exit code {done.returncode}")
-    return json.loads(done.stdout)
+    return done.stdout.decode()
+
+
+def call(words: Sequence[str], quiet: bool = True, environment: Mapping[str, str] | None = None) -> Any:
+    """Runs a command that prints JSON and returns its value. See `command`."""
+    return json.loads(command(*words, quiet=quiet, environment=environment))
 
 
 def torch_mixer(factory: Callable[..., Any]) -> tuple[str, dict[str, str]]:

@@ -56,6 +56,13 @@ class Package(unittest.TestCase):
         with self.assertRaises(ValueError):
             lra.dataset("toy", "valid", recipe="smoke", data=self.data)
 
+    def test_a_command_returns_what_it_prints(self):
+        table = lra.command("report", str(self.out), "--table", "accuracy")
+        self.assertIn("majority", table)
+        with self.assertRaises(lra.LraError) as caught:
+            lra.command("report", str(self.out / "nothing"))
+        self.assertIn("nothing", str(caught.exception))
+
     def test_sequences_are_those_that_the_program_shows(self):
         split = lra.dataset("listops", "val", recipe="smoke", data=self.data)
         self.assertEqual(len(split), split.manifest["splits"]["val"]["rows"])
