@@ -226,7 +226,7 @@ void general_attentions(const char* name, int batch, int heads, int length, int 
     float *q = numbers(of_q), *k = numbers(of_q), *dq = numbers(of_q), *dk = numbers(of_q);
     float *v = numbers(of_v), *y = numbers(of_v), *dv = numbers(of_v);
     float *logs = numbers(rows), *dots = numbers(rows);
-    const int own = blocks(length, OWN), columns = 2 * reach + 1;
+    const int own = blocks(length, OWN), columns = reach < 0 ? 0 : 2 * reach + 1;
     float* table = numbers(std::max(1, heads * columns));
     float* parts = numbers(std::max(size_t(1), size_t(batch) * own * heads * columns));
     const Attention of{heads, length, length, width, values, 0.1f, 0.0f, 0, {}};
