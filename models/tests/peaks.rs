@@ -31,7 +31,8 @@ const ON_THREE_THREADS: [&str; 8] = [
 
 /// A model, and a batch that its operations share out among threads.
 struct Step {
-    parameters: Parameters,
+    /// Kept alive with the model.
+    _parameters: Parameters,
     classifier: Classifier,
     inputs: Inputs,
     labels: Tensor,
@@ -62,7 +63,7 @@ impl Step {
         options.block.layers = 1;
         Step {
             classifier: Classifier::new(model, &shape, &options, &parameters).unwrap(),
-            parameters,
+            _parameters: parameters,
             inputs: Inputs {
                 towers: vec![tokens],
             },
