@@ -136,14 +136,15 @@ mod tests {
             give(a);
             let (a, c) = (take(10).unwrap(), take(10).unwrap());
             assert_eq!(counts(&shelf), [(10, 2, 4), (20, 1, 2)]);
-            [a, b, c].map(give);
+            [a, b, c].into_iter().for_each(give);
         });
         let all = [(10, 2, 6), (20, 1, 3)];
         assert_eq!(counts(&shelf), all);
         // Other places have theirs.
         for place in [0, 2] {
             shelf.enter(place, || {
-                [10, 20, 10].map(|len| take(len).unwrap()).map(give);
+                let taken = [10, 20, 10].map(|len| take(len).unwrap());
+                taken.into_iter().for_each(give);
             });
             assert_eq!(counts(&shelf), all);
         }
