@@ -266,7 +266,7 @@ impl RunFolder {
 /// # Errors
 /// They are damaged or cannot be read.
 pub fn read_spec(path: &Path) -> Result<Option<Spec>> {
-    let path = path.join(SPEC);
+    let (run, path) = (path, path.join(SPEC));
     let text = match disk::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text.map_err(|error| Damaged::or_io(&path, "reading", error)),
@@ -278,7 +278,7 @@ pub fn read_spec(path: &Path) -> Result<Option<Spec>> {
     });
     let mut spec: Spec = read.class(Class::Data)?;
     if mine::is_folder(&spec.cell.task) {
-        spec.cell.task = mine::found_name(&spec.cell.task);
+        spec.cell.task = mine::found_name(&spec.cell.task, run);
     }
     Ok(Some(spec))
 }

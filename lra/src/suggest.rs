@@ -58,7 +58,18 @@ const BENCHMARK: [&str; 2] = ["lra", "longrangearena"];
 
 /// Known names of other things, which are no misspellings of names here.
 const OTHERS: &[&str] = &[
-    "cifar100", "mamba3", "resnet", "s4nd", "status", "convnet", "vit", "swin",
+    "cifar100",
+    "mamba3",
+    "resnet",
+    "s4nd",
+    "status",
+    "convnet",
+    "vit",
+    "swin",
+    "transformertlb",
+    "tlb",
+    "transnormer",
+    "transformerlg",
 ];
 
 fn is_other(name: &str) -> bool {

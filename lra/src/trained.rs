@@ -82,6 +82,8 @@ impl TrainedRun {
                 "{place} holds no run: name a run folder, such as runs/<id>; `lra report` lists the runs under runs/"
             )));
         };
+        // Without the task, a folder that is gone, the settings of the run are not known.
+        let task = suggest::task(&spec.cell.task)?;
         let file = path.join(results::store::FILE);
         if !file.exists() {
             return Err(Error::usage(format!(
@@ -96,7 +98,6 @@ impl TrainedRun {
             )));
         }
         let cell = &spec.cell;
-        let task = suggest::task(&cell.task)?;
         let model = *suggest::find("model", &cell.model, models::registry(), |model| model.name)?;
         overlay::check_once(assignments)?;
         let mut settings = json!({ "data": task.defaults() });

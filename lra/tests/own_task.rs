@@ -94,6 +94,33 @@ fn a_folder_that_changed_is_not_trained_on_with_old_data() {
 }
 
 #[test]
+fn folders_of_one_name_are_told_apart() {
+    let place = Place::new();
+    birds(&place.path().join("one"), 40);
+    birds(&place.path().join("two"), 60);
+    let run = "--model bag --recipe smoke --steps 2 --quiet";
+    place.ok(&format!("run --task mine:one/birds {run}"));
+    // Its data are not stored yet, and the score is of others.
+    let message = place.fails(2, &format!("run --task mine:two/birds {run}"));
+    assert!(message.contains("other data"), "{message}");
+    let sweep = "sweep --tasks mine:one/birds,mine:two/birds --models bag --recipe smoke --steps 2 --out swept";
+    let message = place.fails(2, sweep);
+    assert!(message.contains("two folders of one name"), "{message}");
+    // A folder that is gone is named, and one that moved with its runs is found.
+    let folder = place.run_folder("runs");
+    fs::rename(place.path().join("one"), place.path().join("three")).unwrap();
+    let message = place.fails(3, &format!("score {}", folder.display()));
+    assert!(message.contains("no such folder"), "{message}");
+    fs::rename(place.path().join("three/birds"), place.path().join("birds")).unwrap();
+    let mut command = place.command(&format!("score {}", folder.display()));
+    let output = command
+        .current_dir(place.path().join("two"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
 fn a_moved_project_has_its_runs_and_its_baseline() {
     let place = Place::new();
     birds(&place.path().join("one"), 40);
@@ -127,6 +154,19 @@ fn a_moved_project_has_its_runs_and_its_baseline() {
     let command = record["command"].as_str().unwrap();
     assert!(command.contains("--task=mine:birds "), "{command}");
     assert_eq!(record["task"]["name"], "mine:birds");
+    // From beside the folder, too.
+    fs::create_dir(place.path().join("one/sub")).unwrap();
+    let beside =
+        "sweep --tasks mine:../birds --models bag --recipe smoke --steps 2 --quiet --out out";
+    assert_eq!(moved("one/sub", beside).0, Some(0));
+    let record = fs::read_dir(place.path().join("one/sub/out"))
+        .unwrap()
+        .flatten();
+    let record = record
+        .map(|entry| entry.path().join("record.json"))
+        .find(|path| path.exists());
+    let record = fs::read_to_string(record.unwrap()).unwrap();
+    assert!(record.contains("--task=mine:../birds "), "{record}");
     // The same project in another place.
     fs::rename(place.path().join("one"), place.path().join("two")).unwrap();
     let (code, told) = moved("two", sweep);

@@ -26,13 +26,22 @@ pub struct StoredData {
 }
 
 impl StoredData {
-    /// Finds the stored data of a run in the data directory `data`.
+    /// Finds the stored data of a run in the data directory `data`. Those of a folder that is a task
+    /// are made if they are not there.
     ///
     /// # Errors
     /// The stored data are damaged or cannot be read.
     pub fn find(resolved: &Resolved, data: &Path) -> Result<StoredData> {
-        let store = Store::new(data);
-        let digest = match store.open(resolved.task, &resolved.spec.data_key()) {
+        let (store, key) = (Store::new(data), resolved.spec.data_key());
+        // A folder that is a task is here by definition: its data are made, to be compared.
+        let splits = match resolved.task.own_files() {
+            [] => store.open(resolved.task, &key),
+            _ => match store.open_or_build(resolved.task, &key, None, &()) {
+                Err(datasets::Error::OtherFiles { .. }) => store.open(resolved.task, &key),
+                splits => splits,
+            },
+        };
+        let digest = match splits {
             Ok(splits) => Some(splits.manifest.digest.clone()),
             Err(datasets::Error::Missing { .. }) => None,
             Err(error) => return Err(error.into()),

@@ -1,6 +1,7 @@
 //! The cells of a sweep: tasks by models by recipes by seeds, each with its frozen settings.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::str::FromStr;
 
 use datasets::{Protocol, Source};
@@ -182,7 +183,7 @@ impl Matrix {
 
     /// Hands every cell on once, with the words that name it if it cannot be built.
     fn each(&self, mut next: impl FnMut(Result<Cell>, Refused) -> Result<()>) -> Result<()> {
-        let mut known = HashSet::new();
+        let mut known: HashMap<String, String> = HashMap::new();
         for recipe in &self.recipes {
             for task in &self.tasks {
                 for model in &self.models {
@@ -200,8 +201,20 @@ impl Matrix {
                             Ok(cell) => cell.digest.clone(),
                             Err(_) => format!("{recipe} {}", words.title()),
                         };
-                        if known.insert(name) {
-                            next(cell, words)?;
+                        match known.entry(name) {
+                            Entry::Vacant(entry) => {
+                                entry.insert(task.name.clone());
+                                next(cell, words)?;
+                            }
+                            // Folders are told apart by their names alone.
+                            Entry::Occupied(entry) if *entry.get() != task.name => {
+                                return Err(Error::usage(format!(
+                                    "{} and {} are two folders of one name, by which runs are called: rename one of them, or sweep each into a folder of its own (--out)",
+                                    entry.get(),
+                                    task.name
+                                )));
+                            }
+                            Entry::Occupied(_) => {}
                         }
                     }
                 }

@@ -65,6 +65,8 @@ inline void compare(const std::string& name, const Floats& values, const Doubles
     ++failures;
     std::printf("%s: error %.1e of at most %.1e%s\n", name.c_str(), difference / largest, tolerance,
                 finite ? "" : ", and numbers that are not finite");
+    // A planted fault is found by the first error.
+    if (std::getenv("FIRST_ERROR")) std::exit(1);
 }
 
 /// Runs the cases of a kernel in both orders, and returns the exit code of the test.

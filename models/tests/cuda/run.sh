@@ -20,6 +20,7 @@ flags() {
   case $1 in
     address) echo "-fsanitize=address,undefined -fno-sanitize-recover=all" ;;
     thread) echo "-fsanitize=thread" ;;
+    plain) ;;
   esac
 }
 
@@ -78,7 +79,7 @@ run_fault() {
     head -20 "$folder/errors"
     return 1
   fi
-  if execute "$folder/$test" >"$folder/report"; then
+  if FIRST_ERROR=1 execute "$folder/$test" >"$folder/report"; then
     echo "FAILED  faults.tsv:$1: $test did not find in build '$kind': $meaning"
     return 1
   fi

@@ -16,7 +16,7 @@ mod files;
 mod row;
 mod survey;
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
@@ -62,31 +62,48 @@ pub fn short_name(name: &str) -> String {
     }
 }
 
-/// Returns the name with a path relative to the working directory, if the folder is within it.
+/// Returns the name with a path relative to the working directory, unless they have only the root
+/// in common.
 #[must_use]
 pub fn relative_name(name: &str) -> String {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
     let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
-    let below = here
-        .ok()
-        .and_then(|here| path.strip_prefix(here).ok()?.to_str());
-    match below.filter(|below| !below.is_empty()) {
-        Some(below) => format!("{PREFIX}{below}"),
+    let relative = here.ok().and_then(|here| relative_to(path, &here));
+    match relative.as_deref().and_then(Path::to_str) {
+        Some(relative) => format!("{PREFIX}{relative}"),
         None => name.to_owned(),
     }
 }
 
-/// Returns the name of a recorded folder, or that of the folder of the same name in the working
-/// directory if the recorded one is gone.
-#[must_use]
-pub fn found_name(name: &str) -> String {
-    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
-    let short = short_name(name);
-    match !path.is_dir() && Path::new(&short[PREFIX.len()..]).is_dir() {
-        true => full_name(&short),
-        false => name.to_owned(),
-    }
+/// Returns the relative path from `here` to another absolute path; `None` if they have only the
+/// root in common, or are the same.
+fn relative_to(path: &Path, here: &Path) -> Option<PathBuf> {
+    let common = path.components().zip(here.components());
+    let common = common.take_while(|(one, other)| one == other).count();
+    let up = here.components().skip(common).map(|_| Component::ParentDir);
+    let relative: PathBuf = up.chain(path.components().skip(common)).collect();
+    (common > 1 && !relative.as_os_str().is_empty()).then_some(relative)
 }
+
+/// Returns the name of a folder that the run in the folder `run` recorded. If it is gone, that of
+/// the folder of the same name in the working directory, or in one above the run.
+#[must_use]
+pub fn found_name(name: &str, run: &Path) -> String {
+    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    let (Some(last), false) = (path.file_name(), path.is_dir()) else {
+        return name.to_owned();
+    };
+    let above = run.ancestors().take(LEVELS).map(|folder| folder.join(last));
+    let found = [PathBuf::from(last)].into_iter().chain(above);
+    let mut found = found.filter(|folder| folder.is_dir());
+    found.next().map_or_else(
+        || name.to_owned(),
+        |folder| full_name(&folder.to_string_lossy()),
+    )
+}
+
+/// Folders above a run in which a folder that was moved with it is looked for.
+const LEVELS: usize = 4;
 
 /// Returns the task of a folder, `mine:FOLDER`, which is read to know its classes and lengths. One
 /// that has been read is read again only if its files have changed.

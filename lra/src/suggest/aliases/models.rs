@@ -56,8 +56,27 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     ),
     same(&["sparse"], &["sparse-transformer", "sparse-attention"]),
     same(&["longformer"], &["longformer-attention"]),
-    same(&["linformer"], &["linformer-attention"]),
-    same(&["reformer"], &["lsh", "lsh-attention", "lsh-transformer"]),
+    same(
+        &["linformer"],
+        &["linformer-attention", "transformer_linformer"],
+    ),
+    same(
+        &["reformer"],
+        &[
+            "lsh",
+            "lsh-attention",
+            "lsh-transformer",
+            "transformer_reformer",
+        ],
+    ),
+    same(&["flash"], &["transformer_flash"]),
+    same(&["bigbird"], &["transformer_bigbird"]),
+    same(&["performer"], &["transformer_performer"]),
+    same(&["linear"], &["transformer_linear"]),
+    same(
+        &["nystromformer"],
+        &["transformer_nystorm", "transformer_nystrom"],
+    ),
     near(
         &["reformer"],
         &["reformer-2"],
