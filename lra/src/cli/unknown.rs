@@ -38,9 +38,10 @@ pub fn explained(error: &clap::Error) -> Option<String> {
 
 /// Returns the message for a word that is no command of `parent`.
 fn unknown_command(word: &str, parent: &clap::Command) -> String {
-    let parent_name = match parent.get_name() {
-        ROOT => String::new(),
-        name => format!("{name} "),
+    let path = parent.get_bin_name().unwrap_or(ROOT);
+    let parent_name = match path.strip_prefix(ROOT).map(str::trim) {
+        Some("") | None => String::new(),
+        Some(name) => format!("{name} "),
     };
     let below = parent.get_subcommands().filter(|it| !it.is_hide_set());
     let below: Vec<&str> = below.map(clap::Command::get_name).collect();
@@ -96,11 +97,8 @@ fn unknown_flag(flag: &str, command: &clap::Command) -> String {
         Some((to, "")) => format!("unknown flag '{flag}'; did you mean '{to}'?"),
         Some((to, note)) => format!("unknown flag '{flag}'; did you mean '{to}'? ({note})"),
         None => {
-            let path = match command.get_name() {
-                ROOT => String::new(),
-                name => format!("{name} "),
-            };
-            format!("unknown flag '{flag}'; `lra {path}--help` lists the flags")
+            let path = command.get_bin_name().unwrap_or(ROOT);
+            format!("unknown flag '{flag}'; `{path} --help` lists the flags")
         }
     }
 }
@@ -122,13 +120,15 @@ fn command_of(error: &clap::Error) -> Option<clap::Command> {
     // The first words are `Usage:` and the name of the program.
     let words = usage.split_whitespace().skip(2);
     let mut command = Cli::command();
+    let mut path = vec![ROOT.to_owned()];
     for word in words {
         let Some(below) = command.find_subcommand(word) else {
             break;
         };
         command = below.clone();
+        path.push(word.to_owned());
     }
-    Some(command)
+    Some(command.bin_name(path.join(" ")))
 }
 
 /// Returns the words that give `to`, a flag or a setting, to this command; `None` if it takes none
@@ -169,6 +169,14 @@ mod tests {
         for (words, hint) in [
             ("lra train --task text", "did you mean 'run'?"),
             ("lra eval", "did you mean 'score'?"),
+            (
+                "lra new model --zz",
+                "`lra new model --help` lists the flags",
+            ),
+            (
+                "lra data make toy --zz",
+                "`lra data make --help` lists the flags",
+            ),
             ("lra download text", "did you mean 'data fetch'?"),
             ("lra data download text", "did you mean 'data fetch'?"),
             ("lra benchmark", "did you mean 'bench'?"),

@@ -202,7 +202,7 @@ const NOTES: [&str; 5] = [
      operations, in units of 10¹⁵, of the cheapest recipe that follows a source, with every sequence at its full length.",
     "settings tried: settings of the same model, recipe and data among the runs here; their spread: lowest and highest validation \
      accuracy in percent; expected best: the expected highest of so many settings drawn at random.",
-    "No cell that is empty is known to be bad: nothing is known of it.",
+    "An empty cell means that nothing is known, not that the score is bad.",
 ];
 
 fn row(names: &Names, it: &Summary) -> Row {
