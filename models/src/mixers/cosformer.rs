@@ -21,11 +21,11 @@
 //!
 //! # Departures
 //!
-//! The authors' code for the benchmark clips the denominator at 1e-6 or 1e-4; here 1e-12 is added
-//! to it. Projections begin Xavier-uniform (±0.217 at D = 64), the feed-forward network
-//! Xavier-uniform (±0.177 for a width of 128) with biases N(0, 1e-6²); the published code has
-//! PyTorch's linear layers, all uniform within inputs^-½ (±0.125, and ±0.088 from a width of 128),
-//! biases too (OpenNLPLab/lra@dd871ef src/models/sequence/x_attention/cosformer.py:60-63,
+//! The authors' code for the benchmark clips the denominator at 1e-4; here 1e-12 is added to it.
+//! Projections begin Xavier-uniform (±0.217 at D = 64), the feed-forward network Xavier-uniform
+//! (±0.177 for a width of 128) with biases N(0, 1e-6²); the published code has PyTorch's linear
+//! layers, all uniform within inputs^-½ (±0.125, and ±0.088 from a width of 128), biases too
+//! (OpenNLPLab/lra@dd871ef src/models/sequence/x_attention/cosformer.py:60-63,
 //! src/models/sequence/ff.py:24-42). The norms' ε is `block.norm_epsilon` = 1e-6, in the published
 //! code 1e-5 (torch.nn.LayerNorm; BatchNorm on Text and Image,
 //! configs/experiment/trans-cosformer-lra-imdb.yaml:15, trans-cosformer-lra-cifar.yaml:12).

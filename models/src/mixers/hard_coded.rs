@@ -3,7 +3,8 @@
 //!     y_i = Σ_j N(j; i + o_h, s²) v_j,  N(j; c, s²) = exp(-(j - c)² / (2 s²)) / (s √(2π))
 //! v, y (B, H, L, E). There are no queries and no keys. The density is not renormalised, so the
 //! weights of positions near an end sum to less than one. Time O(L·s·E) per head, memory O(L·E).
-//! Densities beyond 5 s, less than 2e-6, are left out, so this is a convolution with fixed weights.
+//! Densities beyond 5 s, less than 2e-6 / s, are left out, so this is a convolution with fixed
+//! weights.
 //! No dropout on the weights, since they are fixed. No biases.
 //!
 //! # Options

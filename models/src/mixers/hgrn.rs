@@ -4,9 +4,9 @@
 //!     out = W_o (LayerNorm([Re h | Im h]) ⊙ SiLU(x W_g + b)) + b
 //! B batch, L length, D width; x, λ, out (B, L, D), u, h (B, L, D) complex, θ (D) learned, γ (D)
 //! the layer's lower bound of decays: that of layer l is the sum of softmax(Γ) over layers 1.. l,
-//! for Γ (layers, D) that all layers share, zeros at first: γ is then l/n in layer l of n,
-//! counted from 0. θ begins with 10000^(-2i / D) in column i, from 0. Weights and biases begin uniform within
-//! inputs^-½. Time and memory O(L·D). All was read in Doraemonzzz/hgru-pytorch@09f4ed2
+//! for Γ (layers, D) that all layers share, zeros at first: γ is then l/n in layer l of n, counted
+//! from 0. θ begins with 10000^(-2i / D) in column i, from 0. Weights and biases begin uniform
+//! within inputs^-½. Time and memory O(L·D). All was read in Doraemonzzz/hgru-pytorch@09f4ed2
 //! hgru/hgru1d.py and hgru/bihgru1d.py, but Γ, which is that of flash-linear-attention@bc3b101
 //! fla/models/hgrn/modeling_hgrn.py. The block's SwiGLU is (SiLU(x W₁) ⊙ x W₂) W₃.
 //!
@@ -24,14 +24,15 @@
 //! # Departures
 //!
 //! The published code has no mask: padding enters the states, the walk from the end begins with it
-//! (Doraemonzzz/hgru-pytorch@09f4ed2 hgru/bihgru1d.py:44-82), and BatchNorm, which its configuration
-//! for Text has, counts it. Real and imaginary parts of u are halves of the columns rather than
-//! neighbours, an order of the rows of W_u. The published figures of images come from an operator over two dimensions, which
-//! the rules forbid and which is not here. The SwiGLU begins Xavier-uniform (±0.177 at D = 64 and a
-//! width of 128) with biases N(0, 1e-6²); there uniform within inputs^-½ (±0.125 and ±0.088),
-//! biases too (OpenNLPLab/lra@dd871ef src/models/sequence/glu.py:21-23, the code of its authors'
-//! runs on this benchmark). The norms' ε of the block is `block.norm_epsilon` = 1e-6, there 1e-5
-//! (PyTorch's norms, src/models/nn/components.py:194).
+//! (Doraemonzzz/hgru-pytorch@09f4ed2 hgru/bihgru1d.py:44-82), and BatchNorm, which its
+//! configuration for Text has, counts it. Real and imaginary parts of u are halves of the columns
+//! rather than neighbours, an order of the rows of W_u. The published figures of images come from
+//! an operator over two dimensions, which the rules forbid and which is not here. The SwiGLU begins
+//! Xavier-uniform (±0.177 at D = 64 and a width of 128) with biases N(0, 1e-6²); there uniform
+//! within inputs^-½ (±0.125 and ±0.088), biases too (OpenNLPLab/lra@dd871ef
+//! src/models/sequence/glu.py:21-23, the code of its authors' runs on this benchmark). The norms' ε
+//! of the block is `block.norm_epsilon` = 1e-6, there 1e-5 (PyTorch's norms,
+//! src/models/nn/components.py:194); that of the mixer's own LayerNorm is 1e-5.
 
 use crate::{
     layers::{DecayBound, Direction, LayerNorm},

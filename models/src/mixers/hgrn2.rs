@@ -1,11 +1,11 @@
 //! HGRN2. Qin et al., 2024, "HGRN2: Gated Linear RNNs with State Expansion", arXiv:2404.07904.
 //!     [v | q | f] = x W + b,  a = γ + (1 - γ) σ(f),  S_t = diag(a_t) S_(t-1) + (1 - a_t) SiLU(v_t)ᵀ,  y_t = S_tᵀ σ(q_t),  out = W_o LayerNorm(y) + b_o
 //! B batch, L length, D width in H heads of e = `head_width` channels; v, q, f, a, y (B, L, H, e),
-//! S (H, e, e), γ (D) the layer's lower bound of decays. γ of layer l, counted from 0, is the sum of softmax(Γ)
-//! over layers 1 to l, for Γ (layers, D) that all layers share, zeros at first: 0 in the first
-//! layer, near 1 in the last. `direction = both` (the default, and the published form here) adds the
-//! outputs of a second walk from the end, with the same weights: a position counts itself twice.
-//! `forward` is causal. Time O(L·e·D), in chunks; memory O(L·D). Read in
+//! S (H, e, e), γ (D) the layer's lower bound of decays. γ of layer l, counted from 0, is the sum
+//! of softmax(Γ) over layers 1 to l, for Γ (layers, D) that all layers share, zeros at first: 0 in
+//! the first layer, near 1 in the last. `direction = both` (the default, and the published form
+//! here) adds the outputs of a second walk from the end, with the same weights: a position counts
+//! itself twice. `forward` is causal. Time O(L·e·D), in chunks; memory O(L·D). Read in
 //! Doraemonzzz/hgru2-pytorch@caf92f0 hgru2_pytorch/modules/bihgru2_1d.py: activations, biases, the
 //! norm over all heads at once, no scale of queries; its `expand_ratio` is e. The lower bounds are
 //! those of flash-linear-attention@bc3b101 fla/models/hgrn2/modeling_hgrn2.py. The block's SwiGLU
@@ -27,7 +27,7 @@
 //! a width of 128) with biases N(0, 1e-6²); there uniform within inputs^-½ (±0.125 and ±0.088),
 //! biases too (OpenNLPLab/lra@dd871ef src/models/sequence/glu.py:21-23, the code of its authors'
 //! runs on this benchmark). The norms' ε of the block is `block.norm_epsilon` = 1e-6, there 1e-5
-//! (PyTorch's norms, src/models/nn/components.py:194).
+//! (PyTorch's norms, src/models/nn/components.py:194); that of the mixer's own LayerNorm is 1e-5.
 
 use candle_core::Tensor;
 use lra_derive::Options;

@@ -19,7 +19,7 @@
 //! # Options
 //!
 //! `decay_rank`, `rate_rank`, `value_rank`, `gate_rank`: R of D, A, V and G; 0 for the authors' 1.8
-//! D^½, 1.8 D^½, 1.3 D^½ and 0.6 D^0.8, as the next multiple of 32, and no less.
+//! D^½, 1.8 D^½, 1.3 D^½ and 0.6 D^0.8, as the nearest multiple of 32, and no less.
 //!
 //! # Padding
 //!
@@ -37,8 +37,9 @@
 //! biases N(0, 1e-6²); the published one has no biases, and its first matrix begins uniform within
 //! ½ D^-½, drawn again as orthogonal with gain 1, the second as 0 (lines 220-224). A norm of the
 //! embedding before the first block (line 251) is not here. A second direction is not here: it
-//! would need first values of its own. The norms' ε is `block.norm_epsilon` = 1e-6, in the
-//! published code 1e-5 (torch.nn.LayerNorm).
+//! would need first values of its own. The block's norms have ε = `block.norm_epsilon` = 1e-6, in
+//! the published code 1e-5 (torch.nn.LayerNorm); that of the heads' LayerNorm is 6.4e-4 in both
+//! (line 157).
 
 use crate::{
     layers::{HeadNorm, by_head, token_shift::previous},

@@ -5,13 +5,13 @@
 //! B batch, L length, D width in H heads of E columns; x, c, out (B, L, D), i, f, z, o, h, c_t, n_t
 //! (B, L, H, E), W_i, W_f, W_z, W_o (H, E, E), R (H, 4 E, E), b (H, 4 E). conv is a depthwise
 //! causal convolution of `taps` taps with a bias; LayerNorm is that of each head, with a gain. All
-//! is computed divided by e^m for m_t = max(m_(t-1) + ln σ(f_t), i_t). Gates read the state, so that
-//! no scan computes them. All is causal. Time O(L·E·D), one position after the other; memory O(L·D).
-//! A gated feed-forward network with GELU follows, as in the package. Sizes and initial values were
-//! read in the package xlstm 2.0.6, xlstm/blocks/slstm: W of variance 2 / (5 D), R zeros, b zeros
-//! but of f, which is 5 - 12 (k / (E - 1))^(0.3 + 1.3 l / (n - 1)) for column k of a head and layer l
-//! of n; conv as PyTorch's. `xlstm` is the layer with matrix memory; layers of both kinds in one
-//! stack are not here. Its authors have not run this layer on this benchmark.
+//! is computed divided by e^m for m_t = max(m_(t-1) + ln σ(f_t), i_t). Gates read the state, so
+//! that no scan computes them. All is causal. Time O(L·E·D), one position after the other; memory
+//! O(L·D). A gated feed-forward network with GELU follows, as in the package. Sizes and initial
+//! values were read in the package xlstm 2.0.6, xlstm/blocks/slstm: W of variance 2 / (5 D), R
+//! zeros, b zeros but of f, which is 5 - 12 (k / (E - 1))^(0.3 + 1.3 l / (n - 1)) for column k of a
+//! head and layer l of n; conv as PyTorch's. `xlstm` is the layer with matrix memory; layers of
+//! both kinds in one stack are not here. Its authors have not run this layer on this benchmark.
 //!
 //! # Options
 //!
@@ -25,11 +25,11 @@
 //! # Departures
 //!
 //! The feed-forward network is as wide as `block.mlp_dim` says, in the package 1.3 D, rounded up to
-//! a multiple of 64; it has biases, and begins Xavier-uniform, as all feed-forward networks here; in
-//! the package its first matrix has variance 2 / (5 D), its second deviation 2 / (blocks · D^½). The
-//! package's norms have no shift (xlstm/blocks/xlstm_block.py:58, 68); the block's norms here have
-//! one, which begins as 0. The norms' ε is `block.norm_epsilon` = 1e-6, in the package 1e-5
-//! (xlstm/components/ln.py).
+//! a multiple of 64; it has biases, and begins Xavier-uniform, as all feed-forward networks here;
+//! in the package its first matrix has variance 2 / (5 D), its second deviation 2 / (blocks · D^½).
+//! The package's norms have no shift (xlstm/blocks/xlstm_block.py:58, 68); the block's norms here
+//! have one, which begins as 0. They have ε = `block.norm_epsilon` = 1e-6, in the package 1e-5
+//! (xlstm/components/ln.py); that of the heads' norm is 1e-5 in both.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -29,7 +29,8 @@
 //! The package rounds D' up to a multiple of 64. m gets no gradient: it matters only to the 1e-6
 //! that the package and this layer add to the divided denominator. The package's norms have no
 //! shift (xlstm/blocks/xlstm_block.py:58, 68); the block's norms here have one, which begins as 0.
-//! The norms' ε is `block.norm_epsilon` = 1e-6, in the package 1e-5 (xlstm/components/ln.py).
+//! They have ε = `block.norm_epsilon` = 1e-6, in the package 1e-5 (xlstm/components/ln.py); that of
+//! the heads' norm is 1e-5 in both.
 
 use crate::{
     encoder::{Ways, blocks_both_ways},

@@ -19,9 +19,12 @@
 //! # Departures
 //!
 //! LayerNorm in place of a batch norm on queries, an option of the authors' code with ε = 1e-5
-//! (torch.nn.BatchNorm1d, xlm/model/memory/query.py:21). Weights begin Xavier-uniform, in the
-//! authors' code uniform within inputs^-½ and with biases. The norms' ε is `block.norm_epsilon` =
-//! 1e-6, in the authors' code 1e-12 (facebookresearch/XLM@cd281d3 xlm/model/transformer.py).
+//! (torch.nn.BatchNorm1d, xlm/model/memory/query.py:21). The query's weights begin Xavier-uniform,
+//! in the authors' code uniform within inputs^-½ and with biases; keys begin uniform within (K /
+//! 2)^-½ and values N(0, 1 / D), as there (xlm/model/memory/memory.py:92, utils.py:27-33). The
+//! authors train values by an Adam of their own, at rate 0.001 (memory.py:240). The norms' ε is
+//! `block.norm_epsilon` = 1e-6, in the authors' code 1e-12 (facebookresearch/XLM@cd281d3
+//! xlm/model/transformer.py).
 
 use crate::{mixers::transformer, prelude::*};
 
