@@ -102,6 +102,10 @@ pub fn main_of<'a>(built_from: Crate, own: impl Into<Own<'a>>) -> ExitCode {
 /// models, `&[&MODEL]`, or an [`Own`] with tasks. It must be called once, from `main`.
 #[must_use]
 pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
+    if let Err(error) = runtime::check_start() {
+        stderr::line(&format!("error: {error}"));
+        return error.class.into();
+    }
     let own = own.into();
     signals::survive_file_limit();
     // Where the handler cannot be installed, a bus error ends the process without words.

@@ -11,6 +11,18 @@ use crate::error::{Error, Result};
 use crate::limits::{self, Needs};
 use crate::{shell, stderr, torch};
 
+/// Checks that limits leave room to read the command line, before anything large is allocated.
+///
+/// # Errors
+/// A limit leaves less room.
+pub fn check_start() -> Result<()> {
+    let needs = Needs {
+        addresses: OTHER_HEAP,
+        resident: 0,
+    };
+    limits::check(needs, "")
+}
+
 /// Checks that limits leave room for the threads of a verb that computes nothing with a model:
 /// without room, the thread that starts them panics or waits forever.
 ///
