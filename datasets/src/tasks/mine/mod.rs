@@ -86,7 +86,7 @@ fn relative_to(path: &Path, here: &Path) -> Option<PathBuf> {
 }
 
 /// Returns the name of a folder that the run in the folder `run` recorded. If it is gone, that of
-/// the folder of the same name in the working directory, or in one above the run.
+/// the folder of the same name above the run, or in the working directory.
 #[must_use]
 pub fn found_name(name: &str, run: &Path) -> String {
     let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
@@ -94,7 +94,7 @@ pub fn found_name(name: &str, run: &Path) -> String {
         return name.to_owned();
     };
     let above = run.ancestors().take(LEVELS).map(|folder| folder.join(last));
-    let found = [PathBuf::from(last)].into_iter().chain(above);
+    let found = above.chain([PathBuf::from(last)]);
     let mut found = found.filter(|folder| folder.is_dir());
     found.next().map_or_else(
         || name.to_owned(),
