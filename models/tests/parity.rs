@@ -90,6 +90,7 @@ fn a_case_whose_script_changes_a_package_says_so_in_its_source() {
         "NystromAttention",
         "NystromformerSelfAttention",
         "LSHAttention",
+        "MemoryCompressedAttention",
         "KmeansAttention",
         "SinkhornAttention and SimpleSortNet",
         "RelPartialLearnableDecoderLayer",

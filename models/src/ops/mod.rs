@@ -126,6 +126,7 @@ pub use top_k::{Order, top_k};
 
 pub use crate::autograd::backward;
 use crate::{Error, Result};
+pub(crate) use lra_cpu::workspaces::Workspaces;
 pub use lra_cpu::{fetch_buffers, isa::instruction_set};
 
 /// Refuses input of `operation` unless `fits`.

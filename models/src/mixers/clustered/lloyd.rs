@@ -4,12 +4,11 @@
 //! in case of a tie. A bit of a centroid becomes 1 if more than half of its positions have it. All
 //! arithmetic is on integers and on the host, so the clusters are the same on every machine.
 
-use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use crate::{
     RngKey,
-    ops::{Centroids, HammingKMeans, IGNORE_INDEX, linear},
+    ops::{Centroids, HammingKMeans, IGNORE_INDEX, Workspaces, linear},
     prelude::*,
 };
 

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
-use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
 use super::Sorting;
 use crate::{
-    ops::attention::{BlockMask, QueryRange},
+    ops::{
+        Workspaces,
+        attention::{BlockMask, QueryRange},
+    },
     prelude::*,
 };
 
