@@ -11,7 +11,7 @@ test: lint test-cuda
 	cargo test --locked --workspace
 	@if python3 -c 'import numpy' 2>/dev/null; then $(MAKE) test-python; else echo "test-python was not run: it needs Python 3.9 with NumPy"; fi
 
-# Builds the code for NVIDIA GPUs too, without any CUDA, so that it is linted with everything else.
+# Variables by which the code for NVIDIA GPUs is built without any CUDA, so that it is linted with everything else.
 STUBS := NVCC=$(CURDIR)/lra/cuda/nvcc-none CUDARC_CUDA_VERSION=13000 CUDA_COMPUTE_CAP=90
 
 lint:

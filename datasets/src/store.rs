@@ -124,6 +124,23 @@ impl Store {
         entry::open(task, &folder, &remedy(task, key))
     }
 
+    /// Opens an entry as [`open_or_build`](Self::open_or_build) does, but also one that was built
+    /// from other files than those that are there now.
+    ///
+    /// # Errors
+    /// Those of [`open_or_build`](Self::open_or_build), but for [`Error::OtherFiles`].
+    pub fn open_as_stored(
+        &self,
+        task: &dyn Task,
+        key: &Key,
+        progress: &dyn Progress,
+    ) -> Result<Splits> {
+        match self.open_or_build(task, key, None, progress) {
+            Err(Error::OtherFiles { .. }) => self.open(task, key),
+            splits => splits,
+        }
+    }
+
     /// Refuses an entry that was built from other files than these. Files with the recorded
     /// metadata are assumed to be the same; others are read as in a build, since the same content
     /// comes in several forms.

@@ -399,12 +399,10 @@ impl RunAttempt<'_> {
     fn open_data(&mut self) -> Result<Arc<Splits>> {
         let store = datasets::Store::new(self.context.data);
         let (task, key) = (self.resolved.task, self.resolved.spec.data_key());
-        let splits = match store.open_or_build(task, &key, None, self.context.reporter) {
-            // The difference has been reported.
-            Err(datasets::Error::OtherFiles { .. }) if self.context.accept_changes => {
-                store.open(task, &key)?
-            }
-            splits => splits?,
+        let splits = match self.context.accept_changes {
+            // Other files have been reported.
+            true => store.open_as_stored(task, &key, self.context.reporter)?,
+            false => store.open_or_build(task, &key, None, self.context.reporter)?,
         };
         record::describe(&mut self.draft.task, &splits);
         self.guard.update(&self.draft);

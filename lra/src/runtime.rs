@@ -135,8 +135,8 @@ fn fetch_buffers() {
 pub const STOP_ON_EOF: &str = "--stop-on-eof";
 
 /// Returns the command line for records, quoted for a shell: as typed, without options that only
-/// programs pass, and behind the variables that name a mixer in Python and its interpreter, if there
-/// is one.
+/// programs pass, and behind the variables that name a mixer in Python and its interpreter, if
+/// there is one.
 ///
 /// A program given by its absolute path is recorded by its name if a shell finds it by that. In a
 /// word that is not Unicode, `\u{fffd}` replaces invalid parts.

@@ -152,12 +152,8 @@ impl TrainedRun {
     /// # Errors
     /// The data cannot be built.
     pub fn splits(&self, data: &Path, reporter: &Reporter) -> Result<Splits> {
-        let (store, key) = (Store::new(data), self.scored.data_key());
-        match store.open_or_build(self.task, &key, None, reporter) {
-            // [`changes`](Self::changes) names them.
-            Err(datasets::Error::OtherFiles { .. }) => Ok(store.open(self.task, &key)?),
-            splits => Ok(splits?),
-        }
+        // [`changes`](Self::changes) names other files.
+        Ok(Store::new(data).open_as_stored(self.task, &self.scored.data_key(), reporter)?)
     }
 
     /// Returns the differences in words between what made the run and what it is scored with here:

@@ -106,6 +106,8 @@ fn folders_of_one_name_are_told_apart() {
     let sweep = "sweep --tasks mine:one/birds,mine:two/birds --models bag --recipe smoke --steps 2 --out swept";
     let message = place.fails(2, sweep);
     assert!(message.contains("two folders of one name"), "{message}");
+    // A task that is named twice is no clash.
+    place.ok("sweep --tasks toy,Toy --models bag --recipe smoke --steps 2 --quiet --out twice");
     // A folder that is gone is named, and one that moved with its runs is found.
     let folder = place.run_folder("runs");
     fs::rename(place.path().join("one"), place.path().join("three")).unwrap();

@@ -1,4 +1,5 @@
-//! The static site: whole, linked, offline, safe, the same each time. `site_browser.rs` looks at it.
+//! The static site: whole, linked, offline, safe, the same each time. `site_browser.rs` looks at
+//! it.
 
 #![allow(clippy::unwrap_used)]
 

@@ -26,8 +26,8 @@ pub struct StoredData {
 }
 
 impl StoredData {
-    /// Finds the stored data of a run in the data directory `data`. Those of a folder that is a task
-    /// are made if they are not there.
+    /// Finds the stored data of a run in the data directory `data`. Those of a folder that is a
+    /// task are made if they are not there.
     ///
     /// # Errors
     /// The stored data are damaged or cannot be read.
@@ -36,10 +36,7 @@ impl StoredData {
         // A folder that is a task is here by definition: its data are made, to be compared.
         let splits = match resolved.task.own_files() {
             [] => store.open(resolved.task, &key),
-            _ => match store.open_or_build(resolved.task, &key, None, &()) {
-                Err(datasets::Error::OtherFiles { .. }) => store.open(resolved.task, &key),
-                splits => splits,
-            },
+            _ => store.open_as_stored(resolved.task, &key, &()),
         };
         let digest = match splits {
             Ok(splits) => Some(splits.manifest.digest.clone()),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::str::FromStr;
 
+use datasets::tasks::mine;
 use datasets::{Protocol, Source};
 use results::{Outcome, Record};
 
@@ -207,7 +208,9 @@ impl Matrix {
                                 next(cell, words)?;
                             }
                             // Folders are told apart by their names alone.
-                            Entry::Occupied(entry) if *entry.get() != task.name => {
+                            Entry::Occupied(entry)
+                                if mine::is_folder(&task.name) && *entry.get() != task.name =>
+                            {
                                 return Err(Error::usage(format!(
                                     "{} and {} are two folders of one name, by which runs are called: rename one of them, or sweep each into a folder of its own (--out)",
                                     entry.get(),

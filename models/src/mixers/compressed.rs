@@ -19,14 +19,14 @@
 //!
 //! # Departures
 //!
-//! Where L is no multiple of c, the package puts zeros before the first token (line 50), so that its
-//! groups begin elsewhere; here they follow the last token. tensor2tensor leaves the incomplete last
-//! group out, and puts the first token itself in front of the groups, since its form is causal
-//! (tensorflow/tensor2tensor@bafdc1b tensor2tensor/layers/common_attention.py:5869-5893, 6028-6043).
-//! The package adds a key and a value that belong to no token; `block.memory = 1` does the same,
-//! and an encoder needs none. Not here: biases, the causal form. Weights begin Xavier-uniform
-//! (±0.217 at D = 64, C ±0.306 at E = 16 and c = 3); in the package uniform within inputs^-½
-//! (±0.125, C ±0.144), biases of C and of the output too
+//! Where L is no multiple of c, the package puts zeros before the first token (line 50), so that
+//! its groups begin elsewhere; here they follow the last token. tensor2tensor leaves the incomplete
+//! last group out, and puts the first token itself in front of the groups, since its form is causal
+//! (tensorflow/tensor2tensor@bafdc1b tensor2tensor/layers/common_attention.py:5869-5893,
+//! 6028-6043). The package adds a key and a value that belong to no token; `block.memory = 1` does
+//! the same, and an encoder needs none. Not here: biases, the causal form. Weights begin
+//! Xavier-uniform (±0.217 at D = 64, C ±0.306 at E = 16 and c = 3); in the package uniform within
+//! inputs^-½ (±0.125, C ±0.144), biases of C and of the output too
 //! (lucidrains/memory-compressed-attention@a806696
 //! memory_compressed_attention/memory_compressed_attention.py:10, 36-37). The package divides
 //! scores by √(H E) (line 66). It has no feed-forward network and no norms: biases of that network

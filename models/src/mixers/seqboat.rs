@@ -24,8 +24,8 @@
 //!
 //! # Padding
 //!
-//! At padding x̂ is zero in both kernels of m, though not in ω ⊙ x̂, as in the authors' code. Padding
-//! is never active.
+//! At padding x̂ is zero in both kernels of m, though not in ω ⊙ x̂, as in the authors' code.
+//! Padding is never active.
 //!
 //! # Departures
 //!

@@ -47,8 +47,8 @@ Mask local(int queries, int keys, int size) {
     return mask;
 }
 
-/// Returns blocks of every third position but the last, the keys of all overlapping those of a block
-/// of the first keys; some queries are in no block, and some pairs in two tiles.
+/// Returns blocks of every third position but the last, the keys of all overlapping those of a
+/// block of the first keys; some queries are in no block, and some pairs in two tiles.
 Mask strided(int queries, int keys, int shift) {
     Mask mask;
     mask.keys.emplace_back();

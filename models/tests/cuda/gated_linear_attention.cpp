@@ -146,7 +146,8 @@ void check(int batch, int length, int heads, int keys, int values, Options optio
                              names[options.decays] + (options.delta ? ", delta" : "") +
                              (options.reverse ? ", reverse" : "") +
                              (options.exclusive ? ", exclusive" : "");
-    // On a GPU the last digits of each decay add up over the steps that a state lasts: 8e-6 were seen.
+    // On a GPU the last digits of each decay add up over the steps that a state lasts: 8e-6 were
+    // seen.
     compare(name + " y", y, expected_y, 1e-5, 0.1);
     compare(name + " dq", dq, expected_dq, 1e-5, 0.1);
     compare(name + " dk", dk, expected_dk, 1e-5, 0.1);

@@ -218,8 +218,8 @@ void attentions(int batch, int heads, int length, int width) {
     for (float* memory : {q, k, v, y, dq, dk, dv, logs, dots}) cudaFree(memory);
 }
 
-/// Times the general form: a reach of 0 or more adds scores by distance, and a `window` of 1 or more
-/// lets blocks of 64 see that many blocks, the first of which is their own.
+/// Times the general form: a reach of 0 or more adds scores by distance, and a `window` of 1 or
+/// more lets blocks of 64 see that many blocks, the first of which is their own.
 void general_attentions(const char* name, int batch, int heads, int length, int width, int values,
                         int reach, int window) {
     const size_t rows = size_t(batch) * heads * length, of_q = rows * width, of_v = rows * values;

@@ -52,7 +52,7 @@ pub struct TaskCard {
 pub struct Way {
     /// The figure.
     pub figure: &'static Figure,
-    /// How to train it, or the reason why it cannot be trained.
+    /// Command and cost of training it, or the reason why it cannot be trained.
     pub offer: Result<Offer, String>,
 }
 

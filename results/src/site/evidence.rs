@@ -170,7 +170,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Returns whether a paper or a repository has it, in whatever tier.
+    /// Returns whether it is printed in a paper or a repository, in any tier.
     pub(super) fn is_published(&self) -> bool {
         matches!(self.origin, Origin::Printed(..))
     }

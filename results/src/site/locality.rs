@@ -1,5 +1,6 @@
-//! How much of a task needs more than neighbours: the score of a convolution of a few taps, and
-//! scores with all positions permuted. Only what was measured or printed is shown.
+//! Locality of a task, the part of it that needs no more than neighbours: the score of a
+//! convolution of a few taps, and scores with all positions permuted. Only what was measured or
+//! printed is shown.
 
 use serde_json::json;
 

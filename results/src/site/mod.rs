@@ -63,7 +63,7 @@ pub struct Site {
     pub models: Vec<ModelCard>,
     /// The tasks, in the order of the registry.
     pub tasks: Vec<TaskCard>,
-    /// How published figures can be reproduced.
+    /// Commands and costs of reproducing published figures.
     pub ways: Vec<Way>,
     /// Runs, with their folders.
     pub runs: Loaded,

@@ -7,10 +7,10 @@
 //! columns `text` and `label`. Labels are words, which are sorted, or whole numbers from 0.
 //!
 //! Its name is that of the folder with its whole path. Its label is `mine:` with the last part of
-//! the path, as is its name in settings' digests and records; it is never the label of a task of the arena. Without `val`, a tenth of the different
-//! examples of train is held out, by the hash of their content and `data.seed`, so that equal ones
-//! are never in two splits. Measured numbers are stored as 256 levels between the least and the
-//! largest of train.
+//! the path, as is its name in settings' digests and records; it is never the label of a task of
+//! the arena. Without `val`, a tenth of the different examples of train is held out, by the hash of
+//! their content and `data.seed`, so that equal ones are never in two splits. Measured numbers are
+//! stored as 256 levels between the least and the largest of train.
 
 mod files;
 mod row;

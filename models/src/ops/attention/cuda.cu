@@ -15,9 +15,9 @@
 // Nothing of size Lq Lk is stored: weights are computed again from z. A block computes 64 rows of
 // one side, its own, and takes the other side in tiles. Both products of a tile, the scores and the
 // sums of rows, are computed in registers: thread (r, c) of 16 by 16 has its own rows 4 r to 4 r +
-// 3, and of the other side rows c, c + 16, ... of scores, or channels 4 c to 4 c + 3 of sums. Blocks
-// that share own rows have 64 channels of the sums each, and compute the same scores. All sums are
-// f32.
+// 3, and of the other side rows c, c + 16, ... of scores, or channels 4 c to 4 c + 3 of sums.
+// Blocks that share own rows have 64 channels of the sums each, and compute the same scores. All
+// sums are f32.
 
 #include "ops/attention/tile.cuh"
 
@@ -121,8 +121,8 @@ __device__ inline void forward(const float* q, const float* k, const float* v, c
     }
 }
 
-/// Replaces product q·k and product dy·v of a query and a key by g and m w, both 0 if the query does
-/// not see the key. Queries and keys are given by position and by index.
+/// Replaces product q·k and product dy·v of a query and a key by g and m w, both 0 if the query
+/// does not see the key. Queries and keys are given by position and by index.
 template <bool GENERAL, class Tile>
 __device__ inline void differentiate(const Attention& of, const Distances& by, const Tile& tile,
                                      bool seen, int query, int key, int query_index, int key_index,

@@ -19,7 +19,7 @@ const WIDE: usize = 64;
 
 /// The kernels that compute a call.
 pub(super) struct Form {
-    /// Whether it is the general form. The plain form has every query on every valid key, values as
+    /// True for the general form. The plain form has every query on every valid key, values as
     /// wide as keys, and at most 64 channels.
     general: bool,
     /// Block masks.

@@ -74,8 +74,9 @@ struct Rows {
     }
 };
 
-/// The block masks of all heads (block_masks.rs), as one side sees them: for each mask its blocks of
-/// own rows, for each block its tiles. Offsets are into `all`; head i of B H has mask i mod `masks`.
+/// The block masks of all heads (`BlockMasks`), as one side sees them: for each mask its blocks
+/// of own rows, for each block its tiles. Offsets are into `all`; head i of B H has mask i mod
+/// `masks`.
 struct Blocks {
     const unsigned* all; // null: every query sees every key
     int masks;

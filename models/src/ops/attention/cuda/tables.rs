@@ -21,10 +21,10 @@ pub(super) struct Tables {
     pub(super) positions: usize,
     pub(super) targets: usize,
     pub(super) ranges: usize,
-    /// Where keys are in several blocks: the sums that make gradients of rows.
+    /// Sums that make gradients of rows, if keys are in several blocks.
     pub(super) sums: Option<Sums>,
     pub(super) diagonal: f32,
-    /// Whether the positions of each block are neighbours.
+    /// True if the positions of each block are neighbours.
     pub(super) neighbours: bool,
 }
 
@@ -120,8 +120,8 @@ impl Shared {
 }
 
 impl Tables {
-    /// Returns the lists of `masks` for `keys` keys; none if the kernels do not take them, because a
-    /// query is in several blocks, or additions to diagonals differ.
+    /// Returns the lists of `masks` for `keys` keys; none if the kernels do not take them, because
+    /// a query is in several blocks, or additions to diagonals differ.
     pub(super) fn new(masks: &BlockMasks, keys: usize) -> Option<Self> {
         let all = masks.all();
         let diagonal = all.first()?.diagonal_bias();
@@ -211,7 +211,7 @@ impl Tables {
 
 /// Rows of gradients: one for each key of each block.
 struct Slots {
-    /// Whether a key is in several blocks of a mask.
+    /// True if a key is in several blocks of a mask.
     repeated: bool,
     rows: usize,
     /// The row of each position of a block of keys.
