@@ -4,8 +4,7 @@
 //! v, y (B, H, L, E). There are no queries and no keys. The density is not renormalised, so the
 //! weights of positions near an end sum to less than one. Time O(L·s·E) per head, memory O(L·E).
 //! Densities beyond 5 s, less than 2e-6 / s, are left out, so this is a convolution with fixed
-//! weights.
-//! No dropout on the weights, since they are fixed. No biases.
+//! weights. No dropout on the weights, since they are fixed. No biases.
 //!
 //! # Options
 //!
@@ -17,6 +16,7 @@
 //!
 //! # Departures
 //!
+//! Blocks are pre-norm with gelu, in the authors' code post-norm with relu (new_transformer.py:40).
 //! The feed-forward network begins Xavier-uniform, in the authors' code with √2 times that in the
 //! inner layer (fallcat/stupidNMT@f8331f5 models/new_transformer.py:56-62); its biases begin N(0,
 //! 1e-6²), there as 0. The norms' ε is `block.norm_epsilon` = 1e-6, in that code 1e-5

@@ -3,7 +3,7 @@
 //! q, k, v, y (B, H, L, E), z, w (B, H, L, L); P and R (H, H) mix the heads of scores and of
 //! weights: (P z)_h = Σ_g P_hg z_g. The parameters are P - 1 and R - 1, zero at first, so the model
 //! starts as a Transformer. Time O(L²·(E + H)) per head, memory O(L²): all scores are kept. Dropout
-//! on w, as in the paper's code. No biases.
+//! on R w, as in the paper's code. No biases.
 //!
 //! # Options
 //!
@@ -20,8 +20,9 @@
 //! scores that are not divided by √E. The feed-forward network begins Xavier-uniform (±0.177 at D =
 //! 64 and a width of 128) with biases N(0, 1e-6²); there as truncated N(0, 1 / inputs), without
 //! biases (tensorflow/mesh@da90793 mesh_tensorflow/transformer/transformer_layers.py,
-//! DenseReluDense). The norms' ε is 1e-6 in both (mesh_tensorflow/transformer/transformer.py:493,
-//! 687).
+//! DenseReluDense). Dropout there has one mask for all queries (transformer_layers.py:1247-1258),
+//! here one for each. Norms are LayerNorm, there RMSNorm, with an ε of 1e-6 in both
+//! (mesh_tensorflow/transformer/transformer.py:493, 687).
 
 use crate::{ops::attention::scores, prelude::*};
 

@@ -19,10 +19,11 @@
 //!
 //! # Departures
 //!
-//! No adaptive span and no relative positions, which the paper adds. Projections begin
-//! Xavier-uniform, in the authors' code uniform within D^-½ (facebookresearch/adaptive-span@27b815f
-//! models.py:123-126). The norms' ε is `block.norm_epsilon` = 1e-6, in the authors' code 1e-5
-//! (torch.nn.LayerNorm).
+//! No adaptive span and no relative positions, which the paper adds. Attention goes both ways in
+//! time and includes the query's own position; blocks are pre-norm, in the authors' code post-norm
+//! (models.py:188). Projections begin Xavier-uniform, in the authors' code uniform within D^-½
+//! (facebookresearch/adaptive-span@27b815f models.py:123-126). The norms' ε is `block.norm_epsilon`
+//! = 1e-6, in the authors' code 1e-5 (torch.nn.LayerNorm).
 
 use crate::{mixers::transformer, prelude::*};
 

@@ -25,7 +25,10 @@
 //! projections have no biases and begin Xavier-uniform, in that code as N(0, 0.02²); the
 //! feed-forward network begins Xavier-uniform (±0.177 at D = 64 and a width of 128) with biases
 //! N(0, 1e-6²), in that code as N(0, 0.02²) with biases of 0 (DeBERTa/deberta/nnmodule.py:50-53);
-//! LayerNorm's ε is `block.norm_epsilon` = 1e-6, in that code 1e-7.
+//! LayerNorm's ε is `block.norm_epsilon` = 1e-6, in that code 1e-7. Its gelu is the error
+//! function's (DeBERTa/deberta/ops.py:226), here `gelu` is tanh's, at most 5e-4 from it. That code
+//! also drops elements of the vectors of distances (disentangled_attention.py:53), by one mask for
+//! all positions, which is not done here.
 
 use crate::{mixers::transformer, options::PairBias, prelude::*};
 

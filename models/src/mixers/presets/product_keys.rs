@@ -24,7 +24,8 @@
 //! 2)^-½ and values N(0, 1 / D), as there (xlm/model/memory/memory.py:92, utils.py:27-33). The
 //! authors train values by an Adam of their own, at rate 0.001 (memory.py:240). The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in the authors' code 1e-12 (facebookresearch/XLM@cd281d3
-//! xlm/model/transformer.py).
+//! xlm/model/transformer.py). Blocks are pre-norm with tanh's gelu, there post-norm with the error
+//! function's (lines 79, 397-412).
 
 use crate::{mixers::transformer, prelude::*};
 

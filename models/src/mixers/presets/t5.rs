@@ -5,10 +5,10 @@
 //! each sign: one for each distance below 8, then by the logarithm of the distance up to 128.
 //! RMSNorm before each sublayer, relu in the feed-forward network, no other position encoding. Time
 //! O(L²·E) per head, memory O(L·E): the bias is looked up by distance and never stored per pair.
-//! Products are not scaled, as in T5. Instead, query weights start with the standard deviation (D
-//! E)^-½, and b with D^-½ (`_init_weights` of `T5PreTrainedModel` in `transformers`). RMSNorm's ε
-//! is `block.norm_epsilon` = 1e-6, as in T5. Equations and code:
-//! `models/src/layers/score_mods/distance.rs`.
+//! Products are not scaled, as in T5. Instead, query weights start Xavier-uniform times E^-½, which
+//! is T5's standard deviation (D E)^-½ where `block.qkv_dim` is D, and b starts with D^-½
+//! (`_init_weights` of `T5PreTrainedModel` in `transformers`). RMSNorm's ε is `block.norm_epsilon`
+//! = 1e-6, as in T5. Equations and code: `models/src/layers/score_mods/distance.rs`.
 //!
 //! # Options
 //!
