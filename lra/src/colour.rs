@@ -19,6 +19,7 @@ const WORDS: &[(&str, Style)] = &[
     ("FAIL", BAD),
     ("FAILED", BAD),
     ("REGRESSED", BAD),
+    ("CHANGED", BAD),
     ("MISSING", BAD),
     ("✗", BAD),
     ("!", MIND),

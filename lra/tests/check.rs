@@ -140,7 +140,19 @@ fn a_baseline_does_not_drop_a_run_without_a_record() {
     );
     assert!(!place.path().join("base.csv").exists());
     place.ok("run --task toy --model linear --recipe smoke --quiet --resume");
-    place.ok("check --baseline base.csv --update");
+    let said = err(&place.lra("check --baseline base.csv --update"));
+    assert!(
+        said.contains("2 cells") && !said.contains("no longer"),
+        "{said}"
+    );
+
+    // A cell that leaves the baseline is named.
+    fs::remove_dir_all(there).unwrap();
+    let said = err(&place.lra("check --baseline base.csv --update"));
+    assert!(
+        said.contains("no longer in base.csv") && said.contains("linear on toy"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -152,6 +164,9 @@ fn a_check_without_baseline_or_runs_says_so() {
     place.ok("run --task toy --model bag --recipe smoke --quiet");
     let text = place.fails(3, "check --baseline none.csv");
     assert!(text.contains("none.csv"), "{text}");
+    place.ok("merge runs --output all.csv");
+    let text = place.fails(2, "check --baseline none.csv all.csv");
+    assert!(text.contains("all.csv is a file of records"), "{text}");
     let text = place.fails(2, "check --baseline none.csv --level 2");
     assert!(text.contains("from 0 up to 1"), "{text}");
 }

@@ -468,17 +468,18 @@ fn other_settings_or_another_size_are_another_cell() {
             .iter()
             .find(|cell| cell.key.model == "performer");
         let cell = cell.unwrap();
-        assert_eq!(cell.state, State::Regressed);
-        cell.remark.clone().unwrap()
+        (cell.state, cell.remark.clone().unwrap())
     };
-    let text = remark(|run| run.model.parameters += 1);
+    let (state, text) = remark(|run| run.model.parameters += 1);
+    assert_eq!(state, State::Regressed);
     assert_eq!(text, "has 104,587 parameters, the baseline 104,586");
-    let text = remark(|run| run.provenance.spec_digest = "1".repeat(64));
+    let (state, text) = remark(|run| run.provenance.spec_digest = "1".repeat(64));
+    assert_eq!(state, State::Changed);
     assert!(
         text.starts_with("ran with settings 1111111111111111 "),
         "{text}"
     );
-    let text = remark(|run| run.provenance.spec_digest.clear());
+    let (_, text) = remark(|run| run.provenance.spec_digest.clear());
     assert!(text.contains("do not say with which settings"), "{text}");
 }
 
@@ -752,12 +753,16 @@ fn missing_new_failed_and_changed_cells() {
         &with(|run| run.task.data_digest = "other".to_owned()),
         2.5,
     ));
-    assert_eq!(of(&found, "performer"), State::Regressed);
+    assert_eq!(of(&found, "performer"), State::Changed);
     let mut fewer = matrix();
     fewer.retain(|run| run.model.name != "performer" || run.seed == 0);
-    assert_eq!(
-        of(&check(&cells(&fewer, 2.5)), "performer"),
-        State::Regressed
+    let found = check(&cells(&fewer, 2.5));
+    assert_eq!(of(&found, "performer"), State::Changed);
+    let cell = found.cells.iter().find(|it| it.state == State::Changed);
+    let remark = cell.and_then(|it| it.remark.clone()).unwrap();
+    assert!(
+        remark.contains("--seeds") && remark.contains("--update"),
+        "{remark}"
     );
     assert!(
         !judge(

@@ -1,8 +1,9 @@
 //! `lra check`: comparison of the runs of a folder with a baseline.
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use results::check::{Baseline, Thresholds, judge, junit, table};
+use results::check::{Baseline, State, Thresholds, judge, junit, table};
 
 use crate::cli::CheckArgs;
 use crate::cmd;
@@ -13,6 +14,12 @@ use crate::{stderr, suggest};
 pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     let reference = &arguments.reference;
     let reference = *suggest::find("model", reference, models::registry(), |model| model.name)?;
+    if arguments.dir.is_file() {
+        return Err(Error::usage(format!(
+            "{} is a file of records; `lra check` also compares the logs of the runs, so it needs the folder that holds them",
+            arguments.dir.display()
+        )));
+    }
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
     let now = Baseline::of(&loaded).class(Class::Data)?;
     for row in &now.rows {
@@ -58,10 +65,16 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
                 ),
             ));
         }
+        let lost = lost(&arguments.baseline, &now);
         now.write(&arguments.baseline).map_err(cmd::of_writing)?;
         let cells = results::counted(now.rows.len() as u64, "cell");
         let file = arguments.baseline.display();
         stderr::line(&format!("{cells} written to {file}"));
+        for cell in lost {
+            stderr::line(&format!(
+                "note: no longer in {file}, because no run has it here: {cell}"
+            ));
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let baseline = Baseline::read(&arguments.baseline).class(Class::Data)?;
@@ -98,4 +111,19 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => Class::Check.into(),
     })
+}
+
+/// Returns the cells of the baseline in a file that a new one lacks, such as `linear on listops`;
+/// none if there is no such file, or no baseline can be read from it.
+fn lost(file: &Path, new: &Baseline) -> Vec<String> {
+    let Ok(old) = Baseline::read(file) else {
+        return Vec::new();
+    };
+    let check = judge(&old, new, &Thresholds::default());
+    let lost = check
+        .cells
+        .iter()
+        .filter(|cell| cell.state == State::Missing);
+    lost.map(|cell| format!("{} on {}", cell.key.model, cell.key.task))
+        .collect()
 }

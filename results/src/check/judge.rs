@@ -47,6 +47,8 @@ pub enum State {
     Improved,
     /// Something got worse.
     Regressed,
+    /// Run with other seeds, data or settings, so that nothing can be compared.
+    Changed,
     /// In the baseline, but not run.
     Missing,
     /// Run, but not in the baseline.
@@ -60,6 +62,7 @@ impl State {
             State::Passed => "ok",
             State::Improved => "improved",
             State::Regressed => "REGRESSED",
+            State::Changed => "CHANGED",
             State::Missing => "MISSING",
             State::New => "new",
         }
@@ -67,7 +70,7 @@ impl State {
 
     /// Returns whether this verdict fails the check.
     pub fn fails(self) -> bool {
-        matches!(self, State::Regressed | State::Missing)
+        matches!(self, State::Regressed | State::Changed | State::Missing)
     }
 }
 
@@ -96,7 +99,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// Returns whether no cell regressed and none is missing. An empty baseline passes nothing.
+    /// Returns whether no cell regressed, changed or is missing. An empty baseline passes nothing.
     pub fn passed(&self) -> bool {
         let known = self.cells.iter().any(|cell| cell.state != State::New);
         known && !self.cells.iter().any(|cell| cell.state.fails())
@@ -171,34 +174,39 @@ fn figures(before: Option<&Row>, now: Option<&Row>) -> Vec<(Option<f64>, Option<
 }
 
 fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresholds) -> Judged {
-    let regressed = |remark: String| Judged {
+    let unlike = |state: State, remark: String| Judged {
         key: row.key.clone(),
-        state: State::Regressed,
+        state,
         findings: vec![],
         figures: figures(Some(before), Some(row)),
         remark: Some(remark),
     };
     if let Some(damaged) = &row.damaged {
-        return regressed(damaged.clone());
+        return unlike(State::Regressed, damaged.clone());
     }
     if before.outcome != row.outcome {
-        return regressed(format!("ended as {}, was {}", row.outcome, before.outcome));
+        let remark = format!("ended as {}, was {}", row.outcome, before.outcome);
+        return unlike(State::Regressed, remark);
     }
     if row.data != before.data {
-        return regressed("its data are not those of the baseline".to_owned());
+        let remark = format!("its data are not those of the baseline ({ANEW})");
+        return unlike(State::Changed, remark);
     }
     if row.seeds != before.seeds {
-        return regressed(format!(
-            "ran with seeds {}, the baseline has {}",
-            row.seeds, before.seeds
-        ));
+        let remark = format!(
+            "ran with seeds {}, the baseline has {} (run the same ones with --seeds, or {})",
+            row.seeds, before.seeds, ANEW
+        );
+        return unlike(State::Changed, remark);
     }
     let findings = aspect::findings(before, row, cells, thresholds);
-    let other = [other_settings(before, row), other_size(before, row)];
-    let other: Vec<String> = other.into_iter().flatten().collect();
+    let settings = other_settings(before, row);
+    let size = other_size(before, row);
     let any = |of: fn(&Finding) -> bool| findings.iter().any(of);
-    let state = if !other.is_empty() || any(|finding| matches!(finding, Finding::Worse(_))) {
+    let state = if size.is_some() || any(|finding| matches!(finding, Finding::Worse(_))) {
         State::Regressed
+    } else if settings.is_some() {
+        State::Changed
     } else if any(|finding| matches!(finding, Finding::Better(_))) {
         State::Improved
     } else {
@@ -209,9 +217,15 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
         state,
         findings,
         figures: figures(Some(before), Some(row)),
-        remark: (!other.is_empty()).then(|| other.join("; ")),
+        remark: settings
+            .into_iter()
+            .chain(size)
+            .reduce(|all, one| all + "; " + &one),
     }
 }
+
+/// The way out where a change of seeds, data or settings is meant.
+const ANEW: &str = "if that is meant, write the baseline anew with --update";
 
 /// Runs with other settings answer another question, even if their names are equal.
 fn other_settings(before: &Row, row: &Row) -> Option<String> {
@@ -221,7 +235,7 @@ fn other_settings(before: &Row, row: &Row) -> Option<String> {
     Some(match row.spec.as_str() {
         "" => "its records do not say with which settings they ran".to_owned(),
         spec => format!(
-            "ran with settings {spec}, the baseline with {} (if that is meant, write the baseline anew with --update)",
+            "ran with settings {spec}, the baseline with {} ({ANEW})",
             before.spec
         ),
     })

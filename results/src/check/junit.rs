@@ -53,7 +53,7 @@ pub fn junit(check: &Check) -> String {
             .collect();
         let details = escaped(&details.join("; "));
         text += &match cell.state {
-            State::Regressed | State::Missing => {
+            State::Regressed | State::Changed | State::Missing => {
                 format!(
                     ">\n      <failure message=\"{}: {details}\"/>\n    </testcase>\n",
                     cell.state.word()

@@ -97,7 +97,7 @@ pub fn table(check: &Check) -> Table {
     }));
     columns.push(Column::text("verdict").holding(&["verdict", "remark"]));
     let rows = cells.iter().map(|cell| {
-        let mut shown = vec![Cell::text(cell.key.question()), Cell::text(&cell.key.model)];
+        let mut shown = vec![task(&cell.key), Cell::text(&cell.key.model)];
         shown.extend(varying.iter().map(|(_, of)| Cell::text(of(&cell.key))));
         let findings = cell
             .findings
@@ -130,6 +130,7 @@ pub fn table(check: &Check) -> Table {
         State::Passed,
         State::Improved,
         State::Regressed,
+        State::Changed,
         State::Missing,
         State::New,
     ];
@@ -209,6 +210,16 @@ pub fn table(check: &Check) -> Table {
         notes,
         schema: SCHEMA,
     }
+}
+
+/// Returns the cell of a task: its name, and for machines its label with the source of its data, as
+/// in all other tables.
+fn task(key: &Key) -> Cell {
+    let label = match key.source.as_str() {
+        "" => key.task.clone(),
+        source => format!("{} ({source})", key.task),
+    };
+    Cell::with(key.question(), "task", label)
 }
 
 /// Returns the cell of an aspect: the finding in words, and for machines also its figures.
