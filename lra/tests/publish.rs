@@ -127,6 +127,15 @@ fn a_site_is_written_whole_or_not_at_all() {
     }
     place.ok("publish site");
     let before = files(&home.join("site"));
+
+    // A process that died when the old site was away: it comes back, and nothing is left over.
+    let dead = home.join(".lra-publish-site-dead");
+    fs::create_dir(&dead).unwrap();
+    fs::write(dead.join("lock"), "").unwrap();
+    fs::rename(home.join("site"), dead.join("before")).unwrap();
+    place.fails(3, "publish site nowhere");
+    assert!(files(&home.join("site")) == before);
+    assert_eq!(names(home), ["damaged", "site"]);
     // Each file is renamed once, then what is there moves aside, and the new folder in its place.
     let renames = before.len();
     for (fault, code) in [

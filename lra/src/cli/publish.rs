@@ -6,10 +6,10 @@ use clap::Args;
 
 const EXAMPLES: &str = "\
 Examples:
-  lra publish site                                    the published figures, and the table of the small protocol
-  lra publish site runs                               with the runs under runs/, and what was imported there
-  lra publish site results/records theirs.csv         with several folders and files of records
-  lra publish site --force                            into a folder that is not a site; its content moves to site.old";
+  lra publish site                         published figures, and the table of the small protocol
+  lra publish site runs                    with the runs under runs/ and the figures imported there
+  lra publish site old theirs.csv          with several folders and files of records
+  lra publish site --force                 into a folder that is no site; its content moves away";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

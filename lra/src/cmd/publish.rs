@@ -15,6 +15,7 @@ use self::folder::Folder;
 use crate::cli::parse::Seeds;
 use crate::cli::publish::PublishArgs;
 use crate::error::{Class, Classify, Result};
+use crate::progress::Reporter;
 use crate::repro::cell::{self, PublishedCell};
 use crate::repro::plan::Plan;
 use crate::repro::unoffered;
@@ -93,12 +94,18 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
 /// what is on the disk.
 fn ways(data: &Path) -> Result<Vec<Way>> {
     let mut ways = Vec::new();
-    for cell in cell::all()? {
+    let cells = cell::all()?;
+    let reporter = Reporter::new(false);
+    let total = cells.len() as u64;
+    reporter.start("costs of published cells", 0, Some(total));
+    for (done, cell) in cells.into_iter().enumerate() {
+        reporter.at(done as u64, cell.figure.entry.as_str());
         ways.push(Way {
             figure: cell.figure,
             offer: Ok(offer(cell, data)?),
         });
     }
+    reporter.stop();
     let sources: Vec<_> = results::published::sources().iter().collect();
     for left in unoffered::of(&sources)? {
         ways.push(Way {

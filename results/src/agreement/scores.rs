@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::statistics::normal_scores;
+use super::statistics::NormalScores;
 use crate::published::task_rank;
 use crate::record::{Outcome, Record};
 
@@ -85,6 +85,8 @@ pub(super) struct Reached {
     pub(super) seeds: Vec<u64>,
     /// Values by task, by model, by seed.
     values: Vec<Vec<BTreeMap<u64, f64>>>,
+    /// The normal scores of as many ranks as there are models.
+    normal: NormalScores,
 }
 
 /// The time at which a record was made, and its value.
@@ -141,6 +143,7 @@ impl Reached {
         Reached {
             seeds: seeds.collect(),
             columns,
+            normal: NormalScores::new(whole.len()),
             models: whole,
             incomplete,
             values,
@@ -167,7 +170,7 @@ impl Reached {
                     values.iter().sum::<f64>() / values.len() as f64
                 })
                 .collect();
-            for (score, normal) in scores.iter_mut().zip(normal_scores(&means)) {
+            for (score, normal) in scores.iter_mut().zip(self.normal.of(&means)) {
                 *score += normal / columns.len() as f64;
             }
         }

@@ -63,15 +63,34 @@ pub(super) fn told_apart(scores: &[f64], published: &[f64], apart: f64) -> (usiz
     (told, all)
 }
 
-/// Returns Blom's normal scores of the ranks: the quantiles of the standard normal distribution at
+/// Blom's normal scores of n ranks: the quantiles of the standard normal distribution at
 /// `(rank - 3/8) / (n + 1/4)`.
-pub(super) fn normal_scores(values: &[f64]) -> Vec<f64> {
-    let count = values.len() as f64;
-    let share = |rank: f64| (rank - 0.375) / (count + 0.25);
-    ranks(values)
-        .into_iter()
-        .map(|rank| normal_quantile(share(rank)))
-        .collect()
+pub(super) struct NormalScores {
+    /// Those of the ranks 1, 1.5, 2, 2.5, ..., n: of equal values the rank is the mean.
+    quantiles: Vec<f64>,
+}
+
+impl NormalScores {
+    /// Computes those of `count` ranks.
+    pub(super) fn new(count: usize) -> NormalScores {
+        let share = |rank: f64| (rank - 0.375) / (count as f64 + 0.25);
+        let halves = 2..=2 * count;
+        NormalScores {
+            quantiles: halves
+                .map(|half| normal_quantile(share(half as f64 / 2.0)))
+                .collect(),
+        }
+    }
+
+    /// Returns those of the ranks of some values.
+    ///
+    /// # Panics
+    /// There are more values than ranks.
+    pub(super) fn of(&self, values: &[f64]) -> Vec<f64> {
+        let ranks = ranks(values).into_iter();
+        let halves = ranks.map(|rank| (2.0 * rank) as usize);
+        halves.map(|half| self.quantiles[half - 2]).collect()
+    }
 }
 
 /// Returns the reliability of a measure from the correlation of its two halves, by the
@@ -137,7 +156,8 @@ mod tests {
             near(auc(&case.scores, &case.strong).unwrap(), case.auc);
             let told = told_apart(&case.scores, &case.published, 4.0);
             assert_eq!(told, case.told_apart);
-            for (value, expected) in normal_scores(&case.scores).iter().zip(&case.normal_scores) {
+            let normal = NormalScores::new(case.scores.len()).of(&case.scores);
+            for (value, expected) in normal.iter().zip(&case.normal_scores) {
                 near(*value, *expected);
             }
         }

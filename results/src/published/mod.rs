@@ -91,10 +91,10 @@ impl Trust {
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
-            Trust::Primary => "from the paper itself",
+            Trust::Primary => "the source's own figure",
             Trust::AuthorRepo => "from the authors' repository",
             Trust::Secondary => "from another paper's copy",
-            Trust::Note => "from somebody's notes on the paper",
+            Trust::Note => "from notes on the paper",
         }
     }
 }
@@ -130,6 +130,14 @@ pub fn milestones(recipe: &str, task: &str) -> Vec<Milestone> {
 }
 
 impl Figure {
+    /// Returns whether its source says that it is a copy of another source's figure.
+    #[must_use]
+    pub(crate) fn is_copy(&self) -> bool {
+        ["copied by", "copied from"]
+            .iter()
+            .any(|words| self.notes.contains(words))
+    }
+
     /// Returns the word that is printed instead of a number; `None` where there is a number.
     #[must_use]
     pub fn missing_word(&self) -> Option<String> {

@@ -6,7 +6,7 @@ use super::evidence::{Evidence, Origin, Tier};
 use super::names::{Names, anchor};
 use super::ours::Group;
 use super::tuning::Tuning;
-use super::{Offer, Site};
+use super::{Offer, Site, floors};
 use crate::published::{ACCURACY, model_rank, task_name, task_rank};
 use crate::table::{Cell, Column, Row, Table};
 
@@ -16,15 +16,16 @@ pub(super) struct Summary<'a> {
     pub(super) model: &'a str,
     /// The task.
     pub(super) task: &'a str,
-    /// The printed accuracies, lowest first.
+    /// The printed accuracies that differ and have no known defect, lowest first.
     printed: Vec<f64>,
+    /// Those with a known defect, lowest first.
+    doubtful: Vec<f64>,
     /// The printed words in place of numbers, such as `FAIL`.
     missing: Vec<String>,
-    /// Number of printed figures with a known defect.
-    defects: usize,
     /// The accuracies of re-runs by others, lowest first.
     by_others: Vec<f64>,
-    /// The runs here on the task as published: the group with the highest mean.
+    /// The runs here on the task as published: of those that can be compared with a source, if there
+    /// are any, the group with the highest mean.
     best: Option<&'a Group<'a>>,
     /// Number of groups of runs here, on any data of the task.
     groups: usize,
@@ -57,8 +58,16 @@ pub(super) fn all<'a>(
         all[place].add(one, groups);
     }
     for summary in &mut all {
-        summary.printed.sort_by(f64::total_cmp);
-        summary.by_others.sort_by(f64::total_cmp);
+        for figures in [
+            &mut summary.printed,
+            &mut summary.doubtful,
+            &mut summary.by_others,
+        ] {
+            figures.sort_by(f64::total_cmp);
+        }
+        // A figure that several sources print is one figure.
+        summary.printed.dedup();
+        summary.doubtful.dedup();
         summary.tuning = summary.best.map(|group| Tuning::of(group, groups));
     }
     all.sort_by(|a, b| {
@@ -78,8 +87,8 @@ impl<'a> Summary<'a> {
             model,
             task,
             printed: Vec::new(),
+            doubtful: Vec::new(),
             missing: Vec::new(),
-            defects: 0,
             by_others: Vec::new(),
             best: None,
             groups: 0,
@@ -93,10 +102,11 @@ impl<'a> Summary<'a> {
             Origin::Printed(_, figure, offer) => {
                 match one.tier() {
                     Tier::ByOthers => self.by_others.extend(figure.value),
+                    _ if figure.is_copy() => {}
+                    _ if !figure.defect.is_empty() => self.doubtful.extend(figure.value),
                     _ => self.printed.extend(figure.value),
                 }
                 self.missing.extend(figure.missing_word());
-                self.defects += usize::from(!figure.defect.is_empty());
                 let offer = offer.and_then(|offer| offer.as_ref().ok());
                 let cheaper = |offer: &&Offer| self.offer.is_none_or(|it| offer.flops < it.flops);
                 self.offer = offer.filter(cheaper).or(self.offer);
@@ -107,8 +117,11 @@ impl<'a> Summary<'a> {
                     return;
                 };
                 self.groups += 1;
-                let mean = |group: &Group| group.score().map_or(f64::MIN, |score| score.mean);
-                let better = self.best.is_none_or(|best| mean(group) > mean(best));
+                let rank = |group: &Group| {
+                    let mean = group.score().map_or(f64::MIN, |score| score.mean);
+                    (group.is_comparable(), mean)
+                };
+                let better = self.best.is_none_or(|best| rank(group) > rank(best));
                 if group.is_of_the_task() && better {
                     self.best = Some(group);
                 }
@@ -119,20 +132,29 @@ impl<'a> Summary<'a> {
     /// Returns the highest accuracy of a tier, if it has any.
     pub(super) fn highest(&self, tier: Tier) -> Option<f64> {
         match tier {
-            Tier::Printed => self.printed.last().copied(),
+            Tier::Printed => self.figures().last().copied(),
             Tier::ByOthers => self.by_others.last().copied(),
             Tier::Here => Some(self.best?.score()?.mean),
         }
     }
 
-    /// Returns the printed accuracies in words: `36.4 to 63.8`, with a star if one has a defect.
+    /// Returns the printed accuracies without a known defect; if all have one, those.
+    fn figures(&self) -> &[f64] {
+        if self.printed.is_empty() {
+            &self.doubtful
+        } else {
+            &self.printed
+        }
+    }
+
+    /// Returns the printed accuracies in words: `36.4 to 63.8`, with a star if one that is left out
+    /// has a defect, or all have.
     pub(super) fn printed_words(&self) -> String {
-        let star = if self.defects > 0 { " *" } else { "" };
-        match (self.printed.as_slice(), self.missing.first()) {
+        let star = if self.doubtful.is_empty() { "" } else { " *" };
+        match (self.figures(), self.missing.first()) {
             ([], None) => String::new(),
             ([], Some(word)) => word.clone(),
             ([one], _) => format!("{one:.2}{star}"),
-            ([low, .., high], _) if low == high => format!("{low:.2}{star}"),
             ([low, .., high], _) => format!("{low:.1} to {high:.1}{star}"),
         }
     }
@@ -140,6 +162,7 @@ impl<'a> Summary<'a> {
     /// Returns its facts for programs, in a fixed order.
     pub(super) fn facts(&self, names: &Names) -> Vec<(&'static str, Value)> {
         let best = self.best;
+        let floor = floors::best(self.task);
         let tuning = self.tuning.as_ref();
         let spread = tuning.and_then(|tuning| tuning.spread);
         let expected = tuning.and_then(|tuning| tuning.expected.last());
@@ -148,23 +171,36 @@ impl<'a> Summary<'a> {
         vec![
             ("model", self.model.into()),
             ("task", self.task.into()),
-            ("printed", self.printed.len().into()),
-            ("printed_low", json!(self.printed.first())),
-            ("printed_high", json!(self.printed.last())),
-            ("printed_with_defect", self.defects.into()),
+            ("printed", (self.printed.len() + self.doubtful.len()).into()),
+            ("printed_low", json!(self.figures().first())),
+            ("printed_high", json!(self.figures().last())),
+            ("printed_with_defect", self.doubtful.len().into()),
+            ("floor", json!(floor.map(|floor| floor.accuracy))),
+            (
+                "floor_predictor",
+                json!(floor.map(|floor| &floor.predictor)),
+            ),
             ("by_others", self.by_others.len().into()),
             ("by_others_high", json!(self.by_others.last())),
             ("here", self.groups.into()),
             ("here_mean", json!(self.highest(Tier::Here))),
+            ("here_comparable", json!(best.map(Group::is_comparable))),
+            ("here_setting", json!(best.map(Group::setting_words))),
             ("seeds", json!(best.map(|group| group.runs.len()))),
             ("seeds_trained", json!(best.map(|group| group.trained().0))),
             ("seeds_known", json!(best.map(|group| group.trained().1))),
             ("hours", json!(best.and_then(Group::hours))),
             ("settings_tried", json!(tuning.map(|it| it.tried))),
-            ("validation_low", json!(spread.map(|(low, _)| low))),
-            ("validation_high", json!(spread.map(|(_, high)| high))),
+            ("validation_low", json!(spread.map(|(low, _)| rounded(low)))),
+            (
+                "validation_high",
+                json!(spread.map(|(_, high)| rounded(high))),
+            ),
             ("draws", json!(expected.map(|(draws, _)| draws))),
-            ("expected_best", json!(expected.map(|(_, best)| best))),
+            (
+                "expected_best",
+                json!(expected.map(|(_, best)| rounded(*best))),
+            ),
             ("latest", json!(best.map(|group| group.day()))),
             ("command", json!(self.offer.map(|offer| &offer.command))),
             ("petaflop", json!(self.offer.map(Offer::petaflop))),
@@ -176,7 +212,8 @@ impl<'a> Summary<'a> {
 /// Returns a table of some summaries, with a column for the model or without.
 pub(super) fn table<'a>(names: &Names, shown: impl IntoIterator<Item = &'a Summary<'a>>) -> Table {
     let mut columns = ["model", "task"].map(Column::text).to_vec();
-    columns.extend(["printed", "sources", "re-run by others", "re-run here"].map(Column::value));
+    columns.extend(["printed", "figures", "floor"].map(Column::value));
+    columns.extend(["re-run by others", "re-run here"].map(Column::value));
     columns.extend(["seeds", "trained"].map(Column::value));
     columns.extend(["hours", "PFLOP a seed", "settings tried"].map(Column::value));
     columns.extend(["their spread", "expected best", "latest", "setting"].map(Column::text));
@@ -193,10 +230,11 @@ pub(super) fn table<'a>(names: &Names, shown: impl IntoIterator<Item = &'a Summa
 
 /// Explanations of the columns.
 const NOTES: [&str; 5] = [
-    "printed: test accuracies in percent, from the lowest source to the highest; * a figure has a known defect. They are of different \
-     recipes and are never averaged. A word such as FAIL is printed in place of a number.",
-    "re-run here: the mean over the seeds of the setting with the highest mean, on the task as published; setting says how far it \
-     follows a published recipe. trained: seeds that ended \
+    "printed: test accuracies in percent, from the lowest to the highest; copies of another source's figure and figures with a known \
+     defect (*) are left out, unless all are such. They are of different recipes and are never averaged. A word such as FAIL is \
+     printed in place of a number. figures: how many different ones. floor: the best trivial predictor, as far as it was measured.",
+    "re-run here: the mean over the seeds of the setting with the highest mean, among runs that can be compared with a published \
+     figure; † there are none, and this is another setting, which no figure is of. trained: seeds that ended \
      more than 2 % below the loss of knowing the class shares alone, of those where that is known.",
     "hours: of one of these runs, from its start to its record, on the machine that its record names. PFLOP a seed: floating point \
      operations, in units of 10¹⁵, of the cheapest recipe that follows a source, with every sequence at its full length.",
@@ -216,15 +254,19 @@ fn row(names: &Names, it: &Summary) -> Row {
         count => Cell::with(count.to_string(), "value", count),
     };
     let best = it.best;
+    let floor = floors::best(it.task);
     let tuning = it.tuning.as_ref();
     Row::new(vec![
         names.to_cell(Cell::text(it.model), it.model, it.task),
         names.to_task(Cell::text(it.task), it.task),
         Cell::with(it.printed_words(), "value", json!(it.printed.last())),
         count(it.printed.len() + it.missing.len()),
+        number(floor.map(|floor| floor.accuracy), 2),
         number(it.by_others.last().copied(), 2),
         best.map_or_else(Cell::default, |group| {
-            Cell::with(group.score_words(), "value", json!(it.highest(Tier::Here)))
+            let mark = if group.is_comparable() { "" } else { " †" };
+            let words = group.score_words() + mark;
+            Cell::with(words, "value", json!(it.highest(Tier::Here)))
         }),
         count(best.map_or(0, |group| group.runs.len())),
         Cell::text(best.map_or_else(String::new, Group::trained_words)),
@@ -238,6 +280,11 @@ fn row(names: &Names, it: &Summary) -> Row {
         Cell::text(best.map_or("", |group| group.day())),
         Cell::text(best.map_or_else(String::new, Group::setting_words)),
     ])
+}
+
+/// Returns an accuracy in percent without the digits that a mean of fractions adds.
+fn rounded(percent: f64) -> f64 {
+    (1e6 * percent).round() / 1e6
 }
 
 /// Returns the operations of a seed in words, with a sign if evaluations are not counted.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::names::Names;
 use super::ours::Group;
-use super::{Offer, Site};
+use super::{Offer, Site, floors};
 use crate::imported::Imported;
 use crate::published::{self, ACCURACY, Figure, Source};
 use crate::table::{Cell, Column, Row, Table, or_null};
@@ -52,6 +52,8 @@ pub(super) struct Evidence<'a> {
     pub(super) model: &'a str,
     /// The task.
     pub(super) task: &'a str,
+    /// Name of the data: a task of another size has another name.
+    pub(super) data: String,
     /// Name of the quantity.
     pub(super) metric: &'a str,
     /// The figure; accuracies are percent.
@@ -91,14 +93,18 @@ fn printed<'a>(
 ) -> Evidence<'a> {
     let defect = (!figure.defect.is_empty()).then(|| format!("defect: {}", figure.defect));
     let notes = (!figure.notes.is_empty()).then(|| figure.notes.clone());
+    let is_accuracy = figure.metric == ACCURACY;
+    let floor = figure.value.filter(|_| is_accuracy);
+    let floor = floor.and_then(|value| floors::remark(&figure.task, value));
     Evidence {
         model: &figure.entry,
         task: &figure.task,
+        data: figure.task.clone(),
         metric: &figure.metric,
         value: figure.value,
         text: figure.text(),
         date: figure.year.to_string(),
-        remarks: defect.into_iter().chain(notes).collect(),
+        remarks: floor.into_iter().chain(defect).chain(notes).collect(),
         origin: Origin::Printed(source, figure, offer),
     }
 }
@@ -107,6 +113,7 @@ fn imported(cell: &Imported) -> Evidence<'_> {
     Evidence {
         model: &cell.model,
         task: base(&cell.task),
+        data: cell.task.clone(),
         metric: ACCURACY,
         value: Some(cell.percent),
         text: match cell.deviation {
@@ -114,10 +121,9 @@ fn imported(cell: &Imported) -> Evidence<'_> {
             None => format!("{:.2} ({})", cell.percent, cell.seeds),
         },
         date: String::new(),
-        remarks: [&cell.task, &cell.settings]
+        remarks: (!cell.settings.is_empty())
+            .then(|| cell.settings.clone())
             .into_iter()
-            .filter(|words| !words.is_empty())
-            .cloned()
             .collect(),
         origin: Origin::Imported(cell),
     }
@@ -127,13 +133,14 @@ fn measured<'a>(index: usize, group: &Group<'a>) -> Evidence<'a> {
     let score = group.score();
     let verdicts = group.verdicts().into_iter();
     let verdicts = verdicts.map(|(source, words)| format!("beside {source}: {words}"));
-    let mut remarks = vec![group.data.clone(), group.setting_words()];
+    let mut remarks = vec![group.setting_words()];
     remarks.extend(verdicts);
     remarks.extend(group.marks());
     remarks.retain(|words| !words.is_empty());
     Evidence {
         model: group.model,
         task: group.task,
+        data: group.data.clone(),
         metric: ACCURACY,
         value: score.map(|score| score.mean),
         text: match score {
@@ -242,6 +249,7 @@ impl<'a> Evidence<'a> {
             ("model", or_null(self.model)),
             ("named", self.named().into()),
             ("task", self.task.into()),
+            ("data", self.data.clone().into()),
             ("metric", self.metric.into()),
             ("value", json!(self.value)),
             (crate::table::MISSING, missing),
@@ -274,7 +282,7 @@ pub(super) fn table<'a>(
     if whole {
         columns = ["model", "task", "source"].map(Column::text).to_vec();
     }
-    columns.extend(["tier", "named there", "metric"].map(Column::text));
+    columns.extend(["tier", "data", "named there", "metric"].map(Column::text));
     columns.push(Column::value("figure"));
     columns.extend(["date", "trust", "remarks"].map(Column::text));
     let rows = shown.into_iter().map(|one| {
@@ -294,6 +302,7 @@ pub(super) fn table<'a>(
         cells.extend([
             source,
             Cell::text(one.tier().name()),
+            Cell::text(one.data.clone()),
             Cell::text(one.named()),
             Cell::text(one.metric),
             Cell::with(one.text.clone(), "value", json!(one.value)),

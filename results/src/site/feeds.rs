@@ -6,7 +6,7 @@ use super::{Book, File, MARKER, Site};
 use crate::render::{csv, document};
 
 /// Version of the feeds, which grows when the meaning of a field changes.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// A row: names and values, the same names in every row.
 type Facts = Vec<(&'static str, Value)>;

@@ -11,6 +11,7 @@
 //! tuning    the settings that were tried, and the expected best of some of them
 //! evidence  every figure with its tier: printed, re-run by others, re-run here
 //! cells     one line per model and task
+//! floors    the scores of trivial predictors
 //! feeds     the same for programs
 //! prose     documentation as HTML
 //! locality  how much of a task needs more than neighbours
@@ -21,6 +22,7 @@ mod cells;
 mod entry;
 mod evidence;
 mod feeds;
+mod floors;
 mod index;
 mod locality;
 mod model;

@@ -10,6 +10,7 @@ use crate::published::{self, Comparison, Source, compare, is_published_label};
 use crate::record::Scores;
 use crate::stats::Sample;
 use crate::tables::endings;
+use crate::verdict::Verdict;
 
 /// The dimension in which the runs of a search differ.
 const SET: &str = "set";
@@ -142,6 +143,22 @@ impl<'a> Group<'a> {
         is_whole && run.changed_on_the_way().is_none() && is_published_label(&run.task.label, &task)
     }
 
+    /// Returns whether some source that its recipe follows can be compared with it.
+    pub(super) fn is_comparable(&self) -> bool {
+        let Some(run) = self.first() else {
+            return false;
+        };
+        self.followed()
+            .any(|source| matches!(compare(run, source), Comparison::Beside { .. }))
+    }
+
+    /// Returns the sources that its recipe follows.
+    fn followed(&self) -> impl Iterator<Item = &'static Source> {
+        let recipe = self.first().map_or("", |run| run.recipe.name.as_str());
+        let sources = published::sources().iter();
+        sources.filter(move |source| source.recipes.contains(&recipe))
+    }
+
     /// Returns whether the runs of both differ in nothing but `--set`.
     pub(super) fn is_tuned_with(&self, other: &Group) -> bool {
         let rest = |group: &Group| {
@@ -157,9 +174,6 @@ impl<'a> Group<'a> {
         let Some(run) = self.first() else {
             return Vec::new();
         };
-        let recipe = run.recipe.name.as_str();
-        let sources = published::sources().iter();
-        let sources = sources.filter(|source| source.recipes.contains(&recipe));
         let verdict = |source: &'static Source| match compare(run, source) {
             Comparison::Absent => None,
             Comparison::Apart { reasons, .. } => {
@@ -178,7 +192,7 @@ impl<'a> Group<'a> {
                 Some((source.alias, words))
             }
         };
-        sources.filter_map(verdict).collect()
+        self.followed().filter_map(verdict).collect()
     }
 
     /// Returns what a reader must know of the runs: breaches of rules, departures, changes on the
@@ -196,7 +210,14 @@ impl<'a> Group<'a> {
             let changes = run.changed_on_the_way();
             marks.extend(changes.map(|it| format!("resumed after changes: {it}")));
             let departures = run.recipe.departures.iter();
-            marks.extend(departures.map(|it| format!("departs: {it}")));
+            let day = day(run);
+            marks.extend(departures.map(|it| format!("departs (as of {day}): {it}")));
+        }
+        let fails = self
+            .score()
+            .and_then(|score| Verdict::of_seeds(score.mean / 100.0, &self.runs));
+        if fails.is_some_and(|verdict| verdict.fail) {
+            marks.insert("FAIL: no better than the majority class".to_owned());
         }
         marks.into_iter().collect()
     }

@@ -1,13 +1,8 @@
 //! The page of a task: its card, its floors, its locality, and the models on it.
 
-use super::{Book, cells, evidence, locality, ours::Group, prose};
-use crate::format::percent;
+use super::{Book, cells, evidence, floors, locality, ours::Group, prose};
 use crate::page::{Link, table_section};
 use crate::published::task_name;
-use crate::table::{Cell, Column, Row, Table};
-
-/// Name of the part with the scores that need no model.
-const FLOORS: &str = "floors";
 
 /// Returns the page.
 pub(super) fn page(book: &Book, name: &str) -> String {
@@ -42,7 +37,11 @@ pub(super) fn page(book: &Book, name: &str) -> String {
         .iter()
         .filter(|cell| is_here(cell.task))
         .collect();
-    let mut tables = vec![floors(&groups, card.map_or(0, |card| card.classes))];
+    let mut tables = vec![floors::table(
+        name,
+        &groups,
+        card.map_or(0, |card| card.classes),
+    )];
     tables.extend(locality::table(book, name));
     if !shown.is_empty() {
         tables.push(cells::table(&book.names, shown));
@@ -52,70 +51,11 @@ pub(super) fn page(book: &Book, name: &str) -> String {
     figures.name = "figures".to_owned();
     figures.title = "Every figure on it".to_owned();
     tables.push(figures);
-    tables.retain(|table| !table.rows.is_empty() || table.name == FLOORS);
+    tables.retain(|table| !table.rows.is_empty() || table.name == floors::PART);
     for table in &tables {
         parts.push(Link::to_part(&table.name, table.title.clone()));
         main += &table_section(table);
     }
     let title = card.map_or(name, |card| &card.title);
     book.document(title, &format!("task {name}"), parts, &main)
-}
-
-/// Returns the scores that need no model: those of trivial predictors that runs recorded, and
-/// chance.
-fn floors(groups: &[&Group], classes: usize) -> Table {
-    let mut rows: Vec<[String; 3]> = Vec::new();
-    if classes > 0 {
-        let chance = percent(1.0 / classes as f64);
-        rows.push([
-            "any".to_owned(),
-            format!("one of {classes} classes at random"),
-            chance,
-        ]);
-    }
-    for group in groups {
-        for run in &group.runs {
-            for floor in &run.baselines {
-                let row = [
-                    group.data.clone(),
-                    floor.name.clone(),
-                    percent(floor.accuracy),
-                ];
-                if !rows.contains(&row) {
-                    rows.push(row);
-                }
-            }
-        }
-    }
-    let mut notes = vec![
-        "Test accuracy in percent. A score near these, on the same data, shows no learning, whatever the model. \
-         Other lengths and sizes of a task have other floors: those of published data are in the records of runs on them."
-            .to_owned(),
-    ];
-    if groups
-        .iter()
-        .all(|group| group.runs.iter().all(|run| run.baselines.is_empty()))
-    {
-        notes.push("No run here recorded trivial predictors on this task.".to_owned());
-    }
-    let rows = rows.into_iter().map(|[data, name, accuracy]| {
-        let value = accuracy.parse::<f64>().ok();
-        Row::new(vec![
-            Cell::text(data),
-            Cell::text(name),
-            Cell::with(accuracy, "value", serde_json::json!(value)),
-        ])
-    });
-    Table {
-        name: FLOORS.to_owned(),
-        title: "Floors: what needs no model".to_owned(),
-        columns: vec![
-            Column::text("data"),
-            Column::text("predictor"),
-            Column::value("accuracy"),
-        ],
-        rows: rows.collect(),
-        notes,
-        ..Table::default()
-    }
 }

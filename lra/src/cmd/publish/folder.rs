@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,10 +12,21 @@ use tempfile::TempDir;
 
 use crate::error::{Error, Result, in_writing};
 
+/// Name of the temporary folder, before that of the site. A random end follows.
+const BESIDE: &str = ".lra-publish-";
+/// Name of its file that is locked as long as the process lives.
+const LOCK: &str = "lock";
+/// Name of the finished site in it.
+const AFTER: &str = "site";
+/// Name of the replaced site in it.
+const BEFORE: &str = "before";
+
 /// A folder to be replaced, and a temporary folder beside it, which is removed at the end.
 pub(super) struct Folder {
     place: PathBuf,
     beside: TempDir,
+    /// Says that a process is at work in the temporary folder.
+    _lock: fs::File,
     /// True if what is there is kept under another name.
     keep: bool,
 }
@@ -33,6 +45,7 @@ impl Folder {
                 place.join("site").display()
             )));
         }
+        clear_leftovers(place);
         let found = place.symlink_metadata().ok();
         if found.as_ref().is_some_and(|found| !found.is_dir()) {
             return Err(Error::usage(format!(
@@ -57,17 +70,21 @@ impl Folder {
         }
         let parent = disk::folder_of(place);
         let making = || format!("making {shown}");
-        std::fs::create_dir_all(parent).map_err(in_writing(making()))?;
+        fs::create_dir_all(parent).map_err(in_writing(making()))?;
         let beside = tempfile::Builder::new()
-            .prefix(".lra-publish-")
+            .prefix(&beside_of(place))
             .tempdir_in(parent)
             // The error of `tempfile` also names its temporary folder, which means nothing to the
             // user.
             .map_err(|error| io::Error::from(error.kind()))
             .map_err(in_writing(making()))?;
+        let lock = disk::create(&beside.path().join(LOCK)).map_err(in_writing(making()))?;
+        // Without locks, a leftover is not told from a process at work, and stays.
+        let _ = disk::try_lock_strictly(&lock);
         Ok(Folder {
             place: place.to_owned(),
             beside,
+            _lock: lock,
             keep: foreign.is_some(),
         })
     }
@@ -84,9 +101,8 @@ impl Folder {
     /// A file cannot be written, or the folder cannot be renamed; it is as it was before.
     pub(super) fn write(self, files: &[File]) -> Result<Option<PathBuf>> {
         let place = &self.place;
-        let unfinished = self.beside.path().join("site");
-        std::fs::create_dir(&unfinished)
-            .map_err(in_writing(format!("making {}", place.display())))?;
+        let unfinished = self.beside.path().join(AFTER);
+        fs::create_dir(&unfinished).map_err(in_writing(format!("making {}", place.display())))?;
         for file in files {
             disk::write(&unfinished.join(&file.name), file.text.as_bytes()).map_err(in_writing(
                 format!("writing {}", place.join(&file.name).display()),
@@ -96,7 +112,7 @@ impl Folder {
         let is_there = place.symlink_metadata().is_ok();
         let aside = match self.keep {
             true => old(place),
-            false => self.beside.path().join("before"),
+            false => self.beside.path().join(BEFORE),
         };
         if is_there {
             disk::rename(place, &aside).map_err(making())?;
@@ -112,6 +128,37 @@ impl Folder {
     }
 }
 
+/// Returns how the names of temporary folders beside a site begin.
+fn beside_of(place: &Path) -> OsString {
+    let mut name = OsString::from(BESIDE);
+    name.push(place.file_name().unwrap_or_default());
+    name.push("-");
+    name
+}
+
+/// Removes the temporary folders of killed processes beside a site. If such a process had moved the
+/// site away, it is moved back first.
+fn clear_leftovers(place: &Path) {
+    let begins = beside_of(place);
+    let beside = fs::read_dir(disk::folder_of(place)).into_iter().flatten();
+    for item in beside.flatten() {
+        let is_ours = item
+            .file_name()
+            .as_encoded_bytes()
+            .starts_with(begins.as_encoded_bytes());
+        let lock = || disk::own(&item.path().join(LOCK), fs::File::options().write(true));
+        if !is_ours || !lock().is_ok_and(|lock| disk::try_lock_strictly(&lock).is_ok()) {
+            continue;
+        }
+        let before = item.path().join(BEFORE);
+        let is_lost = before.is_dir() && place.symlink_metadata().is_err();
+        if !is_lost || disk::rename(&before, place).is_ok() {
+            // A leftover only costs space.
+            let _ = fs::remove_dir_all(item.path());
+        }
+    }
+}
+
 /// Returns the folder's name for what was in it.
 fn old(place: &Path) -> PathBuf {
     let mut name = place.file_name().map_or_else(OsString::new, OsString::from);
@@ -122,7 +169,7 @@ fn old(place: &Path) -> PathBuf {
 /// Returns the reason why a folder is not a site alone; `None` if it is one, or empty.
 fn foreign(place: &Path) -> io::Result<Option<String>> {
     let mut names = BTreeSet::new();
-    for entry in std::fs::read_dir(place)? {
+    for entry in fs::read_dir(place)? {
         names.insert(entry?.file_name().to_string_lossy().into_owned());
     }
     if names.is_empty() {
