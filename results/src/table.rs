@@ -133,6 +133,8 @@ pub struct Row {
     /// Facts about it beside its cells, for machines: the settings that people read once below the
     /// table.
     pub facts: Vec<Fact>,
+    /// True if others measured its values: of the facts about a column only the task is about it.
+    pub foreign: bool,
     /// Rows that have the same here compete for the best value of a column. A row that has nothing
     /// does not compete.
     pub contest: Option<String>,

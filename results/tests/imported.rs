@@ -210,7 +210,7 @@ fn imported_rows_stand_between_runs_and_trivial_predictors() {
     bag of tokens  trivial                      26.40      -
 
       One seed per cell.
-      Every row: recipe tay2021, precision f32, device cpu.
+      Every measured row: recipe tay2021, precision f32, device cpu.
       listops: generated, protocol tay2021, data 9b1de5ee2f5b.
       imported: measured by others and read from imported.csv; nothing about their data or settings was
         checked.
@@ -219,4 +219,25 @@ fn imported_rows_stand_between_runs_and_trivial_predictors() {
     let csv = Format::Csv.render(&[table]);
     assert!(csv.contains("s4,imported (theirs)"), "{csv}");
     assert!(csv.contains("text (imported)"), "{csv}");
+    // Nothing is known of the data of others.
+    let theirs = csv.lines().find(|line| line.contains("59.6"));
+    let theirs = theirs.unwrap();
+    assert!(
+        !theirs.contains("tay2021") && !theirs.contains("9b1de5"),
+        "{theirs}"
+    );
+
+    // Rows that differ in their settings alone are told apart.
+    let mut table = kind.make(&[run("performer", 0, 0.38)], None);
+    let cells = ["lr 1e-3", "lr 3e-3"].map(|settings| {
+        let mut one = cell("theirs", "listops", "s4", 59.6);
+        one.settings = settings.to_owned();
+        one
+    });
+    imported::add_to(&mut table, &cells);
+    let text = Format::Text.render(&[table]);
+    assert!(
+        text.contains("lr 1e-3") && text.contains("lr 3e-3"),
+        "{text}"
+    );
 }

@@ -825,7 +825,7 @@ fn csv() {
     insta::assert_snapshot!(text, @r#"
     table,model,from,variant,recipe,set,precision,device,task,source,protocol,data,computing,threads,method,mean_percent,deviation_percent,seeds,low_percent,high_percent,status,mean_bytes,deviation_bytes,low_bytes,high_bytes
     accuracy,transformer,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,37.0,,1,,,,,,,
-    accuracy,transformer,tay2021,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,36.37,,,,,,,,,
+    accuracy,transformer,tay2021,,,,,,listops (generated),,,,,,,36.37,,,,,,,,,
     accuracy,bag,measured,,tay2021,,f32,cpu,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,17.05,0.07071067811865576,2,9.494621254822308,24.605378745177696,FAIL,,,,
     accuracy,majority,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,17.05,,,,,,,,,
     accuracy,first token,trivial,,,,,,listops (generated),generated,tay2021,9b1de5ee2f5b4a2c0011,,,,36.25,,,,,,,,,

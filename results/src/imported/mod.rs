@@ -12,6 +12,7 @@ use crate::format::counted;
 use crate::markup::guarded;
 use crate::stats::{Sample, largest_deviation};
 use crate::table::{Cell, Column, Row, Table, or_null};
+use crate::tables::EVERY_ROW;
 use crate::{Error, Result, atomic};
 
 /// Name of the file in a folder of runs.
@@ -355,6 +356,9 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
     }))
 }
 
+/// Name of the column of settings.
+const SETTINGS: &str = "set";
+
 fn fault(path: &Path, line: u64, reason: String) -> Error {
     Error::NotImportable {
         path: path.to_owned(),
@@ -422,6 +426,14 @@ pub fn add_to(table: &mut Table, cells: &[Imported]) {
     if cells.is_empty() {
         return;
     }
+    if cells.iter().any(|one| !one.settings.is_empty()) {
+        show_settings(table);
+    }
+    for note in &mut table.notes {
+        if let Some(settings) = note.strip_prefix(EVERY_ROW) {
+            *note = format!("Every measured row{settings}");
+        }
+    }
     let columns: Vec<usize> = cells
         .iter()
         .map(|one| column_of(table, &one.task))
@@ -445,6 +457,19 @@ pub fn add_to(table: &mut Table, cells: &[Imported]) {
     table.notes.push(format!(
         "imported: measured by others and read from {FILE}; nothing about their data or settings was checked."
     ));
+}
+
+/// Adds a column of settings behind the other keys, if there is none.
+fn show_settings(table: &mut Table) {
+    let keys = || table.columns.iter().filter(|column| column.key);
+    if keys().any(|column| column.name == SETTINGS) {
+        return;
+    }
+    let place = keys().count();
+    table.columns.insert(place, Column::key(SETTINGS));
+    for row in &mut table.rows {
+        row.cells.insert(place, Cell::default());
+    }
 }
 
 /// Returns the index of the column of a task, which is added if there is none.
@@ -479,11 +504,12 @@ fn empty_row(table: &Table, one: &Imported) -> Row {
         .map(|column| match (column.key, column.name.as_str()) {
             (true, "model") => Cell::text(&one.model),
             (true, "from") => Cell::text(format!("imported ({})", one.source)),
-            (true, "set") => Cell::text(&one.settings),
+            (true, SETTINGS) => Cell::text(&one.settings),
             _ => Cell::default(),
         });
     Row {
-        facts: vec![("set", or_null(&one.settings))],
+        facts: vec![(SETTINGS, or_null(&one.settings))],
+        foreign: true,
         ..Row::new(cells.collect())
     }
 }

@@ -101,7 +101,11 @@ fn found_rows(table: &Table) -> Vec<TidyRow> {
         for ((index, column), cell) in filled.filter(|((_, column), _)| !column.facts.is_empty()) {
             let mut one = whole.clone();
             for (name, value) in &column.facts {
-                one.info.insert((*name).to_owned(), known(value));
+                let value = match row.foreign && *name != "task" {
+                    true => Value::Null,
+                    false => known(value),
+                };
+                one.info.insert((*name).to_owned(), value);
             }
             names.enter(index, cell, &mut one.found);
             rows.push(one);

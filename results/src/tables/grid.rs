@@ -328,7 +328,10 @@ impl<'a> Maker<'a> {
                 Comparison::Absent => Cell::default(),
             });
         }
-        any.then(|| Row::new(cells))
+        any.then(|| Row {
+            foreign: true,
+            ..Row::new(cells)
+        })
     }
 
     /// Notes the reason why a published figure is not shown.

@@ -139,11 +139,14 @@ fn told(model: &str, column: &str, runs: &[&Record]) -> Vec<String> {
         .collect()
 }
 
+/// The start of the note on the settings of all rows.
+pub(crate) const EVERY_ROW: &str = "Every row";
+
 /// Returns a sentence with the settings that all rows share, if there are any.
 fn every_row(pivot: &Pivot) -> Option<String> {
     let constant = pivot.constant.iter();
     let constant: Vec<_> = constant.map(|(name, of)| format!("{name} {of}")).collect();
-    (!constant.is_empty()).then(|| format!("Every row: {}.", constant.join(", ")))
+    (!constant.is_empty()).then(|| format!("{EVERY_ROW}: {}.", constant.join(", ")))
 }
 
 /// Returns a sentence with the origin of the data of each column.
