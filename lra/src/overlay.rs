@@ -169,7 +169,10 @@ fn unknown_key(path: &str, settings: &Value, origin: &str) -> Error {
     let mut known = Vec::new();
     paths(settings, "", &mut known);
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let message = suggest::unknown_setting(path, &known);
+    let value = |path: &str| settings.pointer(&format!("/{}", path.replace('.', "/")));
+    let takes_word = |path: &&str| value(path).is_some_and(Value::is_string);
+    let words: Vec<&str> = known.iter().copied().filter(takes_word).collect();
+    let message = suggest::unknown_setting(path, &known, &words);
     Error::usage(format!("{origin}: {message}"))
 }
 

@@ -72,8 +72,15 @@ const OTHERS: &[&str] = &[
     "transformerlg",
 ];
 
+/// Letters from which on a name may be a longer one of [`OTHERS`].
+const STEM: usize = 8;
+
+/// Returns whether a name is one of [`OTHERS`], or a long one of them with an addition, such as
+/// `TransNormerLLM`.
 fn is_other(name: &str) -> bool {
-    OTHERS.contains(&fold(name).as_str())
+    let name = fold(name);
+    let mut others = OTHERS.iter();
+    others.any(|other| name == *other || other.len() >= STEM && name.starts_with(other))
 }
 
 /// Returns the message for a name that is not among `known`.
@@ -191,8 +198,9 @@ fn of_kind(kind: &str) -> &'static [Alias] {
 }
 
 /// Returns the command here that another program calls `word`, and a remark: one that begins with
-/// `parent`, such as `data `, if there is one. A misspelling of such a word counts, too.
-pub fn command(word: &str, parent: &str) -> Option<(&'static str, &'static str)> {
+/// `parent`, such as `data `, if there is one. A misspelling of such a word counts, too, unless it
+/// is nearer to a command of `parent`, which are `own`.
+pub fn command(word: &str, parent: &str, own: &[&str]) -> Option<(&'static str, &'static str)> {
     let leads = |alias: &&Alias| {
         let names = alias.names.iter().chain(alias.to);
         names.clone().any(|name| fold(name) == fold(word))
@@ -208,7 +216,11 @@ pub fn command(word: &str, parent: &str) -> Option<(&'static str, &'static str)>
     let within = |alias: &&Alias| !parent.is_empty() && alias.to[0].starts_with(parent);
     let found = COMMANDS.iter().filter(within).find(leads);
     let found = found.or_else(|| aliases_of(word, COMMANDS).next());
-    let found = found.or_else(|| COMMANDS.iter().find(misspelt));
+    let is_own = || {
+        own.iter()
+            .any(|name| similar(word, name).is_some_and(|it| it.edits <= 1))
+    };
+    let found = found.or_else(|| COMMANDS.iter().find(misspelt).filter(|_| !is_own()));
     let found = found.filter(|alias| alias.to[0] != word);
     found.map(|alias| (alias.to[0], alias.note))
 }
@@ -379,6 +391,11 @@ fn similar(name: &str, known: &str) -> Option<Likeness> {
     let longest = name.chars().count().max(known.chars().count());
     let edits = strsim::osa_distance(&name, &known);
     let share = strsim::jaro_winkler(&name, &known);
+    // One letter for another in a short word, such as `lint` for `list`, makes another word.
+    let is_swap = || sorted(&name) == sorted(&known);
+    if edits > 0 && name.len() == known.len() && name.len() <= SHORT && !is_swap() {
+        return None;
+    }
     // The beginning of a name, such as `perform`.
     if name.len() >= 4 && known.starts_with(&name) {
         return Some(Likeness {
@@ -389,6 +406,16 @@ fn similar(name: &str, known: &str) -> Option<Likeness> {
     let digits = |text: &str| -> String { text.chars().filter(char::is_ascii_digit).collect() };
     let is_near = 4 * edits <= longest && share >= LEAST && digits(&name) == digits(&known);
     is_near.then_some(Likeness { edits, share })
+}
+
+/// Letters up to which a word is short.
+const SHORT: usize = 4;
+
+/// Returns the letters of a word in their order in the alphabet.
+fn sorted(word: &str) -> Vec<char> {
+    let mut letters: Vec<char> = word.chars().collect();
+    letters.sort_unstable();
+    letters
 }
 
 /// Returns every command that an alias leads to.

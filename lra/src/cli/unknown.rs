@@ -45,7 +45,7 @@ fn unknown_command(word: &str, parent: &clap::Command) -> String {
     };
     let below = parent.get_subcommands().filter(|it| !it.is_hide_set());
     let below: Vec<&str> = below.map(clap::Command::get_name).collect();
-    let of_others = suggest::command(word, &parent_name);
+    let of_others = suggest::command(word, &parent_name, &below);
     let misspelt = || {
         let near = suggest::misspelt(word, &below)?;
         Some((format!("{parent_name}{near}"), ""))
@@ -207,6 +207,9 @@ mod tests {
             ("lra run --jsn", "did you mean '--json'?"),
             ("lra run --forc", "did you mean '--force'?"),
             ("lra swep", "did you mean 'sweep'?"),
+            ("lra checks", "did you mean 'check'?"),
+            ("lra retrain", "--force"),
+            ("lra new dataset", "did you mean 'new task'?"),
             ("lra dwonload", "did you mean 'data fetch'?"),
             ("lra data check", "did you mean 'data verify'?"),
             ("lra data test", "did you mean 'data verify'?"),
@@ -239,6 +242,7 @@ mod tests {
             "lra run --restart",
             "lra run --forma json",
             "lra zzz",
+            "lra lint",
             "lra update",
             "lra status",
             "lra data status",

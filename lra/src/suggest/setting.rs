@@ -26,9 +26,10 @@ const COMMON: [&str; 3] = ["train", "block", "embed"];
 const MOST_HOLDERS: usize = 6;
 
 /// Returns the message for a setting at `path`, such as `train.stpes`, that is not among `known`,
-/// the paths of all settings.
-pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
+/// the paths of all settings. Those among `words` take a word, not a number.
+pub fn unknown_setting<'a>(path: &str, known: &[&'a str], words: &[&str]) -> String {
     let (section, leaf) = (section_of(path), leaf_of(path));
+    let fits = |name: &str| !(is_of_number(leaf) && words.contains(&name));
     let mut guess = Guess::default();
     let spelt = known.iter().find(|known| fold(known) == fold(path));
     guess.names.extend(spelt.map(|known| (*known).to_owned()));
@@ -43,14 +44,16 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
             .find(|of| **of == section)
             .and_then(|of| holders(of, &fold(leaf), None))
     {
-        return guess.message("setting", path, &told);
+        let elsewhere = alias_of(path).filter(|alias| alias.to.is_empty());
+        let note = elsewhere.map_or(String::new(), |alias| format!("; {}", alias.note));
+        return guess.message("setting", path, &(told + &note));
     }
     let alias = alias_of(path);
     if let Some(alias) = alias {
-        if alias.to.is_empty() {
+        if alias.to.is_empty() && elsewhere.is_empty() {
             return guess.message("setting", path, alias.note);
         }
-        let there = |name: &&&str| name.starts_with("--") || known.contains(name);
+        let there = |name: &&&str| name.starts_with("--") || known.contains(name) && fits(name);
         let targets: Vec<&str> = alias.to.iter().filter(there).copied().collect();
         let of_section = |name: &&&str| !name.starts_with("--") && section_of(name) == section;
         let own = targets.iter().find(of_section);
@@ -69,7 +72,7 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
         return guess.message("setting", path, &told);
     }
     if guess.names.is_empty() {
-        let near = known.iter().filter_map(|name| {
+        let near = known.iter().filter(|name| fits(name)).filter_map(|name| {
             let own = similar(leaf, leaf_of(name))?;
             let of_section = match section.is_empty() {
                 true => None,
@@ -98,6 +101,13 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str]) -> String {
         true => format!("the settings of section {section} are {}", own.join(", ")),
     };
     guess.message("setting", path, &listing)
+}
+
+/// Returns whether a name says that its value is a number.
+fn is_of_number(leaf: &str) -> bool {
+    let leaf = fold(leaf);
+    let ends = ["dim", "size", "lr", "rate", "length"];
+    ends.iter().any(|end| leaf.ends_with(end)) || leaf.starts_with("num")
 }
 
 /// Returns the alias of the last two parts of `path`, such as `decoder.mode`, else of the last one.
@@ -148,12 +158,18 @@ fn holders(of: &str, leaf: &str, alias: Option<&Alias>) -> Option<String> {
     let aliased = aliased.filter(|to| section_of(to) == of);
     let mut aliased = aliased.map(|to| leaf_of(to));
     let key = own.or_else(|| aliased.find(|key| keys.contains(key)))?;
-    let has = all.iter().filter(|(_, options)| options.get(key).is_some());
+    let fits = |value: &Value| !(is_of_number(leaf) && value.is_string());
+    let has = all
+        .iter()
+        .filter(|(_, options)| options.get(key).is_some_and(fits));
     let has: Vec<&str> = has.map(|(name, _)| *name).collect();
     let more = match has.len().saturating_sub(MOST_HOLDERS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
+    if has.is_empty() {
+        return None;
+    }
     let named = has[..has.len().min(MOST_HOLDERS)].join(", ");
     let kind = if has.len() == 1 { one } else { several };
     Some(format!("this is {of}.{key} of the {kind} {named}{more}"))

@@ -302,7 +302,8 @@ fn labels_of_reduced_tasks_are_explained_as_settings() {
     assert!(told("model", "imdb").contains("the name of a task"));
 }
 
-fn settings_of(task: &str, model: &str) -> Vec<String> {
+/// Returns the paths of all settings, and of those that take a word.
+fn settings_of(task: &str, model: &str) -> [Vec<String>; 2] {
     let request = RunRequest {
         task,
         model,
@@ -314,19 +315,29 @@ fn settings_of(task: &str, model: &str) -> Vec<String> {
     };
     let spec = serde_json::to_value(request.resolve().unwrap().spec).unwrap();
     let sections = spec.as_object().unwrap().iter();
-    let keys = sections.flat_map(|(section, keys)| {
+    let settings = sections.flat_map(|(section, keys)| {
         let keys = keys.as_object().into_iter().flatten();
-        keys.map(move |(key, _): (&String, &Value)| format!("{section}.{key}"))
+        keys.map(move |(key, value): (&String, &Value)| (format!("{section}.{key}"), value))
     });
-    keys.collect()
+    let settings: Vec<(String, &Value)> = settings.collect();
+    let of = |words: bool| {
+        let some = settings
+            .iter()
+            .filter(|(_, value)| !words || value.is_string());
+        some.map(|(key, _)| key.clone()).collect()
+    };
+    [of(false), of(true)]
 }
 
 #[test]
 fn settings_of_public_configurations_lead_to_those_here() {
     let told = |model: &str, path: &str| {
         let known = settings_of("text", model);
-        let known: Vec<&str> = known.iter().map(String::as_str).collect();
-        unknown_setting(path, &known)
+        let [known, words] = known.each_ref().map(|paths| {
+            let paths = paths.iter();
+            paths.map(String::as_str).collect::<Vec<_>>()
+        });
+        unknown_setting(path, &known, &words)
     };
     for (model, path, to) in [
         ("linear", "lr", "train.learning_rate"),
@@ -419,6 +430,12 @@ fn settings_of_public_configurations_lead_to_those_here() {
         );
     }
     assert!(told("chordmixer", "hidden_size").contains("block.mlp_dim"));
+    // What takes a word is no number.
+    for path in ["kernel_dim", "kernel_size", "kernel_lr"] {
+        let told = told("performer", path);
+        assert!(!told.contains("did you mean 'model.kernel'"), "{told}");
+        assert!(!told.contains("performer,"), "{told}");
+    }
     for assignment in ["dt_global=true", "opt_config=standard"] {
         let told = refused("toy", "s5", assignment);
         assert!(told.contains("did you mean 'train.groups'"), "{told}");
@@ -450,6 +467,11 @@ fn settings_of_public_configurations_lead_to_those_here() {
         ("model.pool", "lra has no down-sampling"),
         ("model.layer.mode", "`--model s4d` for diag"),
         ("end_learning_rate", "linear and cosine end at 0"),
+        ("model.rank", "S4's `rank` is that of the correction"),
+        ("top_k", "2 in the model moe and 1 in switch"),
+        ("kernel_size", "this is model.kernel of the models "),
+        ("scan", "the sections of settings are"),
+        ("kernel_lr", "the sections of settings are"),
     ] {
         let told = told("linear", path);
         assert!(
@@ -524,10 +546,10 @@ fn every_alias_leads_to_one_name_that_there_is() {
     let recipes: Vec<&str> = recipe::RECIPES.iter().map(|(name, _)| *name).collect();
     let mut settings: BTreeSet<String> = BTreeSet::new();
     for task in &tasks {
-        settings.extend(settings_of(task, "transformer"));
+        settings.extend(settings_of(task, "transformer")[0].clone());
     }
     for model in &models {
-        settings.extend(settings_of("listops", model));
+        settings.extend(settings_of("listops", model)[0].clone());
     }
     // Settings that a specification leaves out while they are off.
     settings.extend(["train.groups", "train.bucket"].map(str::to_owned));

@@ -43,7 +43,7 @@ fn find(part: &str) -> Result<Vec<Setting>> {
     Err(match part {
         "data" => Error::usage("the settings of data are those of a task: `lra list tasks NAME`"),
         "model" => Error::usage("the settings of a model: `lra list models NAME`"),
-        _ => Error::usage(suggest::unknown_setting(part, &names)),
+        _ => Error::usage(suggest::unknown_setting(part, &names, &[])),
     })
 }
 

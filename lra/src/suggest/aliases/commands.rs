@@ -29,6 +29,11 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
     ),
     near(
         &["run"],
+        &["retrain", "rerun", "redo"],
+        "`lra run ... --force` trains a finished run again, `lra replay RUN` compares its scores, too",
+    ),
+    near(
+        &["run"],
         &["pretrain", "pretraining"],
         "`lra run ... --pretrain masked`",
     ),
@@ -128,7 +133,7 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
             "ls",
         ],
     ),
-    same(&["data list"], &["datasets", "ls-data", "ls"]),
+    same(&["data list"], &["datasets", "dataset", "ls-data", "ls"]),
     same(&["data show"], &["info"]),
     same(
         &["check-model"],
@@ -140,7 +145,14 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
     ),
     same(
         &["new task"],
-        &["add-task", "new-task", "new-dataset", "add-dataset"],
+        &[
+            "add-task",
+            "new-task",
+            "new-dataset",
+            "add-dataset",
+            "dataset",
+            "data",
+        ],
     ),
     same(
         &["new model"],

@@ -517,10 +517,21 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
         &["model.kernel"],
         &["kernel_type", "kernel_fn", "kernel_dim"],
     ),
+    same(&["model.kernel", "model.taps"], &["kernel_size"]),
     near(
-        &["model.kernel", "model.taps"],
-        &["kernel_size"],
-        "the number of taps, where model.kernel is a number",
+        &[],
+        &["mode"],
+        "S4's `mode` is the form of its kernel, here the model: `--model s4d` for diag, `--model s4` for nplr and dplr",
+    ),
+    near(
+        &[],
+        &["rank"],
+        "S4's `rank` is that of the correction of its matrix, which is 1 here",
+    ),
+    near(
+        &[],
+        &["top_k", "num_experts_per_tok", "moe_top_k"],
+        "the number of experts of a token is 2 in the model moe and 1 in switch",
     ),
     near(
         &[],
