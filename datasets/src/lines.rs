@@ -4,16 +4,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 
+use disk::without_mark;
+
 use crate::archive::unreadable;
 use crate::error::{Error, Result};
-
-/// Byte order mark that some editors and spreadsheets put before a text in UTF-8.
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-
-/// Returns a text without the byte order mark that it may begin with.
-pub(crate) fn without_mark(text: &[u8]) -> &[u8] {
-    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
-}
 
 /// Error message for text in UTF-16.
 pub(crate) const WIDE: &str = "text in UTF-16: save it as UTF-8";

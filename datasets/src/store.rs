@@ -86,6 +86,16 @@ impl Store {
         })
     }
 
+    /// Returns [`Error::Missing`] if an entry neither exists nor could be built, because no published
+    /// files are [`found`](Self::found).
+    pub fn absent(&self, task: &dyn Task, key: &Key) -> Option<Error> {
+        if key.source != Source::Official || self.found(task).is_some() {
+            return None;
+        }
+        let missing = self.open(task, key).err();
+        missing.filter(|error| matches!(error, Error::Missing { .. }))
+    }
+
     /// Opens an entry, and builds it first where it does not exist. `from` is the path of the
     /// published files; by default those [`found`](Self::found).
     ///

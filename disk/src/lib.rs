@@ -8,7 +8,7 @@
 //! - [`is_of_content`] tells errors about a file from those of the system.
 //! - [`try_lock`] takes a lock that ends with its process. `LRA_LOCKS=off` allows file systems
 //!   without locks.
-//! - [`escape`] makes text of a file safe for a terminal.
+//! - [`escape`] makes text of a file safe for a terminal. [`without_mark`] drops a byte order mark.
 //! - In debug builds `LRA_FAULTS` makes chosen operations fail (`faults.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -25,7 +25,7 @@ pub use alone::{create, is_shared, own_alone};
 pub use blame::is_of_content;
 pub use lock::{check_locks_variable, try_lock, try_lock_strictly};
 pub use open::{open, own, read, read_to_string, refuse_link, refuse_links};
-pub use text::{escape, is_obeyed};
+pub use text::{escape, is_obeyed, without_mark};
 pub use write::{
     Append, Output, folder_of, is_own_temporary, remove, rename, sync, write, write_unsynced,
 };

@@ -12,6 +12,13 @@ pub fn is_obeyed(symbol: char) -> bool {
         || matches!(symbol, '\u{2066}'..='\u{2069}')
 }
 
+/// Returns a text in UTF-8 without the byte order mark that some editors and spreadsheets put before
+/// it.
+#[must_use]
+pub fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
 /// Returns text as one line in which every character that a terminal [obeys](is_obeyed) is escaped,
 /// line feeds and tabs too.
 #[must_use]

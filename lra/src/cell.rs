@@ -206,7 +206,10 @@ fn start(
         (Found::Finished(record), _) => {
             let device = std::slice::from_ref(&draft.provenance.device);
             let mut changes = changes::of_program(&record, resolved.task, resolved.model, device)?;
-            let stored = StoredData::find(resolved, context.data)?;
+            let stored = {
+                let key = resolved.spec.data_key();
+                StoredData::find(resolved.task, &key, context.data, context.reporter)?
+            };
             changes.extend(stored.changes(&record));
             if !changes.is_empty() && !context.accept_changes {
                 return Err(Error::usage(format!(

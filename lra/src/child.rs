@@ -91,11 +91,14 @@ impl Child {
 
     /// Reads the child's standard output and standard error to their ends, if they are pipes, on
     /// separate threads.
-    pub fn read(&mut self) -> [JoinHandle<String>; 2] {
-        [
-            drain(self.process.stdout.take()),
-            drain(self.process.stderr.take()),
-        ]
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn read(&mut self) -> io::Result<[JoinHandle<String>; 2]> {
+        Ok([
+            drain(self.process.stdout.take())?,
+            drain(self.process.stderr.take())?,
+        ])
     }
 
     /// Returns the exit status once the child has exited.
@@ -124,8 +127,8 @@ impl Child {
     }
 }
 
-fn drain(stream: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
-    thread::spawn(move || {
+fn drain(stream: Option<impl Read + Send + 'static>) -> io::Result<JoinHandle<String>> {
+    thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut stream) = stream {
             // After an error, the bytes read so far are all there are.

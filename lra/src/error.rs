@@ -115,6 +115,10 @@ fn hint(error: &anyhow::Error) -> &'static str {
         Some(error) if error.raw_os_error() == Some(libc::EMFILE) => {
             "; raise the limit on open files (`ulimit -n`)"
         }
+        #[cfg(unix)]
+        Some(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+            "; the limit on processes may be too low (`ulimit -u`)"
+        }
         _ => "",
     }
 }

@@ -38,6 +38,7 @@ mod fetch;
 mod host;
 mod initial;
 mod limits;
+mod load;
 mod memory;
 mod memory_limit;
 mod milestone;

@@ -4,6 +4,8 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::{fmt, io, thread};
 
 use candle_core::{DType, Device, Tensor};
 
@@ -80,9 +82,44 @@ pub fn set_up(threads: Option<usize>) -> Result<()> {
         .thread_name(|index| format!("worker-{index}"))
         .stack_size(STACK)
         .build_global()
-        .map_err(|error| Error::usage(format!("cannot start {threads} worker threads: {error}")))?;
+        .map_err(|error| no_thread(threads, &error))?;
+    // candle starts as many, later, and panics if it cannot.
+    let more = threads + OTHER_THREADS;
+    start_and_end(more).map_err(|error| no_thread(more, &error))?;
     fetch_buffers();
     Ok(())
+}
+
+/// Starts threads that wait for one another, and ends them.
+///
+/// # Errors
+/// The system refuses to start so many.
+fn start_and_end(count: usize) -> io::Result<()> {
+    thread::scope(|scope| {
+        // Threads end when their channels are closed, whether all could be started or not.
+        let mut channels = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (channel, closed) = mpsc::channel::<()>();
+            let wait = move || closed.recv().is_err();
+            thread::Builder::new()
+                .stack_size(SMALL_STACK)
+                .spawn_scoped(scope, wait)?;
+            channels.push(channel);
+        }
+        Ok(())
+    })
+}
+
+/// Stack of a thread that does nothing, in bytes.
+const SMALL_STACK: usize = 64 << 10;
+/// Threads beside the workers: they prepare batches, draw progress, listen for the end of input.
+const OTHER_THREADS: usize = 4;
+
+/// Returns the error for so many threads that the system refuses to start.
+fn no_thread(count: usize, error: &dyn fmt::Display) -> Error {
+    Error::usage(format!(
+        "cannot start {count} more threads: {error}; the limit on processes may be too low (`ulimit -u`, or pids.max of the control group)"
+    ))
 }
 
 /// Stack of a worker, which walks whole graphs of operations: as large as that of a main thread.
@@ -94,9 +131,8 @@ const STACK: usize = 8 << 20;
 fn needs(threads: u64) -> Needs {
     const MIB: u64 = 1 << 20;
     const BUFFERS: u64 = 4 * MIB;
-    const OTHER_THREADS: u64 = 4;
     const HEAP: u64 = 16 * MIB;
-    let stacks = threads * (STACK as u64 + OTHER_STACK) + OTHER_THREADS * OTHER_STACK;
+    let stacks = threads * (STACK as u64 + OTHER_STACK) + OTHER_THREADS as u64 * OTHER_STACK;
     Needs {
         addresses: stacks + (threads + 1) * BUFFERS + TOP_PAD as u64 + HEAP,
         resident: (threads + 1) * BUFFERS + HEAP,
@@ -184,7 +220,7 @@ pub fn most_threads() -> usize {
 }
 
 fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Returns the number of threads for a value of `--threads`: 0 means `RAYON_NUM_THREADS`, else all

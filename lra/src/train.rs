@@ -242,7 +242,8 @@ impl Session<'_> {
             run.seed,
             options.batch,
             first,
-        )?;
+        )
+        .context("starting the thread that prepares batches")?;
         run.reporter
             .start(run.phase(), first as u64, Some(options.steps as u64));
         loop {

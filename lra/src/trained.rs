@@ -8,7 +8,7 @@ use models::{Model, Parameters, RngKey};
 use results::{Outcome, Record};
 use serde_json::json;
 
-use crate::cell::changes;
+use crate::cell::changes::{self, StoredData};
 use crate::error::{Class, Classify, Error, Result};
 use crate::eval::{Score, Scorer};
 use crate::initial::Weights;
@@ -157,15 +157,25 @@ impl TrainedRun {
     }
 
     /// Returns the differences in words between what made the run and what it is scored with here:
-    /// the program, the device, and the data `splits` of the data directory `data`.
-    pub fn changes(&self, data: &Path, splits: &Splits, device: &Device) -> Result<Vec<String>> {
+    /// the program, the device, and the data of the data directory `data`. If the run is scored on
+    /// other data, its own are compared, too.
+    ///
+    /// # Errors
+    /// Stored data are damaged or cannot be read.
+    pub fn changes(
+        &self,
+        data: &Path,
+        device: &Device,
+        reporter: &Reporter,
+    ) -> Result<Vec<String>> {
         let devices = [device::describe(device)];
         let mut changes = changes::of_program(&self.record, self.task, self.model, &devices)?;
-        if self.is_own_data() {
-            changes.extend(changes::of_data(&self.record, &splits.manifest.digest));
+        let own = StoredData::find(self.task, &self.spec.data_key(), data, reporter)?;
+        changes.extend(own.changes(&self.record));
+        if !self.is_own_data() {
+            let key = self.scored.data_key();
+            changes.extend(changes::other_raw_files(self.task, &key, data));
         }
-        let key = self.scored.data_key();
-        changes.extend(changes::other_raw_files(self.task, &key, data));
         Ok(changes)
     }
 

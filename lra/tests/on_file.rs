@@ -269,6 +269,37 @@ fn stored_data_of_other_raw_files_are_told_at_every_start() {
     place.ok(&format!("{run} --force"));
 }
 
+/// Stored data may be deleted. If the published files are there, the data are made again and
+/// compared.
+#[test]
+fn a_score_of_replaced_files_is_not_on_file_without_stored_data() {
+    let place = Place::new();
+    let raw = place.path().join("data/raw/listops");
+    let write = |more: &str| {
+        fs::create_dir_all(&raw).unwrap();
+        for split in ["train", "val", "test"] {
+            let rows = format!("Source\tTarget\n[MAX 2 3 ]\t3\n[MIN 2 3 ]\t2\n{more}");
+            fs::write(raw.join(format!("basic_{split}.tsv")), rows).unwrap();
+        }
+    };
+    write("");
+    let settings = "--recipe smoke --set data.min_length=0 --steps 2 --quiet";
+    let run = format!("run --task listops:official --model bag {settings}");
+    place.ok(&run);
+    let store = place.path().join("data/store");
+    fs::remove_dir_all(&store).unwrap();
+    place.ok(&run);
+    fs::remove_dir_all(&store).unwrap();
+    write("[MIN 2 3 4 ]\t2\n");
+    let message = place.fails(2, &run);
+    assert!(message.contains("other data"), "{message}");
+    // Files that no data can be made from leave nothing to compare.
+    fs::remove_dir_all(&store).unwrap();
+    fs::write(raw.join("basic_val.tsv"), "Source\tTarget\n[MAX 2 3 ]\tx\n").unwrap();
+    let output = place.lra(&run);
+    assert!(err(&output).contains("not compared"), "{}", err(&output));
+}
+
 #[test]
 fn a_score_of_an_edited_model_is_not_on_file() {
     let place = Place::of_example("own_model");

@@ -84,8 +84,10 @@ fn a_folder_that_changed_is_not_trained_on_with_old_data() {
     // The weights are those of the stored data, which other verbs take as `run` does.
     for verb in ["score", "explain"] {
         let words = format!("{verb} {}", folder.display());
-        let message = place.fails(2, &words);
-        assert!(message.contains("--accept-changes"), "{message}");
+        for words in [&words, &format!("{words} --set data.max_length=20")] {
+            let message = place.fails(2, words);
+            assert!(message.contains("--accept-changes"), "{message}");
+        }
         place.ok(&format!("{words} --accept-changes"));
     }
     place.ok(&format!("{run} --seed 2 --out accepted --accept-changes"));

@@ -76,7 +76,11 @@ pub enum Line {
 pub fn read(folder: &Path) -> Result<Vec<Line>> {
     let path = folder.join(FILE);
     let text = disk::read_to_string(&path).map_err(Error::io("read", &path))?;
-    let lines = text.lines().enumerate();
+    let lines = text
+        .strip_prefix('\u{feff}')
+        .unwrap_or(&text)
+        .lines()
+        .enumerate();
     let lines = lines.map(|(index, line)| {
         serde_json::from_str(line).map_err(|error| Error::NotALog {
             path: path.clone(),

@@ -66,13 +66,14 @@ pub fn write(path: &Path, record: &Record) -> Result<()> {
 /// fields may mean something else.
 pub fn read(path: &Path) -> Result<Record> {
     let text = disk::read(path).map_err(Error::io("read", path))?;
-    let read: serde_json::Result<Record> = serde_json::from_slice(&text);
+    let text = disk::without_mark(&text);
+    let read: serde_json::Result<Record> = serde_json::from_slice(text);
     // Read separately only if it may be the reason why the rest could not be read.
     let schema = match &read {
         Ok(record) => Schema {
             schema: record.schema,
         },
-        Err(_) => serde_json::from_slice(&text).map_err(not_a_record(path))?,
+        Err(_) => serde_json::from_slice(text).map_err(not_a_record(path))?,
     };
     schema.check(SCHEMA, path)?;
     let record = read.map(Record::settled).map_err(not_a_record(path))?;
@@ -148,18 +149,29 @@ pub fn load(folder: &Path) -> Result<Loaded> {
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let share = files.len().div_ceil(workers).max(1);
     let read = thread::scope(|scope| {
-        let read_all = |files: &[PathBuf]| files.iter().map(|file| read(file)).collect::<Vec<_>>();
-        let handles: Vec<_> = files
+        // A part for which no thread can be started is read by this one.
+        let parts: Vec<_> = files
             .chunks(share)
-            .map(|files| scope.spawn(move || read_all(files)))
+            .map(|part| {
+                let reader = thread::Builder::new();
+                let started = reader.spawn_scoped(scope, move || read_all(part));
+                started.map_err(|_| part)
+            })
             .collect();
-        let read = handles.into_iter().flat_map(|handle| match handle.join() {
-            Ok(part) => part,
-            Err(panic) => std::panic::resume_unwind(panic),
+        let read = parts.into_iter().flat_map(|part| match part {
+            Ok(reader) => match reader.join() {
+                Ok(part) => part,
+                Err(panic) => std::panic::resume_unwind(panic),
+            },
+            Err(part) => read_all(part),
         });
         read.collect::<Vec<_>>()
     });
     sort_out(gathered, read)
+}
+
+fn read_all(files: &[PathBuf]) -> Vec<Result<Record>> {
+    files.iter().map(|file| read(file)).collect()
 }
 
 /// The files and folders found below a folder, in the order of their paths.

@@ -18,6 +18,25 @@ import lra  # noqa: E402
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 
+CASE = """
+import torch
+
+
+class Mix(torch.nn.Module):
+    def __init__(self, dim, factor=2.0):
+        super().__init__()
+        self.factor = factor
+        self.output = torch.nn.Linear(dim, dim)
+
+    def forward(self, x, mask):
+        return self.output(self.factor * x)
+
+
+def mix(dim):
+    return Mix(dim, 1.0)
+"""
+
+
 @unittest.skipUnless(HAS_TORCH, "needs PyTorch")
 class Mixers(unittest.TestCase):
     @classmethod
@@ -46,7 +65,7 @@ class Mixers(unittest.TestCase):
         self.assertEqual(record["model"]["name"], "torch_mean")
         own = record["model"]["own"]
         self.assertIn("PyTorch", own["process"])
-        source = Path(self.mixers.__file__).read_bytes()
+        source = Path(self.mixers.__file__).read_bytes() + b"\n# The factory is mean.\n"
         self.assertEqual(own["source"], hashlib.sha256(source).hexdigest())
         curves = lra.curves(self.out / "runs" / record["id"])
         losses = curves["train"]["loss"]
@@ -92,6 +111,19 @@ class Mixers(unittest.TestCase):
                     self.train(factory, factory.__name__, steps=3)
                 self.assertEqual(caught.exception.code, code, str(caught.exception))
                 self.assertIn(words, str(caught.exception))
+
+    def test_factories_that_differ_in_case_are_two_models(self):
+        folder = Path(self.place.name)
+        (folder / "case.py").write_text(CASE)
+        words = ["run", "--task", "toy", "--model", "torch_mix", "--recipe", "smoke", "--steps", "2", "--quiet"]
+        words += ["--data", str(self.data), "--out", str(self.out / "case")]
+        codes = []
+        for name in ["mix", "mix", "Mix"]:
+            variables = {**os.environ, "LRA_TORCH": f"{folder / 'case.py'}:{name}", "LRA_PYTHON": sys.executable}
+            ran = subprocess.run([lra.program(), *words], env=variables, capture_output=True, text=True, check=False)
+            codes.append(ran.returncode)
+        self.assertEqual(codes, [0, 0, 2], ran.stderr)
+        self.assertIn("source has changed", ran.stderr)
 
     def test_a_factory_that_cannot_be_imported_is_refused(self):
         with self.assertRaises(ValueError):

@@ -47,7 +47,9 @@ pub fn request_from(
     );
     let mut child = child.during(Class::Run, "starting a process to measure in")?;
     child.feed(text.as_bytes());
-    let streams = child.read();
+    let streams = child
+        .read()
+        .during(Class::Run, "starting a thread that reads")?;
     let waited = child.wait(limit, stop);
     let waited = waited.during(Class::Run, "waiting for a measurement")?;
     let [output, errors] = streams.map(|stream| stream.join().unwrap_or_default());

@@ -6,14 +6,13 @@
 
 use std::path::Path;
 
-use datasets::{Key, Store, Task};
+use datasets::{Error, Key, Progress, Source, Store, Task};
 use models::Model;
 use results::Record;
 use results::record::{OwnCode, Versions};
 
 use crate::error::Result;
 use crate::provenance;
-use crate::spec::Resolved;
 
 /// Stored data of a run, as far as a record is compared with them.
 #[derive(Clone, Debug)]
@@ -26,31 +25,45 @@ pub struct StoredData {
 }
 
 impl StoredData {
-    /// Finds the stored data of a run in the data directory `data`. Those of a folder that is a
-    /// task are made if they are not there.
+    /// Finds the stored data of `key` in the data directory `data`. If they are not there and the
+    /// files that they are made from are, they are made, to be compared.
     ///
     /// # Errors
-    /// The stored data are damaged or cannot be read.
-    pub fn find(resolved: &Resolved, data: &Path) -> Result<StoredData> {
-        let (store, key) = (Store::new(data), resolved.spec.data_key());
-        // A folder that is a task is here by definition: its data are made, to be compared.
-        let splits = match resolved.task.own_files() {
-            [] => store.open(resolved.task, &key),
-            _ => store.open_as_stored(resolved.task, &key, &()),
+    /// The stored data are damaged or cannot be read; a folder that is a task cannot be read.
+    pub fn find(
+        task: &dyn Task,
+        key: &Key,
+        data: &Path,
+        progress: &dyn Progress,
+    ) -> Result<StoredData> {
+        let store = Store::new(data);
+        let is_own = !task.own_files().is_empty();
+        let splits = match store.open(task, key) {
+            Err(Error::Missing { .. }) if is_own || Self::can_be_made(&store, task, key) => {
+                store.open_as_stored(task, key, progress)
+            }
+            splits => splits,
         };
         let digest = match splits {
             Ok(splits) => Some(splits.manifest.digest.clone()),
-            Err(datasets::Error::Missing { .. }) => None,
+            Err(Error::Missing { .. }) => None,
+            // Files that no data can be made from leave nothing to compare.
+            Err(Error::Row { .. } | Error::File { .. } | Error::Unusable { .. }) if !is_own => None,
             Err(error) => return Err(error.into()),
         };
         let other_raw_files = match digest {
-            Some(_) => other_raw_files(resolved.task, &resolved.spec.data_key(), data),
+            Some(_) => other_raw_files(task, key, data),
             None => None,
         };
         Ok(StoredData {
             digest,
             other_raw_files,
         })
+    }
+
+    /// Returns whether the published files of a task are where a run would find them.
+    fn can_be_made(store: &Store, task: &dyn Task, key: &Key) -> bool {
+        key.source == Source::Official && store.found(task).is_some()
     }
 
     /// Returns whether there are any.

@@ -71,7 +71,7 @@ impl Scoring {
     pub fn score(&self, path: &Path, on: &ScoredData) -> Result<Scored> {
         let run = TrainedRun::open(path, &on.assignments)?;
         let splits = run.splits(&self.data, &self.reporter)?;
-        let changes = run.changes(&self.data, &splits, &self.device)?;
+        let changes = run.changes(&self.data, &self.device, &self.reporter)?;
         if !changes.is_empty() && !on.accept_changes {
             return Err(Error::usage(format!(
                 "{}; train it again with `lra run --force`, or use its weights nevertheless with --accept-changes",

@@ -114,7 +114,7 @@ pub fn nothing(selection: &Selection) -> Result<Error> {
         _ if left.is_empty() => {
             let sources: Vec<&str> = sources.iter().map(|source| source.alias).collect();
             format!(
-                "{} prints no accuracy of a model that is here",
+                "{} prints no accuracy of one task here by a model here (its rows for averages, other data and other forms of models: `lra list published {0}`)",
                 sources.join(", ")
             )
         }

@@ -14,8 +14,9 @@ use crate::progress::Reporter;
 use crate::sweep::plan::Cell;
 
 /// Compares records with what would be made here. Data that several cells share are looked at once.
-pub struct Comparer {
+pub struct Comparer<'a> {
     data: PathBuf,
+    reporter: &'a Reporter,
     /// Devices that a run may have, as records name them; none if they are not known.
     devices: Vec<String>,
     /// Stored data, by their folders.
@@ -33,14 +34,15 @@ pub struct Comparison {
     pub not_compared: Option<String>,
 }
 
-impl Comparer {
+impl<'a> Comparer<'a> {
     /// Returns a comparer for runs with the data directory `data` on one of `devices`, as
     /// `--device` takes them. Devices that are not here, as on the node from which jobs are
     /// submitted, are not compared.
-    pub fn new(data: PathBuf, devices: &[String]) -> Comparer {
+    pub fn new(data: PathBuf, devices: &[String], reporter: &'a Reporter) -> Comparer<'a> {
         let devices = devices.iter().map(|name| device::named(name));
         Comparer {
             data,
+            reporter,
             devices: devices.collect::<Option<_>>().unwrap_or_default(),
             stored: RefCell::default(),
             told: RefCell::default(),
@@ -66,23 +68,38 @@ impl Comparer {
 
     /// Prints, once each, the differences between the raw files that the stored data of cells were
     /// made from and those that are raw now.
-    pub fn tell_other_raw_files(&self, cells: &[Cell], reporter: &Reporter) {
+    pub fn tell_other_raw_files(&self, cells: &[Cell]) {
         for stored in cells.iter().flat_map(|cell| self.stored(cell)) {
             if let Some(other) = stored.other_raw_files()
                 && self.told.borrow_mut().insert(other.to_owned())
             {
-                reporter.note(other);
+                self.reporter.note(other);
+            }
+        }
+    }
+
+    /// Prints, once each, the data of cells that are missing, with the command that gets them.
+    pub fn tell_missing_data(&self, cells: &[Cell]) {
+        let store = Store::new(&self.data);
+        for cell in cells {
+            let resolved = &cell.resolved;
+            if let Some(missing) = store.absent(resolved.task, &resolved.spec.data_key()) {
+                let text = format!("warning: runs of {} would fail: {missing}", cell.column());
+                if self.told.borrow_mut().insert(text.clone()) {
+                    self.reporter.note(&text);
+                }
             }
         }
     }
 
     fn stored(&self, cell: &Cell) -> Result<StoredData> {
         let resolved = &cell.resolved;
-        let folder = Store::new(&self.data).folder(resolved.task, &resolved.spec.data_key());
+        let key = resolved.spec.data_key();
+        let folder = Store::new(&self.data).folder(resolved.task, &key);
         if let Some(known) = self.stored.borrow().get(&folder) {
             return Ok(known.clone());
         }
-        let found = StoredData::find(resolved, &self.data)?;
+        let found = StoredData::find(resolved.task, &key, &self.data, self.reporter)?;
         // Data that are not here may be built by the next run.
         if found.are_here() {
             self.stored.borrow_mut().insert(folder, found.clone());

@@ -13,12 +13,12 @@ use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
 use crate::error::Result;
 use crate::estimate::extrapolate::line;
 use crate::estimate::{StepCost, Workload, planned_rows};
-use crate::limits;
 use crate::signals::Stop;
 use crate::spec::Spec;
 use crate::sweep::job::JobOptions;
 use crate::sweep::plan::Cell;
 use crate::timing::human_duration;
+use crate::{limits, load};
 
 /// Estimated time and memory of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,7 +110,7 @@ impl<'a> Estimator<'a> {
         Ok(Ok(Estimate {
             time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             peak_bytes: one.base_bytes + peak as u64,
-            basis: format!("two small steps of full length{left_out}"),
+            basis: format!("two small steps of full length{left_out}{}", load::remark()),
         }))
     }
 

@@ -282,7 +282,7 @@ pub struct Judge<'a> {
     /// Options of every run.
     pub options: &'a JobOptions,
     /// Comparer of records on file with what would be made here.
-    pub comparer: &'a Comparer,
+    pub comparer: &'a Comparer<'a>,
     /// True if failures on file are resumed from their last checkpoints.
     pub retry: bool,
     /// True if cells whose inputs have changed are run again.

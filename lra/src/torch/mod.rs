@@ -65,7 +65,9 @@ pub fn from_environment() -> Result<Option<&'static Model>> {
     )?;
     let model = format!("{PREFIX}{}", name.to_lowercase()).leak();
     let title = format!("{name} (PyTorch)").leak();
-    let variants = vec![Variant::mixer::<TorchMixer>(source.leak())].leak();
+    // Two factories of one file are two models, also where their names differ in case alone.
+    let source = format!("{source}\n# The factory is {name}.\n").leak();
+    let variants = vec![Variant::mixer::<TorchMixer>(source)].leak();
     let factory = Factory {
         file,
         name: name.to_owned(),

@@ -216,7 +216,11 @@ pub fn write(path: &Path, cells: &[Bench]) -> Result<()> {
 /// The file cannot be read, or one of its lines is not a cell or has a figure that cannot be.
 pub fn read(path: &Path) -> Result<Vec<Bench>> {
     let text = disk::read_to_string(path).map_err(Error::io("read", path))?;
-    let lines = text.lines().enumerate();
+    let lines = text
+        .strip_prefix('\u{feff}')
+        .unwrap_or(&text)
+        .lines()
+        .enumerate();
     lines
         .map(|(index, line)| {
             let wrong = |reason: String| Error::NotARecord {

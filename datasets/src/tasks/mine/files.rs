@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::row::{Label, Row};
 use crate::SplitName;
-use crate::archive::{unpacked, unreadable};
+use crate::archive::{is_litter, unpacked, unreadable};
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::lines::Lines;
@@ -60,7 +60,7 @@ impl Files {
             names.push(name.to_string_lossy().into_owned());
         }
         names.sort();
-        for name in names {
+        for name in names.into_iter().filter(|name| !is_litter(name)) {
             let Some(stem) = ENDS.iter().find_map(|end| name.strip_suffix(end)) else {
                 continue;
             };

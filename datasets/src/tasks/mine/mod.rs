@@ -75,14 +75,18 @@ pub fn relative_name(name: &str) -> String {
     }
 }
 
-/// Returns the relative path from `here` to another absolute path; `None` if they have only the
-/// root in common, or are the same.
+/// Returns the relative path from `here` to another absolute path, `.` if they are the same; `None`
+/// if they have only the root in common.
 fn relative_to(path: &Path, here: &Path) -> Option<PathBuf> {
     let common = path.components().zip(here.components());
     let common = common.take_while(|(one, other)| one == other).count();
     let up = here.components().skip(common).map(|_| Component::ParentDir);
     let relative: PathBuf = up.chain(path.components().skip(common)).collect();
-    (common > 1 && !relative.as_os_str().is_empty()).then_some(relative)
+    let relative = match relative.as_os_str().is_empty() {
+        true => PathBuf::from("."),
+        false => relative,
+    };
+    (common > 1).then_some(relative)
 }
 
 /// Returns the name of a folder that the run in the folder `run` recorded. If it is gone, that of
@@ -362,7 +366,7 @@ impl Task for Mine {
         }
         let word = self.survey.words.get(usize::from(label));
         match word {
-            Some(word) => text + &format!("label: {label} ({word})\n"),
+            Some(word) => text + &format!("label: {label} ({})\n", disk::escape(word)),
             None => text + &format!("label: {label}\n"),
         }
     }

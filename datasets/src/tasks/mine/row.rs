@@ -1,6 +1,10 @@
 //! One example of a folder: a line of JSON, or a row of a table.
 
-use serde_json::Value;
+use std::fmt;
+
+use serde::de::{Error as _, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 
 use crate::lines::whole;
 use crate::words::{of_deserializer, quoted};
@@ -139,7 +143,7 @@ impl Row {
     /// # Errors
     /// The problem and the remedy, in words.
     pub(super) fn parse(line: &[u8]) -> Result<Row, String> {
-        let line: Value = serde_json::from_slice(line).map_err(|error| {
+        let line: Fields = serde_json::from_slice(line).map_err(|error| {
             let told = error.to_string();
             let place = format!(" at line {} column {}", error.line(), error.column());
             let told = told.strip_suffix(&place).unwrap_or(&told);
@@ -149,9 +153,7 @@ impl Row {
                 error.column()
             )
         })?;
-        if !line.is_object() {
-            return Err(format!("no JSON object; a line is such as {EXAMPLE}"));
-        }
+        let line = line.0;
         let mut fields = Field::ALL.into_iter().filter(|it| has(&line, it.name()));
         let Some(field) = fields.next() else {
             return Err(format!(
@@ -170,7 +172,7 @@ impl Row {
         let names = [field.name().to_owned(), field.second()];
         let names = names.iter().filter(|name| has(&line, name));
         let read: Vec<(Sequence, _)> = names
-            .map(|name| sequence(field, name, &line[name.as_str()]))
+            .map(|name| sequence(field, name, line.get(name.as_str()).unwrap_or(&Value::Null)))
             .collect::<Result<_, _>>()?;
         let grid = read[0].1;
         if read.iter().any(|(_, other)| *other != grid) {
@@ -182,16 +184,47 @@ impl Row {
                 towers: read.len(),
             },
             towers: read.into_iter().map(|(sequence, _)| sequence).collect(),
-            label: label(&line["label"])?,
+            label: label(line.get("label").unwrap_or(&Value::Null))?,
             grid,
         })
+    }
+}
+
+/// The fields of a line, each of which is there once.
+struct Fields(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(line: D) -> Result<Self, D::Error> {
+        line.deserialize_map(FieldsVisitor)
+    }
+}
+
+struct FieldsVisitor;
+
+impl<'de> Visitor<'de> for FieldsVisitor {
+    type Value = Fields;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut line: A) -> Result<Fields, A::Error> {
+        let mut fields = Map::new();
+        while let Some((name, value)) = line.next_entry::<String, Value>()? {
+            if fields.contains_key(&name) {
+                let name = quoted(&name);
+                return Err(A::Error::custom(format!("the field {name} is there twice")));
+            }
+            fields.insert(name, value);
+        }
+        Ok(Fields(fields))
     }
 }
 
 /// A line in messages.
 const EXAMPLE: &str = "{\"text\": \"to be read\", \"label\": 0}";
 
-fn has(line: &Value, name: &str) -> bool {
+fn has(line: &Map<String, Value>, name: &str) -> bool {
     line.get(name).is_some_and(|value| !value.is_null())
 }
 
@@ -328,7 +361,11 @@ mod tests {
     fn problems_are_named_with_the_remedy() {
         for (line, told) in [
             ("", "no JSON object"),
-            ("[1]", "no JSON object; a line is such as"),
+            ("[1]", "no JSON object"),
+            (
+                r#"{"text": "a", "label": 0, "label": 1}"#,
+                "the field `label` is there twice",
+            ),
             (r#"{"text": "a""#, "at column 12"),
             (r#"{"label": 1}"#, "it has none of the fields"),
             (r#"{"text": "a"}"#, "it has no `label`: add one"),

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::archive::{Member, Raw};
 use crate::error::{Error, Result};
-use crate::lines::{WIDE, is_web_page, is_wide, without_mark};
+use crate::lines::{WIDE, is_web_page, is_wide};
 use crate::locate::{Place, Role, Wanted, folder_of};
 use crate::parquet::{self, Columns};
 use crate::{Digest, Progress};
@@ -179,7 +179,7 @@ pub(super) fn from_parquet(
                         });
                     }
                 };
-                let text = without_mark(text);
+                let text = disk::without_mark(text);
                 let place = reviews.texts.len()..reviews.texts.len() + text.len();
                 reviews.texts.extend_from_slice(text);
                 progress.advance(1);
@@ -219,7 +219,7 @@ impl Reviews {
         if is_web_page(review) {
             return Err(member.wrong("a web page instead of a review"));
         }
-        let mark = review.len() - without_mark(review).len();
+        let mark = review.len() - disk::without_mark(review).len();
         self.texts.drain(start..start + mark);
         let class = ["neg", "pos"][usize::from(label)];
         let place = start..self.texts.len();

@@ -160,7 +160,7 @@ struct Runs<'a> {
     stop: &'a Stop,
     reporter: &'a Reporter,
     options: JobOptions,
-    comparer: Comparer,
+    comparer: Comparer<'a>,
     /// States of all cells so far.
     states: Vec<State>,
 }
@@ -191,6 +191,7 @@ impl<'a> Runs<'a> {
             comparer: Comparer::new(
                 arguments.place.path(),
                 std::slice::from_ref(&arguments.device),
+                reporter,
             ),
             states: Vec::new(),
         })
@@ -343,7 +344,7 @@ impl<'a> Runs<'a> {
             return Ok(Vec::new());
         }
         let on_file = self.on_file(cells)?;
-        self.comparer.tell_other_raw_files(cells, self.reporter);
+        self.comparer.tell_other_raw_files(cells);
         let devices = [self.options.device.clone()];
         let forecast = &plans[at].forecast;
         let planned = cells.iter().map(|cell| forecast.time(cell)).collect();

@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::{assignments, cheapest_first, selection};
 use crate::cli::repro::ReproArgs;
-use crate::cmd;
 use crate::error::Result;
 use crate::repro::cell::PublishedCell;
 use crate::repro::plan::Plan;
 use crate::repro::unoffered::{self, Unoffered};
 use crate::signals::Stop;
+use crate::{cmd, load};
 
 /// Prints the plan of every cell, cheapest first, and the reasons why the others are not offered.
 pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
@@ -68,10 +68,12 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
         rows,
         notes: vec![
             "differs in: known differences between what is printed and what is run here.".to_owned(),
-            "about hours: of one seed on this machine, a rough estimate for the order: operations with every sequence at its full \
-             length, over those per second of one small step of the model, measured just now. The cell's own steps may be \
-             several times as fast or as slow."
-                .to_owned(),
+            format!(
+                "about hours: of one seed on this machine, a rough estimate for the order: operations with every sequence at its \
+                 full length, over those per second of one small step of the model, measured just now{}. The cell's own steps may \
+                 be several times as fast or as slow.",
+                load::remark()
+            ),
             "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every difference, the time by the cell's own steps, which \
              --budget goes by."
                 .to_owned(),
@@ -137,7 +139,8 @@ pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
         notes = match selection.cells()?.is_empty() {
             true => return Err(unoffered::nothing(&selection)?),
             false => vec![format!(
-                "Every accuracy that {name} prints of a model that is here is offered: `lra repro {name}`."
+                "Every accuracy by {name} in a row that stands for a model here is offered: `lra repro {name}`. Rows of copies and of other \
+                 forms of a model stand for none: `lra list published {name}`."
             )],
         };
     }

@@ -55,14 +55,17 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     for cell in &refused {
         reporter.error(&format!("{}: {}", cell.title(), cell.reason));
     }
-    let comparer = Comparer::new(options.data.clone(), &devices);
-    comparer.tell_other_raw_files(&cells, &reporter);
+    let comparer = Comparer::new(options.data.clone(), &devices, &reporter);
+    comparer.tell_other_raw_files(&cells);
     let judge = Judge {
         options: &options,
         comparer: &comparer,
         retry: arguments.retry_failed,
         redo_changed: arguments.redo_changed,
     };
+    if arguments.emit.is_some() || arguments.dry_run {
+        comparer.tell_missing_data(&cells);
+    }
     if let Some(system) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         cmd::print(&script::script(system, arguments, &cells, &mut estimator)?)?;

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::lines::{whole_number, without_mark};
+use crate::lines::whole_number;
 use crate::numpy::{self, Array};
 
 /// One image of a set.
@@ -33,7 +33,8 @@ pub(super) fn parse(file: &Path, bytes: &[u8]) -> Result<Vec<Listed>> {
         })?;
         return Ok(lines);
     }
-    let text = std::str::from_utf8(without_mark(bytes)).map_err(|_| wrong("not text (UTF-8)"))?;
+    let text =
+        std::str::from_utf8(disk::without_mark(bytes)).map_err(|_| wrong("not text (UTF-8)"))?;
     text.lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty())
