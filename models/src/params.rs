@@ -328,7 +328,7 @@ impl Parameters {
         path: &str,
         shape: Shape,
         role: Role,
-        values: impl FnOnce(&Shape) -> Vec<f64>,
+        values: Box<dyn FnOnce(&Shape) -> Vec<f64> + '_>,
     ) -> Result<Tensor> {
         let mut by_path = self.lock();
         if let Some(slot) = by_path.get(path) {

@@ -107,42 +107,67 @@ pub fn read<T: DeserializeOwned>(
     defaults: &Value,
     ranges: &[Range],
 ) -> Result<T> {
-    let refused = |key: &str, allowed: String| Error::Option {
-        key: format!("{section}.{key}"),
-        value: options[key].to_string(),
-        allowed,
-    };
-    let entries = || options.as_object().into_iter().flatten();
-    for (key, value) in entries() {
+    // One copy of all but the reading serves every type.
+    check(section, options, ranges)?;
+    T::deserialize(options).map_err(|error| {
+        let can_be_read = |options: &Value| T::deserialize(options).is_ok();
+        unread(section, options, defaults, &error.to_string(), &can_be_read)
+    })
+}
+
+/// Checks that every number lies in its range.
+fn check(section: &str, options: &Value, ranges: &[Range]) -> Result<()> {
+    for (key, value) in entries(options) {
         let range = ranges.iter().find(|range| range.key == key);
         if let (Some(range), Some(number)) = (range, value.as_f64())
             && !range.contains(number)
         {
-            return Err(refused(key, range.to_string()));
+            return Err(refused(section, options, key, range.to_string()));
         }
     }
-    T::deserialize(options).map_err(|error| {
-        // The reader does not say which key it was at: the one that spoils the defaults.
-        let spoils = |key: &&String| {
-            let mut alone = defaults.clone();
-            alone[key.as_str()] = options[key.as_str()].clone();
-            defaults.get(key.as_str()).is_some() && T::deserialize(&alone).is_err()
-        };
-        match entries().map(|(key, _)| key).find(spoils) {
-            Some(key) => match (options[key].as_str(), words(&error.to_string())) {
-                (Some(value), Some(known)) => Error::Word {
-                    key: format!("{section}.{key}"),
-                    value: value.to_owned(),
-                    known,
-                },
-                _ => refused(key, error.to_string()),
+    Ok(())
+}
+
+/// Returns the error for options that the reader refused with the message `told`.
+fn unread(
+    section: &str,
+    options: &Value,
+    defaults: &Value,
+    told: &str,
+    can_be_read: &dyn Fn(&Value) -> bool,
+) -> Error {
+    // The reader does not say which key it was at: the one that spoils the defaults.
+    let spoils = |key: &&String| {
+        let mut alone = defaults.clone();
+        alone[key.as_str()] = options[key.as_str()].clone();
+        defaults.get(key.as_str()).is_some() && !can_be_read(&alone)
+    };
+    match entries(options).map(|(key, _)| key).find(spoils) {
+        Some(key) => match (options[key].as_str(), words(told)) {
+            (Some(value), Some(known)) => Error::Word {
+                key: format!("{section}.{key}"),
+                value: value.to_owned(),
+                known,
             },
-            None => Error::Options {
-                section: section.to_owned(),
-                reason: error.to_string(),
-            },
-        }
-    })
+            _ => refused(section, options, key, told.to_owned()),
+        },
+        None => Error::Options {
+            section: section.to_owned(),
+            reason: told.to_owned(),
+        },
+    }
+}
+
+fn entries(options: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    options.as_object().into_iter().flatten()
+}
+
+fn refused(section: &str, options: &Value, key: &str, allowed: String) -> Error {
+    Error::Option {
+        key: format!("{section}.{key}"),
+        value: options[key].to_string(),
+        allowed,
+    }
 }
 
 /// Returns the words that the reader expected, from its message for an unknown one, "unknown

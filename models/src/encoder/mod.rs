@@ -117,7 +117,7 @@ pub fn blocks(
     context: &ModelContext,
     mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
 ) -> Result<Box<dyn Encoder>> {
-    Ok(Box::new(stack(context, mixer)?))
+    Ok(Box::new(stack(context, &mixer)?))
 }
 
 /// Returns the blocks of a stack, not yet in one: for encoders that run them in their own way.
@@ -127,6 +127,14 @@ pub fn residual_blocks(
     context: &ModelContext,
     mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
 ) -> Result<Vec<Block>> {
+    blocks_around(context, &mixer)
+}
+
+/// Makes the mixer of a layer.
+type MakeMixer<'a> = dyn Fn(&LayerContext) -> Result<Box<dyn Mixer>> + 'a;
+
+/// Returns what [`residual_blocks`] does. One copy serves all mixers.
+fn blocks_around(context: &ModelContext, mixer: &MakeMixer) -> Result<Vec<Block>> {
     let block = context.block;
     (0..block.layers)
         .map(|index| {
@@ -164,12 +172,9 @@ pub fn last_norm(context: &ModelContext) -> Result<Option<Norm>> {
     })
 }
 
-fn stack(
-    context: &ModelContext,
-    mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
-) -> Result<Blocks> {
+fn stack(context: &ModelContext, mixer: &MakeMixer) -> Result<Blocks> {
     let block = context.block;
-    let blocks = residual_blocks(context, mixer)?;
+    let blocks = blocks_around(context, mixer)?;
     let mix = match context.layers {
         Layers::Mix => Some(context.vb.get_with_hints(
             block.layers + 1,

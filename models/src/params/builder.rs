@@ -80,7 +80,7 @@ impl VarBuilder {
         let role = Role::Parameter(attributes);
         let values = |shape: &Shape| init::values(seed, &path, shape, init);
         self.parameters
-            .get_or_create(&path, shape.into(), role, values)
+            .get_or_create(&path, shape.into(), role, Box::new(values))
     }
 
     /// Returns the parameter `name`, created unless it is there, with the result of `values` on the
@@ -99,7 +99,7 @@ impl VarBuilder {
         let role = Role::Parameter(attributes);
         let values = |_: &Shape| values(&Stream::of_parameter(seed, &path));
         self.parameters
-            .get_or_create(&path, shape.into(), role, values)
+            .get_or_create(&path, shape.into(), role, Box::new(values))
     }
 
     /// Returns the random numbers called `name` at this place, for parameters that are drawn
@@ -124,9 +124,9 @@ impl VarBuilder {
         let path = self.join(name);
         let seed = self.parameters.seed();
         let values = |shape: &Shape| init::values(seed, &path, shape, init);
-        let value = self
-            .parameters
-            .get_or_create(&path, shape.into(), Role::Buffer, values)?;
+        let value =
+            self.parameters
+                .get_or_create(&path, shape.into(), Role::Buffer, Box::new(values))?;
         Ok(Buffer::new(path, value, commit))
     }
 

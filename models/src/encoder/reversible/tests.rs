@@ -67,7 +67,7 @@ fn meets_composed(name: &str, dtype: DType, tolerance: f64) {
     let defaults = model.defaults();
     let build = ModelContext::new(parameters.builder(), &block, model, &defaults, LENGTH);
     let encoder: Arc<dyn Encoder> = model.build(&build).unwrap().into();
-    let blocks = stack(&build, |at| {
+    let blocks = stack(&build, &|at| {
         Ok(Box::new(Borrowed {
             encoder: encoder.clone(),
             layer: at.index,
