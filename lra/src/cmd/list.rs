@@ -112,13 +112,18 @@ fn norm(model: &Model) -> Vec<(String, Value)> {
     keys.into_iter().map(setting).collect()
 }
 
-/// Returns [`norm`] in lines.
+/// Returns the origin of a model's block, and its [`norm`], in lines.
 fn norm_lines(model: &Model) -> String {
     let lines = norm(model).into_iter();
     let lines: String = lines
         .map(|(key, value)| format!("\n  {key} = {value}"))
         .collect();
-    format!("Norm, unless the recipe has another:{lines}")
+    format!(
+        "Block: of the recipe, in recipe mini that of family {}. Authors often have another (place of norms, norm\n\
+         behind the embedding, activation); `lra run --dry-run` shows that of a run.\n\
+         Norm, unless the recipe has another:{lines}",
+        model.family.name()
+    )
 }
 
 /// Returns the options of a model with defaults and ranges, its norm and its losses, in lines.

@@ -23,9 +23,10 @@
 //!
 //! The published N is 1024 and more: N = 64 here, which is the N of other state spaces, leaves
 //! weights for the width of small models. The forms with real W or imaginary Λ are not here. On
-//! ListOps the published layer looks back only (configs/experiment/dss-listops-subtrees.yaml:22).
-//! The norm of the published configurations is (s / σ) (x - μ + m), with one s, which begins as 1,
-//! and one m, which begins as 0, for all channels and no ε (`norm: layer` with `transposed: True`,
+//! ListOps the published layer looks back only and is post-norm
+//! (configs/experiment/dss-listops-subtrees.yaml:16, 22; ag1988/dlr@580d854). The norm of the
+//! published configurations is (s / σ) (x - μ + m), with one s, which begins as 1, and one m, which
+//! begins as 0, for all channels and no ε (`norm: layer` with `transposed: True`,
 //! src/models/nn/components.py:117-134 and configs/model/dlr.yaml:6); here it is LayerNorm, with a
 //! gain and a shift for each channel and ε = `block.norm_epsilon` = 1e-6. BatchNorm's ε is 1e-5
 //! there (components.py:165).

@@ -13,8 +13,7 @@
 //! `shape = 1d`: blocks of `block` positions, with `memory` more on either side (K = 128 + 2·64).
 //! `shape = 2d`: blocks of `block_height` x `block_width` pixels, with `memory_height` more rows
 //! and `memory_width` more columns on either side, cut off at the edges of the image (K = 16·16).
-//! The sequence is an image in row-major order.
-//! `width` is that of the image (0: as the task says).
+//! The sequence is an image in row-major order. `width` is that of the image (0: as the task says).
 //!
 //! # Padding
 //!
@@ -26,7 +25,8 @@
 //! sides are those of tensor2tensor's encoders. Weights begin Xavier-uniform (±0.217 at D = 64),
 //! those of tensor2tensor's imagetransformer times √0.2 (±0.097: tensorflow/tensor2tensor@bafdc1b
 //! tensor2tensor/models/image_transformer.py:185-187); biases of the feed-forward network begin
-//! N(0, 1e-6²), there as 0.
+//! N(0, 1e-6²), there as 0. Blocks are pre-norm with gelu, there post-norm with relu (lines 202,
+//! 267-268).
 
 use std::ops::Range;
 

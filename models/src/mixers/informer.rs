@@ -26,7 +26,7 @@
 //! has PyTorch's linear layers, all uniform within inputs^-½ (±0.125, and ±0.088 from a width of
 //! 128), biases too (zhouhaoyi/Informer2020@29f2a73 models/attn.py:137-140,
 //! models/encoder.py:31-32). The norms' ε is `block.norm_epsilon` = 1e-6, in the published code
-//! 1e-5 (torch.nn.LayerNorm).
+//! 1e-5 (torch.nn.LayerNorm). Blocks are pre-norm, there post-norm (models/encoder.py).
 
 use rayon::prelude::*;
 

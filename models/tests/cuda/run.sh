@@ -15,11 +15,11 @@ root=$(cd "$here/../../.." && pwd)
 out=$root/target/test-cuda
 compiler=${CXX:-g++}
 
-# Prints the flags of a build.
+# Prints the flags of a build. Sanitizers name the lines of what they find.
 flags() {
   case $1 in
-    address) echo "-fsanitize=address,undefined -fno-sanitize-recover=all" ;;
-    thread) echo "-fsanitize=thread" ;;
+    address) echo "-g -fsanitize=address,undefined -fno-sanitize-recover=all" ;;
+    thread) echo "-g -fsanitize=thread" ;;
     plain) ;;
   esac
 }
@@ -29,7 +29,7 @@ build() {
   local test=$1 kind=$2 program=$3
   shift 3
   # shellcheck disable=SC2046
-  "$compiler" -std=c++20 -O1 -g -fno-omit-frame-pointer -ffp-contract=off -Wall -Wextra \
+  "$compiler" -std=c++20 -O1 -fno-omit-frame-pointer -ffp-contract=off -Wall -Wextra \
     -Wno-unused-function $(flags "$kind") "${@/#/-I}" -I"$root/models/src" -I"$here" \
     "$here/$test.cpp" -o "$program"
 }
