@@ -12,7 +12,7 @@ mod labels;
 mod pages;
 
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use fault::Fault;
@@ -20,6 +20,7 @@ use guard::guarded;
 use labels::Meaning;
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 
 use crate::archive::{POINTED, POINTER_BYTES, is_pointer};
@@ -70,11 +71,20 @@ pub(crate) fn read(path: &Path, columns: &Columns<'_>, visit: &mut Visit<'_>) ->
     }
     let reader =
         guarded(|| SerializedFileReader::new(file)).map_err(|error| failed(error.into(), ""))?;
+    if is_joined(path, reader.metadata(), bytes)? {
+        return Err(damaged(
+            &"two parquet files in one, of which only the last would be read: keep them as two files",
+        ));
+    }
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let place = |names: &[&str]| {
         let have: Vec<_> = (0..schema.num_columns())
             .map(|i| schema.column(i).path().string())
             .collect();
+        let twice = |name: &&&str| have.iter().filter(|one| one == *name).count() > 1;
+        if let Some(name) = names.iter().find(twice) {
+            return Err(damaged(&format!("it has the column `{name}` twice")));
+        }
         let mut names_here = names
             .iter()
             .filter_map(|name| have.iter().position(|one| one == name));
@@ -130,6 +140,41 @@ pub(crate) fn read(path: &Path, columns: &Columns<'_>, visit: &mut Visit<'_>) ->
         rows = group.read(rows, visit)?;
     }
     Ok(rows)
+}
+
+/// Mark at the beginning and at the end of a file.
+const MARK: &[u8] = b"PAR1";
+
+/// Returns whether a file of so many bytes is several files, one behind the other: it is longer than
+/// what its last part describes, and a beginning follows an end in it.
+fn is_joined(path: &Path, metadata: &ParquetMetaData, bytes: u64) -> Result<bool> {
+    let columns = metadata
+        .row_groups()
+        .iter()
+        .flat_map(|group| group.columns());
+    let described: u64 = columns
+        .map(|column| u64::try_from(column.compressed_size()).unwrap_or(0))
+        .sum();
+    if described + 4 * MARK.len() as u64 >= bytes {
+        return Ok(false);
+    }
+    let joint = [MARK, MARK].concat();
+    let mut file = BufReader::new(files::open(path)?);
+    // The bytes that a joint may begin with, behind those that were searched.
+    let mut kept: Vec<u8> = Vec::new();
+    loop {
+        let read = file.fill_buf().map_err(io("read", path))?;
+        if read.is_empty() {
+            return Ok(false);
+        }
+        let count = read.len();
+        kept.extend_from_slice(read);
+        file.consume(count);
+        if kept.windows(joint.len()).any(|part| part == joint) {
+            return Ok(true);
+        }
+        kept.drain(..kept.len().saturating_sub(joint.len() - 1));
+    }
 }
 
 struct Group<'a> {

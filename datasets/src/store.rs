@@ -19,7 +19,7 @@ use crate::origin::Origin;
 use crate::{Digest, Key, Progress, Source, Splits, Task, source_checks};
 
 pub use self::raw_files::{OtherRawFiles, RawFiles};
-use self::scratch::{checkpoint_of, clear_leftovers, hidden, lock, parent};
+use self::scratch::{checkpoint_of, clear_leftovers, is_foreign, lock, parent};
 
 mod build;
 pub(crate) mod entry;
@@ -223,7 +223,7 @@ impl Store {
         let mut entries = Vec::new();
         for item in items {
             let folder = item.map_err(io("read", &store))?.path();
-            if folder.is_dir() && !hidden(&folder) {
+            if folder.is_dir() && !is_foreign(&folder) {
                 let manifest = entry::read_manifest(&folder, entry::REMOVE);
                 let size = |split: SplitName| {
                     fs::metadata(folder.join(split.file_name())).map_or(0, |file| file.len())

@@ -387,6 +387,25 @@ fn parquet_files_of_other_splits_are_refused() {
     );
 }
 
+/// Of two parquet files in one, the pages of the first would be read by the footer of the last.
+#[test]
+fn parquet_files_joined_in_one_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["train.parquet", "test.parquet", "more.parquet"] {
+        write_parquet(root.path(), name);
+    }
+    let at = |name: &str| root.path().join(name);
+    let more = fs::read(at("more.parquet")).unwrap();
+    fs::remove_file(at("more.parquet")).unwrap();
+    read(&Text, root.path());
+    let whole = fs::read(at("train.parquet")).unwrap();
+    for joined in [[&whole[..], &more].concat(), [&whole[..], &whole].concat()] {
+        fs::write(at("train.parquet"), joined).unwrap();
+        let said = refused(&Text, root.path());
+        assert!(said.contains("two parquet files in one"), "{said}");
+    }
+}
+
 /// Other files beside parquet files are told, as those beside files of any other form.
 #[test]
 fn files_beside_parquet_files_are_told() {

@@ -65,6 +65,7 @@ fn a_folder_is_a_task_under_a_name_of_its_own() {
         ("val.jsonl", &lines(40, 10)),
         ("test.jsonl", &lines(50, 20)),
         ("README.md", "not read"),
+        ("._train.jsonl", "of macOS"),
     ]);
     let task = open(place.path());
     let info = task.info();

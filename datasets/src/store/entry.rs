@@ -129,8 +129,8 @@ pub(crate) fn read_manifest(folder: &Path, remedy: &str) -> Result<Manifest> {
         true => error,
         false => damaged(error.to_string()),
     })?;
-    let mut manifest: Manifest =
-        serde_json::from_slice(&text).map_err(|error| damaged(of_json(&error)))?;
+    let mut manifest: Manifest = serde_json::from_slice(disk::without_mark(&text))
+        .map_err(|error| damaged(of_json(&error)))?;
     manifest.escape_texts();
     // An entry of an earlier version, which knew fewer published values.
     if let Some(task) = tasks::find(&manifest.task) {

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Store, entry};
+use crate::archive::is_litter;
 use crate::error::{Result, io};
 use crate::files;
 use crate::{BuildCheckpoint, Progress};
@@ -161,10 +162,10 @@ pub(super) fn beside(folder: &Path, prefix: &str) -> PathBuf {
     folder.with_file_name(name)
 }
 
-pub(super) fn hidden(folder: &Path) -> bool {
-    folder
-        .file_name()
-        .is_some_and(|name| name.to_string_lossy().starts_with('.'))
+/// Returns whether a folder in the store is no entry: one at work, or one that systems write.
+pub(super) fn is_foreign(folder: &Path) -> bool {
+    let name = folder.file_name();
+    name.is_some_and(|name| is_litter(&name.to_string_lossy()))
 }
 
 /// Folder for data that is built only to be compared, locked as long as its process lives.
