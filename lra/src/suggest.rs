@@ -24,6 +24,7 @@ use self::aliases::{Alias, COMMANDS, LISTS, MODELS, RECIPES, SETTINGS, SOURCES, 
 pub use self::setting::{setting_called, unknown_setting};
 pub use self::word::{of_model, of_task};
 use crate::error::{Error, Result};
+use crate::torch;
 
 /// Largest number of suggestions for an unknown name.
 const MOST_GUESSES: usize = 3;
@@ -70,6 +71,8 @@ const OTHERS: &[&str] = &[
     "tlb",
     "transnormer",
     "transformerlg",
+    "fouriertransformer",
+    "gatedretnet",
 ];
 
 /// Letters from which on a name may be a longer one of [`OTHERS`].
@@ -89,6 +92,7 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
     let told = match kind {
         "task" => label::explained(name).or_else(|| pathfinder::explained(name)),
         _ if is_other(name) => Some(Guess::default()),
+        "model" if torch::is_name(name) => Some(Guess::default()),
         _ => None,
     };
     let guess = told.unwrap_or_else(|| {
@@ -110,6 +114,10 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
             .any(|it| fold(it.info().name) == fold(name))
             || aliases_of(name, TASKS).next().is_some());
     let listing = match kind {
+        "model" if torch::is_name(name) => format!(
+            "it is a mixer in PyTorch: set {}=FILE.py:FACTORY to the file and the function or class that made it",
+            torch::VARIABLE
+        ),
         "model" if is_task => {
             "this is the name of a task, not of a model; `lra list models` names all models"
                 .to_owned()
@@ -387,7 +395,11 @@ fn similar(name: &str, known: &str) -> Option<Likeness> {
     if is_other(name) {
         return None;
     }
-    let (name, known) = (fold(name), fold(known));
+    let (mut name, mut known) = (fold(name), fold(known));
+    // Many names end alike, and only their beginnings tell them apart.
+    if let (Some(one), Some(other)) = (name.strip_suffix(ENDING), known.strip_suffix(ENDING)) {
+        (name, known) = (one.to_owned(), other.to_owned());
+    }
     let longest = name.chars().count().max(known.chars().count());
     let edits = strsim::osa_distance(&name, &known);
     let share = strsim::jaro_winkler(&name, &known);
@@ -407,6 +419,9 @@ fn similar(name: &str, known: &str) -> Option<Likeness> {
     let is_near = 4 * edits <= longest && share >= LEAST && digits(&name) == digits(&known);
     is_near.then_some(Likeness { edits, share })
 }
+
+/// The end of the names of many models.
+const ENDING: &str = "former";
 
 /// Letters up to which a word is short.
 const SHORT: usize = 4;

@@ -84,6 +84,7 @@ impl TrainedRun {
         };
         // Without the task, a folder that is gone, the settings of the run are not known.
         let task = suggest::task(&spec.cell.task)?;
+        let model = *suggest::find("model", &spec.cell.model, models::registry(), |it| it.name)?;
         let file = path.join(results::store::FILE);
         if !file.exists() {
             return Err(Error::usage(format!(
@@ -97,8 +98,6 @@ impl TrainedRun {
                 record.outcome
             )));
         }
-        let cell = &spec.cell;
-        let model = *suggest::find("model", &cell.model, models::registry(), |model| model.name)?;
         overlay::check_once(assignments)?;
         let mut settings = json!({ "data": task.defaults() });
         permute::add_default(&mut settings["data"]);

@@ -209,7 +209,7 @@ fn imported_rows_stand_between_runs_and_trivial_predictors() {
     first token    trivial                      36.25      -
     bag of tokens  trivial                      26.40      -
 
-      One seed per cell.
+      One seed per measured cell.
       Every measured row: recipe tay2021, precision f32, device cpu.
       listops: generated, protocol tay2021, data 9b1de5ee2f5b.
       imported: measured by others and read from imported.csv; nothing about their data or settings was

@@ -107,6 +107,11 @@ def train(
 
     Raises LraError if the program refuses or the run fails.
     """
+    if os.environ.get("LRA_MIXER_PROCESS"):
+        raise RuntimeError(
+            "lra.train is called while the file of a mixer is imported to compute it, which would never end: "
+            'put the call below `if __name__ == "__main__":`'
+        )
     model, environment = (model, None) if isinstance(model, str) else torch_mixer(model)
     words = ["run", "--task", task, "--model", model, "--seed", str(seed), "--out", os.fspath(out), "--json"]
     words += ["--recipe", recipe] if recipe else []

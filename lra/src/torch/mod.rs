@@ -104,6 +104,11 @@ pub fn process_of(model: &Model) -> Result<Option<String>> {
     }
 }
 
+/// Returns whether a model of this name is a mixer in PyTorch.
+pub fn is_name(model: &str) -> bool {
+    model.starts_with(PREFIX)
+}
+
 /// Returns whether a Python process computes the mixer of this model.
 pub fn computes(model: &str) -> bool {
     FACTORY.get().is_some_and(|factory| factory.model == model)

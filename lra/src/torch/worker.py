@@ -17,6 +17,9 @@ signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 PROTOCOL = 1
 
+# The file of the mixer is imported here: what it starts outside of functions would start again, and so on.
+os.environ["LRA_MIXER_PROCESS"] = "1"
+
 
 def read(count):
     """Returns bytes from the program, or ends with it."""
@@ -59,7 +62,10 @@ class Mixer:
         spec.loader.exec_module(module)
         self.make = getattr(module, request["factory"])
         python = ".".join(map(str, sys.version_info[:3]))
-        return {"protocol": PROTOCOL, "python": python, "torch": str(torch.__version__)}, ()
+        # Its instructions decide the last digits. Versions before 2.6 do not tell them.
+        instructions = getattr(torch.backends.cpu, "get_cpu_capability", lambda: "unknown instructions")()
+        torch_version = f"{torch.__version__} ({instructions})"
+        return {"protocol": PROTOCOL, "python": python, "torch": torch_version}, ()
 
     def build(self, request, _):
         """Calls the factory with those of its arguments that it names."""

@@ -12,7 +12,7 @@ use crate::format::counted;
 use crate::markup::guarded;
 use crate::stats::{Sample, largest_deviation};
 use crate::table::{Cell, Column, Row, Table, or_null};
-use crate::tables::EVERY_ROW;
+use crate::tables::{EVERY_ROW, ONE_SEED};
 use crate::{Error, Result, atomic};
 
 /// Name of the file in a folder of runs.
@@ -242,6 +242,16 @@ pub fn read(path: &Path, given: &Given) -> Result<Contents> {
             None => runs.push((one, vec![run])),
         }
     }
+    if let (true, Some(first)) = (runs.is_empty(), lines.first()) {
+        return Err(fault(
+            path,
+            first.number,
+            format!(
+                "no line has an accuracy: name its column by --column accuracy=HEADER, or accuracy_percent=HEADER; there are {}",
+                first.names().join(", ")
+            ),
+        ));
+    }
     contents.cells = runs
         .into_iter()
         .map(|(one, runs)| mean(one, &runs))
@@ -335,7 +345,9 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
     };
     let deviation = number(Field::DeviationPercent, "the deviation", 100.0)?;
     if deviation.is_some() && seeds == 1 {
-        return Err(fault("a deviation of a single seed".to_owned()));
+        return Err(fault(
+            "a deviation of a single seed: add a column `seeds` with the number of seeds, or name it by --column seeds=HEADER".to_owned(),
+        ));
     }
     if let Some(deviation) = deviation {
         let most = 100.0 * largest_deviation(seeds as usize, percent / 100.0);
@@ -432,6 +444,8 @@ pub fn add_to(table: &mut Table, cells: &[Imported]) {
     for note in &mut table.notes {
         if let Some(settings) = note.strip_prefix(EVERY_ROW) {
             *note = format!("Every measured row{settings}");
+        } else if note == ONE_SEED {
+            "One seed per measured cell.".clone_into(note);
         }
     }
     let columns: Vec<usize> = cells

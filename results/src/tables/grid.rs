@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{capped, endings, every_row, info, left_unsaid, origins, told};
+use super::{ONE_SEED, capped, endings, every_row, info, left_unsaid, origins, told};
 use crate::equivalence::{LEVEL, Score};
 use crate::format::{self, ByteUnit, counted};
 use crate::pivot::{
@@ -400,7 +400,7 @@ impl<'a> Maker<'a> {
             return vec!["No records.".to_owned()];
         }
         match self.seeds {
-            Some(1) => notes.push("One seed per cell.".to_owned()),
+            Some(1) => notes.push(ONE_SEED.to_owned()),
             Some(count) => notes.push(format!(
                 "Mean ± sample standard deviation over {}.",
                 counted(count as u64, "seed")

@@ -139,6 +139,9 @@ fn told(model: &str, column: &str, runs: &[&Record]) -> Vec<String> {
         .collect()
 }
 
+/// The note on seeds if every cell has one.
+pub(crate) const ONE_SEED: &str = "One seed per cell.";
+
 /// The start of the note on the settings of all rows.
 pub(crate) const EVERY_ROW: &str = "Every row";
 

@@ -300,8 +300,6 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
             "d_ff",
             "ff_dim",
             "dim_feedforward",
-            "d_inner",
-            "intermediate_size",
             "transformer_hidden_dim",
             "encoder_ffn_embed_dim",
             "mlp_hidden_dim",
@@ -487,7 +485,15 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
         &["model.landmarks"],
         &["num_landmarks", "n_landmarks", "landmark"],
     ),
-    same(&["model.conv"], &["conv_kernel_size", "conv_kernel"]),
+    same(
+        &["model.taps", "model.conv"],
+        &["conv_kernel_size", "conv_kernel"],
+    ),
+    near(
+        &["model.expand", "block.mlp_dim"],
+        &["d_inner", "intermediate_size"],
+        "in Mamba's files the width inside a block, here model.expand times block.dim",
+    ),
     same(
         &["model.iterations"],
         &["pinv_iterations", "newton_iterations"],
@@ -521,17 +527,17 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     near(
         &[],
         &["mode"],
-        "S4's `mode` is the form of its kernel, here the model: `--model s4d` for diag, `--model s4` for nplr and dplr",
+        "this model has none; in S4's files `mode` is the form of its kernel, here the model: `--model s4d` for diag, `--model s4` for nplr and dplr",
     ),
     near(
         &[],
         &["rank"],
-        "S4's `rank` is that of the correction of its matrix, which is 1 here",
+        "this model has none; in S4's files `rank` is that of the correction of its matrix, which is 1 here",
     ),
     near(
         &[],
         &["top_k", "num_experts_per_tok", "moe_top_k"],
-        "the number of experts of a token is 2 in the model moe and 1 in switch",
+        "this model has none; the number of experts of a token is 2 in the model moe and 1 in switch",
     ),
     near(
         &[],
