@@ -345,7 +345,7 @@ pub fn not_opened(path: &Path, error: &io::Error) -> Error {
     let is_link = disk::refuse_link(path).is_err();
     let (class, first) = match is_link {
         true => (Class::Usage, "or"),
-        false => (Class::Data, "move it away, or"),
+        false => (Class::of_writing(error), "move it away, or"),
     };
     let remedy = match disk::is_of_content(error) {
         true => format!("; {first} {START_OVER} of `lra run`"),

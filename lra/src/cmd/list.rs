@@ -18,11 +18,13 @@ use crate::cli::{ListArgs, Registry};
 use crate::error::{Class, Classify, Error, Result};
 use crate::recipe::{DEFAULT, RECIPES, Recipe};
 use crate::spec::RunRequest;
-use crate::suggest;
-use crate::{cmd, device};
+use crate::{cmd, device, runtime, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
+    if matches!(arguments.what, Registry::Models | Registry::Components) {
+        runtime::set_up(None)?;
+    }
     let name = arguments.name.as_ref().or(arguments.long.as_ref());
     let sizes = (arguments.recipe.as_deref(), arguments.task.as_deref());
     if (arguments.what != Registry::Models || name.is_some()) && sizes != (None, None) {

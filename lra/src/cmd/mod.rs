@@ -27,7 +27,7 @@ pub mod tour;
 
 use std::path::Path;
 
-use datasets::Task;
+use datasets::{Source, Task};
 use results::store::Loaded;
 
 use crate::error::{Class, Classify, Error, Result};
@@ -46,10 +46,15 @@ pub fn allow_partial(task: &str) -> Result<&'static str> {
         .filter(has)
         .collect();
     let having: Vec<_> = having.iter().map(|task| task.info().name).collect();
-    let is_known = datasets::tasks::find(task).is_some();
-    if is_known && !having.contains(&task) {
+    let found = datasets::tasks::find(task);
+    if let Some(found) = found.filter(|_| !having.contains(&task)) {
+        let reads = found.info().sources.contains(&Source::Official);
+        let instead = match reads {
+            true => "takes incomplete files without it and marks the data as partial",
+            false => "has no published files",
+        };
         return Err(Error::usage(format!(
-            "--allow-partial: the flag is for {}; {task} takes incomplete files without it and marks the data as partial",
+            "--allow-partial: the flag is for {}; {task} {instead}",
             results::listed(having)
         )));
     }

@@ -19,10 +19,11 @@ use crate::progress::Reporter;
 use crate::repro::cell::{self, PublishedCell};
 use crate::repro::plan::Plan;
 use crate::repro::unoffered;
-use crate::{cmd, stderr};
+use crate::{cmd, runtime, stderr};
 
 /// Runs the command.
 pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
+    runtime::set_up(None)?;
     // Refused before anything is computed.
     let folder = Folder::new(&arguments.folder, arguments.force)?;
     let mut site = Site {

@@ -13,7 +13,7 @@ use results::tables::{TABLES, TableKind};
 use results::{Format, Record, splice};
 
 use crate::cli::ReportArgs;
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Result, in_writing};
 use crate::{cmd, host, stderr, suggest};
 
 /// Runs the command.
@@ -129,7 +129,7 @@ fn charts(loaded: &Loaded, bench: &[Bench]) -> Vec<Chart> {
 
 /// Writes charts as SVG and PNG.
 fn draw(charts: &[Chart], folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).during(Class::Data, format!("making {}", folder.display()))?;
+    std::fs::create_dir_all(folder).map_err(in_writing(format!("making {}", folder.display())))?;
     for chart in charts {
         let path = |ending: &str| folder.join(format!("{}.{ending}", chart.name));
         let svg = chart.svg();

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use crate::cli::Cli;
 use crate::cmd;
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Result, in_writing};
 
 /// Prints completions.
 pub fn completions(shell: Shell) -> Result<ExitCode> {
@@ -23,7 +23,7 @@ pub fn completions(shell: Shell) -> Result<ExitCode> {
 pub fn man(folder: &Path) -> Result<ExitCode> {
     let place = folder.display();
     let writing = || format!("writing manual pages into {place}");
-    fs::create_dir_all(folder).during(Class::Data, format!("making {place}"))?;
+    fs::create_dir_all(folder).map_err(in_writing(format!("making {place}")))?;
     // The pages are made in another folder, because the library writes through links.
     let made = tempfile::tempdir().during(Class::Data, writing())?;
     clap_mangen::generate_to(Cli::command(), made.path()).during(Class::Data, writing())?;

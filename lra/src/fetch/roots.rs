@@ -3,6 +3,7 @@
 //! ones of Mozilla.
 
 use std::env;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use ureq::tls::{Certificate, RootCerts};
@@ -23,6 +24,11 @@ pub(super) fn roots() -> Result<RootCerts> {
 }
 
 fn read() -> Result<RootCerts, String> {
+    if let Some(file) = env::var_os(NAMES[0]) {
+        // A pipe or a device might never end.
+        disk::open(Path::new(&file))
+            .map_err(|error| format!("{}={}: {error}", NAMES[0], file.display()))?;
+    }
     let found = rustls_native_certs::load_native_certs();
     let named = NAMES.into_iter().find(|name| env::var_os(name).is_some());
     match (found.certs.is_empty(), named) {

@@ -118,9 +118,15 @@ impl Folder {
             disk::rename(place, &aside).map_err(making())?;
         }
         if let Err(error) = disk::rename(&unfinished, place) {
-            if is_there {
-                // If this fails too, the error below still tells what happened.
-                let _ = disk::rename(&aside, place);
+            if is_there && disk::rename(&aside, place).is_err() {
+                let kept = self.beside.keep();
+                let aside = if self.keep { aside } else { kept.join(BEFORE) };
+                let what = format!(
+                    "making {}, whose old content is in {} now",
+                    place.display(),
+                    aside.display()
+                );
+                return Err(in_writing(what)(error));
             }
             return Err(making()(error));
         }
