@@ -12,7 +12,7 @@ mod labels;
 mod pages;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use fault::Fault;
@@ -155,11 +155,21 @@ fn is_joined(path: &Path, metadata: &ParquetMetaData, bytes: u64) -> Result<bool
     let described: u64 = columns
         .map(|column| u64::try_from(column.compressed_size()).unwrap_or(0))
         .sum();
-    if described + 4 * MARK.len() as u64 >= bytes {
+    let mut file = files::open(path)?;
+    let mut end = [0; 8];
+    let read = file.seek(SeekFrom::End(-(end.len() as i64)));
+    read.and_then(|_| file.read_exact(&mut end))
+        .map_err(io("read", path))?;
+    // A file ends in its footer, the length of that, and the mark.
+    let footer = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
+    let marks = (MARK.len() + end.len()) as u64;
+    if described + footer + marks >= bytes {
         return Ok(false);
     }
+    // Indexes of pages may be what is not described.
+    file.rewind().map_err(io("read", path))?;
     let joint = [MARK, MARK].concat();
-    let mut file = BufReader::new(files::open(path)?);
+    let mut file = BufReader::new(file);
     // The bytes that a joint may begin with, behind those that were searched.
     let mut kept: Vec<u8> = Vec::new();
     loop {

@@ -127,6 +127,9 @@ enum ParameterMode {
     Meta,
 }
 
+/// Draws as many values as a parameter of a shape has elements.
+type Values<'a> = Box<dyn FnOnce(&Shape) -> Vec<f64> + 'a>;
+
 impl Parameters {
     /// Starts without parameters: building a [`crate::Classifier`] creates them. `dtype` is f32, or
     /// f64 for gradient checks.
@@ -328,7 +331,7 @@ impl Parameters {
         path: &str,
         shape: Shape,
         role: Role,
-        values: Box<dyn FnOnce(&Shape) -> Vec<f64> + '_>,
+        values: Values,
     ) -> Result<Tensor> {
         let mut by_path = self.lock();
         if let Some(slot) = by_path.get(path) {

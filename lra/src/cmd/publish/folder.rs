@@ -78,9 +78,14 @@ impl Folder {
             // user.
             .map_err(|error| io::Error::from(error.kind()))
             .map_err(in_writing(making()))?;
-        let lock = disk::create(&beside.path().join(LOCK)).map_err(in_writing(making()))?;
+        // Locked before it has its name, so that no other process takes the lock.
+        let unnamed = beside.path().join("new");
+        let lock = disk::create(&unnamed).map_err(in_writing(making()))?;
         // Without locks, a leftover is not told from a process at work, and stays.
-        let _ = disk::try_lock_strictly(&lock);
+        if disk::try_lock_strictly(&lock).is_ok() {
+            let named = fs::rename(&unnamed, beside.path().join(LOCK));
+            named.map_err(in_writing(making()))?;
+        }
         Ok(Folder {
             place: place.to_owned(),
             beside,
@@ -152,8 +157,15 @@ fn clear_leftovers(place: &Path) {
             .file_name()
             .as_encoded_bytes()
             .starts_with(begins.as_encoded_bytes());
-        let lock = || disk::own(&item.path().join(LOCK), fs::File::options().write(true));
-        if !is_ours || !lock().is_ok_and(|lock| disk::try_lock_strictly(&lock).is_ok()) {
+        if !is_ours {
+            continue;
+        }
+        // The lock is held until the leftover is removed.
+        let lock = disk::own(&item.path().join(LOCK), fs::File::options().write(true));
+        if !lock
+            .as_ref()
+            .is_ok_and(|lock| disk::try_lock_strictly(lock).is_ok())
+        {
             continue;
         }
         let before = item.path().join(BEFORE);

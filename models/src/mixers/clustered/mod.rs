@@ -4,12 +4,12 @@
 //!     `improved`: y_i = Σ_{j not in T_c} A_cj v_j + m_c Σ_{j in T_c} softmax_{j in T_c}(q_i·k_j / √E) v_j,  m_c = Σ_{j in T_c} A_cj
 //! B batch, H heads, L length, E width of a head, C clusters, n bits; q, k, v, y (B, H, L, E), A
 //! (B, H, C, L), T_c the `topk` keys of largest p_c·k_j. Bit b of a query's hash is [q_i·a_b >
-//! t_b], with a_b and t_b standard normal. Queries are clustered by k-means of hashes: `iterations`
-//! - 1 rounds of assignment and majority vote, then a last assignment. Time O(L·C·(E + iterations)
-//! + L·n·E) per head and O(L·topk·E) if improved, memory O(C·L). All heads and examples share
-//! planes and first centroids, drawn per seed, step and layer. The first centroids are C positions,
-//! of which a sequence uses its valid ones. An empty cluster gets random bits. Dropout on the
-//! weights.
+//! t_b], with a_b and t_b standard normal. Queries are clustered by k-means of hashes:
+//! `iterations` - 1 rounds of assignment and majority vote, then a last assignment. Time O(L·C·(E +
+//! iterations) + L·n·E) per head and O(L·topk·E) if improved, memory O(C·L). All heads and examples
+//! share planes and first centroids, drawn per seed, step and layer. The first centroids are C
+//! positions, of which a sequence uses its valid ones. An empty cluster gets random bits. Dropout on
+//! the weights.
 //!
 //! # Options
 //!
