@@ -121,8 +121,9 @@ fn norm_lines(model: &Model) -> String {
         .map(|(key, value)| format!("\n  {key} = {value}"))
         .collect();
     format!(
-        "Block: of the recipe, in recipe mini that of family {}. Authors often have another (place of norms, norm\n\
-         behind the embedding, activation); `lra run --dry-run` shows that of a run.\n\
+        "Block: of the recipe, in recipe mini that of family {}.\n\
+         Authors often have another (place of norms, norm behind the embedding,\n\
+         activation); `lra run --dry-run` shows that of a run.\n\
          Norm, unless the recipe has another:{lines}",
         model.family.name()
     )
