@@ -145,16 +145,17 @@ pub(crate) fn read(path: &Path, columns: &Columns<'_>, visit: &mut Visit<'_>) ->
 /// Mark at the beginning and at the end of a file.
 const MARK: &[u8] = b"PAR1";
 
-/// Returns whether a file of so many bytes is several files, one behind the other: it is longer than
-/// what its last part describes, and a beginning follows an end in it.
+/// Returns whether a file of so many bytes is several files, one behind the other. Such a file is
+/// longer than its last part describes, and in it a beginning follows an end.
 fn is_joined(path: &Path, metadata: &ParquetMetaData, bytes: u64) -> Result<bool> {
     let columns = metadata
         .row_groups()
         .iter()
         .flat_map(|group| group.columns());
-    let described: u64 = columns
+    // A damaged file may state any sizes.
+    let described = columns
         .map(|column| u64::try_from(column.compressed_size()).unwrap_or(0))
-        .sum();
+        .fold(0, u64::saturating_add);
     let mut file = files::open(path)?;
     let mut end = [0; 8];
     let read = file.seek(SeekFrom::End(-(end.len() as i64)));
@@ -163,7 +164,7 @@ fn is_joined(path: &Path, metadata: &ParquetMetaData, bytes: u64) -> Result<bool
     // A file ends in its footer, the length of that, and the mark.
     let footer = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
     let marks = (MARK.len() + end.len()) as u64;
-    if described + footer + marks >= bytes {
+    if described.saturating_add(footer + marks) >= bytes {
         return Ok(false);
     }
     // Indexes of pages may be what is not described.

@@ -86,8 +86,8 @@ impl Store {
         })
     }
 
-    /// Returns [`Error::Missing`] if an entry neither exists nor could be built, because no published
-    /// files are [`found`](Self::found).
+    /// Returns [`Error::Missing`] if an entry neither exists nor could be built, because no
+    /// published files are [`found`](Self::found).
     pub fn absent(&self, task: &dyn Task, key: &Key) -> Option<Error> {
         if key.source != Source::Official || self.found(task).is_some() {
             return None;

@@ -12,8 +12,8 @@ pub fn is_obeyed(symbol: char) -> bool {
         || matches!(symbol, '\u{2066}'..='\u{2069}')
 }
 
-/// Returns a text in UTF-8 without the byte order mark that some editors and spreadsheets put before
-/// it.
+/// Returns a text in UTF-8 without the byte order mark that some editors and spreadsheets put
+/// before it.
 #[must_use]
 pub fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)

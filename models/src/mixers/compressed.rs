@@ -19,8 +19,8 @@
 //!
 //! # Departures
 //!
-//! Where L is no multiple of c, the package puts zeros before the first token (line 50), so that
-//! its groups begin elsewhere; here they follow the last token. tensor2tensor leaves the incomplete
+//! The package puts zeros before the first token if L is no multiple of c (line 50), so its groups
+//! begin elsewhere; here zeros follow the last token. tensor2tensor leaves the incomplete
 //! last group out, and puts the first token itself in front of the groups, since its form is causal
 //! (tensorflow/tensor2tensor@bafdc1b tensor2tensor/layers/common_attention.py:5869-5893,
 //! 6028-6043). The package adds a key and a value that belong to no token; `block.memory = 1` does

@@ -69,8 +69,8 @@ inline void compare(const std::string& name, const Floats& values, const Doubles
     if (std::getenv("FIRST_ERROR")) std::exit(1);
 }
 
-/// Runs the cases of a kernel in both orders, with the thread sanitizer in one, and returns the exit code of
-/// the test.
+/// Runs the cases of a kernel in both orders, with the thread sanitizer in one, and returns the
+/// exit code of the test.
 inline int prove(const char* kernel, void (*cases)()) {
     auto print_of = [&](shim::Order order) {
         shim::order = order;

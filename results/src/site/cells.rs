@@ -24,8 +24,8 @@ pub(super) struct Summary<'a> {
     missing: Vec<String>,
     /// The accuracies of re-runs by others, lowest first.
     by_others: Vec<f64>,
-    /// The runs here on the task as published: of those that can be compared with a source, if there
-    /// are any, the group with the highest mean.
+    /// The group of runs here on the task as published that has the highest mean, among those that
+    /// can be compared with a source if there are any.
     best: Option<&'a Group<'a>>,
     /// Number of groups of runs here, on any data of the task.
     groups: usize,

@@ -34,8 +34,8 @@ fn measured() -> &'static [Floor] {
     &FLOORS
 }
 
-/// Returns the best trivial predictor on a task as published. If it was measured on several forms of
-/// the data, the form with the lowest counts, since a source may have used any of them.
+/// Returns the best trivial predictor on a task as published. If several forms of the data were
+/// measured, the form with the lowest accuracy counts, since a source may have used any of them.
 pub(super) fn best(task: &str) -> Option<&'static Floor> {
     let name = task_name(task);
     let of_task = || measured().iter().filter(|floor| floor.task == name);

@@ -8,8 +8,8 @@
 //! `iterations` - 1 rounds of assignment and majority vote, then a last assignment. Time O(L·C·(E +
 //! iterations) + L·n·E) per head and O(L·topk·E) if improved, memory O(C·L). All heads and examples
 //! share planes and first centroids, drawn per seed, step and layer. The first centroids are C
-//! positions, of which a sequence uses its valid ones. An empty cluster gets random bits. Dropout on
-//! the weights.
+//! positions, of which a sequence uses its valid ones. An empty cluster gets random bits. Dropout
+//! on the weights.
 //!
 //! # Options
 //!
