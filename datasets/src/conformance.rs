@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 
 use crate::duplicates::{RowHash, row_hash};
-use crate::error::{Error, Result, io};
+use crate::error::{Class, Error, Result, io};
 use crate::tasks::mine;
 use crate::words::{counted, listed};
 use crate::{Key, MAJORITY, Source, Split, SplitName, Splits, Store, Task};
@@ -32,13 +32,31 @@ pub struct Promise {
     /// The promise in words, such as `equal_seeds_give_equal_bytes`.
     pub name: &'static str,
     /// The check. It returns a remark, if there is one.
-    ///
-    /// # Errors
-    /// The breach in words.
-    pub check: fn(&Subject) -> Result<Option<String>, String>,
+    pub check: fn(&Subject) -> Found,
     /// Promise that comes first: if it is broken, this check would report the same fault again.
     pub rests_on: Option<&'static str>,
 }
+
+/// Reason why a check did not pass.
+#[derive(Debug)]
+pub enum Failure {
+    /// The task breaks the promise, with a description of the fault.
+    Broken(String),
+    /// The system failed, or the user requested a stop, so nothing is known of the promise.
+    System(Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error.class() {
+            Class::System | Class::Memory | Class::Interrupted => Failure::System(error),
+            Class::Usage | Class::Data => Failure::Broken(error.to_string()),
+        }
+    }
+}
+
+/// Result of a check: a remark, if there is one.
+pub type Found = Result<Option<String>, Failure>;
 
 /// Outcome of checking a promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +89,7 @@ const BUILT: &str = "the_data_are_built";
 
 const fn promise(
     name: &'static str,
-    check: fn(&Subject) -> Result<Option<String>, String>,
+    check: fn(&Subject) -> Found,
     rests_on: Option<&'static str>,
 ) -> Promise {
     Promise {
@@ -86,10 +104,10 @@ const fn promise(
 /// `told` receives each outcome as soon as it is known.
 ///
 /// # Errors
-/// Errors of `told`.
-pub fn ask<E>(
+/// Errors of `told`, and failures of the system, which are no breach.
+pub fn ask<E: From<Error>>(
     subject: &Subject,
-    mut tried: impl FnMut(&'static Promise, &Subject) -> Result<Option<String>, String>,
+    mut tried: impl FnMut(&'static Promise, &Subject) -> Found,
     mut told: impl FnMut(&'static Promise, &Outcome) -> Result<(), E>,
 ) -> Result<Vec<(&'static Promise, Outcome)>, E> {
     let mut all: Vec<(&'static Promise, Outcome)> = Vec::new();
@@ -103,7 +121,11 @@ pub fn ask<E>(
         });
         let outcome = match cause {
             Some(cause) => Outcome::NotTried(cause),
-            None => tried(promise, subject).map_or_else(Outcome::Broken, Outcome::Kept),
+            None => match tried(promise, subject) {
+                Ok(remark) => Outcome::Kept(remark),
+                Err(Failure::Broken(wrong)) => Outcome::Broken(wrong),
+                Err(Failure::System(error)) => return Err(error.into()),
+            },
         };
         told(promise, &outcome)?;
         all.push((promise, outcome));
@@ -167,38 +189,39 @@ impl Subject {
 
     /// Builds the data with another seed, if there is one, in a store called `name`; data that are
     /// built there already are opened.
-    fn built(&self, name: &str, seed: Option<u64>) -> Result<Splits, String> {
+    fn built(&self, name: &str, seed: Option<u64>) -> Result<Splits, Failure> {
         let mut key = self.key.clone();
         if let Some(seed) = seed {
             key.options["seed"] = json!(seed);
         }
         let store = Store::new(&self.folder.path().join(name));
         let splits = store.open_or_build(self.task, &key, None, &());
-        splits.map_err(|error| error.to_string())
+        splits.map_err(Failure::from)
     }
 
-    fn splits(&self) -> Result<Splits, String> {
+    fn splits(&self) -> Result<Splits, Failure> {
         self.built("data", None)
     }
 }
 
-/// Outcome of a check: a remark, or the breach in words.
-type Found = Result<Option<String>, String>;
+fn broken(fault: impl Into<String>) -> Found {
+    Err(Failure::Broken(fault.into()))
+}
 
 fn description(subject: &Subject) -> Found {
     let info = subject.task.info();
     if info.title.is_empty() || info.summary.is_empty() {
-        return Err("`TaskInfo` has an empty title or summary: lists show them".to_owned());
+        return broken("`TaskInfo` has an empty title or summary: lists show them");
     }
     if !(1..=2).contains(&info.towers) {
-        return Err(format!("towers = {}: there are 1 or 2", info.towers));
+        return broken(format!("towers = {}: there are 1 or 2", info.towers));
     }
     if !(2..=256).contains(&info.classes) {
-        return Err(format!("classes = {}: there are 2 to 256", info.classes));
+        return broken(format!("classes = {}: there are 2 to 256", info.classes));
     }
     let most = 256 + info.first_id as usize;
     if info.first_id > 1 || info.vocabulary > most || info.vocabulary <= info.first_id as usize {
-        return Err(format!(
+        return broken(format!(
             "vocabulary = {} and first_id = {}: a stored byte b is id b + first_id, first_id is 0 or 1, so there are at most {most} ids",
             info.vocabulary, info.first_id
         ));
@@ -210,24 +233,27 @@ fn options(subject: &Subject) -> Found {
     let task = subject.task;
     let defaults = task.defaults();
     if !defaults.is_object() {
-        return Err("`defaults` is no JSON object".to_owned());
+        return broken("`defaults` is no JSON object");
     }
     let shape = task.shape(&defaults);
-    let shape = shape.map_err(|error| format!("`shape` refuses the defaults: {error}"))?;
+    let shape = shape.map_err(|error| match Failure::from(error) {
+        Failure::Broken(why) => Failure::Broken(format!("`shape` refuses the defaults: {why}")),
+        system @ Failure::System(_) => system,
+    })?;
     if shape.max_length == 0 || shape.train_length > shape.max_length {
-        return Err(format!(
+        return broken(format!(
             "`shape` has max_length = {} and train_length = {}: the first is the largest, and more than 0",
             shape.max_length, shape.train_length
         ));
     }
     let (name, label) = (task.info().name, &shape.label);
     if label != name && !label.starts_with(&format!("{name}@")) && !mine::is_folder(label) {
-        return Err(format!(
+        return broken(format!(
             "the label of the data is {label}: it is {name}, or {name}@ and what differs, so that tables show the task under its own name"
         ));
     }
     if shape.classes > task.info().classes {
-        return Err(format!(
+        return broken(format!(
             "`shape` has {} classes, `info` {}",
             shape.classes,
             task.info().classes
@@ -236,7 +262,7 @@ fn options(subject: &Subject) -> Found {
     let mut unknown = defaults.clone();
     unknown["surprise"] = json!(1);
     if task.shape(&unknown).is_ok() {
-        return Err(
+        return broken(
             "an unknown option, data.surprise, is accepted: a typing error would pass unseen (read options with `parse`)"
                 .to_owned(),
         );
@@ -245,7 +271,7 @@ fn options(subject: &Subject) -> Found {
         let mut seeded = defaults.clone();
         seeded["seed"] = json!(12345);
         if task.shape(&seeded).ok().as_ref() != Some(&shape) {
-            return Err("another seed changes the shape or the label of the data".to_owned());
+            return broken("another seed changes the shape or the label of the data");
         }
     }
     Ok(None)
@@ -262,7 +288,7 @@ fn equal_seeds(subject: &Subject) -> Found {
     let digest = &first.manifest.digest;
     match *digest == again.manifest.digest {
         true => Ok(Some(format!("digest {}", &digest[..digest.len().min(12)]))),
-        false => Err(format!(
+        false => broken(format!(
             "built twice, the data differ in {}: draw from `stream(purpose, seed, number)` alone, and iterate over nothing without an order, such as a HashMap",
             differing(&first, &again)
         )),
@@ -302,7 +328,7 @@ fn other_seeds(subject: &Subject) -> Found {
     let equal: Vec<&str> = equal.map(|split| split.name()).collect();
     match equal.is_empty() {
         true => Ok(None),
-        false => Err(format!(
+        false => broken(format!(
             "data.seed = {} gives the same {}: let every draw depend on the seed",
             seed.wrapping_add(1),
             listed(equal)
@@ -329,7 +355,7 @@ fn disjoint(subject: &Subject) -> Found {
             .enumerate()
             .filter(|(_, row)| known.contains(row));
         if let Some((first, _)) = met.next() {
-            return Err(format!(
+            return broken(format!(
                 "{} of {name} also in {other}, the first is row {first}: scores would measure memory",
                 counted(1 + met.count(), "example")
             ));
@@ -343,7 +369,7 @@ fn disjoint(subject: &Subject) -> Found {
 fn classes(subject: &Subject) -> Found {
     let splits = subject.splits()?;
     let shape = subject.task.shape(&subject.key.options);
-    let shape = shape.map_err(|error| error.to_string())?;
+    let shape = shape.map_err(Failure::from)?;
     let absent = |counts: &[u64], classes: usize| -> Vec<String> {
         let count = |class: &usize| counts.get(*class).copied().unwrap_or(0) == 0;
         let absent = (0..classes).filter(count);
@@ -352,7 +378,7 @@ fn classes(subject: &Subject) -> Found {
     let of = |split: SplitName| splits.manifest.splits.get(split);
     let missing = absent(&of(SplitName::Train).labels, shape.classes);
     if !missing.is_empty() {
-        return Err(format!(
+        return broken(format!(
             "no example of train has the label {} of {} classes",
             listed(missing),
             shape.classes
@@ -361,7 +387,7 @@ fn classes(subject: &Subject) -> Found {
     if let Some(dense) = &shape.dense {
         let missing = absent(&of(SplitName::Train).dense_labels, dense.classes);
         if !missing.is_empty() {
-            return Err(format!(
+            return broken(format!(
                 "no position of train has the label {} of {} classes",
                 listed(missing),
                 dense.classes
@@ -380,7 +406,7 @@ fn classes(subject: &Subject) -> Found {
 fn lengths(subject: &Subject) -> Found {
     let splits = subject.splits()?;
     let shape = subject.task.shape(&subject.key.options);
-    let shape = shape.map_err(|error| error.to_string())?;
+    let shape = shape.map_err(Failure::from)?;
     let mut longest = 0;
     for name in SplitName::ALL {
         let split = splits.get(name);
@@ -392,10 +418,10 @@ fn lengths(subject: &Subject) -> Found {
             for tower in 0..split.towers() {
                 let length = split.tokens(tower, row).len();
                 if length == 0 {
-                    return Err(format!("row {row} of {name} is empty"));
+                    return broken(format!("row {row} of {name} is empty"));
                 }
                 if length > most {
-                    return Err(format!(
+                    return broken(format!(
                         "row {row} of {name} has {length} tokens, more than {most}"
                     ));
                 }
@@ -413,10 +439,10 @@ fn verify(subject: &Subject) -> Found {
     let store = Store::new(&subject.folder.path().join("data"));
     subject.splits()?;
     let verified = store.verify(subject.task, &subject.key, &());
-    let verified = verified.map_err(|error| error.to_string())?;
+    let verified = verified.map_err(Failure::from)?;
     match verified.checks.iter().find(|check| !check.ok) {
         None => Ok(None),
-        Some(check) => Err(format!("{}: {}", check.name, check.detail)),
+        Some(check) => broken(format!("{}: {}", check.name, check.detail)),
     }
 }
 
@@ -425,16 +451,14 @@ fn shown(subject: &Subject) -> Found {
     let first = (0..splits.train.towers()).map(|tower| splits.train.tokens(tower, 0));
     let text = task.to_text(&first.collect::<Vec<_>>(), splits.train.label(0));
     if text.trim().is_empty() {
-        return Err("`to_text` returns nothing for the first example of train".to_owned());
+        return broken("`to_text` returns nothing for the first example of train");
     }
     let all: Vec<u8> = (0..=255).collect();
     for bytes in [&all[..], &[]] {
         let text = task.to_text(&vec![bytes; task.info().towers], u8::MAX);
         let control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
         if text.chars().any(control) {
-            return Err(
-                "`to_text` passes control characters on, which a terminal would obey".to_owned(),
-            );
+            return broken("`to_text` passes control characters on, which a terminal would obey");
         }
     }
     Ok(None)
@@ -443,13 +467,13 @@ fn shown(subject: &Subject) -> Found {
 fn baselines(subject: &Subject) -> Found {
     let found = subject.task.baselines(&subject.splits()?);
     if let Some(wrong) = found.iter().find(|it| !(0.0..=1.0).contains(&it.accuracy)) {
-        return Err(format!(
+        return broken(format!(
             "{} has the accuracy {}",
             wrong.name, wrong.accuracy
         ));
     }
     if found.iter().all(|it| it.name != MAJORITY) {
-        return Err(format!(
+        return broken(format!(
             "`baselines` lacks `{MAJORITY}`, beside which tables show scores"
         ));
     }

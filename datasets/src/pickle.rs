@@ -456,12 +456,21 @@ mod tests {
             b"\x80\x04\x95%\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x06labels\x94]\x94(K\x06M,\x01J\xff\xff\xff\xffe\x8c\x04same\x94h\x01u.",
         ] {
             let pickle = Pickle::read(bytes).unwrap();
-            let labels = pickle.item("labels").unwrap();
+            let labels = pickle.item("labels").unwrap().unwrap();
             assert_eq!(pickle.numbers(labels), Ok(vec![6, 300, -1]));
-            let same = pickle.text(pickle.item("same").unwrap());
+            let same = pickle.text(pickle.item("same").unwrap().unwrap());
             assert_eq!(same.as_deref(), Some(&b"labels"[..]));
-            assert_eq!(pickle.item("other"), None);
+            assert_eq!(pickle.item("other"), Ok(None));
         }
+    }
+
+    /// Python takes the last value.
+    #[test]
+    fn a_key_that_is_there_twice_is_refused() {
+        let twice = Pickle::read(b"}(U\x01aK\x01X\x01\0\0\0aK\x02U\x01bK\x03u.").unwrap();
+        let refused = twice.item("a").unwrap_err();
+        assert!(refused.contains("several values of `a`"), "{refused}");
+        assert!(twice.item("b").unwrap().is_some());
     }
 
     /// `os.system("touch evil")`, and other programs.
@@ -472,7 +481,7 @@ mod tests {
             b"cos\nsystem\nU\x0atouch evil\x85R.",
         ] {
             let evil = Pickle::read(evil).unwrap();
-            assert!(evil.item("data").is_none() && evil.array(evil.root).is_err());
+            assert!(evil.item("data") == Ok(None) && evil.array(evil.root).is_err());
             assert!(evil.numbers(evil.root).is_err() && evil.text(evil.root).is_none());
         }
         let evil = Pickle::read(b"(S'touch evil'\nios\nsystem\n.").unwrap_err();

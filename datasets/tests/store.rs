@@ -242,7 +242,7 @@ fn leftovers_of_other_entries_go_unless_somebody_is_at_work_on_them() {
     let scratch = ["left", "busy"].map(|name| {
         let folder = root.path().join(format!(".scratch-{name}"));
         fs::create_dir_all(folder.join("store")).unwrap();
-        File::create(folder.join(".lock-")).unwrap()
+        File::create(folder.join("lock")).unwrap()
     });
     scratch[1].lock().unwrap();
     Store::new(root.path())

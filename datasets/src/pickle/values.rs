@@ -8,13 +8,19 @@ use crate::numpy::{Array, Dtype};
 
 impl Pickle<'_> {
     /// Returns a value of the pickle's dictionary by its key, which may be text or bytes.
-    pub(crate) fn item(&self, key: &str) -> Option<ValueIndex> {
+    ///
+    /// # Errors
+    /// A description, if the dictionary has several values of the key.
+    pub(crate) fn item(&self, key: &str) -> Result<Option<ValueIndex>, String> {
         let Value::Dictionary(items) = &self.values[self.root] else {
-            return None;
+            return Ok(None);
         };
-        let mut items = items.iter().rev();
-        let found = items.find(|(name, _)| self.text(*name).as_deref() == Some(key.as_bytes()));
-        found.map(|(_, value)| *value)
+        let named = |name: ValueIndex| self.text(name).as_deref() == Some(key.as_bytes());
+        let mut found = items.iter().filter(|(name, _)| named(*name));
+        match (found.next(), found.next()) {
+            (_, Some(_)) => Err(format!("a Python pickle with several values of `{key}`")),
+            (first, None) => Ok(first.map(|(_, value)| *value)),
+        }
     }
 
     /// Returns the numbers of a list, a tuple or an array of whole numbers.

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use disk::TemporaryFolder;
+
 use super::{Store, entry};
 use crate::archive::is_litter;
 use crate::error::{Result, io};
@@ -22,31 +24,17 @@ pub(super) const BUILDING: &str = ".building-";
 pub(super) const REPLACED: &str = ".replaced-";
 /// Name of the entry within the folder that it is moved aside to.
 pub(super) const ENTRY: &str = "entry";
-/// Name prefix of folders in the data directory for data that is built only to be compared; each
-/// has a lock within.
+/// Name prefix of folders in the data directory for data that is built only to be compared.
 const SCRATCH: &str = ".scratch-";
 
 impl Store {
     /// Creates a folder below the data directory that is removed when it is dropped, or by a later
     /// process.
-    pub(crate) fn scratch(&self) -> Result<ScratchFolder> {
+    pub(crate) fn scratch(&self) -> Result<TemporaryFolder> {
         fs::create_dir_all(&self.root).map_err(io("create", &self.root))?;
         clear_scratch(&self.root);
-        let folder = tempfile::Builder::new()
-            .prefix(SCRATCH)
-            .tempdir_in(&self.root)
-            // The error of `tempfile` also names the folder that it did not create.
-            .map_err(|error| io("create a folder in", &self.root)(error.kind().into()))?;
-        let path = folder.path().join(LOCK);
-        let lock = files::lock_file(&path).map_err(io("create", &path))?;
-        match disk::try_lock(&lock) {
-            Ok(()) | Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(io("lock", &path)(error)),
-        }
-        Ok(ScratchFolder {
-            _lock: lock,
-            folder,
-        })
+        TemporaryFolder::create(&self.root, SCRATCH.as_ref())
+            .map_err(io("create a folder in", &self.root))
     }
 }
 
@@ -93,16 +81,7 @@ pub(super) fn restore(replaced: &Path, folder: &Path) -> std::io::Result<()> {
 
 /// Removes the scratch folders of processes that were killed.
 fn clear_scratch(root: &Path) {
-    for item in fs::read_dir(root).into_iter().flatten().flatten() {
-        let path = item.path();
-        if item.file_name().to_string_lossy().starts_with(SCRATCH)
-            && let Ok(lock) = disk::own(&path.join(LOCK), File::options().write(true))
-            && disk::try_lock_strictly(&lock).is_ok()
-        {
-            // A leftover only costs space.
-            let _ = fs::remove_dir_all(&path);
-        }
-    }
+    disk::clear_temporary(root, SCRATCH.as_ref(), |_| true);
 }
 
 /// Time between attempts to take a lock that is held.
@@ -166,19 +145,6 @@ pub(super) fn beside(folder: &Path, prefix: &str) -> PathBuf {
 pub(super) fn is_foreign(folder: &Path) -> bool {
     let name = folder.file_name();
     name.is_some_and(|name| is_litter(&name.to_string_lossy()))
-}
-
-/// Folder for data that is built only to be compared, locked as long as its process lives.
-pub(crate) struct ScratchFolder {
-    _lock: File,
-    folder: tempfile::TempDir,
-}
-
-impl ScratchFolder {
-    /// Returns the path of the folder.
-    pub(crate) fn path(&self) -> &Path {
-        self.folder.path()
-    }
 }
 
 /// Folder that starts empty, even if a killed process left content in it, and is removed in the

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use datasets::Task;
-use datasets::conformance::{self, Outcome, Promise, Subject};
+use datasets::conformance::{self, Failure, Found, Outcome, Promise, Subject};
 use datasets::tasks;
 use results::counted;
 use serde_json::{Value, json};
@@ -66,11 +66,12 @@ pub fn run(arguments: &CheckTaskArgs) -> Result<ExitCode> {
 }
 
 /// Runs a check; a panic of the task is a breach, with its place.
-fn tried(promise: &'static Promise, subject: &Subject) -> Result<Option<String>, String> {
+fn tried(promise: &'static Promise, subject: &Subject) -> Found {
     let outcome = panics::caught(|| Ok((promise.check)(subject)));
     outcome.unwrap_or_else(|error| {
         let panic = error.cause.downcast_ref::<Panic>();
-        Err(panic.map_or_else(|| error.to_string(), ToString::to_string))
+        let fault = panic.map_or_else(|| error.to_string(), ToString::to_string);
+        Err(Failure::Broken(fault))
     })
 }
 

@@ -106,21 +106,18 @@ fn model(name: &str) -> (Files, String) {
     (files, told)
 }
 
+/// How the names of temporary folders begin.
+const UNFINISHED: &str = ".lra-new-";
+
 /// Creates a folder with these files, completely or not at all: they are written to a temporary
 /// folder next to it, which is then renamed.
 fn write(folder: &Path, files: &[(&str, String)]) -> Result<()> {
-    let parent = match folder.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
+    let parent = disk::folder_of(folder);
     let making = || format!("making {}", folder.display());
     fs::create_dir_all(parent).map_err(in_writing(making()))?;
-    let beside = tempfile::Builder::new()
-        .prefix(".lra-new-")
-        .tempdir_in(parent)
-        // The error of `tempfile` also names its temporary folder, which means nothing to the user.
-        .map_err(|error| io::Error::from(error.kind()))
-        .map_err(in_writing(making()))?;
+    disk::clear_temporary(parent, UNFINISHED.as_ref(), |_| true);
+    let beside =
+        disk::TemporaryFolder::create(parent, UNFINISHED.as_ref()).map_err(in_writing(making()))?;
     let unfinished = beside.path().join("crate");
     for (file, text) in files {
         let path = unfinished.join(file);

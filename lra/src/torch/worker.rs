@@ -247,9 +247,11 @@ impl Worker {
         };
         if let Some(error) = answer["error"].as_str() {
             let error = error.trim_end();
-            // Records have the first line, which thus is the exception itself.
+            // Records have the first line, which thus is the exception itself. Indented lines are
+            // those of a message.
             let last = error.lines().next_back().unwrap_or_default();
-            bail!("the PyTorch mixer failed: {last}\n{error}");
+            let lines = error.lines().map(|line| format!("\n  {line}"));
+            bail!("the PyTorch mixer failed: {last}{}", lines.collect::<String>());
         }
         Ok((answer, payload))
     }

@@ -32,13 +32,14 @@ pub(super) fn read(
     let wrong = |problem: String| member.wrong(problem);
     let pickle = Pickle::read(&bytes)
         .map_err(|problem| wrong(format!("not a readable Python pickle: {problem}")))?;
-    if pickle.item("labels").is_none() && pickle.item("fine_labels").is_some() {
+    let item = |key: &str| pickle.item(key).map_err(wrong);
+    if item("labels")?.is_none() && item("fine_labels")?.is_some() {
         return Err(wrong(
             "of CIFAR-100 (it has `fine_labels`), and this task is CIFAR-10".to_owned(),
         ));
     }
     let of = |key: &str| {
-        let item = pickle.item(key);
+        let item = item(key)?;
         item.ok_or_else(|| wrong(format!("a Python pickle without `{key}`")))
     };
     let labels = pickle.numbers(of("labels")?);

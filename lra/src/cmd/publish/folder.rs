@@ -6,16 +6,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use disk::TemporaryFolder;
 use results::site::{File, MARKER};
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::error::{Error, Result, in_writing};
 
 /// Name of the temporary folder, before that of the site. A random end follows.
 const BESIDE: &str = ".lra-publish-";
-/// Name of its file that is locked as long as the process lives.
-const LOCK: &str = "lock";
 /// Name of the finished site in it.
 const AFTER: &str = "site";
 /// Name of the replaced site in it.
@@ -24,9 +22,7 @@ const BEFORE: &str = "before";
 /// A folder to be replaced, and a temporary folder beside it, which is removed at the end.
 pub(super) struct Folder {
     place: PathBuf,
-    beside: TempDir,
-    /// Says that a process is at work in the temporary folder.
-    _lock: fs::File,
+    beside: TemporaryFolder,
     /// True if what is there is kept under another name.
     keep: bool,
 }
@@ -71,25 +67,11 @@ impl Folder {
         let parent = disk::folder_of(place);
         let making = || format!("making {shown}");
         fs::create_dir_all(parent).map_err(in_writing(making()))?;
-        let beside = tempfile::Builder::new()
-            .prefix(&beside_of(place))
-            .tempdir_in(parent)
-            // The error of `tempfile` also names its temporary folder, which means nothing to the
-            // user.
-            .map_err(|error| io::Error::from(error.kind()))
-            .map_err(in_writing(making()))?;
-        // Locked before it has its name, so that no other process takes the lock.
-        let unnamed = beside.path().join("new");
-        let lock = disk::create(&unnamed).map_err(in_writing(making()))?;
-        // Without locks, a leftover is not told from a process at work, and stays.
-        if disk::try_lock_strictly(&lock).is_ok() {
-            let named = fs::rename(&unnamed, beside.path().join(LOCK));
-            named.map_err(in_writing(making()))?;
-        }
+        let beside =
+            TemporaryFolder::create(parent, &beside_of(place)).map_err(in_writing(making()))?;
         Ok(Folder {
             place: place.to_owned(),
             beside,
-            _lock: lock,
             keep: foreign.is_some(),
         })
     }
@@ -150,31 +132,11 @@ fn beside_of(place: &Path) -> OsString {
 /// Removes the temporary folders of killed processes beside a site. If such a process had moved the
 /// site away, it is moved back first.
 fn clear_leftovers(place: &Path) {
-    let begins = beside_of(place);
-    let beside = fs::read_dir(disk::folder_of(place)).into_iter().flatten();
-    for item in beside.flatten() {
-        let is_ours = item
-            .file_name()
-            .as_encoded_bytes()
-            .starts_with(begins.as_encoded_bytes());
-        if !is_ours {
-            continue;
-        }
-        // The lock is held until the leftover is removed.
-        let lock = disk::own(&item.path().join(LOCK), fs::File::options().write(true));
-        if !lock
-            .as_ref()
-            .is_ok_and(|lock| disk::try_lock_strictly(lock).is_ok())
-        {
-            continue;
-        }
-        let before = item.path().join(BEFORE);
+    disk::clear_temporary(disk::folder_of(place), &beside_of(place), |folder| {
+        let before = folder.join(BEFORE);
         let is_lost = before.is_dir() && place.symlink_metadata().is_err();
-        if !is_lost || disk::rename(&before, place).is_ok() {
-            // A leftover only costs space.
-            let _ = fs::remove_dir_all(item.path());
-        }
-    }
+        !is_lost || disk::rename(&before, place).is_ok()
+    });
 }
 
 /// Returns the folder's name for what was in it.

@@ -541,6 +541,11 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     ),
     near(
         &[],
+        &["ngroups", "n_groups", "num_groups"],
+        "in Mamba-2's code the number of groups of heads with their own B and C; here all heads share them",
+    ),
+    near(
+        &[],
         &["layer_mode", "kernel_mode"],
         "lra has no such setting: the form of the kernel is the model, `--model s4d` for diag and \
          `--model s4` for nplr and dplr, and sgconv has only cat_randn",
