@@ -49,8 +49,9 @@ pub enum Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error.class() {
-            Class::System | Class::Memory | Class::Interrupted => Failure::System(error),
-            Class::Usage | Class::Data => Failure::Broken(error.to_string()),
+            Class::Memory | Class::Interrupted => Failure::System(error),
+            _ if error.is_of_system() => Failure::System(error),
+            _ => Failure::Broken(error.to_string()),
         }
     }
 }

@@ -18,6 +18,7 @@ enum Fault {
     Unread,
     Text,
     Builds,
+    Disk,
     Shape,
     Solved,
 }
@@ -76,6 +77,13 @@ impl Task for Planted {
         static CLOCK: AtomicU64 = AtomicU64::new(0);
         let mut options: Options = serde_json::from_value(request.options.clone()).unwrap();
         match self.0 {
+            Fault::Disk => {
+                return Err(Error::Io {
+                    action: "write",
+                    path: "train".into(),
+                    cause: std::io::ErrorKind::StorageFull.into(),
+                });
+            }
             Fault::Clock => options.drawn.seed = CLOCK.fetch_add(1, Ordering::Relaxed),
             Fault::NoSeed => options.drawn.seed = 0,
             _ => {}
@@ -124,6 +132,23 @@ fn asked(task: &'static dyn Task) -> Vec<(&'static str, Outcome)> {
     asked
         .map(|(promise, outcome)| (promise.name, outcome))
         .collect()
+}
+
+#[test]
+fn a_full_disk_breaks_no_promise() {
+    let subject = Subject::new(&Planted(Fault::Disk)).unwrap();
+    let mut told = Vec::new();
+    let asked = conformance::ask(
+        &subject,
+        |promise, subject| (promise.check)(subject),
+        |promise, _| {
+            told.push(promise.name);
+            Ok::<(), Error>(())
+        },
+    );
+    let error = asked.unwrap_err().to_string();
+    assert!(error.starts_with("cannot write train"), "{error}");
+    assert_eq!(told.len(), 2, "{told:?}");
 }
 
 #[test]

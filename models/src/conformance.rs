@@ -90,29 +90,30 @@ pub enum Outcome {
     Broken(String),
     /// It was not tried, because the named promise is broken.
     NotTried(&'static str),
+    /// It cannot be checked for this model, for the given reason.
+    Unchecked(&'static str),
 }
 
 /// Runs the [`CHECKS`] in order, except those that rest on a broken one, so that one cause is
-/// reported once. `broken` describes the fault of a check, if it has one; `told` receives each
-/// outcome as soon as it is known.
+/// reported once. `tried` runs a check; `told` receives each outcome as soon as it is known.
 ///
 /// # Errors
 /// Errors of `told`.
 pub fn ask<E>(
-    mut broken: impl FnMut(&'static Check) -> Option<String>,
+    mut tried: impl FnMut(&'static Check) -> Outcome,
     mut told: impl FnMut(&'static Check, &Outcome) -> Result<(), E>,
 ) -> Result<Vec<(&'static Check, Outcome)>, E> {
     let mut all: Vec<(&'static Check, Outcome)> = Vec::new();
     for promise in CHECKS {
         let cause = all.iter().find_map(|(before, outcome)| match outcome {
             _ if !promise.rests_on.contains(&before.name) => None,
-            Outcome::Kept => None,
+            Outcome::Kept | Outcome::Unchecked(_) => None,
             Outcome::Broken(_) => Some(before.name),
             Outcome::NotTried(cause) => Some(*cause),
         });
         let outcome = match cause {
             Some(cause) => Outcome::NotTried(cause),
-            None => broken(promise).map_or(Outcome::Kept, Outcome::Broken),
+            None => tried(promise),
         };
         told(promise, &outcome)?;
         all.push((promise, outcome));

@@ -88,8 +88,15 @@ class Mixers(unittest.TestCase):
 
     def test_a_mixer_without_draws_keeps_what_every_model_promises(self):
         done = self.run_program("check-model", "torch_plain", "--json", factory=self.mixers.plain)
-        broken = [one["promise"] for one in json.loads(done.stdout) if one["wrong"]]
-        self.assertEqual(broken, ["operations_are_those_counted"], done.stdout)
+        rows = json.loads(done.stdout)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual([one["promise"] for one in rows if one["wrong"]], [], done.stdout)
+        unchecked = [one["promise"] for one in rows if one["not_tried_because"]]
+        self.assertEqual(len(unchecked), 5, done.stdout)
+
+    def test_a_class_without_init_is_a_factory(self):
+        record = self.train(self.mixers.Doubled, steps=2)
+        self.assertEqual(record["model"]["name"], "torch_doubled")
 
     def test_a_mixer_without_parameters(self):
         record = self.train(self.mixers.identity, steps=4)

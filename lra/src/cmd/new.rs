@@ -4,7 +4,7 @@ mod task;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{fs, io};
+use std::fs;
 
 use datasets::tasks::mine;
 use results::published;

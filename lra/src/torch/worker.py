@@ -72,7 +72,9 @@ class Mixer:
         import torch
 
         given = {name: request[name] for name in ("dim", "length", "heads", "dropout", "layer")}
-        accepted = inspect.signature(self.make).parameters.values()
+        # A module without __init__ has that of torch.nn.Module, which names no argument and takes none.
+        plain = getattr(self.make, "__init__", None) is torch.nn.Module.__init__
+        accepted = () if plain else inspect.signature(self.make).parameters.values()
         if not any(one.kind is one.VAR_KEYWORD for one in accepted):
             given = {one.name: given[one.name] for one in accepted if one.name in given}
         torch.manual_seed(request["seed"])

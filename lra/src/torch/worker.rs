@@ -251,7 +251,10 @@ impl Worker {
             // those of a message.
             let last = error.lines().next_back().unwrap_or_default();
             let lines = error.lines().map(|line| format!("\n  {line}"));
-            bail!("the PyTorch mixer failed: {last}{}", lines.collect::<String>());
+            bail!(
+                "the PyTorch mixer failed: {last}{}",
+                lines.collect::<String>()
+            );
         }
         Ok((answer, payload))
     }
