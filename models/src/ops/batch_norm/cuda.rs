@@ -94,7 +94,14 @@ pub(in crate::ops) fn norm(
         };
         let dx = gpu.empty(kept[0].shape(), DType::F32)?;
         let operands = [x, gain, moments, dy];
-        let arguments = [&operands[..], &own, &[dx.pointer()], &rows.sizes, &[epsilon]].concat();
+        let arguments = [
+            &operands[..],
+            &own,
+            &[dx.pointer()],
+            &rows.sizes,
+            &[epsilon],
+        ]
+        .concat();
         gpu.launch(&MODULE, "batch_norm_backward", rows.grid(), &arguments)?;
         let [dgain, doffset] = [sums.get(0)?, sums.get(1)?];
         Ok(vec![Some(dx.into_tensor()), Some(dgain), Some(doffset)])
