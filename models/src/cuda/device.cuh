@@ -1,5 +1,5 @@
-// Device code that several kernels share: shared memory, sums over warps and blocks, complex
-// numbers.
+// Device code that several kernels share: shared memory, sums over warps and blocks, the logistic
+// function, complex numbers.
 //
 // Kernels declare shared memory by SHARED and DYNAMIC_SHARED. The host build of the tests
 // (models/tests/cuda/shim.h) defines both as memory of exactly the declared size, filled with NaN.
@@ -57,6 +57,9 @@ __device__ inline T block_sum(T value, T* partial) {
     __syncthreads();
     return sum;
 }
+
+/// Returns 1 / (1 + e^-x).
+__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 
 /// A complex number.
 struct Complex {

@@ -39,7 +39,7 @@ use std::cell::OnceCell;
 use crate::{
     hippo,
     layers::{Direction, LongConv, channels_of_sets, step_size},
-    ops::{Complex, checkpoint::checkpoint, exact_matmul, irfft},
+    ops::{Complex, dplr_spectrum, irfft},
     prelude::*,
 };
 
@@ -219,9 +219,6 @@ fn truncate(c: &[[f64; 2]], start: &hippo::Modes, dt: f64, longest: usize) -> Ve
     both.map(|(c, v)| [c[0] - v[0], c[1] - v[1]]).collect()
 }
 
-/// Numbers of a table of modes and frequencies.
-const TABLE: usize = 1 << 18;
-
 impl S4 {
     /// Returns the kernel of each direction, (H, directions · T).
     fn kernels(&self) -> Result<Tensor> {
@@ -257,21 +254,9 @@ impl S4 {
         rows.push(step.re.affine(2.0, 0.0)?);
         rows.push((step.re.sqr()? + step.im.sqr()?)?);
         let rows = Tensor::stack(&rows, 1)?; // (H, .., M)
-        let circle = Circle::new(self.longest, rows.device())?;
-        let modes = rows.dim(2)?;
-        let group = (TABLE / (modes * circle.sines.elem_count())).clamp(1, dim);
-        let mut spectra = Vec::new();
-        for start in (0..dim).step_by(group) {
-            let rows = rows
-                .narrow(0, start, group.min(dim - start))?
-                .contiguous()?;
-            let circle = circle.clone();
-            spectra.push(checkpoint(&rows, move |rows| {
-                circle.spectra(rows, directions)
-            })?);
-        }
+        let spectra = dplr_spectrum(&rows, directions, self.longest)?;
+        let spectra = spectra.to_dtype(self.log_dt.dtype())?;
         // (H, 2 · directions, F) to (directions, F, H).
-        let spectra = Tensor::cat(&spectra, 0)?.to_dtype(self.log_dt.dtype())?;
         let part = |from: usize| {
             spectra
                 .narrow(1, from, directions)?
@@ -281,69 +266,6 @@ impl S4 {
         let spectra = Complex::new(part(0)?, part(directions)?);
         let kernels = irfft(&spectra, self.longest)?; // (directions, T, H)
         Ok(kernels.permute((2, 0, 1))?.reshape((dim, ()))?)
-    }
-}
-
-/// The upper half of the roots of unity e^{-iθ} of T, F = ⌊T/2⌋ + 1 of them.
-#[derive(Clone)]
-struct Circle {
-    /// s = sin θ/2, (1, 1, F).
-    sines: Tensor,
-    /// c = cos θ/2, (1, 1, F).
-    cosines: Tensor,
-}
-
-impl Circle {
-    fn new(longest: usize, device: &Device) -> Result<Self> {
-        let bins = longest / 2 + 1;
-        let angle = |bin: usize| std::f64::consts::PI * bin as f64 / longest as f64;
-        let row = |f: fn(f64) -> f64| {
-            let values: Vec<f64> = (0..bins).map(|bin| f(angle(bin))).collect();
-            Tensor::from_vec(values, (1, 1, bins), device)
-        };
-        Ok(Self {
-            sines: row(f64::sin)?,
-            cosines: row(f64::cos)?,
-        })
-    }
-
-    /// Returns K̂ of each direction, real parts and then imaginary parts, (h, 2 · directions, F),
-    /// of `rows` (h, 2 J + 2, M): 2 Re v and 2 Re v ΔΛ̄ of the J products v = Δ C̃ B of each
-    /// direction, Δ C̃ P of each direction, Δ B P̄ and Δ P P̄; 2 Re ΔΛ and |ΔΛ|².
-    fn spectra(&self, rows: &Tensor, directions: usize) -> Result<Tensor> {
-        let (s, c) = (&self.sines, &self.cosines);
-        let products = 2 * directions + 2;
-        let column = |at: usize| rows.narrow(1, 2 * products + at, 1)?.transpose(1, 2); // (h, M, 1)
-        let twice = s.affine(2.0, 0.0)?;
-        // 1 / ((2is - cΔΛ) (2is - cΔΛ̄)), (h, M, F).
-        let x = column(1)?
-            .broadcast_mul(&c.sqr()?)?
-            .broadcast_sub(&twice.sqr()?)?;
-        let y = column(0)?.broadcast_mul(&(c * &twice)?)?;
-        let square = (x.sqr()? + y.sqr()?)?.recip()?;
-        let inverse = [(x * &square)?, (y * square)?];
-        let sums = rows.narrow(1, 0, 2 * products)?.contiguous()?;
-        let [re, im] = inverse.map(|part| exact_matmul(&sums, &part)); // (h, 2 J, F)
-        let (re, im) = (re?, im?);
-        let of_values = |x: &Tensor| x.narrow(1, 0, products)?.broadcast_mul(&twice);
-        let of_products = |x: &Tensor| x.narrow(1, products, products)?.broadcast_mul(c);
-        let all = Complex::new(
-            (of_values(&im)? + of_products(&re)?)?.neg()?,
-            (of_values(&re)? - of_products(&im)?)?,
-        );
-        let take = |from: usize, count: usize| -> Result<Complex> {
-            let part = |x: &Tensor| x.narrow(1, from, count)?.contiguous();
-            Ok(Complex::new(part(&all.re)?, part(&all.im)?))
-        };
-        let (cb, cp) = (take(0, directions)?, take(directions, directions)?);
-        let (bp, pp) = (take(2 * directions, 1)?, take(2 * directions + 1, 1)?);
-        let scaled = |z: &Complex| -> Result<Complex> {
-            Ok(Complex::new(z.re.broadcast_mul(c)?, z.im.broadcast_mul(c)?))
-        };
-        let correction = cp.mul(&scaled(&bp)?.div(&scaled(&pp)?.affine(1.0, 1.0)?)?)?;
-        let sum = Complex::new((cb.re - correction.re)?, (cb.im - correction.im)?);
-        let turned = sum.mul(&Complex::new(c.clone(), s.clone()))?;
-        Ok(Tensor::cat(&[turned.re, turned.im], 1)?)
     }
 }
 

@@ -89,6 +89,65 @@ void check(int batch, int length, int width, int taps, bool bidirectional, int s
     compare(name + " dkernel", dkernel, expected_dkernel, 3e-6);
 }
 
+/// The inverse of a spectrum as the convolution of a pulse, and its gradient as the spectrum of a
+/// whole turn, for n positions.
+void check_inverse(int n, int width, int split = 0) {
+    const int size = n / 2;
+    Array<Complex> roots(n), spectrum(size_t(width) * (size + 1)), of_dy(spectrum.size());
+    for (Complex& bin : spectrum) bin = {float(uniform()), float(uniform())};
+    for (int d = 0; d < width; ++d)
+        for (int k : {0, size}) spectrum[size_t(d) * (size + 1) + k].im = 0;
+    const Floats dy = random(size_t(width) * n);
+    Floats pulse(dy.size()), y(dy.size());
+    for (int d = 0; d < width; ++d) pulse[size_t(d) * n] = 1;
+    launch(fft_roots, dim3{blocks(n, 256)}, dim3{256}, 0, roots.data(), n);
+    if (split == 0) {
+        const dim3 block{unsigned(std::max(32, size / 4))}, grid{unsigned(width)};
+        const size_t shared = size * sizeof(Complex);
+        launch(fft_conv, grid, block, shared, pulse.data(), spectrum.data(), roots.data(), y.data(),
+               n, size, 0);
+        launch(fft_conv_spectrum, grid, block, shared, dy.data(), roots.data(), of_dy.data(), n, n,
+               0, size);
+    } else {
+        const int rows = split, columns = size / split;
+        const dim3 column_grid{blocks(columns, LONG_COLUMNS), unsigned(width)};
+        const dim3 row_grid{unsigned(rows / 2 + 1), unsigned(width)};
+        const dim3 column_block{unsigned(std::max(32, 2 * rows))};
+        const dim3 row_block{unsigned(std::max(32, columns / 2))};
+        const size_t column_shared = 64 * rows, row_shared = 16 * columns;
+        Array<Complex> scratch(size_t(width) * size);
+        launch(fft_long_columns, column_grid, column_block, column_shared, pulse.data(),
+               roots.data(), scratch.data(), n, rows, columns);
+        launch(fft_long_product, row_grid, row_block, row_shared, scratch.data(), spectrum.data(),
+               roots.data(), width, rows, columns, 0);
+        launch(fft_long_sequence, column_grid, column_block, column_shared, scratch.data(),
+               roots.data(), y.data(), n, rows, columns);
+        launch(fft_long_tap_columns, column_grid, column_block, column_shared, dy.data(),
+               roots.data(), scratch.data(), n, n, 0, rows, columns);
+        launch(fft_long_spectrum, row_grid, row_block, row_shared, scratch.data(), roots.data(),
+               of_dy.data(), rows, columns);
+    }
+    Doubles expected(y.size()), gradient(2 * of_dy.size());
+    for (int d = 0; d < width; ++d)
+        for (int k = 0; k <= size; ++k) {
+            const size_t bin = size_t(d) * (size + 1) + k;
+            const double weight = (k == 0 || k == size ? 1.0 : 2.0) / n;
+            for (int t = 0; t < n; ++t) {
+                const double angle = 2 * M_PI * (size_t(k) * t % n) / n;
+                const size_t at = size_t(d) * n + t;
+                expected[at] += weight * (spectrum[bin].re * std::cos(angle) -
+                                          spectrum[bin].im * std::sin(angle));
+                gradient[2 * bin] += dy[at] * std::cos(angle);
+                gradient[2 * bin + 1] -= dy[at] * std::sin(angle);
+            }
+        }
+    Floats numbers;
+    for (const Complex& bin : of_dy) numbers.insert(numbers.end(), {bin.re, bin.im});
+    const std::string name = "inverse to " + std::to_string(n) + (split ? " in two passes" : "");
+    compare(name, y, expected, 3e-6);
+    compare(name + ", gradient", numbers, gradient, 3e-6);
+}
+
 void check_transpose(int batch, int rows, int columns) {
     const Floats x = random(size_t(batch) * rows * columns);
     Floats y(x.size());
@@ -119,6 +178,8 @@ void cases() {
     check(3, 50, 2, 50, false, 4); // 4 rows of 16
     check(3, 300, 1, 300, false, 16);
     check(2, 4100, 1, 600, false, 64);
+    for (int n : {4, 8, 64, 1024}) check_inverse(n, 3);
+    for (auto [n, split] : {std::pair{16, 2}, {64, 4}, {2048, 32}}) check_inverse(n, 2, split);
 }
 
 int main() { return prove("fft", cases); }

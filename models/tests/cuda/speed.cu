@@ -12,14 +12,18 @@
 #include "cuda/sum_parts.cu"
 #include "cuda/transpose.cu"
 #include "device.h"
+#include "ops/activation/cuda.cu"
 #include "ops/adamw/cuda.cu"
 #include "ops/attention/cuda.cu"
+#include "ops/batch_norm/cuda.cu"
 #include "ops/cross_entropy/cuda.cu"
+#include "ops/dplr_spectrum/cuda.cu"
 #include "ops/dropout/cuda.cu"
 #include "ops/fft/cuda.cu"
 #include "ops/fft/long.cu"
 #include "ops/gated_linear/cuda.cu"
 #include "ops/gated_linear_attention/cuda.cu"
+#include "ops/linear/cuda.cu"
 #include "ops/norm/cuda.cu"
 #include "ops/scan/cuda.cu"
 #include "ops/softmax/cuda.cu"
@@ -107,7 +111,65 @@ void rows(int rows, int width) {
     report("dropout", size, 2 * plane, 2.0 * all, [&] {
         dropout<<<draws, DROPOUT_THREADS>>>(x, nullptr, y, stream, nullptr, width, all, all);
     });
+    report("activation_forward, gelu_erf", size, 2 * plane, 20.0 * all, [&] {
+        activation_forward<<<blocks(all, 1024), block>>>(x, y, GELU_ERF, 0.0f, all);
+    });
+    report("activation_backward, gelu_erf", size, 3 * plane, 40.0 * all, [&] {
+        activation_backward<<<blocks(all, 1024), block>>>(x, dy, dx, GELU_ERF, all);
+    });
+    const dim3 columns(blocks(width, WARP), blocks(rows, BIAS_SEGMENT));
+    report("linear_bias", size, 2 * plane, 1.0 * all,
+           [&] { linear_bias<<<columns, block>>>(x, gain, y, rows, width); });
+    report("linear_bias_gradient", size, plane, 1.0 * all,
+           [&] { linear_bias_gradient<<<columns, block>>>(dy, part, rows, width); });
     for (float* memory : {x, y, dy, dx, gain, offset, means, scales, part}) cudaFree(memory);
+}
+
+void batch_norms(int rows, int width) {
+    const size_t all = size_t(rows) * width;
+    const double plane = 4.0 * all;
+    const unsigned segments = blocks(rows, BATCH_SEGMENT);
+    float *x = numbers(all), *y = numbers(all), *dy = numbers(all), *gain = numbers(width);
+    float *moments = numbers(2 * width), *sums = numbers(2 * width), *count = numbers(1);
+    float* part = numbers(size_t(segments) * 3 * width);
+    const std::string size = shape({{"R", rows}, {"D", width}});
+    const dim3 grid(blocks(width, WARP), segments), block(BATCH_THREADS);
+    report("batch norm (3 launches)", size, 3 * plane, 8.0 * all, [&] {
+        batch_norm_segments<<<grid, block>>>(x, nullptr, part, rows, width);
+        batch_norm_moments<<<grid.x, block>>>(part, moments, count, segments, width);
+        batch_norm_forward<<<grid, block>>>(x, gain, gain, moments, y, rows, width, 1e-5f);
+    });
+    report("batch norm, backward (3)", size, 5 * plane, 12.0 * all, [&] {
+        batch_norm_parameters<<<grid, block>>>(x, moments, dy, part, rows, width, 1e-5f);
+        sum_parts<<<blocks(2 * width, 128), 128>>>(part, sums, segments, 2 * width);
+        batch_norm_backward<<<grid, block>>>(x, gain, moments, dy, nullptr, sums, count, y, rows,
+                                             width, 1e-5f);
+    });
+    for (float* memory : {x, y, dy, gain, moments, sums, count, part}) cudaFree(memory);
+}
+
+void dplr_spectra(int channels, int modes, int longest, int directions) {
+    const int each = 4 * directions + 6, bins = longest / 2 + 1;
+    const size_t count = size_t(channels) * each * modes;
+    const unsigned segments = blocks(bins, DPLR_SEGMENT);
+    const double sums = double(channels) * bins * modes;
+    // Pairs of f32 are some number of f64, the same everywhere.
+    auto wide = [](size_t count) { return reinterpret_cast<double*>(numbers(2 * count)); };
+    double *rows = wide(count), *part = wide(segments * count);
+    double *spectra = wide(size_t(channels) * 2 * directions * bins);
+    const std::string size = shape({{"D", channels}, {"N", modes}, {"L", longest}});
+    const double bytes = 16.0 * channels * directions * bins;
+    report("dplr_spectrum_forward", size, bytes, (4 * each + 20) * sums, [&] {
+        dplr_spectrum_forward<<<dim3(blocks(bins, DPLR_THREADS), channels), DPLR_THREADS,
+                                8 * each * modes>>>(rows, spectra, modes, bins, longest,
+                                                    directions);
+    });
+    report("dplr_spectrum_backward", size, bytes, (12 * each + 40) * sums, [&] {
+        dplr_spectrum_backward<<<dim3(segments, channels, blocks(modes, WARP)), DPLR_THREADS,
+                                 8 * each * (modes + DPLR_THREADS)>>>(rows, spectra, part, modes,
+                                                                      bins, longest, directions);
+    });
+    for (double* memory : {rows, part, spectra}) cudaFree(memory);
 }
 
 void scans(int batch, int length, int elements, int chunk) {
@@ -379,6 +441,8 @@ int main() {
     std::printf("%-28s %-34s %9s %9s %8s %8s %9s\n", "kernel", "shape", "ms", "MB", "GB/s", "of copy",
                 "TFLOP/s");
     rows(32 * 4096, 512);
+    batch_norms(16 * 16384, 256);
+    dplr_spectra(256, 32, 16384, 2);
     for (int chunk : {4096, 512, 128, 64}) scans(32, 4096, 256, chunk);
     for (int chunk : {256, 128, 64}) scans(1, 16384, 256, chunk);
     state_spaces(256, 64, 16384);

@@ -1,12 +1,14 @@
 //! Operations and models on a GPU beside the same on the CPU: outputs, gradients, and equal bits in
-//! two runs. One test each, such as `ops::scan` and `models::performer`; without a GPU all are
-//! ignored.
+//! two runs. One test each, such as `ops::scan` and `models::performer`, and the memory of a
+//! training step; without a GPU all are ignored.
 //!
 //! `cargo test --release -p lra-models --features cuda --test gpu`; `make cuda` builds it as well.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod attention;
+#[cfg(feature = "cuda")]
+mod memory;
 mod operations;
 mod registry;
 
@@ -48,6 +50,8 @@ type Case = Box<dyn FnOnce(&Device) -> Result<(), String> + Send>;
 fn cases() -> Vec<(String, Case)> {
     let mut cases = operations::cases();
     cases.extend(registry::cases());
+    #[cfg(feature = "cuda")]
+    cases.extend(memory::cases());
     cases
 }
 

@@ -21,14 +21,17 @@ type Operation = Box<dyn Fn(&[Tensor]) -> lra_models::Result<Tensor> + Send>;
 type Group = (&'static str, fn() -> Vec<Comparison>);
 
 pub(super) fn cases() -> Vec<(String, Case)> {
-    let groups: [Group; 15] = [
+    let groups: [Group; 19] = [
         ("attention", attention::dense),
         ("attention_by_distance", attention::by_distance),
         ("attention_in_blocks", attention::in_blocks),
         ("embedding", embeddings),
         ("norms", norms),
+        ("batch_norm", batch_norms),
         ("softmax", softmaxes),
         ("cross_entropy", cross_entropies),
+        ("activations", activations),
+        ("linear", linears),
         ("gated_linear", gates),
         ("gated_linear_attention", gated_linear_attentions),
         ("dropout", dropouts),
@@ -37,6 +40,7 @@ pub(super) fn cases() -> Vec<(String, Case)> {
         ("state_space", state_spaces),
         ("fft_conv", convolutions),
         ("fourier", fouriers),
+        ("dplr_spectrum", dplr_spectra),
     ];
     let case = |(name, comparisons): Group| {
         let run: Case = Box::new(move |device| {
@@ -264,6 +268,51 @@ fn norms() -> Vec<Comparison> {
     all
 }
 
+fn batch_norms() -> Vec<Comparison> {
+    fn of<'a>(x: &'a [Tensor]) -> Normalised<'a> {
+        Normalised {
+            weight: &x[1],
+            bias: &x[2],
+            epsilon: 1e-3,
+        }
+    }
+    let mut all = Vec::new();
+    for shape in [[2, 3, 1], [3, 5, 33], [4, 1025, 64], [7, 2, 512]] {
+        let width = shape[2];
+        let operands = || {
+            let x = (draw("x", &shape) + 2.0).unwrap();
+            vec![x, draw("weight", &[width]), draw("bias", &[width])]
+        };
+        let name = format!("batch norm {shape:?}");
+        all.push(compare(name.clone(), operands(), 2e-5, |x| {
+            Ok(ops::batch_norm(&x[0], &of(x), None)?.0)
+        }));
+        all.push(compare(
+            format!("masked {name}"),
+            operands(),
+            2e-5,
+            move |x| {
+                let mask = mask(shape[0], shape[1], &x[0])?;
+                Ok(ops::batch_norm(&x[0], &of(x), Some(mask.valid()))?.0)
+            },
+        ));
+        // The moments are compared as well: they are those of another tensor.
+        all.push(compare(
+            format!("{name} by given moments"),
+            operands(),
+            2e-5,
+            move |x| {
+                let other = draw("other", &shape).to_dtype(x[0].dtype())?;
+                let mask = mask(shape[0], shape[1], &x[0])?;
+                let other = other.to_device(x[0].device())?;
+                let moments = ops::Moments::of(&other, Some(mask.valid()))?;
+                ops::batch_norm_by(&x[0], &of(x), &moments)
+            },
+        ));
+    }
+    all
+}
+
 /// Returns a mask (B, L) that hides a part of each row, and all of the last one.
 pub(super) fn mask(batch: usize, length: usize, like: &Tensor) -> lra_models::Result<Mask> {
     let valid = (0..batch * length).map(|i| {
@@ -303,6 +352,49 @@ fn cross_entropies() -> Vec<Comparison> {
         })
     };
     shapes.into_iter().map(case).collect()
+}
+
+fn activations() -> Vec<Comparison> {
+    use ops::activation;
+    type Function = fn(&Tensor) -> lra_models::Result<Tensor>;
+    let functions: [(&str, Function); 6] = [
+        ("gelu", activation::gelu),
+        ("gelu_erf", activation::gelu_erf),
+        ("relu", |x| activation::relu(x, 0.5)),
+        ("elu_plus_one", activation::elu_plus_one),
+        ("silu", activation::silu),
+        ("softplus", activation::softplus),
+    ];
+    let mut all = Vec::new();
+    for (name, function) in functions {
+        for shape in [[1, 1], [3, 341], [64, 33]] {
+            let x = (draw("x", &shape) * 3.0).unwrap();
+            let name = format!("{name} {shape:?}");
+            all.push(compare(name, vec![x], 1e-5, move |x| function(&x[0])));
+        }
+    }
+    all
+}
+
+/// Linear maps with a bias, and sums.
+fn linears() -> Vec<Comparison> {
+    let mut all = Vec::new();
+    for (shape, outputs) in [([1, 1, 1], 1), ([3, 17, 8], 33), ([2, 600, 64], 128)] {
+        let width = shape[2];
+        let weight = (draw("weight", &[outputs, width]) * (width as f64).powf(-0.5)).unwrap();
+        let operands = vec![draw("x", &shape), weight, draw("bias", &[outputs])];
+        let name = format!("linear {shape:?} to {outputs}");
+        all.push(compare(name, operands, 2e-5, |x| {
+            ops::linear(&x[0], &x[1], Some(&x[2]))
+        }));
+        let operands = vec![draw("a", &shape), draw("b", &shape)];
+        let name = format!("sum {shape:?}");
+        // One operand twice, and the other beside it.
+        all.push(compare(name, operands, 1e-6, |x| {
+            ops::add(&ops::add(&x[0], &x[1])?, &x[0])
+        }));
+    }
+    all
 }
 
 fn gates() -> Vec<Comparison> {
@@ -546,11 +638,38 @@ fn fouriers() -> Vec<Comparison> {
         all.push(compare(name, vec![draw("x", &shape)], 2e-5, |x| {
             ops::fft2_real(&x[0], 0.5)
         }));
-        let name = format!("rfft and irfft {shape:?}");
-        all.push(compare(name, vec![draw("x", &shape)], 2e-5, move |x| {
-            let n = shape[1] + 3;
-            ops::irfft(&ops::rfft(&x[0], n)?, n)
-        }));
+        // By products with matrices, and to a power of 2 by kernels.
+        for n in [shape[1] + 3, 4, 128, 16_384] {
+            let name = format!("rfft and irfft {shape:?} to {n}");
+            all.push(compare(name, vec![draw("x", &shape)], 2e-5, move |x| {
+                ops::irfft(&ops::rfft(&x[0], n)?, n)
+            }));
+        }
+    }
+    all
+}
+
+fn dplr_spectra() -> Vec<Comparison> {
+    let mut all = Vec::new();
+    for (channels, modes, longest) in [(1, 1, 1), (3, 2, 17), (2, 33, 64), (5, 4, 3000)] {
+        for directions in [1, 2] {
+            let products = 4 * directions + 4;
+            let operands = vec![
+                (draw("products", &[channels, products, modes]) * (0.3 / modes as f64)).unwrap(),
+                draw("decay", &[channels, modes]),
+                draw("angle", &[channels, modes]),
+            ];
+            let name = format!("spectrum of {channels}, {modes} modes, {longest}, {directions}");
+            all.push(compare(name, operands, 2e-5, move |x| {
+                let [products, decay, angle] = [0, 1, 2].map(|at| x[at].to_dtype(DType::F64));
+                let re = decay?.sqr()?.affine(-0.3, -0.2)?;
+                let square = (re.sqr()? + angle?.sqr()?)?;
+                let [sum, square] = [re.affine(2.0, 0.0)?, square].map(|x| x.unsqueeze(1));
+                let rows = Tensor::cat(&[products?, sum?, square?], 1)?;
+                let spectra = ops::dplr_spectrum(&rows, directions, longest)?;
+                Ok(spectra.to_dtype(x[0].dtype())?)
+            }));
+        }
     }
     all
 }

@@ -1,6 +1,7 @@
 //! Elementwise non-linearities.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::choice::Choices;
+use crate::cuda::Gpu;
 use crate::ops::supports;
 
 /// Non-linearity of a feed-forward network.
@@ -66,6 +68,16 @@ pub fn apply(activation: Activation, x: &Tensor) -> Result<Tensor> {
     }
 }
 
+/// Returns the activation of every element of x by a kernel, if there is one for such a tensor.
+fn by_kernel(x: &Tensor, activation: cpu::Activation) -> Result<Option<Tensor>> {
+    if supports(x) {
+        return Ok(Some(cpu::activate(x, activation)?));
+    }
+    let gpu = Gpu::of(x);
+    let y = gpu.map(|gpu| cuda::activate(&gpu, x, activation));
+    Ok(y.transpose()?)
+}
+
 /// Returns `1 / (1 + exp(-x))` of every element, as `(1 + tanh(x / 2)) / 2`, which overflows
 /// nowhere.
 ///
@@ -80,8 +92,8 @@ pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If a tensor operation fails.
 pub fn silu(x: &Tensor) -> Result<Tensor> {
-    if supports(x) {
-        return Ok(cpu::activate(x, cpu::Activation::Silu)?);
+    if let Some(y) = by_kernel(x, cpu::Activation::Silu)? {
+        return Ok(y);
     }
     Ok((x * sigmoid(x)?)?)
 }
@@ -91,8 +103,8 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If a tensor operation fails.
 pub fn softplus(x: &Tensor) -> Result<Tensor> {
-    if supports(x) {
-        return Ok(cpu::activate(x, cpu::Activation::Softplus)?);
+    if let Some(y) = by_kernel(x, cpu::Activation::Softplus)? {
+        return Ok(y);
     }
     let small = x.abs()?.neg()?.exp()?;
     Ok((x.relu()? + small.affine(1.0, 1.0)?.log()?)?)
@@ -106,8 +118,8 @@ pub fn softplus(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If a tensor operation fails.
 pub fn gelu(x: &Tensor) -> Result<Tensor> {
-    if supports(x) {
-        return Ok(cpu::activate(x, cpu::Activation::GeluTanh)?);
+    if let Some(y) = by_kernel(x, cpu::Activation::GeluTanh)? {
+        return Ok(y);
     }
     let slope = (2.0 / std::f64::consts::PI).sqrt();
     let inner = (x.sqr()?.affine(0.044_715 * slope, slope)? * x)?;
@@ -119,8 +131,8 @@ pub fn gelu(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If a tensor operation fails.
 pub fn gelu_erf(x: &Tensor) -> Result<Tensor> {
-    if supports(x) {
-        return Ok(cpu::activate(x, cpu::Activation::GeluErf)?);
+    if let Some(y) = by_kernel(x, cpu::Activation::GeluErf)? {
+        return Ok(y);
     }
     let inner = x.affine(std::f64::consts::FRAC_1_SQRT_2, 0.0)?;
     Ok((inner.erf()?.affine(0.5, 0.5)? * x)?)
@@ -131,8 +143,8 @@ pub fn gelu_erf(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// If a tensor operation fails.
 pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
-    if supports(x) {
-        return Ok(cpu::activate(x, cpu::Activation::Relu { floor })?);
+    if let Some(y) = by_kernel(x, cpu::Activation::Relu { floor })? {
+        return Ok(y);
     }
     Ok(x.relu()?.affine(1.0, f64::from(floor))?)
 }
@@ -146,8 +158,8 @@ pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
 /// # Errors
 /// If a tensor operation fails.
 pub fn elu_plus_one(x: &Tensor) -> Result<Tensor> {
-    if supports(x) {
-        return Ok(cpu::activate(x, cpu::Activation::EluPlusOne)?);
+    if let Some(y) = by_kernel(x, cpu::Activation::EluPlusOne)? {
+        return Ok(y);
     }
     let positive = x.relu()?;
     let negative = (x - &positive)?;

@@ -4,6 +4,7 @@
 //! The variance is divided by the number of rows, as PyTorch's is in training.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -11,6 +12,7 @@ use candle_core::{D, Tensor};
 
 use super::{Normalised, check};
 use crate::Result;
+use crate::cuda::Gpu;
 use crate::ops::supports;
 
 /// Means and variances of channels, (2, D). They carry no gradient.
@@ -34,9 +36,12 @@ impl Moments {
     pub fn of(x: &Tensor, valid: Option<&Tensor>) -> Result<Self> {
         let x = x.detach();
         fits(&x, valid)?;
-        match supports(&x) {
-            true => Ok(Self(cpu::channel_moments(&x, valid)?)),
-            false => Ok(Self(composed_moments(&x, valid)?)),
+        if supports(&x) {
+            return Ok(Self(cpu::channel_moments(&x, valid)?));
+        }
+        match Gpu::of(&x) {
+            Some(gpu) => Ok(Self(cuda::statistics(&gpu, &x, valid)?.moments)),
+            None => Ok(Self(composed_moments(&x, valid)?)),
         }
     }
 
@@ -99,6 +104,12 @@ pub fn batch_norm(
         let y = cpu::channel_norm(x, affine, &moments.0, norm.epsilon, Some(valid))?;
         return Ok((y, moments));
     }
+    if let Some(gpu) = Gpu::of(x) {
+        let of_x = cuda::statistics(&gpu, &x.detach(), valid)?;
+        let moments = of_x.moments.clone();
+        let y = cuda::norm(&gpu, x, norm, &moments, Some(of_x))?;
+        return Ok((y, Moments(moments)));
+    }
     let moments = composed_moments(x, valid)?;
     Ok((affine(x, norm, &moments)?, Moments(moments.detach())))
 }
@@ -116,6 +127,9 @@ pub fn batch_norm_by(x: &Tensor, norm: &Normalised, moments: &Moments) -> Result
             norm.epsilon,
             None,
         )?);
+    }
+    if let Some(gpu) = Gpu::of(x) {
+        return Ok(cuda::norm(&gpu, x, norm, &moments.0, None)?);
     }
     affine(x, norm, &moments.0)
 }

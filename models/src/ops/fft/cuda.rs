@@ -1,12 +1,12 @@
 //! Long convolutions by the kernels of `cuda.cu` and `long.cu`, which compute channels (B, D, L) of
-//! sequences (B, L, D): both sides are transposed.
+//! sequences (B, L, D): both sides are transposed. Inverse transforms are convolutions of pulses.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use candle_core::{DType, DeviceLocation, Result, Tensor};
 
-use super::Lags;
+use super::{Complex, Lags};
 use crate::autograd::with_backward;
 use crate::cuda::{Argument, Buffer, Gpu, Grid, Module, module, sum_parts, transpose};
 
@@ -55,7 +55,7 @@ pub(super) fn fft_conv(
     };
     let spectrum = conv.spectrum(&kernel)?;
     let channels = transpose(gpu, &x)?.into_tensor();
-    let y = conv.apply(&channels, &spectrum, false)?;
+    let y = conv.apply(&channels, spectrum.pointer(), false)?;
     let (of_x, of_kernel) = (x.track_op(), kernel.track_op());
     let output = y.into_output();
     with_backward(
@@ -66,7 +66,7 @@ pub(super) fn fft_conv(
         move |_, dy| {
             let dy = transpose(&conv.gpu, dy)?.into_tensor();
             let dx = match of_x {
-                true => Some(conv.apply(&dy, &spectrum, true)?.into_tensor()),
+                true => Some(conv.apply(&dy, spectrum.pointer(), true)?.into_tensor()),
                 false => None,
             };
             let dkernel = match of_kernel {
@@ -76,6 +76,51 @@ pub(super) fn fft_conv(
             Ok(vec![dx, dkernel])
         },
     )
+}
+
+/// Returns whether [`irfft`] computes sequences of n positions.
+pub(super) fn inverts(n: usize) -> bool {
+    n.is_power_of_two() && (4..=MOST_LONG).contains(&n)
+}
+
+/// Returns real sequences (B, n, D) of their spectra (B, n/2 + 1, D): pulses convolved with what
+/// has these spectra.
+pub(super) fn irfft(gpu: &Gpu, x: &Complex, n: usize) -> Result<Tensor> {
+    let (batch, bins, width) = x.re.dims3()?;
+    let parts = [&x.re, &x.im].map(|part| part.transpose(1, 2)?.contiguous());
+    let [re, im] = parts;
+    let spectra = Tensor::stack(&[re?, im?], 3)?; // (B, D, F, 2)
+    let channels = batch * width;
+    let conv = Conv {
+        gpu: gpu.clone(),
+        roots: roots(gpu, &spectra, n)?,
+        batch: 1,
+        length: n,
+        width: channels,
+        taps: n,
+        bidirectional: false,
+        plan: Plan::new(n),
+    };
+    // The first and the last bin are real, and stand for no conjugate.
+    let like = |shape: (usize, usize)| Tensor::ones(shape, DType::F32, spectra.device());
+    let real = Tensor::cat(&[like((1, 1))?, like((1, 1))?.zeros_like()?], 1)?;
+    let bins = |ends: f64, others: f64| {
+        let ends = (&real * ends)?;
+        Tensor::cat(&[&ends, &(like((bins - 2, 2))? * others)?, &ends], 0) // (F, 2)
+    };
+    let kept = spectra.detach().broadcast_mul(&bins(1.0, 1.0)?)?;
+    let pulse = Tensor::ones((1, channels, 1), DType::F32, spectra.device())?;
+    let pulse = pulse.pad_with_zeros(2, 0, n - 1)?;
+    let y = conv.apply(&pulse, gpu.pointer(&kept)?, false)?; // (1, n, B D)
+    let weights = bins(1.0 / n as f64, 2.0 / n as f64)?;
+    let (shape, output) = (spectra.shape().clone(), y.into_output());
+    let y = with_backward("irfft", &[&spectra], output, false, move |_, dy| {
+        let dy = transpose(&conv.gpu, dy)?.into_tensor();
+        let of_bins = conv.spectrum(&dy)?.into_tensor().reshape(shape)?;
+        Ok(vec![Some(of_bins.broadcast_mul(&weights)?)])
+    })?;
+    let y = y.reshape((n, batch, width))?;
+    y.transpose(0, 1)?.contiguous()
 }
 
 /// Returns e^{-2πij/n} for j < n, (n, 2). Made once for each card.
@@ -173,7 +218,7 @@ impl Conv {
         self.gpu.empty(shape, DType::F32)
     }
 
-    /// Returns the transform of the taps (D, K): (D, M + 1) complex numbers.
+    /// Returns the transform of the taps, D times K numbers: (D, M + 1) complex numbers.
     fn spectrum(&self, kernel: &Tensor) -> Result<Buffer> {
         let (gpu, kernel) = (&self.gpu, self.gpu.pointer(kernel)?);
         let roots = gpu.pointer(&self.roots)?;
@@ -202,9 +247,9 @@ impl Conv {
     }
 
     /// Returns the convolution (B, L, D) of x (B, D, L), or with `adjoint` dx of dy.
-    fn apply(&self, x: &Tensor, spectrum: &Buffer, adjoint: bool) -> Result<Buffer> {
+    fn apply(&self, x: &Tensor, spectrum: Argument, adjoint: bool) -> Result<Buffer> {
         let (gpu, x) = (&self.gpu, self.gpu.pointer(x)?);
-        let (roots, spectrum) = (gpu.pointer(&self.roots)?, spectrum.pointer());
+        let roots = gpu.pointer(&self.roots)?;
         let y = gpu.empty((self.batch, self.width, self.length), DType::F32)?;
         let [length, width] = [self.length, self.width].map(Argument::size);
         let (length, width) = (length?, width?);

@@ -2,8 +2,9 @@
 //! and mixing of tokens.
 //!
 //! For f32 and f64 on the CPU these are fast transforms of any length, O(L log L) (a length with
-//! small prime factors is fastest), and so are long convolutions in f32 on a GPU; elsewhere
-//! products with matrices of cosines and sines, O(L²), exact and slow.
+//! small prime factors is fastest). So are long convolutions in f32 on a GPU, and inverse
+//! transforms to a power of 2 there; elsewhere products with matrices of cosines and sines, O(L²),
+//! exact and slow.
 
 pub(in crate::ops) mod cpu;
 mod cuda;
@@ -52,9 +53,12 @@ pub fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
         let (re, im) = (x.re.shape(), x.im.shape());
         format!("real parts {re:?} and imaginary parts {im:?} are not spectra of length {n}")
     })?;
-    match transforms(&x.re) {
-        true => Ok(cpu::sequence(&x.re, &x.im, n)?),
-        false => composed::irfft(x, n),
+    if transforms(&x.re) {
+        return Ok(cpu::sequence(&x.re, &x.im, n)?);
+    }
+    match Gpu::of(&x.re).filter(|_| cuda::inverts(n)) {
+        Some(gpu) => Ok(cuda::irfft(&gpu, x, n)?),
+        None => composed::irfft(x, n),
     }
 }
 

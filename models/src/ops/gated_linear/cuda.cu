@@ -7,8 +7,6 @@
 
 constexpr int GATE_THREADS = 256;
 
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-
 /// Grid (⌈D / 256⌉, min(R, 65535)), block 256.
 extern "C" __global__ void __launch_bounds__(GATE_THREADS)
     gate_forward(const float* value, const float* gate, float* y, int rows, int width,

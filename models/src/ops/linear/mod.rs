@@ -1,6 +1,7 @@
 //! The linear map y = x Wᵀ + b over the last dimension.
 
 pub(in crate::ops) mod cpu;
+mod cuda;
 #[cfg(test)]
 mod tests;
 
@@ -8,6 +9,7 @@ use candle_core::Tensor;
 
 use super::{check, matmul};
 use crate::Result;
+use crate::cuda::Gpu;
 use crate::ops::supports;
 
 /// Returns x (.., K) times the transposed weight (N, K), plus bias (N): (.., N). The weight lies as
@@ -31,6 +33,9 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     let rows = x.elem_count() / inputs.max(1);
     if let Some(last) = dims.last_mut() {
         *last = outputs;
+    }
+    if let (Some(gpu), Some(bias)) = (Gpu::of(x), bias) {
+        return cuda::linear(&gpu, x, weight, bias, dims);
     }
     // One tall product instead of one per example: the weight's gradient is then one product too.
     let y = matmul(&x.reshape((rows, inputs))?, &weight.t()?)?;

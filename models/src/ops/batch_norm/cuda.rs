@@ -1,0 +1,141 @@
+//! BatchNorm by the kernels of `cuda.cu`.
+
+use candle_core::{D, DType, Result, Tensor};
+
+use super::Normalised;
+use crate::autograd::with_backward;
+use crate::cuda::{Argument, Buffer, Gpu, Grid, Module, module, sum_parts};
+
+const MODULE: Module = module!("ops-batch_norm-cuda");
+/// Columns and rows of a block, and threads.
+const COLUMNS: usize = 32;
+const SEGMENT: usize = 512;
+const THREADS: usize = 256;
+
+/// Statistics of the rows of x that count.
+pub(in crate::ops) struct Statistics {
+    /// Mean and variance, (2, D).
+    pub(in crate::ops) moments: Tensor,
+    /// The number of these rows.
+    count: Buffer,
+    /// Which rows count (R), unless all do.
+    valid: Option<Tensor>,
+}
+
+/// Returns the statistics of the rows of x (.., D) whose number in `valid` (..) is not 0; of all
+/// without it.
+pub(in crate::ops) fn statistics(
+    gpu: &Gpu,
+    x: &Tensor,
+    valid: Option<&Tensor>,
+) -> Result<Statistics> {
+    let x = x.contiguous()?;
+    let valid = valid.map(|valid| valid.detach().contiguous()).transpose()?;
+    let rows = Rows::of(gpu, &x)?;
+    let part = gpu.empty((rows.segments, 3, rows.width), DType::F32)?;
+    let operands = [gpu.pointer(&x)?, rows.pointer(valid.as_ref())?];
+    let arguments = [&operands[..], &[part.pointer()], &rows.sizes].concat();
+    gpu.launch(&MODULE, "batch_norm_segments", rows.grid(), &arguments)?;
+    let moments = gpu.empty((2, rows.width), DType::F32)?;
+    let count = gpu.empty(1, DType::F32)?;
+    let arguments = [
+        part.pointer(),
+        moments.pointer(),
+        count.pointer(),
+        Argument::size(rows.segments)?,
+        rows.sizes[1],
+    ];
+    let grid = Grid::new([rows.width.div_ceil(COLUMNS), 1, 1], THREADS);
+    gpu.launch(&MODULE, "batch_norm_moments", grid, &arguments)?;
+    Ok(Statistics {
+        moments: moments.into_tensor(),
+        count,
+        valid,
+    })
+}
+
+/// Returns y (.., D) of x (.., D) by `moments` (2, D). They are constants; with `own` they are
+/// those of x, and the gradient knows it.
+pub(in crate::ops) fn norm(
+    gpu: &Gpu,
+    x: &Tensor,
+    norm: &Normalised,
+    moments: &Tensor,
+    own: Option<Statistics>,
+) -> Result<Tensor> {
+    let [x, gain, offset] = [x, norm.weight, norm.bias].map(Tensor::contiguous);
+    let (x, gain, offset, moments) = (x?, gain?, offset?, moments.contiguous()?);
+    let rows = Rows::of(gpu, &x)?;
+    let epsilon = Argument::Float(norm.epsilon as f32);
+    let y = gpu.empty(x.shape(), DType::F32)?;
+    let [of_x, of_gain, of_offset] = [&x, &gain, &offset].map(|x| gpu.pointer(x));
+    let operands = [of_x?, of_gain?, of_offset?, gpu.pointer(&moments)?];
+    let arguments = [&operands[..], &[y.pointer()], &rows.sizes, &[epsilon]].concat();
+    gpu.launch(&MODULE, "batch_norm_forward", rows.grid(), &arguments)?;
+    let operands = [&x, &gain, &offset];
+    let kept = [x.detach(), gain.detach(), moments.detach()];
+    let output = y.into_output();
+    with_backward("batch norm", &operands, output, false, move |_, dy| {
+        let gpu = &rows.gpu;
+        let [x, gain, moments] = kept.each_ref().map(|x| gpu.pointer(x));
+        let (x, gain, moments, dy) = (x?, gain?, moments?, gpu.pointer(dy)?);
+        let parts = gpu.empty((rows.segments, 2, rows.width), DType::F32)?;
+        let operands = [x, moments, dy, parts.pointer()];
+        let arguments = [&operands[..], &rows.sizes, &[epsilon]].concat();
+        gpu.launch(&MODULE, "batch_norm_parameters", rows.grid(), &arguments)?;
+        let sums = sum_parts(gpu, &parts, rows.segments, (2, rows.width))?;
+        let own = match &own {
+            Some(of_x) => [
+                rows.pointer(of_x.valid.as_ref())?,
+                gpu.pointer(&sums)?,
+                of_x.count.pointer(),
+            ],
+            None => [Argument::NULL; 3],
+        };
+        let dx = gpu.empty(kept[0].shape(), DType::F32)?;
+        let operands = [x, gain, moments, dy];
+        let arguments = [
+            &operands[..],
+            &own,
+            &[dx.pointer()],
+            &rows.sizes,
+            &[epsilon],
+        ]
+        .concat();
+        gpu.launch(&MODULE, "batch_norm_backward", rows.grid(), &arguments)?;
+        let [dgain, doffset] = [sums.get(0)?, sums.get(1)?];
+        Ok(vec![Some(dx.into_tensor()), Some(dgain), Some(doffset)])
+    })
+}
+
+/// The launches over the rows of one tensor (R, D).
+struct Rows {
+    gpu: Gpu,
+    width: usize,
+    segments: usize,
+    /// R and D.
+    sizes: [Argument; 2],
+}
+
+impl Rows {
+    fn of(gpu: &Gpu, x: &Tensor) -> Result<Self> {
+        let width = x.dim(D::Minus1)?;
+        let rows = x.elem_count() / width;
+        Ok(Self {
+            gpu: gpu.clone(),
+            width,
+            segments: rows.div_ceil(SEGMENT),
+            sizes: [Argument::size(rows)?, Argument::size(width)?],
+        })
+    }
+
+    fn grid(&self) -> Grid {
+        let blocks = [self.width.div_ceil(COLUMNS), self.segments, 1];
+        Grid::new(blocks, THREADS)
+    }
+
+    /// Returns the address of which rows count, none if all do.
+    fn pointer(&self, valid: Option<&Tensor>) -> Result<Argument> {
+        valid.map_or(Ok(Argument::NULL), |valid| self.gpu.pointer(valid))
+    }
+}
