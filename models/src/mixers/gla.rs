@@ -27,7 +27,8 @@
 //! has no biases (fla/models/gla/modeling_gla.py, _init_weights; fla/modules/mlp.py); here they
 //! begin as in the layer alone, uniform within inputs^-½ (±0.125 at D = 64), and the SwiGLU
 //! Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). b is 0 as in that language
-//! model; the layer alone has it uniform within R^-½ (±0.25).
+//! model; the layer alone has it uniform within R^-½ (±0.25). The heads' norms have the ε of the
+//! block's, `block.norm_epsilon` = 1e-6, as in that language model; the layer alone has 1e-5.
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -25,11 +25,11 @@
 //! # Departures
 //!
 //! The published block has LayerNorm with ε = 1e-5 (hydra/bert/src/bert_layers.py:146), behind the
-//! sum (`is_prenorm` = False); the family's is RMSNorm, before the layer, with the same ε. The
-//! published language model begins all linear maps N(0, 0.02²) (bert_layers.py:414, 547,
-//! transformers' BertPreTrainedModel); here they begin as in the layer alone, uniform within
-//! inputs^-½ (±0.125 at D = 64, W_d and W_out ±0.088). States do not begin with values of their own
-//! (`learnable_init_states`, off there).
+//! sum (`is_prenorm` = False); the family's is RMSNorm, before the layer, with the same ε; the
+//! inner norm has that of the block's, `block.norm_epsilon`. The published language model begins
+//! all linear maps N(0, 0.02²) (bert_layers.py:414, 547, transformers' BertPreTrainedModel); here
+//! they begin as in the layer alone, uniform within inputs^-½ (±0.125 at D = 64, W_d and W_out
+//! ±0.088). States do not begin with values of their own (`learnable_init_states`, off there).
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -30,7 +30,9 @@
 //! language model all linear maps and convolutions begin N(0, 0.02²), biases as 0, and the SwiGLU
 //! has no biases (fla/models/kda/modeling_kda.py, _init_weights; fla/modules/mlp.py); here they
 //! begin as in the layer alone, uniform within inputs^-½ (±0.125 at D = 64), and the SwiGLU
-//! Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²).
+//! Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). The heads' norms have the ε
+//! of the block's, `block.norm_epsilon` = 1e-6, as in that language model; the layer alone has
+//! 1e-5.
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -9,7 +9,7 @@
 //! memory O(L·D'). No feed-forward (`block.ffn` = none). Read in state-spaces/mamba@e9594ce
 //! mamba_ssm/modules/mamba2.py: the gate is before the norm; e^α ~ U(1, 16), skip = 1 and β
 //! softplus⁻¹ of numbers between 0.001 and 0.1, even in their logarithm, none of which decays; one
-//! group of b and c; All else begins as PyTorch's layers.
+//! group of b and c. All else begins as PyTorch's layers.
 //!
 //! # Options
 //!
@@ -25,7 +25,8 @@
 //!
 //! `state` is 128 in the published code. W_out begins uniform within inputs^-½ (±0.088 at D = 64);
 //! the published language model divides that by the root of the number of layers
-//! (state-spaces/mamba@e9594ce mamba_ssm/models/mixer_seq_simple.py:113-121).
+//! (state-spaces/mamba@e9594ce mamba_ssm/models/mixer_seq_simple.py:113-121). The inner norm has
+//! the ε of the block's, `block.norm_epsilon` = 1e-5, as in the published code.
 
 use candle_core::Tensor;
 use candle_nn::Init;

@@ -7,7 +7,7 @@
 //! per head, in chunks; memory O(L·E). Queries and keys have the width `block.qkv_dim`. The norm of
 //! each head is RMSNorm with a gain that all heads share, as in flash-linear-attention@bc3b101
 //! fla/layers/multiscale_retention.py, of which `expand` = 2, the scale E^-½, the gate and the
-//! SwiGLU behind it are, too (its configuration has 8 heads); Weights begin uniform within
+//! SwiGLU behind it are, too (its configuration has 8 heads). Weights begin uniform within
 //! inputs^-½, without biases. Its authors have not run this benchmark.
 //!
 //! # Options
@@ -25,17 +25,17 @@
 //! authors' code RMSNorm without a gain, of scores that it has divided by the sum of their sizes
 //! and by the root of the sum of decays (microsoft/torchscale@4d1e0e8
 //! torchscale/component/multiscale_retention.py:66, 84 and torchscale/architecture/retnet.py:66),
-//! which the norm takes away but for its ε, 1e-6 in both. Neighbouring columns are rotated; in
-//! flash-linear-attention it is those E/2 apart, the same function for weights with their rows in
-//! another order. The angles are 10000^(-2i/E) as there; the authors' are 10000^(-i/(E/2 - 1))
-//! (retnet.py:25). Weights begin as in that library's layer, uniform within inputs^-½ (±0.125 at D
-//! = 64); the authors' begin Xavier-uniform over 2^2.5 (±0.038 for queries and keys, ±0.031 for
-//! values and W_g at `expand` = 2), W_o over 2 (±0.088, as here): multiscale_retention.py:69-74.
-//! The library's language model begins all N(0, 0.02²), its SwiGLU without biases
-//! (fla/models/retnet/modeling_retnet.py, _init_weights); the authors' feed-forward network has
-//! GELU in the place of SiLU (torchscale/architecture/config.py:257) and begins uniform within
-//! inputs^-½, without biases (torchscale/component/gate_linear_unit.py:25-27). The SwiGLU here
-//! begins Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²).
+//! which the norm takes away but for its ε, 1e-6 in both (here `block.norm_epsilon`). Neighbouring
+//! columns are rotated; in flash-linear-attention it is those E/2 apart, the same function for
+//! weights with their rows in another order. The angles are 10000^(-2i/E) as there; the authors'
+//! are 10000^(-i/(E/2 - 1)) (retnet.py:25). Weights begin as in that library's layer, uniform
+//! within inputs^-½ (±0.125 at D = 64); the authors' begin Xavier-uniform over 2^2.5 (±0.038 for
+//! queries and keys, ±0.031 for values and W_g at `expand` = 2), W_o over 2 (±0.088, as here):
+//! multiscale_retention.py:69-74. The library's language model begins all N(0, 0.02²), its SwiGLU
+//! without biases (fla/models/retnet/modeling_retnet.py, _init_weights); the authors' feed-forward
+//! network has GELU in the place of SiLU (torchscale/architecture/config.py:257) and begins uniform
+//! within inputs^-½, without biases (torchscale/component/gate_linear_unit.py:25-27). The SwiGLU
+//! here begins Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²).
 
 use candle_core::Tensor;
 use lra_derive::Options;

@@ -25,9 +25,11 @@
 //! Xavier-uniform and those of LPI uniform within w^-½ for w taps, with biases 0; in the authors'
 //! code N(0, 0.02²), and LPI uniform within 1/3 with its biases (facebookresearch/xcit@82f5291
 //! xcit.py:125-130, 364-371). Biases of the feed-forward network begin N(0, 1e-6²), there as 0. λ
-//! begins as 1, as in their models of 12 layers; those of 24 have 1e-5 (line 442). The norms' ε is
-//! 1e-6 in both (line 330), but for the batch norm of LPI, which has 1e-5 (torch.nn.SyncBatchNorm,
-//! line 128).
+//! begins as 1, as in their models of 12 layers; those of 24 have 1e-5 (line 442). The norms' ε,
+//! that of LPI's norm too, is `block.norm_epsilon` = 1e-6; in their code it is 1e-6 (line 330), and
+//! 1e-5 in the batch norm of LPI (torch.nn.SyncBatchNorm, line 128). Their gelu is the error
+//! function's; here that of the feed-forward network is tanh's, at most 5e-4 from it
+//! (`block.activation`).
 
 use crate::{
     layers::LayerNorm,

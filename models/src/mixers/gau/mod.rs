@@ -24,8 +24,9 @@
 //!
 //! The paper encodes positions by rotary vectors and w; here, as in the runs on this benchmark by
 //! the authors of Mega, only w does, and each layer has its own. No public code of the authors was
-//! found: initial values and the norms' ε are those of facebookresearch/mega@aeaa4b4
-//! fairseq/modules/gated_attention_unit.py:64-72 and sequence_norm.py:15.
+//! found: initial values are those of facebookresearch/mega@aeaa4b4
+//! fairseq/modules/gated_attention_unit.py:64-72. Norms have `block.norm_epsilon` = 1e-5, the ε of
+//! BatchNorm there; its ScaleNorm has 1e-6 (scale_norm.py:12), which recipe `mega` sets on Text.
 
 pub mod flash;
 #[cfg(test)]

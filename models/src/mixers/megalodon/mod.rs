@@ -12,7 +12,7 @@
 //! `forward` and without chunks O(L²). Read in XuezheMax/megalodon@cff8ba5, megalodon/modules and
 //! megalodon/model/mega.py: weights start as N(0, 1 / (3 inputs)), biases, b₀ and b₁ as 0, gains,
 //! g₀ and g₁ as 1, α, δ ~ N(0, 0.2²), Re γ ~ N(0, 1), Im γ = 0, ω ~ N(0, 0.25²), and σ(θ) = D^(-k /
-//! D) for k = 1 .. D in random order. All ε are 1e-5.
+//! D) for k = 1 .. D in random order. All ε are `block.norm_epsilon` = 1e-5.
 //!
 //! # Options
 //!

@@ -47,6 +47,7 @@ pub const MODEL: Model = Model {
     variants: &[
         Variant {
             name: "he2020",
+            build,
             source: include_str!("deberta.rs"),
             ..transformer::PAPER
         },
@@ -59,13 +60,29 @@ pub const MODEL: Model = Model {
     ..transformer::MODEL
 };
 
-/// Builds the encoder with the paper's third term, where the bias is DeBERTa's.
+/// Builds the encoder with any bias but the paper's, which is the other variant.
+fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let bias = context.block.bias;
+    require(
+        bias != PairBias::DebertaPaper,
+        "block.bias",
+        "deberta_paper",
+        "another: the form of the paper is model.variant = paper",
+    )?;
+    (transformer::PAPER.build)(context)
+}
+
+/// Builds the encoder with the paper's third term.
 fn build_paper(context: &ModelContext) -> Result<Box<dyn Encoder>> {
+    let bias = context.block.bias;
+    require(
+        matches!(bias, PairBias::Deberta | PairBias::DebertaPaper),
+        "model.variant",
+        "paper",
+        "he2020 with another block.bias than deberta",
+    )?;
     let block = BlockOptions {
-        bias: match context.block.bias {
-            PairBias::Deberta => PairBias::DebertaPaper,
-            other => other,
-        },
+        bias: PairBias::DebertaPaper,
         ..context.block.clone()
     };
     (transformer::PAPER.build)(&ModelContext {

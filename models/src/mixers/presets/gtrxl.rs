@@ -19,7 +19,10 @@
 //! part of it here: one sequence is one segment, and positions are set by `embed.positions`. A last
 //! norm, as after every pre-norm stack. Its authors' code is not public: weights of gates begin
 //! Xavier-uniform, biases with 2, as in opendilab/DI-engine@0254a2b
-//! ding/torch_utils/network/gtrxl.py:62-68, where weights begin uniform within D^-½.
+//! ding/torch_utils/network/gtrxl.py:62-68, where weights begin uniform within D^-½. Its LayerNorms
+//! have ε = 1e-5 (PyTorch's default, lines 377-378), here `block.norm_epsilon` = 1e-6. Attention
+//! and the feed-forward network begin Xavier-uniform here, biases of the latter N(0, 1e-6²), there
+//! as PyTorch's linear layers, uniform within inputs^-½.
 
 use crate::{mixers::transformer, prelude::*};
 
