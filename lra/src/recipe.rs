@@ -78,9 +78,6 @@ pub struct Body {
     /// not count as published.
     #[serde(default)]
     pub made_for: Vec<String>,
-    /// Measured duration of training, if it was measured.
-    #[serde(default)]
-    pub measured: Option<Measured>,
     /// Number of trained parameters for which every model's width is solved; if absent, tasks set
     /// the width.
     #[serde(default)]
@@ -130,16 +127,6 @@ pub struct Rate {
     pub family: String,
     /// The learning rate.
     pub learning_rate: f64,
-}
-
-/// Measured duration of training by a recipe.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Measured {
-    /// Model and machine of the measurement.
-    pub on: String,
-    /// Wall time of a run per task, in minutes, without preparing the data.
-    pub minutes: BTreeMap<String, f64>,
 }
 
 /// A difference from a recipe's source that no setting removes.
@@ -263,7 +250,6 @@ impl Recipe {
         let tasks = body.tasks.keys();
         let tasks = tasks.chain(body.departures.iter().flat_map(|it| &it.tasks));
         let tasks = tasks.chain(body.rates.iter().map(|it| &it.task));
-        let tasks = tasks.chain(body.measured.iter().flat_map(|it| it.minutes.keys()));
         for task in tasks {
             let found = suggest::task(task);
             self.check_name("task", task, found.map(|found| found.info().name))?;

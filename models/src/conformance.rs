@@ -222,18 +222,33 @@ impl Component {
     /// # Errors
     /// [`Error::Option`] with the reason why it cannot.
     pub fn try_around(&self, model: &Model, choice: &Choice) -> crate::Result<()> {
-        let options = self.set(&Options::of(model), choice)?;
-        let shape = Shape {
-            vocabulary: 16,
-            classes: 2,
-            towers: 1,
-            max_length: 64,
-            padding: true,
-            grid: None,
-        };
-        let parameters = Parameters::meta(&Device::Cpu, DType::F32);
-        Classifier::new(model, &shape, &options, &parameters).map(drop)
+        without_weights(model, &self.set(&Options::of(model), choice)?).map(drop)
     }
+}
+
+impl Model {
+    /// Returns the losses that the model adds to the cross-entropy with these options, each with
+    /// its usual weight.
+    ///
+    /// # Errors
+    /// If the model cannot take the options.
+    pub fn losses_with(&self, options: &Options) -> crate::Result<Vec<loss::Loss>> {
+        Ok(without_weights(self, options)?.losses())
+    }
+}
+
+/// Builds a model for short sequences, without memory for its weights.
+fn without_weights(model: &Model, options: &Options) -> crate::Result<Classifier> {
+    let shape = Shape {
+        vocabulary: 16,
+        classes: 2,
+        towers: 1,
+        max_length: 64,
+        padding: true,
+        grid: None,
+    };
+    let parameters = Parameters::meta(&Device::Cpu, DType::F32);
+    Classifier::new(model, &shape, options, &parameters)
 }
 
 #[cfg(test)]

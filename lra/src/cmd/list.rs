@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use datasets::Protocol;
-use models::Model;
+use models::loss::Loss;
+use models::{Model, Options, Variant};
 
 use results::table::{Align, Cell, Column, Row, Table};
 use results::{Format, published, width, wrap};
@@ -104,7 +105,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
 
 /// Returns the norm that a model's blocks have by default, with its ε: settings and values.
 fn norm(model: &Model) -> Vec<(String, Value)> {
-    let block = models::Options::of(model).block;
+    let block = Options::of(model).block;
     let mut keys = vec!["norm", "norm_place", "norm_epsilon"];
     if block.norm == models::options::NormKind::Scale {
         keys.push("scale_norm");
@@ -144,7 +145,7 @@ pub(super) fn settings_of(model: &Model) -> String {
         true => "No options of its own.".to_owned(),
         false => format!("Options (--set), with their defaults:{options}"),
     };
-    format!("{options}\n{}{}", norm_lines(model), losses(model))
+    format!("{options}\n{}{}", norm_lines(model), losses_text(model))
 }
 
 /// Returns the descriptions of the variants of a model, each below the names of its variants with a
@@ -163,12 +164,32 @@ pub(super) fn variants(model: &Model) -> Vec<(String, String)> {
     texts
 }
 
+/// Returns the auxiliary losses of a variant of a model, and whether its default settings have
+/// each. The others need other settings.
+fn losses(model: &Model, variant: &Variant) -> Vec<(Loss, bool)> {
+    let mut options = Options::of(model);
+    options.model["variant"] = variant.name.into();
+    let by_default = model.losses_with(&options).unwrap_or_default();
+    let declared = variant.losses.iter().filter(|it| !by_default.contains(it));
+    let others: Vec<(Loss, bool)> = declared.map(|loss| (*loss, false)).collect();
+    let by_default = by_default.into_iter().map(|loss| (loss, true));
+    by_default.chain(others).collect()
+}
+
 /// Returns the auxiliary losses of a model, by the settings of their weights; empty if there are
 /// none.
-fn losses(model: &Model) -> String {
-    let of_variants = model.variants.iter().flat_map(|variant| variant.losses);
+fn losses_text(model: &Model) -> String {
+    let of_variants = model.variants.iter();
+    let of_variants = of_variants.flat_map(|variant| losses(model, variant));
     let lines: BTreeSet<String> = of_variants
-        .map(|loss| format!("\n  train.aux.{} = {}", loss.name, loss.weight))
+        .map(|(loss, by_default)| {
+            let condition = if by_default {
+                ""
+            } else {
+                " (with other settings than the default ones)"
+            };
+            format!("\n  train.aux.{} = {}{condition}", loss.name, loss.weight)
+        })
         .collect();
     match lines.is_empty() {
         true => String::new(),
@@ -373,31 +394,20 @@ fn components() -> Result<Table> {
 }
 
 fn recipes() -> Result<Table> {
-    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
     for (name, _) in RECIPES {
         let body = Recipe::load(name)?.body;
-        let minutes = body.measured.as_ref().map(|measured| &measured.minutes);
-        if let Some(measured) = &body.measured {
-            let minutes = measured.minutes.iter();
-            let minutes: Vec<_> = minutes.map(|(task, it)| format!("{task} {it}")).collect();
-            let (minutes, on) = (minutes.join(", "), &measured.on);
-            notes.push(format!("{name}, minutes of a run: {minutes} ({on})."));
-        }
         let tasks: Vec<&str> = body.tasks.keys().map(String::as_str).collect();
         let published = if body.published { "yes" } else { "no" };
-        let mut about = Cell::with(body.about.clone(), "about", body.about);
-        about.fields.push(("minutes", json!(minutes)));
         rows.push(Row::new(vec![
             Cell::with(*name, "name", *name),
             Cell::with(published, "published", body.published),
             Cell::with(tasks.join(", "), "tasks", json!(tasks)),
-            about,
+            Cell::with(body.about.clone(), "about", body.about),
         ]));
     }
     let columns = ["recipe", "comparable", "tasks", "what"];
-    let mut table = listing("recipes", "Recipes", &columns, rows);
-    table.notes = notes;
-    Ok(table)
+    Ok(listing("recipes", "Recipes", &columns, rows))
 }
 
 fn listing(name: &str, title: &str, columns: &[&str], rows: Vec<Row>) -> Table {

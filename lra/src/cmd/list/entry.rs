@@ -86,7 +86,8 @@ fn model(model: &Model) -> Value {
             })
         })
         .collect();
-    let variants: Vec<Value> = model.variants.iter().map(variant).collect();
+    let variants = model.variants.iter();
+    let variants: Vec<Value> = variants.map(|it| variant(model, it)).collect();
     json!({
         "name": model.name,
         "title": model.title,
@@ -102,10 +103,16 @@ fn model(model: &Model) -> Value {
     })
 }
 
-fn variant(variant: &Variant) -> Value {
-    let losses = variant.losses.iter();
+fn variant(model: &Model, variant: &Variant) -> Value {
+    let losses = super::losses(model, variant).into_iter();
     let losses: Vec<Value> = losses
-        .map(|loss| json!({"key": format!("train.aux.{}", loss.name), "weight": loss.weight}))
+        .map(|(loss, by_default)| {
+            json!({
+                "key": format!("train.aux.{}", loss.name),
+                "weight": loss.weight,
+                "by_default": by_default,
+            })
+        })
         .collect();
     json!({
         "name": variant.name,
