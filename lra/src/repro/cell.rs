@@ -29,7 +29,7 @@ impl PublishedCell {
     /// may.
     pub fn find(selection: &Selection, task: &str, model: &str) -> Result<Self> {
         let wanted = |cell: &PublishedCell| cell.figure.task == task && cell.figure.entry == model;
-        let found = selection.cells()?.into_iter().filter(wanted);
+        let found = selection.related()?.into_iter().filter(wanted);
         let own = |cell: &PublishedCell| {
             let own = selection.source;
             own.is_some_and(|source| std::ptr::eq(source, cell.source))
@@ -93,7 +93,7 @@ pub fn flops(resolved: &Resolved, data: &Path) -> Result<(f64, bool)> {
 /// Restriction of the published cells to a source, a recipe, or both.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Selection {
-    /// The source; a source that shares a recipe with it may have cells, too.
+    /// The source.
     pub source: Option<&'static Source>,
     /// The recipe.
     pub recipe: Option<&'static str>,
@@ -170,11 +170,21 @@ impl Selection {
 
     /// Returns the selected cells, each figure by the first selected recipe that has it.
     pub fn cells(&self) -> Result<Vec<PublishedCell>> {
+        self.filtered(|source, cell| std::ptr::eq(source, cell.source))
+    }
+
+    /// Returns the selected cells, and those of sources that share a recipe with the selected one.
+    fn related(&self) -> Result<Vec<PublishedCell>> {
+        self.filtered(|source, cell| {
+            std::ptr::eq(source, cell.source) || source.recipes.contains(&cell.recipe)
+        })
+    }
+
+    /// Returns the cells of the selected recipe that belong to the selected source.
+    fn filtered(&self, belongs: fn(&Source, &PublishedCell) -> bool) -> Result<Vec<PublishedCell>> {
         let selected = |cell: &PublishedCell| {
-            let shares = |source: &Source| {
-                std::ptr::eq(source, cell.source) || source.recipes.contains(&cell.recipe)
-            };
-            self.source.is_none_or(shares) && self.recipe.is_none_or(|name| name == cell.recipe)
+            self.source.is_none_or(|source| belongs(source, cell))
+                && self.recipe.is_none_or(|name| name == cell.recipe)
         };
         let mut cells: Vec<PublishedCell> = Vec::new();
         for source in published::sources() {
@@ -238,6 +248,11 @@ mod tests {
         let cell = find("s4", "text", "s4d", None).unwrap();
         assert_eq!((cell.source.alias, cell.recipe), ("s4d", "s4"));
         assert!(!published::milestones(cell.recipe, "text").is_empty());
+        for source in ["s4", "s4d"] {
+            let cells = Selection::of(Some(source), None).unwrap().cells().unwrap();
+            assert!(!cells.is_empty());
+            assert!(cells.iter().all(|cell| cell.source.alias == source));
+        }
         let paper = Some("tay2021-paper");
         let cell = find("tay2021", "listops", "performer", paper).unwrap();
         assert_eq!(cell.recipe, "tay2021-paper");

@@ -105,12 +105,12 @@ impl<'a> Estimator<'a> {
         let left_out = if complete {
             ""
         } else {
-            ", evaluation left out"
+            "; evaluation is left out"
         };
         Ok(Ok(Estimate {
             time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             peak_bytes: one.base_bytes + peak as u64,
-            basis: format!("two small steps of full length{left_out}{}", load::remark()),
+            basis: format!("two small steps of full length{}{left_out}", load::remark()),
         }))
     }
 

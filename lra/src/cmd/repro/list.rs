@@ -137,11 +137,18 @@ pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
     if left.is_empty() {
         let name = selection.name();
         notes = match selection.cells()?.is_empty() {
-            true => return Err(unoffered::nothing(&selection)?),
-            false => vec![format!(
-                "Every accuracy by {name} in a row that stands for a model here is offered: `lra repro {name}`. Rows of copies and of other \
-                 forms of a model stand for none: `lra list published {name}`."
-            )],
+            true => vec![format!("{}.", unoffered::nothing(&selection)?)],
+            false => {
+                let sources = selection.sources();
+                let sources = sources
+                    .iter()
+                    .map(|it| format!("`lra list published {}`", it.alias));
+                let sources = Vec::from_iter(sources).join(", ");
+                vec![format!(
+                    "Every accuracy by {name} in a row that stands for a model here is offered: `lra repro {name}`. Rows of copies and \
+                     of other forms of a model stand for none: {sources}."
+                )]
+            }
         };
     }
     let rows = left.iter().map(|it| {
