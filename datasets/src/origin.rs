@@ -1,8 +1,9 @@
 //! `raw.json`: the state of the published files from which an entry was built.
 //!
-//! Reading gigabytes again on every build with the same path would take minutes. Files of the same
-//! names, sizes and modification times in the same place are assumed to be the same; others are
-//! read and compared.
+//! Reading gigabytes again at every start would take minutes. Files with the stamps of the build are
+//! the same: names, sizes, modification times and, on Unix, inodes and the times of their last
+//! change, which no program can set. If the stamps differ, contents are compared where the files are
+//! small, and elsewhere by a build with `--from`.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -17,13 +18,30 @@ use crate::{Digest, Task};
 
 const FILE_NAME: &str = "raw.json";
 
-/// Location of the files, and a digest of their metadata.
+/// Total size in bytes up to which contents are compared at every start where stamps differ: half a
+/// second of reading.
+const LARGEST: u64 = 256 << 20;
+
+/// Location of the files, and digests of their stamps and contents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
     /// Path of the file or folder.
     pub(crate) path: PathBuf,
     /// SHA-256 over name, size and modification time of every file.
     look: String,
+    /// SHA-256 over inode and time of the last change of every file; empty where there are none,
+    /// and in records of older versions.
+    #[serde(default)]
+    stamp: String,
+    /// SHA-256 over name and content of every file; `None` if they are large, or not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    /// The files, and their names in the digests.
+    #[serde(skip)]
+    files: Vec<(PathBuf, PathBuf)>,
+    /// Their total size in bytes.
+    #[serde(skip)]
+    bytes: u64,
 }
 
 impl Origin {
@@ -48,29 +66,82 @@ impl Origin {
 
     /// Returns the present state of these files in the folder `path`.
     pub(crate) fn of_files(path: PathBuf, files: Vec<PathBuf>) -> Option<Origin> {
-        let mut digest = Digest::default();
+        let (mut look, mut stamp) = (Digest::default(), Digest::default());
+        let (mut named, mut total, mut has_stamps) = (Vec::new(), 0u64, true);
         for file in files {
             let FileStat {
-                bytes, modified, ..
+                bytes,
+                modified,
+                inode,
             } = match FileStat::of(&file) {
                 // A dangling link.
                 Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => continue,
                 found => found.ok()?,
             };
-            let name = file.strip_prefix(&path).unwrap_or(&file);
-            digest.update(name.as_os_str().as_encoded_bytes());
-            digest.update(format!("\0{bytes} {modified}\n").as_bytes());
+            let name = file.strip_prefix(&path).unwrap_or(&file).to_owned();
+            look.update(name.as_os_str().as_encoded_bytes());
+            look.update(format!("\0{bytes} {modified}\n").as_bytes());
+            stamp.update(format!("{inode:?}\n").as_bytes());
+            has_stamps &= inode.is_some();
+            total = total.saturating_add(bytes);
+            named.push((file, name));
         }
         Some(Origin {
             path,
-            look: digest.hex(),
+            look: look.hex(),
+            stamp: if has_stamps {
+                stamp.hex()
+            } else {
+                String::new()
+            },
+            content: None,
+            files: named,
+            bytes: total,
         })
     }
 
-    /// Returns whether the files have the same names, sizes and modification times, wherever they
-    /// lie.
-    pub(crate) fn looks_like(&self, other: &Origin) -> bool {
-        self.look == other.look
+    /// Returns the origin with the SHA-256 of its contents, which are read if the files are small.
+    pub(crate) fn with_content(mut self) -> Origin {
+        self.content = self.read_content();
+        self
+    }
+
+    fn read_content(&self) -> Option<String> {
+        if self.bytes > LARGEST {
+            return None;
+        }
+        let mut digest = Digest::default();
+        for (file, name) in &self.files {
+            let content = files::read(file).ok()?;
+            digest.update(name.as_os_str().as_encoded_bytes());
+            digest.update(format!("\0{}\n", content.len()).as_bytes());
+            digest.update(&content);
+        }
+        Some(digest.hex())
+    }
+
+    /// Returns whether the files `now` are those of this record, wherever they lie: by their stamps,
+    /// or if these differ, by their contents. `None` if contents would have to be compared, and are
+    /// not known or too large.
+    pub(crate) fn is_same_as(&self, now: &Origin) -> Option<bool> {
+        let looks_same = self.look == now.look;
+        if looks_same && (self.stamp == now.stamp || self.stamp.is_empty()) {
+            return Some(true);
+        }
+        let content = self.content.as_ref()?;
+        Some(*content == now.read_content()?)
+    }
+
+    /// Records the stamps of the files `now`, whose contents are those of this record, so that they
+    /// need not be read again. Files elsewhere, and a store that cannot be written, are left alone.
+    pub(crate) fn renew(&self, now: &Origin, folder: &Path) {
+        if self.path == now.path && (&self.look, &self.stamp) != (&now.look, &now.stamp) {
+            let renewed = Origin {
+                content: self.content.clone(),
+                ..now.clone()
+            };
+            let _ = renewed.write(folder);
+        }
     }
 
     /// Reads the record of an entry; `None` where it is missing or unreadable.

@@ -151,9 +151,9 @@ impl Store {
         }
     }
 
-    /// Refuses an entry that was built from other files than these. Files with the recorded
-    /// metadata are assumed to be the same; others are read as in a build, since the same content
-    /// comes in several forms.
+    /// Refuses an entry that was built from other files than these. Files with the recorded stamps
+    /// or contents are the same; others are read as in a build, since the same content comes in
+    /// several forms.
     fn expect_same(
         &self,
         task: &dyn Task,
@@ -163,7 +163,11 @@ impl Store {
         progress: &dyn Progress,
     ) -> Result<()> {
         let origin = Origin::of_task(task, raw);
-        if origin.is_some() && origin == Origin::read(folder) {
+        let made = Origin::read(folder);
+        if let (Some(made), Some(now)) = (&made, &origin)
+            && made.path == now.path
+            && made.is_same_as(now) == Some(true)
+        {
             return Ok(());
         }
         let stored = entry::read_manifest(folder, &remedy(task, key))?;
@@ -173,7 +177,7 @@ impl Store {
             None => {
                 // The record only saves time; a read-only store is no error.
                 if let Some(origin) = origin {
-                    let _ = origin.write(folder);
+                    let _ = origin.with_content().write(folder);
                 }
                 Ok(())
             }

@@ -50,7 +50,9 @@ impl Store {
         let origin = match source {
             // Taken before the files are read: files that change meanwhile do not match the record
             // afterwards.
-            source if source.reads_files() => Origin::of_task(task, request.raw),
+            source if source.reads_files() => {
+                Origin::of_task(task, request.raw).map(Origin::with_content)
+            }
             _ => None,
         };
         fill(task, &request, &self.raw(task), &mut writer)?;

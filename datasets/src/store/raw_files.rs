@@ -1,7 +1,7 @@
 //! Comparison of the raw files that stored data was made from with those that are raw now.
 //!
-//! A start compares names, sizes and modification times: reading gigabytes at every start would
-//! take minutes. Contents are compared by a build with `--from`.
+//! A start compares stamps, and the contents of small files whose stamps differ: reading gigabytes
+//! at every start would take minutes. Contents of large ones are compared by a build with `--from`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,6 +27,8 @@ pub struct OtherRawFiles {
     pub raw: PathBuf,
     /// Command that compares the contents; with `--force` it makes the data anew.
     pub command: String,
+    /// True if the contents were compared, and differ.
+    pub compared: bool,
 }
 
 /// Formats one sentence, with the way out.
@@ -44,12 +46,19 @@ impl fmt::Display for OtherRawFiles {
                 )?;
             }
         }
-        write!(
-            f,
-            " (names, sizes or times differ; contents were not compared): `{}` compares the contents, \
-             with --force it makes the data anew",
-            self.command
-        )
+        match self.compared {
+            true => write!(
+                f,
+                " (contents differ): `{}` compares the examples, with --force it makes the data anew",
+                self.command
+            ),
+            false => write!(
+                f,
+                " (names, sizes or times differ; contents were not compared): `{}` compares the contents, \
+                 with --force it makes the data anew",
+                self.command
+            ),
+        }
     }
 }
 
@@ -74,11 +83,16 @@ impl Store {
         }
         let folder = self.folder(task, key);
         let made = Origin::read(&folder)?;
-        (!made.looks_like(now)).then(|| OtherRawFiles {
+        let compared = made.is_same_as(now);
+        if compared == Some(true) {
+            made.renew(now, &folder);
+        }
+        (compared != Some(true)).then(|| OtherRawFiles {
             folder,
             command: key.make_command_from(task, &now.path),
             made_from: made.path,
             raw: now.path.clone(),
+            compared: compared.is_some(),
         })
     }
 }

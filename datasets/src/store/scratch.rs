@@ -69,13 +69,15 @@ pub(super) fn clear_leftovers(store: &Path) {
     }
 }
 
-/// Moves a whole entry in the folder `replaced` back to its place `folder`, if nothing is there.
+/// Moves a whole entry in the folder `replaced`, or that folder if it is one, back to its place
+/// `folder`, if nothing is there.
 /// Then nothing in `replaced` is needed any longer.
 pub(super) fn restore(replaced: &Path, folder: &Path) -> std::io::Result<()> {
-    let aside = replaced.join(ENTRY);
-    match !folder.exists() && entry::is_whole(&aside) {
-        true => disk::rename(&aside, folder),
-        false => Ok(()),
+    let whole = [replaced.join(ENTRY), replaced.to_owned()];
+    let whole = whole.iter().find(|aside| entry::is_whole(aside));
+    match whole.filter(|_| !folder.exists()) {
+        Some(aside) => disk::rename(aside, folder),
+        None => Ok(()),
     }
 }
 
