@@ -97,6 +97,7 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
     };
     let guess = told.unwrap_or_else(|| {
         let alias = Guess::of_alias(name, of_kind(kind), &known);
+        let alias = alias.map(|guess| guess.sized(kind, name));
         let alias = alias.or_else(|| Guess::of_source(kind, name));
         let alias = alias.or_else(|| match kind {
             "recipe" => configuration::explained(name, &known),
@@ -233,10 +234,19 @@ pub fn command(word: &str, parent: &str, own: &[&str]) -> Option<(&'static str, 
     found.map(|alias| (alias.to[0], alias.note))
 }
 
-/// Returns the known name of which `word` is a misspelling, if there is one.
-pub fn misspelt(word: &str, known: &[&str]) -> Option<String> {
-    nearest(word, known).into_iter().next()
+/// Returns the known names of which `word` may be a misspelling, the likeliest first: those with the
+/// fewest letters changed, two letters in each other's place being one change.
+pub fn misspelt(word: &str, known: &[&str]) -> Vec<String> {
+    nearest(word, known)
 }
+
+/// Models with a setting that public code writes as a number at the end of their name.
+const SIZES: &[(&str, &str)] = &[
+    ("linformer", "model.rank"),
+    ("luna", "model.length"),
+    ("nystromformer", "model.landmarks"),
+    ("performer", "model.features"),
+];
 
 /// A guess at the name that was meant.
 #[derive(Default)]
@@ -271,6 +281,21 @@ impl Guess {
         let names: Vec<String> = source.recipes.iter().map(|it| (*it).to_owned()).collect();
         let note = format!("it follows the source {}", source.alias);
         (!names.is_empty()).then_some(Guess { names, note })
+    }
+
+    /// Adds the setting that a number at the end of a model's name stands for, as in `nystrom-128`.
+    fn sized(mut self, kind: &str, name: &str) -> Guess {
+        let name = fold(name);
+        let number = without_size(&name).and_then(|stem| name.strip_prefix(stem));
+        let number = number.filter(|it| kind == "model" && !it.ends_with('k'));
+        let mut sizes = SIZES.iter();
+        let size = sizes.find(|(model, _)| self.names.iter().any(|name| name == model));
+        if self.note.is_empty()
+            && let (Some(number), Some((model, setting))) = (number, size)
+        {
+            self.note = format!("{model} with --set {setting}={number}");
+        }
+        self
     }
 
     /// Adds new names up to the limit.

@@ -7,6 +7,7 @@ use datasets::Source;
 use datasets::tasks::mine;
 
 use crate::error::{Error, Result};
+use crate::suggest;
 
 /// `task`, `task:source` or `mine:FOLDER`, the forms that every command accepts.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,13 +56,32 @@ impl FromStr for TaskChoice {
         }
         let (name, source) = match text.split_once(':') {
             None => (text, None),
-            Some((name, source)) => (name, Some(source.parse()?)),
+            Some((name, word)) => (name, Some(source(name, word)?)),
         };
         Ok(TaskChoice {
             name: name.to_owned(),
             source,
         })
     }
+}
+
+/// Returns the source called `word`; the error names those that the task `name` has.
+fn source(name: &str, word: &str) -> Result<Source, String> {
+    word.parse().map_err(|unknown: String| {
+        let mut tasks = datasets::tasks::registry().iter();
+        let Some(task) = tasks.find(|it| it.info().name.eq_ignore_ascii_case(name)) else {
+            return unknown;
+        };
+        let own: Vec<&str> = task.info().sources.iter().map(|it| it.name()).collect();
+        let known = format!("known: {}", own.join(", "));
+        match suggest::misspelt(word, &own).first() {
+            Some(near) => format!("unknown source `{word}`; did you mean `{near}`? ({known})"),
+            None => {
+                let all = Source::ALL.map(Source::name).join(", ");
+                unknown.replace(&format!("known: {all}"), &known)
+            }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -82,5 +102,10 @@ mod tests {
         assert!(folder.name.starts_with("mine:/") && folder.name.ends_with("/birds"));
         assert_eq!(task(&folder.to_string()), folder);
         assert!("image:elsewhere".parse::<TaskChoice>().is_err());
+        assert_eq!(task("MINE:birds"), folder);
+        let told = "text:offical".parse::<TaskChoice>().unwrap_err();
+        assert!(told.contains("did you mean `official`? (known: "), "{told}");
+        let told = "text:zzz".parse::<TaskChoice>().unwrap_err();
+        assert!(!told.contains("folder"), "{told}");
     }
 }

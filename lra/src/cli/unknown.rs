@@ -45,18 +45,24 @@ fn unknown_command(word: &str, parent: &clap::Command) -> String {
     };
     let below = parent.get_subcommands().filter(|it| !it.is_hide_set());
     let below: Vec<&str> = below.map(clap::Command::get_name).collect();
-    let of_others = suggest::command(word, &parent_name, &below);
-    let misspelt = || {
-        let near = suggest::misspelt(word, &below)?;
-        Some((format!("{parent_name}{near}"), ""))
+    let (names, note) = match suggest::command(word, &parent_name, &below) {
+        Some((to, note)) => (vec![to.to_owned()], note),
+        None => {
+            let near = suggest::misspelt(word, &below).into_iter();
+            let near = near.map(|name| format!("{parent_name}{name}"));
+            (near.collect(), "")
+        }
     };
-    let told = of_others.map(|(to, note)| (to.to_owned(), note));
-    match told.or_else(misspelt) {
-        Some((to, note)) => format!(
+    match names.as_slice() {
+        [] => format!("unknown command '{word}'; `lra {parent_name}--help` lists the commands"),
+        [to] => format!(
             "unknown command '{word}'; did you mean '{to}'? (`lra {to} --help` explains it{})",
             remark(note)
         ),
-        None => format!("unknown command '{word}'; `lra {parent_name}--help` lists the commands"),
+        [others @ .., last] => format!(
+            "unknown command '{word}'; did you mean '{}' or '{last}'? (`lra {parent_name}--help` lists the commands)",
+            others.join("', '")
+        ),
     }
 }
 
@@ -88,7 +94,7 @@ fn unknown_flag(flag: &str, command: &clap::Command) -> String {
         Some((usable(&setting, command)?, ""))
     };
     let misspelt = || {
-        let near = suggest::misspelt(name, &own)?;
+        let near = suggest::misspelt(name, &own).into_iter().next()?;
         // `--force` replaces results: no chance likeness leads to it.
         (near != "force" || flag.starts_with("--forc")).then(|| (format!("--{near}"), ""))
     };
@@ -207,6 +213,8 @@ mod tests {
             ("lra run --jsn", "did you mean '--json'?"),
             ("lra run --forc", "did you mean '--force'?"),
             ("lra swep", "did you mean 'sweep'?"),
+            ("lra reprot", "did you mean 'repro' or 'report'?"),
+            ("lra settings", "did you mean 'list'?"),
             ("lra checks", "did you mean 'check'?"),
             ("lra retrain", "--force"),
             ("lra new dataset", "did you mean 'new task'?"),

@@ -25,30 +25,36 @@ const COMMON: [&str; 3] = ["train", "block", "embed"];
 /// Most models or tasks that are named as having a setting.
 const MOST_HOLDERS: usize = 6;
 
+/// Most settings of a section that are named in place of the command that lists them.
+const MOST_NAMED: usize = 8;
+
 /// Returns the message for a setting at `path`, such as `train.stpes`, that is not among `known`,
-/// the paths of all settings. Those among `words` take a word, not a number.
+/// the paths of all settings. Those among `words` take a word, not a number. Case says nothing.
 pub fn unknown_setting<'a>(path: &str, known: &[&'a str], words: &[&str]) -> String {
-    let (section, leaf) = (section_of(path), leaf_of(path));
+    let lower = path.to_lowercase();
+    let (section, leaf) = (section_of(&lower), leaf_of(&lower));
     let fits = |name: &str| !(is_of_number(leaf) && words.contains(&name));
     let mut guess = Guess::default();
     let spelt = known.iter().find(|known| fold(known) == fold(path));
-    guess.names.extend(spelt.map(|known| (*known).to_owned()));
+    if let Some(spelt) = spelt {
+        guess.add(&[*spelt]);
+        return guess.message("setting", path, "");
+    }
     let same_leaf = |name: &&&str| fold(leaf_of(name)) == fold(leaf);
     let elsewhere: Vec<&str> = known.iter().filter(same_leaf).copied().collect();
     // What other models have by this very name is meant, unless it is a setting of every model.
     let is_general = |name: &&str| COMMON.contains(&section_of(name));
-    if guess.names.is_empty()
-        && !elsewhere.iter().any(is_general)
+    if !elsewhere.iter().any(is_general)
         && let Some(told) = ["model", "data"]
             .iter()
             .find(|of| **of == section)
             .and_then(|of| holders(of, &fold(leaf), None))
     {
-        let elsewhere = alias_of(path).filter(|alias| alias.to.is_empty());
+        let elsewhere = alias_of(&lower).filter(|alias| alias.to.is_empty());
         let note = elsewhere.map_or(String::new(), |alias| format!("; {}", alias.note));
         return guess.message("setting", path, &(told + &note));
     }
-    let alias = alias_of(path);
+    let alias = alias_of(&lower);
     if let Some(alias) = alias {
         if alias.to.is_empty() && elsewhere.is_empty() {
             return guess.message("setting", path, alias.note);
@@ -67,7 +73,7 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str], words: &[&str]) -> Str
     }
     guess.add(&elsewhere);
     if guess.names.is_empty()
-        && let Some(told) = of_others(path, alias)
+        && let Some(told) = of_others(&lower, alias)
     {
         return guess.message("setting", path, &told);
     }
@@ -98,7 +104,18 @@ pub fn unknown_setting<'a>(path: &str, known: &[&'a str], words: &[&str]) -> Str
         true if section.is_empty() || own.is_empty() => {
             format!("the sections of settings are {}", sections.join(", "))
         }
-        true => format!("the settings of section {section} are {}", own.join(", ")),
+        true if own.len() <= MOST_NAMED => {
+            format!("the settings of section {section} are {}", own.join(", "))
+        }
+        true => {
+            let list = match section {
+                "model" => "models MODEL".to_owned(),
+                "data" => "tasks TASK".to_owned(),
+                section => format!("settings {section}"),
+            };
+            let number = own.len();
+            format!("section {section} has {number} settings; `lra list {list}` names them all")
+        }
     };
     guess.message("setting", path, &listing)
 }

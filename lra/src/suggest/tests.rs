@@ -39,7 +39,9 @@ fn names_of_public_code_lead_to_those_here() {
         ("task", "aan", "retrieval"),
         ("task", "matching", "retrieval"),
         ("task", "lra-retrieval", "retrieval"),
+        ("task", "new_aan_pairs", "retrieval"),
         ("task", "CIFAR-10", "image"),
+        ("task", "cifar_grayscale", "image"),
         ("task", "lra_cifar", "image"),
         ("task", "lra-cifar-classification", "image"),
         ("task", "cifar", "image"),
@@ -109,6 +111,29 @@ fn names_of_public_code_lead_to_those_here() {
         assert!(told.contains(&hint), "{kind} {name}: {told}");
     }
     assert!(told("model", "s4-fout").contains("HiPPO-LegS"));
+    for (name, setting) in [
+        (
+            "nystrom-128",
+            "nystromformer with --set model.landmarks=128",
+        ),
+        (
+            "Nyströmformer-64",
+            "nystromformer with --set model.landmarks=64",
+        ),
+        ("performer-256", "performer with --set model.features=256"),
+        ("linformer-256", "linformer with --set model.rank=256"),
+        ("luna-16", "luna with --set model.length=16"),
+        ("reformer-2", "reformer with --set model.rounds=2"),
+    ] {
+        let told = told("model", name);
+        assert!(told.contains(setting), "{told}");
+    }
+    for (name, setting) in SIZES {
+        let mut registry = models::registry().iter();
+        let model = registry.find(|it| it.name == *name).unwrap();
+        let key = setting.strip_prefix("model.").unwrap();
+        assert!(model.defaults()[key].is_u64(), "{name} {setting}");
+    }
     assert!(told("recipe", "laptop").contains("replaced laptop"));
     assert!(told("task", "pathfinder64").contains("--set data.size=64"));
     let both = "--set data.size=64 --set data.difficulty=easy";
@@ -146,6 +171,39 @@ fn configurations_of_public_code_lead_to_the_recipe_of_their_code_base() {
         ("transformer_base.py", "tay2021", "--model transformer"),
         ("lra_config.py", "nystromformer", ""),
         ("run_lra_cifar", "s5", "--task image"),
+        ("tay", "tay2021", "tay2021-paper what its appendix says"),
+        ("s4-lra-pathx-small", "s4", "--task pathx --model s4"),
+        ("s4-lra-pathx-small", "s4", "those of the variant 'small'"),
+        ("v3-s4-aan", "s4", "--task retrieval --model s4"),
+        ("s4-lra-aan-new", "s4", "--task retrieval --model s4"),
+        ("experiment=lra/s4-lra-imdb", "s4", "--task text --model s4"),
+        ("experiment=s4-cifar", "s4", "--task image --model s4"),
+        (
+            "configs/experiment/lra/old/v3-s4-imdb-small.yaml",
+            "s4",
+            "--task text --model s4",
+        ),
+        (
+            "lra_benchmarks/listops/configs/transformer_base.py",
+            "tay2021",
+            "--task listops --model transformer",
+        ),
+        (
+            "lra_benchmarks/matching/configs/sinkhorn_transformer_base.py",
+            "tay2021",
+            "--task retrieval --model sinkhorn",
+        ),
+        (
+            "lra_benchmarks/image/configs/pathfinder64/transformer_base.py",
+            "tay2021",
+            "--task pathfinder --set data.size=64 --model transformer",
+        ),
+        (
+            "lra_benchmarks/text_classification/configs/base_tc_config.py",
+            "tay2021",
+            "--task text",
+        ),
+        ("HazyResearch/safari", "long-conv", ""),
     ] {
         let told = told("recipe", name);
         let hint = format!("did you mean '{recipe}'");
@@ -154,9 +212,76 @@ fn configurations_of_public_code_lead_to_the_recipe_of_their_code_base() {
             "{name}: {told}"
         );
     }
-    for name in ["imdb", "zzz-listops", "transformer", "zzz_base", "s9-lra"] {
+    for (name, model) in [
+        ("bigbird", "bigbird"),
+        ("linear_transformer", "linear"),
+        ("linformer", "linformer"),
+        ("local", "local"),
+        ("longformer", "longformer"),
+        ("performer", "performer"),
+        ("reformer", "reformer"),
+        ("sinkhorn", "sinkhorn"),
+        ("sinkhorn_transformer", "sinkhorn"),
+        ("sparse_transformer", "sparse"),
+        ("synthesizer", "synthesizer"),
+        ("transformer", "transformer"),
+    ] {
+        let told = told("recipe", &format!("{name}_base.py"));
+        let hint = "did you mean 'tay2021' or 'tay2021-paper'";
+        let note = format!("with --model {model};");
+        assert!(told.contains(hint) && told.contains(&note), "{told}");
+    }
+    for name in [
+        "imdb",
+        "zzz-listops",
+        "transformer",
+        "zzz_base",
+        "transformer_tlb_base",
+        "lra_benchmarks/listops/configs/transformer_tlb_base.py",
+        "s9-lra",
+    ] {
         let told = told("recipe", name);
         assert!(!told.contains("did you mean"), "{name}: {told}");
+    }
+}
+
+#[test]
+fn recipes_with_other_digits_are_other_recipes() {
+    for name in [
+        "hgrn",
+        "hgrn1",
+        "hgrn3",
+        "tay2022",
+        "tay202",
+        "tay2022-paper",
+        "s6",
+        "s44",
+        "mega2",
+        "lru2",
+        "liquid-s5",
+        "liquid-s",
+    ] {
+        let told = told("recipe", name);
+        assert!(!told.contains("did you mean"), "{name}: {told}");
+    }
+    for (name, to) in [
+        ("tay2020", "tay2021"),
+        ("hgnr2", "hgrn2"),
+        ("tay2021-pape", "tay2021-paper"),
+        ("HGRN-2", "hgrn2"),
+    ] {
+        let told = told("recipe", name);
+        assert!(told.contains(&format!("did you mean '{to}'")), "{told}");
+    }
+}
+
+#[test]
+fn lists_that_are_given_as_commands_lead_to_the_command_that_has_them() {
+    for word in [
+        "tasks", "models", "recipes", "settings", "setting", "settngs", "options", "sources",
+    ] {
+        let found = command(word, "", &["list", "run", "report", "repro"]);
+        assert_eq!(found, Some(("list", "")), "{word}");
     }
 }
 
@@ -353,6 +478,11 @@ fn settings_of_public_configurations_lead_to_those_here() {
         ("linear", "num_heads", "block.heads"),
         ("linear", "dropout", "block.dropout"),
         ("linear", "train.Steps", "train.steps"),
+        ("linear", "TRAIN.STEPS", "train.steps"),
+        ("linear", "Train.LR", "train.learning_rate"),
+        ("linear", "num_training_steps", "train.steps"),
+        ("linear", "total_num_update", "train.steps"),
+        ("linear", "position_embedding_type", "embed.positions"),
         ("linear", "random_seed", "--seed"),
         ("s4d", "d_state", "model.state"),
         ("nystromformer", "num_landmarks", "model.landmarks"),
@@ -449,7 +579,33 @@ fn settings_of_public_configurations_lead_to_those_here() {
         "{none}"
     );
     assert!(told("linear", "zzz").contains("the sections of settings are"));
-    assert!(told("linear", "train.zzz").contains("the settings of section train are"));
+    for section in ["train", "block"] {
+        let told = told("linear", &format!("{section}.zzz"));
+        let number = format!("section {section} has ");
+        let list = format!(" settings; `lra list settings {section}` names them all");
+        assert!(told.contains(&number) && told.ends_with(&list), "{told}");
+    }
+    let head = told("linear", "head.zzz");
+    assert!(head.contains("the settings of section head are"), "{head}");
+    for path in ["TRAIN.STEPS", "Train.Steps"] {
+        let told = told("linear", path);
+        assert!(told.ends_with("; did you mean 'train.steps'?"), "{told}");
+    }
+    for path in ["num_training_steps", "total_num_update", "total_iters"] {
+        let told = told("linear", path);
+        assert!(told.contains("else train.schedule_steps"), "{told}");
+    }
+    for (assignment, to) in [
+        ("scheduler.num_training_steps=5", "train.schedule_steps"),
+        ("lr_scheduler.total_num_update=5", "train.schedule_steps"),
+        ("scheduler.T_max=5", "train.schedule_steps"),
+        ("Pretrain.Steps=5", "pretrain.steps"),
+        ("Pretrain.LR=0.1", "pretrain.learning_rate"),
+    ] {
+        let told = refused("toy", "linear", assignment);
+        let end = format!("did you mean '{to}'?");
+        assert!(told.ends_with(&end), "{told}");
+    }
     for (path, of) in [
         ("d_state", "this is model.state of the models "),
         ("layer.d_state", "this is model.state of the models "),
@@ -530,6 +686,32 @@ fn words_of_public_configurations_lead_to_those_here() {
         let (key, word) = assignment.split_once('=').unwrap();
         let start = format!("unknown value of {key} '{word}'; did you mean '{to}'?");
         assert!(told.contains(&start), "{assignment}: {told}");
+    }
+    for (assignment, hint, note) in [
+        (
+            "train.schedule=plateau",
+            "did you mean 'constant'?",
+            "no schedule lowers the rate when",
+        ),
+        (
+            "train.schedule=ReduceLROnPlateau",
+            "did you mean 'constant'?",
+            "no schedule lowers the rate when",
+        ),
+        (
+            "embed.positions=absolute",
+            "did you mean 'learned' or 'sinusoid'?",
+            "learned in BERT's code",
+        ),
+        (
+            "train.precision=amp",
+            "did you mean 'bf16'?",
+            "there is no fp16",
+        ),
+        ("embed.positions=relative_key", "is set by block.bias", ""),
+    ] {
+        let told = refused("toy", "performer", assignment);
+        assert!(told.contains(hint) && told.contains(note), "{told}");
     }
     let none = refused("toy", "performer", "block.norm=zzz");
     assert!(

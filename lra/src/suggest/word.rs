@@ -44,7 +44,14 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ),
     (
         "embed.positions",
-        &["alibi", "t5", "relative", "deberta"],
+        &[
+            "alibi",
+            "t5",
+            "relative",
+            "relative_key",
+            "relative_key_query",
+            "deberta",
+        ],
         "block.bias",
     ),
 ];

@@ -39,13 +39,20 @@ pub const PREFIX: &str = "mine:";
 /// Returns whether a task's name is that of a folder.
 #[must_use]
 pub fn is_folder(name: &str) -> bool {
-    name.starts_with(PREFIX)
+    path_of(name).is_some()
+}
+
+/// Returns the path behind [`PREFIX`], which may be in any case; `None` if the name has no such
+/// prefix.
+fn path_of(name: &str) -> Option<&str> {
+    let (prefix, path) = name.split_at_checked(PREFIX.len())?;
+    prefix.eq_ignore_ascii_case(PREFIX).then_some(path)
 }
 
 /// Returns the name of the task of a folder, `mine:FOLDER`, with the whole path of the folder.
 #[must_use]
 pub fn full_name(name: &str) -> String {
-    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    let path = Path::new(path_of(name).unwrap_or(name));
     let whole = path.canonicalize().or_else(|_| std::path::absolute(path));
     let whole = whole.unwrap_or_else(|_| path.to_owned());
     format!("{PREFIX}{}", whole.display())
@@ -55,7 +62,7 @@ pub fn full_name(name: &str) -> String {
 /// and records have it as their task, so that a project can be moved.
 #[must_use]
 pub fn short_name(name: &str) -> String {
-    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    let path = Path::new(path_of(name).unwrap_or(name));
     match path.file_name() {
         Some(last) => format!("{PREFIX}{}", last.to_string_lossy()),
         None => name.to_owned(),
@@ -67,7 +74,7 @@ pub fn short_name(name: &str) -> String {
 #[must_use]
 pub fn relative_name(name: &str) -> String {
     let here = std::env::current_dir().and_then(|here| here.canonicalize());
-    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    let path = Path::new(path_of(name).unwrap_or(name));
     let relative = here.ok().and_then(|here| relative_to(path, &here));
     match relative.as_deref().and_then(Path::to_str) {
         Some(relative) => format!("{PREFIX}{relative}"),
@@ -93,7 +100,7 @@ fn relative_to(path: &Path, here: &Path) -> Option<PathBuf> {
 /// the folder of the same name above the run, or in the working directory.
 #[must_use]
 pub fn found_name(name: &str, run: &Path) -> String {
-    let path = Path::new(name.strip_prefix(PREFIX).unwrap_or(name));
+    let path = Path::new(path_of(name).unwrap_or(name));
     let (Some(last), false) = (path.file_name(), path.is_dir()) else {
         return name.to_owned();
     };

@@ -18,7 +18,6 @@ pub(in crate::suggest) const RECIPES: &[Alias] = &[
             "google",
             "official",
             "published",
-            "tay",
             "tay2020",
             "base",
             "long-range-arena",

@@ -66,7 +66,12 @@ pub(in crate::suggest) const WORDS: &[Alias] = &[
         "Adam with decoupled weight decay; with train.weight_decay = 0 it is Adam",
     ),
     // train.schedule
-    same(&["constant"], &["fixed", "constant-with-warmup", "plateau"]),
+    same(&["constant"], &["fixed", "constant-with-warmup"]),
+    near(
+        &["constant"],
+        &["plateau", "reduce-on-plateau", "ReduceLROnPlateau"],
+        "no schedule lowers the rate when the score no longer rises",
+    ),
     same(
         &["rsqrt"],
         &[
@@ -100,10 +105,12 @@ pub(in crate::suggest) const WORDS: &[Alias] = &[
     same(&["one_cycle"], &["1cycle", "onecyclelr"]),
     // train.precision
     same(&["f32"], &["fp32", "float32", "float", "32", "full"]),
-    same(&["bf16"], &["bfloat16", "bf16-mixed", "amp", "mixed"]),
+    same(&["bf16"], &["bfloat16", "bf16-mixed"]),
     near(
         &["bf16"],
-        &["fp16", "f16", "float16", "16", "half"],
+        &[
+            "fp16", "f16", "float16", "16", "16-mixed", "half", "amp", "mixed",
+        ],
         "there is no fp16",
     ),
     same(&["tf32"], &["tensor-float-32"]),
@@ -125,14 +132,12 @@ pub(in crate::suggest) const WORDS: &[Alias] = &[
     // embed.positions
     same(
         &["sinusoid"],
-        &[
-            "sinusoidal",
-            "sin",
-            "sine",
-            "sincos",
-            "sinusoids",
-            "absolute",
-        ],
+        &["sinusoidal", "sin", "sine", "sincos", "sinusoids"],
+    ),
+    near(
+        &["learned", "sinusoid"],
+        &["absolute", "absolute-positions", "ape"],
+        "absolute positions are learned in BERT's code, sinusoids in the first Transformer",
     ),
     same(&["learned"], &["learnable", "trainable", "embedding"]),
     same(&["conditional"], &["cpe", "convolutional"]),
