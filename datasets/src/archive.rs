@@ -18,7 +18,7 @@ mod zip;
 use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Cursor, Read};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Deref};
 use std::path::{Path, PathBuf};
 
 use self::packing::Packing;
@@ -27,11 +27,11 @@ use crate::error::{Error, Result, io as io_error};
 use crate::files;
 use crate::words::counted;
 
-pub(crate) use self::contents::Contents;
+pub(crate) use self::contents::{Contents, few};
 pub use self::identify::unlike_archive;
 pub(crate) use self::identify::{POINTED, POINTER_BYTES, is_pointer, kind_of};
 pub(crate) use self::litter::is_litter;
-pub(crate) use self::packing::unpacked;
+pub(crate) use self::packing::{packed_by, unpacked};
 
 /// Longest name of a member, in bytes.
 const LONGEST_NAME: u64 = 4096;
@@ -98,22 +98,52 @@ impl Raw {
     /// `see`, and every file whose name `wanted` accepts to `visit`: from a folder in the order of
     /// names, from an archive in its own order. A file that is packed by itself (`.gz`, `.zst`) is
     /// offered and passed as the file that it unpacks to. Files that operating systems leave are
-    /// passed over. Progress counts bytes on disk.
+    /// passed over. Links in an archive, and those in a folder that lead nowhere, are seen and not
+    /// followed. Progress counts bytes on disk.
     ///
     /// Returns the contents found.
     ///
     /// # Errors
-    /// The folder or archive cannot be read or is invalid, or `visit` fails.
+    /// The folder or archive cannot be read or is invalid; a link lies where a folder would hold
+    /// files that `wanted` accepts; or `visit` fails.
     pub(crate) fn members(
         &self,
         doing: &str,
         progress: &dyn Progress,
-        see: &dyn Fn(&str),
+        see: &dyn Fn(&Seen<'_>),
         wanted: &dyn Fn(&str) -> bool,
         visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
     ) -> Result<Contents> {
         let mut visit = |member: Member<'_>| visit(member).map(ControlFlow::Continue);
-        self.each(doing, progress, see, wanted, &mut visit)
+        let contents = self.each(doing, progress, see, wanted, &mut visit)?;
+        if contents.too_many_links {
+            return Err(Error::File {
+                file: self.path().to_owned(),
+                problem: format!("it has too many links: {PACK_FILES}"),
+            });
+        }
+        let fits = |name: &str| fits(name, wanted);
+        let ends = contents.ends(&fits);
+        let holds = |link: &&String| ends.iter().any(|end| fits(&format!("{link}/{end}")));
+        match contents.links().iter().find(holds) {
+            Some(link) => Err(self.link(link)),
+            None => Ok(contents),
+        }
+    }
+
+    /// Returns the error for a link that is not followed in a place of data.
+    pub(crate) fn link(&self, name: &str) -> Error {
+        match self {
+            Raw::Folder(folder) => Error::File {
+                file: folder.join(name),
+                problem: "a link to a file or folder that is not there, in a place of data"
+                    .to_owned(),
+            },
+            _ => Error::File {
+                file: self.path().to_owned(),
+                problem: format!("`{name}` is a link in a place of data: {PACK_FILES}"),
+            },
+        }
     }
 
     /// Returns whether there is a file that `wanted` accepts.
@@ -143,18 +173,23 @@ impl Raw {
         &self,
         doing: &str,
         progress: &dyn Progress,
-        see: &dyn Fn(&str),
+        see: &dyn Fn(&Seen<'_>),
         wanted: &dyn Fn(&str) -> bool,
         visit: &mut Visit<'_>,
     ) -> Result<Contents> {
         let contents = RefCell::new(Contents::default());
-        let offered = |name: &str| {
-            if is_litter(name) {
+        let offered = |seen: &Seen<'_>| {
+            let mut contents = contents.borrow_mut();
+            if is_litter(seen) {
+                contents.pass_over(seen);
                 return false;
             }
-            see(name);
-            let taken = wanted(name) || unpacked_name(name).is_some_and(wanted);
-            contents.borrow_mut().add(name, taken);
+            see(seen);
+            let taken = fits(seen, wanted);
+            contents.add(seen, taken);
+            if seen.is_link {
+                contents.add_link(seen);
+            }
             taken
         };
         let mut unpack = |member: Member<'_>| {
@@ -166,23 +201,40 @@ impl Raw {
             if is_pointer(&start) {
                 return Err(member.wrong(POINTED));
             }
+            let unnamed = packed_unnamed(member.name, &start);
             let mut content = Cursor::new(start).chain(member.content);
             match unpacked_name(member.name) {
                 Some(name) if wanted(name) => {
                     let packed = member.size.unwrap_or_default();
                     let unpacked = unpacked(&mut content, packed);
                     let mut content = unpacked.map_err(unreadable(&member.path))?;
-                    visit(Member {
+                    let mut start = Vec::new();
+                    let mut first = (&mut content).take(POINTER_BYTES);
+                    first
+                        .read_to_end(&mut start)
+                        .map_err(unreadable(&member.path))?;
+                    let problem = packed_unnamed(name, &start);
+                    let member = Member {
                         name,
                         size: None,
                         path: member.path,
-                        content: &mut content,
-                    })
+                        content: &mut Cursor::new(start).chain(content),
+                    };
+                    match problem {
+                        Some(_) => Err(member.wrong("compressed twice: unpack it once")),
+                        None => visit(member),
+                    }
                 }
-                _ => visit(Member {
-                    content: &mut content,
-                    ..member
-                }),
+                _ => {
+                    let member = Member {
+                        content: &mut content,
+                        ..member
+                    };
+                    match unnamed {
+                        Some(problem) => Err(member.wrong(problem)),
+                        None => visit(member),
+                    }
+                }
             }
         };
         let outcome = match self {
@@ -225,6 +277,68 @@ pub fn check_archive(path: &Path, progress: &dyn Progress) -> Result<()> {
     };
     progress.finish();
     checked
+}
+
+/// Remedy for a link in an archive.
+const PACK_FILES: &str = "pack the files themselves (tar --dereference --hard-dereference, or zip \
+                          without --symlinks)";
+
+/// Name of a file, or of a symbolic link that is not followed.
+pub(crate) struct Seen<'a> {
+    name: &'a str,
+    /// True if it is a link, which may lead to a folder.
+    pub(crate) is_link: bool,
+}
+
+impl Seen<'_> {
+    /// Returns the name of a file.
+    fn file(name: &str) -> Seen<'_> {
+        let is_link = false;
+        Seen { name, is_link }
+    }
+
+    /// Returns the name of a link.
+    fn link(name: &str) -> Seen<'_> {
+        let is_link = true;
+        Seen { name, is_link }
+    }
+}
+
+impl Deref for Seen<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.name
+    }
+}
+
+/// Function that takes a name and decides whether the file is to be read.
+type Offer<'a> = dyn Fn(&Seen<'_>) -> bool + 'a;
+
+/// Returns whether `wanted` accepts a file, as it is or once unpacked.
+fn fits(name: &str, wanted: &dyn Fn(&str) -> bool) -> bool {
+    wanted(name) || unpacked_name(name).is_some_and(wanted)
+}
+
+/// Returns the problem of a file with these first bytes that is packed under a name that does not
+/// say so; `None` for other files.
+fn packed_unnamed(name: &str, start: &[u8]) -> Option<String> {
+    let (format, end) = packed_by(start)?;
+    let lower = name.to_ascii_lowercase();
+    let ends = |end: &&str| lower.ends_with(*end);
+    if has_archive_name(name) || [".xz", ".bz2", ".7z"].iter().any(ends) {
+        return None;
+    }
+    // Pictures and lists of pictures are not read in packed form.
+    let end = end.filter(|_| ![".png", ".npy"].iter().any(ends));
+    let file = name.rsplit('/').next().unwrap_or(name);
+    Some(match end {
+        Some(end) => format!(
+            "compressed by {format}, and its name does not say so: name it `{file}{end}`, or \
+             unpack it"
+        ),
+        None => format!("compressed by {format}: unpack it"),
+    })
 }
 
 /// Function that takes a member and decides whether to continue reading.

@@ -9,16 +9,34 @@ use disk::without_mark;
 use crate::archive::unreadable;
 use crate::error::{Error, Result};
 
-/// Error message for text in UTF-16.
-pub(crate) const WIDE: &str = "text in UTF-16: save it as UTF-8";
-
-/// Returns whether a text begins with the byte order mark of UTF-16, or has as many zero bytes as
-/// one without it.
-pub(crate) fn is_wide(text: &[u8]) -> bool {
+/// Returns the error message for text in UTF-16 or UTF-32, told by its byte order mark or its zero
+/// bytes, and for zero bytes alone; `None` for other text.
+pub(crate) fn wide(text: &[u8]) -> Option<&'static str> {
     let zeros = text.iter().filter(|byte| **byte == 0).count();
-    text.starts_with(b"\xff\xfe")
-        || text.starts_with(b"\xfe\xff")
-        || zeros > 0 && zeros >= text.len() / 4
+    let begins = |marks: [&[u8]; 2]| marks.iter().any(|mark| text.starts_with(mark));
+    // The mark of UTF-16 is the beginning of one of UTF-32.
+    if begins([b"\xff\xfe\0\0", b"\0\0\xfe\xff"])
+        || is_utf32(text, u32::from_le_bytes)
+        || is_utf32(text, u32::from_be_bytes)
+    {
+        Some("text in UTF-32: save it as UTF-8")
+    } else if !text.is_empty() && zeros == text.len() {
+        Some("zero bytes instead of text")
+    } else if begins([b"\xff\xfe", b"\xfe\xff"]) || zeros > 0 && zeros >= text.len() / 4 {
+        Some("text in UTF-16: save it as UTF-8")
+    } else {
+        None
+    }
+}
+
+/// Returns whether the first words of four bytes of a text are all characters in UTF-32.
+fn is_utf32(text: &[u8], number: fn([u8; 4]) -> u32) -> bool {
+    let mut words = text.chunks_exact(4).take(64).peekable();
+    let is_character = |word: &[u8]| {
+        let number = word.try_into().map(number).unwrap_or(0);
+        number > 0 && char::from_u32(number).is_some()
+    };
+    words.peek().is_some() && words.all(is_character)
 }
 
 /// Returns whether a text is a web page, which a server may have sent in place of a file.
@@ -96,8 +114,8 @@ impl<R: Read> Lines<R> {
             }
             if self.number == 1 {
                 let line = &buffer[start..];
-                if is_wide(line) {
-                    return Err(self.wrong(1, WIDE.to_owned()));
+                if let Some(problem) = wide(line) {
+                    return Err(self.wrong(1, problem.to_owned()));
                 }
                 let mark = line.len() - without_mark(line).len();
                 buffer.drain(start..start + mark);
@@ -123,5 +141,35 @@ impl<R: Read> Lines<R> {
             line,
             problem,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_text_is_told_by_its_form() {
+        let words = "Sourc\u{e9} \u{1f600}";
+        let marked = format!("\u{feff}{words}");
+        for text in [words, &marked] {
+            let wide_by = |bytes: Vec<u8>| wide(&bytes).unwrap_or("plain");
+            let long = || text.chars().map(u32::from);
+            for bytes in [
+                long().flat_map(u32::to_le_bytes).collect(),
+                long().flat_map(u32::to_be_bytes).collect(),
+            ] {
+                assert!(wide_by(bytes).starts_with("text in UTF-32"), "{text}");
+            }
+            for bytes in [
+                text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+                text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+            ] {
+                assert!(wide_by(bytes).starts_with("text in UTF-16"), "{text}");
+            }
+            assert_eq!(wide(text.as_bytes()), None);
+        }
+        assert_eq!(wide(b""), None);
+        assert_eq!(wide(&[0; 8]), Some("zero bytes instead of text"));
     }
 }

@@ -7,7 +7,7 @@ mod survey;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use crate::archive::folder::files_below;
+use crate::archive::folder::{Found, found_below};
 use crate::archive::{ARCHIVES, Contents, Member, Raw, has_archive_name, kind_of, unpacked_name};
 use crate::command::data_flag;
 use crate::error::{Error, Result};
@@ -70,18 +70,23 @@ impl Wanted<'_> {
         let contents = raw.members(
             doing,
             progress,
-            &|name| survey.borrow_mut().see(self, name),
+            &|seen| match seen.is_link {
+                true => {}
+                false => survey.borrow_mut().see(self, seen),
+            },
             &|name| self.fits(name),
             &mut |member| {
                 survey.borrow_mut().admit(self, &member)?;
                 visit(member)
             },
         )?;
-        let survey = survey.into_inner();
-        match contents.wanted {
-            0 => Err(self.missing(raw.path(), Some(&contents))),
-            _ => survey.check(self, raw).map(|()| survey),
+        let mut survey = survey.into_inner();
+        if contents.wanted == 0 {
+            return Err(self.missing(raw.path(), Some(&contents)));
         }
+        survey.check_links(self, raw, &contents)?;
+        survey.check(self, raw)?;
+        Ok(survey)
     }
 
     /// Returns whether a file is data, or takes its place.
@@ -111,14 +116,23 @@ impl Wanted<'_> {
 
     /// Returns the error for missing files.
     pub(crate) fn missing(&self, path: &Path, contents: Option<&Contents>) -> Error {
-        let (name, flag) = (self.info.name, data_flag());
         let there = contents.map(|contents| {
-            let unread = match contents.has_ending(".parquet") {
-                true => "; parquet files are read from a folder, not from an archive",
-                false => "",
+            let unread = match (self.parquet, path.is_file()) {
+                _ if !contents.has_parquet => "",
+                (true, true) => "; parquet files are read from a folder, not from an archive",
+                (true, false) => {
+                    "; parquet files are read where some are of train and some of test by their names"
+                }
+                (false, _) => "; parquet files are not read by this task",
             };
             format!("{}{unread}", contents.text())
         });
+        self.missing_in(path, there)
+    }
+
+    /// Returns the error for missing files, with the words for what is there.
+    fn missing_in(&self, path: &Path, there: Option<String>) -> Error {
+        let (name, flag) = (self.info.name, data_flag());
         Error::Missing {
             what: self.what.to_owned(),
             path: path.to_owned(),
@@ -139,7 +153,13 @@ impl Wanted<'_> {
 /// wanted ones; [`Error::File`] for any other kind of file.
 pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -> Result<Form> {
     let folder = match Raw::at(raw)? {
-        None => return Err(wanted.missing(raw, None)),
+        None => {
+            let there = match raw.is_symlink() {
+                true => "nothing: the path is a link to a path that does not exist",
+                false => "nothing: the path does not exist",
+            };
+            return Err(wanted.missing_in(raw, Some(there.to_owned())));
+        }
         Some(archive @ Raw::Archive(_)) => return Ok(Form::Members(archive)),
         Some(Raw::Folder(folder)) => folder,
         Some(Raw::Parquet(file)) if wanted.parquet => {
@@ -173,12 +193,26 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -
     let mut contents = Contents::default();
     // Of files that are neither data nor parquet files.
     let mut survey = Survey::default();
-    let files = files_below(&folder, &mut |name| {
+    let files = found_below(&folder, &mut |found| {
+        let (name, is_link) = match found {
+            Found::File(name) => (name, false),
+            Found::BrokenLink(name) => (name, true),
+            Found::PassedOver(name) => {
+                contents.pass_over(name);
+                return false;
+            }
+        };
         let taken = wanted.takes(name);
         let is_parquet = wanted.parquet && parquet::stem(name).is_some();
         contents.add(name, taken);
+        if is_link {
+            contents.add_link(name);
+        }
         if wanted.parquet && !taken && !is_parquet {
-            survey.see(wanted, name);
+            match is_link {
+                true => survey.see_link(wanted, name),
+                false => survey.see(wanted, name),
+            }
         }
         taken || has_archive_name(name) || is_parquet
     })?;

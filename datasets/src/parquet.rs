@@ -23,7 +23,7 @@ use parquet::data_type::ByteArray;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 
-use crate::archive::{POINTED, POINTER_BYTES, is_pointer};
+use crate::archive::{POINTED, POINTER_BYTES, is_pointer, packed_by};
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::lines::{whole, whole_number};
@@ -68,6 +68,11 @@ pub(crate) fn read(path: &Path, columns: &Columns<'_>, visit: &mut Visit<'_>) ->
     first.read_to_end(&mut start).map_err(io("read", path))?;
     if is_pointer(&start) {
         return Err(damaged(&POINTED));
+    }
+    if let Some((format, _)) = packed_by(&start) {
+        return Err(damaged(&format!(
+            "compressed by {format} as a whole: unpack it"
+        )));
     }
     let reader =
         guarded(|| SerializedFileReader::new(file)).map_err(|error| failed(error.into(), ""))?;
@@ -301,8 +306,10 @@ impl Column {
         let bytes = |value: &[u8]| match (meaning, value) {
             (Meaning::Decimal { scale }, _) => {
                 let unscaled = labels::big_endian(value).ok_or_else(|| {
-                    let count = value.len();
-                    Fault::from(format!("a label of `{name}` is a decimal of {count} bytes"))
+                    Fault::from(format!(
+                        "a label of `{name}` is no decimal of at most {} digits, which alone are read",
+                        labels::MOST_DIGITS
+                    ))
                 })?;
                 labels::of_decimal(unscaled, scale).map_err(|value| fraction(&value))
             }

@@ -434,8 +434,7 @@ fn files_beside_parquet_files_are_told() {
         fs::write(&path, "x").unwrap();
         let said = notes().join("\n");
         assert!(
-            said.contains(&format!("was not read: imdb/{name}"))
-                || said.contains(&format!("was not read: {name}")),
+            said.contains(&format!("was not read: imdb/{name}")),
             "{said}"
         );
         fs::remove_file(path).unwrap();
@@ -444,6 +443,168 @@ fn files_beside_parquet_files_are_told() {
     let said = notes().join("\n");
     assert!(
         said.contains("aclImdb_v1.tar.gz lies there too and was not read"),
+        "{said}"
+    );
+}
+
+/// The name of a file that was not read is told as a whole, and no folder that was read.
+#[test]
+fn notes_name_the_files_that_were_not_read() {
+    let cases: [(&dyn Task, Files, &str); 4] = [
+        (&Text, reviews(), "aclImdb/train/pos/more/scores.csv"),
+        (&Image, class_folders(), "cifar/train/cat/more/labels.csv"),
+        (&ListOps, expressions(), "listops/a/b/labels.csv"),
+        (&Retrieval, pairs(), "aan/labels.csv"),
+    ];
+    for (task, files, stray) in cases {
+        for folder in ["", "a/dn/"] {
+            let moved = files.iter();
+            let moved = moved.map(|(name, content)| (format!("{folder}{name}"), content.clone()));
+            let mut more: Files = moved.collect();
+            more.push((format!("{folder}{stray}"), b"x".to_vec()));
+            let root = tempfile::tempdir().unwrap();
+            for form in [
+                raw::folder(&root.path().join("folder"), &more),
+                raw::file(root.path(), "a.tar", &raw::tar(&more)),
+                raw::file(root.path(), "a.zip", &raw::zip(&more)),
+            ] {
+                let notes = read(task, &form).manifest().notes.clone();
+                let note = format!(
+                    "lies among the data, is none by its name, and was not read: {folder}{stray}"
+                );
+                assert!(notes.contains(&note), "{notes:?}");
+            }
+        }
+    }
+    let mut several = reviews();
+    for number in 0..10 {
+        several.push((format!("aclImdb/more/{number}.csv"), b"x".to_vec()));
+    }
+    let root = tempfile::tempdir().unwrap();
+    let notes = read(&Text, &raw::folder(root.path(), &several));
+    let notes = notes.manifest().notes.join("\n");
+    assert!(
+        notes.contains("and were not read: aclImdb/more/0.csv, aclImdb/more/1.csv, ")
+            && notes.contains("aclImdb/more/7.csv and 2 more"),
+        "{notes}"
+    );
+}
+
+/// A link in an archive is not followed, so it is refused where it may lead to data.
+#[test]
+fn links_in_a_place_of_data_are_refused() {
+    let cases: [(&'static dyn Task, Files, &str, &[&str]); 6] = [
+        (
+            &Image,
+            class_folders(),
+            "cifar/train/cat/",
+            &[
+                "cifar/train/cat",
+                "cifar/train/CAR",
+                "cifar/train/lorry",
+                "cifar/val",
+            ],
+        ),
+        (
+            &Image,
+            class_folders(),
+            "cifar/train/",
+            &["cifar/train", "train", "other/test", "cifar/pictures"],
+        ),
+        (
+            &Text,
+            reviews(),
+            "aclImdb/train/pos/",
+            &[
+                "aclImdb/train/pos",
+                "aclImdb/train/pos/sub",
+                "aclImdb/latest",
+                "aclImdb/a.txt",
+            ],
+        ),
+        (&Text, reviews(), "aclImdb/test/", &["aclImdb/test", "test"]),
+        (
+            &ListOps,
+            expressions(),
+            "nothing/",
+            &["listops/more.tsv", "listops/more.tsv.gz"],
+        ),
+        (
+            &PATHFINDER,
+            pictures(32, 40),
+            "nothing/",
+            &[
+                "pathfinder32/curv_contour_length_14/imgs/1",
+                "x/pathfinder32",
+                "pathfinder32/curv_contour_length_14/metadata/1.npy",
+            ],
+        ),
+    ];
+    for (task, mut files, without, links) in cases {
+        files.retain(|(name, _)| !name.starts_with(without));
+        for link in links {
+            let (root, links) = (tempfile::tempdir().unwrap(), [(*link, "../../elsewhere")]);
+            let tar = raw::tar_with_links(&files, &links);
+            let zip = raw::zip_with_links(&files, &links);
+            for form in [
+                raw::file(root.path(), "a.tar", &tar),
+                raw::file(root.path(), "a.tar.gz", &raw::gzip(&tar)),
+                raw::file(root.path(), "a.tar.zst", &raw::zstd(&tar)),
+                raw::file(root.path(), "a.zip", &zip),
+            ] {
+                let said = refused(task, &form);
+                let told = format!("`{link}` is a link");
+                assert!(
+                    said.contains(&told) && said.contains("tar --dereference"),
+                    "{said}"
+                );
+            }
+            // A link in a folder is followed, unless it leads nowhere.
+            #[cfg(unix)]
+            if task.info().name != "pathfinder" {
+                let folder = raw::folder(&root.path().join("folder"), &files);
+                let at = folder.join(link);
+                fs::create_dir_all(at.parent().unwrap()).unwrap();
+                std::os::unix::fs::symlink("../../elsewhere", at).unwrap();
+                let said = refused(task, &folder);
+                assert!(
+                    said.contains(link) && said.contains("a link to a file"),
+                    "{said}"
+                );
+            }
+        }
+    }
+}
+
+/// A link elsewhere changes nothing, and a note says that it is one.
+#[test]
+fn links_elsewhere_are_told() {
+    for (task, files) in published() {
+        let root = tempfile::tempdir().unwrap();
+        let plain = raw::folder(&root.path().join("plain"), &files);
+        let plain = read(task, &plain).manifest().clone();
+        let links = [("latest", "elsewhere"), ("old/README", "../README")];
+        let tar = raw::tar_with_links(&files, &links);
+        let zip = raw::zip_with_links(&files, &links);
+        for form in [
+            raw::file(root.path(), "a.tar", &tar),
+            raw::file(root.path(), "a.zip", &zip),
+        ] {
+            let read = read(task, &form).manifest().clone();
+            assert_eq!(read.digest, plain.digest, "{}", form.display());
+            // Outside of a set of Pathfinder nothing is told.
+            if !task.info().name.starts_with("path") {
+                let note = "is a link, which is not followed, and was not read: latest";
+                assert!(read.notes.contains(&note.to_owned()), "{:?}", read.notes);
+            }
+        }
+    }
+    // Links alone are what is there.
+    let root = tempfile::tempdir().unwrap();
+    let tar = raw::tar_with_links(&Files::new(), &[("a/train", "../b"), ("a/test", "../c")]);
+    let said = refused(&Text, &raw::file(root.path(), "a.tar", &tar));
+    assert!(
+        said.contains("links, which are not followed: a/train, a/test"),
         "{said}"
     );
 }

@@ -183,10 +183,136 @@ fn what_is_missing_says_where_it_looked_and_what_is_there() {
         let empty = root.path().join("empty");
         fs::create_dir(&empty).unwrap();
         raw::file(&empty, ".DS_Store", b"litter");
-        assert!(refused(task, &empty).contains("what is there: nothing"));
+        let said = refused(task, &empty);
+        assert!(
+            said.contains("what is there: only hidden files, which are passed over: .DS_Store\n"),
+            "{said}"
+        );
         let page = raw::file(root.path(), "page.tar.gz", b"<html>sign in</html>");
         assert!(refused(task, &page).contains("but a web page (`<html>sign in</html>`)"));
     }
+}
+
+/// What is hidden is told as such, at every depth, and a path that does not exist as well.
+#[test]
+fn hidden_files_and_paths_that_do_not_exist_are_told() {
+    let hidden: Files = vec![
+        (".cache/huggingface/x.bin".into(), b"x".to_vec()),
+        ("a/.git/HEAD".into(), b"x".to_vec()),
+    ];
+    for (task, _) in published() {
+        let root = tempfile::tempdir().unwrap();
+        let empty = root.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        let told = "what is there: only hidden files, which are passed over: .cache/, a/.git/\n";
+        for (form, told) in [
+            (raw::folder(&root.path().join("folder"), &hidden), told),
+            (
+                raw::file(root.path(), "a.tar.gz", &raw::gzip(&raw::tar(&hidden))),
+                told,
+            ),
+            (raw::file(root.path(), "a.zip", &raw::zip(&hidden)), told),
+            (empty, "what is there: nothing\n"),
+            (
+                root.path().join("nosuch"),
+                "what is there: nothing: the path does not exist\n",
+            ),
+        ] {
+            let said = refused(task, &form);
+            assert!(said.contains(told), "{}: {said}", form.display());
+        }
+    }
+}
+
+/// Parquet files are read from folders alone, which is told wherever an archive has some.
+#[test]
+fn parquet_files_in_an_archive_are_told_at_every_depth() {
+    for (task, _) in published() {
+        let reads_them = ["text", "image"].contains(&task.info().name);
+        for folder in ["", "imdb/", "a/b/", "a/b/c/d/"] {
+            let files: Files = ["train", "test"]
+                .map(|split| (format!("{folder}{split}.Parquet"), b"PAR1".to_vec()))
+                .to_vec();
+            let root = tempfile::tempdir().unwrap();
+            for form in [
+                raw::file(root.path(), "a.tar", &raw::tar(&files)),
+                raw::file(root.path(), "a.tar.zst", &raw::zstd(&raw::tar(&files))),
+                raw::file(root.path(), "a.zip", &raw::zip(&files)),
+            ] {
+                let said = refused(task, &form);
+                let told = match reads_them {
+                    true => "; parquet files are read from a folder, not from an archive",
+                    false => "; parquet files are not read by this task",
+                };
+                assert!(said.contains(told), "{folder}: {said}");
+            }
+        }
+    }
+    // In a folder the place is not what is wrong.
+    let root = tempfile::tempdir().unwrap();
+    raw::file(root.path(), "train.parquet", b"PAR1");
+    let said = refused(&Text, root.path());
+    assert!(
+        !said.contains("not from an archive") && said.contains("some of test by their names"),
+        "{said}"
+    );
+}
+
+/// A file that is packed under the name of an unpacked one is told, and how it is to be named.
+#[test]
+fn files_packed_under_another_name_are_told() {
+    for (task, files) in published() {
+        // The last file of Pathfinder is a list, and the first of the others is read by all forms.
+        let place = match task.info().name {
+            "pathfinder" | "pathx" => files.len() - 1,
+            _ => 0,
+        };
+        let plain = files[place].1.clone();
+        let file = files[place].0.rsplit('/').next().unwrap();
+        for (packed, format, end) in [
+            (raw::gzip(&plain), "gzip", ".gz"),
+            (raw::zstd(&plain), "zstd", ".zst"),
+            (b"\xfd7zXZ\0\0\x04 and so on".to_vec(), "xz", ""),
+            (b"BZh91AY&SY and so on".to_vec(), "bzip2", ""),
+        ] {
+            let mut files = files.clone();
+            files[place].1 = packed;
+            let root = tempfile::tempdir().unwrap();
+            let mut forms = vec![
+                raw::file(root.path(), "a.tar", &raw::tar(&files)),
+                raw::file(root.path(), "a.zip", &raw::zip(&files)),
+            ];
+            // In a folder the lists of Pathfinder are read by its own reader.
+            if place == 0 {
+                forms.push(raw::folder(&root.path().join("folder"), &files));
+            }
+            for form in forms {
+                let said = refused(task, &form);
+                assert!(
+                    said.contains(&format!("{file}: compressed by {format}")),
+                    "{said}"
+                );
+                let name = format!("name it `{file}{end}`");
+                assert_eq!(
+                    said.contains(&name),
+                    !end.is_empty() && place == 0,
+                    "{said}"
+                );
+            }
+        }
+    }
+    let mut twice = expressions();
+    twice[0].0 += ".gz";
+    twice[0].1 = raw::gzip(&raw::gzip(&twice[0].1));
+    let root = tempfile::tempdir().unwrap();
+    let said = refused(&ListOps, &raw::folder(root.path(), &twice));
+    assert!(said.contains("tsv.gz: compressed twice"), "{said}");
+    for split in ["train", "test"] {
+        let packed = raw::gzip(b"PAR1");
+        raw::file(root.path(), &format!("{split}.parquet"), &packed);
+    }
+    let said = refused(&Text, root.path());
+    assert!(said.contains("compressed by gzip as a whole"), "{said}");
 }
 
 /// A web page under the name of an archive is not a missing file: it is in the way.
@@ -519,8 +645,17 @@ fn pointers_and_pages_are_no_data() {
         .encode_utf16()
         .flat_map(u16::to_le_bytes)
         .collect();
+    let long: Vec<u8> = "\u{feff}a fine film"
+        .chars()
+        .flat_map(|one| u32::from(one).to_le_bytes())
+        .collect();
     let page = b"\n<!DOCTYPE html><p>404".to_vec();
-    for (text, problem) in [(wide, "text in UTF-16"), (page, "a web page instead")] {
+    for (text, problem) in [
+        (wide, "text in UTF-16"),
+        (long, "text in UTF-32"),
+        (vec![0; 40], "zero bytes instead of text"),
+        (page, "a web page instead"),
+    ] {
         let mut files = reviews();
         files[3].1 = text;
         let root = tempfile::tempdir().unwrap();

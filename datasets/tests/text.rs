@@ -172,10 +172,16 @@ fn labels_of_parquet_files_have_any_type() {
         "binary label (DECIMAL(4,2))",
         "fixed_len_byte_array(1) label (DECIMAL(2,0))",
         "fixed_len_byte_array(7) label (DECIMAL(16,2))",
+        "fixed_len_byte_array(21) label (DECIMAL(50,1))",
+        "fixed_len_byte_array(32) label (DECIMAL(76,0))",
         "fixed_len_byte_array(2) label (FLOAT16)",
     ] {
         // Decimals are stored in units of their last digit.
-        let one = if label.contains(",2)") { 100 } else { 1 };
+        let one = match label {
+            label if label.contains(",1)") => 10,
+            label if label.contains(",2)") => 100,
+            _ => 1,
+        };
         let root = tempfile::tempdir().unwrap();
         let schema = format!("message m {{ required binary text (STRING); optional {label}; }}");
         for split in ["train", "test"] {
@@ -491,6 +497,16 @@ fn stored_numbers_that_are_no_labels_are_refused() {
         (
             "fixed_len_byte_array(3) label (DECIMAL(5,2))",
             -50,
+            "the label -0.5 of",
+        ),
+        (
+            "fixed_len_byte_array(32) label (DECIMAL(76,40))",
+            1,
+            "decimals with 40 digits behind the point; read are those with 0 to 38",
+        ),
+        (
+            "fixed_len_byte_array(21) label (DECIMAL(50,1))",
+            -5,
             "the label -0.5 of",
         ),
         ("int32 label (DATE)", 1, "holds dates"),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Member, Visit, is_litter};
+use super::{Member, Offer, Seen, Visit, is_litter};
 use crate::Progress;
 use crate::error::{Error, Result, io};
 use crate::files;
@@ -13,6 +13,16 @@ pub(crate) const DEEPEST: usize = 12;
 
 /// Maximum number of files and folders visited; a whole unpacked release has 2.4 million.
 pub(crate) const MOST_ENTRIES: usize = 5_000_000;
+
+/// Something below a folder, by its relative name with forward slashes.
+pub(crate) enum Found<'a> {
+    /// A file.
+    File(&'a str),
+    /// A link to what is not there, or may not be seen.
+    BrokenLink(&'a str),
+    /// A file or folder that is passed over by its name. That of a folder ends in a slash.
+    PassedOver(&'a str),
+}
 
 /// Returns the files below a folder whose names (relative, with forward slashes) `keep` accepts, in
 /// the order of paths. Hidden files and files left by operating systems are skipped; links are
@@ -24,11 +34,26 @@ pub(crate) fn files_below(
     folder: &Path,
     keep: &mut dyn FnMut(&str) -> bool,
 ) -> Result<Vec<PathBuf>> {
+    found_below(folder, &mut |found| match found {
+        Found::File(name) | Found::BrokenLink(name) => keep(name),
+        Found::PassedOver(_) => false,
+    })
+}
+
+/// Returns the files and broken links below a folder that `keep` accepts, in the order of paths.
+/// What is passed over is shown to `keep` too.
+///
+/// # Errors
+/// Errors of [`files_below`].
+pub(crate) fn found_below(
+    folder: &Path,
+    keep: &mut dyn FnMut(Found<'_>) -> bool,
+) -> Result<Vec<PathBuf>> {
     let wrong = |problem: String| Error::File {
         file: folder.to_owned(),
         problem: format!("{problem}: name the folder that has the published files"),
     };
-    let mut found = Vec::new();
+    let mut kept = Vec::new();
     let mut entries = 0;
     let mut open = vec![(folder.to_owned(), String::new(), 0)];
     while let Some((path, prefix, depth)) = open.pop() {
@@ -39,16 +64,21 @@ pub(crate) fn files_below(
                 return Err(wrong(format!("more than {MOST_ENTRIES} files")));
             }
             let name = item.file_name().to_string_lossy().into_owned();
-            if is_litter(&name) {
-                continue;
-            }
             let inner = item.path();
             let kind = item.file_type().map_err(io("read", &inner))?;
-            let is_folder = match kind.is_symlink() {
+            if is_litter(&name) {
+                let slash = if kind.is_dir() { "/" } else { "" };
+                keep(Found::PassedOver(&format!("{prefix}{name}{slash}")));
+                continue;
+            }
+            let (is_folder, is_broken) = match kind.is_symlink() {
                 // A dangling link, or one to a path without permission, is refused when it is
                 // opened.
-                true => fs::metadata(&inner).is_ok_and(|found| found.is_dir()),
-                false => kind.is_dir(),
+                true => match fs::metadata(&inner) {
+                    Ok(found) => (found.is_dir(), false),
+                    Err(_) => (false, true),
+                },
+                false => (kind.is_dir(), false),
             };
             let name = format!("{prefix}{name}");
             match is_folder {
@@ -57,13 +87,14 @@ pub(crate) fn files_below(
                     return Err(wrong(format!("folders nested more than {DEEPEST} deep")));
                 }
                 true => open.push((inner, name + "/", depth + 1)),
-                false if keep(&name) => found.push(inner),
+                false if is_broken && keep(Found::BrokenLink(&name)) => kept.push(inner),
+                false if !is_broken && keep(Found::File(&name)) => kept.push(inner),
                 false => {}
             }
         }
     }
-    found.sort();
-    Ok(found)
+    kept.sort();
+    Ok(kept)
 }
 
 /// Returns whether a link in a folder leads to that folder or to one around it.
@@ -78,10 +109,14 @@ fn leads_up(folder: &Path, link: &Path) -> bool {
 pub(super) fn each(
     folder: &Path,
     progress: &dyn Progress,
-    wanted: &dyn Fn(&str) -> bool,
+    wanted: &Offer<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
-    for path in files_below(folder, &mut |name| wanted(name))? {
+    let files = found_below(folder, &mut |found| match found {
+        Found::File(name) | Found::PassedOver(name) => wanted(&Seen::file(name)),
+        Found::BrokenLink(name) => wanted(&Seen::link(name)),
+    })?;
+    for path in files {
         let name = files::relative_name(folder, &path);
         let mut file = files::open(&path)?;
         let size = file.metadata().map_err(io("read", &path))?.len();

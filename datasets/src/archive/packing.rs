@@ -41,6 +41,26 @@ impl Packing {
     }
 }
 
+/// Returns the name of the format in which a file with these first bytes is packed, and the ending
+/// of its name where the format is read.
+pub(crate) fn packed_by(start: &[u8]) -> Option<(&'static str, Option<&'static str>)> {
+    const UNREAD: [(&[u8], &str); 3] = [
+        (b"\xfd7zXZ\0", "xz"),
+        (b"7z\xbc\xaf\x27\x1c", "7z"),
+        (b"PK\x03\x04", "zip"),
+    ];
+    // A text may well begin with the letters alone.
+    let is_bzip2 = start.starts_with(b"BZh") && start.get(4..10) == Some(b"1AY&SY");
+    let unread = UNREAD.iter().find(|(bytes, _)| start.starts_with(bytes));
+    match Packing::of(start) {
+        // The third byte says how it is packed: always by deflate.
+        Packing::Gzip if start.get(2) == Some(&8) => Some(("gzip", Some(".gz"))),
+        Packing::Zstd => Some(("zstd", Some(".zst"))),
+        _ if is_bzip2 => Some(("bzip2", None)),
+        _ => unread.map(|(_, name)| (*name, None)),
+    }
+}
+
 /// Returns the unpacked content of `bytes` packed bytes, with a bound on its size.
 pub(crate) fn unpacked<'a>(
     mut input: impl Read + 'a,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tar::{Archive, EntryType};
 
 use super::packing::{counted, unpacked};
-use super::{LONGEST_NAME, Member, Visit, safe_name, unreadable};
+use super::{LONGEST_NAME, Member, Offer, PACK_FILES, Seen, Visit, safe_name, unreadable};
 use crate::Progress;
 use crate::error::{Error, Result};
 use crate::files;
@@ -39,7 +39,7 @@ pub(super) fn each(
     path: &Path,
     bytes: u64,
     progress: &dyn Progress,
-    wanted: &dyn Fn(&str) -> bool,
+    wanted: &Offer<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
     let consumed = Arc::new(AtomicU64::new(0));
@@ -102,11 +102,14 @@ pub(super) fn each(
             }
             None => continue,
         };
-        if wanted(&name) {
+        let seen = match kind {
+            EntryType::Symlink => Seen::link(&name),
+            _ => Seen::file(&name),
+        };
+        if wanted(&seen) {
             if !is_file {
                 return Err(wrong(format!(
-                    "`{given}` is a link or a device: pack the files themselves \
-                     (tar --dereference --hard-dereference)"
+                    "`{given}` is a link or a device: {PACK_FILES}"
                 )));
             }
             let size = entry.header().entry_size().map_err(damaged)?;

@@ -15,7 +15,7 @@ use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::packing::{MOST_GROWTH, most_unpacked};
-use super::{LONGEST_NAME, Member, Visit, safe_name, unreadable};
+use super::{LONGEST_NAME, Member, Offer, PACK_FILES, Seen, Visit, safe_name, unreadable};
 use crate::Progress;
 use crate::error::{Error, Result};
 use crate::files;
@@ -34,7 +34,7 @@ pub(super) fn each(
     path: &Path,
     bytes: u64,
     progress: &dyn Progress,
-    wanted: &dyn Fn(&str) -> bool,
+    wanted: &Offer<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<()> {
     let wrong = |problem: String| wrong(path, problem);
@@ -57,11 +57,15 @@ pub(super) fn each(
                 quoted(&given)
             ))
         })?;
-        if !wanted(&name) {
+        let seen = match member.is_symlink() {
+            true => Seen::link(&name),
+            false => Seen::file(&name),
+        };
+        if !wanted(&seen) {
             continue;
         }
         if !member.is_file() {
-            return Err(wrong(format!("`{given}` is a link: pack the file itself")));
+            return Err(wrong(format!("`{given}` is a link: {PACK_FILES}")));
         }
         if member.encrypted() {
             return Err(wrong(format!("`{given}` is encrypted")));

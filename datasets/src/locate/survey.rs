@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::known::{is_documentation, is_of_another};
 use super::{Wanted, parquet};
-use crate::archive::{Contents, Member, Raw};
+use crate::archive::{Contents, Member, Raw, few};
 use crate::error::{Error, Result};
 use crate::words::listed;
 
@@ -79,6 +79,8 @@ pub(crate) struct Survey {
     others: BTreeSet<String>,
     /// Files of another form of the same data.
     instead: BTreeSet<String>,
+    /// Links of no known name, which were not followed.
+    links: BTreeSet<String>,
 }
 
 impl Survey {
@@ -110,6 +112,52 @@ impl Survey {
         } else {
             keep(&mut self.others, name);
         }
+    }
+
+    /// Takes note of a link that is not followed.
+    pub(super) fn see_link(&mut self, wanted: &Wanted<'_>, name: &str) {
+        let is_known = wanted.role_of(name) == Role::Unwanted
+            || is_documentation(name)
+            || is_of_another(wanted.info.name, &format!("{name}/file"));
+        if !is_known {
+            keep(&mut self.links, name);
+        }
+    }
+
+    /// Takes note of the links in a folder or archive that were not followed.
+    ///
+    /// # Errors
+    /// A link lies where it could lead to files that would be refused.
+    pub(super) fn check_links(
+        &mut self,
+        wanted: &Wanted<'_>,
+        raw: &Raw,
+        contents: &Contents,
+    ) -> Result<()> {
+        let ends = contents.ends(&|name| wanted.takes(name));
+        let places: Vec<&str> = self.places.iter().map(String::as_str).collect();
+        let is_loose = |name: &str| {
+            matches!(wanted.role_of(name), Role::Loose(_))
+                && !is_documentation(name)
+                && !is_of_another(wanted.info.name, name)
+                && is_among(folder_of(name), &places, wanted.flat)
+        };
+        let mut others = Vec::new();
+        for link in contents.links() {
+            let below: Vec<String> = ends.iter().map(|end| format!("{link}/{end}")).collect();
+            let is_unwanted = |name: &String| wanted.role_of(name) == Role::Unwanted;
+            if below.iter().any(is_unwanted) {
+                continue;
+            }
+            if is_loose(link) || below.iter().any(|name| is_loose(name)) {
+                return Err(raw.link(link));
+            }
+            others.push(link);
+        }
+        for link in others {
+            self.see_link(wanted, link);
+        }
+        Ok(())
     }
 
     /// Admits a file that is to be read.
@@ -167,10 +215,7 @@ impl Survey {
     /// # Errors
     /// A file has the form of data, and is none.
     pub(crate) fn check_in(&self, places: &[&str], flat: bool, raw: &Raw) -> Result<()> {
-        let among = |folder: &str| match flat {
-            true => places.contains(&folder),
-            false => is_below(folder, places),
-        };
+        let among = |folder: &str| is_among(folder, places, flat);
         match self.loose.iter().find(|(folder, _)| among(folder)) {
             None if self.too_many => Err(Error::File {
                 file: raw.path().to_owned(),
@@ -193,26 +238,43 @@ impl Survey {
         self.notes_in(&places)
     }
 
-    /// Returns notes about such files in these folders and below them.
+    /// Returns notes about such files in these folders and below them, and about links anywhere.
     pub(crate) fn notes_in(&self, places: &[&str]) -> Vec<String> {
-        let mut contents = Contents::default();
+        let mut files: BTreeSet<String> = BTreeSet::new();
         for name in &self.others {
             if is_below(folder_of(name), places) {
-                contents.add(name, false);
+                files.insert(name.clone());
             }
         }
         for (folder, (file, _)) in &self.loose {
             if is_below(folder, places) {
-                contents.add(&format!("{folder}/{file}"), false);
+                files.insert(match folder.as_str() {
+                    "" => file.clone(),
+                    folder => format!("{folder}/{file}"),
+                });
             }
         }
         let mut notes = Vec::new();
-        if !contents.is_empty() {
-            notes.push(format!(
-                "lies among the data, is none by its name, and was not read: {}",
-                contents.text()
-            ));
-        }
+        let about = |names: &BTreeSet<String>, one: &str, several: &str| {
+            let what = if names.len() == 1 { one } else { several };
+            // No more names were kept.
+            let or_more = if names.len() < MOST_TOLD {
+                ""
+            } else {
+                " or more"
+            };
+            (!names.is_empty()).then(|| format!("{what}: {}{or_more}", few(names)))
+        };
+        notes.extend(about(
+            &files,
+            "lies among the data, is none by its name, and was not read",
+            "lie among the data, are none by their names, and were not read",
+        ));
+        notes.extend(about(
+            &self.links,
+            "is a link, which is not followed, and was not read",
+            "are links, which are not followed, and were not read",
+        ));
         notes.extend(self.instead());
         notes
     }
@@ -254,6 +316,14 @@ const MOVE: &str = "move it away, or name a folder or archive without it with --
 fn keep(names: &mut BTreeSet<String>, name: &str) {
     if names.len() < MOST_TOLD {
         names.insert(name.to_owned());
+    }
+}
+
+/// Returns whether a folder is one of these, or lies below one unless `flat`.
+fn is_among(folder: &str, places: &[&str], flat: bool) -> bool {
+    match flat {
+        true => places.contains(&folder),
+        false => is_below(folder, places),
     }
 }
 

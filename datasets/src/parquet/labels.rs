@@ -4,8 +4,8 @@
 use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::schema::types::ColumnDescriptor;
 
-/// Maximum number of digits behind the point of a decimal, and number of bytes that hold as many.
-const MOST_DIGITS: u32 = 38;
+/// Maximum number of digits of a decimal, and number of bytes that hold as many.
+pub(super) const MOST_DIGITS: u32 = 38;
 const MOST_BYTES: usize = 16;
 
 /// Meaning of the stored values of a column.
@@ -64,7 +64,8 @@ fn of_scale(column: &ColumnDescriptor, scale: i32) -> Result<Meaning, String> {
     match u32::try_from(scale) {
         Ok(scale @ 0..=MOST_DIGITS) => Ok(Meaning::Decimal { scale }),
         _ => Err(format!(
-            "column `{name}` holds decimals with {scale} digits behind the point"
+            "column `{name}` holds decimals with {scale} digits behind the point; read are those \
+             with 0 to {MOST_DIGITS}"
         )),
     }
 }
@@ -81,12 +82,18 @@ pub(super) fn of_decimal(unscaled: i128, scale: u32) -> Result<i64, String> {
         .ok_or_else(|| (unscaled as f64 / unit as f64).to_string())
 }
 
-/// Returns the number that these bytes hold, the highest first, in two's complement; `None` if they
-/// are none or too many.
+/// Returns the number that these bytes hold, the highest first, in two's complement; `None` if
+/// there are none, or the number does not fit into 16 bytes.
 pub(super) fn big_endian(bytes: &[u8]) -> Option<i128> {
-    let first = *bytes.first()?;
-    let start = if first < 128 { 0 } else { -1 };
-    (bytes.len() <= MOST_BYTES).then(|| {
+    let is_negative = *bytes.first()? >= 128;
+    let (start, filling) = if is_negative { (-1, 0xff) } else { (0, 0) };
+    // A column of long decimals has as many bytes in every value.
+    let (above, bytes) = bytes.split_at(bytes.len().saturating_sub(MOST_BYTES));
+    let fits = above.iter().all(|&byte| byte == filling);
+    let has_sign = bytes
+        .first()
+        .is_some_and(|&first| (first >= 128) == is_negative);
+    (fits && has_sign).then(|| {
         let append = |number: i128, &byte: &u8| number << 8 | i128::from(byte);
         bytes.iter().fold(start, append)
     })
@@ -141,6 +148,13 @@ mod tests {
         assert_eq!(big_endian(&[0xff, 0x38]), Some(-200));
         assert_eq!(big_endian(&[0x80]), Some(-128));
         assert_eq!(big_endian(&[]), None);
-        assert_eq!(big_endian(&[0; 17]), None);
+        assert_eq!(big_endian(&[0; 32]), Some(0));
+        assert_eq!(big_endian(&[0xff; 21]), Some(-1));
+        assert_eq!(big_endian(&[&[0; 20][..], &[1, 0]].concat()), Some(256));
+        for first in [0x01, 0x80] {
+            assert_eq!(big_endian(&[&[first][..], &[0; 16]].concat()), None);
+        }
+        // The sign would be another one without the first byte.
+        assert_eq!(big_endian(&[&[0x00][..], &[0xff; 16]].concat()), None);
     }
 }

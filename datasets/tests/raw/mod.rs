@@ -45,6 +45,22 @@ pub fn tar(files: &Files) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
+/// Returns a tar archive of files, with symbolic links: their names and what they lead to.
+pub fn tar_with_links(files: &Files, links: &[(&str, &str)]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, target) in links {
+        let mut header = tar::Header::new_gnu();
+        header.set_entry_type(tar::EntryType::Symlink);
+        header.set_size(0);
+        builder.append_link(&mut header, name, target).unwrap();
+    }
+    let mut archive = builder.into_inner().unwrap();
+    // Without the zeros at the end.
+    archive.truncate(archive.len() - 1024);
+    archive.extend(tar(files));
+    archive
+}
+
 /// Packs bytes as `.gz`.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -59,8 +75,21 @@ pub fn zstd(bytes: &[u8]) -> Vec<u8> {
 
 /// Returns a zip archive of files, every other one of them packed.
 pub fn zip(files: &Files) -> Vec<u8> {
+    zip_with_links(files, &[])
+}
+
+/// Returns such an archive with symbolic links too: their names and what they lead to.
+pub fn zip_with_links(files: &Files, links: &[(&str, &str)]) -> Vec<u8> {
     let (mut archive, mut directory) = (Vec::new(), Vec::new());
-    for (number, (name, content)) in files.iter().enumerate() {
+    let links = links.iter();
+    let links = links.map(|(name, target)| ((*name).to_owned(), target.as_bytes().to_vec()));
+    let all: Files = files.iter().cloned().chain(links).collect();
+    for (number, (name, content)) in all.iter().enumerate() {
+        let mode = if number < files.len() {
+            0
+        } else {
+            0o120_777_u32
+        };
         let mut deflated = Vec::new();
         let (method, packed) = match number % 2 {
             0 => (0_u16, content),
@@ -87,16 +116,17 @@ pub fn zip(files: &Files) -> Vec<u8> {
         archive.extend(&head);
         archive.extend(name.as_bytes());
         archive.extend(packed);
-        directory.extend(b"PK\x01\x02\x14\0");
+        directory.extend(b"PK\x01\x02\x14\x03"); // Written on Unix, which has modes.
         directory.extend(head);
-        directory.extend([0; 10]);
+        directory.extend([0; 6]);
+        directory.extend((mode << 16).to_le_bytes());
         directory.extend(start.to_le_bytes());
         directory.extend(name.as_bytes());
     }
     let start = archive.len() as u32;
     archive.extend(&directory);
     archive.extend(b"PK\x05\x06\0\0\0\0");
-    archive.extend([(files.len() as u16).to_le_bytes(); 2].concat());
+    archive.extend([(all.len() as u16).to_le_bytes(); 2].concat());
     archive.extend((directory.len() as u32).to_le_bytes());
     archive.extend(start.to_le_bytes());
     archive.extend([0; 2]);
@@ -169,8 +199,11 @@ fn write_labels(column: &mut ColumnWriter<'_>, numbers: &[i64]) {
         1 => "Positive".into(),
         other => other.to_string().as_str().into(),
     };
-    let decimal =
-        |number: i64, bytes: usize| ByteArray::from(number.to_be_bytes()[8 - bytes..].to_vec());
+    let decimal = |number: i64, bytes: usize| {
+        let filling = if number < 0 { [0xff; 32] } else { [0; 32] };
+        let wide = [&filling[..], &number.to_be_bytes()].concat();
+        ByteArray::from(wide[wide.len() - bytes..].to_vec())
+    };
     match column {
         ColumnWriter::Int64ColumnWriter(column) => write(column, numbers, |number| number),
         ColumnWriter::Int32ColumnWriter(column) => write(column, numbers, |number| number as i32),

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::archive::{Member, Raw};
 use crate::error::{Error, Result};
-use crate::lines::{WIDE, is_web_page, is_wide};
+use crate::lines::{is_web_page, wide};
 use crate::locate::{Place, Role, Wanted, folder_of};
 use crate::parquet::{self, Columns};
 use crate::{Digest, Progress};
@@ -213,8 +213,8 @@ impl Reviews {
         let start = self.texts.len();
         member.bytes(LONGEST as u64, &mut self.texts)?;
         let review = &self.texts[start..];
-        if is_wide(review) {
-            return Err(member.wrong(WIDE));
+        if let Some(problem) = wide(review) {
+            return Err(member.wrong(problem));
         }
         if is_web_page(review) {
             return Err(member.wrong("a web page instead of a review"));
