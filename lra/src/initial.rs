@@ -44,7 +44,7 @@ impl Initial {
     pub fn new(weights: &Weights, model: &str, parameters: &Parameters) -> Result<Self> {
         if weights.model != model {
             return Err(Error::usage(format!(
-                "--from {}: its model is {}, not {model}; train with --model {0}, or leave --from out",
+                "--from {}: its model is {1}, not {model}; train with --model {1}, or leave --from out",
                 weights.run, weights.model
             )));
         }

@@ -22,6 +22,8 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 static RESIDENT_LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// Resident bytes outside the heap when the limit on the resident size was set.
+static BESIDE: AtomicUsize = AtomicUsize::new(0);
 /// Bytes that may be allocated before the resident size is checked again: at most half of the
 /// remaining bytes.
 static UNTIL_LOOK: AtomicIsize = AtomicIsize::new(0);
@@ -106,10 +108,17 @@ pub fn set_limit(limit: usize, handler: impl Fn(OutOfMemory) + Send + Sync + 'st
     STATE.store(ARMED, Ordering::Release);
 }
 
+/// Returns the resident bytes of the process, without file-backed ones, that are not of its heap:
+/// stacks, and what the system's allocator keeps.
+pub fn beside() -> usize {
+    resident::bytes().unwrap_or(0).saturating_sub(live())
+}
+
 /// Makes an armed handler also respond to an allocation that would raise the resident size, without
-/// file-backed memory, above `limit`.
+/// file-backed memory, above `limit`, once all live blocks are written.
 pub fn set_resident_limit(limit: usize) {
     UNTIL_LOOK.store(0, Relaxed);
+    BESIDE.store(beside(), Relaxed);
     RESIDENT_LIMIT.store(limit, Relaxed);
 }
 
@@ -174,7 +183,9 @@ fn look(block: *mut u8, size: usize) {
         return;
     };
     let more = resident::missing(block, size);
-    match limit.checked_sub(resident + more) {
+    // Blocks that are not written yet will be resident, too.
+    let all = (resident + more).max(live() + BESIDE.load(Relaxed));
+    match limit.checked_sub(all) {
         Some(left) => {
             let until = (left / 2).max(LEAST_UNTIL_LOOK);
             UNTIL_LOOK.store(isize::try_from(until).unwrap_or(isize::MAX), Relaxed);
@@ -184,7 +195,7 @@ fn look(block: *mut u8, size: usize) {
                 requested: more,
                 live: live().saturating_sub(size),
                 limit: Some(limit),
-                resident: Some(resident),
+                resident: Some(all - more),
             });
         }
     }

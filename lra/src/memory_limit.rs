@@ -21,6 +21,11 @@ const MIB: usize = 1 << 20;
 /// not counted.
 const SHARE: f64 = 0.95;
 
+/// Words of a reason before the limit that would be exceeded.
+const EXCEEDS: &str = "would exceed the limit of";
+/// Words behind it, if no limit was given.
+const DEFAULT: &str = ", 95 % of the memory that the machine, its control group and `ulimit` allow, less what lies outside the heap";
+
 /// Guard of a run: while it lives, an allocation that fails ends the process with an out-of-memory
 /// record of the run.
 pub struct OomGuard {
@@ -47,14 +52,18 @@ impl OomGuard {
         let guard = OomGuard { path };
         guard.update(draft);
         let most_of_it = || {
-            let resident = host::resident_bytes().unwrap_or(0) as usize;
-            let beside = resident.saturating_sub(memory::live());
             let most = limits::total_memory()? as f64 * SHARE;
-            Some((most as usize).saturating_sub(beside))
+            Some((most as usize).saturating_sub(memory::beside()))
         };
+        let is_own = limit.is_none();
         set(
             limit.or_else(most_of_it).unwrap_or(usize::MAX),
-            exit_with_record,
+            move |mut reason| {
+                if is_own && reason.contains(EXCEEDS) {
+                    reason += DEFAULT;
+                }
+                exit_with_record(reason);
+            },
         );
         Ok(guard)
     }
@@ -90,6 +99,9 @@ fn exit_with_record(reason: String) {
     let run = CURRENT_RUN.try_lock().ok().and_then(|mut run| run.take());
     let remedy = match run {
         Some(_) => "try --micro-batch, a smaller model, or more memory (--memory-limit)",
+        None if limits::most_resident(0, SHARE).is_some() => {
+            "raise the limit of the control group (or `ulimit -v`), or free some memory"
+        }
         None => "raise the limit (ulimit -v) or free some memory",
     };
     if let Some((path, mut record)) = run {
@@ -163,7 +175,7 @@ fn describe(cause: OutOfMemory) -> String {
     match (cause.limit, limits::address_space()) {
         (Some(bytes), _) => {
             let limit = sized(bytes);
-            format!("{more} more than the {had} in use would exceed the limit of {limit}")
+            format!("{more} more than the {had} in use {EXCEEDS} {limit}")
         }
         (None, Some(bytes)) => {
             let limit = sized(bytes as usize);

@@ -731,7 +731,7 @@ fn from_another_address_or_a_file() {
         .unwrap_err()
         .to_string()
     };
-    assert!(error(root.path().to_str().unwrap()).contains("is not a file"));
+    assert!(error(root.path().to_str().unwrap()).contains("is no regular file"));
     assert!(error("nowhere.tar.gz").contains("cannot read nowhere.tar.gz"));
     assert_eq!(names(&raw), ["data.tar.gz"]);
 }

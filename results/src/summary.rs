@@ -139,7 +139,7 @@ fn accuracy(record: &Record) -> String {
             )
         }
         None => {
-            words.push("the test split was not scored".to_owned());
+            words.push("no test score".to_owned());
             "-".to_owned()
         }
     };

@@ -171,8 +171,15 @@ fn resolve(
     let [then, now] = [&record.provenance.spec_digest, &resolved.spec.digest()];
     if then != now {
         return Err(Error::usage(format!(
-            "{}: this program comes to other settings from the same recipe and --set: their digest is {now}, that of the record {then}",
-            record.id
+            "{}: this program comes to other settings from {} and the same --set: their digest is {now}, that of the record {then}",
+            record.id,
+            match *named == resolved.spec.cell.recipe {
+                true => "the same recipe".to_owned(),
+                false => format!(
+                    "recipe {}, not {named} of the record,",
+                    resolved.spec.cell.recipe
+                ),
+            }
         )));
     }
     Ok(resolved)

@@ -306,7 +306,7 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
     let size = fs::metadata(from).map_err(unreadable)?;
     if !size.is_file() {
         return Err(wrong(format!(
-            "{} is not a file; a folder is named when the data is made: lra data make TASK --from FOLDER",
+            "{} is no regular file; a folder is named when the data is made: lra data make TASK --from FOLDER",
             from.display()
         )));
     }

@@ -56,7 +56,13 @@ impl ProgressDisplay {
         self.began = Instant::now();
         self.jobs = jobs;
         let over = states.iter().filter(|state| state.is_over()).count();
-        self.say(&format!("cells: {}, on file: {over}", cells.len()));
+        let is_changed = |state: &&State| matches!(state, State::Changed(_));
+        let changed = states.iter().filter(is_changed).count();
+        let mut line = format!("cells: {}, on file: {}", cells.len(), over - changed);
+        if changed > 0 {
+            line += &format!(", changed since: {changed}");
+        }
+        self.say(&line);
     }
 
     /// Reports that a cell has ended; `took` is given if it ran here.

@@ -15,10 +15,11 @@ use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 const FEWEST: usize = 3;
 
 /// Makes the table. It leaves out published figures, which are of another quantity, and models
-/// without any bits.
+/// without any bits. A diverged run has 0 bits.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
-    let shown = |row: &&PivotRow| row.cells.iter().flatten().any(|run| has_bits(run));
+    let known = |run: &&Record| Measure::Bits.reached(run).is_some();
+    let shown = |row: &&PivotRow| row.cells.iter().flatten().any(known);
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
     let values = pivot.columns.iter().zip(&pivot.facts);
@@ -123,11 +124,6 @@ fn cell(runs: &[&Record]) -> Cell {
         ],
         ..Cell::default()
     }
-}
-
-fn has_bits(run: &Record) -> bool {
-    let scores = run.scores.as_ref();
-    scores.is_some_and(|scores| scores.bits_gained.is_some())
 }
 
 /// Returns whether a run ended well below the loss of the class shares.

@@ -119,7 +119,7 @@ pub(crate) fn endings(runs: &[&Record], has_score: bool) -> Vec<String> {
     endings.retain(|word| *word != Outcome::Scored.word());
     endings.sort_unstable();
     let groups = endings.chunk_by(|a, b| a == b);
-    let words = groups.map(|group| match has_score {
+    let words = groups.map(|group| match has_score || group.len() < runs.len() {
         true => format!("{} {}", group.len(), group[0]),
         false => group[0].to_owned(),
     });

@@ -87,7 +87,7 @@ fn fetch_files(
         if fetch::damage_of(&there, &reporter)?.is_none() {
             let there = there.display();
             cmd::print(&format!(
-                "{there}: there already, fetched for another task that is published in it"
+                "{there}: there already, fetched for another task that is published in it; remove it to fetch it anew"
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -102,8 +102,12 @@ fn fetch_files(
             None => "no SHA-256 is published",
         };
         let path = file.path.display();
+        let kept = match (file.kept, file.published) {
+            (true, None) => "; it was there already: remove it to fetch it anew",
+            _ => "",
+        };
         cmd::print(&format!(
-            "{path}: {}, {}, {proof}",
+            "{path}: {}, {}, {proof}{kept}",
             results::counted(file.bytes, "byte"),
             file.sha256
         ))?;
@@ -138,7 +142,9 @@ fn tell_other_raw_files(task: &dyn Task, store: &Store) -> Result<()> {
     let entries = store.list()?.into_iter();
     let keys = entries.filter_map(|entry| {
         let manifest = entry.manifest.ok()?;
-        (manifest.task == task.info().name).then(|| manifest.key())
+        let key = (manifest.task == task.info().name).then(|| manifest.key())?;
+        // Of options that the task no longer takes, no command makes data.
+        task.shape(&key.options).is_ok().then_some(key)
     });
     for other in keys.filter_map(|key| store.other_raw_files(task, &key, &now)) {
         stderr::line(&format!("warning: {other}"));

@@ -77,11 +77,14 @@ impl Plan {
             known.sum::<Duration>() / jobs as u32
         };
         let whole = time(&to_run.concat());
+        let takes = match whole.is_zero() {
+            true => "of a time that is not known".to_owned(),
+            false => format!("about {}", human_duration(whole)),
+        };
         lines.push(format!(
-            "plan       {}: {}, about {} with {jobs} at a time, data at hand",
+            "plan       {}: {}, {takes} with {jobs} at a time, data at hand",
             self.model,
-            runs(count),
-            human_duration(whole)
+            runs(count)
         ));
         let mut columns: Vec<String> = Vec::new();
         for cell in &to_run[OWN] {
