@@ -16,8 +16,14 @@
     type* const name = reinterpret_cast<type*>(shared_bytes)
 /// Unrolls the loop behind it, so that an array with its index stays in registers.
 #define UNROLL _Pragma("unroll")
+/// Keeps a loop of many instructions from being unrolled.
+#define ROLLED _Pragma("unroll 1")
+/// Keeps loads behind it from being moved before it, where their values would take registers.
+#define IN_ORDER asm volatile("" ::: "memory")
 #else
 #define UNROLL
+#define ROLLED
+#define IN_ORDER (void)0
 #endif
 
 constexpr unsigned WARP = 32;

@@ -10,7 +10,9 @@
 //   a lane that is absent; grids, blocks and shared memory beyond what all targets have.
 // - launch() runs in the order that `order` says. Results that depend on it are faults.
 //
-// Not covered: the instructions of tensor cores, asynchronous copies, the memory model between
+// Tensor cores are computed lane by lane, from the fragments of all lanes (models/src/cuda/mma.cuh).
+//
+// Not covered: the rounding of tensor cores' sums, asynchronous copies, the memory model between
 // blocks, and speed. Atomics exist for integers only, so floating-point ones do not compile.
 
 #pragma once
@@ -97,6 +99,8 @@ inline Order order = Order::Forward;
 constexpr size_t MOST_THREADS = 1024, MOST_SHARED = 48 * 1024, MOST_REQUESTED = 99 * 1024;
 constexpr size_t STACK = 256 * 1024;
 constexpr unsigned WARP_LANES = 32;
+/// Bytes of a structure that lanes share.
+constexpr size_t MOST_WARP_SHARED = 512;
 
 enum class State { Idle, Ready, AtBlockBarrier, AtWarpBarrier };
 
@@ -115,6 +119,7 @@ struct Fibre {
     // Passed barriers. Values and addresses of two consecutive barriers must differ.
     unsigned block_barriers = 0, warp_barriers = 0;
     uint64_t published[2] = {0, 0};
+    alignas(16) unsigned char shared[2][MOST_WARP_SHARED];
 };
 
 struct SharedArray {
@@ -290,6 +295,57 @@ SHIM_INTERNAL inline unsigned ballot(const char* file, int line, unsigned mask, 
     for (unsigned lane = 0; lane < WARP_LANES; ++lane)
         if (mask >> lane & 1) result |= unsigned(published(file, line, mask, lane, slot)) << lane;
     return result;
+}
+
+/// Copies a structure for all lanes of the warp, and waits for theirs.
+template <class T>
+SHIM_INTERNAL void share_with_warp(const char* file, int line, const T& value) {
+    static_assert(sizeof(T) <= MOST_WARP_SHARED);
+    Fibre& fibre = *device.current;
+    __builtin_memcpy(fibre.shared[fibre.warp_barriers % 2], &value, sizeof value);
+    meet_warp(file, line, ~0u);
+}
+
+/// Returns what a lane has shared at the last barrier of the warp.
+template <class T>
+SHIM_INTERNAL const T& shared_by(unsigned lane) {
+    const unsigned slot = (device.current->warp_barriers + 1) % 2;
+    const unsigned index = device.current->index / WARP_LANES * WARP_LANES + lane;
+    return *reinterpret_cast<const T*>(device.fibres[index]->shared[slot]);
+}
+
+/// Rounds to 10 fraction bits, ties away from zero, as cvt.rna.tf32.f32 does.
+SHIM_INTERNAL inline float round_to_tf32(float x) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    // Not what has all bits of the exponent set: infinity and NaN.
+    if ((bits >> 23 & 255) < 255) bits += 1u << 12;
+    bits &= ~((1u << 13) - 1);
+    __builtin_memcpy(&x, &bits, sizeof bits);
+    return x;
+}
+
+/// Computes what mma.sync m16n8k8 does with factors in tf32 that all lanes have shared.
+template <class Factors, size_t N>
+SHIM_INTERNAL void multiply(float (&c)[N][4], const Factors&, int of_a, int of_b) {
+    const unsigned g = own_lane() / 4, t = own_lane() % 4;
+    const Factors *of_row[4], *of_column[2][4];
+    for (unsigned k = 0; k < 4; ++k) {
+        of_row[k] = &shared_by<Factors>(4 * g + k);
+        for (unsigned i = 0; i < 2; ++i)
+            of_column[i][k] = &shared_by<Factors>(4 * (2 * t + i) + k);
+    }
+    for (size_t n = 0; n < N; ++n)
+        for (unsigned i = 0; i < 4; ++i) {
+            double sum = c[n][i];
+            for (unsigned k = 0; k < 8; ++k)
+                sum += double(of_row[k % 4]->a[of_a][i / 2 + k / 4 * 2]) *
+                       of_column[i % 2][k % 4]->b[of_b][n][k / 4];
+            // Cuts off.
+            float cut = float(sum);
+            if (std::abs(double(cut)) > std::abs(sum)) cut = std::nextafterf(cut, 0.0f);
+            c[n][i] = cut;
+        }
 }
 
 /// Lets the fibres go on whose barriers are complete. Returns whether there were any.

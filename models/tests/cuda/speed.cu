@@ -251,22 +251,28 @@ void long_convolutions(int batch, int length, int width, int rows) {
     for (float* memory : {x, y, roots, spectrum, scratch}) cudaFree(memory);
 }
 
-void attentions(int batch, int heads, int length, int width) {
+/// Returns the numbers that a row of a head takes in shared memory.
+size_t shared_row(int width) { return width > WIDE / 2 ? WIDE : WIDE / 2; }
+
+/// Times the plain form, with factors in tf32 if `single`.
+void attentions(int batch, int heads, int length, int width, bool single) {
     const size_t all = size_t(batch) * length * heads * width, rows = size_t(batch) * heads * length;
     float *q = numbers(all), *k = numbers(all), *v = numbers(all), *y = numbers(all);
     float *dq = numbers(all), *dk = numbers(all), *dv = numbers(all);
     float *logs = numbers(rows), *dots = numbers(rows);
     Attention of{};
     of.heads = heads, of.queries = of.keys = length, of.width = of.values = width, of.scale = 0.1f;
+    of.single = single;
     const dim3 grid(blocks(length, OWN), batch * heads);
-    const size_t forward = sizeof(float) * (2 * 68 * width + 64 * (64 + 68));
-    const size_t backward = sizeof(float) * (2 * (68 + 36) * width + 2 * 32 * (64 + 68));
+    const size_t forward = sizeof(float) * (OWN + 2 * TILE) * shared_row(width);
+    const size_t backward = sizeof(float) * (OWN + TILE) * 2 * shared_row(width);
     for (auto kernel : {(const void*)attention_backward_queries, (const void*)attention_backward_keys,
                         (const void*)attention_forward})
         require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      int(std::max(forward, backward))),
                 "cudaFuncSetAttribute");
-    const std::string size = shape({{"B", batch}, {"H", heads}, {"L", length}, {"E", width}});
+    const std::string size =
+        shape({{"B", batch}, {"H", heads}, {"L", length}, {"E", width}}) + (single ? ", tf32" : "");
     const double products = 2.0 * rows * length * width;
     report("attention_forward", size, 16.0 * all, 2 * products, [&] {
         attention_forward<<<grid, ATTENTION_THREADS, forward>>>(q, k, v, nullptr, y, logs, of);
@@ -283,7 +289,7 @@ void attentions(int batch, int heads, int length, int width) {
 /// Times the general form: a reach of 0 or more adds scores by distance, and a `window` of 1 or
 /// more lets blocks of 64 see that many blocks, the first of which is their own.
 void general_attentions(const char* name, int batch, int heads, int length, int width, int values,
-                        int reach, int window) {
+                        int reach, int window, bool single = false) {
     const size_t rows = size_t(batch) * heads * length, of_q = rows * width, of_v = rows * values;
     float *q = numbers(of_q), *k = numbers(of_q), *dq = numbers(of_q), *dk = numbers(of_q);
     float *v = numbers(of_v), *y = numbers(of_v), *dv = numbers(of_v);
@@ -291,7 +297,7 @@ void general_attentions(const char* name, int batch, int heads, int length, int 
     const int own = blocks(length, OWN), columns = reach < 0 ? 0 : 2 * reach + 1;
     float* table = numbers(std::max(1, heads * columns));
     float* parts = numbers(std::max(size_t(1), size_t(batch) * own * heads * columns));
-    const Attention of{heads, length, length, width, values, 0.1f, 0.0f, 0, {}};
+    const Attention of{heads, length, length, width, values, 0.1f, 0.0f, 0, single, {}};
     Distances forward_by{}, by{};
     if (reach >= 0) {
         forward_by = {table, nullptr, nullptr, nullptr, nullptr, reach, 0, length};
@@ -333,16 +339,17 @@ void general_attentions(const char* name, int batch, int heads, int length, int 
     }
     const unsigned heads_of_all = batch * heads;
     const unsigned slices = blocks(width, WIDE), slices_v = blocks(values, WIDE);
-    const size_t part = std::min(width, WIDE), part_v = std::min(values, WIDE);
-    const size_t forward = sizeof(float) * (2 * 68 * part + 64 * (64 + 68));
-    const size_t backward = sizeof(float) * ((68 + 36) * (part + part_v) + 32 * (64 + 68));
+    const size_t row = shared_row(width), row_v = shared_row(values);
+    const size_t forward = sizeof(float) * ((OWN + TILE) * row + TILE * row_v);
+    const size_t backward = sizeof(float) * ((OWN + TILE) * (row + row_v) + (reach < 0 ? 0 : TILE * STRIDE));
     for (auto kernel : {(const void*)attention_general_forward,
                         (const void*)attention_general_backward_queries,
                         (const void*)attention_general_backward_keys})
         require(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      int(std::max(forward, backward))),
                 "cudaFuncSetAttribute");
-    const std::string size = shape({{"B", batch}, {"H", heads}, {"L", length}, {"E", width}, {"Ev", values}});
+    const std::string size = shape({{"B", batch}, {"H", heads}, {"L", length}, {"E", width}, {"Ev", values}}) +
+                             (single ? ", tf32" : "");
     const double pairs = rows * seen;
     const std::string kernel = std::string(name) + ", forward";
     report(kernel.c_str(), size, 8.0 * (of_q + of_v), 2 * pairs * (width + values), [&] {
@@ -450,9 +457,12 @@ int main() {
     convolutions(32, 1024, 512);
     convolutions(32, 4096, 256);
     long_convolutions(4, 16384, 256, 128);
-    attentions(32, 4, 1024, 64);
-    attentions(4, 4, 4096, 64);
-    general_attentions("by distance", 32, 1, 4096, 32, 128, 4095, 0);
+    for (bool single : {false, true}) {
+        attentions(32, 4, 1024, 64, single);
+        attentions(4, 4, 4096, 64, single);
+        attentions(32, 2, 4096, 32, single);
+        general_attentions("by distance", 32, 1, 4096, 32, 128, 4095, 0, single);
+    }
     general_attentions("in blocks", 32, 4, 4096, 64, 64, -1, 3);
     general_attentions("wide heads", 32, 2, 1024, 128, 128, -1, 0);
     gated_linear_attentions(32, 4, 4096, 32, 1, false);

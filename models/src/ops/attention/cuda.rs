@@ -11,9 +11,13 @@ use crate::autograd::with_backward;
 use crate::cuda::{Argument, Buffer, Gpu, Grid, Module, module, sum_parts};
 
 const MODULE: Module = module!("ops-attention-cuda");
-const THREADS: usize = 256;
+const THREADS: usize = 128;
+/// Threads of a block of `attention_sum_rows`.
+const SUM_THREADS: usize = 256;
 /// Rows of a block.
 const OWN: usize = 64;
+/// Rows of the other side at a time.
+const TILE: usize = 32;
 /// Channels of a head that a block computes.
 const WIDE: usize = 64;
 
@@ -92,7 +96,12 @@ pub(super) fn attend(
     let cap = options.soft_cap.unwrap_or(0.0) as f32;
     let dropout = options.dropout.as_ref();
     let stream = dropout.map_or([0; 7], super::AttentionDropout::philox_words);
-    let constants = [scale.to_bits(), cap.to_bits(), u32::from(dropout.is_some())];
+    let flags = [
+        dropout.is_some(),
+        candle_core::cuda::gemm_reduced_precision_f32(),
+    ]
+    .map(u32::from);
+    let constants = [scale.to_bits(), cap.to_bits(), flags[0], flags[1]];
     let call = Call {
         gpu: gpu.clone(),
         general: form.general,
@@ -113,6 +122,11 @@ pub(super) fn attend(
         },
     };
     call.attend([&q, &k, &v])
+}
+
+/// Returns the numbers that a row of a head, or of 64 channels of it, takes in shared memory.
+fn shared_row(width: usize) -> usize {
+    if width > WIDE / 2 { WIDE } else { WIDE / 2 }
 }
 
 #[derive(Clone, Copy)]
@@ -291,9 +305,8 @@ impl Call {
             y.pointer(),
             logs.pointer(),
         ];
-        // Numbers in shared memory: two tables of own rows and of as many of a tile, rows of a
-        // tile, and their factors.
-        let numbers = 2 * 68 * width.min(WIDE) + 64 * (64 + 68);
+        // Numbers in shared memory: own rows, and two tiles.
+        let numbers = (OWN + TILE) * shared_row(width) + TILE * shared_row(values);
         let distances = self.distances(None, None)?;
         let size = (values.div_ceil(WIDE), numbers);
         self.launch("forward", Side::Queries, size, &arguments, distances, 0)?;
@@ -365,12 +378,12 @@ impl Call {
             dots.pointer(),
         ];
         let arguments = [&operands[..], &rest].concat();
-        let [part, part_v] = [width, values].map(|width| width.min(WIDE));
-        let of_rows = 32 * (64 + 68);
-        let numbers = (68 + 36) * (part + part_v) + of_rows;
+        let numbers = (OWN + TILE) * (shared_row(width) + shared_row(values));
+        // Gradients of scores, as columns of own rows, for the heads' table.
+        let of_table = of_heads.as_ref().map_or(0, |_| TILE * (OWN + 4));
         let slices = [width, values].map(|width| width.div_ceil(WIDE));
         let distances = self.distances(of_heads.as_ref(), of_queries.as_ref())?;
-        let (kernel, size) = ("backward_queries", (slices[0], numbers));
+        let (kernel, size) = ("backward_queries", (slices[0], numbers + of_table));
         self.launch(kernel, Side::Queries, size, &arguments, distances, 0)?;
 
         let sums = self.blocks.as_ref().and_then(|blocks| blocks.tables.sums);
@@ -385,12 +398,6 @@ impl Call {
             dv.pointer(),
         ];
         let arguments = [&operands[..], &rest].concat();
-        // The plain form has rows of both sums.
-        let numbers = if self.general {
-            numbers
-        } else {
-            numbers + of_rows
-        };
         let distances = self.distances(None, of_keys.as_ref())?;
         let (kernel, size) = ("backward_keys", (slices[0] + slices[1], numbers));
         self.launch(kernel, Side::Keys, size, &arguments, distances, rows)?;
@@ -442,8 +449,8 @@ impl Call {
         for size in sizes {
             arguments.push(Argument::size(size)?);
         }
-        let blocks = [(keys * width).div_ceil(THREADS), batch * heads, 1];
-        let grid = Grid::new(blocks, THREADS);
+        let blocks = [(keys * width).div_ceil(SUM_THREADS), batch * heads, 1];
+        let grid = Grid::new(blocks, SUM_THREADS);
         self.gpu
             .launch(&MODULE, "attention_sum_rows", grid, &arguments)?;
         Ok(sum.into_tensor())

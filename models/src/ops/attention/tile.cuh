@@ -4,16 +4,17 @@
 #pragma once
 
 #include "cuda/device.cuh"
+#include "cuda/mma.cuh"
 #include "cuda/philox.cuh"
 
-constexpr int ATTENTION_THREADS = 256;
-constexpr int SIDE = 16;          // threads along rows, and along columns
-constexpr int EACH = 4;           // own rows, and channels, of a thread
-constexpr int OWN = SIDE * EACH;  // own rows of a block
-constexpr int WIDE = SIDE * EACH; // channels of a head that are computed together
-constexpr int STRIDE = OWN + 4;   // of channels, or rows of the other side, in tables of own rows
-constexpr int BACK = 32;          // rows of the other side at a time, backward
-constexpr int NARROW = BACK + 4;  // stride of channels in a tile, backward
+constexpr int OWN = 64;                             // own rows of a block
+constexpr int WARPS = OWN / MMA_ROWS;               // of a block, each with 16 own rows
+constexpr int ATTENTION_THREADS = 32 * WARPS;
+constexpr int WIDE = 64;                            // channels of a head that are computed together
+constexpr int WIDE_TILES = WIDE / MMA_COLUMNS;
+constexpr int TILE = 32;                            // rows of the other side at a time
+constexpr int STRIDE = OWN + 4;                     // of rows of the other side in `store_columns`
+constexpr int SUM_THREADS = 256;                    // of attention_sum_rows
 constexpr int NUMBERED = 1 << 22; // tiles that the dropout stream of an example has numbers for
 constexpr unsigned NONE = 0xffffffffu;
 
@@ -22,7 +23,8 @@ struct Attention {
     int heads, queries, keys, width, values; // H, Lq, Lk, E, Ev
     float scale;
     float cap; // c of c tanh(s / c), or 0
-    int drops; // whether `stream` is used
+    int drops;  // whether `stream` is used
+    int single; // whether factors of products are rounded to tf32
     Philox stream;
 
     __device__ int example() const { return blockIdx.y / heads; }
@@ -50,6 +52,10 @@ struct Distances {
     __device__ int columns() const { return 2 * reach + 1; }
     __device__ bool has(int key) const { return key >= first && key < first + keys; }
     __device__ int between(int query, int key) const { return key - first - query; }
+    /// Returns the gradients of the keys' table for a key.
+    __device__ float* of_key(int key) const {
+        return gradients + ((size_t)blockIdx.y * keys + key - first) * columns();
+    }
     /// Returns the addition to the score of a pair.
     __device__ float of(const Attention& call, int query, int key) const {
         if (!has(key)) return 0.0f;
@@ -101,7 +107,7 @@ struct Blocks {
 };
 
 /// The tiles that a block walks through, of `TILE` rows of the other side.
-template <bool GENERAL, int TILE>
+template <bool GENERAL>
 struct Tiles {
     const Blocks& blocks;
     Rows rows;              // of the present tile
@@ -155,82 +161,134 @@ struct Tiles {
 
 /// Four numbers that are loaded and stored at once.
 struct alignas(16) Four {
-    float of[EACH];
+    float of[4];
 };
 
-__device__ inline int own_row() { return threadIdx.x / SIDE * EACH; }
-__device__ inline int column() { return threadIdx.x % SIDE; }
+/// Returns the own row of the first (0) or second (1) row of a lane. The two are 16 apart, so that
+/// their weights as keys take words of the same four.
+__device__ inline int own_row(int half) {
+    return warp() / 2 * 32 + half * 16 + warp() % 2 * 8 + lane() / 4;
+}
 
-/// Returns the sum over the threads that share own rows, in each of them. All lanes call it.
+/// Returns the column of number `i` of a lane's sums `tile`.
+__device__ inline int column(int tile, int i) {
+    return MMA_COLUMNS * tile + lane() % 4 * 2 + i % 2;
+}
+
+/// Returns the sum over the lanes that share own rows, in each of them. All lanes call it.
 __device__ inline float sum_of_row(float value) {
-    for (unsigned distance = SIDE / 2; distance > 0; distance /= 2)
+    for (unsigned distance = 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(ALL_LANES, value, distance);
     return value;
 }
 __device__ inline float max_of_row(float value) {
-    for (unsigned distance = SIDE / 2; distance > 0; distance /= 2)
+    for (unsigned distance = 2; distance > 0; distance /= 2)
         value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, distance));
     return value;
 }
 
-/// Copies `width` numbers of `count` rows as columns: number e of row i to `to[e stride + i]`. Rows
-/// beyond the last become zeros.
-__device__ inline void load_columns(float* to, const float* x, size_t pitch, const Rows& rows,
-                                    int width, int count, int stride) {
-    for (int i = threadIdx.x; i < count * width; i += ATTENTION_THREADS) {
-        const int row = i / width, e = i % width;
-        to[e * stride + row] = row < rows.count ? x[rows.position(row) * pitch + e] : 0.0f;
-    }
-}
+/// Rows of up to WIDE channels in shared memory. Four channels of a row are neighbours; their order
+/// depends on the row, so that no lanes of a fragment read from one bank.
+struct SharedRows {
+    float* numbers;
+    int stride; // 32 or 64
 
-/// Copies `count` rows as rows of WIDE numbers, zeros beyond `width` and beyond the last row.
-__device__ inline void load_rows(float* to, const float* x, size_t pitch, const Rows& rows,
-                                 int width, int count) {
-    for (int i = threadIdx.x; i < count * WIDE; i += ATTENTION_THREADS) {
-        const int row = i / WIDE, e = i % WIDE;
-        to[i] = row < rows.count && e < width ? x[rows.position(row) * pitch + e] : 0.0f;
+    /// Returns the numbers that rows of `width` channels take.
+    __device__ static int stride_of(int width) { return width > WIDE / 2 ? WIDE : WIDE / 2; }
+    __device__ float* at(int row, int channel) const {
+        return numbers + row * stride + (channel ^ row % 8 * 4);
     }
-}
+    __device__ float* end(int rows) const { return numbers + rows * stride; }
 
-/// Adds the products of own rows and rows `column() + 16 j` of a tile, both stored as columns.
-template <int COLUMNS>
-__device__ inline void add_products(float (&sums)[EACH][COLUMNS], const float* own,
-                                    const float* tile, int stride, int width) {
-    for (int e = 0; e < width; ++e) {
-        const Four a = *reinterpret_cast<const Four*>(own + e * STRIDE + own_row());
-        for (int j = 0; j < COLUMNS; ++j) {
-            const float b = tile[e * stride + column() + SIDE * j];
-            for (int i = 0; i < EACH; ++i) sums[i][j] += a.of[i] * b;
+    /// Copies `width` channels of `count` rows, with zeros up to a multiple of 8 channels. Rows
+    /// beyond the last become zeros.
+    __device__ void load(const float* x, size_t pitch, const Rows& rows, int width, int count) const {
+        const bool aligned = ((size_t)x / sizeof(float) | pitch | width) % 4 == 0;
+        const int bits = stride == WIDE ? 4 : 3;
+        for (int i = threadIdx.x; i < count << bits; i += ATTENTION_THREADS) {
+            const int row = i >> bits, e = (i & ((1 << bits) - 1)) * 4;
+            if (e >= (width + 7) / 8 * 8) continue;
+            Four four{};
+            const float* from = x;
+            if (row < rows.count) from += rows.position(row) * pitch + e;
+            const int here = row < rows.count ? width - e : 0;
+            if (aligned && here > 0) four = *reinterpret_cast<const Four*>(from);
+            if (!aligned) {
+                UNROLL
+                for (int c = 0; c < 4; ++c)
+                    if (c < here) four.of[c] = from[c];
+            }
+            *reinterpret_cast<Four*>(at(row, e)) = four;
         }
     }
-}
+};
 
-/// Adds Σ_j factors_j rows_j of a tile to channels `4 column()` on of own rows. `factors` (count)
-/// are columns of own rows.
-__device__ inline void add_rows(float (&sums)[EACH][EACH], const float* factors, const float* rows,
-                                int count) {
-    for (int j = 0; j < count; ++j) {
-        const Four a = *reinterpret_cast<const Four*>(factors + j * STRIDE + own_row());
-        const Four b = *reinterpret_cast<const Four*>(rows + j * WIDE + EACH * column());
-        for (int i = 0; i < EACH; ++i)
-            for (int c = 0; c < EACH; ++c) sums[i][c] += a.of[i] * b.of[c];
+/// Adds the products of own rows and of the 8 `N` rows of a tile, over `width` channels.
+template <int PARTS, int N>
+__device__ inline void add_products(float (&sums)[N][4], const SharedRows& own,
+                                    const SharedRows& tile, int width) {
+    const int g = lane() / 4, t = lane() % 4;
+    ROLLED
+    for (int e = 0; e < width; e += MMA_DEPTH) {
+        float a[4], b[N][2];
+        UNROLL
+        for (int i = 0; i < 4; ++i) a[i] = *own.at(own_row(i % 2), e + t + i / 2 * 4);
+        UNROLL
+        for (int n = 0; n < N; ++n)
+            UNROLL
+            for (int i = 0; i < 2; ++i) b[n][i] = *tile.at(MMA_COLUMNS * n + g, e + t + 4 * i);
+        multiply_tiles<PARTS>(sums, a, b);
     }
 }
 
-/// Writes the factors of own rows and of rows `column() + 16 j` of a tile as columns of own rows.
-template <int COLUMNS>
-__device__ inline void store_factors(float* to, const float (&factors)[EACH][COLUMNS]) {
-    for (int j = 0; j < COLUMNS; ++j) {
-        Four four;
-        for (int i = 0; i < EACH; ++i) four.of[i] = factors[i][j];
-        *reinterpret_cast<Four*>(to + (column() + SIDE * j) * STRIDE + own_row()) = four;
+/// Replaces sums by `rest` of them and Σ_j factors_j rows_j of a tile, of `width` channels. `rest`
+/// has a number for each own row. The lane's factors in columns 2t and 2t + 1 are columns t and t +
+/// 4 of A.
+template <int PARTS, int N>
+__device__ inline void add_rows(float (&sums)[WIDE_TILES][4], const float (&rest)[2],
+                                const float (&factors)[N][4], const SharedRows& rows, int width) {
+    constexpr int AT_ONCE = 2;
+    const int g = lane() / 4;
+    UNROLL
+    for (int first = 0; first < WIDE_TILES; first += AT_ONCE) {
+        if (MMA_COLUMNS * first >= width) continue;
+        float of_tile[AT_ONCE][4] = {};
+        UNROLL
+        for (int j = 0; j < N; ++j) {
+            const float a[4] = {factors[j][0], factors[j][2], factors[j][1], factors[j][3]};
+            float b[AT_ONCE][2];
+            UNROLL
+            for (int n = 0; n < AT_ONCE; ++n) {
+                const int channel = MMA_COLUMNS * (first + n);
+                UNROLL
+                for (int i = 0; i < 2; ++i)
+                    b[n][i] = channel < width ? *rows.at(column(j, i), channel + g) : 0.0f;
+            }
+            multiply_tiles<PARTS>(of_tile, a, b);
+        }
+        UNROLL
+        for (int n = 0; n < AT_ONCE; ++n)
+            UNROLL
+            for (int i = 0; i < 4; ++i)
+                sums[first + n][i] = sums[first + n][i] * rest[i / 2] + of_tile[n][i];
     }
 }
 
-/// Writes the thread's channels of a row of `width` numbers, times `factor`.
-__device__ inline void store_row(float* row, int width, const float (&sums)[EACH], float factor) {
-    for (int c = 0; c < EACH; ++c) {
-        const int e = EACH * column() + c;
-        if (e < width) row[e] = factor * sums[c];
-    }
+/// Writes the factors of own rows and of rows of a tile as columns of own rows.
+template <int N>
+__device__ inline void store_columns(float* to, const float (&factors)[N][4]) {
+    UNROLL
+    for (int j = 0; j < N; ++j)
+        UNROLL
+        for (int i = 0; i < 4; ++i) to[column(j, i) * STRIDE + own_row(i / 2)] = factors[j][i];
+}
+
+/// Writes the lane's sums of an own row of `width` channels, times `factor`.
+__device__ inline void store_row(float* row, int width, const float (&sums)[WIDE_TILES][4], int half,
+                                 float factor) {
+    UNROLL
+    for (int n = 0; n < WIDE_TILES; ++n)
+        UNROLL
+        for (int i = 0; i < 2; ++i)
+            if (column(n, i) < width) row[column(n, i)] = factor * sums[n][2 * half + i];
 }
