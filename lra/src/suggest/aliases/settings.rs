@@ -545,7 +545,7 @@ pub(in crate::suggest) const SETTINGS: &[Alias] = &[
     ),
     near(
         &[],
-        &["ngroups", "n_groups", "num_groups"],
+        &["ngroups", "num_groups"],
         "in Mamba-2's code the number of groups of heads with their own B and C; here all heads share them",
     ),
     near(
