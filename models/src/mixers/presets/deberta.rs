@@ -67,7 +67,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         bias != PairBias::DebertaPaper,
         "block.bias",
         "deberta_paper",
-        "another: the form of the paper is model.variant = paper",
+        "another, because the form of the paper is model.variant = paper",
     )?;
     (transformer::PAPER.build)(context)
 }
