@@ -21,7 +21,8 @@
 
 #include "ops/attention/tile.cuh"
 
-/// Adds the products of own rows and of a tile (`add_products`), with factors of the call's precision.
+/// Adds the products of own rows and of a tile (`add_products`), with factors of the call's
+/// precision.
 template <int N>
 __device__ inline void add_products(const Attention& of, float (&sums)[N][4], const SharedRows& own,
                                     const SharedRows& tile, int width) {
