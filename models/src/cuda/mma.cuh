@@ -29,7 +29,8 @@ __device__ inline float round_to_tf32(float x) {
 #endif
 }
 
-/// The factors of a lane in tf32: with `PARTS` of 2 a factor is the sum of a large and a small part.
+/// The factors of a lane in tf32: with `PARTS` of 2 a factor is the sum of a large and a small
+/// part.
 template <int PARTS, int N>
 struct MmaFactors {
     float a[PARTS][4], b[PARTS][N][2];

@@ -49,9 +49,9 @@ rows() {
       shared = 0
       if ($0 ~ / bytes smem/) { shared = $0; sub(/ bytes smem.*/, "", shared); sub(/.*, /, "", shared); shared += 0 }
       # Dynamic shared memory at the largest size: 4,096 complex numbers, 8 columns or 2 rows of 256;
-      # heads of 64 channels; 128 keys of linear attention with decays of their own; 32 modes of both
-      # directions of a spectrum.
-      dynamic = name == "embedding_backward" ? 65536 : name == "dplr_spectrum_forward" ? 3584 : name == "dplr_spectrum_backward" ? 17920 : name ~ /^gated_linear_attention_starts/ ? 0 : name ~ /^gated_linear_attention_backward/ ? 92800 : name ~ /^gated_linear_attention/ ? 55488 : name ~ /^attention.*forward$/ ? 68608 : name == "attention_backward_keys" ? 87040 : name ~ /^attention.*backward/ ? 70144 : name ~ /^fft_conv/ ? 32768 : name ~ /^fft_long_(columns|tap|sequence)/ ? 16384 : name ~ /^fft_long/ ? 4096 : 0
+      # heads of 64 channels, with gradients of a table by distance; 128 keys of linear attention with decays of
+      # their own; 32 modes of both directions of a spectrum.
+      dynamic = name == "embedding_backward" ? 65536 : name == "dplr_spectrum_forward" ? 3584 : name == "dplr_spectrum_backward" ? 17920 : name ~ /^gated_linear_attention_starts/ ? 0 : name ~ /^gated_linear_attention_backward/ ? 92800 : name ~ /^gated_linear_attention/ ? 55488 : name ~ /^attention.*forward$/ ? 32768 : name == "attention_general_backward_queries" ? 57856 : name ~ /^attention.*backward/ ? 49152 : name ~ /^fft_conv/ ? 32768 : name ~ /^fft_long_(columns|tap|sequence)/ ? 16384 : name ~ /^fft_long/ ? 4096 : 0
       printf "%s,%s,%d,%d,%d,%d,%d,%d,%d,%d\n", name, target, threads[name], registers, shared, dynamic,
         stack, stores, loads, occupancy(registers, shared + dynamic, threads[name] / 32)
     }' "$1" "$3"

@@ -10,7 +10,7 @@
 //   a lane that is absent; grids, blocks and shared memory beyond what all targets have.
 // - launch() runs in the order that `order` says. Results that depend on it are faults.
 //
-// Tensor cores are computed lane by lane, from the fragments of all lanes (models/src/cuda/mma.cuh).
+// Tensor cores are computed lane by lane, from the fragments of all lanes (cuda/mma.cuh).
 //
 // Not covered: the rounding of tensor cores' sums, asynchronous copies, the memory model between
 // blocks, and speed. Atomics exist for integers only, so floating-point ones do not compile.

@@ -341,7 +341,8 @@ void general_attentions(const char* name, int batch, int heads, int length, int 
     const unsigned slices = blocks(width, WIDE), slices_v = blocks(values, WIDE);
     const size_t row = shared_row(width), row_v = shared_row(values);
     const size_t forward = sizeof(float) * ((OWN + TILE) * row + TILE * row_v);
-    const size_t backward = sizeof(float) * ((OWN + TILE) * (row + row_v) + (reach < 0 ? 0 : TILE * STRIDE));
+    const size_t of_table = reach < 0 ? 0 : TILE * STRIDE;
+    const size_t backward = sizeof(float) * ((OWN + TILE) * (row + row_v) + of_table);
     for (auto kernel : {(const void*)attention_general_forward,
                         (const void*)attention_general_backward_queries,
                         (const void*)attention_general_backward_keys})

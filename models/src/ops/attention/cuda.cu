@@ -21,7 +21,8 @@
 
 #include "ops/attention/tile.cuh"
 
-/// Adds the products of own rows and of a tile (`add_products`), with factors of the call's precision.
+/// Adds the products of own rows and of a tile (`add_products`), with factors of the call's
+/// precision.
 template <int N>
 __device__ inline void add_products(const Attention& of, float (&sums)[N][4], const SharedRows& own,
                                     const SharedRows& tile, int width) {
@@ -84,7 +85,8 @@ __device__ inline void forward(const float* q, const float* k, const float* v, c
         float weights[COLUMNS][4] = {};
         ROLLED
         for (int n = 0; n < count; ++n) {
-            const int e = GENERAL ? parts.channel(n) : 0, width = GENERAL ? parts.channels(e) : of.width;
+            const int e = GENERAL ? parts.channel(n) : 0;
+            const int width = GENERAL ? parts.channels(e) : of.width;
             __syncthreads();
             if (count > 1) own.load(q + e, pitch, rows, width, OWN);
             tile_k.load(k + e, pitch, tile.rows, width, TILE);
@@ -279,7 +281,8 @@ __device__ inline void backward_queries(const float* q, const float* k, const fl
         float scores[COLUMNS][4] = {}, products[COLUMNS][4] = {};
         ROLLED
         for (int n = 0; n < count; ++n) {
-            const bool has_k = !GENERAL || n < parts.count(), has_v = !GENERAL || n < parts_v.count();
+            const bool has_k = !GENERAL || n < parts.count();
+            const bool has_v = !GENERAL || n < parts_v.count();
             const int e = GENERAL ? parts.channel(n) : 0, e_v = GENERAL ? parts_v.channel(n) : 0;
             const int width = GENERAL ? parts.channels(e) : of.width;
             const int width_v = GENERAL ? parts_v.channels(e_v) : of.width;
@@ -381,7 +384,8 @@ __device__ inline void backward_keys(const float* q, const float* k, const float
         float scores[COLUMNS][4] = {}, products[COLUMNS][4] = {};
         ROLLED
         for (int n = 0; n < count; ++n) {
-            const bool has_k = !GENERAL || n < parts.count(), has_v = !GENERAL || n < parts_v.count();
+            const bool has_k = !GENERAL || n < parts.count();
+            const bool has_v = !GENERAL || n < parts_v.count();
             const int e = GENERAL ? parts.channel(n) : 0, e_v = GENERAL ? parts_v.channel(n) : 0;
             const int width = GENERAL ? parts.channels(e) : of.width;
             const int width_v = GENERAL ? parts_v.channels(e_v) : of.width;
