@@ -18,6 +18,9 @@ constexpr int MMA_ROWS = 16;   // of A
 constexpr int MMA_COLUMNS = 8; // of B
 constexpr int MMA_DEPTH = 8;   // columns of A, rows of B
 
+constexpr unsigned TF32_BITS = 0xffffe000; // of an f32, which tf32 has
+constexpr unsigned TF32_HALF = 0x1000;     // half of the last of them
+
 /// Returns the number of 10 fraction bits that is nearest to x, of two the larger in size.
 __device__ inline float round_to_tf32(float x) {
 #ifdef __CUDACC__
@@ -35,10 +38,16 @@ template <int PARTS, int N>
 struct MmaFactors {
     float a[PARTS][4], b[PARTS][N][2];
 
-    /// Stores the parts of a number.
+    /// Stores the parts of a number. Two parts are made by integer operations, since the card's
+    /// conversion takes four times as long: the large one is cut off, so that NaN stays, and the
+    /// small one is rounded to the nearest.
     __device__ static void split(float x, float* large, float* small) {
-        *large = round_to_tf32(x);
-        if (PARTS == 2) *small = round_to_tf32(x - *large);
+        if (PARTS == 1) {
+            *large = round_to_tf32(x);
+            return;
+        }
+        *large = __uint_as_float(__float_as_uint(x) & TF32_BITS);
+        *small = __uint_as_float((__float_as_uint(x - *large) + TF32_HALF) & TF32_BITS);
     }
     __device__ MmaFactors(const float (&own_a)[4], const float (&own_b)[N][2]) {
         UNROLL

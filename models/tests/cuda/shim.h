@@ -504,6 +504,8 @@ inline unsigned atomicMax(unsigned* address, unsigned value) {
 inline unsigned __umulhi(unsigned a, unsigned b) { return uint64_t(a) * b >> 32; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
+inline unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
+inline float __uint_as_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 template <class T>
 T __ldg(const T* address) {
     return *address;
