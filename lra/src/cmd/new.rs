@@ -2,9 +2,9 @@
 
 mod task;
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::fs;
 
 use datasets::tasks::mine;
 use results::published;
