@@ -77,7 +77,7 @@ fn data_of_other_raw_files_than_those_that_are_raw_now_are_told() {
     for words in [
         format!("from the raw files in {}", one.display()),
         format!("now those in {} are", other.display()),
-        format!("--from {}` compares the contents", other.display()),
+        format!("--from {}` compares the examples", other.display()),
     ] {
         assert!(kept.contains(&words), "{kept}");
     }

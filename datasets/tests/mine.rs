@@ -293,14 +293,23 @@ fn changed_files_are_noticed_and_equal_names_kept_apart() {
         .set_modified(later)
         .unwrap();
     let now = data.raw_files(task).unwrap();
+    assert_eq!(data.other_raw_files(task, &key, &now), None);
+
+    // Another content of the same size and time is other data.
+    let stamp = fs::metadata(&train).unwrap().modified().unwrap();
+    let swapped = lines(0, 40).replace("row 1 wren", "row 2 wren");
+    assert_eq!(swapped.len(), lines(0, 40).len());
+    fs::write(&train, swapped).unwrap();
+    let file = fs::File::options().write(true).open(&train).unwrap();
+    file.set_modified(stamp).unwrap();
+    let now = data.raw_files(task).unwrap();
     let other = data.other_raw_files(task, &key, &now).unwrap().to_string();
     assert!(
-        other.contains("lra data make") && other.contains("--force"),
+        other.contains("contents differ") && other.contains("--force"),
         "{other}"
     );
-    data.open_or_build(open(place.path()), &key, None, &())
-        .unwrap();
-    assert_eq!(data.other_raw_files(task, &key, &now), None);
+    let error = data.open_or_build(open(place.path()), &key, None, &());
+    assert!(error.unwrap_err().to_string().contains("--force"));
 
     fs::write(&train, lines(0, 41)).unwrap();
     let task = open(place.path());
