@@ -1,9 +1,9 @@
 //! `raw.json`: the state of the published files from which an entry was built.
 //!
-//! Reading gigabytes again at every start would take minutes. Files with the stamps of the build are
-//! the same: names, sizes, modification times and, on Unix, inodes and the times of their last
-//! change, which no program can set. If the stamps differ, contents are compared where the files are
-//! small, and elsewhere by a build with `--from`.
+//! Reading gigabytes again at every start would take minutes. Files with the stamps of the build
+//! are the same: names, sizes, modification times and, on Unix, inodes and the times of their last
+//! change, which no program can set. If the stamps differ, contents are compared where the files
+//! are small, and elsewhere by a build with `--from`.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -120,9 +120,9 @@ impl Origin {
         Some(digest.hex())
     }
 
-    /// Returns whether the files `now` are those of this record, wherever they lie: by their stamps,
-    /// or if these differ, by their contents. `None` if contents would have to be compared, and are
-    /// not known or too large.
+    /// Returns whether the files `now` are those of this record, wherever they lie: by their
+    /// stamps, or if these differ, by their contents. `None` if contents would have to be compared,
+    /// and are not known or too large.
     pub(crate) fn is_same_as(&self, now: &Origin) -> Option<bool> {
         let looks_same = self.look == now.look;
         if looks_same && (self.stamp == now.stamp || self.stamp.is_empty()) {

@@ -193,7 +193,7 @@ fn what_is_missing_says_where_it_looked_and_what_is_there() {
     }
 }
 
-/// What is hidden is told as such, at every depth, and a path that does not exist as well.
+/// Checks the messages for hidden files at every depth, and for a path that does not exist.
 #[test]
 fn hidden_files_and_paths_that_do_not_exist_are_told() {
     let hidden: Files = vec![

@@ -234,8 +234,8 @@ pub fn command(word: &str, parent: &str, own: &[&str]) -> Option<(&'static str, 
     found.map(|alias| (alias.to[0], alias.note))
 }
 
-/// Returns the known names of which `word` may be a misspelling, the likeliest first: those with the
-/// fewest letters changed, two letters in each other's place being one change.
+/// Returns the known names of which `word` may be a misspelling: those with the fewest letters
+/// changed. Two letters in each other's place are one change.
 pub fn misspelt(word: &str, known: &[&str]) -> Vec<String> {
     nearest(word, known)
 }

@@ -41,7 +41,7 @@ pub(crate) fn files_below(
 }
 
 /// Returns the files and broken links below a folder that `keep` accepts, in the order of paths.
-/// What is passed over is shown to `keep` too.
+/// `keep` also sees each file and folder that is passed over.
 ///
 /// # Errors
 /// Errors of [`files_below`].

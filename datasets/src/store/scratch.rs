@@ -70,8 +70,7 @@ pub(super) fn clear_leftovers(store: &Path) {
 }
 
 /// Moves a whole entry in the folder `replaced`, or that folder if it is one, back to its place
-/// `folder`, if nothing is there.
-/// Then nothing in `replaced` is needed any longer.
+/// `folder`, if nothing is there. Then nothing in `replaced` is needed any longer.
 pub(super) fn restore(replaced: &Path, folder: &Path) -> std::io::Result<()> {
     let whole = [replaced.join(ENTRY), replaced.to_owned()];
     let whole = whole.iter().find(|aside| entry::is_whole(aside));

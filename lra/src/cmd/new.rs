@@ -106,7 +106,7 @@ fn model(name: &str) -> (Files, String) {
     (files, told)
 }
 
-/// How the names of temporary folders begin.
+/// Name prefix of temporary folders.
 const UNFINISHED: &str = ".lra-new-";
 
 /// Creates a folder with these files, completely or not at all: they are written to a temporary

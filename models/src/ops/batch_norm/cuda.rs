@@ -18,7 +18,7 @@ pub(in crate::ops) struct Statistics {
     pub(in crate::ops) moments: Tensor,
     /// The number of these rows.
     count: Buffer,
-    /// Which rows count (R), unless all do.
+    /// A number for each row (R), which is 0 if the row does not count; `None` if all count.
     valid: Option<Tensor>,
 }
 
