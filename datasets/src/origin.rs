@@ -18,8 +18,7 @@ use crate::{Digest, Task};
 
 const FILE_NAME: &str = "raw.json";
 
-/// Total size in bytes up to which contents are compared at every start where stamps differ: half a
-/// second of reading.
+/// Total size in bytes up to which contents are compared at a start where stamps differ.
 const LARGEST: u64 = 256 << 20;
 
 /// Location of the files, and digests of their stamps and contents.

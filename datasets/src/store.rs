@@ -170,6 +170,8 @@ impl Store {
         {
             return Ok(());
         }
+        // Read before the files are read as data: files that change meanwhile do not match.
+        let origin = origin.map(Origin::with_content);
         let stored = entry::read_manifest(folder, &remedy(task, key))?;
         let scratch = self.scratch()?;
         let fresh = Store::new(scratch.path()).rebuild(task, key, Some(raw), progress)?;
@@ -177,7 +179,7 @@ impl Store {
             None => {
                 // The record only saves time; a read-only store is no error.
                 if let Some(origin) = origin {
-                    let _ = origin.with_content().write(folder);
+                    let _ = origin.write(folder);
                 }
                 Ok(())
             }
