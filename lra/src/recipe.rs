@@ -84,6 +84,9 @@ pub struct Body {
     pub parameters: Option<usize>,
     /// Settings per task.
     pub tasks: BTreeMap<String, Value>,
+    /// Tasks that count in the score of `lra mini`.
+    #[serde(default)]
+    pub counted: Vec<String>,
     /// Settings for tasks of one's own that `tasks` has none for: folders, and those of a program.
     #[serde(default)]
     pub own: Option<Value>,
@@ -250,6 +253,7 @@ impl Recipe {
         let tasks = body.tasks.keys();
         let tasks = tasks.chain(body.departures.iter().flat_map(|it| &it.tasks));
         let tasks = tasks.chain(body.rates.iter().map(|it| &it.task));
+        let tasks = tasks.chain(&body.counted);
         for task in tasks {
             let found = suggest::task(task);
             self.check_name("task", task, found.map(|found| found.info().name))?;

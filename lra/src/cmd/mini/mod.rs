@@ -95,17 +95,13 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
     Ok(scheduler::worst(&runs.states).map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-/// Returns the tasks of the recipe whose data are here or can be generated, and those that are left
-/// out.
+/// Returns the tasks that count and whose data are here or can be generated, and those that are
+/// left out.
 fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, Vec<LeftOut>)> {
     let recipe = Recipe::load(RECIPE)?;
     let store = Store::new(&arguments.place.path());
     let (mut tasks, mut left_out) = (Vec::new(), Vec::new());
-    for name in recipe.body.tasks.keys() {
-        // Probes stand beside the score.
-        if datasets::tasks::find(name).is_some_and(|task| task.info().probe) {
-            continue;
-        }
+    for name in &recipe.body.counted {
         let task = TaskChoice {
             name: name.clone(),
             source: recipe.source(name)?,
