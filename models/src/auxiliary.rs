@@ -72,7 +72,7 @@ const NEXT: Loss = Loss::new("next", 0.0);
 const MASKED: Loss = Loss::new("masked", 0.0);
 
 /// Losses that the heads add to the cross-entropy; all weights are 0 by default.
-pub const LOSSES: &[Loss] = &[LAYERS, POSITIONS, NEXT, MASKED];
+pub(crate) const LOSSES: &[Loss] = &[LAYERS, POSITIONS, NEXT, MASKED];
 
 /// Tokens that `masked` hides.
 const HIDDEN: f64 = 0.15;

@@ -32,7 +32,7 @@ impl Default for Geometry {
 
 /// Way in which a model declares its own options.
 #[derive(Clone, Copy)]
-pub struct OwnOptions {
+pub(crate) struct OwnOptions {
     /// Every key with its default.
     pub defaults: fn() -> Value,
     /// The range of every numeric option.
@@ -55,12 +55,12 @@ pub struct ModelContext<'a> {
     pub geometry: Geometry,
     /// Position vectors (slots, D) to add to the input of every block but the first.
     pub positions: Option<Tensor>,
-    /// Whether the first block is to be followed by [`crate::layers::ConditionalPositions`].
+    /// Whether the first block is to be followed by a convolution that marks positions.
     pub conditional: bool,
     /// Selection of the hidden states to return.
     pub layers: Layers,
     /// Declaration of the model's own options.
-    pub own: OwnOptions,
+    pub(crate) own: OwnOptions,
 }
 
 impl ModelContext<'_> {

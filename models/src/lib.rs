@@ -35,7 +35,7 @@ extern crate self as lra_models;
 mod autograd;
 pub mod auxiliary;
 mod backbone;
-pub mod block;
+mod block;
 mod choice;
 pub mod classifier;
 pub mod components;

@@ -46,7 +46,7 @@ impl Mask {
     /// Returns whether a norm counts the outputs of layers at padded positions: layers must then
     /// compute these positions in the same way as all others.
     #[must_use]
-    pub fn is_counted(&self) -> bool {
+    pub(crate) fn is_counted(&self) -> bool {
         self.counted
     }
 
@@ -58,7 +58,7 @@ impl Mask {
 
     /// Returns (B, L): 0 for valid, a large negative number for padding.
     #[must_use]
-    pub fn additive(&self) -> &Tensor {
+    pub(crate) fn additive(&self) -> &Tensor {
         &self.additive
     }
 

@@ -239,7 +239,7 @@ impl Model {
 
     /// Returns the declaration of its own options.
     #[must_use]
-    pub const fn own_options(&self) -> OwnOptions {
+    pub(crate) const fn own_options(&self) -> OwnOptions {
         OwnOptions {
             defaults: self.options,
             ranges: self.ranges,

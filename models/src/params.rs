@@ -20,14 +20,12 @@ use std::{
 
 use candle_core::{DType, Device, Shape, Tensor, Var};
 
+pub(crate) use self::init::{inverse_softplus_of_steps, uniform_within, xavier_uniform_with_gain};
 pub use self::{
     buffer::{Buffer, Commit, Updates},
     builder::VarBuilder,
     decay_init::DecayInit,
-    init::{
-        LECUN_NORMAL, fan_in_uniform, inverse_softplus_of_steps, orthonormal, uniform_within,
-        xavier_uniform, xavier_uniform_with_gain,
-    },
+    init::{LECUN_NORMAL, fan_in_uniform, orthonormal, xavier_uniform},
 };
 use crate::{Error, Result};
 
@@ -66,14 +64,14 @@ pub enum Projection {
 
 impl Attributes {
     /// Attributes of a weight that activations are multiplied with.
-    pub const MATRIX: Self = Self {
+    pub(crate) const MATRIX: Self = Self {
         decay: true,
         rate_factor: 1.0,
         projection: None,
     };
     /// Attributes of biases, scales of norms, and all parameters that are looked up or added rather
     /// than multiplied with.
-    pub const NO_DECAY: Self = Self {
+    pub(crate) const NO_DECAY: Self = Self {
         decay: false,
         ..Self::MATRIX
     };

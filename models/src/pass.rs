@@ -84,7 +84,7 @@ impl<'a> Pass<'a> {
 
     /// Returns this pass over sequences with another mask.
     #[must_use]
-    pub fn with_mask<'b>(&self, mask: Option<&'b Mask>) -> Pass<'b>
+    pub(crate) fn with_mask<'b>(&self, mask: Option<&'b Mask>) -> Pass<'b>
     where
         'a: 'b,
     {
@@ -96,7 +96,7 @@ impl<'a> Pass<'a> {
 
     /// Returns this pass over sequences that are packed.
     #[must_use]
-    pub fn with_packing<'b>(&self, packing: &'b Packing) -> Pass<'b>
+    pub(crate) fn with_packing<'b>(&self, packing: &'b Packing) -> Pass<'b>
     where
         'a: 'b,
     {
@@ -126,7 +126,7 @@ impl<'a> Pass<'a> {
     /// Returns this pass with these random tensors where mixers ask for them by name, in place of
     /// their own draws.
     #[must_use]
-    pub fn with_fixed_draws<'b>(&self, fixed: &'b FixedDraws) -> Pass<'b>
+    pub(crate) fn with_fixed_draws<'b>(&self, fixed: &'b FixedDraws) -> Pass<'b>
     where
         'a: 'b,
     {
@@ -208,7 +208,7 @@ impl<'a> Pass<'a> {
 
     /// Returns this pass through a stack whose blocks hand `carried` on.
     #[must_use]
-    pub fn with_carried<'b>(&self, carried: &'b Carried) -> Pass<'b>
+    pub(crate) fn with_carried<'b>(&self, carried: &'b Carried) -> Pass<'b>
     where
         'a: 'b,
     {
@@ -221,7 +221,7 @@ impl<'a> Pass<'a> {
     /// Returns the tensor that the block before this one left, such as its attention scores. None
     /// in the first block.
     #[must_use]
-    pub fn carried(&self) -> Option<Tensor> {
+    pub(crate) fn carried(&self) -> Option<Tensor> {
         let carried = self.carried?.0.lock();
         carried.unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -247,20 +247,20 @@ impl<'a> Pass<'a> {
     /// Returns the pass of a block that has run `index` times before in it, with the same weights
     /// but draws of its own.
     #[must_use]
-    pub fn of_repetition(&self, index: usize) -> Self {
+    pub(crate) fn of_repetition(&self, index: usize) -> Self {
         self.with_rng(self.rng.repetition(index as u16))
     }
 
     /// Returns this pass with other draws (see [`RngKey::with_branch`]).
     #[must_use]
-    pub fn with_rng(&self, rng: RngKey) -> Self {
+    pub(crate) fn with_rng(&self, rng: RngKey) -> Self {
         Self { rng, ..*self }
     }
 }
 
 /// Tensor that one block of a stack leaves for the next one.
 #[derive(Default)]
-pub struct Carried(Mutex<Option<Tensor>>);
+pub(crate) struct Carried(Mutex<Option<Tensor>>);
 
 impl Buffer {
     /// Adds `seen`, of the same shape in every pass, to the sum of this training step. The call has

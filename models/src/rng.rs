@@ -143,7 +143,7 @@ impl RngKey {
 /// Random tensors from elsewhere, by the names under which mixers ask for them: for runs that must
 /// use the draws of another implementation.
 #[derive(Default)]
-pub struct FixedDraws {
+pub(crate) struct FixedDraws {
     tensors: BTreeMap<String, Tensor>,
     names_read: Mutex<BTreeSet<String>>,
 }
@@ -312,7 +312,7 @@ impl Stream {
 /// Returns the two constants of a dropout mask: random words below the first are dropped, the
 /// others become the second.
 #[must_use]
-pub fn mask_constants(rate: f64) -> (u32, f32) {
+pub(crate) fn mask_constants(rate: f64) -> (u32, f32) {
     // 2^32 * rate; a rate in [0, 1) stays below 2^32.
     ((rate * 4_294_967_296.0) as u32, (1.0 / (1.0 - rate)) as f32)
 }

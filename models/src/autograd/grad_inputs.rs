@@ -16,7 +16,7 @@ use super::graph_output::{GradAccumulator, OutputNode};
 use super::leaf_grads::accumulate_leaf;
 
 /// Operands of one operation, with their gradients as far as computed.
-pub struct GradInputs {
+pub(crate) struct GradInputs {
     operands: Vec<Operand>,
 }
 
@@ -92,7 +92,12 @@ impl GradInputs {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn accumulate_grad(&self, index: usize, gradient: Tensor, owned: bool) -> Result<()> {
+    pub(crate) fn accumulate_grad(
+        &self,
+        index: usize,
+        gradient: Tensor,
+        owned: bool,
+    ) -> Result<()> {
         match &self.operands[index] {
             Operand::Constant => Ok(()),
             Operand::Graph { gradient: sum, .. } => {
@@ -111,7 +116,7 @@ impl GradInputs {
     ///
     /// # Errors
     /// If a tensor operation fails.
-    pub fn accumulate_grads(&self, gradients: &mut GradStore) -> Result<()> {
+    pub(crate) fn accumulate_grads(&self, gradients: &mut GradStore) -> Result<()> {
         for (index, operand) in self.operands.iter().enumerate() {
             if let Operand::Graph { tensor, .. } = operand
                 && let Some(gradient) = gradients.remove(tensor)

@@ -33,7 +33,7 @@ mod storage;
 mod tensor_op;
 
 pub(crate) use self::custom_op::{BackwardPass, CustomOp, Gradient, apply};
-pub use self::grad_inputs::GradInputs;
+pub(crate) use self::grad_inputs::GradInputs;
 pub(crate) use self::graph_output::graph_output;
 pub use self::leaf_grads::backward;
 pub(crate) use self::operands::{GradientRows, Input, View};

@@ -33,7 +33,7 @@ pub enum Ways {
 ///
 /// # Errors
 /// Errors of [`blocks`].
-pub fn blocks_both_ways(
+pub(crate) fn blocks_both_ways(
     context: &ModelContext,
     ways: Ways,
     mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,

@@ -1,7 +1,7 @@
 //! Encoders: the layers between embedding and pooling, and the residual stack that turns a mixer
 //! into an encoder.
 //!
-//! A stack runs its [`crate::block::Block`]s one after the other, with a last norm where blocks are
+//! A stack runs its blocks one after the other, with a last norm where blocks are
 //! pre-norm; or it keeps two streams of pre-norm steps that can be undone
 //! ([`Residual::Reversible`]).
 
@@ -13,7 +13,8 @@ use std::sync::Arc;
 use candle_core::Tensor;
 use candle_nn::Init;
 
-pub use self::both_ways::{Ways, blocks_both_ways};
+pub use self::both_ways::Ways;
+pub(crate) use self::both_ways::blocks_both_ways;
 use crate::{
     LayerContext, Mask, Mixer, ModelContext, Pass, Result,
     block::{Block, norm::Norm},
@@ -123,7 +124,7 @@ pub fn blocks(
 /// Returns the blocks of a stack, not yet in one: for encoders that run them in their own way.
 /// # Errors
 /// Errors of [`blocks`].
-pub fn residual_blocks(
+pub(crate) fn residual_blocks(
     context: &ModelContext,
     mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
 ) -> Result<Vec<Block>> {

@@ -1,11 +1,11 @@
 //! A stretch of the graph that keeps only its input and its output: gradients are computed when
 //! they are needed.
 //!
-//! Its operands are its input and every variable in it, which are [`GradInputs`].
+//! Its operands are its input and every variable in it.
 
 use candle_core::{DType, Result, Shape, Storage, Tensor, Var, backprop::GradStore, bail};
 
-pub use crate::autograd::GradInputs;
+pub(crate) use crate::autograd::GradInputs;
 use crate::autograd::{backward, graph_output};
 
 /// Returns f(x), keeping only `x` and its output; the backward pass computes the rest again (Chen
@@ -57,7 +57,7 @@ where
 /// of its own inside another one.
 /// # Errors
 /// If a tensor operation fails.
-pub fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
+pub(crate) fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
     let zero = copied(&Tensor::zeros((), DType::F32, y.device())?)?;
     let dy = dy.clone();
     let inputs = GradInputs::new([y]);
@@ -72,7 +72,7 @@ pub fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
 }
 
 /// Computes gradients from the part of a stretch that is kept: its output.
-pub trait Checkpointed: Send + Sync + 'static {
+pub(crate) trait Checkpointed: Send + Sync + 'static {
     /// Whether gradients are computed from the output; if not it is not kept, and an empty tensor
     /// is given in its place.
     const READS_OUTPUT: bool;
@@ -86,7 +86,7 @@ pub trait Checkpointed: Send + Sync + 'static {
 }
 
 /// Adds the variables in the history of `y` to `variables`, unless they are there already.
-pub fn note_variables(y: &Tensor, variables: &mut Vec<Tensor>) {
+pub(crate) fn note_variables(y: &Tensor, variables: &mut Vec<Tensor>) {
     for node in y.sorted_nodes() {
         let known = |tensor: &Tensor| tensor.id() == node.id();
         if node.is_variable() && !variables.iter().any(known) {
@@ -99,7 +99,7 @@ pub fn note_variables(y: &Tensor, variables: &mut Vec<Tensor>) {
 ///
 /// # Errors
 /// If `y` is not contiguous, or is a part of another tensor.
-pub fn with_history<S: Checkpointed>(
+pub(crate) fn with_history<S: Checkpointed>(
     x: &Tensor,
     y: &Tensor,
     variables: &[Tensor],

@@ -27,7 +27,7 @@ impl Complex {
     ///
     /// # Errors
     /// If the last axis has an odd length.
-    pub fn from_planes(planes: &Tensor) -> Result<Self> {
+    pub(crate) fn from_planes(planes: &Tensor) -> Result<Self> {
         let width = planes.dim(D::Minus1)?;
         super::check(width % 2 == 0, "complex", || {
             format!("{:?} does not end in two halves", planes.shape())

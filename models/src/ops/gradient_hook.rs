@@ -8,7 +8,7 @@ use candle_core::{
 /// dy (PyTorch's `Tensor.register_hook`).
 /// # Errors
 /// If a tensor operation fails.
-pub fn gradient_hook(
+pub(crate) fn gradient_hook(
     x: &Tensor,
     hook: impl Fn(&Tensor, &Tensor) -> crate::Result<Tensor> + Send + Sync + 'static,
 ) -> crate::Result<Tensor> {

@@ -61,7 +61,7 @@ pub(super) fn count(operations: u64) {
 /// Runs `work`, and returns its result with the number of floating-point operations of its calls of
 /// [`matmul`] and [`exact_matmul`] on this thread, a multiply-add being two. Kernels, which compute
 /// f32 in main memory, are not counted.
-pub fn count_products<T>(work: impl FnOnce() -> T) -> (T, u64) {
+pub(crate) fn count_products<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let outer = COUNTED.replace(Some(0));
     let outcome = work();
     let counted = COUNTED.replace(outer).unwrap_or(0);

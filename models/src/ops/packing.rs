@@ -99,7 +99,7 @@ impl Packing {
     ///
     /// # Errors
     /// If there are not as many.
-    pub fn pack_ids(&self, ids: &Tensor) -> Result<Tensor> {
+    pub(crate) fn pack_ids(&self, ids: &Tensor) -> Result<Tensor> {
         let places = Tensor::from_slice(&self.to_packed, self.rows(), ids.device())?;
         Ok(ids.flatten_all()?.index_select(&places, 0)?.unsqueeze(0)?)
     }

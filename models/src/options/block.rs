@@ -56,7 +56,7 @@ impl Residual {
 }
 
 /// Normalisation of the rows of a block's input or output; the definitions are in
-/// [`crate::block::norm`].
+/// `block/norm.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormKind {

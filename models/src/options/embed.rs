@@ -19,11 +19,10 @@ pub enum Positions {
     Learned,
     /// Token vectors that turn with the position.
     ///
-    /// They are complex, see [`crate::layers::ComplexEmbedding`].
+    /// They are complex: r e^{i(ω t + θ)} at position t, with trained r, ω and θ per token and
+    /// channel.
     Complex,
     /// By a convolution after the first block (CPVT).
-    ///
-    /// See [`crate::layers::ConditionalPositions`].
     Conditional,
     /// Not marked.
     None,

@@ -69,7 +69,7 @@ impl VarBuilder {
     ///
     /// # Errors
     /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.
-    pub fn get_with_attributes(
+    pub(crate) fn get_with_attributes(
         &self,
         shape: impl Into<Shape>,
         name: &str,

@@ -72,7 +72,7 @@ pub fn fan_in_uniform(fan_in: usize) -> Init {
 
 /// Returns the uniform initialiser from `-bound` to `bound`.
 #[must_use]
-pub fn uniform_within(bound: f64) -> Init {
+pub(crate) fn uniform_within(bound: f64) -> Init {
     Init::Uniform {
         lo: -bound,
         up: bound,
@@ -82,7 +82,7 @@ pub fn uniform_within(bound: f64) -> Init {
 /// Returns `count` numbers whose softplus is between 0.001 and 0.1, even in the logarithm: biases
 /// of the steps of selective state spaces (Mamba, arXiv:2312.00752).
 #[must_use]
-pub fn inverse_softplus_of_steps(stream: &Stream, count: usize) -> Vec<f64> {
+pub(crate) fn inverse_softplus_of_steps(stream: &Stream, count: usize) -> Vec<f64> {
     let steps = stream.uniform(1, count).into_iter();
     let steps = steps.map(|share| ((2.0 * share - 3.0) * LN_10).exp());
     steps.map(|step| step.exp_m1().ln()).collect()
@@ -97,7 +97,7 @@ pub fn xavier_uniform(fan_in: usize, fan_out: usize) -> Init {
 /// Returns the Xavier (Glorot) uniform initialiser times `gain`: variance `2 gain² / (fan_in +
 /// fan_out)`.
 #[must_use]
-pub fn xavier_uniform_with_gain(fan_in: usize, fan_out: usize, gain: f64) -> Init {
+pub(crate) fn xavier_uniform_with_gain(fan_in: usize, fan_out: usize, gain: f64) -> Init {
     let bound = gain * (6.0 / (fan_in + fan_out) as f64).sqrt();
     Init::Uniform {
         lo: -bound,

@@ -24,13 +24,10 @@ mod cuda;
 use candle_core::Tensor;
 
 pub use self::cpu::{
-    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges,
-    RelativeScores,
+    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, RelativeScores,
 };
-pub use self::{
-    biased::attend_biased, block_lists::BlockLists, partial_softmax::WeightDropout,
-    patterns::StridedPositions,
-};
+pub use self::{biased::attend_biased, block_lists::BlockLists, partial_softmax::WeightDropout};
+pub(crate) use self::{cpu::QueryRanges, patterns::StridedPositions};
 use self::{
     partial_softmax::by_head,
     score_mod::{Pairs, ScoreMod},
@@ -120,7 +117,7 @@ pub fn composed(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) 
 ///
 /// # Errors
 /// If shapes do not fit.
-pub fn with_columns(k: &Tensor, heads: usize, columns: Option<&Tensor>) -> Result<Tensor> {
+pub(crate) fn with_columns(k: &Tensor, heads: usize, columns: Option<&Tensor>) -> Result<Tensor> {
     let Some(columns) = columns else {
         return Ok(k.clone());
     };
@@ -138,7 +135,7 @@ pub fn with_columns(k: &Tensor, heads: usize, columns: Option<&Tensor>) -> Resul
 ///
 /// # Errors
 /// Errors of [`attend`].
-pub fn attend_materialised(
+pub(crate) fn attend_materialised(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,

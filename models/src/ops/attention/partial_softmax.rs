@@ -198,7 +198,7 @@ pub fn merge(parts: &[PartialSoftmax]) -> Result<Tensor> {
 /// Maps (B, L, H, E) to (B, H, L, E), contiguous, or back.
 /// # Errors
 /// If `x` does not have four dimensions.
-pub fn by_head(x: &Tensor) -> Result<Tensor> {
+pub(crate) fn by_head(x: &Tensor) -> Result<Tensor> {
     swap_axes(x)
 }
 

@@ -10,7 +10,7 @@ const SIDE: usize = 64;
 /// The positions that the indexes of [`BlockLists`] stand for: every `step`-th of a sequence, from
 /// `first` on.
 #[derive(Clone, Copy)]
-pub struct StridedPositions {
+pub(crate) struct StridedPositions {
     /// Position of index 0.
     pub first: usize,
     /// Distance between neighbours.
@@ -74,7 +74,7 @@ impl BlockLists {
 
     /// Returns the block masks of attention from `queries` positions to `keys` positions.
     #[must_use]
-    pub fn block_masks_between(&self, queries: usize, keys: usize) -> BlockMasks {
+    pub(crate) fn block_masks_between(&self, queries: usize, keys: usize) -> BlockMasks {
         let block_mask = |head| {
             let mut block_mask = BlockMask::new(0.0);
             let positions = (StridedPositions::all(queries), StridedPositions::all(keys));
@@ -86,7 +86,7 @@ impl BlockLists {
 
     /// Adds the tiles that `head` computes to `block_mask`. Calls `also` with the positions of each
     /// block of queries that is started; it may let the block see other keys.
-    pub fn add_to(
+    pub(crate) fn add_to(
         &self,
         block_mask: &mut BlockMask,
         head: usize,

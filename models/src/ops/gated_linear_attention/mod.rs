@@ -131,7 +131,7 @@ pub fn gated_linear_attention(
 ///
 /// # Errors
 /// If a tensor operation fails.
-pub fn with_ones(v: &Tensor) -> Result<Tensor> {
+pub(crate) fn with_ones(v: &Tensor) -> Result<Tensor> {
     let (batch, length, heads, _) = v.dims4()?;
     let ones = Tensor::ones((batch, length, heads, 1), v.dtype(), v.device())?;
     Ok(Tensor::cat(&[v, &ones], 3)?)
@@ -142,7 +142,7 @@ pub fn with_ones(v: &Tensor) -> Result<Tensor> {
 ///
 /// # Errors
 /// If a tensor operation fails.
-pub fn divide_by_last(y: &Tensor, floor: f64) -> Result<Tensor> {
+pub(crate) fn divide_by_last(y: &Tensor, floor: f64) -> Result<Tensor> {
     let values = y.dim(3)? - 1;
     let size = y.narrow(3, values, 1)?.abs()?.maximum(floor)?;
     Ok(y.narrow(3, 0, values)?.broadcast_div(&size)?)
@@ -157,7 +157,7 @@ pub fn flops(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
 
 /// Returns the floating-point operations that the delta rule adds to [`flops`].
 #[must_use]
-pub fn flops_of_delta(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
+pub(crate) fn flops_of_delta(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
     // Six products of a chunk's pairs make the inverse.
     let pairs = CHUNK * (keys + values + 6 * CHUNK);
     2 * (length * heads * (keys * values + pairs)) as u64

@@ -90,7 +90,7 @@ pub fn segment_mean(x: &Tensor, segments: &Tensor, count: usize) -> Result<Tenso
 ///
 /// # Errors
 /// If `segments` is not u32, or one is neither below `count` nor [`IGNORE_INDEX`].
-pub fn segment_sizes(segments: &Tensor, count: usize) -> Result<Tensor> {
+pub(crate) fn segment_sizes(segments: &Tensor, count: usize) -> Result<Tensor> {
     let ones = Tensor::ones(segments.shape(), DType::F32, segments.device())?;
     let sizes = segment_sum(&ones.unsqueeze(D::Minus1)?, segments, count)?;
     Ok(sizes.squeeze(D::Minus1)?)

@@ -14,7 +14,7 @@ use crate::{Mask, Result};
 
 /// Epsilon for denominators that have none in the paper: it only turns 0 / 0 into 0.
 /// Far from the ends of f32's range, so that gradients over it are finite.
-pub const EPS: f64 = 1e-30;
+pub(crate) const EPS: f64 = 1e-30;
 
 /// Returns queries (B, Lq, H, M) and keys (B, L, H, M), or of the width that `map` takes, and
 /// values (B, L, H, E) to (B, Lq, H, E); φ is `map`. Features must not be negative. Padded keys are
@@ -164,6 +164,6 @@ pub fn flops(length: usize, heads: usize, features: usize, width: usize) -> u64 
 
 /// Returns the floating-point operations for S and z over `count` keys.
 #[must_use]
-pub fn flops_of_keys(count: usize, heads: usize, features: usize, width: usize) -> u64 {
+pub(crate) fn flops_of_keys(count: usize, heads: usize, features: usize, width: usize) -> u64 {
     2 * (count * heads * features * (width + 1)) as u64
 }
