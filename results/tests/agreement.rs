@@ -269,6 +269,35 @@ fn the_table_of_bits_says_which_seeds_learned_anything() {
     assert!(text.contains("trained_mean"), "{text}");
 }
 
+/// Where a scored run has no loss of the label shares, a diverged one has no bits either: else it
+/// would be the only seed of its cell.
+#[test]
+fn a_task_without_a_prior_has_no_bits_for_any_seed() {
+    let mut records: Vec<Record> = (0..3).map(|seed| cell("lstm", "mqar", seed, 0.5)).collect();
+    for record in &mut records[..2] {
+        let scores = record.scores.as_mut().unwrap();
+        (scores.bits_gained, scores.prior_loss) = (None, None);
+    }
+    (records[2].outcome, records[2].scores) = (
+        Outcome::Diverged {
+            step: 7,
+            reason: "it did".to_owned(),
+        },
+        None,
+    );
+    let table = |records: &[Record]| tables::find("bits").unwrap().make(records, None);
+    let alone = table(&records);
+    assert!(alone.rows.is_empty(), "{alone:?}");
+    let notes = alone.notes.join("\n");
+    assert!(notes.contains("No bits on mqar"), "{notes}");
+    // Beside a task that has bits, the cell has only its endings.
+    records.push(cell("lstm", "listops", 0, 0.5));
+    let beside = table(&records);
+    let texts = beside.rows[0].cells.iter().map(|it| it.text.as_str());
+    let texts: Vec<&str> = texts.collect();
+    assert_eq!(texts.last(), Some(&"1 diverged"), "{texts:?}");
+}
+
 #[test]
 fn a_model_stands_among_others_by_its_own_runs() {
     let table: Vec<Record> = ["a", "b", "c", "d"]

@@ -18,8 +18,14 @@ const FEWEST: usize = 3;
 /// without any bits. A diverged run has 0 bits.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
+    let defined: Vec<bool> = (0..pivot.columns.len())
+        .map(|at| pivot.rows.iter().all(|row| defined(&row.cells[at])))
+        .collect();
     let known = |run: &&Record| Measure::Bits.reached(run).is_some();
-    let shown = |row: &&PivotRow| row.cells.iter().flatten().any(known);
+    let shown = |row: &&PivotRow| {
+        let mut cells = row.cells.iter().zip(&defined);
+        cells.any(|(runs, defined)| *defined && runs.iter().any(known))
+    };
     let mut columns = vec![Column::key("model"), Column::key("from")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
     let values = pivot.columns.iter().zip(&pivot.facts);
@@ -39,7 +45,8 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     for row in pivot.rows.iter().filter(shown) {
         let mut cells = vec![Cell::text(row.model), Cell::text(MEASURED)];
         cells.extend(row.varying.iter().map(Cell::text));
-        cells.extend(row.cells.iter().map(|runs| cell(runs)));
+        let values = row.cells.iter().zip(&defined);
+        cells.extend(values.map(|(runs, defined)| cell(runs, *defined)));
         rows.push(Row {
             facts: row.facts.clone(),
             contest: Some(row.contest()),
@@ -58,6 +65,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             .to_owned(),
         "k/n trained: seeds that ended more than 2 % below that loss, and their mean, where some did not.".to_owned(),
     ];
+    notes.extend(without_prior(&pivot, &defined));
     notes.extend(every_row(&pivot));
     notes.extend(origins(&pivot));
     notes.extend(agreement(records));
@@ -84,9 +92,36 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     table.with_best("mean", Best::Highest)
 }
 
-/// Returns the mean over the seeds, and the number of seeds that learned anything.
-fn cell(runs: &[&Record]) -> Cell {
-    let reached = |run: &&Record| Some((100.0 * Measure::Bits.reached(run)?, trained(run)));
+/// Returns whether bits are defined for these runs: a scored run without them has no prior loss.
+fn defined(runs: &[&Record]) -> bool {
+    let scores = runs.iter().filter_map(|run| run.scores.as_ref());
+    let mut scored = scores.filter(|scores| scores.test_accuracy.is_some());
+    scored.all(|scores| scores.bits_gained.is_some())
+}
+
+/// Returns a sentence with the columns that have no bits; `None` if there are none.
+fn without_prior(pivot: &Pivot, defined: &[bool]) -> Option<String> {
+    let columns = pivot.columns.iter().zip(defined);
+    let without: Vec<&str> = columns
+        .filter(|(_, defined)| !**defined)
+        .map(|(name, _)| name.as_str())
+        .collect();
+    (!without.is_empty()).then(|| {
+        format!(
+            "No bits on {}: runs there have no loss of knowing the label shares, which is undefined where validation has a label that \
+             training lacks.",
+            without.join(", ")
+        )
+    })
+}
+
+/// Returns the mean over the seeds, and the number of seeds that learned anything. Without bits it
+/// has only the endings of the runs.
+fn cell(runs: &[&Record], defined: bool) -> Cell {
+    let reached = |run: &&Record| {
+        let bits = Measure::Bits.reached(run).filter(|_| defined)?;
+        Some((100.0 * bits, trained(run)))
+    };
     let reached: Vec<(f64, bool)> = runs.iter().filter_map(reached).collect();
     let all: Vec<f64> = reached.iter().map(|(value, _)| *value).collect();
     let of_trained = reached.iter().filter(|(_, trained)| *trained);
