@@ -10,7 +10,8 @@
 //! At first |λ|² is uniform between `r_min`² and `r_max`², the phase is uniform between 0 and
 //! `max_phase`, and γ = ln √(1 - |λ|²), which keeps the states at the size of a white-noise input.
 //! `direction = both` adds states that run from the end, with their own C (H, 2P), as in S5.
-//! `state` is P.
+//! `state` is P. `gate = half_linear`: out = y ⊙ σ(W dropout(f(y)) + b), W (H, H), as the paper has on
+//! Path-X.
 //!
 //! # Padding
 //!
@@ -61,6 +62,8 @@ struct Options {
     r_max: f64,
     #[option(default = std::f64::consts::TAU, range = positive(7.0))]
     max_phase: f64,
+    #[option(default = OutputGate::Full)]
+    gate: OutputGate,
 }
 
 struct Lru {
@@ -88,6 +91,12 @@ impl MixerModel for Lru {
             "model.r_max",
             options.r_max,
             format!("more than model.r_min = {} and less than 1", options.r_min),
+        )?;
+        require(
+            options.gate != OutputGate::Half,
+            "model.gate",
+            "half",
+            "full or half_linear",
         )
     }
 
@@ -125,7 +134,7 @@ impl MixerModel for Lru {
             b: Complex::new(b("b_re")?, b("b_im")?),
             c: Complex::new(c("c_re")?, c("c_im")?),
             d: vb.get_with_hints(dim, "d", normal(1.0))?,
-            output: GluOutput::new(vb, layer.block, OutputGate::Full, OutputInit::Flax)?,
+            output: GluOutput::new(vb, layer.block, options.gate, OutputInit::Flax)?,
         })
     }
 }

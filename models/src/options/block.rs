@@ -238,7 +238,8 @@ pub struct BlockOptions {
     /// The feed-forward's non-linearity.
     #[option(default = Activation::Gelu, component)]
     pub activation: Activation,
-    /// Dropout on the mixer's output and twice in the feed-forward, in [0, 1).
+    /// Dropout on the mixer's output, before its gated output layer where it has one, and twice in
+    /// the feed-forward, in [0, 1).
     #[option(default = 0.1, range = probability)]
     pub dropout: f64,
     /// Whether dropout drops a channel of the mixer's output at all positions of a sequence or at
