@@ -138,9 +138,21 @@ fn what_cannot_be_reproduced_is_said() {
     let words = "repro nystromformer --budget 1s --dry-run --threads 2";
     let message = place.fails(2, words);
     assert!(
-        message.contains("no cell fits into 1 s") && message.contains("left out unmeasured"),
+        message.contains("no cell that was measured fits into 1 s")
+            && message.contains("left out: it would take")
+            && message.contains("left out unmeasured"),
         "{message}"
     );
+    // The source prints no such figure, or has no cell at all.
+    let message = place.fails(2, "repro tay2021 toy performer");
+    assert!(
+        message.contains("tay2021 prints no accuracy of performer on toy"),
+        "{message}"
+    );
+    let message = place.fails(2, "repro skyformer text skyformer");
+    assert!(message.contains("--unoffered skyformer"), "{message}");
+    let message = place.fails(2, "repro s4 --seeds 0..3");
+    assert!(message.contains("--seeds is for one cell"), "{message}");
     // Missing files: the same error as that of a run.
     let message = place.fails(3, "repro s4 text s4d");
     assert!(message.contains("lra data"), "{message}");

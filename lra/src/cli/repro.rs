@@ -46,9 +46,9 @@ pub struct ReproArgs {
     /// One of the source's recipes [default: the first that has the task]
     #[arg(long, value_name = "NAME")]
     pub recipe: Option<String>,
-    /// Seeds: FIRST..END, END not included, or a list
-    #[arg(long, value_parser = parse::seeds, default_value = "0", value_name = "A..B")]
-    pub seeds: Seeds,
+    /// Seeds of one cell: FIRST..END, END not included, or a list [default: 0]
+    #[arg(long, value_parser = parse::seeds, value_name = "A..B")]
+    pub seeds: Option<Seeds>,
     /// Run as many seeds as fit into this time by the estimate, such as 3h; with SOURCE alone or
     /// without, as many cells
     #[arg(long, value_parser = parse::duration, value_name = "TIME", conflicts_with = "seeds")]
@@ -77,4 +77,11 @@ pub struct ReproArgs {
     /// Print no progress
     #[arg(long, short)]
     pub quiet: bool,
+}
+
+impl ReproArgs {
+    /// Returns the seeds of a cell.
+    pub fn seeds(&self) -> Seeds {
+        self.seeds.clone().unwrap_or_else(|| Seeds(vec![0]))
+    }
 }

@@ -311,12 +311,8 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         let variants: Vec<Value> = variants
             .map(|it| json!({"name": it.name, "masks_padding": it.masks_padding}))
             .collect();
-        let paper = match model.arxiv {
-            "" => model.paper.to_owned(),
-            number => format!("{} (arXiv:{number})", model.paper),
-        };
         let mut arxiv = Cell::with(model.arxiv, "arxiv", model.arxiv);
-        arxiv.fields.push(("paper", paper.into()));
+        arxiv.fields.push(("paper", model.paper.into()));
         let mut name = Cell::with(model.name, "name", model.name);
         name.fields.extend([
             ("reference", model.reference.name().into()),

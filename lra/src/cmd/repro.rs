@@ -68,7 +68,7 @@ pub fn run(arguments: &ReproArgs) -> Result<ExitCode> {
 enum Wanted {
     One(PublishedCell),
     /// Cells in order of cost by the small step of their model, as many as fit into a budget.
-    Several(Vec<(PublishedCell, CellTime)>, Duration),
+    Several(Timed, Duration),
 }
 
 /// Returns the requested cells; `None` if a list is requested.
@@ -96,9 +96,12 @@ fn wanted(arguments: &ReproArgs, stop: &Stop) -> Result<Option<Wanted>> {
             Ok(Some(Wanted::One(cell)))
         }
         (_, None, None, Some(budget)) => {
-            let cells = cheapest_first(arguments, stop)?;
+            let (cells, _) = cheapest_first(arguments, stop)?;
             Ok(Some(Wanted::Several(cells, budget)))
         }
+        (Some(_), None, None, None) if arguments.seeds.is_some() => Err(Error::usage(
+            "--seeds is for one cell: `lra repro SOURCE TASK MODEL --seeds A..B`; SOURCE alone lists its cells",
+        )),
         (Some(_), None, None, None) => Ok(None),
         _ => Err(Error::usage(
             "no cell is named: `lra repro SOURCE TASK MODEL` trains one, such as `lra repro tay2021 listops performer`; \
@@ -122,22 +125,19 @@ impl Reproduction<'_> {
         let estimate = self.estimate(&cell)?;
         let seeds = match budget {
             Some(budget) => within(budget, &estimate)?,
-            None => self.arguments.seeds.clone(),
+            None => self.arguments.seeds(),
         };
         self.carry_out(&self.plan(cell, estimate, seeds)?)
     }
 
     /// Reproduces the first seed of one cell after the other. A cell that would take longer than
     /// the rest of the budget, or needs more memory than there is, is left out. A cell that would
-    /// take far longer by the small step of its model is left out without being measured.
-    fn cheapest(
-        &self,
-        cells: Vec<(PublishedCell, CellTime)>,
-        budget: Duration,
-    ) -> Result<(Value, Vec<Record>)> {
+    /// take far longer by the small step of its model is left out without being measured, but for
+    /// the first.
+    fn cheapest(&self, cells: Timed, budget: Duration) -> Result<(Value, Vec<Record>)> {
         let (mut documents, mut all) = (Vec::new(), Vec::new());
         let (began, mut planned) = (Instant::now(), Duration::ZERO);
-        let mut far = 0;
+        let (mut far, mut measured) = (0, 0);
         for (cell, rough) in cells {
             if self.stop.requested() {
                 break;
@@ -148,10 +148,11 @@ impl Reproduction<'_> {
             };
             let left = budget.saturating_sub(spent);
             let most = ROUGH * left.as_secs_f64();
-            if rough.seconds.is_some_and(|seconds| seconds > most) {
+            if measured > 0 && rough.seconds.is_some_and(|seconds| seconds > most) {
                 far += 1;
                 continue;
             }
+            measured += 1;
             let title = cell.title();
             let estimate = match self.estimate(&cell)? {
                 Ok(estimate) => estimate,
@@ -191,8 +192,12 @@ impl Reproduction<'_> {
             ));
         }
         if documents.is_empty() {
+            let rest = match far {
+                0 => String::new(),
+                _ => "; those left out unmeasured are measured by `lra repro SOURCE TASK MODEL --dry-run`".to_owned(),
+            };
             return Err(Error::usage(format!(
-                "no cell fits into {}",
+                "no cell that was measured fits into {}{rest}",
                 human_duration(budget)
             )));
         }
@@ -304,11 +309,14 @@ fn within(budget: Duration, estimate: &Result<Estimate, String>) -> Result<Seeds
     }
 }
 
-/// Returns the selected cells with the rough time of a seed, cheapest first.
+/// Cells with the rough time of a seed.
+type Timed = Vec<(PublishedCell, CellTime)>;
+
+/// Returns the selected cells, cheapest first, and the reason if no time is known.
 ///
 /// # Errors
 /// There is none; the error has the reason.
-fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCell, CellTime)>> {
+fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<(Timed, Option<String>)> {
     let data = arguments.place.path();
     let selection = selection(arguments)?;
     let selected = selection.cells()?;
@@ -336,7 +344,7 @@ fn cheapest_first(arguments: &ReproArgs, stop: &Stop) -> Result<Vec<(PublishedCe
         let flops = a.1.flops.total_cmp(&b.1.flops);
         cost(&a.1).total_cmp(&cost(&b.1)).then(flops)
     });
-    Ok(cells)
+    Ok((cells, speeds.failure().map(str::to_owned)))
 }
 
 /// Returns the cells that SOURCE and --recipe select.

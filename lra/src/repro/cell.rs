@@ -42,9 +42,20 @@ impl PublishedCell {
         let mut names: Vec<&str> = elsewhere.map(|cell| cell.source.alias).collect();
         names.dedup();
         let name = selection.name();
+        let printed = |source: &&Source| {
+            let mut figures = source.figures.iter();
+            figures.any(|it| it.metric == ACCURACY && it.task == task && it.entry == model)
+        };
+        let reason = match selection.sources().iter().any(printed) {
+            true => format!("no recipe here trains {model} on {task} as {name} did"),
+            false => format!("{name} prints no accuracy of {model} on {task}"),
+        };
+        let cells = match selection.cells()?.is_empty() {
+            true => format!("`lra repro --unoffered {name}` says why {name} has no cell"),
+            false => format!("`lra repro {name}` shows the cells of {name}"),
+        };
         Err(Error::usage(format!(
-            "no recipe here trains {model} on {task} as {name} did (sources with such a cell: {}); \
-             `lra repro {name}` shows the cells of {name}",
+            "{reason} (sources with such a cell: {}); {cells}",
             or_none(&names)
         )))
     }

@@ -1,8 +1,8 @@
 //! Durations of cells on this machine, estimated from small steps of their models.
 //!
-//! Measuring a step of every cell would take too long for a list. So each model makes one small
-//! step, and the duration of a cell is its floating point operations divided by the operations per
-//! second of that step. A model that cannot make the step, or not in time, is assumed to be as fast
+//! Measuring a step of every cell would take too long for a list. So each model makes a few small
+//! steps, and the duration of a cell is its floating point operations divided by the operations per
+//! second of the fastest of them, which other load disturbs least. A model that cannot make the step, or not in time, is assumed to be as fast
 //! as the Transformer. `lra repro SOURCE TASK MODEL --dry-run` measures the cell itself.
 
 use std::collections::HashMap;
@@ -21,7 +21,9 @@ use crate::sweep::estimator::Estimator;
 const LENGTH: usize = 256;
 /// Model whose speed is assumed for one that cannot make the small step.
 const STAND_IN: &str = "transformer";
-/// Longest time that one small step may take.
+/// Examples of a small step: with one alone, what a model computes once a step would count most.
+const BATCH: usize = 8;
+/// Longest time that the small steps of a model may take.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
 /// Longest time for which models are measured for one list.
 const LIST_LIMIT: Duration = Duration::from_secs(15);
@@ -53,6 +55,8 @@ pub struct Speeds<'a> {
     estimator: &'a Estimator<'a>,
     began: Instant,
     known: HashMap<String, Option<f64>>,
+    /// Reason why the first model that was not measured was not.
+    failure: Option<String>,
 }
 
 impl<'a> Speeds<'a> {
@@ -62,7 +66,14 @@ impl<'a> Speeds<'a> {
             estimator,
             began: Instant::now(),
             known: HashMap::new(),
+            failure: None,
         }
+    }
+
+    /// Returns the reason why no speed is known; `None` if one is.
+    pub fn failure(&self) -> Option<&str> {
+        let none = self.known.values().all(Option::is_none);
+        self.failure.as_deref().filter(|_| none)
     }
 
     /// Returns the time of a cell; its model is measured if it was not before.
@@ -93,8 +104,8 @@ impl<'a> Speeds<'a> {
         Ok(speed)
     }
 
-    /// Returns the operations per second of one small step; `None` if the model cannot make it.
-    fn measure(&self, model: &str) -> Result<Option<f64>> {
+    /// Returns the operations per second of the fastest small step; `None` if the model makes none.
+    fn measure(&mut self, model: &str) -> Result<Option<f64>> {
         if self.began.elapsed() > LIST_LIMIT {
             return Ok(None);
         }
@@ -103,9 +114,15 @@ impl<'a> Speeds<'a> {
             return Ok(None);
         };
         // One forward pass, and a backward pass of twice its cost.
-        let flops = 3 * resolved.meta()?.0.flops(1, LENGTH);
-        let measured = self.estimator.time(steps, STEP_LIMIT)?.ok();
-        let seconds = measured.and_then(|it| quantile(&it.seconds, 0.5));
+        let flops = 3 * resolved.meta()?.0.flops(BATCH, LENGTH);
+        let measured = match self.estimator.time(steps, STEP_LIMIT)? {
+            Ok(measured) => measured,
+            Err(reason) => {
+                self.failure.get_or_insert(reason);
+                return Ok(None);
+            }
+        };
+        let seconds = quantile(&measured.seconds, 0.0);
         Ok(seconds
             .filter(|seconds| *seconds > 0.0)
             .map(|seconds| flops as f64 / seconds))
@@ -117,7 +134,7 @@ fn small_step(model: &str) -> Steps {
     assignments.extend([
         format!("data.max_length={LENGTH}"),
         "data.min_length=64".to_owned(),
-        "train.batch=1".to_owned(),
+        format!("train.batch={BATCH}"),
     ]);
     Steps {
         task: "listops".to_owned(),
@@ -126,9 +143,9 @@ fn small_step(model: &str) -> Steps {
         recipe: "smoke".to_owned(),
         assignments,
         warmup: 1,
-        least: 1,
-        seconds: 0.02,
-        most: 3,
+        least: 2,
+        seconds: 0.05,
+        most: 5,
     }
 }
 

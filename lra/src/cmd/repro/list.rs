@@ -17,13 +17,13 @@ use crate::{cmd, load};
 
 /// Prints the plan of every cell, cheapest first, and the reasons why the others are not offered.
 pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
-    let cells = cheapest_first(arguments, stop)?;
+    let (cells, failure) = cheapest_first(arguments, stop)?;
     let mut rows = Vec::new();
     for (cell, time) in &cells {
         let plan = Plan {
             resolved: cell.resolve(arguments.protocol, &assignments(arguments))?,
             estimate: Err("not measured".to_owned()),
-            seeds: arguments.seeds.clone(),
+            seeds: arguments.seeds(),
             data: arguments.place.path(),
             memory: None,
             cell: cell.clone(),
@@ -68,12 +68,15 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
         rows,
         notes: vec![
             "differs in: known differences between what is printed and what is run here.".to_owned(),
-            format!(
-                "about hours: of one seed on this machine, a rough estimate for the order: operations with every sequence at its \
-                 full length, over those per second of one small step of the model, measured just now{}. The cell's own steps may \
-                 be several times as fast or as slow.",
-                load::remark()
-            ),
+            match &failure {
+                Some(reason) => format!("about hours: not known, because no small step could be measured: {reason}."),
+                None => format!(
+                    "about hours: of one seed on this machine, a rough estimate for the order: operations with every sequence at its \
+                     full length, over those per second of a small step of the model, measured just now{}. The cell's own steps may \
+                     be several times as fast or as slow.",
+                    load::remark()
+                ),
+            },
             "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every difference, the time by the cell's own steps, which \
              --budget goes by."
                 .to_owned(),
@@ -87,7 +90,7 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
     }
     let mut others: Vec<&str> = cells
         .iter()
-        .filter(|(_, time)| !time.own)
+        .filter(|(_, time)| !time.own && time.seconds.is_some())
         .map(|(cell, _)| cell.figure.entry.as_str())
         .collect();
     others.sort_unstable();
@@ -113,8 +116,8 @@ fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
         format!(
             "Of models that are here, {} not offered: {}. `lra repro --unoffered{only}` tells of each.",
             match left.len() {
-                1 => "another printed accuracy is".to_owned(),
-                count => format!("{count} more printed accuracies are"),
+                1 => "another figure is".to_owned(),
+                count => format!("{count} more figures are"),
             },
             reasons.join(", ")
         )
@@ -166,7 +169,7 @@ pub(super) fn unoffered(arguments: &ReproArgs) -> Result<()> {
     });
     let table = Table {
         name: "unoffered".to_owned(),
-        title: "Printed accuracies of models that are here, without a way to reproduce them"
+        title: "Published figures of models that are here, without a way to reproduce them"
             .to_owned(),
         unit: String::new(),
         columns: vec![
