@@ -16,7 +16,8 @@ use crate::files;
 use crate::verified_files::FileStat;
 use crate::{Digest, Task};
 
-const FILE_NAME: &str = "raw.json";
+/// Name of the record in the folder of an entry.
+pub(crate) const FILE_NAME: &str = "raw.json";
 
 /// Total size in bytes up to which contents are compared at a start where stamps differ.
 const LARGEST: u64 = 256 << 20;
@@ -143,10 +144,20 @@ impl Origin {
         }
     }
 
-    /// Reads the record of an entry; `None` where it is missing or unreadable.
-    pub(crate) fn read(folder: &Path) -> Option<Origin> {
-        let text = files::read(&folder.join(FILE_NAME)).ok()?;
-        serde_json::from_slice(&text).ok()
+    /// Reads the record of an entry; `None` where it is missing.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no such record.
+    pub(crate) fn read(folder: &Path) -> Result<Option<Origin>> {
+        let path = folder.join(FILE_NAME);
+        match files::read(&path) {
+            Ok(text) => match serde_json::from_slice(&text) {
+                Ok(origin) => Ok(Some(origin)),
+                Err(cause) => Err(io("read", &path)(cause.into())),
+            },
+            Err(Error::Io { cause, .. }) if cause.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Stores the record in an entry.

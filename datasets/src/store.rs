@@ -163,7 +163,7 @@ impl Store {
         progress: &dyn Progress,
     ) -> Result<()> {
         let origin = Origin::of_task(task, raw);
-        let made = Origin::read(folder);
+        let made = Origin::read(folder).ok().flatten();
         if let (Some(made), Some(now)) = (&made, &origin)
             && made.path == now.path
             && made.is_same_as(now) == Some(true)

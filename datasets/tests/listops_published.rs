@@ -59,7 +59,7 @@ fn data_of_other_raw_files_than_those_that_are_raw_now_are_told() {
         let found = keys.each_ref();
         found.map(|key| {
             store
-                .other_raw_files(&ListOps, key, &now)
+                .other_raw_files(&ListOps, key, Some(&now))
                 .map(|it| it.to_string())
         })
     };
@@ -88,7 +88,7 @@ fn data_of_other_raw_files_than_those_that_are_raw_now_are_told() {
     assert!(replaced.unwrap().contains(&words));
     let drawn = Key::default_of(&ListOps);
     let now = store.raw_files(&ListOps).unwrap();
-    assert_eq!(store.other_raw_files(&ListOps, &drawn, &now), None);
+    assert_eq!(store.other_raw_files(&ListOps, &drawn, Some(&now)), None);
     // A build with the files that are raw now settles it.
     for key in &keys {
         store.rebuild(&ListOps, key, None, &()).unwrap();

@@ -280,7 +280,7 @@ fn changed_files_are_noticed_and_equal_names_kept_apart() {
     let key = Key::default_of(task);
     let first = data.open_or_build(task, &key, None, &()).unwrap();
     let now = data.raw_files(task).unwrap();
-    assert_eq!(data.other_raw_files(task, &key, &now), None);
+    assert_eq!(data.other_raw_files(task, &key, Some(&now)), None);
 
     // The same content at another time is the same data.
     let train = place.path().join("birds/train.jsonl");
@@ -293,7 +293,7 @@ fn changed_files_are_noticed_and_equal_names_kept_apart() {
         .set_modified(later)
         .unwrap();
     let now = data.raw_files(task).unwrap();
-    assert_eq!(data.other_raw_files(task, &key, &now), None);
+    assert_eq!(data.other_raw_files(task, &key, Some(&now)), None);
 
     // Another content of the same size and time is other data.
     let stamp = fs::metadata(&train).unwrap().modified().unwrap();
@@ -303,7 +303,10 @@ fn changed_files_are_noticed_and_equal_names_kept_apart() {
     let file = fs::File::options().write(true).open(&train).unwrap();
     file.set_modified(stamp).unwrap();
     let now = data.raw_files(task).unwrap();
-    let other = data.other_raw_files(task, &key, &now).unwrap().to_string();
+    let other = data
+        .other_raw_files(task, &key, Some(&now))
+        .unwrap()
+        .to_string();
     assert!(
         other.contains("contents differ") && other.contains("--force"),
         "{other}"

@@ -125,4 +125,8 @@ fn a_start_that_cannot_be_is_refused_and_a_replay_asks_for_the_weights() {
     assert!(text.contains("equal to the bit"), "{text}");
     let message = place.fails(2, &format!("replay {run} --from {run} --quiet"));
     assert!(message.contains("leave --from out"), "{message}");
+    place.ok("run --task toy --recipe smoke --quiet --steps 3 --model bag --out other");
+    let other = run_of(&place, "other");
+    let message = place.fails(2, &format!("replay {record} --from {other} --quiet"));
+    assert!(message.contains("--from has other weights"), "{message}");
 }

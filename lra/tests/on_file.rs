@@ -204,6 +204,45 @@ fn data_that_are_not_here_are_said_not_to_be_compared() {
     }
 }
 
+/// The path of the raw files is in the record of the stored data too, so a lost or damaged note
+/// hides no change.
+#[test]
+fn changed_raw_files_are_told_without_the_note_of_their_path() {
+    let place = Place::new();
+    let folder = place.path().join("one");
+    fs::create_dir(&folder).unwrap();
+    let write = |more: &str| {
+        for split in ["train", "val", "test"] {
+            let rows = format!("Source\tTarget\n[MAX 2 3 ]\t3\n[MIN 2 3 ]\t2\n{more}");
+            fs::write(folder.join(format!("basic_{split}.tsv")), rows).unwrap();
+        }
+    };
+    write("");
+    let run = "run --task listops --model bag --source official --recipe smoke --steps 2 --quiet";
+    place.ok("data make listops --recipe smoke --from one");
+    place.ok(run);
+    let data = place.path().join("data");
+    fs::remove_file(data.join("raw/listops.from")).unwrap();
+    place.ok(run);
+    write("[MIN 2 3 4 ]\t2\n");
+    let message = place.fails(2, run);
+    assert!(message.contains("before the raw files in"), "{message}");
+
+    let stores = fs::read_dir(data.join("store")).unwrap();
+    let stores = stores.map(|entry| entry.unwrap().path());
+    let stores = stores.filter(|path| path.join("manifest.json").exists());
+    for record in stores.map(|store| store.join("raw.json")) {
+        fs::write(record, "garbage").unwrap();
+    }
+    fs::write(
+        data.join("raw/listops.from"),
+        folder.canonicalize().unwrap().display().to_string(),
+    )
+    .unwrap();
+    let message = place.fails(2, run);
+    assert!(message.contains("raw.json, is damaged"), "{message}");
+}
+
 /// Raw files that replace others are read for one length alone; the stored data of others stay.
 #[test]
 fn stored_data_of_other_raw_files_are_told_at_every_start() {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use super::Store;
 use crate::error::shown;
-use crate::origin::Origin;
+use crate::origin::{self, Origin};
 use crate::{Key, Task};
 
 /// Raw files of a task, as they are now.
@@ -21,8 +21,8 @@ pub struct RawFiles(Origin);
 pub struct OtherRawFiles {
     /// Folder of the stored data.
     pub folder: PathBuf,
-    /// Path of the files that it was made from.
-    pub made_from: PathBuf,
+    /// Path of the files that it was made from; `None` if the record of them is damaged.
+    pub made_from: Option<PathBuf>,
     /// Path of the files that are raw now.
     pub raw: PathBuf,
     /// Command that compares the contents; with `--force` it makes the data anew.
@@ -35,16 +35,23 @@ pub struct OtherRawFiles {
 impl fmt::Display for OtherRawFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (folder, raw) = (shown(&self.folder), shown(&self.raw));
-        write!(f, "the stored data {folder} were made ")?;
-        match self.made_from == self.raw {
-            true => write!(f, "before the raw files in {raw} changed")?,
-            false => {
-                let made_from = shown(&self.made_from);
+        write!(f, "the stored data {folder} ")?;
+        match &self.made_from {
+            Some(made_from) if *made_from == self.raw => {
+                write!(f, "were made before the raw files in {raw} changed")?;
+            }
+            Some(made_from) => {
+                let made_from = shown(made_from);
                 write!(
                     f,
-                    "from the raw files in {made_from}, and now those in {raw} are the task's"
+                    "were made from the raw files in {made_from}, and now those in {raw} are the task's"
                 )?;
             }
+            None => write!(
+                f,
+                "do not say whether they were made from the raw files in {raw}: their record of them, {}, is damaged",
+                origin::FILE_NAME
+            )?,
         }
         match self.compared {
             true => write!(
@@ -70,28 +77,31 @@ impl Store {
     }
 
     /// Returns the difference between the raw files that the entry of `key` was made from and those
-    /// that are raw `now`. `None` if there is none, if the entry is not there or does not say what
-    /// it was made from, and for data that is drawn here.
+    /// that are raw `now`; without these, the files where it was made from. `None` if there is no
+    /// difference, if there are no raw files, if the entry is not there or has no record of what it
+    /// was made from, and for data that is drawn here.
     pub fn other_raw_files(
         &self,
         task: &dyn Task,
         key: &Key,
-        RawFiles(now): &RawFiles,
+        now: Option<&RawFiles>,
     ) -> Option<OtherRawFiles> {
         if !key.source.reads_files() {
             return None;
         }
         let folder = self.folder(task, key);
-        let made = Origin::read(&folder)?;
-        let compared = made.is_same_as(now);
-        if compared == Some(true) {
-            made.renew(now, &folder);
+        let made = Origin::read(&folder).transpose()?.ok();
+        let where_made = || Origin::of_task(task, &made.as_ref()?.path);
+        let now = now.map(|RawFiles(now)| now.clone()).or_else(where_made)?;
+        let compared = made.as_ref().and_then(|made| made.is_same_as(&now));
+        if let Some(made) = made.as_ref().filter(|_| compared == Some(true)) {
+            made.renew(&now, &folder);
         }
         (compared != Some(true)).then(|| OtherRawFiles {
             folder,
             command: key.make_command_from(task, &now.path),
-            made_from: made.path,
-            raw: now.path.clone(),
+            made_from: made.map(|made| made.path),
+            raw: now.path,
             compared: compared.is_some(),
         })
     }

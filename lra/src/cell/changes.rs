@@ -106,8 +106,8 @@ pub fn other_raw_files(task: &dyn Task, key: &Key, data: &Path) -> Option<String
     if !key.source.reads_files() {
         return None;
     }
-    let now = store.raw_files(task)?;
-    let other = store.other_raw_files(task, key, &now)?;
+    let now = store.raw_files(task);
+    let other = store.other_raw_files(task, key, now.as_ref())?;
     Some(other.to_string())
 }
 

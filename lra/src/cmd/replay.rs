@@ -167,6 +167,15 @@ fn resolve(
     let mut resolved = request.resolve()?;
     if let Some(weights) = &weights {
         resolved = resolved.starting_from(weights)?;
+        let given = resolved.spec.from.as_ref().map(|it| &it.weights);
+        if let (Some(started), Some(given)) = (started, given)
+            && started.weights != *given
+        {
+            return Err(Error::usage(format!(
+                "{}: --from has other weights, {given}, than the run started from: those of {}, {}",
+                record.id, started.run, started.weights
+            )));
+        }
     }
     let [then, now] = [&record.provenance.spec_digest, &resolved.spec.digest()];
     if then != now {

@@ -53,9 +53,7 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
     for &task in tasks::registry() {
         let raw = store.raw_files(task);
         for (manifest, entry) in of_task(task, &entries) {
-            let other = raw
-                .as_ref()
-                .and_then(|now| store.other_raw_files(task, &manifest.key(), now));
+            let other = store.other_raw_files(task, &manifest.key(), raw.as_ref());
             text += &line(manifest, entry, other.is_some(), width);
         }
         for absent in missing(&store, task, &entries) {
@@ -95,8 +93,8 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
 fn is_of_other_files(store: &Store, manifest: &Manifest) -> bool {
     let task = tasks::find(&manifest.task);
     let other = task.and_then(|task| {
-        let now = store.raw_files(task)?;
-        store.other_raw_files(task, &manifest.key(), &now)
+        let now = store.raw_files(task);
+        store.other_raw_files(task, &manifest.key(), now.as_ref())
     });
     other.is_some()
 }

@@ -136,9 +136,7 @@ fn make(chosen: &Chosen, from: Option<&Path>, force: bool, json: bool) -> Result
 
 /// Names the stored data of a task that were made from other raw files than those that are raw now.
 fn tell_other_raw_files(task: &dyn Task, store: &Store) -> Result<()> {
-    let Some(now) = store.raw_files(task) else {
-        return Ok(());
-    };
+    let now = store.raw_files(task);
     let entries = store.list()?.into_iter();
     let keys = entries.filter_map(|entry| {
         let manifest = entry.manifest.ok()?;
@@ -146,7 +144,7 @@ fn tell_other_raw_files(task: &dyn Task, store: &Store) -> Result<()> {
         // Of options that the task no longer takes, no command makes data.
         task.shape(&key.options).is_ok().then_some(key)
     });
-    for other in keys.filter_map(|key| store.other_raw_files(task, &key, &now)) {
+    for other in keys.filter_map(|key| store.other_raw_files(task, &key, now.as_ref())) {
         stderr::line(&format!("warning: {other}"));
     }
     Ok(())
@@ -157,8 +155,7 @@ fn tell_other_raw_files(task: &dyn Task, store: &Store) -> Result<()> {
 fn tell_other_raw_files_of(chosen: &Chosen) {
     let (task, store) = (chosen.task, &chosen.store);
     let now = store.raw_files(task);
-    let other = now.and_then(|now| store.other_raw_files(task, &chosen.key, &now));
-    if let Some(other) = other {
+    if let Some(other) = store.other_raw_files(task, &chosen.key, now.as_ref()) {
         stderr::line(&format!("warning: {other}"));
     }
 }
