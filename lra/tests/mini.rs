@@ -110,7 +110,7 @@ fn a_card_is_not_made_of_scores_that_have_changed() {
 #[test]
 fn a_whole_card_is_planned_and_says_what_the_block_adds() {
     let place = Place::new();
-    let output = place.lra(&format!("mini s4d --seeds 0 {TINY}"));
+    let output = place.lra(&format!("mini dlr --seeds 0 {TINY}"));
     let told = common::err(&output);
     assert!(output.status.success(), "{told}");
     // Data that are not there are told before anything runs, with a remedy.
@@ -124,7 +124,7 @@ fn a_whole_card_is_planned_and_says_what_the_block_adds() {
         "{told}"
     );
     for planned in [
-        "plan       s4d: ",
+        "plan       dlr: ",
         "           listops@64: 1 run, about ",
         "           learning rates: ",
         "           block of X-formers: 2 runs, about ",
