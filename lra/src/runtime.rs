@@ -254,15 +254,16 @@ fn threads_of(given: &OsStr) -> Option<usize> {
 fn keep_freed_pages() {
     /// Threshold that prevents the end of the heap from being given back.
     const NEVER: i32 = -1;
-    for (parameter, value) in [
-        (libc::M_MMAP_THRESHOLD, i32::MAX),
-        (libc::M_TRIM_THRESHOLD, NEVER),
-        (libc::M_TOP_PAD, TOP_PAD),
-        (libc::M_ARENA_MAX, 1),
-    ] {
-        // SAFETY: mallopt only stores the number; called once, before other threads exist.
-        unsafe { libc::mallopt(parameter, value) };
+    /// Largest threshold that older versions of glibc accept: half of the size of a thread's heap.
+    const OLDER_LIMIT: i32 = 32 << 20;
+    // SAFETY: mallopt only stores the number; called once, before other threads exist.
+    let set = |parameter, value| unsafe { libc::mallopt(parameter, value) } == 1;
+    if !set(libc::M_MMAP_THRESHOLD, i32::MAX) {
+        set(libc::M_MMAP_THRESHOLD, OLDER_LIMIT);
     }
+    set(libc::M_TRIM_THRESHOLD, NEVER);
+    set(libc::M_TOP_PAD, TOP_PAD);
+    set(libc::M_ARENA_MAX, 1);
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]

@@ -5,15 +5,18 @@
     python compare.py --listops data --seconds 20
 
 In every round lra runs its steps in a process of its own (`lra measure`), then each peer's process, which has been waiting,
-runs its own. A ratio is lra's median step over the peer's in the same round; the table has the median of the rounds and, in
-brackets, the least and the largest. Times are of forward pass, loss, backward pass and AdamW.
+runs its own. Both make two steps first that are not timed, and time three at the least. A ratio is lra's median step over the
+peer's in the same round; the table has the median of the rounds and, in brackets, the least and the largest. Times are of
+forward pass, loss, backward pass and AdamW.
 
-Every peer runs twice, eager and under `torch.compile`, and the faster of the two is the row; a peer that does not compile
-says so. With `--tuned` both run once more with what an expert would set: glibc keeps freed memory, as lra has it do, and on
-processors of AMD the slow path that MKL takes there is switched off. Both columns stand in the table.
+Every peer runs twice, eager and under `torch.compile`, and the faster of the two is the row. The row of a peer that does not
+compile gives the reason, and the exit code is 1 if that is the lack of a compiler. With `--tuned` both run once more with what
+an expert would set: glibc keeps freed memory, as lra has it do, and on processors of AMD the slow path that MKL takes there is
+switched off. Both columns stand in the table. Settings of GLIBC_TUNABLES and LD_PRELOAD that are there already stay.
 
 Memory is the growth of resident memory on both sides, from before the model is built to the peak; of a peer libraries and a
-small step come before the base. The growth of lra's live heap stands beside it.
+small step come before the base. It is that of the faster form: the slower one may take less. The growth of lra's live heap
+stands beside it.
 
 Rows are the models of `lra list models` that have a peer (`@peer` in eager.py, packages.py, hugging_face.py, state_spaces.py).
 A model whose numbers are held against a package has one, or a reason in WITHOUT.
@@ -35,6 +38,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import signal
 import statistics
 import subprocess
@@ -42,7 +46,7 @@ import sys
 import tempfile
 import time
 
-from peer import load
+from peer import LEAST, WARM_UP, load
 
 HERE = pathlib.Path(__file__).parent
 # What both sides build: layers, width, heads, feed-forward width, examples per step.
@@ -86,7 +90,8 @@ def ours(arguments, model, length, sizes):
     name, assignments = settings_of(arguments, model, sizes)
     assignments += [f"train.batch={sizes['batch']}", f"data.max_length={length}"]
     steps = {"kind": "steps", "task": "text", "source": "synthetic", "model": name, "recipe": "nystromformer"}
-    steps |= {"assignments": assignments, "warmup": 2, "least": 2, "seconds": arguments.seconds, "most": 1 << 20}
+    steps |= {"assignments": assignments, "seconds": arguments.seconds}
+    steps |= {"warmup": WARM_UP, "least": LEAST, "most": 1 << 20}
     request = {"device": arguments.device, "threads": arguments.threads, "memory_limit": 1 << 40, "work": steps}
     command = [arguments.lra, "measure"]
     answer = subprocess.run(command, input=json.dumps(request), capture_output=True, text=True, check=False)
@@ -122,7 +127,7 @@ def ours_on_listops(arguments, model):
                     if line.endswith("\n")
                 ]
                 seconds = [second for one in rounds for second in one["steps"]]
-                if sum(seconds) >= arguments.seconds:
+                if len(seconds) >= LEAST and sum(seconds) >= arguments.seconds:
                     process.send_signal(signal.SIGINT)
                     process.wait()
                     heap = rounds[-1]["peak_bytes"]
@@ -133,19 +138,78 @@ def ours_on_listops(arguments, model):
 
 # A function by which MKL asks whether the processor is Intel's; with this answer it takes its fast paths on others too.
 VENDOR_CHECK = "int mkl_serv_intel_cpu_true(void) { return 1; }"
-# glibc keeps what is freed in place of giving it back to the system and fetching it again, as lra has it do by mallopt.
-TUNABLES = "glibc.malloc.mmap_threshold=2147483647:glibc.malloc.trim_threshold=2147483647"
+# glibc keeps what is freed in place of giving it back to the system and fetching it again, as lra has it do by mallopt. These are
+# the block sizes up to which it does: some versions ignore any above 32 MiB, and would then keep less than without a setting.
+THRESHOLDS = (2147483647, 33554432)
+# Exits with 0 if malloc keeps a block of so many bytes once it is freed. The first field of mallinfo is the size of its heap.
+KEEPS = """
+import ctypes, sys
+libc, size = ctypes.CDLL(None), int(sys.argv[1])
+class Info(ctypes.Structure):
+    _fields_ = [(f"field{index}", ctypes.c_int) for index in range(10)]
+libc.mallinfo.restype = Info
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+libc.free(libc.malloc(size))
+sys.exit(libc.mallinfo().field0 < size)
+"""
+
+
+def c_library():
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION")
+    except (OSError, ValueError):
+        return "a C library other than glibc"
+
+
+def tunables():
+    """Returns GLIBC_TUNABLES with which malloc keeps freed memory, which has been tried."""
+    before = os.environ.get("GLIBC_TUNABLES")
+    for threshold in THRESHOLDS:
+        keep = [f"glibc.malloc.mmap_threshold={threshold}", f"glibc.malloc.trim_threshold={THRESHOLDS[0]}"]
+        setting = ":".join([before, *keep] if before else keep)
+        # A block below the threshold by more than its own header. Another allocator that is preloaded would answer for itself.
+        size = min(threshold, 64 << 20) - (1 << 20)
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"} | {"GLIBC_TUNABLES": setting}
+        probe = subprocess.run([sys.executable, "-c", KEEPS, str(size)], env=environment, capture_output=True, check=False)
+        if probe.returncode == 0:
+            return setting
+    raise SystemExit(f"--tuned: with GLIBC_TUNABLES={setting} {c_library()} still gives freed memory back")
 
 
 def tuned(folder):
     """Returns the environment in which an expert would run PyTorch on this processor."""
-    environment = {"GLIBC_TUNABLES": TUNABLES}
+    environment = {"GLIBC_TUNABLES": tunables()}
     if "AuthenticAMD" in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii"):
         source, library = folder / "vendor.c", folder / "vendor.so"
         source.write_text(VENDOR_CHECK, encoding="ascii")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
-        environment["LD_PRELOAD"] = str(library)
+        command = ["cc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source)]
+        try:
+            subprocess.run(command, capture_output=True, text=True, check=True)
+        except OSError as error:
+            raise SystemExit(f"--tuned needs a C compiler for the library that MKL asks: cc: {error.strerror}") from None
+        except subprocess.CalledProcessError as error:
+            raise SystemExit(f"--tuned: cc does not build the library that MKL asks: {cause(error.stderr)}") from None
+        before = os.environ.get("LD_PRELOAD")
+        environment["LD_PRELOAD"] = ":".join([before, str(library)] if before else [str(library)])
     return environment
+
+
+# The line of a traceback that names the exception, and that of a C++ compiler which names an error.
+EXCEPTION = re.compile(r"(\w+\.)*(?=[A-Z])\w*(Error|Exception|Exit|Interrupt|Unsupported|Failed|Failure|Missing)\b")
+COMPILE_ERROR = re.compile(r"\berror: ")
+# PyTorch's words where no compiler works: that of C++, or Triton on a GPU.
+NO_COMPILER = re.compile(r"InvalidCxxCompiler|CppCompileError|C\+\+ compiler|TritonMissing|working triton", re.IGNORECASE)
+
+
+def cause(errors):
+    """Returns the line of a process's standard error that tells why it ended, fit for a cell of the table."""
+    lines = [line for line in errors.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    last = max((index for index, line in enumerate(lines) if EXCEPTION.match(line)), default=len(lines) - 1)
+    detail = next((line for line in lines[last + 1 :] if COMPILE_ERROR.search(line)), "")
+    words = f"{lines[last]} {detail}".replace("|", "/").split()
+    return " ".join(words)[:300]
 
 
 class Peer:
@@ -183,8 +247,7 @@ class Peer:
         if not line:
             self.process.wait()
             self.errors.seek(0)
-            lines = self.errors.read().strip().splitlines() or [f"exit {self.process.returncode}"]
-            raise RuntimeError(lines[-1])
+            raise RuntimeError(cause(self.errors.read()) or f"exit {self.process.returncode}")
         return line
 
     def round(self):
@@ -208,18 +271,18 @@ def training_split(data):
 
 
 def start(arguments, entry, model, peer, length, sizes, environment):
-    """Returns the peer's processes, eager and compiled, and a note on what could not be started."""
-    processes, note = [], ""
+    """Returns the peer's processes, eager and compiled, and why the latter could not be started, if so."""
+    processes, failure = [], None
     for compiled in (False, True):
         try:
             process = Peer(arguments, entry, model, peer, length, sizes, compiled, environment)
         except RuntimeError as error:
             if not compiled:
                 raise
-            note = f"; does not compile: {str(error)[:80]}"
+            failure = str(error)
         else:
             processes.append(process)
-    return processes, note
+    return processes, failure
 
 
 def faster(rounds):
@@ -233,7 +296,8 @@ def step(measured):
 
 
 def cell(arguments, entry, model, peer, length, sizes, environments):
-    """Runs all rounds: lra's own, and for each environment the faster process of the peer, with its name."""
+    """Runs all rounds. Returns lra's own, for each environment those of the faster process of the peer with its name, and the
+    reasons where it did not compile."""
     groups = []
     try:
         for environment in environments:
@@ -247,11 +311,15 @@ def cell(arguments, entry, model, peer, length, sizes, environments):
             for rounds, (processes, _) in zip(their, groups):
                 rounds.append([process.round() for process in processes])
         columns = []
-        for rounds, (processes, note) in zip(their, groups):
+        for rounds, (processes, failure) in zip(their, groups):
             index = faster(rounds)
-            name = peer + (", torch.compile" if processes[index].compiled else "") + note
+            name = peer
+            if processes[index].compiled:
+                name = peer.removesuffix(" eager") + ", torch.compile"
+            if failure:
+                name += f"; does not compile: {failure}"
             columns.append((name, [one[index] for one in rounds]))
-        return our, columns
+        return our, columns, [failure for _, failure in groups if failure]
     finally:
         for processes, _ in groups:
             for process in processes:
@@ -291,7 +359,7 @@ def registered(arguments):
 
 
 def processor():
-    """Its name, what it has for products of bfloat16, and its caches."""
+    """Its name, which of its maker's designs it is, what it has for products of bfloat16, and its caches."""
     with open("/proc/cpuinfo", encoding="ascii") as file:
         facts = dict(line.split(":", 1) for line in file if ":" in line)
     facts = {key.strip(): value.strip() for key, value in facts.items()}
@@ -301,7 +369,8 @@ def processor():
         level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
         if kind != "Instruction":
             caches.append(f"L{level} {size}iB")
-    return ", ".join([facts.get("model name", platform.processor()), *units, *caches])
+    design = [f"{what} {facts[key]}" for what, key in (("family", "cpu family"), ("model", "model")) if key in facts]
+    return ", ".join([facts.get("model name", platform.processor()), *design, *units, *caches])
 
 
 def main():
@@ -376,18 +445,24 @@ def main():
     ]
     folder = tempfile.TemporaryDirectory()
     environments = [{}] + ([tuned(pathlib.Path(folder.name))] if arguments.tuned else [])
+    if arguments.tuned:
+        vendor = ", and MKL takes its fast paths" if "LD_PRELOAD" in environments[1] else ""
+        lines += [f"Tuned: GLIBC_TUNABLES={environments[1]['GLIBC_TUNABLES']} of {c_library()}{vendor}.", ""]
     lines += heading(environments)
     print("\n".join(lines), flush=True)
-    failed = 0
+    failed, uncompiled, no_compiler = 0, {}, 0
     for length in lengths:
         for model, peer in sorted(peers, key=lambda key: names.index(key[0].split(":")[0])):
             if wanted and model not in wanted:
                 continue
             try:
                 entry = peers[model, peer]
-                line = row(model, length, *cell(arguments, entry, model, peer, length, sizes, environments))
+                our, columns, failures = cell(arguments, entry, model, peer, length, sizes, environments)
+                line = row(model, length, our, columns)
+                uncompiled |= {f"{model} beside {peer}": failure for failure in failures}
+                no_compiler += any(map(NO_COMPILER.search, failures))
             except RuntimeError as error:
-                line = f"| {model} | {length} | | {peer} | failed: {error} |"
+                line = f"| {model} | {length} | | {peer} | failed: {' '.join(str(error).split())} |"
                 failed += 1
             lines.append(line)
             print(line, flush=True)
@@ -396,8 +471,14 @@ def main():
     if WITHOUT and not wanted:
         reasons = [f"- {model} stands beside nothing: {reason}." for model, reason in WITHOUT.items()]
         print("\n".join(["", *reasons]))
-    if failed:
-        raise SystemExit(f"{failed} of the rows failed")
+    if uncompiled:
+        print("\nPyTorch did not compile these, so that a column has its eager mode alone:\n")
+        print("\n".join(f"- {row}: {failure}" for row, failure in uncompiled.items()))
+    messages = [f"{failed} of the rows failed"] * bool(failed)
+    if no_compiler:
+        messages.append(f"{no_compiler} of the rows are of eager PyTorch only, for want of a compiler that works")
+    if messages:
+        raise SystemExit("\n".join(messages))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,9 @@ class Entry:
 # By lra's model, with options if need be, and what it is set beside.
 PEERS = {}
 
+# Steps that neither side times at the start of a round, and the fewest that both time: a median of two would be their mean.
+WARM_UP, LEAST = 2, 3
+
 
 def peer(model, beside, masked=False, older=False):
     def register(build):

@@ -1,7 +1,8 @@
 """Trains one peer in a process that waits between rounds.
 
-`go` on standard input makes one round, an empty line ends the process. Each round prints one JSON line: the seconds of each
-step, and the growth of resident memory, in bytes, from the base to the peak of the round. The base is read after steps of
+`go` on standard input makes one round, an empty line ends the process. Each round makes a few steps that are not timed, then
+prints one JSON line: the seconds of each timed step, and the growth of resident memory, in bytes, from the base to the peak of
+the round. The base is read after steps of
 a small copy of the model, so that libraries, thread pools and, with `--compile`, the compiler are loaded before it. With
 `--compile` another process compiles the model first, and this one reads the compiler's cache. On a GPU the memory is that of
 PyTorch's allocator, and a step ends when the GPU has ended it.
@@ -22,7 +23,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from peer import Peer, Sizes, load
+from peer import LEAST, WARM_UP, Peer, Sizes, load
 
 
 class Block(nn.Module):
@@ -155,7 +156,13 @@ def main():
 
     if arguments.compile and not arguments.compiled:
         # What the compiler leaves in memory would count as the model's: it works in another process, and this one reads its cache.
-        subprocess.run([sys.executable, *sys.argv, "--compiled"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        command = [sys.executable, *sys.argv, "--compiled"]
+        status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False).returncode
+        if status < 0:
+            raise SystemExit(f"ChildProcessError: signal {-status} ended the process that compiles")
+        if status:
+            # That process has written the cause to standard error. Nothing may follow it there.
+            raise SystemExit(status)
 
     clock = time.process_time if arguments.cpu else time.perf_counter
     device = torch.device(arguments.device)
@@ -196,7 +203,7 @@ def main():
 
     small = argparse.Namespace(**vars(arguments) | {"length": SMALL_LENGTH, "batch": 1})
     warm_up = stepper(dataclasses.replace(sizes, length=SMALL_LENGTH), random_batches(small))
-    for _ in range(2):
+    for _ in range(WARM_UP):
         warm_up()
     del warm_up
     if arguments.compile:
@@ -204,20 +211,23 @@ def main():
     release()
     base = torch.cuda.memory_allocated(device) if gpu else 1024 * kilobytes("VmRSS")
     step = stepper(sizes, batches)
-    for _ in range(2):
+    for _ in range(WARM_UP):
         step()
     release()
     print("ready", flush=True)
     for line in sys.stdin:
         if not line.strip():
             break
+        # These steps, and no timed one, pay for the pages that `release` gave back.
+        for _ in range(WARM_UP):
+            step()
         # Forget the peak of starting up (and, with torch.compile, of compiling).
         if gpu:
             torch.cuda.reset_peak_memory_stats(device)
         else:
             with open("/proc/self/clear_refs", "w", encoding="ascii") as marks:
                 marks.write("5")
-        times = [step(), step()]
+        times = [step() for _ in range(LEAST)]
         while sum(times) < arguments.seconds:
             times.append(step())
         peak = torch.cuda.max_memory_allocated(device) if gpu else 1024 * kilobytes("VmHWM")
