@@ -262,3 +262,20 @@ fn cells_that_contradict_each_other_are_an_error_that_names_both() {
         }
     }
 }
+
+/// The name of a variant does not say whether it is the default: that of `deberta` is `he2020`, and
+/// its other one `paper`.
+#[test]
+fn a_default_variant_is_no_departure_whatever_its_name() {
+    let mut model = run("deberta", 0, 0.5).model;
+    for (variant, is_default, departure) in [
+        ("he2020", Some(true), None),
+        ("paper", Some(false), Some("paper")),
+        ("paper", None, None),
+        ("tay2021", None, Some("tay2021")),
+    ] {
+        model.variant = variant.to_owned();
+        model.default_variant = is_default;
+        assert_eq!(model.departure(), departure, "{variant}, {is_default:?}");
+    }
+}

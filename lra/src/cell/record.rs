@@ -44,6 +44,7 @@ pub(super) fn draft(
         model: record::Model {
             name: spec.cell.model.clone(),
             variant: resolved.variant.name.to_owned(),
+            default_variant: Some(resolved.has_default_variant()),
             parameters: 0,
             masks_padding: resolved.variant.masks_padding,
             rule_violation: resolved.rule_violation.map(str::to_owned),

@@ -302,8 +302,8 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
         let parameters = resolved.meta()?.1.elements();
         let masks = resolved.variant.masks_padding;
         let masked = if masks { "yes" } else { "no" };
-        // Every model has the variant of its paper; a star marks variants that do not mask.
-        let other = model.variants.iter().filter(|it| it.name != "paper");
+        // The first variant is the default. A star marks variants that do not mask.
+        let other = model.variants.iter().skip(1);
         let other: Vec<String> = other
             .map(|it| format!("{}{}", it.name, if it.masks_padding { "" } else { "*" }))
             .collect();

@@ -43,7 +43,10 @@ impl Plan {
             .recipe
             .layers(&cell.task, &cell.model, resolved.family);
         let by_recipe = layers.is_ok_and(|layers| layers.set("model", "variant"));
-        if variant != "paper" && !by_recipe && !self.cell.source.key.starts_with(variant) {
+        if !resolved.has_default_variant()
+            && !by_recipe
+            && !self.cell.source.key.starts_with(variant)
+        {
             all.push(format!("variant {variant}"));
         }
         all.extend(self.resolved.recipe_of_record().split_statistics());

@@ -408,6 +408,11 @@ impl Resolved {
         Ok(self)
     }
 
+    /// Returns whether the variant is the model's default.
+    pub fn has_default_variant(&self) -> bool {
+        self.variant.name == self.model.variants[0].name
+    }
+
     /// Returns the classifier without weights, which gives size and cost, and its weightless
     /// parameters.
     pub fn meta(&self) -> Result<(Classifier, Parameters)> {

@@ -90,8 +90,12 @@ pub struct Rows {
 pub struct Model {
     /// Registry name, such as `performer`.
     pub name: String,
-    /// Variant of the model; empty or `paper` for its default.
+    /// Variant of the model.
     pub variant: String,
+    /// True if the variant is the model's default. Older records do not say; there `paper` and the
+    /// empty name are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_variant: Option<bool>,
     /// Trained parameters.
     pub parameters: u64,
     /// True if the model masks padding.
@@ -160,11 +164,13 @@ impl OwnCode {
 }
 
 impl Model {
-    /// Returns the variant, unless it is the default, which follows the model's paper; records
-    /// write the default as `paper` or leave it empty.
+    /// Returns the variant, unless it is the model's default.
     pub fn departure(&self) -> Option<&str> {
         let variant = self.variant.as_str();
-        (!matches!(variant, "" | "paper")).then_some(variant)
+        let is_default = self
+            .default_variant
+            .unwrap_or(matches!(variant, "" | "paper"));
+        (!is_default).then_some(variant)
     }
 }
 

@@ -37,6 +37,7 @@ pub fn run(model: &str, seed: u64, accuracy: f64) -> Record {
         model: Model {
             name: model.to_owned(),
             variant: String::new(),
+            default_variant: None,
             parameters: 104_586,
             masks_padding: true,
             rule_violation: None,

@@ -7,8 +7,8 @@
 //! feed-forward network (`block.ffn` = none): the unit replaces both sublayers. Time O(L²·(s + e)),
 //! memory O(L²). Weights, g and w start as N(0, 0.02²), biases as 0. A CLS token starts at zero and
 //! has U = 0 forever if there is no position encoding: use mean pooling. The norms published for
-//! those runs, with ε = 1e-5, are ScaleNorm (g x/√(mean x² + ε), g = 1 at first,
-//! `block.scale_norm = rms`) for texts and BatchNorm for images.
+//! runs on this benchmark are ScaleNorm (g x/√(mean x² + ε), g = 1 at first, `block.scale_norm =
+//! rms`) for texts and BatchNorm for images.
 //!
 //! # Options
 //!

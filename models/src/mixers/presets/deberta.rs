@@ -79,7 +79,7 @@ fn build_paper(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         matches!(bias, PairBias::Deberta | PairBias::DebertaPaper),
         "model.variant",
         "paper",
-        "he2020 with another block.bias than deberta",
+        "he2020 with another block.bias than deberta and deberta_paper",
     )?;
     let block = BlockOptions {
         bias: PairBias::DebertaPaper,
