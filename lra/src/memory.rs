@@ -14,6 +14,8 @@ use Ordering::Relaxed;
 
 use crate::resident;
 
+mod unwritten;
+
 /// Forwards to the system's allocator and counts.
 pub struct CountingAllocator;
 
@@ -163,27 +165,41 @@ fn limit_exceeded(requested: usize, live: usize) {
     });
 }
 
+/// Returns whether the resident size has a limit.
+fn is_resident_limited() -> bool {
+    RESIDENT_LIMIT.load(Relaxed) != usize::MAX
+}
+
 /// Counts a block of `size` bytes towards the next check of the resident size, if that has a limit.
 fn guard_resident(block: *mut u8, size: usize) {
-    if RESIDENT_LIMIT.load(Relaxed) == usize::MAX {
+    if !is_resident_limited() {
         return;
     }
+    unwritten::add(block, size);
     // No block has more bytes than that.
-    let size = size as isize;
-    if UNTIL_LOOK.fetch_sub(size, Relaxed) < size {
-        look(block, size as usize);
+    let bytes = size as isize;
+    if UNTIL_LOOK.fetch_sub(bytes, Relaxed) < bytes {
+        look(size);
     }
 }
 
-/// Checks the resident size, including what the new block will add when it is written.
+/// Forgets a block that is about to be freed or moved.
+fn leave_guard(block: *mut u8, size: usize) {
+    if is_resident_limited() {
+        unwritten::remove(block, size);
+    }
+}
+
+/// Checks the resident size after a request of `size` bytes, including what that block and the
+/// large ones before it will add when they are written.
 #[cold]
-fn look(block: *mut u8, size: usize) {
+fn look(size: usize) {
     let limit = RESIDENT_LIMIT.load(Relaxed);
     let Some(resident) = resident::bytes() else {
         return;
     };
-    let more = resident::missing(block, size);
-    // Blocks that are not written yet will be resident, too.
+    let small = if size < resident::LARGE { size } else { 0 };
+    let more = unwritten::bytes() + small;
     let all = (resident + more).max(live() + BESIDE.load(Relaxed));
     match limit.checked_sub(all) {
         Some(left) => {
@@ -250,16 +266,31 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        let served = served(layout);
         grow(layout.size());
+        if served == layout {
+            // SAFETY: as above.
+            let allocate = || unsafe { System.alloc_zeroed(layout) };
+            let block = or_refused(allocate, layout.size(), layout.size());
+            guard_resident(block, layout.size());
+            return block;
+        }
+        // Blocks that are aligned are zeroed by writing to them, before which the resident size is
+        // checked.
         // SAFETY: as above.
-        let allocate = || unsafe { System.alloc_zeroed(served(layout)) };
+        let allocate = || unsafe { System.alloc(served) };
         let block = or_refused(allocate, layout.size(), layout.size());
         guard_resident(block, layout.size());
+        if !block.is_null() {
+            // SAFETY: the block has that many bytes.
+            unsafe { block.write_bytes(0, layout.size()) };
+        }
         block
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         shrink(layout.size());
+        leave_guard(pointer, layout.size());
         // SAFETY: as above; the block was served with this layout.
         unsafe { System.dealloc(pointer, served(layout)) }
     }
@@ -269,6 +300,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         // figure exact in requested bytes, which can be compared between machines.
         let more = new_size.saturating_sub(layout.size());
         grow(more);
+        leave_guard(pointer, layout.size());
         // SAFETY: as above; a block that could not be resized is still there.
         let allocate = || unsafe { resize(pointer, layout, new_size) };
         let resized = or_refused(allocate, new_size, more);

@@ -41,9 +41,9 @@ fn page() -> usize {
 
 /// Blocks of at least this size are checked for pages that are in memory; smaller ones are assumed
 /// to be new.
-const LARGE: usize = 128 << 10;
+pub const LARGE: usize = 128 << 10;
 
-/// Returns the number of bytes of a new block that are not in memory yet, and will be once it is
+/// Returns the number of bytes of a block that are not in memory yet, and will be once it is
 /// written.
 #[cfg(target_os = "linux")]
 pub fn missing(block: *mut u8, size: usize) -> usize {

@@ -459,6 +459,28 @@ fn a_run_that_comes_near_the_limit_of_its_control_group_is_a_record() {
     assert_eq!(outcome["status"], "out_of_memory");
     let reason = outcome["reason"].as_str().unwrap();
     assert!(reason.contains("control group"), "{reason}");
+    // Large blocks that are written long after they were allocated count before they are: else the
+    // resident size itself passes the limit, where the system kills.
+    let late = "run --task toy --model lstm --recipe smoke --steps 2 --quiet --memory-limit 1T --set train.batch=1024 \
+                --set block.dim=64 --out late";
+    let output = within(late);
+    let message = common::err(&output);
+    assert_eq!(output.status.code(), Some(4), "{message}");
+    let resident = message.split_once("more than the resident ");
+    let resident = resident.and_then(|(_, rest)| rest.split_once(" MiB"));
+    let resident: f64 = resident.unwrap().0.parse().unwrap();
+    assert!(resident < 128.0, "{message}");
+}
+
+/// At width 1 there is no pair of sine and cosine, so a parameter is empty.
+#[test]
+fn a_model_with_an_empty_parameter_trains() {
+    let place = Place::new();
+    for optimizer in ["adamw", "lion"] {
+        place.ok(&format!(
+            "run --task toy --model transformer_xl --recipe smoke --steps 2 --quiet --set block.dim=1 --set train.optimizer={optimizer}"
+        ));
+    }
 }
 
 #[test]

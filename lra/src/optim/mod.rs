@@ -49,14 +49,16 @@ pub trait Optimizer: Send + Sync {
     }
 }
 
-/// Moves one parameter after the other.
+/// Moves one parameter after the other. A parameter may be empty, as that of Transformer-XL's
+/// positions at width 1, and has nothing to move.
 fn one_by_one<O: Optimizer + ?Sized>(
     optimizer: &O,
     slots: &mut [Slot],
     gradients: Vec<Option<Tensor>>,
     steps: &[Step],
 ) -> Result<()> {
-    for ((slot, gradient), step) in slots.iter_mut().zip(gradients).zip(steps) {
+    let all = slots.iter_mut().zip(gradients).zip(steps);
+    for ((slot, gradient), step) in all.filter(|((slot, _), _)| slot.parameter.elem_count() > 0) {
         optimizer.update(&slot.parameter, &mut slot.moments, gradient, step)?;
     }
     Ok(())
