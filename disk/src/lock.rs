@@ -87,11 +87,24 @@ fn has_no_locks(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported
 }
 
+/// Returns whether an error may as well be one of the disk or of a server that does not answer.
+fn is_fault(error: &io::Error) -> bool {
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(libc::EIO) {
+        return true;
+    }
+    false
+}
+
 fn without_locks(error: &io::Error) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
         format!(
-            "this file system has no locks ({error}): choose a folder on another one, or set {LOCKS}=off if no other lra works there meanwhile"
+            "{} ({error}): choose a folder on another one, or set {LOCKS}=off if no other lra works there meanwhile",
+            match is_fault(error) {
+                true => "this file system refuses locks, because it has none or is faulty",
+                false => "this file system has no locks",
+            }
         ),
     )
 }

@@ -154,15 +154,20 @@ pub fn called(kind: &str, name: &str) -> Option<&'static str> {
 
 /// Returns the one known name that `name` stands for: the name itself, or that of an alias.
 fn one_called<'a>(name: &str, aliases: &'static [Alias], known: &[&'a str]) -> Option<&'a str> {
-    let name = fold(name);
     let find = |wanted: &str| known.iter().copied().find(|it| fold(it) == fold(wanted));
-    find(&name).or_else(|| {
-        let is_it = |alias: &&Alias| alias.names.iter().any(|other| fold(other) == name);
-        match aliases.iter().find(is_it)?.to {
-            [only] => find(only),
-            _ => None,
-        }
-    })
+    let one = |name: &str| {
+        find(name).or_else(|| {
+            let is_it = |alias: &&Alias| alias.names.iter().any(|other| fold(other) == name);
+            match aliases.iter().find(is_it)?.to {
+                [only] => find(only),
+                _ => None,
+            }
+        })
+    };
+    let name = fold(name);
+    // Other code bases write the benchmark's name before those of its tasks.
+    let plain = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+    one(&name).or_else(|| one(plain?))
 }
 
 /// Returns the published source called `name`, by its short name or its key in any case; the error

@@ -21,7 +21,14 @@ pub(super) fn explained(name: &str) -> Option<Guess> {
     })?;
     let task = datasets::tasks::registry()[index];
     let note = match described(task, tail) {
-        Some(words) => format!("'{name}' is the label of {} {words}", known[index]),
+        Some(words) => {
+            let label = format!("{}@{tail}", known[index]);
+            let told = match label == name {
+                true => format!("'{label}' is the label"),
+                false => format!("'{name}' is {label}, the label"),
+            };
+            format!("{told} of {} {words}", known[index])
+        }
         None => format!(
             "a name with @ is the label of a task with other settings of its data; its settings: `lra list tasks {}`",
             known[index]

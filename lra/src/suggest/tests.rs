@@ -361,6 +361,7 @@ fn labels_of_reduced_tasks_are_explained_as_settings() {
     for (label, settings) in [
         ("text@512", "--set data.max_length=512"),
         ("imdb@512", "--set data.max_length=512"),
+        ("imdb@512", "'imdb@512' is text@512, the label of text"),
         (
             "listops@256",
             "--set data.max_length=256 --set data.min_length=64",
@@ -802,6 +803,12 @@ fn names_of_others_are_translated_only_where_they_mean_the_same() {
         ("task", "curv_baseline", None),
         ("task", "cifar-2d", None),
         ("task", "cifar100", None),
+        ("task", "lra_imdb", Some("text")),
+        ("task", "lra-listops", Some("listops")),
+        ("task", "lra_aan", Some("retrieval")),
+        ("model", "S4D-Lin", Some("s4d")),
+        ("model", "S4D-Inv", None),
+        ("model", "s4d-legs", None),
         ("model", "Linear Transformer", Some("linear")),
         ("model", "S4D", Some("s4d")),
         ("model", "rwkv", None),

@@ -320,7 +320,9 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
         Some(percent) => Some(percent),
         None => {
             let name = "the accuracy (if it is in percent, name its column by --column accuracy_percent=HEADER)";
-            number(Field::Accuracy, name, 1.0)?.map(|share| 100.0 * share)
+            // Without the last digits, which the product does not have: 0.8734 is 87.34 %.
+            let in_percent = |share: f64| (100.0 * share * 1e9).round() / 1e9;
+            number(Field::Accuracy, name, 1.0)?.map(in_percent)
         }
     };
     let Some(percent) = percent else {

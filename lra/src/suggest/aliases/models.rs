@@ -324,17 +324,10 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
         "RWKV has several versions; its published figures on this benchmark are of the fourth",
     ),
     same(&["linoss"], &["linoss-im", "linoss-imex"]),
-    same(
-        &["s4d"],
-        &[
-            "s4d-lin",
-            "s4d-inv",
-            "s4d-legs",
-            "s4-diag",
-            "s4d-real",
-            "diagonal-s4",
-        ],
-    ),
+    same(&["s4d"], &["s4d-lin", "s4-diag", "diagonal-s4"]),
+    near(&["s4d"], &["s4d-inv"], "s4d with --set model.init=inv"),
+    near(&["s4d"], &["s4d-legs"], "s4d with --set model.init=legs"),
+    near(&["s4d"], &["s4d-real"], "s4d with --set model.init=real"),
     same(&["s4"], &["s4-v2", "s4-legs", "dplr", "nplr", "s4-dplr"]),
     near(
         &["s4"],
