@@ -28,8 +28,9 @@ use crate::files;
 use crate::words::counted;
 
 pub(crate) use self::contents::{Contents, few};
-pub use self::identify::unlike_archive;
+use self::identify::is_archive;
 pub(crate) use self::identify::{POINTED, POINTER_BYTES, is_pointer, kind_of};
+pub use self::identify::{unlike_archive, unlike_archive_beginning};
 pub(crate) use self::litter::is_litter;
 pub(crate) use self::packing::{packed_by, unpacked};
 
@@ -65,21 +66,19 @@ impl Raw {
             Ok(_) => {}
         }
         let mut start = Vec::new();
-        let mut bounded = files::open(path)?.take(512);
+        let mut file = files::open(path)?;
+        let mut bounded = (&mut file).take(512);
         bounded
             .read_to_end(&mut start)
             .map_err(io_error("read", path))?;
+        let unpacked = packing::beginning(&start, file);
         let owned = path.to_owned();
 
         Ok(Some(match Packing::of(&start) {
             _ if start.starts_with(b"PAR1") => Raw::Parquet(owned),
-            Packing::None if !tar::begins(&start) && !zip::begins(&start) => Raw::File(owned),
-            Packing::None => Raw::Archive(owned),
-            _ => match packing::beginning(path)? {
-                Some(start) if !tar::begins(&start) => Raw::Packed(owned),
-                // An empty or damaged archive fails when it is read.
-                _ => Raw::Archive(owned),
-            },
+            _ if is_archive(&start, unpacked.as_deref()) => Raw::Archive(owned),
+            Packing::None => Raw::File(owned),
+            _ => Raw::Packed(owned),
         }))
     }
 
@@ -329,7 +328,7 @@ fn packed_unnamed(name: &str, start: &[u8]) -> Option<String> {
     if has_archive_name(name) || [".xz", ".bz2", ".7z"].iter().any(ends) {
         return None;
     }
-    // Pictures and lists of pictures are not read in packed form.
+    // Pictures and lists of Pathfinder are not read in packed form.
     let end = end.filter(|_| ![".png", ".npy"].iter().any(ends));
     let file = name.rsplit('/').next().unwrap_or(name);
     Some(match end {

@@ -57,7 +57,7 @@ mod verified_files;
 mod verify;
 mod words;
 
-pub use archive::{check_archive, unlike_archive};
+pub use archive::{check_archive, unlike_archive, unlike_archive_beginning};
 pub use baseline::{Baseline, DenseBaseline, MAJORITY, bag_of_tokens, first_token, majority};
 pub use build_checkpoint::BuildCheckpoint;
 pub use check::Check;

@@ -17,10 +17,11 @@ use crate::{Progress, Source, TaskInfo};
 pub(crate) use self::survey::{Place, Role, Survey, folder_in_words, folder_of};
 
 /// Form of the published files.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Form {
-    /// Files in a folder or an archive, read by [`Wanted::members`].
-    Members(Raw),
+    /// Files in a folder or an archive, read by [`Wanted::members`], and the survey of what lies
+    /// beside that archive.
+    Members(Raw, Survey),
     /// Parquet files of train and test.
     Parquet {
         /// Files of train, in the order of names.
@@ -40,6 +41,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) what: &'a str,
     /// Name of the published archive.
     pub(crate) archive: &'static str,
+    /// Names of archives in which the same data is published in other forms.
+    pub(crate) other_archives: &'static [&'static str],
     /// Function that returns the role of a file of a folder or archive.
     pub(crate) role: &'a dyn for<'n> Fn(&'n str) -> Role<'n>,
     /// True if the data lies in a folder, and never in folders below it.
@@ -54,7 +57,7 @@ pub(crate) struct Wanted<'a> {
 
 impl Wanted<'_> {
     /// Passes every file of data in `raw` to `visit`, as [`Raw::members`] does. Returns the survey
-    /// of the others.
+    /// of the others, added to `survey`.
     ///
     /// # Errors
     /// Errors of [`Raw::members`]; [`Error::Missing`] where there is no data; [`Error::File`] for a
@@ -62,11 +65,12 @@ impl Wanted<'_> {
     pub(crate) fn members(
         &self,
         raw: &Raw,
+        survey: Survey,
         doing: &str,
         progress: &dyn Progress,
         visit: &mut dyn FnMut(Member<'_>) -> Result<()>,
     ) -> Result<Survey> {
-        let survey = RefCell::new(Survey::default());
+        let survey = RefCell::new(survey);
         let contents = raw.members(
             doing,
             progress,
@@ -87,6 +91,19 @@ impl Wanted<'_> {
         survey.check_links(self, raw, &contents)?;
         survey.check(self, raw)?;
         Ok(survey)
+    }
+
+    /// Returns whether a file is named like a published archive.
+    fn is_published(&self, name: &str) -> bool {
+        let file = name.rsplit('/').next().unwrap_or(name);
+        let mut names = self.other_archives.iter().chain([&self.archive]);
+        names.any(|archive| file.eq_ignore_ascii_case(archive))
+    }
+
+    /// Returns whether a file is the data in another form by its name: a published archive, or a
+    /// parquet file of a split.
+    fn is_other_form(&self, name: &str) -> bool {
+        self.is_published(name) || self.parquet && parquet::split_of(name).is_some()
     }
 
     /// Returns whether a file is data, or takes its place.
@@ -160,7 +177,7 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -
             };
             return Err(wanted.missing_in(raw, Some(there.to_owned())));
         }
-        Some(archive @ Raw::Archive(_)) => return Ok(Form::Members(archive)),
+        Some(archive @ Raw::Archive(_)) => return Ok(Form::Members(archive, Survey::default())),
         Some(Raw::Folder(folder)) => folder,
         Some(Raw::Parquet(file)) if wanted.parquet => {
             let problem = "one parquet file: name the folder that has those of train and of test";
@@ -217,7 +234,7 @@ pub(crate) fn locate(raw: &Path, wanted: &Wanted<'_>, progress: &dyn Progress) -
         taken || has_archive_name(name) || is_parquet
     })?;
     if contents.wanted > 0 {
-        return Ok(Form::Members(Raw::Folder(folder)));
+        return Ok(Form::Members(Raw::Folder(folder), Survey::default()));
     }
     if wanted.parquet
         && let Some(form) = parquet::forms_in(wanted.info, &folder, &files, &survey)?
@@ -248,9 +265,7 @@ fn archive_in(
             Some(archive @ Raw::Archive(_)) => archives.push(archive),
             Some(Raw::File(path)) if has_archive_name(&name) => others.push(path),
             // A file that is packed alone may well have nothing to do with the task.
-            Some(Raw::Packed(path)) if name.eq_ignore_ascii_case(wanted.archive) => {
-                others.push(path);
-            }
+            Some(Raw::Packed(path)) if wanted.is_published(&name) => others.push(path),
             _ => {}
         }
     }
@@ -266,12 +281,19 @@ fn archive_in(
         archives = having;
     }
     match (archives.len(), others.pop()) {
-        (0, None) => Err(wanted.missing(&folder.join(wanted.archive), Some(contents))),
+        (0, None) => Err(wanted.missing(folder, Some(contents))),
         (0, Some(file)) => {
             let problem = format!("not {ARCHIVES} but {}: remove it", kind_of(&file)?);
             Err(Error::File { file, problem })
         }
-        (1, _) => Ok(Form::Members(archives.remove(0))),
+        (1, _) => {
+            let archive = archives.remove(0);
+            let mut survey = Survey::default();
+            for path in files.iter().filter(|path| *path != archive.path()) {
+                survey.see_beside(wanted, &relative_name(folder, path));
+            }
+            Ok(Form::Members(archive, survey))
+        }
         _ => {
             let names: Vec<_> = archives
                 .iter()

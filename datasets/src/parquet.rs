@@ -17,7 +17,7 @@ use std::path::Path;
 
 use fault::Fault;
 use guard::guarded;
-use labels::Meaning;
+use labels::{Meaning, Unfit};
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
 use parquet::file::metadata::ParquetMetaData;
@@ -26,7 +26,7 @@ use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use crate::archive::{POINTED, POINTER_BYTES, is_pointer, packed_by};
 use crate::error::{Error, Result, io};
 use crate::files;
-use crate::lines::{whole, whole_number};
+use crate::lines::whole_number;
 
 /// Number of rows decoded at once.
 const ROWS: usize = 256;
@@ -294,13 +294,14 @@ impl Column {
         label_of: &dyn Fn(&str) -> Option<i64>,
     ) -> Result<Vec<i64>, Fault> {
         let name = &self.name;
-        let fraction =
-            |value: &str| Fault::from(format!("the label {value} of `{name}` is no whole number"));
-        let whole = |value: f64| whole(value).ok_or_else(|| fraction(&value.to_string()));
-        let integer = |value: i64| match meaning {
-            Meaning::Decimal { scale } => {
-                labels::of_decimal(value.into(), scale).map_err(|value| fraction(&value))
-            }
+        let unfit = |Unfit { number, problem }: Unfit| {
+            Fault::from(format!("the label {number} of `{name}` {problem}"))
+        };
+        let float = |value: f64| labels::of_float(value).map_err(unfit);
+        // The same stored bytes with a sign and without.
+        let integer = |value: i64, unsigned: u64| match meaning {
+            Meaning::Decimal { scale } => labels::of_decimal(value.into(), scale).map_err(unfit),
+            Meaning::Unsigned => labels::of_unsigned(unsigned).map_err(unfit),
             _ => Ok(value),
         };
         let bytes = |value: &[u8]| match (meaning, value) {
@@ -311,9 +312,9 @@ impl Column {
                         labels::MOST_DIGITS
                     ))
                 })?;
-                labels::of_decimal(unscaled, scale).map_err(|value| fraction(&value))
+                labels::of_decimal(unscaled, scale).map_err(unfit)
             }
-            (Meaning::Half, &[low, high]) => whole(labels::half(u16::from_le_bytes([low, high]))),
+            (Meaning::Half, &[low, high]) => float(labels::half(u16::from_le_bytes([low, high]))),
             _ => {
                 let word = String::from_utf8_lossy(value);
                 let label = whole_number(&word).or_else(|| label_of(word.trim()));
@@ -328,13 +329,16 @@ impl Column {
         match &mut self.reader {
             ColumnReader::Int64ColumnReader(reader) => {
                 let values = next_values!(self, reader);
-                values.into_iter().map(integer).collect()
+                values
+                    .into_iter()
+                    .map(|value| integer(value, value.cast_unsigned()))
+                    .collect()
             }
             ColumnReader::Int32ColumnReader(reader) => {
                 let values = next_values!(self, reader);
                 values
                     .into_iter()
-                    .map(|value| integer(value.into()))
+                    .map(|value| integer(value.into(), value.cast_unsigned().into()))
                     .collect()
             }
             ColumnReader::BoolColumnReader(reader) => {
@@ -345,11 +349,11 @@ impl Column {
                 let values = next_values!(self, reader);
                 values
                     .into_iter()
-                    .map(|value| whole(value.into()))
+                    .map(|value| float(value.into()))
                     .collect()
             }
             ColumnReader::DoubleColumnReader(reader) => {
-                next_values!(self, reader).into_iter().map(whole).collect()
+                next_values!(self, reader).into_iter().map(float).collect()
             }
             ColumnReader::ByteArrayColumnReader(reader) => {
                 let values = next_values!(self, reader);

@@ -337,6 +337,13 @@ fn an_archive_beside_its_folder_is_told() {
         said.contains("no positive review of test") && said.contains(told),
         "{said}"
     );
+    // The same beside an archive: tables of train alone are not read.
+    let root = tempfile::tempdir().unwrap();
+    raw::file(root.path(), "aclImdb_v1.tar.gz", &whole);
+    write_parquet(root.path(), "train.parquet");
+    let notes = read(&Text, root.path()).manifest().notes.join("\n");
+    let told = "train.parquet lies there too and was not read";
+    assert!(notes.contains(told), "{notes}");
     // Two archives of the published name: either may be meant.
     let root = tempfile::tempdir().unwrap();
     for name in ["a", "b"] {

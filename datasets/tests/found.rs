@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::raw::published::{
-    batches, expressions, key, pairs, pictures, published, read, refused, reviews,
+    batches, class_folders, expressions, key, pairs, pictures, published, read, refused, reviews,
 };
 use crate::raw::{self, Files};
 use lra_datasets::tasks::pathfinder::{PATHFINDER, PATHX};
@@ -111,9 +111,11 @@ fn one_folder_serves_all_tasks() {
 
 #[test]
 fn files_packed_one_by_one_are_read() {
-    for (task, files) in published() {
-        // Pictures are read by their places, and are packed already.
-        if files.iter().any(|(name, _)| name.ends_with(".png")) {
+    let mut all = published();
+    all.push((&Image, class_folders()));
+    for (task, files) in all {
+        // Pictures of a set are read by their places.
+        if task.info().name.starts_with("path") {
             continue;
         }
         let root = tempfile::tempdir().unwrap();
@@ -188,6 +190,9 @@ fn what_is_missing_says_where_it_looked_and_what_is_there() {
             said.contains("what is there: only hidden files, which are passed over: .DS_Store\n"),
             "{said}"
         );
+        // Files in it would be read as well as an archive.
+        let sought = format!("looked for {}\n", empty.display());
+        assert!(said.contains(&sought), "{said}");
         let page = raw::file(root.path(), "page.tar.gz", b"<html>sign in</html>");
         assert!(refused(task, &page).contains("but a web page (`<html>sign in</html>`)"));
     }
@@ -336,6 +341,47 @@ fn a_web_page_under_the_name_of_an_archive_is_told() {
         assert!(!said.starts_with("missing"), "{said}");
         // It does not serve another task either.
         assert_eq!(store.shared(&Retrieval), None);
+    }
+}
+
+/// Another archive under the name of the published one would not be fetched again, so it has to go.
+#[test]
+fn an_archive_of_other_files_is_to_be_removed() {
+    let other: Files = vec![("hello.txt".into(), b"hello".to_vec())];
+    let other = raw::gzip(&raw::tar(&other));
+    for (task, _) in published() {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path());
+        // The archive of another task serves this one too.
+        for owner in published().into_iter().map(|(owner, _)| owner) {
+            let name = owner.remote()[0].file;
+            if name != task.remote()[0].file {
+                continue;
+            }
+            let folder = store.raw(owner);
+            fs::create_dir_all(&folder).unwrap();
+            let kept = raw::file(&folder, name, &other);
+            let refused = |from| {
+                let built = store.open_or_build(task, &key(task), from, &());
+                built.unwrap_err().to_string()
+            };
+            let remedy = format!(
+                "to get it: remove {}, which holds none of these files; then lra data fetch {}",
+                kept.display(),
+                task.info().name
+            );
+            let said = refused(None);
+            assert!(
+                said.starts_with("missing: ") && said.contains(&remedy),
+                "{said}"
+            );
+            assert!(said.contains("what is there: hello.txt\n"), "{said}");
+            // A copy that is named is left alone.
+            let copy = raw::file(root.path(), name, &other);
+            let said = refused(Some(&copy));
+            assert!(!said.contains("remove "), "{said}");
+            fs::remove_dir_all(folder).unwrap();
+        }
     }
 }
 

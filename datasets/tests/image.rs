@@ -1,6 +1,7 @@
 //! Pictures of the image task, in all of their forms.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use std::fs;
 use std::path::Path;
 
 use crate::raw::{self, Files, build};
@@ -80,6 +81,22 @@ fn pickle(records: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Writes the first 20 pictures of the first batch and those of test as parquet files.
+fn tables(folder: &Path, packing: parquet::basic::Compression) {
+    let schema =
+        "message m { optional group img { optional binary bytes; } optional int64 label; }";
+    for (split, from) in [("train", 0), ("test", 500)] {
+        let pictures: Vec<_> = (from..from + 20).map(|i| png(&record(i))).collect();
+        let rows: Vec<_> = pictures
+            .iter()
+            .enumerate()
+            .map(|(i, png)| (&png[..], (i % 10) as i64))
+            .collect();
+        let path = folder.join(format!("plain_text/{split}-00000-of-00001.parquet"));
+        raw::parquet(&path, schema, &rows, packing);
+    }
+}
+
 fn png(record: &[u8]) -> Vec<u8> {
     let planes = &record[1..];
     let pixels: Vec<u8> = (0..3072).map(|i| planes[i % 3 * 1024 + i / 3]).collect();
@@ -133,7 +150,7 @@ fn a_part_is_read_only_when_allowed_and_says_so() {
 #[test]
 fn pickles_of_every_protocol_and_numpy_are_read() {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/pickles.tar.zst");
-    let unpacked = zstd::decode_all(&std::fs::read(packed).unwrap()[..]).unwrap();
+    let unpacked = zstd::decode_all(&fs::read(packed).unwrap()[..]).unwrap();
     let mut read = 0;
     for entry in tar::Archive::new(&unpacked[..]).entries().unwrap() {
         let mut entry = entry.unwrap();
@@ -257,22 +274,57 @@ fn every_form_gives_the_same_bytes() {
     let mut one = vec![files[0].clone(), files[5].clone()];
     one.push(("readme.html".into(), Vec::new()));
     let binary = build(&Image, &key(true), &raw::folder(&root.join("one"), &one)).unwrap();
-    let schema =
-        "message m { optional group img { optional binary bytes; } optional int64 label; }";
     for (number, packing) in raw::packings().into_iter().enumerate() {
         let folder = root.join(format!("parquet{number}"));
-        for (split, from) in [("train", 0), ("test", 500)] {
-            let pictures: Vec<_> = (from..from + 20).map(|i| png(&record(i))).collect();
-            let rows: Vec<_> = pictures
-                .iter()
-                .enumerate()
-                .map(|(i, png)| (&png[..], (i % 10) as i64))
-                .collect();
-            let path = folder.join(format!("plain_text/{split}-00000-of-00001.parquet"));
-            raw::parquet(&path, schema, &rows, packing);
-        }
+        tables(&folder, packing);
         let built = build(&Image, &key(true), &folder).unwrap();
         assert_eq!(built.manifest().digest, binary.manifest().digest);
+    }
+}
+
+/// Both published archives are known by name, beside files, tables and each other.
+#[test]
+fn archives_beside_other_forms_are_told() {
+    type Lay<'a> = &'a dyn Fn(&Path);
+    const PYTHON: &str = "cifar-10-python.tar.gz lies there too and was not read";
+    const BOTH: &str =
+        "cifar-10-binary.tar.gz and cifar-10-python.tar.gz lie there too and were not read";
+    let pictures: Files = (0..60)
+        .map(|number| {
+            let split = ["train", "train", "test"][number % 3];
+            let name = format!("cifar/{split}/{}/{number}.png", number % 10);
+            (name, png(&record(number)))
+        })
+        .collect();
+    let folder = |files: Files| move |root: &Path| drop(raw::folder(root, &files));
+    let (binary, python) = (folder(batches(20)), folder(pickles(20)));
+    let forms: [(Lay<'_>, &str); 5] = [
+        (&|_| {}, PYTHON),
+        (&binary, BOTH),
+        (&python, BOTH),
+        (&folder(pictures), BOTH),
+        (
+            &|root| tables(root, parquet::basic::Compression::SNAPPY),
+            BOTH,
+        ),
+    ];
+    for (lay, told) in forms {
+        let root = tempfile::tempdir().unwrap();
+        lay(root.path());
+        for (name, files) in [
+            ("cifar-10-binary.tar.gz", batches(25)),
+            ("cifar-10-python.tar.gz", pickles(30)),
+        ] {
+            raw::file(root.path(), name, &raw::gzip(&raw::tar(&files)));
+        }
+        let built = build(&Image, &key(true), root.path()).unwrap();
+        let notes = built.manifest().notes.join("\n");
+        assert!(notes.contains(told), "{notes}");
+        assert!(!notes.contains("none by its name"), "{notes}");
+        // It was not read.
+        fs::remove_file(root.path().join("cifar-10-python.tar.gz")).unwrap();
+        let alone = build(&Image, &key(true), root.path()).unwrap();
+        assert_eq!(alone.manifest().digest, built.manifest().digest);
     }
 }
 

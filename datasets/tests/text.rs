@@ -485,19 +485,20 @@ fn stored_numbers_that_are_no_labels_are_refused() {
         let error = build(&Text, &official(Protocol::Clean), root.path()).unwrap_err();
         assert_eq!(error.class(), Class::Data, "{label}");
         let said = error.to_string();
-        assert!(
-            said.contains(problem) && said.contains("`label`"),
-            "{label}: {said}"
-        );
+        assert!(said.contains(problem), "{label}: {said}");
     };
     for (label, stored, problem) in [
-        ("int32 label (DECIMAL(3,1))", 5, "the label 0.5 of"),
-        ("int64 label (DECIMAL(12,1))", 15, "the label 1.5 of"),
-        ("binary label (DECIMAL(4,1))", 5, "the label 0.5 of"),
+        ("int32 label (DECIMAL(3,1))", 5, "the label 0.5 of `label`"),
+        (
+            "int64 label (DECIMAL(12,1))",
+            15,
+            "the label 1.5 of `label`",
+        ),
+        ("binary label (DECIMAL(4,1))", 5, "the label 0.5 of `label`"),
         (
             "fixed_len_byte_array(3) label (DECIMAL(5,2))",
             -50,
-            "the label -0.5 of",
+            "the label -0.5 of `label`",
         ),
         (
             "fixed_len_byte_array(32) label (DECIMAL(76,40))",
@@ -507,21 +508,50 @@ fn stored_numbers_that_are_no_labels_are_refused() {
         (
             "fixed_len_byte_array(21) label (DECIMAL(50,1))",
             -5,
-            "the label -0.5 of",
+            "the label -0.5 of `label`",
         ),
-        ("int32 label (DATE)", 1, "holds dates"),
-        ("int32 label (TIME(MILLIS,true))", 1, "holds times"),
-        ("int64 label (TIMESTAMP(MICROS,false))", 1, "holds times"),
-        ("int64 label (TIMESTAMP_MILLIS)", 1, "holds times"),
+        (
+            "int64 label (INTEGER(64,false))",
+            i64::MIN + 5,
+            "the label 9223372036854775813 of `label` is out of range",
+        ),
+        (
+            "int64 label (UINT_64)",
+            -1,
+            "the label 18446744073709551615 of `label` is out of range",
+        ),
+        (
+            "int32 label (INTEGER(32,false))",
+            -1,
+            "the label 4294967295 is neither 0 nor 1",
+        ),
+        (
+            "int32 label (UINT_8)",
+            200,
+            "the label 200 is neither 0 nor 1",
+        ),
+        (
+            "double label",
+            1 << 50,
+            "the label 1125899906842624 of `label` is out of range",
+        ),
+        ("int32 label (DATE)", 1, "`label` holds dates"),
+        ("int32 label (TIME(MILLIS,true))", 1, "`label` holds times"),
+        (
+            "int64 label (TIMESTAMP(MICROS,false))",
+            1,
+            "`label` holds times",
+        ),
+        ("int64 label (TIMESTAMP_MILLIS)", 1, "`label` holds times"),
         (
             "fixed_len_byte_array(12) label (INTERVAL)",
             1,
-            "holds durations",
+            "`label` holds durations",
         ),
         (
             "fixed_len_byte_array(16) label (UUID)",
             1,
-            "holds bytes of a fixed length",
+            "`label` holds bytes of a fixed length",
         ),
     ] {
         refuse(label, stored, WriterProperties::default(), problem);
@@ -538,7 +568,7 @@ fn stored_numbers_that_are_no_labels_are_refused() {
             .to_owned(),
     );
     let arrow = WriterProperties::builder().set_key_value_metadata(Some(vec![record]));
-    refuse("int64 label", 1, arrow.build(), "holds durations");
+    refuse("int64 label", 1, arrow.build(), "`label` holds durations");
 }
 
 /// A page whose header states that it unpacks to 20,000 bytes, and that unpacks to a million.

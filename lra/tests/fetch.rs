@@ -208,6 +208,95 @@ fn goes_on_in_another_process_but_never_with_another_version() {
     }
 }
 
+/// A web page, and the same page packed by gzip.
+const PAGE: &[u8] = b"<html>please sign in</html>";
+const PACKED_PAGE: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\xff\x01\x1b\0\xe4\xff\
+    <html>please sign in</html>\x31\x0f\xf0\x30\x1b\0\0\0";
+
+/// Returns a server that sends a third of the file and fails, then answers with these heads and
+/// bodies, then has the file again.
+fn interrupted(replies: Vec<(&'static str, &'static [u8])>) -> Server {
+    Server::start(move |asked, stream| match asked.number {
+        0 => serve(asked, stream, &content(), "\"one\"", 100_000),
+        1..=2 => answer(stream, "503 Service Unavailable", b""),
+        number => match replies.get(number - 3) {
+            Some((head, body)) => answer(stream, head, body),
+            None => serve(asked, stream, &content(), "\"one\"", usize::MAX),
+        },
+    })
+}
+
+/// Tests wrong replies in place of the rest of a file: what was fetched before is kept.
+#[test]
+fn a_wrong_reply_costs_nothing_that_was_fetched() {
+    const BYTES: &str = "200 OK\r\nContent-Type: application/octet-stream";
+    const OTHER: &str = "206 Partial Content\r\nETag: \"two\"\r\nContent-Range: bytes 5-9/10";
+    let kept = "; 100,000 bytes kept, the same command goes on from there";
+    for (replies, said) in [
+        (vec![("200 OK\r\nContent-Type: text/html", PAGE)], kept),
+        (vec![(BYTES, PAGE)], kept),
+        (vec![(BYTES, PACKED_PAGE)], kept),
+        (vec![(BYTES, b"{}")], kept),
+        (vec![(BYTES, b"")], kept),
+        (vec![("200 OK\r\nContent-Length: 99000000000", b"")], kept),
+        (vec![("403 Forbidden", PAGE)], kept),
+        // Few bytes may be the beginning of the file.
+        (vec![("200 OK\r\nContent-Length: 300000", &[0; 9]); 3], kept),
+        // The whole file is requested next.
+        (
+            vec![("416 Range Not Satisfiable", b""), (BYTES, PAGE)],
+            "a web page",
+        ),
+        (vec![(OTHER, b"other"), (BYTES, PAGE)], "a web page"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let server = interrupted(replies.clone());
+        let remote = Remote {
+            bytes: None,
+            sha256: None,
+            ..published(&format!("{}/data.tar.gz", server.address), &[]).0[0]
+        };
+        let get = || {
+            fetch(
+                &Published([remote]),
+                root.path(),
+                Origin::Published,
+                &limits(),
+                &(),
+            )
+        };
+        get().unwrap_err();
+        let text = get().unwrap_err().to_string();
+        assert!(text.contains(said), "{replies:?}: {text}");
+        let part = root.path().join("data.tar.gz.part");
+        assert_eq!(fs::read(part).unwrap(), content()[..100_000], "{replies:?}");
+        assert_eq!(fs::read(&get().unwrap()[0].path).unwrap(), content());
+        assert_eq!(server.ranges().last().unwrap(), "bytes=100000-");
+        assert_eq!(names(root.path()), ["data.tar.gz"]);
+    }
+}
+
+/// Tests that a part is not lost to a wrong reply from another address, and that a good one
+/// replaces it.
+#[test]
+fn a_part_is_kept_until_the_file_comes_from_elsewhere() {
+    let root = tempfile::tempdir().unwrap();
+    let server = interrupted(vec![("200 OK", PAGE)]);
+    get(&server, root.path()).unwrap_err();
+    let task = published("http://unused.invalid", &content());
+    let mirror = format!("{}/mirror", server.address);
+    let mirrored = || fetch(&task, root.path(), Origin::Mirror(&mirror), &limits(), &());
+    let text = mirrored().unwrap_err().to_string();
+    assert!(
+        text.contains("a web page") && !text.contains("kept, "),
+        "{text}"
+    );
+    let part = root.path().join("data.tar.gz.part");
+    assert_eq!(fs::read(part).unwrap(), content()[..100_000]);
+    assert_eq!(fs::read(&mirrored().unwrap()[0].path).unwrap(), content());
+    assert_eq!(server.ranges()[3..], ["", ""]);
+}
+
 /// Tests a server that continues with the version it has by now, as servers do that do not know
 /// `If-Range`.
 #[test]
@@ -673,7 +762,7 @@ fn redirections_are_followed_but_not_for_ever() {
 fn an_endless_answer_is_cut() {
     let root = tempfile::tempdir().unwrap();
     let server = Server::start(|_, stream| {
-        answer(stream, "200 OK", b"")?;
+        answer(stream, "200 OK", &content())?;
         loop {
             stream.write_all(&[0; 10_000])?;
         }

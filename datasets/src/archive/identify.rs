@@ -1,15 +1,15 @@
 //! Identification of an unexpected file by its first bytes.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
-use super::Raw;
 use super::packing::{self, Packing};
-use crate::error::{Result, io};
+use super::{Raw, tar, zip};
+use crate::error::{Result, io as io_error};
 use crate::files;
 
 /// Number of bytes inspected.
-const LOOKED_AT: u64 = 256;
+const LOOKED_AT: usize = 256;
 
 /// Number of characters of text quoted.
 const QUOTED: usize = 60;
@@ -62,19 +62,33 @@ const KINDS: [(&[u8], &str); 12] = [
 /// The file cannot be read.
 pub(crate) fn kind_of(path: &Path) -> Result<String> {
     let mut start = Vec::new();
-    let mut bounded = files::open(path)?.take(LOOKED_AT);
-    bounded.read_to_end(&mut start).map_err(io("read", path))?;
-    let unpacked = match Packing::of(&start) {
-        Packing::None => None,
-        _ => packing::beginning(path)?,
-    };
-    Ok(match unpacked {
-        None => kind(&start),
-        Some(start) => {
-            let start = &start[..start.len().min(LOOKED_AT as usize)];
-            format!("one packed file with {} in it", kind(start))
-        }
-    })
+    let mut file = files::open(path)?;
+    let mut bounded = (&mut file).take(LOOKED_AT as u64);
+    bounded
+        .read_to_end(&mut start)
+        .map_err(io_error("read", path))?;
+    let unpacked = packing::beginning(&start, file);
+    Ok(described(&start, unpacked.as_deref()))
+}
+
+/// Describes a file that begins with `start`, and with `unpacked` if it is packed.
+fn described(start: &[u8], unpacked: Option<&[u8]>) -> String {
+    let kind = |start: &[u8]| kind(&start[..start.len().min(LOOKED_AT)]);
+    match unpacked {
+        None => kind(start),
+        Some(start) => format!("one packed file with {} in it", kind(start)),
+    }
+}
+
+/// Returns whether a file that begins with `start`, and with `unpacked` if it is packed, is an
+/// archive.
+pub(super) fn is_archive(start: &[u8], unpacked: Option<&[u8]>) -> bool {
+    match (Packing::of(start), unpacked) {
+        (Packing::None, _) => tar::begins(start) || zip::begins(start),
+        (_, Some(start)) => tar::begins(start),
+        // An empty or damaged archive fails when it is read.
+        (_, None) => true,
+    }
 }
 
 fn kind(start: &[u8]) -> String {
@@ -128,6 +142,16 @@ pub fn unlike_archive(path: &Path) -> Result<Option<String>> {
         Some(Raw::Archive(_)) => Ok(None),
         _ => kind_of(path).map(Some),
     }
+}
+
+/// Describes a file that begins with these bytes and is not an archive, as [`unlike_archive`] does.
+/// Returns `None` for an archive, and where more bytes are needed to tell whether a packed file is
+/// one.
+#[must_use]
+pub fn unlike_archive_beginning(start: &[u8]) -> Option<String> {
+    let unpacked = packing::beginning(start, io::empty());
+    let unpacked = unpacked.as_deref();
+    (!is_archive(start, unpacked)).then(|| described(start, unpacked))
 }
 
 #[cfg(test)]

@@ -2,14 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::read::MultiGzDecoder;
-
-use crate::error::Result;
-use crate::files;
 
 /// Maximum ratio of unpacked to packed size (text packs to a fifth or so, deflate can reach a
 /// thousandth).
@@ -82,16 +78,16 @@ pub(crate) fn unpacked<'a>(
     Ok(Box::new(BufReader::with_capacity(1 << 16, bounded)))
 }
 
-/// Returns the first unpacked bytes of a packed file, enough for a tar header; `None` where the
-/// file is empty or damaged.
-///
-/// # Errors
-/// The file cannot be opened.
-pub(super) fn beginning(path: &Path) -> Result<Option<Vec<u8>>> {
-    let file = files::open(path)?;
-    let mut start = Vec::new();
-    let read = unpacked(file, 0).and_then(|input| input.take(512).read_to_end(&mut start));
-    Ok(read.ok().filter(|count| *count > 0).map(|_| start))
+/// Returns the first unpacked bytes of a file that begins with `start` and goes on with `rest`,
+/// enough for a tar header; `None` where it is not packed, or is empty or damaged.
+pub(super) fn beginning(start: &[u8], rest: impl Read) -> Option<Vec<u8>> {
+    if let Packing::None = Packing::of(start) {
+        return None;
+    }
+    let mut plain = Vec::new();
+    let read =
+        unpacked(start.chain(rest), 0).and_then(|input| input.take(512).read_to_end(&mut plain));
+    read.ok().filter(|count| *count > 0).map(|_| plain)
 }
 
 /// Wraps a file so that its bytes are counted as they are read.

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::Wanted;
 use super::known::{is_documentation, is_of_another};
-use super::{Wanted, parquet};
 use crate::archive::{Contents, Member, Raw, few};
 use crate::error::{Error, Result};
 use crate::words::listed;
@@ -94,9 +94,7 @@ impl Survey {
             return;
         }
         let (folder, file) = name.rsplit_once('/').unwrap_or(("", name));
-        if file.eq_ignore_ascii_case(wanted.archive)
-            || wanted.parquet && parquet::split_of(name).is_some()
-        {
+        if wanted.is_other_form(name) {
             keep(&mut self.instead, name);
         } else if let Role::Loose(reason) = role {
             let full = self.loose.len() == MOST_FOLDERS;
@@ -111,6 +109,13 @@ impl Survey {
             }
         } else {
             keep(&mut self.others, name);
+        }
+    }
+
+    /// Takes note of a file beside the archive that is read.
+    pub(super) fn see_beside(&mut self, wanted: &Wanted<'_>, name: &str) {
+        if wanted.is_other_form(name) && !is_of_another(wanted.info.name, name) {
+            keep(&mut self.instead, name);
         }
     }
 

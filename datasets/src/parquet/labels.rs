@@ -4,6 +4,8 @@
 use parquet::basic::{ConvertedType, LogicalType, Type};
 use parquet::schema::types::ColumnDescriptor;
 
+use crate::lines::whole;
+
 /// Maximum number of digits of a decimal, and number of bytes that hold as many.
 pub(super) const MOST_DIGITS: u32 = 38;
 const MOST_BYTES: usize = 16;
@@ -13,6 +15,8 @@ const MOST_BYTES: usize = 16;
 pub(super) enum Meaning {
     /// Numbers, truth values or words as they are.
     Plain,
+    /// Whole numbers without a sign.
+    Unsigned,
     /// Whole numbers, to be divided by ten to the power of `scale`.
     Decimal { scale: u32 },
     /// Floats of two bytes.
@@ -35,6 +39,14 @@ impl Meaning {
         match (logical, converted) {
             (Some(LogicalType::Decimal(decimal)), _) => of_scale(column, decimal.scale),
             (None, ConvertedType::DECIMAL) => of_scale(column, column.type_scale()),
+            (Some(LogicalType::Integer(integer)), _) if !integer.is_signed => Ok(Meaning::Unsigned),
+            (
+                None,
+                ConvertedType::UINT_8
+                | ConvertedType::UINT_16
+                | ConvertedType::UINT_32
+                | ConvertedType::UINT_64,
+            ) => Ok(Meaning::Unsigned),
             (Some(LogicalType::Float16), _) => match column.type_length() {
                 2 => Ok(Meaning::Half),
                 bytes => wrong(&format!("floats of two bytes in {bytes}")),
@@ -70,16 +82,60 @@ fn of_scale(column: &ColumnDescriptor, scale: i32) -> Result<Meaning, String> {
     }
 }
 
+/// A number that is no label.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unfit {
+    /// The number in words.
+    pub(super) number: String,
+    /// What is wrong with it.
+    pub(super) problem: &'static str,
+}
+
+impl Unfit {
+    fn fraction(number: f64) -> Unfit {
+        Unfit {
+            number: number.to_string(),
+            problem: "is no whole number",
+        }
+    }
+
+    fn large(number: impl ToString) -> Unfit {
+        Unfit {
+            number: number.to_string(),
+            problem: "is out of range",
+        }
+    }
+}
+
+/// Returns a stored number without a sign.
+///
+/// # Errors
+/// It is too large.
+pub(super) fn of_unsigned(number: u64) -> Result<i64, Unfit> {
+    i64::try_from(number).map_err(|_| Unfit::large(number))
+}
+
 /// Returns a decimal as an integer.
 ///
 /// # Errors
-/// It has a fraction: the number in words.
-pub(super) fn of_decimal(unscaled: i128, scale: u32) -> Result<i64, String> {
+/// It has a fraction, or is too large.
+pub(super) fn of_decimal(unscaled: i128, scale: u32) -> Result<i64, Unfit> {
     let unit = 10_i128.pow(scale);
-    let whole = (unscaled % unit == 0).then(|| i64::try_from(unscaled / unit).ok());
-    whole
-        .flatten()
-        .ok_or_else(|| (unscaled as f64 / unit as f64).to_string())
+    match (unscaled / unit, unscaled % unit) {
+        (number, 0) => i64::try_from(number).map_err(|_| Unfit::large(number)),
+        _ => Err(Unfit::fraction(unscaled as f64 / unit as f64)),
+    }
+}
+
+/// Returns a float as an integer.
+///
+/// # Errors
+/// It has a fraction, or is too large.
+pub(super) fn of_float(number: f64) -> Result<i64, Unfit> {
+    whole(number).ok_or_else(|| match number.fract() == 0.0 {
+        true => Unfit::large(number),
+        false => Unfit::fraction(number),
+    })
 }
 
 /// Returns the number that these bytes hold, the highest first, in two's complement; `None` if
@@ -135,10 +191,19 @@ mod tests {
     fn decimals_are_whole_or_refused() {
         assert_eq!(of_decimal(50, 1), Ok(5));
         assert_eq!(of_decimal(-300, 2), Ok(-3));
-        assert_eq!(of_decimal(5, 1), Err("0.5".to_owned()));
+        assert_eq!(of_decimal(5, 1), Err(Unfit::fraction(0.5)));
         assert_eq!(of_decimal(7, 0), Ok(7));
         assert_eq!(of_decimal(0, MOST_DIGITS), Ok(0));
-        assert!(of_decimal(i128::MAX, 0).is_err());
+        assert_eq!(of_decimal(1 << 64, 0), Err(Unfit::large(1_i128 << 64)));
+    }
+
+    #[test]
+    fn floats_are_whole_or_refused() {
+        assert_eq!(of_float(-3.0), Ok(-3));
+        assert_eq!(of_float(0.5), Err(Unfit::fraction(0.5)));
+        assert_eq!(of_float(1e20), Err(Unfit::large(1e20)));
+        let infinite = of_float(f64::INFINITY);
+        assert_eq!(infinite, Err(Unfit::fraction(f64::INFINITY)));
     }
 
     #[test]

@@ -128,13 +128,39 @@ fn fill(
             problem: format!("holds no examples for {}", split.name()),
         }),
     });
-    checked.map_err(|error| match &error {
+    checked.map_err(|mut error| match &mut error {
         Error::File { file, .. } | Error::Row { file, .. } => Error::Unusable {
             remedy: remedy(task, file, own),
             problem: Box::new(error),
         },
+        // It is taken for the right one, and not fetched again.
+        Error::Missing { path, command, .. } if is_kept_archive(task, path, own) => {
+            *command = format!(
+                "remove {}, which holds none of these files; then {command}",
+                shown(path)
+            );
+            error
+        }
         _ => error,
     })
+}
+
+/// Returns whether `path` is the published archive in the folder of raw files.
+fn is_kept_archive(task: &dyn Task, path: &Path, own: &Path) -> bool {
+    kept(path, own) == Some(path) && is_published(task, path)
+}
+
+/// Returns the file on disk that is at `path` or has it in it, if it lies in the folder of raw
+/// files, in which the task has the folder `own`.
+fn kept<'a>(path: &'a Path, own: &Path) -> Option<&'a Path> {
+    let file = path.ancestors().find(|path| path.is_file())?;
+    let is_raw = own.parent().is_some_and(|raw| file.starts_with(raw));
+    is_raw.then_some(file)
+}
+
+/// Returns whether a file is named like a published one of the task.
+fn is_published(task: &dyn Task, path: &Path) -> bool {
+    task.remote().iter().any(|one| path.ends_with(one.file))
 }
 
 /// Returns the ways to other files than the unusable one at `file`: a path on disk, or one within an
@@ -143,15 +169,12 @@ fn remedy(task: &dyn Task, file: &Path, own: &Path) -> String {
     let (name, flag) = (task.info().name, data_flag());
     let other = format!("name other ones: lra data make {name}{flag} --from PATH");
     let fetch = format!("fetch the published files: lra data fetch {name}{flag}");
-    let kept = file.ancestors().find(|path| path.is_file());
-    let kept = kept.filter(|path| own.parent().is_some_and(|raw| path.starts_with(raw)));
-    match (task.remote(), kept) {
+    match (task.remote(), kept(file, own)) {
         ([], _) => other,
         (_, None) => format!("{fetch}; or {other}"),
-        (remote, Some(path)) => {
-            let is_published = remote.iter().any(|one| path.ends_with(one.file));
-            let is_archive = is_published || matches!(Raw::at(path), Ok(Some(Raw::Archive(_))));
-            let first = match is_archive {
+        (_, Some(path)) => {
+            let is_archive = matches!(Raw::at(path), Ok(Some(Raw::Archive(_))));
+            let first = match is_archive || is_published(task, path) {
                 true => format!("remove {}", shown(path)),
                 false => format!("move away what is in {}", shown(own)),
             };

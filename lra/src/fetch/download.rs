@@ -11,11 +11,11 @@ use ureq::tls::TlsConfig;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::{Agent, Body};
 
-use super::part::Part;
+use super::part::{Part, version_of};
 use super::proxy::Connections;
 use super::roots::roots;
 use super::{Fetched, Limits, beside, damage_of, described, hash, locked, wrong};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A file to download.
 pub(super) struct Download<'a> {
@@ -37,6 +37,17 @@ enum End {
     Broken(String),
 }
 
+/// Number of first bytes by which an answer is told from an archive, enough for a packed one.
+const FIRST: u64 = 1 << 16;
+
+/// First bytes of an answer.
+#[derive(Default)]
+struct First {
+    bytes: Vec<u8>,
+    /// Reason for which no more came, if the connection broke.
+    broken: Option<String>,
+}
+
 impl Download<'_> {
     /// Downloads the file within the limits.
     pub(super) fn run(&self) -> Result<Fetched> {
@@ -45,53 +56,25 @@ impl Download<'_> {
         let file = locked(&path, self.target)?;
         let mut part = Part::open(file, path, origin, self.url)?;
         loop {
-            let resumed = part.bytes > 0;
-            self.complete(&mut part)?;
-            if let Some(got) = datasets::unlike_archive(&part.path)? {
+            let resumed = part.goes_on();
+            if let Err(error) = self.complete(&mut part) {
+                part.remove_if_empty();
+                return Err(error);
+            }
+            let sha256 = hash(&part.path, self.progress)?;
+            if let Some(problem) = self.problem(&part, &sha256)? {
                 part.restart()?;
-                // As below, an earlier attempt may have left another file.
+                // What an earlier attempt left may have been damaged: start once more from the
+                // beginning.
                 if resumed {
                     continue;
                 }
                 part.remove();
                 return Err(wrong(format!(
-                    "{}: what came is no archive but {}; it was not kept",
-                    self.url,
-                    disk::escape(&got)
+                    "{}: {problem}; it was not kept. \
+                     Try again later, or name another copy with --from",
+                    self.url
                 )));
-            }
-            let sha256 = hash(&part.path, self.progress)?;
-            match self.sha256 {
-                Some(known) if known != sha256 => {
-                    part.restart()?;
-                    // The part left by an earlier attempt may have been damaged: start once more
-                    // from the beginning.
-                    if resumed {
-                        continue;
-                    }
-                    part.remove();
-                    return Err(wrong(format!(
-                        "{} gave a file with the SHA-256 {sha256} instead of the published {known}; it was not kept. \
-                         Try again later, or name another copy with --from",
-                        self.url
-                    )));
-                }
-                Some(_) => {}
-                // Nothing else shows whether it is whole.
-                None => {
-                    if let Some(damage) = damage_of(&part.path, self.progress)? {
-                        part.restart()?;
-                        if resumed {
-                            continue;
-                        }
-                        part.remove();
-                        return Err(wrong(format!(
-                            "{}: what came is no whole archive ({damage}); it was not kept. \
-                             Try again later, or name another copy with --from",
-                            self.url
-                        )));
-                    }
-                }
             }
             let file = &part.file;
             disk::sync(file).map_err(|error| part.unwritable(&error))?;
@@ -99,6 +82,19 @@ impl Download<'_> {
             let _ = fs::remove_file(&part.origin);
             return described(self.target, sha256, false);
         }
+    }
+
+    /// Returns what is wrong with a complete file that has this SHA-256; `None` if it is good.
+    fn problem(&self, part: &Part, sha256: &str) -> Result<Option<String>> {
+        let problem = match self.sha256 {
+            Some(known) => (known != sha256).then(|| {
+                format!("what came has the SHA-256 {sha256} instead of the published {known}")
+            }),
+            // Nothing else shows whether it is whole.
+            None => damage_of(&part.path, self.progress)?
+                .map(|damage| format!("what came is no whole archive ({damage})")),
+        };
+        Ok(problem)
     }
 
     /// Connects until the file is complete.
@@ -112,14 +108,22 @@ impl Download<'_> {
             };
             failed = if part.bytes > before { 1 } else { failed + 1 };
             if failed >= self.limits.attempts {
-                return Err(wrong(format!(
-                    "{}: {reason}; {} kept, the same command goes on from there",
-                    self.url,
-                    counted(part.bytes, "byte")
-                )));
+                return Err(self.refused(part, &reason));
             }
             std::thread::sleep(self.limits.pause * 2_u32.pow((failed - 1).min(10)));
         }
+    }
+
+    /// Returns an error about an answer, which says whether the part is kept.
+    fn refused(&self, part: &Part, problem: &str) -> Error {
+        let kept = match part.is_kept() {
+            true => format!(
+                "; {} kept, the same command goes on from there",
+                counted(part.bytes, "byte")
+            ),
+            false => String::new(),
+        };
+        wrong(format!("{}: {problem}{kept}", self.url))
     }
 
     /// Makes one connection: requests the missing part and stores what arrives.
@@ -136,10 +140,10 @@ impl Download<'_> {
         let agent = Agent::with_parts(config, Connections::default(), DefaultResolver::default());
         if part.version.is_empty() && self.sha256.is_none() {
             // Without a version, nothing shows whether the rest is of the same file.
-            part.restart()?;
+            part.begin_anew();
         }
         let mut request = agent.get(self.url);
-        if part.bytes > 0 {
+        if part.goes_on() {
             request = request.header(header::RANGE, format!("bytes={}-", part.bytes));
             if !part.version.is_empty() {
                 request = request.header(header::IF_RANGE, &part.version);
@@ -152,105 +156,165 @@ impl Download<'_> {
                 error @ (ureq::Error::BadUri(_)
                 | ureq::Error::TooManyRedirects
                 | ureq::Error::ConnectProxyFailed(_)),
-            ) => return Err(wrong(format!("{}: {error}", self.url))),
+            ) => return Err(self.refused(part, &error.to_string())),
             Err(error) => return Ok(End::Broken(error.to_string())),
         };
-        let status = response.status();
-        match status {
-            StatusCode::OK => part.restart()?,
-            StatusCode::PARTIAL_CONTENT if part.goes_on(&response) => {}
+        let start = match response.status() {
+            StatusCode::OK => 0,
+            StatusCode::PARTIAL_CONTENT if part.goes_on_with(&response) => part.bytes,
             // The server's file is not the one that was begun, or it is shorter.
-            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE => {
-                part.restart()?;
+            status @ (StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE) => {
+                part.begin_anew();
                 return Ok(End::Broken(format!("the server answers {status}")));
             }
             status if status.is_server_error() || status.as_u16() == 429 => {
                 return Ok(End::Broken(format!("the server answers {status}")));
             }
             status => {
-                return Err(wrong(format!(
-                    "{}: the server answers {status}; name another copy with --from FILE or --from URL",
-                    self.url
-                )));
+                let problem = format!(
+                    "the server answers {status}; name another copy with --from FILE or --from URL"
+                );
+                return Err(self.refused(part, &problem));
             }
+        };
+        let total = length(&response).map(|rest| start + rest);
+        if let Some(problem) = self.wrong_offer(&response, total) {
+            return Err(self.refused(part, &problem));
         }
-        let total = length(&response).map(|rest| part.bytes + rest);
-        self.check_offer(&response, total)?;
-        part.note_version(&response, total)?;
-        self.receive(&mut response, total, part)
+        self.receive(&mut response, start, total, part)
     }
 
-    /// Refuses a response that cannot be the file before any of it is stored.
-    fn check_offer(&self, response: &Response<Body>, total: Option<u64>) -> Result<()> {
+    /// Returns what is wrong with a response that cannot be the file, by its head.
+    fn wrong_offer(&self, response: &Response<Body>, total: Option<u64>) -> Option<String> {
         match (total, self.bytes) {
-            (Some(total), Some(bytes)) if total != bytes => Err(wrong(format!(
-                "{}: the server offers {}, the published file has {bytes}",
-                self.url,
+            (Some(total), Some(bytes)) if total != bytes => Some(format!(
+                "the server offers {}, the published file has {bytes}",
                 counted(total, "byte")
-            ))),
-            (Some(total), None) if total > self.limits.largest => Err(wrong(format!(
-                "{}: the server offers {}, more than the {} that are accepted",
-                self.url,
+            )),
+            (Some(total), None) if total > self.limits.largest => Some(format!(
+                "the server offers {}, more than the {} that are accepted",
                 counted(total, "byte"),
                 self.limits.largest
-            ))),
+            )),
             _ if text(response, header::CONTENT_TYPE).starts_with("text/html") => {
-                Err(wrong(format!(
-                    "{}: the server answers with a web page instead of the file",
-                    self.url
-                )))
+                Some("the server answers with a web page instead of the file".to_owned())
             }
-            _ => Ok(()),
+            _ => None,
         }
     }
 
+    /// Stores the bytes of a response from this one on. A whole file replaces the part, once it
+    /// begins like an archive.
     fn receive(
         &self,
         response: &mut Response<Body>,
+        start: u64,
         total: Option<u64>,
         part: &mut Part,
     ) -> Result<End> {
+        let version = version_of(response).to_owned();
+        let mut body = response.body_mut().as_reader();
+        let mut first = First::default();
+        if start == 0 {
+            first = First::of(&mut body);
+            if let Some(got) = datasets::unlike_archive_beginning(&first.bytes) {
+                // Few bytes say nothing.
+                if let Some(reason) = first.cut_before(total) {
+                    return Ok(End::Broken(reason));
+                }
+                let got = disk::escape(&got);
+                let problem = format!("what came is no archive but {got}; it was not kept");
+                return Err(self.refused(part, &problem));
+            }
+            part.restart()?;
+        }
+        part.note_version(&version, total)?;
         let what = format!(
             "fetching {}",
             self.target.file_name().unwrap_or_default().display()
         );
         self.progress.begin(&what, total.or(self.bytes));
         self.progress.advance(part.bytes);
-        let end = self.take(&mut response.body_mut().as_reader(), total, part);
+        let end = self.take(first, &mut body, total, part);
         self.progress.finish();
         end
     }
 
-    fn take(&self, body: &mut dyn Read, total: Option<u64>, part: &mut Part) -> Result<End> {
+    fn take(
+        &self,
+        first: First,
+        body: &mut dyn Read,
+        total: Option<u64>,
+        part: &mut Part,
+    ) -> Result<End> {
         let most = total.or(self.bytes).unwrap_or(self.limits.largest);
+        self.store(&first.bytes, most, part)?;
+        if let Some(reason) = first.broken {
+            return Ok(End::Broken(reason));
+        }
         let mut buffer = vec![0; 1 << 16];
         loop {
             let count = match body.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Ok(End::Broken(format!("the connection broke: {error}"))),
+                Err(error) => return Ok(End::Broken(broken(&error))),
             };
-            if part.bytes + count as u64 > most {
-                part.remove();
-                return Err(wrong(format!(
-                    "{}: more than {} came",
-                    self.url,
-                    counted(most, "byte")
-                )));
-            }
-            part.append(&buffer[..count])?;
-            self.progress.advance(count as u64);
+            self.store(&buffer[..count], most, part)?;
         }
         match total.or(self.bytes) {
-            Some(total) if part.bytes < total => Ok(End::Broken(format!(
-                "the connection ended after {} of {}",
-                part.bytes,
-                counted(total, "byte")
-            ))),
+            Some(total) if part.bytes < total => Ok(End::Broken(ended(part.bytes, total))),
             _ => Ok(End::Complete),
         }
     }
+
+    /// Appends bytes to the part, which may have at most this many.
+    fn store(&self, bytes: &[u8], most: u64, part: &mut Part) -> Result<()> {
+        if part.bytes + bytes.len() as u64 > most {
+            part.remove();
+            return Err(wrong(format!(
+                "{}: more than {} came",
+                self.url,
+                counted(most, "byte")
+            )));
+        }
+        part.append(bytes)?;
+        self.progress.advance(bytes.len() as u64);
+        Ok(())
+    }
+}
+
+impl First {
+    /// Reads the first bytes of a body.
+    fn of(body: &mut dyn Read) -> First {
+        let mut bytes = Vec::new();
+        let read = body.take(FIRST).read_to_end(&mut bytes);
+        First {
+            bytes,
+            broken: read.err().map(|error| broken(&error)),
+        }
+    }
+
+    /// Returns the reason for which the connection ended within these bytes, of `total` in all;
+    /// `None` if it did not.
+    fn cut_before(&self, total: Option<u64>) -> Option<String> {
+        let came = self.bytes.len() as u64;
+        let rest = total.filter(|&total| came < total.min(FIRST));
+        self.broken
+            .clone()
+            .or_else(|| rest.map(|total| ended(came, total)))
+    }
+}
+
+fn broken(error: &std::io::Error) -> String {
+    format!("the connection broke: {error}")
+}
+
+fn ended(bytes: u64, total: u64) -> String {
+    format!(
+        "the connection ended after {bytes} of {}",
+        counted(total, "byte")
+    )
 }
 
 fn length(response: &Response<Body>) -> Option<u64> {

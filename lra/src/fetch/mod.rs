@@ -2,9 +2,12 @@
 //! against published digests.
 //!
 //! A download is stored in `<file>.part`. Its address and the server's identifier for this version
-//! of the file are in `<file>.part.from`, so that only the same file is ever continued. It is
-//! renamed when it is complete, starts like an archive, and has the published SHA-256. Where none is
-//! published, the archive is read to its end instead, which shows whether it is cut or damaged.
+//! of the file are in `<file>.part.from`, so that only the same file is ever continued. A part that
+//! cannot be continued is emptied once a whole file arrives that begins like an archive: a web page
+//! in its place costs nothing that was fetched before. The part is renamed when it is complete and
+//! has the published SHA-256. Where none is published, the archive is read to its end instead,
+//! which shows whether it is cut or damaged.
+//!
 //! Nothing is unpacked: the readers in `datasets` read archives. Proxies are taken from
 //! `ALL_PROXY`, `HTTPS_PROXY`, `HTTP_PROXY`, in this order, except for the hosts of `NO_PROXY`. The
 //! trusted certificates are those of the system, or those of `SSL_CERT_FILE` ([`roots`]).

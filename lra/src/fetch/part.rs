@@ -23,10 +23,14 @@ pub(super) struct Part {
     /// Size of the whole file, if the server reported it.
     total: Option<u64>,
     pub(super) bytes: u64,
+    /// True if the bytes do not begin the file that is now to come: they are kept until it has
+    /// begun to arrive.
+    anew: bool,
 }
 
 impl Part {
-    /// Opens the part. A part of the same file is continued; a part of any other is emptied.
+    /// Opens the part. A part of the same file is continued; one of any other is kept until this
+    /// file has begun to arrive.
     pub(super) fn open(file: File, path: PathBuf, origin: PathBuf, url: &str) -> Result<Part> {
         let said = disk::read_to_string(&origin).unwrap_or_default();
         let mut part = Part {
@@ -37,19 +41,36 @@ impl Part {
             version: String::new(),
             total: None,
             bytes: 0,
+            anew: true,
         };
+        let end = part.file.seek(SeekFrom::End(0));
+        part.bytes = end.map_err(|error| part.unwritable(&error))?;
         let mut lines = said.lines().map(str::trim);
-        match (lines.next(), lines.next()) {
-            // Without a version, nothing shows whether the rest would be of the same file.
-            (Some(from), Some(version)) if from == url && !version.is_empty() => {
-                part.version = version.to_owned();
-                part.total = lines.next().and_then(|total| total.parse().ok());
-                let end = part.file.seek(SeekFrom::End(0));
-                part.bytes = end.map_err(|error| part.unwritable(&error))?;
-            }
-            _ => part.restart()?,
+        // Without a version, nothing shows whether the rest would be of the same file.
+        if let (Some(from), Some(version)) = (lines.next(), lines.next())
+            && from == url
+            && !version.is_empty()
+        {
+            part.version = version.to_owned();
+            part.total = lines.next().and_then(|total| total.parse().ok());
+            part.anew = false;
         }
         Ok(part)
+    }
+
+    /// Returns whether the rest of the file is to be requested, and not all of it.
+    pub(super) fn goes_on(&self) -> bool {
+        self.bytes > 0 && !self.anew
+    }
+
+    /// Returns whether another process can go on from these bytes.
+    pub(super) fn is_kept(&self) -> bool {
+        self.goes_on() && !self.version.is_empty()
+    }
+
+    /// Lets the whole file be requested. The bytes are kept until it has begun to arrive.
+    pub(super) fn begin_anew(&mut self) {
+        self.anew = true;
     }
 
     /// Empties the file.
@@ -57,6 +78,7 @@ impl Part {
         self.version.clear();
         self.total = None;
         self.bytes = 0;
+        self.anew = false;
         // The stored version is removed first, since it must not be mistaken for the version of the
         // next bytes.
         match fs::remove_file(&self.origin) {
@@ -73,7 +95,7 @@ impl Part {
 
     /// Returns whether a partial response continues this part with the same version of the file: a
     /// server may have another version by now, and not every server knows `If-Range`.
-    pub(super) fn goes_on(&self, response: &Response<Body>) -> bool {
+    pub(super) fn goes_on_with(&self, response: &Response<Body>) -> bool {
         let range = text(response, header::CONTENT_RANGE);
         let Some((first, total)) = range
             .strip_prefix("bytes ")
@@ -89,16 +111,13 @@ impl Part {
             (Ok(total), Some(known)) => total == known,
             _ => true,
         };
-        first.starts_with(&format!("{}-", self.bytes)) && same_version && same_total
+        let same_place = self.goes_on() && first.starts_with(&format!("{}-", self.bytes));
+        same_place && same_version && same_total
     }
 
     /// Stores the server's identifier for the version of the sent file, and the size.
-    pub(super) fn note_version(
-        &mut self,
-        response: &Response<Body>,
-        total: Option<u64>,
-    ) -> Result<()> {
-        let version = match version_of(response) {
+    pub(super) fn note_version(&mut self, version: &str, total: Option<u64>) -> Result<()> {
+        let version = match version {
             "" => self.version.clone(),
             version => version.to_owned(),
         };
@@ -128,6 +147,13 @@ impl Part {
         let _ = fs::remove_file(&self.origin);
     }
 
+    /// Removes a part without bytes.
+    pub(super) fn remove_if_empty(&self) {
+        if self.bytes == 0 {
+            self.remove();
+        }
+    }
+
     /// Returns an error about writing the part.
     pub(super) fn unwritable(&self, error: &std::io::Error) -> Error {
         unwritable(&self.path, error)
@@ -136,7 +162,7 @@ impl Part {
 
 /// Returns the server's identifier for the version of the sent file: its ETag, else the date of its
 /// last change; may be empty.
-fn version_of(response: &Response<Body>) -> &str {
+pub(super) fn version_of(response: &Response<Body>) -> &str {
     let tag = text(response, header::ETAG);
     // A weak tag guarantees the same meaning, not the same bytes.
     match tag.starts_with('"') {

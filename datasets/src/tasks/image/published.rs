@@ -10,13 +10,16 @@ use crate::archive::Raw;
 use crate::digest::is_held_out;
 use crate::duplicates::{Duplicates, row_hash};
 use crate::error::{Error, Result};
-use crate::locate::{Form, Place, Role, Wanted, folder_of, locate};
+use crate::locate::{Form, Place, Role, Survey, Wanted, folder_of, locate};
 use crate::source_checks::without_examples;
 use crate::words::counted;
 use crate::{Known, Request, SplitName, SplitWriter};
 
 /// Name of the published archive.
 pub(super) const ARCHIVE: &str = "cifar-10-binary.tar.gz";
+
+/// Name of the archive with the same pictures as Python pickles.
+const PYTHON_ARCHIVE: &str = "cifar-10-python.tar.gz";
 
 /// Returns the facts that the published files have.
 pub(super) fn known() -> Vec<Known> {
@@ -57,6 +60,7 @@ pub(super) fn build(
         info: &INFO,
         what: "the CIFAR-10 pictures (data_batch_1.bin or data_batch_1 and so on, {train,test}/<class>/*.png, or parquet)",
         archive: ARCHIVE,
+        other_archives: &[PYTHON_ARCHIVE],
         role: &role,
         flat: false,
         copies: false,
@@ -64,7 +68,10 @@ pub(super) fn build(
         parquet: true,
     };
     let mut found = match locate(request.raw, &wanted, request.progress)? {
-        Form::Members(raw) => from_members(&raw, &wanted, options.allow_partial, request, writer)?,
+        Form::Members(raw, survey) => {
+            let partial = options.allow_partial;
+            from_members(&raw, survey, &wanted, partial, request, writer)?
+        }
         Form::Parquet { train, test, notes } => {
             notes.into_iter().for_each(|note| writer.note(note));
             let mut found = Found {
@@ -249,6 +256,7 @@ fn is_other_batch(name: &str) -> bool {
 
 fn from_members(
     raw: &Raw,
+    survey: Survey,
     wanted: &Wanted<'_>,
     allow_partial: bool,
     request: &Request<'_>,
@@ -261,6 +269,7 @@ fn from_members(
     let mut all_numbered = [true; 2];
     let survey = wanted.members(
         raw,
+        survey,
         "reading pictures",
         request.progress,
         &mut |mut member| {

@@ -47,13 +47,14 @@ pub(super) fn read(
         info: &INFO,
         what: "the published files of listops (basic_train.tsv, basic_val.tsv, basic_test.tsv)",
         archive: remote::LRA_RELEASE,
+        other_archives: &[],
         role: &role,
         flat: true,
         copies: true,
         packed: true,
         parquet: false,
     };
-    let Form::Members(raw) = locate(raw, &wanted, progress)? else {
+    let Form::Members(raw, survey) = locate(raw, &wanted, progress)? else {
         return Ok(()); // Parquet was not requested.
     };
     let mut duplicates = Duplicates::default();
@@ -63,30 +64,36 @@ pub(super) fn read(
     let mut folder: Option<String> = None;
     let mut passed_over = BTreeSet::new();
     let published = Options::published();
-    let survey = wanted.members(&raw, "reading expressions", progress, &mut |member| {
-        let Some((below, split)) = placed(member.name) else {
-            return Ok(());
-        };
-        if folder.get_or_insert_with(|| below.to_owned()) != below {
-            passed_over.insert(below.to_owned());
-            return Ok(());
-        }
-        if rows.get(split).is_some() {
-            return Err(member.wrong("a second file of this name"));
-        }
-        let file = member.path.clone();
-        let count = reader.read_file(member, |tokens, label| {
-            duplicates.add(split, row_hash([tokens]));
-            *short.get_mut(split) += u64::from(tokens.len() <= published.min_length);
-            dense::write(options, writer, split, tokens, label)
-        })?;
-        if count == 0 {
-            let problem = "it has no examples".to_owned();
-            return Err(Error::File { file, problem });
-        }
-        *rows.get_mut(split) = Some(count);
-        Ok(())
-    })?;
+    let survey = wanted.members(
+        &raw,
+        survey,
+        "reading expressions",
+        progress,
+        &mut |member| {
+            let Some((below, split)) = placed(member.name) else {
+                return Ok(());
+            };
+            if folder.get_or_insert_with(|| below.to_owned()) != below {
+                passed_over.insert(below.to_owned());
+                return Ok(());
+            }
+            if rows.get(split).is_some() {
+                return Err(member.wrong("a second file of this name"));
+            }
+            let file = member.path.clone();
+            let count = reader.read_file(member, |tokens, label| {
+                duplicates.add(split, row_hash([tokens]));
+                *short.get_mut(split) += u64::from(tokens.len() <= published.min_length);
+                dense::write(options, writer, split, tokens, label)
+            })?;
+            if count == 0 {
+                let problem = "it has no examples".to_owned();
+                return Err(Error::File { file, problem });
+            }
+            *rows.get_mut(split) = Some(count);
+            Ok(())
+        },
+    )?;
     for (split, wanted) in
         SplitName::ALL
             .into_iter()

@@ -45,6 +45,7 @@ pub(super) fn build(
         info: &INFO,
         what: "the AAN pairs (new_aan_pairs.{train,eval,test}.tsv) or a corpus (papers.tsv and edges.tsv)",
         archive: remote::LRA_RELEASE,
+        other_archives: &[],
         role: &role,
         flat: true,
         copies: false,
@@ -52,7 +53,7 @@ pub(super) fn build(
         parquet: false,
     };
     let progress = request.progress;
-    let Form::Members(raw) = locate(request.raw, &wanted, progress)? else {
+    let Form::Members(raw, survey) = locate(request.raw, &wanted, progress)? else {
         return Ok(()); // Parquet was not requested.
     };
     let max_length = options.max_length as usize;
@@ -63,7 +64,7 @@ pub(super) fn build(
     let mut read: PerSplit<Option<Read>> = PerSplit::default();
     let mut duplicates = Duplicates::default();
     let mut corpus = Corpus::default();
-    let survey = wanted.members(&raw, "reading papers", progress, &mut |member| {
+    let survey = wanted.members(&raw, survey, "reading papers", progress, &mut |member| {
         if let Some(split) = pairs::placed(member.name) {
             if read.get(split).is_some() {
                 return Err(member.wrong("a second file of this name"));

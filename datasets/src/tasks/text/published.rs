@@ -74,6 +74,7 @@ pub(super) fn build(
         info: &INFO,
         what: "the labelled IMDb reviews (aclImdb)",
         archive: ARCHIVE,
+        other_archives: &[],
         role: &reviews::role,
         flat: false,
         copies: false,
@@ -81,7 +82,9 @@ pub(super) fn build(
         parquet: true,
     };
     let ([train, test], notes) = match locate(request.raw, &wanted, request.progress)? {
-        Form::Members(raw) => reviews::from_members(&raw, &wanted, request.progress)?,
+        Form::Members(raw, survey) => {
+            reviews::from_members(&raw, survey, &wanted, request.progress)?
+        }
         Form::Parquet { train, test, notes } => {
             let both = reviews::from_parquet(&train, &test, request.progress)?;
             (both, notes)

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::archive::{Member, Raw};
 use crate::error::{Error, Result};
 use crate::lines::{is_web_page, wide};
-use crate::locate::{Place, Role, Wanted, folder_of};
+use crate::locate::{Place, Role, Survey, Wanted, folder_of};
 use crate::parquet::{self, Columns};
 use crate::{Digest, Progress};
 
@@ -125,11 +125,12 @@ fn is_unlabelled(folder: &str) -> bool {
 /// Reads both splits from a folder or an archive. Returns notes about other files too.
 pub(super) fn from_members(
     raw: &Raw,
+    survey: Survey,
     wanted: &Wanted<'_>,
     progress: &dyn Progress,
 ) -> Result<([Reviews; 2], Vec<String>)> {
     let mut both = ["train", "test"].map(Reviews::empty);
-    let survey = wanted.members(raw, "reading reviews", progress, &mut |mut member| {
+    let survey = wanted.members(raw, survey, "reading reviews", progress, &mut |mut member| {
         let Some(Placed::Review { split, label, file }) = placed(member.name) else {
             return Ok(());
         };

@@ -78,11 +78,11 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(set: &'a Set, wanted: &'a Wanted<'a>) -> Search<'a> {
+    pub(super) fn new(set: &'a Set, wanted: &'a Wanted<'a>, survey: Survey) -> Search<'a> {
         Search {
             set,
             wanted,
-            survey: RefCell::new(Survey::default()),
+            survey: RefCell::new(survey),
         }
     }
 

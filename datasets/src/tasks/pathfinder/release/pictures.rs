@@ -57,16 +57,17 @@ pub(super) fn find(
         info,
         what: &what,
         archive: LRA_RELEASE,
+        other_archives: &[],
         role: &|name| set.role(name),
         flat: false,
         copies: true,
         packed: false,
         parquet: false,
     };
-    let Form::Members(raw) = locate(request.raw, &wanted, request.progress)? else {
+    let Form::Members(raw, survey) = locate(request.raw, &wanted, request.progress)? else {
         return Err(wanted.missing(request.raw, None)); // Parquet was not requested.
     };
-    let search = Search::new(&set, &wanted);
+    let search = Search::new(&set, &wanted, survey);
     let (metadata, images, pictures, notes) = match &raw {
         Raw::Folder(folder) => {
             let found = in_folder(folder, &raw, &search)?;
