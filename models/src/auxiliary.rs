@@ -40,18 +40,19 @@ use crate::{
 /// Weights of the auxiliary losses; 0 for a loss that is not used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Auxiliary {
-    /// Weight of the loss of the class at every layer.
+    /// Weight of the loss `layers`: the class, predicted from the states behind each block but the
+    /// last.
     pub layers: f64,
-    /// Weight of the loss of the class at every position.
+    /// Weight of the loss `positions`: the class, predicted at every position.
     pub positions: f64,
-    /// Weight of the loss of the tokens that follow.
+    /// Weight of the loss `next`: the two tokens after each position.
     pub next: f64,
-    /// Weight of the loss of hidden tokens.
+    /// Weight of the loss `masked`: tokens that are hidden from the model.
     pub masked: f64,
 }
 
 impl Auxiliary {
-    /// Reads the weights by name.
+    /// Builds the weights from `weight`, which returns the weight of the loss of a given name.
     #[must_use]
     pub fn new(weight: impl Fn(&str) -> f64) -> Self {
         Self {
@@ -63,7 +64,7 @@ impl Auxiliary {
     }
 }
 
-/// First part of the paths of the heads' parameters, before a dot.
+/// Prefix of the paths of the auxiliary heads' parameters, before a dot.
 pub const AUXILIARY: &str = "aux";
 
 const LAYERS: Loss = Loss::new("layers", 0.0);

@@ -20,7 +20,7 @@ pub(crate) struct Backbone {
     pub(crate) towers: usize,
     max_length: usize,
     dtype: DType,
-    /// Whether everything around the encoder hides later tokens from a token.
+    /// True if everything around the encoder hides later tokens from a token.
     causal_around: bool,
 }
 

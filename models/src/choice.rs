@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::range::Range;
 
-/// A component: an option around any mixer with values that can be listed.
+/// Option of the embedding, the block or the head, around any mixer, with the list of its values.
 #[derive(Clone, Copy)]
 pub struct Component {
     /// Key of the component, as in `--set`.
@@ -17,7 +17,7 @@ pub struct Component {
     pub values: &'static [Choice],
 }
 
-/// One value of a component.
+/// Value of a [`Component`].
 #[derive(Clone, Copy)]
 pub struct Choice {
     /// Name of the value in settings.
@@ -29,7 +29,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns a value that goes with all values of the other components.
+    /// Returns the value `value` with its `summary`. It goes with all values of the other
+    /// components.
     #[must_use]
     pub const fn new(value: &'static str, summary: &'static str) -> Self {
         Self {
@@ -39,22 +40,23 @@ impl Choice {
         }
     }
 
-    /// Returns this value, which requires these values of other components.
+    /// Returns this value with requirements: `wants` are pairs of another component's key and the
+    /// value that it must have.
     #[must_use]
     pub const fn wants(self, wants: &'static [(&'static str, &'static str)]) -> Self {
         Self { wants, ..self }
     }
 }
 
-/// An enum of the values of an option, by `#[derive(Choices)]`.
+/// Enum of the values of an option. `#[derive(Choices)]` implements it.
 pub trait Choices {
     /// All values, in the order of the enum.
     const CHOICES: &'static [Choice];
 }
 
-/// A struct of options, by `#[derive(Options)]`.
+/// Struct of options, those of a section or a model's own. `#[derive(Options)]` implements it.
 pub trait OptionSet: Default + Serialize + DeserializeOwned {
-    /// The range of every number, in the order of the struct.
+    /// The ranges of all numeric options, in the order of the struct.
     const RANGES: &'static [Range];
     /// The components, in the order of the struct.
     const COMPONENTS: &'static [Component];

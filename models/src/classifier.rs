@@ -14,10 +14,10 @@ use crate::{
     loss::Loss,
 };
 
-/// First part of the paths of the parameters of the head for single positions, before a dot.
+/// Prefix of the paths of the parameters of the head for single positions, before a dot.
 pub const DENSE: &str = "dense";
 
-/// A model with everything around it.
+/// Classifier of sequences: embedding, encoder, pooling and head. Two towers share all weights.
 pub struct Classifier {
     backbone: Backbone,
     pool: Pool,
@@ -31,7 +31,7 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Builds `model` for `shape`; its parameters are created in `parameters`.
+    /// Builds `model` for tasks of `shape`, and creates its parameters in `parameters`.
     ///
     /// # Errors
     /// [`crate::Error::Option`] or [`crate::Error::Options`] for options out of range or unknown.
@@ -55,7 +55,8 @@ impl Classifier {
         })
     }
 
-    /// Builds it with a head for labels of `classes` classes at single positions.
+    /// Returns this classifier with a second head, which predicts one of `classes` classes at
+    /// single positions.
     ///
     /// # Errors
     /// [`crate::Error::Option`] for a model of two sequences per example.
@@ -74,7 +75,7 @@ impl Classifier {
         })
     }
 
-    /// Builds a classifier with heads for those auxiliary losses whose weight in `auxiliary` is
+    /// Returns this classifier with heads for those auxiliary losses whose weight in `auxiliary` is
     /// more than 0.
     ///
     /// # Errors
@@ -105,8 +106,9 @@ impl Classifier {
         .concat()
     }
 
-    /// Returns logits (B, C). If the pass has [`crate::pass::Supervision`] and collects losses, the
-    /// auxiliary heads add theirs.
+    /// Returns the logits (B, C) of the examples in `inputs`, with token ids (B, L) for each tower.
+    /// If the pass collects losses and has [`crate::pass::Supervision`], the auxiliary heads add
+    /// theirs.
     ///
     /// # Errors
     /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor
@@ -117,8 +119,9 @@ impl Classifier {
             .sequence)
     }
 
-    /// Returns logits of the whole sequences and of their labelled positions, for a model with a
-    /// head for these ([`Classifier::with_dense`]).
+    /// Returns the logits of whole sequences, (B, C), and of the N labelled positions, (N, C'). The
+    /// latter are those of the head of [`Classifier::with_dense`] with C' classes. `inputs` are
+    /// those of [`Classifier::forward`].
     ///
     /// # Errors
     /// Errors of [`Classifier::forward`]; [`crate::Error::Input`] if there are labels and no head
@@ -179,9 +182,9 @@ impl Classifier {
     }
 
     /// Counts the floating-point operations of a forward pass over `batch` examples of `length`
-    /// tokens per tower, CLS slot not counted: matrix products, a multiply-add being two; the
-    /// largest number there is where they are more. Every position counts as labelled. A training
-    /// step is about three times as many. Auxiliary heads, which do not score, are not counted.
+    /// tokens per tower, without the CLS slot. Matrix products count, a multiply-add being two.
+    /// Every position counts as labelled. Auxiliary heads, which do not score, are left out. A
+    /// training step is about three times as many. The result is [`u64::MAX`] if there are more.
     #[must_use]
     pub fn flops(&self, batch: usize, length: usize) -> u64 {
         let slots = length + usize::from(self.backbone.cls);
@@ -195,14 +198,14 @@ impl Classifier {
             .saturating_mul(batch as u64)
     }
 
-    /// Returns the values that the model holds constant in the backward pass on purpose, in words;
-    /// `None` if gradients are exact.
+    /// Returns a description of the values that the model holds constant in the backward pass on
+    /// purpose. `None` if gradients are exact.
     #[must_use]
     pub fn stops_gradients(&self) -> Option<&'static str> {
         self.backbone.encoder.stops_gradients()
     }
 
-    /// Returns the model's violation of the benchmark's rules in words, if there is one.
+    /// Returns a description of the model's violation of the benchmark's rules, if there is one.
     #[must_use]
     pub fn rule_violation(&self) -> Option<&'static str> {
         self.backbone.encoder.rule_violation()

@@ -1,7 +1,8 @@
 //! The components: choices of the embedding, the block and the head that go around any mixer.
 //!
-//! A component is declared in the options (`models/src/options/`) and documented where it is computed;
-//! this module lists the components, so that listings and tests need no list of their own.
+//! A component is declared in the options (`models/src/options/`) and documented where it is
+//! computed; this module lists the components, so that listings and tests need no list of their
+//! own.
 
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ const fn all<const N: usize>(sections: &[&[Component]]) -> [Component; N] {
 const COUNT: usize =
     BlockOptions::COMPONENTS.len() + EmbedOptions::COMPONENTS.len() + HeadOptions::COMPONENTS.len();
 
-/// All components.
+/// All components: those of the block, the embedding and the head.
 pub static COMPONENTS: &[Component] = &all::<COUNT>(&[
     BlockOptions::COMPONENTS,
     EmbedOptions::COMPONENTS,
@@ -39,8 +40,8 @@ pub static COMPONENTS: &[Component] = &all::<COUNT>(&[
 ]);
 
 impl Component {
-    /// Returns `options` with this component at `choice`, and the other components as the choice requires
-    /// them.
+    /// Returns `options` with this component set to `choice`. Other components get the values that
+    /// the choice requires.
     ///
     /// # Errors
     /// [`Error::Option`] if there is no such value.
@@ -64,8 +65,8 @@ impl Component {
 }
 
 impl Options {
-    /// Returns the losses that the block's layers bring with them; the model may have others (see
-    /// [`crate::Classifier::losses`]).
+    /// Returns the losses that the layers of the block add to the cross-entropy. The model may add
+    /// others (see [`crate::Classifier::losses`]).
     #[must_use]
     pub fn losses(&self) -> &'static [Loss] {
         channel::losses(self.block.ffn)

@@ -67,35 +67,36 @@ pub use self::{
     outputs::{DigestElsewhere, digest, digest_elsewhere_by},
 };
 
-/// A promise that every model must keep.
+/// Check of a promise that every model must keep.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
     /// The promise in words, such as `padding_changes_no_logit`.
     pub name: &'static str,
     /// The check itself; it panics with a description of the fault.
     pub check: fn(&'static Model),
-    /// Promises that come first: if one of them is broken, this check would report the same fault
-    /// again.
+    /// Names of the checks that come first. If one of them finds a fault, this check would report
+    /// the same fault again.
     pub rests_on: &'static [&'static str],
     /// Words of a model's source that stand near the cause of a breach, the likeliest first.
     words: &'static [&'static str],
 }
 
-/// Outcome of checking a promise.
+/// Outcome of a [`Check`] of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The model keeps it.
+    /// The model keeps the promise.
     Kept,
-    /// The model breaks it, with a description of the fault.
+    /// The model breaks the promise, in the way that the description says.
     Broken(String),
-    /// It was not tried, because the named promise is broken.
+    /// The check was not run, because the named promise is broken.
     NotTried(&'static str),
-    /// It cannot be checked for this model, for the given reason.
+    /// The promise cannot be checked for this model, for the given reason.
     Unchecked(&'static str),
 }
 
-/// Runs the [`CHECKS`] in order, except those that rest on a broken one, so that one cause is
-/// reported once. `tried` runs a check; `told` receives each outcome as soon as it is known.
+/// Runs the [`CHECKS`] in order by `tried`, and returns each with its outcome. A check that rests
+/// on a broken promise is not run, so that one cause is reported once. `told` receives each outcome
+/// as soon as it is known.
 ///
 /// # Errors
 /// Errors of `told`.
@@ -122,8 +123,9 @@ pub fn ask<E>(
 }
 
 impl Check {
-    /// Returns the line of `model`'s source that a breach points at: the line that makes the
-    /// parameter that `said` names, or a line with the promise's words.
+    /// Returns the line of `model`'s source that probably causes the fault that `said` describes.
+    /// It is the line that creates the parameter that `said` names, or else a line with words that
+    /// belong to the promise.
     #[must_use]
     pub fn place(&self, model: &Model, said: &str) -> Option<Place> {
         let parts = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.');
@@ -155,7 +157,7 @@ macro_rules! promises {
 const FORWARD: &[&str] = &["fn forward"];
 const NEW: &[&str] = &["fn new", "fn build"];
 
-/// All checks, each behind those that it rests on.
+/// All checks, each after those that it rests on.
 pub const CHECKS: &[Check] = promises![
     it_is_built_and_trained: [], FORWARD;
     matrices_decay_and_biases_norms_and_embeddings_do_not: [it_is_built_and_trained], NEW;
@@ -217,7 +219,8 @@ pub const CHECKS: &[Check] = promises![
 ];
 
 impl Component {
-    /// Checks whether `model` can take `choice` by building it, without memory for its weights.
+    /// Checks whether `model` can have this component at `choice`, by building it without memory
+    /// for its weights.
     ///
     /// # Errors
     /// [`Error::Option`] with the reason why it cannot.

@@ -11,11 +11,11 @@ use crate::{
     supports::Supports,
 };
 
-/// Structure of a task's sequences beyond a row of tokens.
+/// Structure of a task's examples beyond a row of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Height and width of the image whose pixels they are, row by row, the CLS slot aside; none
-    /// where they are no image.
+    /// Height and width of the image whose pixels a sequence is, row by row, without the CLS slot.
+    /// `None` if sequences are no images.
     pub grid: Option<[usize; 2]>,
     /// Number of sequences in an example.
     pub towers: usize,
@@ -49,13 +49,13 @@ pub struct ModelContext<'a> {
     pub model: &'a Value,
     /// Largest length that the model will get, with the CLS slot.
     pub max_length: usize,
-    /// Whether position 0 is a CLS token.
+    /// True if position 0 is a CLS token.
     pub cls: bool,
     /// Structure of the task's sequences.
     pub geometry: Geometry,
     /// Position vectors (slots, D) to add to the input of every block but the first.
     pub positions: Option<Tensor>,
-    /// Whether the first block is to be followed by a convolution that marks positions.
+    /// True if a convolution that marks positions is to follow the first block.
     pub conditional: bool,
     /// Selection of the hidden states to return.
     pub layers: Layers,
@@ -64,11 +64,11 @@ pub struct ModelContext<'a> {
 }
 
 impl ModelContext<'_> {
-    /// Returns the model's own options, typed, without `variant`: the variant's `build` is the one
-    /// that runs.
+    /// Returns the model's own options as a value of type `T`. The option `variant` is left out,
+    /// since it has selected the `build` that runs.
     ///
     /// # Errors
-    /// As [`options::read`].
+    /// Errors of [`options::read`].
     pub fn options<T: DeserializeOwned>(&self) -> Result<T> {
         let mut own = self.model.clone();
         if let Value::Object(own) = &mut own {
@@ -132,7 +132,7 @@ pub struct LayerContext<'a> {
     pub block: &'a BlockOptions,
     /// Largest length that the mixer will get, with the CLS slot.
     pub max_length: usize,
-    /// Whether position 0 is a CLS token.
+    /// True if position 0 is a CLS token.
     pub cls: bool,
     /// Structure of the task's sequences.
     pub geometry: Geometry,
@@ -141,8 +141,8 @@ pub struct LayerContext<'a> {
 }
 
 impl<'a> LayerContext<'a> {
-    /// Returns the context of the first layer, at `vb`, of sequences without CLS slot, grid and
-    /// second tower; parameters shared by all layers go to the same place.
+    /// Returns the context of layer 0 at `vb`, for sequences without CLS slot, image grid and
+    /// second tower. Parameters that all layers share are created at `vb`, too.
     #[must_use]
     pub fn new(vb: VarBuilder, block: &'a BlockOptions, max_length: usize) -> Self {
         Self {

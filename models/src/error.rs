@@ -85,7 +85,8 @@ impl From<Error> for candle_core::Error {
     }
 }
 
-/// Refuses `value` of option `key` unless `holds`.
+/// Refuses `value` of the option `key` unless `holds`. `allowed` describes the values that it can
+/// have.
 ///
 /// # Errors
 /// [`Error::Option`] naming the key, the value and the values that are allowed.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A family of blocks. A recipe may have settings for each; a model's card names its own.
+/// Family of blocks, by the layers that authors put around their mixer. A model's card names its
+/// family, and a recipe may have settings for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// A Transformer's block: norm, mixer, norm, feed-forward network, and positions.
@@ -17,7 +18,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// All of them.
+    /// All families.
     pub const ALL: [Family; 4] = [
         Family::Xformer,
         Family::Filter,
@@ -25,7 +26,7 @@ impl Family {
         Family::Mixer,
     ];
 
-    /// Returns its name in settings.
+    /// Returns the name of the family in settings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -36,7 +37,7 @@ impl Family {
         }
     }
 
-    /// Returns the family called `name`.
+    /// Returns the family called `name`, if there is one.
     #[must_use]
     pub fn find(name: &str) -> Option<Family> {
         Family::ALL.into_iter().find(|family| family.name() == name)

@@ -2,24 +2,24 @@
 
 use candle_core::Tensor;
 
-/// Shape of a task, as a model needs to know it.
+/// Shape of a task: the sizes that a model depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Number of token ids, the padding id included.
     pub vocabulary: usize,
     /// Number of classes, at least 2.
     pub classes: usize,
-    /// 1, or 2 for tasks that compare two sequences.
+    /// Number of sequences in an example: 1, or 2 for tasks that compare two sequences.
     pub towers: usize,
     /// Longest sequence, not counting a CLS slot.
     pub max_length: usize,
-    /// Whether sequences come padded, with masks.
+    /// True if sequences come padded, with masks.
     pub padding: bool,
-    /// Height and width of the image whose pixels a sequence is, row by row.
+    /// Height and width of the image whose pixels a sequence is, row by row, if it is one.
     pub grid: Option<[usize; 2]>,
 }
 
-/// One batch, ready for the model.
+/// Batch of examples for a model.
 pub struct Inputs {
     /// Tokens of each tower, all of the same batch size.
     pub towers: Vec<Tokens>,
@@ -43,25 +43,27 @@ impl DenseLabels {
         self.labels.len()
     }
 
-    /// Returns whether there is none.
+    /// Returns whether there are no labels.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 }
 
-/// The sequences of one tower.
+/// Sequences of one tower.
 pub struct Tokens {
-    /// (B, L) of type u32; L may be any length from 1 to the task's longest.
+    /// Token ids (B, L) of type u32. L may be any length from 1 to the task's longest.
     pub ids: Tensor,
-    /// (B, L), 1 for valid tokens and 0 for padding; none where all are valid. Float of any type.
+    /// Mask (B, L) of any float type: 1 for valid tokens and 0 for padding. `None` if all are
+    /// valid.
     pub mask: Option<Tensor>,
 }
 
-/// Output of a model for a batch.
+/// Output of a model for a batch of B examples.
 pub struct Logits {
-    /// (B, C), of the whole sequences.
+    /// Logits (B, C) of the whole sequences, for C classes.
     pub sequence: Tensor,
-    /// (N, C'), of the labelled positions in their order; none where there are no labels.
+    /// Logits (N, C') of the N labelled positions in their order, for C' classes. `None` if there
+    /// are no labels.
     pub positions: Option<Tensor>,
 }

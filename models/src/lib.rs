@@ -1,4 +1,4 @@
-//! Efficient Transformers on candle, behind one seam: a mixer maps (B, L, D) to (B, L, D).
+//! Efficient Transformers on candle, behind one interface: a mixer maps (B, L, D) to (B, L, D).
 //!
 //! # Symbols
 //! B batch, L length (with the CLS slot, where there is one), D width of the residual stream
@@ -12,9 +12,9 @@
 //!
 //! # Masks
 //! A mask is (B, L), 1 for valid tokens and 0 for padding. A mixer that can leave out padded *keys*
-//! does so. Its outputs at padded positions are read only by `block.norm = batch` and `power`,
-//! whose published statistics count padding, because pooling leaves them out too. A row with no
-//! valid token gives zeros, not NaN.
+//! does so. Its outputs at padded positions are read only by `block.norm = batch`, whose published
+//! statistics count padding, because pooling leaves them out too. A row with no valid token gives
+//! zeros, not NaN.
 //!
 //! # Randomness
 //! No generator has a state: initial values depend on (seed, path), and all random numbers of a

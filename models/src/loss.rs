@@ -10,7 +10,7 @@ use candle_core::Tensor;
 pub use crate::ops::{cross_entropies, cross_entropy};
 use crate::{DenseLabels, Logits, Result};
 
-/// A loss beside the cross-entropy, declared by the model, the axis or the head that adds it.
+/// Loss beside the cross-entropy. The model, component or head that adds it declares it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// Name in settings (`train.aux.<name>`) and logs.
@@ -27,11 +27,11 @@ impl Loss {
     }
 }
 
-/// The losses of a batch whose sequences have labels at their positions too, in nats.
+/// Losses of a batch whose sequences have labels at single positions too, in nats.
 pub struct DenseLosses {
-    /// The weighted mean of the examples' losses over the batch, rank 0: (Σ l_i + w l) / (n + w),
-    /// with the cross-entropies l_i of its n labelled positions, l of its own label, and its weight
-    /// w.
+    /// Mean over the batch, rank 0, of the weighted mean of an example's losses: (Σ l_i + w l) /
+    /// (n + w). The l_i are the cross-entropies of its n labelled positions, l is that of its own
+    /// label, and w the weight of that label.
     pub weighted: Tensor,
     /// Cross-entropies of the examples' own labels, (B).
     pub sequence: Tensor,
@@ -40,9 +40,10 @@ pub struct DenseLosses {
 }
 
 impl DenseLosses {
-    /// Returns the loss of `logits` for the classes `sequence` (B) and `dense`; the label of a
-    /// sequence counts as `weight` positions. An example's loss depends on no other example, so
-    /// that a batch may be split in any way.
+    /// Returns the losses of `logits`. `sequence` (B) of type u32 are the classes of the sequences,
+    /// and `dense` has the labels at positions. The label of a sequence counts as `weight`
+    /// positions. An example's loss depends on no other example, so that a batch may be split in
+    /// any way.
     ///
     /// # Errors
     /// If a tensor operation fails, or the logits are of other labels.
@@ -87,7 +88,8 @@ impl DenseLosses {
     }
 }
 
-/// Losses beside the cross-entropy, gathered from one forward pass (see [`crate::Pass::add_loss`]).
+/// Collector of the losses that one forward pass adds to the cross-entropy (see
+/// [`crate::Pass::add_loss`]).
 #[derive(Default)]
 pub struct AuxLosses(Mutex<BTreeMap<&'static str, Tensor>>);
 
@@ -102,8 +104,8 @@ impl AuxLosses {
         Ok(())
     }
 
-    /// Returns the mean of each over the rows of the batch, a scalar, by name in the order of
-    /// names.
+    /// Returns the name of each loss and its mean over the rows of the batch, a scalar, in the
+    /// order of names.
     ///
     /// # Errors
     /// If a tensor operation fails.

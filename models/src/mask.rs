@@ -1,11 +1,11 @@
-//! Real positions of a batch.
+//! Masks of the valid positions of a batch.
 
 use candle_core::{D, DType, Tensor};
 
 use crate::Result;
 
-/// Mask of the valid positions, in the forms that layers need. All of them are constants of B x L
-/// numbers or fewer.
+/// Mask of the valid positions of a batch (B, L), in the forms that layers need. Each form is a
+/// constant of B L numbers or fewer.
 #[derive(Clone)]
 pub struct Mask {
     valid: Tensor,
@@ -18,7 +18,8 @@ pub struct Mask {
 pub(crate) const PADDED: f64 = 1e9;
 
 impl Mask {
-    /// Builds a mask from (B, L) with 1 for valid and 0 for padding, of the type of the activations.
+    /// Builds a mask from `valid` (B, L), which is 1 for valid positions and 0 for padding. It has
+    /// the float type of the activations.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -34,7 +35,8 @@ impl Mask {
         })
     }
 
-    /// Returns the same mask for layers whose output is counted by a norm at padded positions too.
+    /// Returns the same mask for layers whose outputs at padded positions are counted by a norm.
+    /// Such layers must compute padded positions as all others.
     #[must_use]
     pub fn counted(&self) -> Self {
         Self {
@@ -50,7 +52,7 @@ impl Mask {
         self.counted
     }
 
-    /// Returns (B, L): 1 for valid, 0 for padding.
+    /// Returns the mask (B, L): 1 for valid positions, 0 for padding.
     #[must_use]
     pub fn valid(&self) -> &Tensor {
         &self.valid
@@ -62,14 +64,14 @@ impl Mask {
         &self.additive
     }
 
-    /// Returns (B, 1): 1 where the sequence has a valid token at all.
+    /// Returns (B, 1): 1 for each sequence that has a valid position, 0 for others.
     #[must_use]
     pub fn has_valid(&self) -> &Tensor {
         &self.any
     }
 
-    /// Returns the positions of the valid tokens of each of `batch` sequences of `length`, on the
-    /// host; all of them without a mask.
+    /// Returns the valid positions of each of `batch` sequences of `length`, read on the host.
+    /// Without a mask these are all positions.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -83,7 +85,9 @@ impl Mask {
     }
 }
 
-/// Returns x (B, L, W) with zeros at the positions that `mask` says are padding.
+/// Returns x (B, L, W) with zeros at the positions that `mask` (B, L) says are padding, in the same
+/// shape. Without a mask it is x itself.
+///
 /// # Errors
 /// If a tensor operation fails.
 pub fn zero_padding(x: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// One entry of the registry.
+/// Entry of the registry: a model's card, options and variants.
 pub struct Model {
     /// Name on the command line.
     pub name: &'static str,
@@ -22,32 +22,33 @@ pub struct Model {
     pub title: &'static str,
     /// Title of the paper.
     pub paper: &'static str,
-    /// Year of its first version.
+    /// Year of the paper's first version.
     pub year: u16,
-    /// arXiv number; empty if it has none.
+    /// arXiv number of the paper; empty if it has none.
     pub arxiv: &'static str,
-    /// Time per head over length L, for head width E.
+    /// Time per head, for length L and head width E.
     pub time: Cost,
-    /// Memory per head, parameters aside.
+    /// Memory per head, without parameters.
     pub memory: Cost,
     /// Origin of its parity cases.
     pub reference: Reference,
     /// Settings that its authors put around the mixer, for recipes that have settings for each
     /// family.
     pub family: Family,
-    /// Settings of its own, laid over all defaults before the recipe: JSON, an object of sections
-    /// as in a recipe. Empty for none.
+    /// Settings of the model itself, laid over all defaults before those of the recipe. JSON: an
+    /// object of sections, as in a recipe. Empty for none.
     pub settings: &'static str,
     /// Values of its option `variant`, which select its computation; the first is the default.
     pub variants: &'static [Variant],
-    /// The options of its own that all variants share, every key with its default.
+    /// Function that returns the model's own options that all variants share, every key with its
+    /// default.
     pub options: fn() -> Value,
     /// The range of every numeric option.
     pub ranges: &'static [Range],
 }
 
-/// Growth of a cost with the length L: the O() that a paper gives, with the symbols of the model's
-/// documentation.
+/// Growth of a cost with the length L. It holds the O() that a paper gives, with the symbols of the
+/// model's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Proportional to L or L log L.
@@ -83,7 +84,7 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// Returns its name in listings.
+    /// Returns the name of this kind of reference in listings.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -95,31 +96,32 @@ impl Reference {
     }
 }
 
-/// One computation of a model.
+/// One of the computations of a model, between which its option `variant` chooses.
 pub struct Variant {
     /// Value of the option `variant`.
     pub name: &'static str,
-    /// Whether padded tokens cannot influence valid ones.
+    /// True if padded tokens cannot influence valid ones.
     pub masks_padding: bool,
-    /// Builds the encoder; options that have a default of 0 have one of the variant's own in its
-    /// place.
+    /// Function that builds the encoder. Where an option is 0 by default, the variant may put its
+    /// own default in place of the 0.
     pub build: fn(&ModelContext) -> Result<Box<dyn Encoder>>,
-    /// The losses that it can add to the cross-entropy; its options select those that it adds (see
-    /// [`crate::Mixer::losses`]).
+    /// Losses that the variant can add to the cross-entropy. Its options select those that it adds
+    /// (see [`crate::Mixer::losses`]).
     pub losses: &'static [Loss],
-    /// Returns the name of the type of its mixer; `None` if it has a builder of its own.
+    /// Function that returns the name of the mixer's type. `None` if the variant has its own
+    /// builder.
     pub mixer: Option<fn() -> &'static str>,
-    /// The text of the file that defines it; the header of `//!` lines is its documentation.
+    /// Text of the file that defines the variant. The header of `//!` lines is its documentation.
     pub source: &'static str,
-    /// The line of that file where it is declared.
+    /// Line of that file where the variant is declared.
     pub declared: &'static Location<'static>,
 }
 
-/// Headings in the documentation of a model, in this order: its own options, what happens to padded
-/// positions, and where it departs from the paper or from published code.
+/// Headings in the documentation of a model, in this order: its own options, the treatment of
+/// padded positions, and the departures from the paper or from published code.
 pub const HEADINGS: [&str; 3] = ["Options", "Padding", "Departures"];
 
-/// A mixer that makes a model: a stack of residual blocks around it.
+/// Mixer that makes a model: a stack of residual blocks around it.
 ///
 /// The entry of the registry follows from it: [`Model::mixer`] has its options, and
 /// [`Variant::mixer`] builds the stack. A model with another skeleton has a function that builds
@@ -159,15 +161,14 @@ fn defaults<O: OptionSet>() -> Value {
 const KEY: &str = "variant";
 
 impl Model {
-    /// Returns the part of an entry that follows from a mixer: its options. The rest, the card, is
-    /// to be filled in: `Model { name: "bag", .., ..Model::mixer::<Bag>() }`.
+    /// Returns an entry with the options of the mixer `M` and an empty card. The card is to be
+    /// filled in: `Model { name: "bag", .., ..Model::mixer::<Bag>() }`.
     #[must_use]
     pub const fn mixer<M: MixerModel>() -> Self {
         Self::with_options::<M::Options>()
     }
 
-    /// Returns the part of an entry that follows from a struct of options. The rest, the card, is
-    /// to be filled in.
+    /// Returns an entry with the options `O` and an empty card, which is to be filled in.
     #[must_use]
     pub const fn with_options<O: OptionSet>() -> Self {
         Self {
@@ -187,8 +188,8 @@ impl Model {
         }
     }
 
-    /// Returns the model's own options, every key with its default; `variant` is one where there
-    /// are several.
+    /// Returns the model's own options, every key with its default. The key `variant` is among them
+    /// if there are several variants.
     #[must_use]
     pub fn defaults(&self) -> Value {
         let mut all = Map::new();
@@ -201,10 +202,10 @@ impl Model {
         Value::Object(all)
     }
 
-    /// Returns the settings that the model has in place of the defaults, by section.
+    /// Returns the model's own settings, which replace defaults, by section.
     ///
     /// # Errors
-    /// [`Error::Options`] if they are no JSON.
+    /// [`Error::Options`] if they are not JSON.
     pub fn settings(&self) -> Result<Value> {
         if self.settings.is_empty() {
             return Ok(Value::Object(Map::new()));
@@ -215,10 +216,10 @@ impl Model {
         })
     }
 
-    /// Returns the variant that the model's own `options` ask for; the first if they name none.
+    /// Returns the variant that the model's own `options` name, or the first if they name none.
     ///
     /// # Errors
-    /// [`crate::Error::Word`] with the names that there are.
+    /// [`crate::Error::Word`] with the names of all variants if `options` name another.
     pub fn variant(&self, options: &Value) -> Result<&'static Variant> {
         let Some(expected) = options.get(KEY) else {
             return Ok(&self.variants[0]);
@@ -246,15 +247,16 @@ impl Model {
         }
     }
 
-    /// Builds the encoder of the variant that the options ask for.
+    /// Builds the encoder of the variant that the options of `context` name.
     ///
     /// # Errors
-    /// [`crate::Error::Option`] or [`crate::Error::Options`] for options out of range or unknown.
+    /// [`crate::Error::Option`], [`crate::Error::Options`] or [`crate::Error::Word`] for options
+    /// that are out of range or unknown.
     pub fn build(&self, context: &ModelContext) -> Result<Box<dyn Encoder>> {
         (self.variant(context.model)?.build)(context)
     }
 
-    /// Returns the model's documentation: that of its default variant.
+    /// Returns the model's documentation, which is that of its first variant.
     #[must_use]
     pub fn documentation(&self) -> String {
         self.variants[0].documentation()
@@ -262,8 +264,8 @@ impl Model {
 }
 
 impl Variant {
-    /// Builds the variant that the model's paper describes, which leaves padding out. `source` is
-    /// the text of the file that documents it, by `include_str!`.
+    /// Returns a variant called `paper`, which masks padding and whose encoder `build` builds.
+    /// `source` is the text of the file that documents it, by `include_str!`.
     #[must_use]
     #[track_caller]
     pub const fn paper(
@@ -281,8 +283,8 @@ impl Variant {
         }
     }
 
-    /// Builds [`Variant::paper`] of a stack of residual blocks around a mixer. `source` is the text
-    /// of the file that documents it, by `include_str!`.
+    /// Returns [`Variant::paper`] with a stack of residual blocks around the mixer `M`. `source` is
+    /// the text of the file that documents it, by `include_str!`.
     #[must_use]
     #[track_caller]
     pub const fn mixer<M: MixerModel>(source: &'static str) -> Self {
@@ -292,7 +294,7 @@ impl Variant {
         }
     }
 
-    /// Returns this variant with losses beside the cross-entropy.
+    /// Returns this variant with `losses` that it can add to the cross-entropy.
     #[must_use]
     pub const fn with_losses(self, losses: &'static [Loss]) -> Self {
         Self { losses, ..self }
@@ -309,8 +311,8 @@ impl Variant {
             .join("\n")
     }
 
-    /// Returns the text below one of the [`HEADINGS`] in the variant's documentation; none if it
-    /// has no such heading.
+    /// Returns the text below `heading`, one of the [`HEADINGS`], in the variant's documentation.
+    /// `None` if it has no such heading.
     #[must_use]
     pub fn section(&self, heading: &str) -> Option<String> {
         let text = self.documentation();
@@ -322,7 +324,8 @@ impl Variant {
 }
 
 impl Options {
-    /// Returns the defaults for `model`.
+    /// Returns the default options for `model`: the defaults of all sections, and over them the
+    /// model's own settings.
     #[must_use]
     pub fn of(model: &Model) -> Self {
         let mut settings = json!({
@@ -341,8 +344,9 @@ impl Options {
 }
 
 impl<'a> ModelContext<'a> {
-    /// Builds `model` with its `options`, for sequences without CLS slot, grid and second tower.
-    /// Only the embedding marks positions, and only the last hidden states are returned.
+    /// Returns the context from which `model` is built with its `options`, for sequences without
+    /// CLS slot, image grid and second tower. Only the embedding marks positions, and only the last
+    /// hidden states are returned.
     #[must_use]
     pub fn new(
         vb: VarBuilder,

@@ -42,7 +42,7 @@ pub struct Parameters {
 /// Treatment of a parameter by the optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attributes {
-    /// Whether weight decay shrinks it where only matrices decay.
+    /// True if weight decay shrinks the parameter in runs where only matrices decay.
     pub decay: bool,
     /// Learning rate as a multiple of the run's, more than 0.
     pub rate_factor: f64,
@@ -50,7 +50,7 @@ pub struct Attributes {
     pub projection: Option<Projection>,
 }
 
-/// Change of a parameter after each update.
+/// Change of a parameter after each update, which keeps its elements in their range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Projection {
     /// Every element is set to the nearest number of the interval.
@@ -76,8 +76,8 @@ impl Attributes {
         ..Self::MATRIX
     };
 
-    /// Returns the attributes of a parameter that declares none: a matrix decays, a vector does
-    /// not.
+    /// Returns the attributes of a parameter of `rank` dimensions that declares none. Weight decay
+    /// shrinks matrices, of rank 2 or more, and not vectors.
     #[must_use]
     pub fn of_rank(rank: usize) -> Self {
         if rank >= 2 {
@@ -89,7 +89,7 @@ impl Attributes {
 }
 
 impl Projection {
-    /// Returns the nearest allowed values.
+    /// Returns the nearest allowed number for each of `values`, of any shape, in the same shape.
     ///
     /// # Errors
     /// If the device is out of memory.
@@ -129,8 +129,8 @@ enum ParameterMode {
 type Values<'a> = Box<dyn FnOnce(&Shape) -> Vec<f64> + 'a>;
 
 impl Parameters {
-    /// Starts without parameters: building a [`crate::Classifier`] creates them. `dtype` is f32, or
-    /// f64 for gradient checks.
+    /// Creates an empty set of parameters, which building a [`crate::Classifier`] fills. Their
+    /// initial values depend on `seed`. `dtype` is f32, or f64 for gradient checks.
     #[must_use]
     pub fn new(seed: u64, device: &Device, dtype: DType) -> Self {
         Self {
@@ -142,8 +142,8 @@ impl Parameters {
         }
     }
 
-    /// Returns these parameters for a second model that only evaluates: it sees every update of the
-    /// first, and its passes keep no activations.
+    /// Returns the same parameters for a second model that only evaluates. It sees every update of
+    /// the first model, and its passes keep no activations.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self {
@@ -152,8 +152,8 @@ impl Parameters {
         }
     }
 
-    /// Creates parameters for a model that is never run, only asked about itself: they are counted,
-    /// but have no memory and no values.
+    /// Creates an empty set of parameters for a model that is never run, but only asked for its
+    /// sizes and costs. They are counted, but have no values and take no memory.
     #[must_use]
     pub fn meta(device: &Device, dtype: DType) -> Self {
         Self {
@@ -175,7 +175,8 @@ impl Parameters {
         })
     }
 
-    /// Returns a builder that creates parameters here, or returns those already at the path.
+    /// Returns a builder at the root. It creates a parameter here, or returns the one that is
+    /// already at the path.
     #[must_use]
     pub fn builder(&self) -> VarBuilder {
         VarBuilder::new(self.clone())
@@ -193,21 +194,21 @@ impl Parameters {
         &self.device
     }
 
-    /// Returns the type of the parameters and of all activations.
+    /// Returns the float type of the parameters and of all activations.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Returns paths and variables of the parameters, in path order. The variables are the live
-    /// ones: setting one changes the model.
+    /// Returns the paths and variables of all parameters, in path order. Setting a variable changes
+    /// the model.
     #[must_use]
     pub fn all(&self) -> Vec<(String, Var)> {
         let parameters = self.with_attributes().into_iter();
         parameters.map(|(path, var, _)| (path, var)).collect()
     }
 
-    /// Returns [`Parameters::all`] with the attributes by which the optimizer treats each.
+    /// Returns [`Parameters::all`], each with the attributes by which the optimizer treats it.
     #[must_use]
     pub fn with_attributes(&self) -> Vec<(String, Var, Attributes)> {
         let by_path = self.lock();
@@ -218,7 +219,7 @@ impl Parameters {
         parameters.collect()
     }
 
-    /// Returns paths and variables of the buffers, in path order.
+    /// Returns the paths and variables of all buffers, in path order.
     #[must_use]
     pub fn buffers(&self) -> Vec<(String, Var)> {
         let by_path = self.lock();
@@ -228,7 +229,8 @@ impl Parameters {
             .collect()
     }
 
-    /// Returns paths of the parameters in path order, also of a blank model.
+    /// Returns the paths of all parameters, in path order. Those of [`Parameters::meta`] have
+    /// paths, too.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
         let by_path = self.lock();
@@ -236,7 +238,8 @@ impl Parameters {
         parameters.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Returns paths and shapes of parameters and buffers in path order, also of a blank model.
+    /// Returns the paths and shapes of all parameters and buffers, in path order. Those of
+    /// [`Parameters::meta`] have shapes, too.
     #[must_use]
     pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
         let by_path = self.lock();
@@ -246,13 +249,13 @@ impl Parameters {
             .collect()
     }
 
-    /// Returns the number of parameter tensors, buffers not counted.
+    /// Returns the number of parameter tensors, without buffers.
     #[must_use]
     pub fn tensors(&self) -> usize {
         self.sizes().len()
     }
 
-    /// Returns the number of scalar parameters, buffers not counted.
+    /// Returns the number of scalar parameters, without buffers.
     #[must_use]
     pub fn elements(&self) -> usize {
         self.sizes().iter().sum()
@@ -264,8 +267,8 @@ impl Parameters {
         parameters.map(|slot| slot.shape.elem_count()).collect()
     }
 
-    /// Returns a copy of every value of parameters and buffers, by path: later updates do not reach
-    /// it.
+    /// Returns a copy of every parameter and buffer, by path and in its shape. Later updates do not
+    /// change the copy.
     ///
     /// # Errors
     /// If the device is out of memory.
@@ -277,7 +280,8 @@ impl Parameters {
             .collect()
     }
 
-    /// Sets every parameter and buffer from `saved`; changes none unless all paths and shapes fit.
+    /// Sets every parameter and buffer from `saved`, by path. It changes none unless all paths and
+    /// shapes fit.
     ///
     /// # Errors
     /// [`Error::Load`] naming the first path that is missing, unknown or of another shape.

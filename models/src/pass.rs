@@ -15,7 +15,7 @@ use crate::{
 /// Context of a forward pass: all that a layer gets beside its input.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
-    /// Whether dropout and other training noise apply.
+    /// True in training, when dropout and other noise apply.
     pub train: bool,
     /// Key of all random numbers of the pass. Evaluation passes the seed and the step of the
     /// weights that it scores, so that random features are those of training.
@@ -30,16 +30,17 @@ pub struct Pass<'a> {
     supervision: Option<&'a Supervision>,
 }
 
-/// Data from training, for the losses that need it.
+/// Labels and progress of a training run, for the losses that need them.
 pub struct Supervision {
-    /// (B) classes, u32.
+    /// Classes (B) of the examples, of type u32.
     pub labels: Tensor,
-    /// The share of training that is over, from 0 to 1.
+    /// Share of training that is over, from 0 to 1.
     pub progress: f64,
 }
 
 impl Pass<'static> {
-    /// Returns a context without mask; [`crate::Classifier`] adds each tower's.
+    /// Returns a pass over sequences without padding. `train` is true in training, and `rng` is the
+    /// key of all random numbers. [`crate::Classifier`] adds each tower's mask.
     #[must_use]
     pub fn new(train: bool, rng: RngKey) -> Self {
         Self {
@@ -57,14 +58,14 @@ impl Pass<'static> {
 }
 
 impl<'a> Pass<'a> {
-    /// Returns the layout of the sequences at hand.
+    /// Returns the layout of the sequences: full, padded or packed.
     #[must_use]
     pub fn sequences(&self) -> Sequences<'a> {
         self.sequences
     }
 
-    /// Returns the mask of the sequences at hand; none where every position is valid, as in those
-    /// that are packed.
+    /// Returns the mask (B, L) of padded sequences. `None` if every position is valid, as in packed
+    /// sequences.
     #[must_use]
     pub fn mask(&self) -> Option<&'a Mask> {
         match self.sequences {
@@ -73,7 +74,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the packing of the sequences at hand, if they are packed.
+    /// Returns the packing of the sequences. `None` if they are not packed.
     #[must_use]
     pub fn packing(&self) -> Option<&'a Packing> {
         match self.sequences {
@@ -106,11 +107,11 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Runs `layer` on x, for a layer that supports no packed sequences: these are padded for it,
-    /// and packed again.
+    /// Runs `layer`, which does not support packed sequences, on x (B, L, D). Packed x (1, T, D) is
+    /// padded to (B, L, D) for it, and the result is packed again.
     ///
     /// # Errors
-    /// Errors of `layer`, which keeps the length.
+    /// Errors of `layer`, which must keep the length.
     pub fn padded(
         &self,
         x: &Tensor,
@@ -136,13 +137,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the random tensor called `name`, if it is fixed in this pass.
+    /// Returns the tensor that replaces the draws called `name` in this pass, in the shape in which
+    /// the layer draws them, as in the run of a parity case. `None` if the layer has to draw.
     #[must_use]
     pub fn fixed(&self, name: &str) -> Option<&'a Tensor> {
         self.fixed.and_then(|fixed| fixed.get(name))
     }
 
-    /// Returns this pass with a collector of its losses.
+    /// Returns this pass with `losses` as the collector of losses beside the cross-entropy.
     #[must_use]
     pub fn with_losses<'b>(&self, losses: &'b AuxLosses) -> Pass<'b>
     where
@@ -154,9 +156,10 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Adds a loss beside the cross-entropy: `per_row` (B), one number per sequence. The model or
-    /// the component declares it. All additions of layers to one loss are summed, and averaged over the
-    /// rows of the batch; so each must depend on its row alone.
+    /// Adds `per_row` (B), one number for each sequence, to the loss `loss` beside the
+    /// cross-entropy. The model or the component declares this loss. All additions to it are
+    /// summed, and averaged over the rows of the batch, so each number must depend on its row
+    /// alone. Without a collector the call has no effect.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -167,13 +170,13 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns whether losses are collected; otherwise computing them is of no use.
+    /// Returns whether this pass collects losses. If not, there is no use in computing them.
     #[must_use]
     pub fn wants_losses(&self) -> bool {
         self.losses.is_some()
     }
 
-    /// Returns this pass with data from training about its examples.
+    /// Returns this pass with the labels of its examples and the progress of training.
     #[must_use]
     pub fn with_supervision<'b>(&self, supervision: &'b Supervision) -> Pass<'b>
     where
@@ -189,7 +192,7 @@ impl<'a> Pass<'a> {
         self.supervision
     }
 
-    /// Returns this pass with a collector of its updates of buffers (see
+    /// Returns this pass with `updates` as the collector of additions to buffers (see
     /// [`crate::params::Buffer`]).
     #[must_use]
     pub fn with_updates<'b>(&self, updates: &'b Updates) -> Pass<'b>
@@ -226,7 +229,7 @@ impl<'a> Pass<'a> {
         carried.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Leaves `tensor` for the next block.
+    /// Leaves `tensor`, of any shape, for the next block of the stack.
     pub fn carry(&self, tensor: &Tensor) {
         if let Some(carried) = self.carried {
             let mut slot = carried.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,7 +237,8 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the pass of one of an example's `towers`: they share weights, not dropout masks.
+    /// Returns the pass over sequence number `tower` of the `towers` in each example. Towers share
+    /// weights, but no dropout masks, and have equal shares in losses beside the cross-entropy.
     #[must_use]
     pub fn of_tower(&self, tower: usize, towers: usize) -> Self {
         Self {
@@ -264,7 +268,8 @@ pub(crate) struct Carried(Mutex<Option<Tensor>>);
 
 impl Buffer {
     /// Adds `seen`, of the same shape in every pass, to the sum of this training step. The call has
-    /// no effect in evaluation and in passes that are run again.
+    /// no effect in evaluation and in passes that are run again, which have no
+    /// [`Pass::with_updates`].
     ///
     /// # Errors
     /// If `seen` has another shape than before.

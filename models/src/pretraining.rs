@@ -26,22 +26,23 @@ use crate::{
     rng::StreamKey,
 };
 
-/// Prediction target.
+/// Tokens that a model is trained to predict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objective {
-    /// Hidden tokens.
+    /// Tokens that are hidden from it.
     Masked {
-        /// The share of tokens that is hidden, more than 0 and less than 1.
+        /// Share of tokens that are hidden, more than 0 and less than 1.
         share: f64,
     },
-    /// The token that follows.
+    /// The token that follows each token.
     Next,
 }
 
-/// First part of the paths of the decoder's parameters, before a dot. All others stay.
+/// Prefix of the paths of the decoder's parameters, before a dot. A classifier takes over all
+/// others.
 pub const DECODER: &str = "pretrain";
 
-/// A model that predicts tokens.
+/// Model that predicts tokens: embedding, encoder and decoder.
 pub struct TokenModel {
     backbone: Backbone,
     decoder: Decoder,
@@ -60,16 +61,17 @@ struct Hides {
     scored: StreamKey,
 }
 
-/// Quality of the predictions of each example's tokens, (B).
+/// Quality of the predictions of each example's tokens.
 pub struct Predictions {
-    /// Mean cross-entropy over the predicted tokens, in nats.
+    /// Mean cross-entropy (B) over the predicted tokens of each example, in nats.
     pub losses: Tensor,
-    /// Share of correct predictions. No gradient.
+    /// Share (B) of correct predictions for each example, without gradient.
     pub right: Tensor,
 }
 
 impl TokenModel {
-    /// Builds `model` for `shape`; its parameters are created in `parameters`.
+    /// Builds `model` for tasks of `shape`, and creates its parameters in `parameters`. `objective`
+    /// says which tokens it predicts.
     ///
     /// # Errors
     /// Errors of [`crate::Classifier::new`], and [`crate::Error::Option`] for a model that cannot
@@ -115,7 +117,8 @@ impl TokenModel {
         })
     }
 
-    /// Predicts tokens of each example.
+    /// Predicts tokens of each example in `inputs`, with token ids (B, L) for each tower. Returns
+    /// the quality of the predictions, as a mean over the towers.
     ///
     /// # Errors
     /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor

@@ -7,27 +7,27 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// Largest value of options that are counted in tokens: no task has longer sequences.
+/// Largest value of options that count tokens. No task has longer sequences.
 pub const LONGEST: u64 = 1 << 16;
 
-/// The largest width of a layer.
+/// Largest width of a layer.
 pub const WIDEST: u64 = 1 << 16;
 
-/// The range of a numeric option. A number is whole or real as the option's default is.
+/// Range of a numeric option. Its numbers are whole or real, as the option's default is.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
-    /// The key within its section: `dim` for `block.dim`.
+    /// Key of the option within its section: `dim` for `block.dim`.
     pub key: &'static str,
     min: f64,
-    /// Whether `min` itself is left out.
+    /// True if `min` itself is left out.
     above: bool,
     max: f64,
-    /// Whether `max` itself is left out.
+    /// True if `max` itself is left out.
     below: bool,
 }
 
 impl Range {
-    /// Builds a range of whole numbers, both ends included.
+    /// Builds a range of whole numbers from `min` to `max`, both included.
     #[must_use]
     pub const fn int(key: &'static str, min: u64, max: u64) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl Range {
         }
     }
 
-    /// Builds a range of any finite number from 0 on.
+    /// Builds the range of finite numbers from 0 on.
     #[must_use]
     pub const fn not_negative(key: &'static str) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Range {
         }
     }
 
-    /// Builds a range of numbers more than 0 and less than `max`.
+    /// Builds the range of numbers more than 0 and less than `max`.
     #[must_use]
     pub const fn positive(key: &'static str, max: f64) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Range {
         }
     }
 
-    /// Returns whether it holds `number`; NaN is in no range.
+    /// Returns whether `number` is in the range. NaN is in none.
     #[must_use]
     pub fn contains(&self, number: f64) -> bool {
         let low = number > self.min || !self.above && number == self.min;
@@ -96,7 +96,8 @@ impl fmt::Display for Range {
     }
 }
 
-/// Reads the options of a section, such as `block`, whose `defaults` have every key.
+/// Reads the options of `section`, such as `block`. `defaults` have every key, and `ranges` apply
+/// to numbers.
 ///
 /// # Errors
 /// [`Error::Option`] naming the key, its value and the values that are allowed; [`Error::Word`] for

@@ -5,10 +5,10 @@ use candle_core::{Device, Tensor};
 
 use crate::Result;
 
-/// Returns attention with any positive kernel: `y_i = Σ_j κ(q_i, k_j) v_j / Σ_j κ(q_i, k_j)` over
-/// valid j. `q` and `k` are (B, L, H, E), `v` is (B, L, H, V), all f64 on the CPU; `valid` is (B, L)
-/// with 1 for valid keys. A sequence with no valid key gives zeros. No gradient passes; tests take
-/// difference quotients.
+/// Returns attention (B, L, H, V) by a positive kernel κ:
+/// `y_i = Σ_j κ(q_i, k_j) v_j / Σ_j κ(q_i, k_j)` over valid j. `q` and `k` are (B, L, H, E) and `v`
+/// is (B, L, H, V), all f64 in main memory. `valid` is (B, L), 1 for valid keys. A sequence without
+/// a valid key gives zeros. No gradient passes, so tests take difference quotients.
 ///
 /// # Errors
 /// If a shape or type is not as described.
@@ -52,20 +52,23 @@ pub fn attention(
     )?)
 }
 
-/// Returns `exp(q·k / √E)`: softmax attention. Not shifted, so meant for scores of ordinary size.
+/// Returns `exp(q·k / √E)` for vectors `q` and `k` of E numbers: the kernel of softmax attention.
+/// The exponent is not shifted, so scores must be of ordinary size.
 #[must_use]
 pub fn softmax(q: &[f64], k: &[f64]) -> f64 {
     (dot(q, k) / (q.len() as f64).sqrt()).exp()
 }
 
-/// Returns `φ(q)·φ(k)` with `φ(x) = elu(x) + 1`: linear attention.
+/// Returns `φ(q)·φ(k)` with `φ(x) = elu(x) + 1`, for vectors `q` and `k` of one width: the kernel
+/// of linear attention (arXiv:2006.16236).
 #[must_use]
 pub fn elu_plus_one(q: &[f64], k: &[f64]) -> f64 {
     let feature = |x: &f64| if *x > 0.0 { x + 1.0 } else { x.exp() };
     q.iter().zip(k).map(|(q, k)| feature(q) * feature(k)).sum()
 }
 
-/// Returns `φ(q)·φ(k)` with `φ(x) = max(x, 0) + 0.001`: the 2021 code's deterministic Performer.
+/// Returns `φ(q)·φ(k)` with `φ(x) = max(x, 0) + 0.001`, for vectors `q` and `k` of one width: the
+/// kernel of the deterministic Performer in the 2021 code.
 #[must_use]
 pub fn relu(q: &[f64], k: &[f64]) -> f64 {
     let feature = |x: &f64| x.max(0.0) + 1e-3;

@@ -1,4 +1,4 @@
-//! Questions about all models, block options and auxiliary heads at once.
+//! Functions over all models, block options and auxiliary heads.
 //!
 //! This module stands above all modules with registered items, and none of them imports it.
 

@@ -21,7 +21,8 @@ const SEGMENT: usize = 8192;
 /// The counter's last word for parameters; a [`RngKey`] never reaches it.
 const PARAMETERS: u32 = u32::MAX;
 
-/// The name of a stream: the first eight bytes of the SHA-256 of a path such as `encoder.0.drop`.
+/// Name of a random stream: the first eight bytes of the SHA-256 of a path such as
+/// `encoder.0.drop`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamKey(u64);
 
@@ -57,8 +58,9 @@ pub struct RngKey {
 }
 
 impl RngKey {
-    /// Returns the key of a batch at optimizer step `step`, below 2^48. Its first example is row
-    /// `first_row` of the whole batch, below 2^32: 0 unless this is a later micro-batch.
+    /// Returns the key of a batch in a run with `seed`, at optimizer step `step`, below 2^48. Its
+    /// first example is row `first_row` of the whole batch, below 2^32: 0 unless this is a later
+    /// micro-batch.
     #[must_use]
     pub fn new(seed: u64, step: u64, first_row: u64) -> Self {
         Self {
@@ -97,14 +99,14 @@ impl RngKey {
         Self { branch, ..*self }
     }
 
-    /// Returns the key for a block that has run `index` times before in its tower.
+    /// Returns the key for a block that has already run `index` times in its tower.
     #[must_use]
     pub fn repetition(&self, index: u16) -> Self {
         // There are two towers at most.
         self.with_branch(self.branch + 2 * index)
     }
 
-    /// Returns this key for a batch each of whose examples is cut into `count` consecutive rows.
+    /// Returns this key for a batch in which each example is cut into `count` consecutive rows.
     #[must_use]
     pub fn of_parts(&self, count: usize) -> Self {
         Self {
@@ -113,8 +115,8 @@ impl RngKey {
         }
     }
 
-    /// Returns the stream `key`, one row per example: use it for tensors whose first dimension is
-    /// the batch.
+    /// Returns the stream `key` with one row per example. It is for tensors whose first dimension
+    /// is the batch.
     #[must_use]
     pub fn per_example(&self, key: StreamKey) -> Stream {
         Stream {
@@ -127,7 +129,7 @@ impl RngKey {
         }
     }
 
-    /// Returns the stream `key`, shared by all examples and branches: use it for random features,
+    /// Returns the stream `key` that all examples and branches share. It is for random features,
     /// rotations and block choices.
     #[must_use]
     pub fn shared(&self, key: StreamKey) -> Stream {
@@ -184,7 +186,7 @@ impl FixedDraws {
     }
 }
 
-/// A stream of numbers in rows. `width` is always the number of elements in a row.
+/// Stream of random numbers in rows. In its methods, `width` is the number of elements in a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     key: [u32; 2],
@@ -208,7 +210,8 @@ impl Stream {
         self.key
     }
 
-    /// Returns the last three words of the counter for row `row` (the layout is in `philox.rs`).
+    /// Returns the last three words of the Philox counter for row `row` (the layout is in
+    /// `philox.rs`).
     #[must_use]
     pub fn counter(&self, row: usize) -> [u32; 3] {
         [
@@ -218,14 +221,14 @@ impl Stream {
         ]
     }
 
-    /// Returns uniform numbers in (0, 1), `rows * width` of them.
+    /// Returns `rows * width` uniform numbers in (0, 1), row by row.
     #[must_use]
     pub fn uniform(&self, rows: usize, width: usize) -> Vec<f64> {
         self.map(rows, width, unit)
     }
 
-    /// Returns standard normal numbers, `rows * width` of them (inverse of the distribution
-    /// function on 32-bit uniforms, so within 6.4).
+    /// Returns `rows * width` standard normal numbers, row by row. They are the inverse of the
+    /// distribution function at uniform numbers of 32 bits, so they lie within ±6.4.
     #[must_use]
     pub fn normal(&self, rows: usize, width: usize) -> Vec<f64> {
         self.map(rows, width, |word| {
@@ -245,7 +248,8 @@ impl Stream {
         })
     }
 
-    /// Returns a dropout mask: 0 with probability `rate`, else `1 / (1 - rate)`.
+    /// Returns a dropout mask of `rows * width` numbers, row by row: 0 with probability `rate`,
+    /// else `1 / (1 - rate)`.
     #[must_use]
     pub fn mask(&self, rows: usize, width: usize, rate: f64) -> Vec<f32> {
         let (threshold, keep) = mask_constants(rate);
@@ -256,7 +260,7 @@ impl Stream {
         )
     }
 
-    /// Returns [`Stream::mask`] as a tensor whose first dimension is the batch.
+    /// Returns [`Stream::mask`] as a tensor of `shape`, whose first dimension is the batch.
     ///
     /// # Errors
     /// If the device refuses the tensor, or `shape` has no dimension.

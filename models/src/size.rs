@@ -2,25 +2,29 @@
 //! fits every task.
 //!
 //! ```text
-//! sum = product { ("+" | "-") product }      product = atom { ("*" | "/") atom }
-//! atom = number | "L" | name "(" sum { "," sum } ")" | "(" sum ")"      name = sqrt | log2 | min | max
+//! sum     = product { ("+" | "-") product }
+//! product = atom { ("*" | "/") atom }
+//! atom    = number | "L" | name "(" sum { "," sum } ")" | "(" sum ")"
+//! name    = sqrt | log2 | min | max
 //! ```
+//!
 //! The value is rounded up to a whole number, and is at least 1.
 
 use crate::{Error, Result};
 
-/// Returns whether `text` may be meant as such a function: it names the length.
+/// Returns whether `text` is a function of the length, such as `L/4`: it has the word `L`.
 #[must_use]
 pub fn is_expression(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric())
         .any(|word| word == "L")
 }
 
-/// Returns the value of `text` for sequences of `length` tokens.
+/// Returns the value of `text`, such as `L/4`, for sequences of `length` tokens L. It is rounded
+/// up, and at least 1.
 ///
 /// # Errors
-/// [`Error::Input`] with the place at which it cannot be read, or if the value is no number that a
-/// size can be.
+/// [`Error::Input`] with the place at which `text` cannot be read, or if its value is NaN or does
+/// not fit a u32.
 pub fn evaluate(text: &str, length: usize) -> Result<usize> {
     let mut parser = Parser {
         text,

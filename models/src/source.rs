@@ -57,8 +57,9 @@ impl Variant {
         code(self.source).map(move |(line, code)| Place { file, line, code })
     }
 
-    /// Returns the first line of code with the first of `words` that any line has. Lines of its own
-    /// mixer come first, where a file has several.
+    /// Returns the first line of code that has one of `words`, which are tried in order. If the
+    /// file has several mixers, lines of the variant's own mixer come first. `None` if no line has
+    /// any.
     #[must_use]
     pub fn place_of(&self, words: &[&str]) -> Option<Place> {
         let own = self.lines_of_mixer();
@@ -103,7 +104,7 @@ impl Variant {
         items
     }
 
-    /// Returns the lines of [`direct_products`].
+    /// Returns the lines of the variant's source that the function [`direct_products`] finds.
     #[must_use]
     pub fn direct_products(&self) -> Vec<Place> {
         let file = self.declared.file();
@@ -123,9 +124,9 @@ fn code(source: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|(_, code)| !code.is_empty())
 }
 
-/// Returns the lines of a source file, with their numbers from 1, that multiply matrices past
-/// [`crate::ops::matmul()`]: factors that `--precision bf16` does not round, and operations that are
-/// not counted.
+/// Returns the lines of `source`, with their numbers from 1, that multiply matrices by candle and
+/// not by [`crate::ops::matmul()`]. `--precision bf16` does not round their factors, and their
+/// operations are not counted.
 #[must_use]
 pub fn direct_products(source: &str) -> Vec<(usize, &str)> {
     // A method of the file's own may have the name of one of candle's.

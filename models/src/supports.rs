@@ -1,4 +1,4 @@
-//! Axes about scores that a mixer supports.
+//! Options for queries, keys and scores that a mixer supports.
 
 use crate::{
     Result,
@@ -6,26 +6,27 @@ use crate::{
     options::{BlockOptions, PairBias},
 };
 
-/// Axes about queries, keys and scores that a mixer supports; for the others, the reason.
+/// Options for queries, keys and scores that a mixer supports. An option that it does not support
+/// has the reason as its error.
 #[derive(Clone, Copy, Debug)]
 pub struct Supports {
-    /// `block.bias` and `block.soft_cap`.
+    /// Support of `block.bias` and `block.soft_cap`.
     pub bias: Result<(), &'static str>,
-    /// `block.rotary`.
+    /// Support of `block.rotary`.
     pub rotary: Result<(), &'static str>,
-    /// `block.memory`.
+    /// Support of `block.memory`.
     pub memory: Result<(), &'static str>,
 }
 
 impl Supports {
-    /// Attention with a score for every pair that is computed.
+    /// Support of all options, for attention that computes a score for each pair of query and key.
     pub const ALL: Self = Self {
         bias: Ok(()),
         rotary: Ok(()),
         memory: Ok(()),
     };
 
-    /// Supports none of them, for this reason.
+    /// Returns the support of none of the options, for this `reason`.
     #[must_use]
     pub const fn none(reason: &'static str) -> Self {
         Self {
@@ -35,7 +36,7 @@ impl Supports {
         }
     }
 
-    /// Attention by features of queries and keys.
+    /// Support of all options but those for scores, for attention by features of queries and keys.
     pub const BY_FEATURES: Self = Self {
         bias: Err("queries and keys meet as features: no pair has a score"),
         ..Self::ALL

@@ -19,7 +19,8 @@ use candle_core::{DType, Device, Tensor, Var};
 pub use crate::reference;
 use crate::{Mask, Parameters, Pass, Result, RngKey, Shape, rng::StreamKey};
 
-/// Returns N(0, 1) numbers of type f64, named by `path`.
+/// Returns a tensor of `shape` and type f64 with N(0, 1) numbers, from the random stream named by
+/// `path`.
 #[must_use]
 pub fn normal(path: &str, shape: &[usize]) -> Tensor {
     let count = shape.iter().product();
@@ -27,7 +28,8 @@ pub fn normal(path: &str, shape: &[usize]) -> Tensor {
     Tensor::from_vec(stream.normal(1, count), shape, &Device::Cpu).unwrap()
 }
 
-/// Checks that no element of `actual` is `tolerance` away from `expected`, in any types.
+/// Checks that every element of `actual` is less than `tolerance` away from that of `expected`.
+/// Both have the same shape and float type. `place` is named in the message.
 pub fn close(actual: &Tensor, expected: &Tensor, tolerance: f64, place: &str) {
     assert_eq!(actual.dims(), expected.dims(), "{place}");
     let apart = (actual - expected)
@@ -45,8 +47,8 @@ pub fn close(actual: &Tensor, expected: &Tensor, tolerance: f64, place: &str) {
     assert!(apart < tolerance, "{place}: {apart}");
 }
 
-/// Checks that two outputs are [`close`], and so are the gradients that a weighted sum of each
-/// gives to `inputs`.
+/// Checks that two outputs of one shape are [`close`], and so are the gradients for `inputs` of the
+/// same weighted sum of each.
 pub fn agree(actual: &Tensor, expected: &Tensor, inputs: &[Var], tolerance: f64, place: &str) {
     close(actual, expected, tolerance, place);
     let weights = normal("weights", actual.dims());
@@ -65,7 +67,8 @@ pub fn agree(actual: &Tensor, expected: &Tensor, inputs: &[Var], tolerance: f64,
     }
 }
 
-/// Checks the gradient of a weighted sum of `function(inputs)` for every element of every input.
+/// Checks the gradient of a weighted sum of `function(inputs)` by difference quotients, for every
+/// element of every input. `shapes` are those of the inputs.
 pub fn check_gradient(
     name: &str,
     shapes: &[&[usize]],
@@ -78,7 +81,8 @@ pub fn check_gradient(
     check_variables(name, &inputs, || function(&tensors));
 }
 
-/// Checks the gradient of a weighted sum of `layer(x)` for x of `shape` and for every parameter.
+/// Checks the gradient of a weighted sum of `layer(x)` by difference quotients, for x of `shape`
+/// and for every parameter.
 pub fn check_layer(
     name: &str,
     parameters: &Parameters,
@@ -97,7 +101,8 @@ pub fn check_layer(
     check_variables(name, &variables, || layer(&x));
 }
 
-/// Returns three classes of up to six tokens, of five kinds, padded.
+/// Returns the shape of a small task with three classes, five token ids, up to six tokens, and
+/// padding. An example has `towers` sequences.
 #[must_use]
 pub fn shape(towers: usize) -> Shape {
     Shape {
@@ -110,19 +115,20 @@ pub fn shape(towers: usize) -> Shape {
     }
 }
 
-/// Returns a pass of evaluation, which drops nothing and has no mask.
+/// Returns a pass of evaluation without mask, in which nothing is dropped.
 #[must_use]
 pub fn pass() -> Pass<'static> {
     Pass::new(false, RngKey::new(1, 0, 0))
 }
 
-/// Creates parameters of type f64.
+/// Creates an empty set of parameters of type f64.
 #[must_use]
 pub fn parameters() -> Parameters {
     Parameters::new(3, &Device::Cpu, DType::F64)
 }
 
-/// Returns the gradient of `function()` by central differences for every element of `variable`.
+/// Returns the gradient of `function()` by central differences, one number for each element of
+/// `variable`.
 #[must_use]
 pub fn differences(variable: &Var, function: impl Fn() -> f64) -> Vec<f64> {
     let step = 1e-5;
@@ -172,25 +178,26 @@ pub struct DenseReference {
     gradients: [Vec<f64>; 3],
 }
 
-/// Roots of the mean squared differences from the reference.
+/// Root-mean-square differences of an attention from a [`DenseReference`].
 #[derive(Debug)]
 pub struct MaxError {
-    /// Difference of the outputs.
+    /// Root-mean-square difference of the outputs.
     pub output: f64,
-    /// Difference of the gradients.
+    /// Root-mean-square difference of the gradients.
     pub gradient: f64,
 }
 
 impl DenseReference {
-    /// Builds three sequences of 5 positions: complete, padded, and all padding. Two heads, 3 wide;
-    /// inputs N(0, spread²).
+    /// Builds queries, keys and values (3, 5, 2, 3) of N(0, `spread`²) numbers: three sequences of
+    /// 5 positions, with two heads 3 wide. The first sequence is complete, the second padded, and
+    /// the third all padding. `kernel` is that of [`reference::attention`].
     #[must_use]
     pub fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
         let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
         Self::with_valid(kernel, spread, valid)
     }
 
-    /// Returns these sequences with every position valid.
+    /// Builds the sequences of [`DenseReference::new`] with every position valid and a spread of 1.
     #[must_use]
     pub fn whole(kernel: impl Fn(&[f64], &[f64]) -> f64) -> Self {
         Self::with_valid(kernel, 1.0, [[1.0; 5]; 3])
@@ -231,8 +238,9 @@ impl DenseReference {
         self.inputs[0].dims()[3]
     }
 
-    /// Returns the distance of `attend` from the reference, in outputs and in gradients of a
-    /// weighted sum of them.
+    /// Returns the differences of `attend` from the reference, in its output and in the gradients
+    /// of a weighted sum of the output. `attend` maps queries, keys and values (B, L, H, E), with a
+    /// mask, to (B, L, H, E).
     #[must_use]
     pub fn compare(
         &self,
@@ -259,8 +267,8 @@ impl DenseReference {
     }
 }
 
-/// Checks that `attend` is exact attention with `kernel`, within `tolerance`, for complete and
-/// padded sequences.
+/// Checks that `attend` is exact attention with `kernel`, up to `tolerance`, for complete and
+/// padded sequences. It maps queries, keys and values (B, L, H, E), with a mask, to (B, L, H, E).
 pub fn meets_reference(
     name: &str,
     tolerance: f64,

@@ -17,10 +17,10 @@ pub(crate) trait CustomOp<const N: usize, T: WithDType = f32>:
     const NAME: &'static str;
     /// Data that the backward pass needs besides operands and output.
     type Saved: Send + 'static;
-    /// Whether the backward pass reads the operands. If not they are not kept, and it is given
+    /// True if the backward pass reads the operands. If not they are not kept, and it is given
     /// their shapes alone.
     const READS_OPERANDS: bool = true;
-    /// Whether the backward pass reads the output. If not, the output is not kept, and the pass
+    /// True if the backward pass reads the output. If not, the output is not kept, and the pass
     /// gets an empty slice.
     const READS_OUTPUT: bool = false;
 

@@ -172,7 +172,7 @@ pub(crate) struct GradientRows<const N: usize> {
     buffers: Vec<Vec<f32>>,
     /// Buffer, first element and distance of rows of each operand.
     rows: [Option<(usize, usize, usize)>; N],
-    /// Whether an operand is the first in its buffer.
+    /// True if an operand is the first in its buffer.
     first: [bool; N],
 }
 

@@ -32,7 +32,7 @@ pub struct BatchNorm {
     /// The running variance (D).
     variance: Buffer,
     epsilon: f64,
-    /// Whether padding is left out of the statistics.
+    /// True if padding is left out of the statistics.
     masked: bool,
 }
 

@@ -93,14 +93,14 @@ fn a_mixer_states_no_more_than_it_computes(model: &'static Model) {
     );
 }
 
-/// Returns the seconds of processor time that this thread or process has used; none if the system
-/// does not tell.
+/// Function that returns the seconds of processor time that this thread or process has used. `None`
+/// if the system does not tell.
 pub type ProcessorSeconds = fn() -> Option<f64>;
 
 static PROCESSOR_SECONDS: OnceLock<ProcessorSeconds> = OnceLock::new();
 
-/// Times the passes of checks by `seconds`. Without it they are not timed. Later calls change
-/// nothing.
+/// Sets the clock, `seconds`, by which checks time passes. Without it they are not timed. Only the
+/// first call has an effect.
 pub fn time_passes_by(seconds: ProcessorSeconds) {
     PROCESSOR_SECONDS.get_or_init(|| seconds);
 }

@@ -5,13 +5,14 @@ use std::sync::OnceLock;
 
 use super::*;
 
-/// Runs work, and returns the most bytes of heap in use at once beyond those at its start.
+/// Function that runs the given work. It returns the most bytes of heap in use at once, beyond
+/// those at its start.
 pub type HeapPeak = fn(&mut dyn FnMut()) -> usize;
 
 static HEAP_PEAK: OnceLock<HeapPeak> = OnceLock::new();
 
-/// Counts the heap of checks by `peak`, the function of a program whose allocator counts bytes.
-/// Without one, peaks are not checked. Later calls change nothing.
+/// Sets the function `peak` by which checks measure the heap, in a program whose allocator counts
+/// bytes. Without it, peaks are not checked. Only the first call has an effect.
 pub fn count_heap_by(peak: HeapPeak) {
     HEAP_PEAK.get_or_init(|| peak);
 }

@@ -99,19 +99,20 @@ pub(super) fn logits_are_finite_at_every_length_for_every_pooling(model: &'stati
     }
 }
 
-/// Returns [`digest`] of a model, from another process.
+/// Function that returns the [`digest`] of a model from another process, or `None` if there is
+/// none.
 pub type DigestElsewhere = fn(&'static Model) -> Option<u64>;
 
 static DIGEST_ELSEWHERE: OnceLock<DigestElsewhere> = OnceLock::new();
 
-/// Lets checks compare the [`digest`] of a model with that of another process, which `elsewhere`
-/// returns if it has one. Later calls change nothing.
+/// Sets the function `elsewhere` that returns the [`digest`] of a model from another process.
+/// Checks then compare the digests of both processes. Only the first call has an effect.
 pub fn digest_elsewhere_by(elsewhere: DigestElsewhere) {
     DIGEST_ELSEWHERE.get_or_init(|| elsewhere);
 }
 
-/// Returns a digest of logits and gradients of a model: the same for every process and any number
-/// of threads.
+/// Returns a digest of the logits and gradients of a small classifier with `model`. It is the same
+/// in every process and for any number of threads.
 #[must_use]
 pub fn digest(model: &'static Model) -> u64 {
     digest_of(model, 3, 5)

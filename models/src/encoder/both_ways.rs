@@ -15,16 +15,17 @@ use serde::{Deserialize, Serialize};
 use super::{Encoder, blocks};
 use crate::{LayerContext, Mask, Mixer, ModelContext, Pass, Result, loss::Loss, ops::flip};
 
-/// The option `direction` of the models around which there is a second direction.
+/// Value of the option `direction` of models whose causal mixer can also run backwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ways {
     /// From the first position to the last.
     #[default]
     Forward,
-    /// And back, with the same weights.
+    /// In both directions, with the same weights.
     Sum,
-    /// And back, with weights of its own, `back` at the mixer's place.
+    /// In both directions, each with its own weights. Those of the way back are below `back` at the
+    /// mixer's place.
     Two,
 }
 

@@ -24,16 +24,18 @@ use crate::{
     pass::Carried,
 };
 
-/// Maps embedded sequences to hidden states.
+/// Layers between embedding and pooling, which map embedded sequences (B, L, D) to hidden states
+/// (B, L', D).
 pub trait Encoder: Send + Sync {
-    /// Maps (B, L, D) to hidden states, which may be fewer than L, and their mask.
+    /// Maps x (B, L, D) to hidden states (B, L', D) and their mask. L' may be less than L.
     ///
     /// # Errors
     /// If a tensor operation fails, or the length is not one that this model can take.
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded>;
 
-    /// Computes [`Encoder::forward`] and the hidden states behind every block but the last, each
-    /// (B, L, D) and normalised like the last; none if it is no plain stack of blocks.
+    /// Computes [`Encoder::forward`] for x (B, L, D), and returns the hidden states behind every
+    /// block but the last as well. Each is (B, L, D) and normalised like the last. There are none
+    /// unless the encoder is a plain stack of blocks.
     ///
     /// # Errors
     /// Errors of [`Encoder::forward`].
@@ -46,13 +48,13 @@ pub trait Encoder: Send + Sync {
         0
     }
 
-    /// Returns whether there is one hidden state for each position of its input.
+    /// Returns whether there is one hidden state for each position of the input.
     fn keeps_length(&self) -> bool {
         true
     }
 
-    /// Returns the hidden state that stands for a position of the input, a CLS slot counted; that
-    /// of the same number, where there is one for each.
+    /// Returns the index of the hidden state that stands for `position` of the input, in which a
+    /// CLS slot counts. It is `position` itself if there is a hidden state for each.
     fn slot_of(&self, position: usize) -> usize {
         position
     }
@@ -63,57 +65,59 @@ pub trait Encoder: Send + Sync {
         false
     }
 
-    /// Returns whether no hidden state depends on a position behind it, as far as mixers decide.
+    /// Returns whether no hidden state depends on a later position, as far as mixers decide.
     fn is_causal(&self) -> bool {
         let mixers = self.mixers();
         !mixers.is_empty() && mixers.iter().all(|mixer| mixer.is_causal())
     }
 
-    /// Counts the floating-point operations of a forward pass over one sequence of `length`: matrix
-    /// products, a multiply-add being two.
+    /// Counts the floating-point operations of a forward pass over one sequence of `length`. Matrix
+    /// products count, a multiply-add being two.
     fn flops(&self, length: usize) -> u64;
 
-    /// Returns the mixers of a residual stack, one per layer, for callers that run one alone. None
-    /// if there is no such stack.
+    /// Returns the mixers of a residual stack, one per layer, for callers that run one alone. There
+    /// are none if the encoder is no such stack.
     fn mixers(&self) -> Vec<&dyn Mixer> {
         Vec::new()
     }
 
-    /// Returns the encoder's violation of the benchmark's rules in words, if there is one (see
-    /// [`Mixer::rule_violation`]).
+    /// Returns a description of the encoder's violation of the benchmark's rules, if there is one
+    /// (see [`Mixer::rule_violation`]).
     fn rule_violation(&self) -> Option<&'static str> {
         self.mixers()
             .iter()
             .find_map(|mixer| mixer.rule_violation())
     }
 
-    /// Names the values that this encoder holds constant in the backward pass on purpose, in words
-    /// (see [`Mixer::stops_gradients`]).
+    /// Returns a description of the values that this encoder holds constant in the backward pass on
+    /// purpose, if there are any (see [`Mixer::stops_gradients`]).
     fn stops_gradients(&self) -> Option<&'static str> {
         self.mixers()
             .iter()
             .find_map(|mixer| mixer.stops_gradients())
     }
 
-    /// Returns the losses that it adds to the cross-entropy, those of the blocks' options aside:
-    /// the losses of its mixers.
+    /// Returns the losses that the encoder's mixers add to the cross-entropy. Those of the block's
+    /// options are not among them.
     fn losses(&self) -> &'static [Loss] {
         let mixers = self.mixers();
         mixers.first().map_or(&[], |mixer| mixer.losses())
     }
 }
 
-/// Output of an encoder.
+/// Output of an encoder, for a batch of B sequences.
 pub struct Encoded {
-    /// (B, L', D).
+    /// Hidden states (B, L', D).
     pub hidden: Tensor,
-    /// Mask over L'; none where every position is valid.
+    /// Mask (B, L') of the hidden states; `None` if all of them are valid.
     pub mask: Option<Mask>,
 }
 
-/// Returns a stack of residual blocks around the mixers that `mixer` makes, one per layer.
+/// Returns a stack of residual blocks around mixers. `mixer` creates the mixer of each layer.
+///
 /// # Errors
-/// Errors of `mixer`, and a parameter path taken by another shape.
+/// Errors of `mixer`; [`crate::Error::ShapeConflict`] if a path is taken by a parameter of another
+/// shape; [`crate::Error::Option`] for an option of the block that a mixer does not support.
 pub fn blocks(
     context: &ModelContext,
     mixer: impl Fn(&LayerContext) -> Result<Box<dyn Mixer>>,
@@ -122,6 +126,7 @@ pub fn blocks(
 }
 
 /// Returns the blocks of a stack, not yet in one: for encoders that run them in their own way.
+///
 /// # Errors
 /// Errors of [`blocks`].
 pub(crate) fn residual_blocks(
@@ -161,7 +166,9 @@ fn blocks_around(context: &ModelContext, mixer: &MakeMixer) -> Result<Vec<Block>
         .collect()
 }
 
-/// Returns the norm after the last block, where blocks are pre-norm.
+/// Returns the norm behind the last block. `None` if blocks are post-norm, or `block.last_norm` is
+/// false.
+///
 /// # Errors
 /// If a path is taken by a parameter of another shape.
 pub fn last_norm(context: &ModelContext) -> Result<Option<Norm>> {
@@ -198,7 +205,7 @@ struct Blocks {
     blocks: Arc<Vec<Block>>,
     last_norm: Option<Norm>,
     residual: Residual,
-    /// Whether all blocks have the same weights.
+    /// True if all blocks have the same weights.
     shared: bool,
     /// Added to the input of every block but the first, (slots, D).
     positions: Option<Tensor>,

@@ -12,8 +12,8 @@ use crate::{
     rng::{Stream, StreamKey},
 };
 
-/// Zeroes each element with probability `rate` in training and scales the others by `1 / (1 -
-/// rate)`.
+/// Dropout of elements. In training it zeroes each of them with probability `rate`, and scales the
+/// others by `1 / (1 - rate)`.
 pub struct Dropout {
     rate: f64,
     key: StreamKey,
@@ -21,7 +21,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Draws from the stream named by `vb`'s path; `rate` is in [0, 1).
+    /// Creates a dropout with `rate`, in [0, 1). The path of `vb` names its random stream.
     #[must_use]
     pub fn new(vb: &VarBuilder, rate: f64) -> Self {
         Self {
@@ -31,22 +31,24 @@ impl Dropout {
         }
     }
 
-    /// Returns this dropout, if `tied` with one mask for all positions of a sequence (Gal and
-    /// Ghahramani, 2015, arXiv:1512.05287): x is (B, L, D), and its elements (b, d) are dropped for
-    /// every l or for none.
+    /// Returns this dropout, with one mask for all positions of a sequence if `tied` (Gal and
+    /// Ghahramani, 2015, arXiv:1512.05287). It is then for x (B, L, D), whose elements (b, d) are
+    /// dropped for every l or for none.
     #[must_use]
     pub fn tied(self, tied: bool) -> Self {
         Self { tied, ..self }
     }
 
-    /// Returns the dropout of attention weights in this pass; none in evaluation or at rate 0.
+    /// Returns the dropout of attention weights in this pass, for a batch of `batch` examples.
+    /// `None` in evaluation or at rate 0.
     #[must_use]
     pub fn of_attention(&self, batch: usize, pass: &Pass) -> Option<AttentionDropout> {
         let (stream, rate) = self.rng(pass)?;
         Some(AttentionDropout::new(&stream, batch, rate))
     }
 
-    /// Returns the dropout of weights of attention in one of its parts, for a batch of `examples`.
+    /// Returns the dropout of the weights of one part of attention in this pass, for a batch of
+    /// `examples`.
     #[must_use]
     pub fn of_weights(&self, examples: usize, pass: &Pass) -> WeightDropout {
         WeightDropout::new(self.rng(pass), examples)
@@ -68,8 +70,8 @@ impl Dropout {
         })
     }
 
-    /// Applies dropout to `x`, whose first dimension is the batch unless the pass is over packed
-    /// sequences. The shape stays.
+    /// Returns x after dropout, in the same shape: (B, ..), or (1, T, D) in a pass over packed
+    /// sequences.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -80,7 +82,8 @@ impl Dropout {
         }
     }
 
-    /// Returns `residual` plus the dropped-out `x`, of the same shape.
+    /// Returns `residual` plus x after dropout. Both have the shape of [`Dropout::forward`], and so
+    /// has the sum.
     ///
     /// # Errors
     /// If the shapes differ or a tensor operation fails.

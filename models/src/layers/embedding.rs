@@ -223,6 +223,7 @@ impl Embedding {
 
 /// Returns (length, dim): channel 2i of position p is `sin(p / 10000^(2i / dim))`, channel 2i + 1
 /// the cosine of the same angle.
+///
 /// # Errors
 /// If the device refuses the table.
 pub fn sinusoid(length: usize, dim: usize, dtype: DType, device: &Device) -> Result<Tensor> {

@@ -33,7 +33,7 @@ pub struct FusedSublayer<'a> {
     pub norm: Option<&'a LayerNorm>,
     /// Applied to the layer's output.
     pub dropout: Option<&'a Dropout>,
-    /// Whether the input is added to the end result.
+    /// True if the input is added to the end result.
     pub residual: bool,
 }
 

@@ -41,8 +41,9 @@ pub fn head_width(width: usize, row: usize) -> Result<usize> {
     Ok(width)
 }
 
-/// The four projections of multi-head attention, without biases, Xavier-uniform (the queries' times
-/// [`ScoreMods::query_gain`]), and the modifications of its scores.
+/// The four linear maps of multi-head attention, without biases, and the modifications of its
+/// scores. Weights are Xavier-uniform; those of queries are multiplied by
+/// [`ScoreMods::query_gain`].
 pub struct Projections {
     query: Linear,
     key: Linear,
@@ -74,7 +75,7 @@ impl Projections {
         })
     }
 
-    /// Returns a copy whose weights get no gradient, and whose scores are the products alone.
+    /// Returns a copy whose weights get no gradient, and whose scores are not modified.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self {
@@ -87,14 +88,14 @@ impl Projections {
         }
     }
 
-    /// Returns the modifications of the scores beside products.
+    /// Returns the modifications of the scores: all that is not a product of query and key.
     #[must_use]
     pub fn score_mods(&self) -> &ScoreMods {
         &self.score_mods
     }
 
-    /// Maps (B, L, D) to queries, keys and values, each (B, L, H, E); queries and keys rotated,
-    /// where that is asked for.
+    /// Maps x (B, L, D) to queries, keys and values, each (B, L, H, E). Queries and keys are
+    /// rotated by position if the block has rotary positions.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -107,9 +108,9 @@ impl Projections {
         by_head(x, self.heads)
     }
 
-    /// Maps (B, L, D) to queries, keys and values, each (B, L, H E), as attention takes them: every
-    /// reshaping is a pass over the gradient. Queries and keys are rotated, where that is asked
-    /// for.
+    /// Maps x (B, L, D) to queries, keys and values, each (B, L, H E), as [`attention::attend`]
+    /// takes them. They are not reshaped, since every reshaping is a pass over the gradient.
+    /// Queries and keys are rotated by position if the block has rotary positions.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -119,7 +120,8 @@ impl Projections {
         Ok([rotate(q)?, rotate(k)?, v])
     }
 
-    /// Computes [`Projections::qkv`] of rows that stand for no position.
+    /// Maps x (B, L, D) to queries, keys and values, each (B, L, H E), none of them rotated. It is
+    /// for rows that stand for no position.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -128,7 +130,7 @@ impl Projections {
         Ok([q?, k?, v?])
     }
 
-    /// Returns keys and values alone, not rotated, each (B, L, H E).
+    /// Maps x (B, L, D) to keys and values, each (B, L, H E), not rotated.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -136,8 +138,9 @@ impl Projections {
         Ok([self.key.forward(x)?, self.value.forward(x)?])
     }
 
-    /// Maps (B, L, D) to (B, L, 3 H E), queries first, then keys, then values: one product, for
-    /// kernels that take heads side by side. Queries and keys are rotated, where that is asked for.
+    /// Maps x (B, L, D) to (B, L, 3 H E) by one product: queries, then keys, then values, for
+    /// kernels that take them side by side. Queries and keys are rotated by position if the block
+    /// has rotary positions.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -146,8 +149,9 @@ impl Projections {
         self.score_mods.rotate(&packed, packed.dim(2)? / 3 * 2)
     }
 
-    /// Returns softmax attention of a sequence on itself, (B, L, D) to (B, L, H E); `block_masks`
-    /// say which keys each query sees, all if there are none.
+    /// Returns softmax attention (B, L, H E) of the positions of x (B, L, D) on each other, before
+    /// [`Projections::merge`]. `block_masks` list the keys that each query sees; without them it
+    /// sees all.
     ///
     /// # Errors
     /// If a tensor operation fails, or the block masks are for another number of heads or longer
@@ -171,8 +175,9 @@ impl Projections {
         self.score_mods.attend([&q, &k, &v], options, 0..length)
     }
 
-    /// Returns softmax attention of `queries` (B, Lq, D) on x (B, L, D), whose mask the pass has,
-    /// to (B, Lq, H E). Scores are products alone.
+    /// Returns softmax attention (B, Lq, H E) of `queries` (B, Lq, D) on x (B, L, D), before
+    /// [`Projections::merge`]. The mask of the pass is that of x. Scores are products of query and
+    /// key without rotation or any other modification.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -207,9 +212,9 @@ impl Projections {
         })
     }
 
-    /// Returns attention of a sequence on itself, and on keys that are of no token, by a kernel
-    /// that is a product of features, (B, L, D) to (B, L, H E) or (B, L, H, E); for the arguments
-    /// see [`linear_attention::attend`].
+    /// Returns linear attention of the positions of x (B, L, D) on each other and on memory slots,
+    /// before [`Projections::merge`]. The result is (B, L, H E), or (B, L, H, E) if there are
+    /// slots. `map`, `epsilon` and `mask` are those of [`linear_attention::attend`].
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -233,7 +238,7 @@ impl Projections {
         linear_attention::attend(&q?, &k?, &v?, map, epsilon, mask.as_ref())
     }
 
-    /// Maps (B, L, H, E) or (B, L, H E) to (B, L, D), through the output projection.
+    /// Maps y (B, L, H, E) or (B, L, H E) to (B, L, D) by the output projection.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -241,13 +246,15 @@ impl Projections {
         self.output.forward(&y.flatten_from(2)?)
     }
 
-    /// Counts the operations of all four for one sequence.
+    /// Counts the floating-point operations of the four maps for one sequence of `length`, a
+    /// multiply-add being two.
     #[must_use]
     pub fn flops(&self, length: usize) -> u64 {
         self.flops_to(length, length)
     }
 
-    /// Counts the operations of all four where `queries` positions attend to `length` others.
+    /// Counts the floating-point operations of the four maps for `queries` positions that attend to
+    /// `length` others, a multiply-add being two.
     #[must_use]
     pub fn flops_to(&self, queries: usize, length: usize) -> u64 {
         let outer = [&self.query, &self.output].map(|linear| linear.flops(queries));

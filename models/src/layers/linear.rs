@@ -8,7 +8,8 @@ use crate::{
     ops::{Affine, linear},
 };
 
-/// A linear layer; the weight is (out, in), as PyTorch keeps it.
+/// Linear layer y = x Wᵀ + b over the last dimension. The weight W is (out, in), as PyTorch keeps
+/// it.
 #[derive(Clone)]
 pub struct Linear {
     weight: Tensor,
@@ -16,7 +17,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Creates parameters `weight` and, if it has an initialiser, `bias`.
+    /// Creates the parameters `weight` (outputs, inputs) and, if it has an initialiser, `bias`
+    /// (outputs).
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -87,7 +89,7 @@ impl Linear {
         (&self.weight, self.bias.as_ref())
     }
 
-    /// Maps (.., in) to (.., out).
+    /// Maps x (.., in) to (.., out), for the numbers of inputs and outputs of the layer.
     ///
     /// # Errors
     /// If the last dimension is not `in`.
@@ -95,7 +97,7 @@ impl Linear {
         linear(x, &self.weight, self.bias.as_ref())
     }
 
-    /// Counts the operations for `rows` rows.
+    /// Counts the floating-point operations for `rows` rows, a multiply-add being two.
     #[must_use]
     pub fn flops(&self, rows: usize) -> u64 {
         2 * rows as u64 * self.weight.elem_count() as u64

@@ -8,7 +8,7 @@ use crate::{
     ops::{Normalised, layer_norm},
 };
 
-/// LayerNorm over the last dimension.
+/// LayerNorm over the last dimension, with its parameters.
 #[derive(Clone)]
 pub struct LayerNorm {
     scale: Tensor,
@@ -17,7 +17,8 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Creates parameters `scale` (ones) and `shift` (zeros), each of `dim` numbers.
+    /// Creates the parameters `scale` (D), ones, and `shift` (D), zeros, for D = `dim`. `epsilon`
+    /// is added to variances.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -38,7 +39,7 @@ impl LayerNorm {
         }
     }
 
-    /// Maps (.., D) to (.., D).
+    /// Maps x (.., D) to (.., D).
     ///
     /// # Errors
     /// If the last dimension is not D.

@@ -1,16 +1,16 @@
-//! A stretch of the graph that keeps only its input and its output: gradients are computed when
-//! they are needed.
+//! Checkpoints: stretches of the graph that keep only their input and their output. The backward
+//! pass computes everything between again.
 //!
-//! Its operands are its input and every variable in it.
+//! The operands of a stretch are its input and every variable in it.
 
 use candle_core::{DType, Result, Shape, Storage, Tensor, Var, backprop::GradStore, bail};
 
 pub(crate) use crate::autograd::GradInputs;
 use crate::autograd::{backward, graph_output};
 
-/// Returns f(x), keeping only `x` and its output; the backward pass computes the rest again (Chen
-/// et al., 2016, "Training Deep Nets with Sublinear Memory Cost", arXiv:1604.06174). `f` must give
-/// the same result in every call.
+/// Returns f(x) for x of any shape, keeping only x and the output. The backward pass computes the
+/// rest again (Chen et al., 2016, "Training Deep Nets with Sublinear Memory Cost",
+/// arXiv:1604.06174). `f` must give the same result in every call.
 ///
 /// # Errors
 /// Errors of `f`.
@@ -55,6 +55,7 @@ where
 
 /// Returns gradients of variables from `y` and its gradient, as PyTorch's `y.backward(dy)`; a pass
 /// of its own inside another one.
+///
 /// # Errors
 /// If a tensor operation fails.
 pub(crate) fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
@@ -73,7 +74,7 @@ pub(crate) fn backward_from(y: &Tensor, dy: &Tensor) -> Result<GradStore> {
 
 /// Computes gradients from the part of a stretch that is kept: its output.
 pub(crate) trait Checkpointed: Send + Sync + 'static {
-    /// Whether gradients are computed from the output; if not it is not kept, and an empty tensor
+    /// True if gradients are computed from the output; if not it is not kept, and an empty tensor
     /// is given in its place.
     const READS_OUTPUT: bool;
 

@@ -7,7 +7,7 @@ use candle_core::{D, Tensor};
 
 use crate::Result;
 
-/// Complex numbers; both tensors have the same shape.
+/// Tensor of complex numbers: real and imaginary parts of the same shape.
 #[derive(Clone, Debug)]
 pub struct Complex {
     /// Real parts.
@@ -17,7 +17,8 @@ pub struct Complex {
 }
 
 impl Complex {
-    /// Returns two tensors of the same shape.
+    /// Returns the complex numbers with real parts `re` and imaginary parts `im`, of the same
+    /// shape.
     #[must_use]
     pub fn new(re: Tensor, im: Tensor) -> Self {
         Self { re, im }
@@ -36,7 +37,8 @@ impl Complex {
         Ok(Self::new(half(0)?, half(width / 2)?))
     }
 
-    /// Returns real parts, then imaginary parts along the last axis.
+    /// Returns the numbers (.., W) as one real tensor (.., 2 W): real parts, then imaginary parts
+    /// along the last axis.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -44,7 +46,7 @@ impl Complex {
         Ok(Tensor::cat(&[&self.re, &self.im], D::Minus1)?)
     }
 
-    /// Returns a b, shapes broadcast.
+    /// Returns the products of the elements of `self` and `other`, whose shapes broadcast.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -55,7 +57,7 @@ impl Complex {
         Ok(Self::new(re, im))
     }
 
-    /// Returns a / b, shapes broadcast.
+    /// Returns the quotients of the elements of `self` and `other`, whose shapes broadcast.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -65,7 +67,7 @@ impl Complex {
         self.mul(&inverse)
     }
 
-    /// Returns eᶻ = e^(Re z) (cos Im z + i sin Im z).
+    /// Returns eᶻ = e^(Re z) (cos Im z + i sin Im z) of every element z, in the same shape.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -77,7 +79,7 @@ impl Complex {
         ))
     }
 
-    /// Returns a times `factor` plus `shift`, both real.
+    /// Returns every element times `factor` plus `shift`, both real, in the same shape.
     ///
     /// # Errors
     /// If a tensor operation fails.

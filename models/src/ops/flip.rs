@@ -1,4 +1,4 @@
-//! Sequences from the last position to the first.
+//! Sequences in the opposite order, from the last position to the first.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use candle_core::{Error, Tensor};
 use super::move_rows;
 use crate::Result;
 
-/// Returns x (B, L, ..) with the positions of each sequence in the opposite order.
+/// Returns x (B, L, ..) with the positions of each sequence in the opposite order, in the same
+/// shape.
 ///
 /// # Errors
-/// If there are more positions than can be numbered.
+/// If x has fewer than two axes, or more positions than a u32 can number.
 pub fn flip(x: &Tensor) -> Result<Tensor> {
     let (batch, length) = (x.dim(0)?, x.dim(1)?);
     let count = u32::try_from(batch * length).map_err(Error::wrap)?;

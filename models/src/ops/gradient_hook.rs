@@ -6,6 +6,7 @@ use candle_core::{
 
 /// Returns x as it is, of any shape and on any device, whose gradient is `hook(x, dy)` in place of
 /// dy (PyTorch's `Tensor.register_hook`).
+///
 /// # Errors
 /// If a tensor operation fails.
 pub(crate) fn gradient_hook(

@@ -7,8 +7,9 @@ use candle_core::Tensor;
 
 use crate::Result;
 
-/// Returns every `stride`-th position as a sequence of its own: x (B, H, L, E) as (B * stride, H,
-/// ⌈L / stride⌉, E), with zeros where a sequence is one short.
+/// Returns every `stride`-th position as a sequence of its own: x (B, H, L, E) becomes
+/// (B * stride, H, ⌈L / stride⌉, E). Position i goes to sequence i mod stride. A sequence that is
+/// one position short ends in zeros.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -21,7 +22,8 @@ pub fn deinterleave(x: &Tensor, stride: usize) -> Result<Tensor> {
         .reshape((batch * stride, heads, places, width))?)
 }
 
-/// Returns the inverse of [`deinterleave`] for a sequence of `length`.
+/// Returns the inverse of [`deinterleave`]: x (B * stride, H, ⌈L / stride⌉, E) becomes (B, H, L, E)
+/// for L = `length`.
 ///
 /// # Errors
 /// If a tensor operation fails.

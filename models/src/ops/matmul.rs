@@ -15,11 +15,11 @@ thread_local! {
     static COUNTED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Returns `left` · `right` over the last two dimensions, with the gradients rounded likewise. The
-/// dimensions before them are equal, or broadcast.
+/// Returns the matrix product (.., M, N) of `left` (.., M, K) and `right` (.., K, N). Leading
+/// dimensions are equal or broadcast. With `--precision bf16`, factors and gradients are rounded to
+/// bfloat16.
 ///
-/// A model of one's own multiplies by it rather than by `Tensor::matmul`, whose factors
-/// `--precision bf16` does not round.
+/// A model of one's own uses it in place of `Tensor::matmul`, whose factors are not rounded.
 ///
 /// # Errors
 /// If shapes or types do not fit.
@@ -35,8 +35,9 @@ pub fn matmul(left: &Tensor, right: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Returns `left` · `right` as [`matmul`] does, of factors that are never rounded: where a product
-/// of rounded ones would be none, as in the iteration for an inverse.
+/// Returns the matrix product (.., M, N) of `left` (.., M, K) and `right` (.., K, N), as [`matmul`]
+/// does, but never rounds the factors. It is for products that rounding would spoil, as in the
+/// iteration for an inverse.
 ///
 /// # Errors
 /// If shapes or types do not fit.

@@ -140,7 +140,7 @@ fn check(fits: bool, operation: &str, what: impl FnOnce() -> String) -> Result<(
     }
 }
 
-/// Returns whether the fused form takes this tensor: f32, in main memory.
+/// Returns whether the fused forms take x, of any shape: it is f32 in main memory.
 pub fn supports(x: &candle_core::Tensor) -> bool {
     x.device().is_cpu() && x.dtype() == candle_core::DType::F32
 }

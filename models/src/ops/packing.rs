@@ -17,15 +17,16 @@ use crate::{
 /// Layout of the sequences of a batch.
 #[derive(Clone, Copy)]
 pub enum Sequences<'a> {
-    /// (B, L, D), every position of which is valid.
+    /// Sequences (B, L, D), every position of which is valid.
     Full,
-    /// (B, L, D), of which some positions are padding.
+    /// Sequences (B, L, D), some positions of which are padding.
     Padded(&'a Mask),
-    /// (1, T, D) for (B, L, D), whose padding is left out.
+    /// Sequences (1, T, D) in place of (B, L, D): the T valid positions, without padding.
     Packed(&'a Packing),
 }
 
-/// Places of the sequences of a packed batch, with the way there and back.
+/// Positions of the sequences of a batch (B, L, D) in its packed form (1, T, D), which has only the
+/// T valid positions.
 pub struct Packing {
     mask: Mask,
     /// (B + 1): where each sequence begins, and where the last one ends.
@@ -39,8 +40,8 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Returns the packing of the valid positions of `mask`; none if there are no valid positions, if
-    /// there are gaps within a sequence, or if there are more positions than can be numbered.
+    /// Returns the packing of the valid positions of `mask` (B, L). `None` if no position is valid,
+    /// if a sequence has gaps, or if there are more positions than a u32 can number.
     ///
     /// # Errors
     /// If the mask cannot be read.
@@ -76,14 +77,14 @@ impl Packing {
         }))
     }
 
-    /// Returns the mask of the padded batch.
+    /// Returns the mask (B, L) of the padded batch.
     #[must_use]
     pub fn mask(&self) -> &Mask {
         &self.mask
     }
 
-    /// Returns (B + 1): where each sequence begins in the packed batch, and where the last one
-    /// ends.
+    /// Returns B + 1 rows of the packed batch: those where each sequence begins, and the end of the
+    /// last one.
     #[must_use]
     pub fn offsets(&self) -> &Arc<[usize]> {
         &self.offsets
@@ -104,20 +105,21 @@ impl Packing {
         Ok(ids.flatten_all()?.index_select(&places, 0)?.unsqueeze(0)?)
     }
 
-    /// Packs x (B, L, D) to (1, T, D).
+    /// Packs x (B, L, D) to (1, T, D), where T is the number of valid positions.
     ///
     /// # Errors
-    /// If x is no batch of this shape.
+    /// If x does not have the B and L of the mask.
     pub fn pack(&self, x: &Tensor) -> Result<Tensor> {
         let ((batch, length), width) = (self.padded, x.dim(2)?);
         let rows = x.reshape((1, batch * length, width))?;
         move_rows(&rows, &self.to_packed, &self.to_padded)
     }
 
-    /// Unpacks x (1, T, D) to (B, L, D), with zeros where there is padding.
+    /// Unpacks x (1, T, D) to (B, L, D), with zeros where there is padding. T is the number of
+    /// valid positions.
     ///
     /// # Errors
-    /// If x is no batch packed like this.
+    /// If x does not have T rows.
     pub fn unpack(&self, x: &Tensor) -> Result<Tensor> {
         let ((batch, length), width) = (self.padded, x.dim(2)?);
         let rows = move_rows(x, &self.to_padded, &self.to_packed)?;

@@ -1,5 +1,10 @@
 //! RMSNorm. Zhang & Sennrich, 2019, arXiv:1910.07467.
-//!     y = x / sqrt(mean x² + epsilon) * weight, over the last dimension.
+//!
+//! ```text
+//! y = x / sqrt(mean x² + epsilon) * weight
+//! ```
+//!
+//! The mean is that over the last dimension.
 
 use candle_core::{D, Tensor};
 
@@ -7,7 +12,8 @@ use super::norm::cuda;
 use crate::Result;
 use crate::cuda::Gpu;
 
-/// Returns the RMSNorm of x (.., D), for `weight` (D) or one number.
+/// Returns the RMSNorm of x (.., D) over its last dimension, in the same shape:
+/// `x / sqrt(mean x² + epsilon) * weight`. `weight` is (D), or (1) for one number for all channels.
 ///
 /// # Errors
 /// If shapes do not fit.

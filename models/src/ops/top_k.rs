@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::{check, take};
 use crate::{Error, Result};
 
-/// The end of the order that [`top_k`] takes.
+/// End of the order from which [`top_k`] takes elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The largest elements, in descending order.
@@ -17,15 +17,15 @@ pub enum Order {
     Smallest,
 }
 
-/// Returns the `k` first elements of x (..., N) in this order: values (..., k), and their indices
-/// (..., k) as u32.
+/// Returns the `k` first elements of x (.., N) in `order` along the last axis: their values
+/// (.., k), and their indices (.., k) of type u32.
 ///
-/// Equal elements come in order of their index, where candle's own sort leaves their order open,
-/// and NaN counts as larger than every number, as in PyTorch. The choice is made on the host, so
-/// that it is the same everywhere; a tensor on another device is copied to it. Values are part of
-/// the graph (their gradient goes to the elements chosen), the choice itself is not.
+/// Equal elements come in order of their index, which candle's own sort leaves open. NaN counts as
+/// larger than every number, as in PyTorch. The choice is made on the host, so that it is the same
+/// everywhere; a tensor on another device is copied to it. The gradient of the values goes to the
+/// elements chosen. The choice itself has none.
 ///
-/// O(N + k log k) time for each row.
+/// It takes O(N + k log k) time for each row.
 ///
 /// # Errors
 /// If k is 0 or larger than N, if N does not fit a u32, or for a type without exact order here

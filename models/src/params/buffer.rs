@@ -14,11 +14,12 @@ use candle_core::Tensor;
 use super::Parameters;
 use crate::{Error, Result};
 
-/// The next value of a buffer, from its value and the sum of the additions of a training step's
-/// passes.
+/// Function that returns the next value of a buffer. Its arguments are the value and the sum of all
+/// that the passes of a training step have added.
 pub type Commit = Arc<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync>;
 
-/// One tensor of state.
+/// Tensor of a model that is saved with the parameters and not trained, such as a running mean. The
+/// passes of a training step add to it, and the step commits the sum.
 #[derive(Clone)]
 pub struct Buffer {
     path: String,
@@ -35,14 +36,15 @@ impl Buffer {
         }
     }
 
-    /// Returns the value as of the last training step; without gradient.
+    /// Returns the value as of the last training step, without gradient, in the shape that the
+    /// buffer was created with.
     #[must_use]
     pub fn value(&self) -> &Tensor {
         &self.value
     }
 }
 
-/// Updates of the buffers by the passes of one training step.
+/// Sums of all that the passes of one training step have added to buffers.
 ///
 /// Clones share them: a backward pass adds to those of its forward pass.
 #[derive(Clone, Default)]
@@ -64,10 +66,10 @@ impl Updates {
         Ok(())
     }
 
-    /// Gives every buffer that was added to its next value.
+    /// Sets every buffer of `parameters` that has been added to, to its next value.
     ///
     /// # Errors
-    /// [`Error::Load`] if `parameters` lack such a buffer or its next value has another shape.
+    /// [`Error::Load`] if `parameters` have no such buffer, or its next value has another shape.
     pub fn commit(self, parameters: &Parameters) -> Result<()> {
         let sums = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         if sums.is_empty() {

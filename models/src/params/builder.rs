@@ -6,8 +6,8 @@ use candle_nn::Init;
 use super::{Attributes, Buffer, Commit, Parameters, Role, init};
 use crate::{Result, rng::Stream};
 
-/// A place in the tree of parameters, as candle's `VarBuilder` is one; beside initial values it
-/// takes [`Attributes`], and it creates [`Buffer`]s.
+/// Place in the tree of parameters, at which layers create theirs, as with candle's `VarBuilder`.
+/// It also takes [`Attributes`], and creates [`Buffer`]s.
 #[derive(Clone)]
 pub struct VarBuilder {
     parameters: Parameters,
@@ -31,13 +31,13 @@ impl VarBuilder {
         }
     }
 
-    /// Returns the path from the root, with dots.
+    /// Returns the path of this place from the root, with dots between names.
     #[must_use]
     pub fn prefix(&self) -> String {
         self.path.clone()
     }
 
-    /// Returns the type of all parameters.
+    /// Returns the float type of all parameters.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.parameters.dtype
@@ -49,8 +49,8 @@ impl VarBuilder {
         &self.parameters.device
     }
 
-    /// Returns the parameter `name`, created with `init` unless it is there. Matrices decay,
-    /// vectors do not.
+    /// Returns the parameter `name` of `shape`, created with the initial values `init` unless it
+    /// exists. Weight decay shrinks it if it is a matrix, and not if it is a vector.
     ///
     /// # Errors
     /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.
@@ -83,8 +83,9 @@ impl VarBuilder {
             .get_or_create(&path, shape.into(), role, Box::new(values))
     }
 
-    /// Returns the parameter `name`, created unless it is there, with the result of `values` on the
-    /// path's random numbers: as many as it has elements.
+    /// Returns the parameter `name` of `shape`. Unless it exists, it is created with the numbers
+    /// that `values` returns, as many as it has elements. `values` gets the random stream of its
+    /// path.
     ///
     /// # Errors
     /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.
@@ -102,15 +103,16 @@ impl VarBuilder {
             .get_or_create(&path, shape.into(), role, Box::new(values))
     }
 
-    /// Returns the random numbers called `name` at this place, for parameters that are drawn
+    /// Returns the random stream called `name` at this place, for parameters that are drawn
     /// together.
     #[must_use]
     pub fn stream(&self, name: &str) -> Stream {
         Stream::of_parameter(self.parameters.seed(), &self.join(name))
     }
 
-    /// Returns the buffer `name`, created with `init` unless it is there. The additions of passes
-    /// in a training step become part of it by `commit`, once after the step.
+    /// Returns the buffer `name` of `shape`, created with the initial values `init` unless it
+    /// exists. `commit` computes its next value, once after each training step, from all that
+    /// passes have added.
     ///
     /// # Errors
     /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.

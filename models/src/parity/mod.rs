@@ -6,11 +6,12 @@
 //! (JSON, `[height, width]`) for an image, and `block` (JSON, laid over the block's usual options).
 //! Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = valid), optional
 //! `draw/<name>` (used in place of our own random numbers), `out/y`, and `grad/x` and
-//! `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`. `kind = encoder` and `kind =
-//! training` mark other forms of case: see [below](self#encoders).
+//! `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`. `kind = encoder` and
+//! `kind = training` mark other forms of case: see [below](self#encoders).
 //!
-//! Outputs must agree within `atol`, gradients within `rtol` of the largest element of the tensor;
-//! where that is 0, within 1e-6 of the case's largest gradient. Outputs at padded positions are not
+//! Outputs must agree within `atol`. Gradients must agree within `rtol` times the largest element
+//! of the tensor, or times 0.001 max(g, 1) if that is more, for the largest gradient g of the case.
+//! A gradient that is 0 throughout must agree within 1e-6 g. Outputs at padded positions are not
 //! compared, as they are never read. A tensor that only one side has is a miss, and every number
 //! must be finite.
 //!
@@ -19,9 +20,9 @@
 //! the model's), `heads` and `qkv_dim` are not read. Parameters have their paths within the
 //! encoder, such as `0.mixer.query.weight`; `out/hidden` (B, L', D) stands in place of `out/y`,
 //! with `out/mask` (B, L') where it is not `in/mask`. Losses of the model are scalars
-//! `out/loss/<name>`, means over the rows of the batch, and their sum is part of the loss. `train`
-//! = true (also of training cases): a pass in training, for models that compute something else
-//! there; without dropout if `options` say so.
+//! `out/loss/<name>`, means over the rows of the batch, and their sum is part of the loss.
+//! `train = true`, also in training cases, makes it a pass in training, for models that compute
+//! something else there; it has no dropout if `options` say so.
 //!
 //! # Training
 //! A whole classifier and an optimizer: `options` are those of [`crate::Options`] (laid over the
@@ -66,7 +67,7 @@ const SHARED: &str = "bias.";
 /// element of the case's gradients.
 const NOISE: f64 = 1e-6;
 
-/// A case, read but not yet run.
+/// Parity case that has been read from its file and can be run.
 pub struct Case {
     metadata: HashMap<String, String>,
     tensors: BTreeMap<String, Tensor>,
@@ -77,16 +78,18 @@ pub struct Case {
     largest_gradient: f64,
 }
 
-/// Comparison of one tensor.
+/// Comparison of one tensor with the case.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Name in the case file.
     pub tensor: String,
-    /// Largest absolute difference; none if there was no element to compare.
+    /// Largest absolute difference; `None` if the tensors were not compared.
     pub max_abs: Option<f64>,
-    /// Largest absolute difference over the largest element of the reference.
+    /// Largest absolute difference over the largest element of the reference, or over 0.001
+    /// max(g, 1) if that is more, for the largest gradient g of the case. `None` if the tensors
+    /// were not compared.
     pub max_rel: Option<f64>,
-    /// Whether that is good enough.
+    /// Verdict on these differences.
     pub verdict: Verdict,
 }
 
@@ -97,7 +100,7 @@ pub enum Verdict {
     Ok,
     /// The difference is outside the tolerance, or not a number.
     Off,
-    /// Another shape than ours.
+    /// The case has another shape than this crate.
     Shape,
     /// This crate has the tensor and the case lacks it.
     NotInCase,
@@ -153,23 +156,23 @@ impl Case {
         })
     }
 
-    /// Returns the name of the mixer.
+    /// Returns the name of the model whose mixer the case checks.
     #[must_use]
     pub fn mixer(&self) -> &'static str {
         self.model.name
     }
 
-    /// Returns package, version and class that the case was made with.
+    /// Returns package, version and class by which the case was made.
     #[must_use]
     pub fn source(&self) -> &str {
         self.metadata.get("source").map_or("", String::as_str)
     }
 
-    /// Runs the case: one row per tensor. `optimizer` is only asked for by training cases.
+    /// Runs the case, and returns one row per tensor. Only training cases need `optimizer`.
     ///
     /// # Errors
-    /// [`Error::Case`] if a tensor that every case has is missing; otherwise if options are refused
-    /// or a tensor operation fails.
+    /// [`Error::Case`] if the kind of case is unknown, or a tensor that every case has is missing;
+    /// otherwise if options are refused or a tensor operation fails.
     pub fn run(&self, optimizer: &MakeOptimizer<'_>) -> Result<Vec<Row>> {
         let (mut rows, inputs): (_, &[&str]) =
             match self.metadata.get("kind").map_or("mixer", String::as_str) {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Case, Row, json};
 use crate::{Classifier, Error, Inputs, Parameters, Pass, Result, RngKey, Shape, Tokens, loss};
 
-/// AdamW as the case ran it.
+/// Settings of AdamW with which a training case was made.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
@@ -23,16 +23,16 @@ pub struct Settings {
     pub weight_decay: f64,
 }
 
-/// Optimizer that updates the parameters: this crate has none.
+/// Optimizer of the parameters of a training case. The caller brings it, since this crate has none.
 pub trait Optimizer {
-    /// Makes one update.
+    /// Updates the parameters once by their `gradients`.
     ///
     /// # Errors
     /// If a tensor operation fails.
     fn update(&mut self, gradients: GradStore) -> Result<()>;
 }
 
-/// Makes the optimizer for a case's parameters and settings.
+/// Function that creates the optimizer for a case's parameters and settings.
 pub type MakeOptimizer<'a> = dyn Fn(&Parameters, &Settings) -> Result<Box<dyn Optimizer>> + 'a;
 
 #[derive(Deserialize)]

@@ -37,7 +37,8 @@ use crate::{
 /// A form of attention, such as [`attention::attend`].
 pub type Attend<'a> = &'a dyn Fn(&Tensor, &Tensor, &Tensor, &AttentionOptions) -> Result<Tensor>;
 
-/// Modifications of the scores of one mixer's attention beside products.
+/// Modifications of the attention scores of one mixer, beside the product of query and key:
+/// rotations, biases, memory slots and a soft cap.
 #[derive(Default)]
 pub struct ScoreMods {
     bias: Option<Bias>,
@@ -88,8 +89,8 @@ impl Operands {
 }
 
 impl ScoreMods {
-    /// Builds the modifications that the block's options ask for. Their parameters are `bias.*` and
-    /// `memory.*`, and `bias` of the model for one that all layers share.
+    /// Builds the modifications that the block's options ask for. Their parameters are below `bias`
+    /// and `memory` at the layer. Those that all layers share are below `bias` at the model.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.
@@ -121,8 +122,8 @@ impl ScoreMods {
         })
     }
 
-    /// Returns the factor of the initial weights of queries: E^-½ where products are not divided by
-    /// √E (T5), else 1.
+    /// Returns the factor of the initial weights of queries. It is E^-½ for heads E wide if
+    /// products are not divided by √E, as in T5, and 1 otherwise.
     #[must_use]
     pub fn query_gain(block: &BlockOptions) -> f64 {
         match block.bias {
@@ -146,8 +147,9 @@ impl ScoreMods {
         }
     }
 
-    /// Returns the additions to attention within a sequence of `length` if none depends on
-    /// contents: attention can then take queries, keys and values side by side.
+    /// Returns `options` with the modifications of attention within a sequence of `length`, if they
+    /// depend on positions alone. Attention can then take queries, keys and values side by side.
+    /// `None` if a bias depends on contents, or there are memory slots.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -166,8 +168,8 @@ impl ScoreMods {
         })
     }
 
-    /// Returns the first `columns` of x (B, L, W), queries or keys of all heads, rotated by
-    /// position.
+    /// Rotates the first `columns` of x (B, L, W), queries or keys of all heads, by position.
+    /// Returns (B, L, W), or x itself without rotary positions.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -178,8 +180,8 @@ impl ScoreMods {
         }
     }
 
-    /// Returns keys and values of tokens (B, L, H E) and then those of no token, and the mask over
-    /// both.
+    /// Returns keys and values with S memory slots behind them, and the mask over both. `k` and `v`
+    /// are (B, L, H E) and become (B, L + S, H E). `mask` is (B, L) and becomes (B, L + S).
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -195,9 +197,9 @@ impl ScoreMods {
         }
     }
 
-    /// Returns attention of queries (B, Lq, H E), rotated already, on keys and values (B, Lk, H E),
-    /// of which those in `positions` are tokens' in order, the first of them at the position of the
-    /// first query. (B, Lq, H E).
+    /// Returns attention (B, Lq, H E) of queries (B, Lq, H E), already rotated, on keys and values
+    /// (B, Lk, H E); `qkv` has them in this order. The keys in `positions` belong to tokens, in
+    /// order. The first of them has the position of the first query.
     ///
     /// # Errors
     /// Errors of [`attention::attend`].
@@ -210,8 +212,8 @@ impl ScoreMods {
         self.attend_with(&attention::attend, qkv, options, positions)
     }
 
-    /// Attends by `attend`, a form of attention that may be given columns of all keys, and more
-    /// keys after the existing ones.
+    /// Computes [`ScoreMods::attend`], with the same shapes, by another form of attention. `attend`
+    /// may get [`AttentionOptions::key_columns`], and more keys behind the existing ones.
     ///
     /// # Errors
     /// Errors of `attend`.
@@ -271,8 +273,9 @@ impl ScoreMods {
         attend(&q, &k, &v, &options)
     }
 
-    /// Counts the operations for one sequence of `length`, and the cost of `pairs` of query and
-    /// key, over all heads, beside their product.
+    /// Counts the floating-point operations that the modifications add to attention over one
+    /// sequence of `length`. `pairs` is the number of pairs of query and key whose scores are
+    /// computed, summed over the heads.
     #[must_use]
     pub fn flops(&self, length: usize, pairs: usize) -> u64 {
         let bias = match &self.bias {
@@ -285,7 +288,7 @@ impl ScoreMods {
         bias + 4 * memory as u64
     }
 
-    /// Returns the number of keys that are of no token.
+    /// Returns the number of memory slots, keys that belong to no token.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.memory.as_ref().map_or(0, Memory::slots)

@@ -52,7 +52,7 @@ impl Activation {
     }
 }
 
-/// Returns `activation` of every element of x.
+/// Applies `activation` to every element of x, of any shape. The result has the shape of x.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -78,8 +78,8 @@ fn by_kernel(x: &Tensor, activation: cpu::Activation) -> Result<Option<Tensor>> 
     Ok(y.transpose()?)
 }
 
-/// Returns `1 / (1 + exp(-x))` of every element, as `(1 + tanh(x / 2)) / 2`, which overflows
-/// nowhere.
+/// Returns `1 / (1 + exp(-x))` of every element of x, in the shape of x. It is computed as
+/// `(1 + tanh(x / 2)) / 2`, which overflows nowhere.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -87,7 +87,8 @@ pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
     Ok(x.affine(0.5, 0.0)?.tanh()?.affine(0.5, 0.5)?)
 }
 
-/// Returns `x / (1 + exp(-x))` of every element, also called Swish.
+/// Returns `x / (1 + exp(-x))` of every element of x, in the shape of x. The function is also
+/// called Swish.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -98,7 +99,7 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
     Ok((x * sigmoid(x)?)?)
 }
 
-/// Returns `ln(1 + exp(x))` of every element, which is positive everywhere.
+/// Returns `ln(1 + exp(x))` of every element of x, in the shape of x. It is positive everywhere.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -110,8 +111,8 @@ pub fn softplus(x: &Tensor) -> Result<Tensor> {
     Ok((x.relu()? + small.affine(1.0, 1.0)?.log()?)?)
 }
 
-/// Returns `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` of every element, the tanh form of GELU.
-/// Hendrycks & Gimpel, 2016, arXiv:1606.08415.
+/// Returns `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` of every element of x, in the shape of x.
+/// This is the tanh form of GELU (Hendrycks & Gimpel, 2016, arXiv:1606.08415).
 ///
 /// candle's own `gelu` rounds the constants of its gradient to six digits.
 ///
@@ -126,7 +127,8 @@ pub fn gelu(x: &Tensor) -> Result<Tensor> {
     Ok((inner.tanh()?.affine(0.5, 0.5)? * x)?)
 }
 
-/// Returns `x/2 (1 + erf(x / sqrt 2))` of every element, the exact GELU.
+/// Returns `x/2 (1 + erf(x / sqrt 2))` of every element of x, in the shape of x. This is the exact
+/// GELU (Hendrycks & Gimpel, 2016, arXiv:1606.08415).
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -138,7 +140,7 @@ pub fn gelu_erf(x: &Tensor) -> Result<Tensor> {
     Ok((inner.erf()?.affine(0.5, 0.5)? * x)?)
 }
 
-/// Returns `max(x, 0) + floor` of every element.
+/// Returns `max(x, 0) + floor` of every element of x, in the shape of x.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -149,11 +151,11 @@ pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
     Ok(x.relu()?.affine(1.0, f64::from(floor))?)
 }
 
-/// Returns `elu(x) + 1` of every element: `x + 1` above zero, `exp(x)` below. It is positive
-/// everywhere.
+/// Returns `elu(x) + 1` of every element of x, in the shape of x: `x + 1` above zero, `exp(x)`
+/// below. It is positive everywhere.
 ///
-/// Composed as `max(x, 0) + exp(min(x, 0))`: each part runs in parallel, which candle's `elu` does
-/// not.
+/// It is composed as `max(x, 0) + exp(min(x, 0))`. Each part runs in parallel, which candle's `elu`
+/// does not.
 ///
 /// # Errors
 /// If a tensor operation fails.

@@ -11,13 +11,14 @@ const MODULE: Module = module!("ops-adamw-cuda");
 const CHUNK: usize = 4096;
 const THREADS: usize = 256;
 
-/// A parameter with its moments, its gradient and the numbers of its update.
+/// One of the updates that [`update_together`] makes: a parameter with its moments, its gradient
+/// and the settings. All tensors have the shape of the parameter.
 #[derive(Clone, Copy)]
 pub struct Update<'a> {
-    /// The numbers; β1, β2, ε and the number of the update are those of the first parameter, and
-    /// the factor on the gradient is not used.
+    /// Settings of the update. β1, β2, ε and the number of the update are taken from the first
+    /// parameter. The factor on the gradient is not used.
     pub step: AdamW,
-    /// The parameter, which is overwritten as its moments are.
+    /// The parameter, which is overwritten, as its moments are.
     pub parameter: &'a Tensor,
     /// The running mean of gradients.
     pub first: &'a Tensor,
@@ -27,8 +28,8 @@ pub struct Update<'a> {
     pub gradient: Option<&'a Tensor>,
 }
 
-/// Makes all updates in one launch, with `scale` (rank 0, f32) as the factor on gradients, 1 if
-/// absent. Returns false, and does nothing, unless all tensors are f32 on a GPU.
+/// Makes all `updates` in one launch on a GPU. `scale` (rank 0, f32) is the factor on all
+/// gradients, 1 if absent. Returns false, and does nothing, unless all tensors are f32 on a GPU.
 ///
 /// # Errors
 /// If a tensor is not contiguous, or the launch fails.
@@ -86,8 +87,9 @@ pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<boo
     Ok(true)
 }
 
-/// Returns the L2 norm of all gradients, and the factor that makes it at most `clip` (1 if `clip`
-/// is 0), both of rank 0 and on the GPU. Returns none unless all are f32 on a GPU.
+/// Returns the L2 norm of all `gradients` together, and the factor that scales it to at most
+/// `clip`. The factor is 1 if `clip` is 0. Gradients have any shapes; both results are f32 of rank
+/// 0 on the GPU. Returns `None` unless all gradients are f32 on a GPU.
 ///
 /// # Errors
 /// If a launch fails.

@@ -1,13 +1,14 @@
-//! One AdamW update of one parameter, in place, and the square of a gradient's norm; on a GPU those
-//! of all parameters in one launch each.
+//! AdamW updates of parameters in place, and norms of their gradients. On a GPU one launch updates
+//! all parameters.
 //!
 //! ```text
 //! m ← β1 m + (1 - β1) s g        v ← β2 v + (1 - β2) (s g)²
 //! θ ← (1 - decay) θ - step · m / (√v · correction + ε)
 //! ```
 //!
-//! with decoupled decay (arXiv 1711.05101). s scales the gradient, for clipping; the bias
-//! corrections of update t enter as step = rate / (1 - β1ᵗ) and correction = 1 / √(1 - β2ᵗ).
+//! θ is a parameter, g its gradient, and m and v are the running means of g and g². Decay is
+//! decoupled (arXiv 1711.05101). s scales the gradient, for clipping. The bias corrections of
+//! update t enter as step = rate / (1 - β1ᵗ) and correction = 1 / √(1 - β2ᵗ).
 
 mod cuda;
 
@@ -26,30 +27,34 @@ const NAME: &str = "adamw";
 /// Elements per parallel task.
 const CHUNK: usize = 16 * 1024;
 
-/// The numbers of one update.
+/// Settings of one AdamW update of one parameter (Loshchilov & Hutter, 2017, arXiv:1711.05101).
 #[derive(Clone, Copy, Debug)]
 pub struct AdamW {
-    /// Decay of the running mean of gradients.
+    /// β1, the decay of the running mean of gradients.
     pub beta1: f64,
-    /// Decay of the running mean of squared gradients.
+    /// β2, the decay of the running mean of squared gradients.
     pub beta2: f64,
-    /// Added to the square root.
+    /// ε, added to the square root of the running mean of squared gradients.
     pub epsilon: f64,
     /// Learning rate of this update.
     pub rate: f64,
-    /// Share of the parameter that is taken away: rate times weight decay, or 0.
+    /// Share of the parameter that is subtracted: rate times weight decay, or 0.
     pub decay: f64,
-    /// Factor on the gradient.
+    /// Factor on the gradient, for clipping.
     pub scale: f64,
     /// Number of this update, from 1.
     pub update: u64,
 }
 
 impl AdamW {
-    /// Updates a parameter and its two moments, all f32 of one shape. A missing gradient counts as
-    /// zero.
+    /// Updates `parameter` and its two moments in place. `first` is the running mean of gradients,
+    /// `second` that of squared gradients. All tensors are f32 in main memory and have one shape. A
+    /// missing gradient counts as zeros.
     ///
-    /// The tensors' own memory is written: all tensors that share it see the new values.
+    /// All tensors that share memory with these see the new values.
+    ///
+    /// # Errors
+    /// If shapes differ, or a tensor that is updated is not contiguous f32 in main memory.
     pub fn apply(
         &self,
         parameter: &Tensor,
@@ -124,8 +129,11 @@ impl<F: FnOnce(&mut [f32]) -> Result<()>> InplaceOp1 for Overwrite<F> {
     }
 }
 
-/// Returns the sum of squares of all elements, in f64 and in an order that depends on their number
-/// alone.
+/// Returns the sum of squares of all elements of x, of any shape. It is computed in f64, in an
+/// order that depends on the number of elements alone.
+///
+/// # Errors
+/// If x is not f32 in main memory.
 pub fn sum_of_squares(x: &Tensor) -> Result<f64> {
     let x = x.contiguous()?;
     let x = read(NAME, &x)?;

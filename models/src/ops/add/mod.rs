@@ -11,7 +11,7 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// Returns `a + b`, two tensors of the same shape.
+/// Returns `a + b`, of the shape that the tensors `a` and `b` share.
 ///
 /// # Errors
 /// If the shapes differ.

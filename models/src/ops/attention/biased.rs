@@ -13,12 +13,12 @@ use crate::{
     ops::{attention::partial_softmax::by_head, check},
 };
 
-/// Returns self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H E), with
-/// `factor`, a single number, times S (H, N, N), N at least L, among its scores; (B, L, H E). There
-/// are neither block masks nor scores by distance.
+/// Returns softmax self-attention (B, L, H E) whose scores have a learned term:
+/// `q_i·k_j / √E + f S_ij`. `qkv` (B, L, 3 H E) holds queries q, keys k and values side by side.
+/// `bias` is S (H, N, N), with N at least L, and `factor` f is a single number.
 ///
 /// # Errors
-/// If shapes do not fit.
+/// If shapes do not fit, or the options have block masks or scores by distance.
 pub fn attend_biased(
     qkv: &Tensor,
     (bias, factor): (&Tensor, &Tensor),

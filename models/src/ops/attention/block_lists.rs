@@ -5,7 +5,7 @@
 //! empty, and a rule may hide keys within listed blocks (the edges of a window), so that any fixed
 //! pattern can be covered by blocks.
 
-/// The blocks of keys that each block of queries sees.
+/// Lists of the blocks of keys that each block of queries sees. All blocks have the same length.
 pub struct BlockLists {
     /// S.
     pub(super) size: usize,
@@ -20,8 +20,9 @@ pub struct BlockLists {
 }
 
 impl BlockLists {
-    /// Returns the given lists, `rows` in the order (head, block of queries), with `heads` 1 where
-    /// all heads share them.
+    /// Builds lists from `rows`: the numbers of the blocks of keys that a block of queries sees,
+    /// for each (head, block of queries) in order. A block has `size` positions. `heads` is 1 if
+    /// all heads share the lists.
     #[must_use]
     pub fn new(size: usize, heads: usize, rows: &[Vec<usize>]) -> Self {
         let width = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);
@@ -38,9 +39,10 @@ impl BlockLists {
         }
     }
 
-    /// Builds lists in which each of the blocks of a sequence sees itself, `before` blocks before
-    /// it and `after` after it, but only pairs for which `sees(i, j)`: both count from the first
-    /// position of the block of queries, so j may be negative.
+    /// Builds lists for sequences of `length`, in blocks of `size` positions. Each block of queries
+    /// sees `before` blocks before it, itself, and `after` blocks after it. Of these, query i sees
+    /// key j only if `sees(i, j)`. Both i and j are counted from the first position of the block of
+    /// queries, so j may be negative.
     #[must_use]
     pub fn around(
         length: usize,
@@ -70,7 +72,8 @@ impl BlockLists {
         }
     }
 
-    /// Returns a sliding window: query i sees keys i - `before` to i + `after`.
+    /// Builds lists for a sliding window over sequences of `length`: query i sees the keys from
+    /// `i - before` to `i + after`.
     #[must_use]
     pub fn window(length: usize, before: usize, after: usize) -> Self {
         // Blocks as long as the longer side reach one neighbour each way and compute the fewest

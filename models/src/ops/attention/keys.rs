@@ -26,7 +26,7 @@ use crate::{
 pub(super) struct Keys<'a> {
     /// Tiles of each of the P' block masks and each of its blocks.
     tiles: Vec<Vec<Vec<TileView<'a>>>>,
-    /// Whether all blocks of a block mask see the same keys.
+    /// True if all blocks of a block mask see the same keys.
     common: bool,
     /// K, the most keys of a block.
     count: usize,

@@ -1,5 +1,9 @@
 //! Softmax attention, for every mixer that has one.
-//!     y_i = Σ_j a_ij v_j,  a_i = softmax_j(cap(scale q_i·k_j + additions of `relative` by distance))
+//!
+//! ```text
+//! y_i = Σ_j a_ij v_j,  a_i = softmax_j(cap(scale q_i·k_j + additions of `relative` by distance))
+//! ```
+//!
 //! The sum is over the keys j that the options' block masks let query i see. B batch, H heads, Lq
 //! queries, Lk keys, E and Ev widths of a head; q (B, Lq, H E), k (B, Lk, H E), v (B, Lk, H Ev), y
 //! (B, Lq, H Ev). Columns that depend on a key's position alone need not be in k: `key_columns`
@@ -38,8 +42,9 @@ use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Mask, Result};
 
-/// Returns y (B, Lq, H Ev), attention of queries q (B, Lq, H E) on keys k (B, Lk, H E) and values v
-/// (B, Lk, H Ev).
+/// Returns softmax attention y (B, Lq, H Ev) of queries q (B, Lq, H E) on keys k (B, Lk, H E) and
+/// values v (B, Lk, H Ev). E and Ev are widths of a head. With [`AttentionOptions::key_columns`]
+/// (Lk, P), q is (B, Lq, H (E + P)).
 ///
 /// # Errors
 /// If shapes do not fit, or the block masks are for another number of heads or longer sequences.
@@ -50,7 +55,8 @@ pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) ->
     on_gpu_or_composed(q, k, v, options)
 }
 
-/// Returns self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H E).
+/// Returns softmax self-attention (B, L, H E). `qkv` (B, L, 3 H E) holds queries, keys and values
+/// side by side.
 ///
 /// # Errors
 /// Errors of [`attend`].
@@ -76,8 +82,8 @@ fn on_gpu_or_composed(
     }
 }
 
-/// Computes [`attend`] by candle's operations, for any type and device. Without block masks all
-/// weights are in memory at once.
+/// Computes [`attend`], with the same shapes, by candle's operations for any float type and device.
+/// Without block masks all weights (B, H, Lq, Lk) are in memory at once.
 ///
 /// # Errors
 /// Errors of [`attend`].
@@ -155,8 +161,8 @@ pub(crate) fn attend_materialised(
     composed(q, k, v, options)
 }
 
-/// Returns all weights a, (B, H, Lq, Lk), before dropout, of queries (B, Lq, H E) on keys (B, Lk, H
-/// E), for inspection. Block masks are ignored.
+/// Returns the weights (B, H, Lq, Lk) of [`attend`] before dropout, for queries q (B, Lq, H E) and
+/// keys k (B, Lk, H E). They are for inspection. Block masks are ignored.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -180,8 +186,8 @@ fn all_scores(q: &Tensor, k: &Tensor, steps: &[Box<dyn ScoreMod + '_>]) -> Resul
     score_mod::apply(steps, matmul(q, &k.t()?)?, Pairs::All)
 }
 
-/// Returns q_i·k_j / √E (B, H, L, L) of queries and keys (B, L, H, E), for mixers that do more with
-/// scores than take their softmax.
+/// Returns the scores q_i·k_j / √E, (B, H, Lq, Lk), of queries q (B, Lq, H, E) and keys k
+/// (B, Lk, H, E). They are for mixers that do more with scores than take their softmax.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -190,7 +196,9 @@ pub fn scores(q: &Tensor, k: &Tensor) -> Result<Tensor> {
     matmul(&by_head(&q.affine(scale, 0.0)?)?, &by_head(k)?.t()?)
 }
 
-/// Returns values (B, H, Lk, Ev) weighed by the softmax of scores (B, H, Lq, Lk): (B, H, Lq, Ev).
+/// Returns sums (B, H, Lq, Ev) of values v (B, H, Lk, Ev), weighted by the softmax over keys of
+/// `scores` (B, H, Lq, Lk). Keys that `mask` (B, Lk) says are padding get weight 0. `dropout` drops
+/// weights.
 ///
 /// # Errors
 /// If shapes do not fit.

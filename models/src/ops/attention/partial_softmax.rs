@@ -1,9 +1,14 @@
 //! Softmax in parts: each part weighs some of a query's keys, and merging them gives one softmax
 //! over all.
-//!     y_i = Σ_p c_ip n_ip / Σ_p c_ip s_ip,  n_ip = Σ_{j in p} exp(z_ij - m_ip) v_j,  s_ip = Σ_{j in p} exp(z_ij - m_ip),  c_ip = exp(m_ip - max_p m_ip)
-//! z scores, m_ip their maximum in part p. A sparse pattern is a union of parts that are each dense
-//! in some arrangement of the sequence (blocks, strides, a few global keys). Parts must not share
-//! keys: a key in two of them counts twice.
+//!
+//! ```text
+//! y_i = Σ_p c_ip n_ip / Σ_p c_ip s_ip,   c_ip = exp(m_ip - max_p m_ip)
+//! n_ip = Σ_{j in p} exp(z_ij - m_ip) v_j,   s_ip = Σ_{j in p} exp(z_ij - m_ip)
+//! ```
+//!
+//! z are the scores, v the values, and m_ip is the largest score of query i in part p. A sparse
+//! pattern is a union of parts that are each dense in some arrangement of the sequence (blocks,
+//! strides, a few global keys). Parts must not share keys: a key in two of them counts twice.
 
 use candle_core::{D, Tensor};
 
@@ -14,7 +19,9 @@ use crate::{
     rng::Stream,
 };
 
-/// Softmax attention over one part of the keys, before it is divided by its sum.
+/// Softmax attention of Q queries on one part of their keys, before it is divided by the sum of its
+/// weights. It holds weighted sums of values (.., Q, V), sums of weights (.., Q, 1) and the largest
+/// scores (.., Q, 1).
 pub struct PartialSoftmax {
     /// n, (.., Q, V).
     weighted: Tensor,
@@ -26,8 +33,8 @@ pub struct PartialSoftmax {
 }
 
 impl PartialSoftmax {
-    /// Computes a part from scores (.., Q, K) and a function that makes weighted values (.., Q, V)
-    /// of weights (.., Q, K).
+    /// Computes a part from `scores` (.., Q, K). `weigh` maps weights (.., Q, K) to weighted sums
+    /// of values (.., Q, V).
     ///
     /// # Errors
     /// Errors of `weigh`.
@@ -41,7 +48,8 @@ impl PartialSoftmax {
         })
     }
 
-    /// Returns the part of a query that sees no key, (N, 1, V), of the type of `like`.
+    /// Returns a part of one query in each of `rows` rows N, in which no key is seen. Its values
+    /// are (N, 1, V) for `width` V, of the type and on the device of `like`.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -55,7 +63,8 @@ impl PartialSoftmax {
         })
     }
 
-    /// Returns the queries of all of `parts` (N, Q, ..), one after the other.
+    /// Joins `parts` with weighted values (N, Q, V) into one part, whose queries are those of all
+    /// parts, one after the other. The number Q may differ.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -69,7 +78,9 @@ impl PartialSoftmax {
         })
     }
 
-    /// Returns the part with its queries in another order: `arrange` moves rows, never columns.
+    /// Returns this part with its queries in another order or shape. `arrange` maps tensors
+    /// (.., Q, W) of any width W. It may move and repeat rows, and must leave the last axis as it
+    /// is.
     ///
     /// # Errors
     /// Errors of `arrange`.
@@ -81,7 +92,7 @@ impl PartialSoftmax {
         })
     }
 
-    /// Merges `parts` into one part over all their keys.
+    /// Merges `parts`, all of one shape, into one part of the same shape over all their keys.
     ///
     /// # Errors
     /// If there is no part, or their shapes differ.
@@ -109,8 +120,8 @@ impl PartialSoftmax {
         Ok(Self { weighted, sum, max })
     }
 
-    /// Returns the softmax over the keys of this part, (.., Q, V). A query that sees none gets
-    /// zeros.
+    /// Returns the attention (.., Q, V) of all queries on the keys of this part. A query that sees
+    /// no key gets zeros.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -120,9 +131,9 @@ impl PartialSoftmax {
     }
 }
 
-/// Dropout of attention weights. However the weights are arranged, an example keeps its own
-/// numbers, so `examples` is the batch size, which the weights' first dimension must be a multiple
-/// of.
+/// Dropout of the attention weights of one part. An example has the same random numbers however
+/// weights are arranged. For that, the first dimension of the weights must be a multiple of the
+/// batch size.
 #[derive(Clone, Copy)]
 pub struct WeightDropout {
     /// Stream and rate in [0, 1).
@@ -131,16 +142,17 @@ pub struct WeightDropout {
 }
 
 impl WeightDropout {
-    /// Returns dropout for one part. Parts of one forward pass need one stream each.
+    /// Returns the dropout of one part, for a batch of `examples`. `dropout` is its stream and its
+    /// rate, in [0, 1); `None` drops nothing. Each part of a forward pass needs its own stream.
     #[must_use]
     pub fn new(dropout: Option<(Stream, f64)>, examples: usize) -> Self {
         Self { dropout, examples }
     }
 
-    /// Returns weights (.., K) with dropout.
+    /// Returns `weights` (.., K) after dropout, in the same shape.
     ///
     /// # Errors
-    /// If the weights are not those of as many examples.
+    /// If the weights cannot be divided equally among the examples.
     pub fn apply(&self, weights: &Tensor) -> Result<Tensor> {
         let Some((stream, rate)) = &self.dropout else {
             return Ok(weights.clone());
@@ -152,10 +164,10 @@ impl WeightDropout {
     }
 }
 
-/// Returns attention (.., Q, V) of every query (.., Q, E) on every key (.., K, E) with values (..,
-/// K, V), scaled by 1 / √E.
+/// Returns softmax attention of queries q (.., Q, E) on keys k (.., K, E) and values v (.., K, V)
+/// as one part, for [`merge`]. Every query sees every key, and scores are scaled by 1 / √E.
 ///
-/// `bias` is added to the scores (.., Q, K) and must broadcast to them; `-PADDED` hides a key.
+/// `bias` is added to the scores (.., Q, K) and must broadcast to them. A bias of -1e9 hides a key.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -187,7 +199,8 @@ pub fn attend(
     })
 }
 
-/// Returns one softmax over the keys of all parts. A query that sees no key gets zeros.
+/// Returns attention (.., Q, V) by one softmax over the keys of all `parts`, which have one shape.
+/// A query that sees no key gets zeros.
 ///
 /// # Errors
 /// If there is no part, or their shapes differ.
@@ -196,14 +209,15 @@ pub fn merge(parts: &[PartialSoftmax]) -> Result<Tensor> {
 }
 
 /// Maps (B, L, H, E) to (B, H, L, E), contiguous, or back.
+///
 /// # Errors
 /// If `x` does not have four dimensions.
 pub(crate) fn by_head(x: &Tensor) -> Result<Tensor> {
     swap_axes(x)
 }
 
-/// Returns the floating-point operations of [`attend`] for `pairs` pairs of query and key, heads
-/// counted, of the given width.
+/// Returns the floating-point operations of [`attend`] for heads of `width`. `pairs` is the number
+/// of pairs of query and key, summed over the heads.
 #[must_use]
 pub fn flops(pairs: usize, width: usize) -> u64 {
     2 * 2 * pairs as u64 * width as u64

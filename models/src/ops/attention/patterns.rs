@@ -65,8 +65,8 @@ impl StridedPositions {
 type Pair = (usize, usize, usize);
 
 impl BlockLists {
-    /// Returns the block masks of self-attention over sequences of `length` positions, one for each
-    /// head that has lists of its own.
+    /// Returns the block masks of self-attention over sequences of `length` positions. There is one
+    /// for each head that has lists of its own, or one for all heads.
     #[must_use]
     pub fn block_masks(&self, length: usize) -> BlockMasks {
         self.block_masks_between(length, length)

@@ -21,6 +21,7 @@ const ROWS: usize = 64;
 
 /// Returns the mean and variance, (2, D), of the rows of x (..., D) whose number in `valid` (...) is
 /// not 0; of all without it. Zeros where there is no row.
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn channel_moments(x: &Tensor, valid: Option<&Tensor>) -> Result<Tensor> {
@@ -141,6 +142,7 @@ impl Kernel for Moments<'_> {
 /// Returns y for x (..., D), weight and bias (D), by `moments` (2, D), mean and variance. They are
 /// constants; with `own` they are those of the rows of x that `valid` (as in [`channel_moments`])
 /// chooses, and the gradient knows it.
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn channel_norm(
@@ -176,7 +178,7 @@ struct ChannelNorm {
     mean: Vec<f32>,
     /// 1 / deviation.
     inverse: Vec<f32>,
-    /// Whether the statistics are those of x, and which of its rows they count.
+    /// Rows of x that the statistics count, if they are those of x.
     own: Option<Option<Vec<f32>>>,
 }
 

@@ -1,7 +1,11 @@
 //! BatchNorm. Ioffe and Szegedy, 2015, arXiv:1502.03167.
-//!     y = (x - mean) / sqrt(variance + epsilon) * weight + bias, mean and variance of a channel over all rows of a batch
 //!
-//! The variance is divided by the number of rows, as PyTorch's is in training.
+//! ```text
+//! y = (x - mean) / sqrt(variance + epsilon) * weight + bias
+//! ```
+//!
+//! Mean and variance of a channel are those over all rows of a batch. The variance is divided by
+//! the number of rows, as PyTorch's is in training.
 
 pub(in crate::ops) mod cpu;
 mod cuda;
@@ -15,12 +19,12 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// Means and variances of channels, (2, D). They carry no gradient.
+/// Means and variances of D channels. They carry no gradient.
 #[derive(Clone)]
 pub struct Moments(Tensor);
 
 impl Moments {
-    /// Returns moments of fixed `mean` and `variance`, (D) each.
+    /// Returns moments with the given `mean` (D) and `variance` (D).
     ///
     /// # Errors
     /// If shapes differ.
@@ -28,8 +32,8 @@ impl Moments {
         Ok(Self(Tensor::stack(&[mean, variance], 0)?.detach()))
     }
 
-    /// Returns the statistics of the rows of x (B, L, D) that are 1 in `valid` (B, L), which is 0
-    /// for the others; of all rows without it.
+    /// Returns the moments of the channels of x (B, L, D) over the rows where `valid` (B, L) is 1.
+    /// It is 0 for all other rows. Without `valid`, all rows count.
     ///
     /// # Errors
     /// If shapes do not fit.
@@ -45,7 +49,7 @@ impl Moments {
         }
     }
 
-    /// Returns (D).
+    /// Returns the means (D) of the channels.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -53,7 +57,7 @@ impl Moments {
         Ok(self.0.get(0)?)
     }
 
-    /// Returns (D).
+    /// Returns the variances (D) of the channels.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -88,8 +92,10 @@ fn composed_moments(x: &Tensor, valid: Option<&Tensor>) -> Result<Tensor> {
     Ok(Tensor::cat(&[mean, variance], 0)?)
 }
 
-/// Returns y (B, L, D) by the moments of the rows of x (B, L, D) that `valid` (B, L) chooses, as in
-/// [`Moments::of`], and these; the gradient goes through them.
+/// Normalises x (B, L, D) by the moments of those of its rows that `valid` (B, L) selects, as in
+/// [`Moments::of`]. Returns y (B, L, D), whose gradient goes through the moments, and the moments.
+/// `norm` has weight (D) and bias (D).
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn batch_norm(
@@ -114,7 +120,9 @@ pub fn batch_norm(
     Ok((affine(x, norm, &moments)?, Moments(moments.detach())))
 }
 
-/// Returns y (B, L, D) by given moments, which are constants.
+/// Normalises x (B, L, D) by the given `moments`, which are constants. Returns y (B, L, D). `norm`
+/// has weight (D) and bias (D).
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn batch_norm_by(x: &Tensor, norm: &Normalised, moments: &Moments) -> Result<Tensor> {

@@ -18,6 +18,7 @@ const NAME: &str = "mixing";
 
 /// Maps weights P (B, H, U, W) and x (B, W S, H E), W blocks of `block` positions, to (B, U S, H
 /// E).
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
@@ -25,6 +26,7 @@ pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tens
 }
 
 /// Returns the mixed blocks, and behind them x itself: (B, (U + W) S, H E).
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn permute_blocks_packed(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tensor> {
@@ -42,7 +44,7 @@ fn mix(weights: &Tensor, x: &Tensor, block: usize, beside: bool) -> Result<Tenso
 
 struct Mixing {
     block: usize,
-    /// Whether the result holds x after the mixed blocks.
+    /// True if the result holds x after the mixed blocks.
     beside: bool,
 }
 

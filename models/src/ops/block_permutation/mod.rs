@@ -11,8 +11,11 @@ use super::{check, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns blocks of x mixed by weights P (B, H, U, W): (B, U S, H E) of x (B, W S, H E), W blocks
-/// of `block` = S positions.
+/// Returns weighted sums of blocks of positions: `y_bush = Σ_w P_bhuw x_bwsh` for example b, block
+/// u, place s within the block and head h.
+///
+/// x is (B, W S, H E), in W blocks of `block` = S positions. `weights` are P (B, H, U, W), and y is
+/// (B, U S, H E). If P is a permutation, the blocks change places.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -36,7 +39,8 @@ pub fn permute_blocks(weights: &Tensor, x: &Tensor, block: usize) -> Result<Tens
     Ok(y.reshape((batch, outputs * block, row))?)
 }
 
-/// Computes [`permute_blocks`] and puts x itself behind the result: (B, (U + W) S, H E).
+/// Returns the result of [`permute_blocks`] and x itself behind it: (B, (U + W) S, H E), for
+/// `weights` (B, H, U, W) and x (B, W S, H E) in blocks of `block` = S positions.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -18,6 +18,7 @@ use crate::ops::dplr_scan::cpu::{add, dot};
 const CHUNK: usize = 32;
 
 /// Returns y (B, L, J, P) of a, b, β, c and v.
+///
 /// # Errors
 /// If a tensor is not in main memory or of another type.
 pub(crate) fn block_scan<T: WithDType>(operands: [&Tensor; 5]) -> Result<Tensor> {

@@ -1,7 +1,11 @@
-//! Complex states of blocks of channels, whose decays depend on the position and which a constant of
-//! each channel writes as well, as in block-biased Mamba (B₂S₆, arXiv:2505.09022):
-//!     S_t = diag(a_t) S_(t-1) + (b_t 1ᵀ + β) diag(v_t),  y_t = Re(S_tᵀ c_t)
-//! S (N, P) for N states of each of the P channels of a block, which share a, b and c (N). Complex
+//! Complex states of blocks of channels, whose decays depend on the position, as in block-biased
+//! Mamba (B₂S₆, arXiv:2505.09022). A constant of each channel, β, writes to them as well.
+//!
+//! ```text
+//! S_t = diag(a_t) S_(t-1) + (b_t 1ᵀ + β) diag(v_t),  y_t = Re(S_tᵀ c_t)
+//! ```
+//!
+//! S (N, P) are N states of each of the P channels of a block, which share a, b and c (N). Complex
 //! numbers are two halves, first all real parts, then all imaginary parts. One position follows the
 //! other.
 
@@ -15,26 +19,29 @@ use super::{Complex, ScanOptions, check, matmul, scan};
 use crate::Result;
 use crate::ops::supports;
 
-/// Operands of [`block_scan`].
+/// Operands of [`block_scan`] for J blocks of P channels, each with N complex states. Of 2 N
+/// numbers, the first N are real parts and the others imaginary parts.
 #[derive(Clone, Copy)]
 pub struct BlockScan<'a> {
-    /// a (B, L, J, 2 N).
+    /// Decays a (B, L, J, 2 N).
     pub decays: &'a Tensor,
-    /// b (B, L, J, 2 N).
+    /// Input coefficients b (B, L, J, 2 N).
     pub inputs: &'a Tensor,
-    /// β (J, 2 N, P).
+    /// Constant input coefficients β (J, 2 N, P).
     pub bias: &'a Tensor,
-    /// c (B, L, J, 2 N).
+    /// Output coefficients c (B, L, J, 2 N).
     pub outputs: &'a Tensor,
-    /// v (B, L, J, P).
+    /// Values v (B, L, J, P).
     pub values: &'a Tensor,
 }
 
-/// Returns y (B, L, J, P), as the module says, for J blocks. States are zeros at first.
+/// Returns y (B, L, J, P) of the recurrence `S_t = diag(a_t) S_(t-1) + (b_t 1ᵀ + β) diag(v_t)`,
+/// `y_t = Re(S_tᵀ c_t)` in each of J blocks. The operands are named in [`BlockScan`]. States S
+/// (N, P) are zeros at first.
 ///
-/// A position with v = 0 and a = 1 leaves the states as they were. O(B L J N P) time. In main
-/// memory, f32 and f64 take the same loops: they keep a state for every 32 positions, and compute
-/// the others again for the backward pass. Elsewhere all states are written down.
+/// A position with v = 0 and a = 1 leaves the states as they were. It takes O(B L J N P) time. In
+/// main memory, f32 and f64 take the same loops: they keep a state for every 32 positions, and
+/// compute the others again for the backward pass. Elsewhere all states are kept.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -67,8 +74,9 @@ pub fn block_scan(operands: &BlockScan) -> Result<Tensor> {
     composed(all)
 }
 
-/// Returns the floating-point operations for one sequence: a complex product with each state, its
-/// input, and the real part that is read.
+/// Returns the floating-point operations of [`block_scan`] for one sequence: a complex product with
+/// each state, its input, and the real part that is read. There are `blocks` blocks of `width`
+/// channels with `states` states each.
 #[must_use]
 pub fn flops(length: usize, blocks: usize, states: usize, width: usize) -> u64 {
     16 * (length * blocks * states * width) as u64

@@ -1,4 +1,4 @@
-//! Tensors one after the other along an axis.
+//! Concatenation of tensors along an axis.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -9,7 +9,8 @@ use candle_core::Tensor;
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns `parts`, whose shapes differ in `axis` alone, one after the other; contiguous.
+/// Returns `parts` one after the other along `axis`, contiguous. Their shapes differ in `axis`
+/// alone, whose length in the result is the sum of theirs.
 ///
 /// # Errors
 /// If there is no part, or shapes do not fit.

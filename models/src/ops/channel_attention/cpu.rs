@@ -23,6 +23,7 @@ const ROWS: usize = 64;
 const TINY: f32 = 1e-24;
 
 /// Returns S (B, H, E, E) of q and k (B, L, H E).
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn channel_cosines(q: &Tensor, k: &Tensor, heads: usize) -> Result<Tensor> {
@@ -34,6 +35,7 @@ pub fn channel_cosines(q: &Tensor, k: &Tensor, heads: usize) -> Result<Tensor> {
 }
 
 /// Returns y (B, L, H E) of v (B, L, H E) and weights A (B, H, E, E).
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn mix_channels(v: &Tensor, weights: &Tensor) -> Result<Tensor> {

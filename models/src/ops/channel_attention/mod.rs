@@ -11,8 +11,9 @@ use super::{check, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns cosines (B, H, E, E) between the columns of q and those of k, both (B, L, H E), over the
-/// positions. A column of zeros has cosine zero.
+/// Returns the cosines (B, H, E, E) between the columns of q and those of k, both (B, L, H E), over
+/// the L positions. Element (i, j) of a head is that of column i of q and column j of k. A column
+/// of zeros has cosine zero. XCiT attends by them (arXiv:2106.09681).
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -29,7 +30,8 @@ pub fn channel_cosines(q: &Tensor, k: &Tensor, heads: usize) -> Result<Tensor> {
     matmul(&q.t()?, &k)
 }
 
-/// Returns channels mixed by weights A (B, H, E, E): y_li = Σ_j A_ij v_lj, v and y (B, L, H E).
+/// Returns y (B, L, H E), the channels of v (B, L, H E) mixed within each head:
+/// `y_li = Σ_j A_ij v_lj` at position l. `weights` are A (B, H, E, E).
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -9,7 +9,7 @@ use candle_core::Tensor;
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns λ ⊙ x (.., D) of x (.., D) and λ (D), or (1) for all channels.
+/// Returns λ ⊙ x, (.., D), for x (.., D). `scale` is λ (D), or (1) for one number for all channels.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -20,7 +20,8 @@ pub fn scale_channels(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     Ok(x.broadcast_mul(scale)?)
 }
 
-/// Returns r + λ ⊙ x (.., D) of r and x (.., D) and λ (D), or (1) for all channels.
+/// Returns r + λ ⊙ x, (.., D), for `residual` r and x, both (.., D). `scale` is λ (D), or (1) for
+/// one number for all channels.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -9,10 +9,10 @@ use candle_core::{D, Tensor};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns columns `first..first + count` of x (.., W): (.., count), contiguous.
+/// Returns columns `first..first + count` of x (.., W) as (.., count), contiguous.
 ///
 /// # Errors
-/// If there are fewer columns, or none is asked for.
+/// If x has fewer columns, or `count` is 0.
 pub fn columns(x: &Tensor, first: usize, count: usize) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::columns(x, first, count)?);

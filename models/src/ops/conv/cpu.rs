@@ -24,6 +24,7 @@ const UNROLL: usize = 8;
 
 /// Maps x (B, L, D), `weight` (D, W) and `bias` (D) to y (B, `outputs`, D), with `left` zeros
 /// before x and enough behind it.
+///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn depthwise_conv1d(

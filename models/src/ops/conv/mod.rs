@@ -14,13 +14,13 @@ use super::exact_matmul;
 use crate::Result;
 use crate::ops::supports;
 
-/// Zeros around a sequence.
+/// Zeros before and behind a sequence of length L that is convolved with a kernel of width W.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
-    /// ⌊(W - 1) / 2⌋ before it and the rest of W - 1 behind it: ⌈L / stride⌉ outputs, as PyTorch's
-    /// `same`.
+    /// ⌊(W - 1) / 2⌋ before the sequence and the rest of W - 1 behind it. There are ⌈L / stride⌉
+    /// outputs, as with PyTorch's `same`.
     Same,
-    /// W - 1 before it: an output sees its own position and those before.
+    /// W - 1 before the sequence: an output sees its own position and those before.
     Causal,
     /// Given numbers of zeros; none at all is PyTorch's `valid`.
     Zeros {
@@ -79,12 +79,13 @@ impl Taps {
     }
 }
 
-/// Returns the convolution of each channel with a kernel of its own: `y_td = bias_d + Σ_j weight_dj
-/// x_{stride t + j - left, d}`.
+/// Returns the convolution of each channel with its own kernel:
+/// `y_td = bias_d + Σ_j weight_dj x_{stride t + j - left, d}`.
 ///
-/// x is (B, L, D), `weight` (D, W), `bias` (D), y (B, T, D) with T = ⌊(L + left + right - W) /
-/// stride⌋ + 1. PyTorch's `conv1d` with `groups = D`, channels last. O(B T D W) time; the fused
-/// form (stride 1) keeps only x.
+/// x is (B, L, D), `weight` (D, W), `bias` (D) and y (B, T, D). T is ⌊(L + left + right - W) /
+/// stride⌋ + 1 for the numbers of zeros, left and right, that `padding` says. This is PyTorch's
+/// `conv1d` with `groups = D` and channels last. It takes O(B T D W) time. The fused form, for
+/// stride 1, keeps only x.
 ///
 /// # Errors
 /// If shapes do not fit, the stride is 0, or the kernel is wider than the padded sequence.
@@ -131,17 +132,18 @@ fn depthwise_composed(
     sum.ok_or_else(|| crate::Error::Input("depthwise convolution without taps".into()))
 }
 
-/// Returns the convolution over all channels: `y_t = bias + Σ_j weight_{..j} x_{stride t + j -
-/// left}`.
+/// Returns the convolution over all channels:
+/// `y_t = bias + Σ_j weight_{..j} x_{stride t + j - left}`.
 ///
-/// x is (B, L, D), `weight` (O, D, W) as in PyTorch, `bias` (O), y (B, T, O) with T as in
-/// [`depthwise_conv1d`]. A product of the W D numbers under the kernel with the weight, so O(B T O
-/// D W) time. Where kernel and stride are the same, as for a sequence shortened by groups, the
-/// numbers lie side by side already; otherwise they are copied W / stride times. For a last group
-/// that is filled up with zeros, `right` is the difference from L to the next multiple of W.
+/// x is (B, L, D), `weight` (O, D, W) as in PyTorch, `bias` (O) and y (B, T, O). T and left are
+/// those of [`depthwise_conv1d`]. It is a product of the W D numbers under the kernel with the
+/// weight, and takes O(B T O D W) time. If kernel and stride are the same, as for a sequence
+/// shortened by groups, these numbers lie side by side already; otherwise they are copied W /
+/// stride times. For a last group that is filled up with zeros, `right` is the difference from L to
+/// the next multiple of W.
 ///
 /// # Errors
-/// As [`depthwise_conv1d`].
+/// Errors of [`depthwise_conv1d`].
 pub fn conv1d(
     x: &Tensor,
     weight: &Tensor,

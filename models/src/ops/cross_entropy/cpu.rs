@@ -15,6 +15,7 @@ const NAME: &str = "cross-entropy";
 const GROUP: usize = 64;
 
 /// Returns the mean loss (rank 0), in nats, of logits (B, C) for labels (B) of type u32.
+///
 /// # Errors
 /// If shapes do not fit, a label is not below C, or an operand is not in main memory.
 pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
@@ -22,6 +23,7 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
 }
 
 /// Returns the loss of every row, (B).
+///
 /// # Errors
 /// Errors of [`cross_entropy`].
 pub fn cross_entropies(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {

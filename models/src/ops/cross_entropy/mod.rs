@@ -11,10 +11,10 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// Returns the mean over the batch of the softmax cross-entropy, in nats: `mean_b(log sum_c exp
-/// x_bc - x_b,label)`.
+/// Returns the mean over the batch of the softmax cross-entropy in nats, a scalar:
+/// `mean_b(log Σ_c exp x_bc - x_b,label)`.
 ///
-/// `logits` is (B, C), `labels` (B) of type u32, each less than C. The result is a scalar.
+/// `logits` are x (B, C), and `labels` are (B) of type u32, each less than C.
 ///
 /// # Errors
 /// If shapes do not agree, or a tensor operation fails.
@@ -30,7 +30,8 @@ pub fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Result<Tensor> {
     Ok(sum.affine(1.0 / batch as f64, 0.0)?)
 }
 
-/// Returns the [`cross_entropy`] of each row, (B).
+/// Returns the softmax cross-entropy in nats of each row, (B), as [`cross_entropy`] averages it.
+/// `logits` are (B, C), and `labels` are (B) of type u32.
 ///
 /// # Errors
 /// Errors of [`cross_entropy`].

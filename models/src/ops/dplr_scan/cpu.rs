@@ -18,6 +18,7 @@ const CHUNK: usize = 32;
 const PARTS: usize = 8;
 
 /// Returns y (B, L, H, V) of r, w, k, v, a and b.
+///
 /// # Errors
 /// If a tensor is not in main memory or of another type.
 pub(crate) fn dplr_scan<T: WithDType>(operands: [&Tensor; 6]) -> Result<Tensor> {

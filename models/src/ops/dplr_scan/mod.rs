@@ -1,9 +1,13 @@
 //! A matrix of states with a decay of each row, a rank-1 change, and a sum of keys times values, as
-//! in RWKV-7 (arXiv:2503.14456):
-//!     S_t = diag(w_t) S_(t-1) + b_t (S_(t-1)ᵀ a_t)ᵀ + k_t v_tᵀ,  y_t = S_tᵀ r_t
-//! The matrix between two states is diagonal plus one of rank 1.
-//! [`super::gated_linear_attention()`] with rates is the case where b is a multiple of a and k. One
-//! position follows the other.
+//! in RWKV-7 (arXiv:2503.14456).
+//!
+//! ```text
+//! S_t = diag(w_t) S_(t-1) + b_t (S_(t-1)ᵀ a_t)ᵀ + k_t v_tᵀ,  y_t = S_tᵀ r_t
+//! ```
+//!
+//! The matrix between two states is diagonal plus one of rank 1. The names are those of
+//! [`DplrScan`]. [`super::gated_linear_attention()`] with rates is the case where b is a multiple
+//! of a and k. One position follows the other.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -15,29 +19,31 @@ use super::{check, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Operands of [`dplr_scan`].
+/// Operands of [`dplr_scan`], for H heads with K key channels and V value channels.
 #[derive(Clone, Copy)]
 pub struct DplrScan<'a> {
-    /// r (B, L, H, K).
+    /// Queries r (B, L, H, K).
     pub queries: &'a Tensor,
-    /// w (B, L, H, K), not its logarithm.
+    /// Decays w (B, L, H, K), not their logarithms.
     pub decays: &'a Tensor,
-    /// k (B, L, H, K).
+    /// Keys k (B, L, H, K).
     pub keys: &'a Tensor,
-    /// v (B, L, H, V).
+    /// Values v (B, L, H, V).
     pub values: &'a Tensor,
-    /// a (B, L, H, K).
+    /// Vectors a (B, L, H, K), by which the state before is read.
     pub reads: &'a Tensor,
-    /// b (B, L, H, K).
+    /// Vectors b (B, L, H, K), by which that reading is written.
     pub writes: &'a Tensor,
 }
 
-/// Returns y (B, L, H, V), as the module says. States are zeros at first.
+/// Returns y (B, L, H, V) of the recurrence
+/// `S_t = diag(w_t) S_(t-1) + b_t (S_(t-1)ᵀ a_t)ᵀ + k_t v_tᵀ`, `y_t = S_tᵀ r_t` in each head. The
+/// operands are named in [`DplrScan`]. States S (K, V) are zeros at first.
 ///
-/// A position with k = b = 0 and w = 1 leaves the state as it was. O(B L H K V) time. In main
-/// memory, f32 and f64 take the same loops: they keep a state for every 32 positions, and compute
-/// the others again for the backward pass. A graph with nodes for every position, as elsewhere, is
-/// deeper than a stack for thousands of positions.
+/// A position with k = b = 0 and w = 1 leaves the state as it was. It takes O(B L H K V) time. In
+/// main memory, f32 and f64 take the same loops: they keep a state for every 32 positions, and
+/// compute the others again for the backward pass. Elsewhere the graph has nodes for every
+/// position, and for thousands of positions it is deeper than a stack.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -69,8 +75,8 @@ pub fn dplr_scan(operands: &DplrScan) -> Result<Tensor> {
     composed(all)
 }
 
-/// Returns the floating-point operations for one sequence: four products with the state or of it,
-/// a multiply-add being two.
+/// Returns the floating-point operations of [`dplr_scan`] for one sequence: four products with the
+/// state or of it, a multiply-add being two. A head has `keys` by `values` states.
 #[must_use]
 pub fn flops(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
     8 * (length * heads * keys * values) as u64

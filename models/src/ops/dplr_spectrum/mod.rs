@@ -1,10 +1,15 @@
 //! Spectra of the kernels of states whose matrix is diagonal plus one of rank 1, as in S4
 //! (arXiv:2111.00396), at the roots of unity e^{-iθ}. With s = sin θ/2 and c = cos θ/2,
-//!     K̂_d = e^{iθ/2} (T_CB,d - c T_CP,d T_BP / (1 + c T_PP)),  T = Σ_m v / (2is - cλ) over both numbers of each pair
-//! where v is one of J products of M modes, and λ the M steps times eigenvalues.
 //!
-//! All in f64, since poles lie near the imaginary axis. O(T M) time a channel. Keeps the operand:
-//! the sums are computed again in the backward pass.
+//! ```text
+//! K̂_d = e^{iθ/2} (T_CB,d - c T_CP,d T_BP / (1 + c T_PP)),  T = Σ_m v / (2is - cλ)
+//! ```
+//!
+//! for direction d. The sum is over both numbers of each pair of conjugates, v is one of J products
+//! of M modes, and λ are the M steps times eigenvalues.
+//!
+//! All numbers are f64, since poles lie near the imaginary axis. It takes O(F M) time a channel for
+//! F roots. Only the operand is kept: the sums are computed again in the backward pass.
 
 mod cuda;
 #[cfg(test)]
@@ -17,14 +22,16 @@ use super::{Complex, check, exact_matmul};
 use crate::Result;
 use crate::cuda::Gpu;
 
-/// Returns K̂ of each direction, real parts and then imaginary parts, (H, 2 · directions, F), at
-/// the upper half of the `longest` roots of unity, F = ⌊longest/2⌋ + 1 of them.
+/// Returns the spectra K̂ of the kernels of H channels in 1 or 2 `directions`, as
+/// (H, 2 · directions, F): the real parts for all directions, then the imaginary parts. F =
+/// ⌊longest/2⌋ + 1 is the number of the upper half of the `longest` roots of unity.
 ///
-/// `rows` (H, 2 J + 2, M), f64, are 2 Re v and 2 Re v λ̄ of the J products v = C B of each
-/// direction, C P of each direction, B P̄ and P P̄; 2 Re λ and |λ|².
+/// `rows` (H, 2 J + 2, M) of type f64 have 2 Re v of the J products v, then 2 Re v λ̄ of these,
+/// then 2 Re λ and |λ|². The products are `C B` of each direction, then `C P` of each, then `B P̄`
+/// and `P P̄`. The formula is in [the module](self).
 ///
 /// # Errors
-/// If shapes do not fit.
+/// If shapes do not fit, or `rows` are not f64.
 pub fn dplr_spectrum(rows: &Tensor, directions: usize, longest: usize) -> Result<Tensor> {
     let (channels, count, modes) = rows.dims3()?;
     let fits = count == 4 * directions + 6

@@ -29,7 +29,7 @@ pub struct DropoutOptions {
     pub stream: Stream,
     /// Dropout rate, in [0, 1).
     pub rate: f64,
-    /// Whether the rows of an example share one mask: its element d then takes word d.
+    /// True if the rows of an example share one mask: its element d then takes word d.
     pub tied: bool,
     /// Offsets of packed examples, x being (1, T, D): the row where each begins, and the end of the
     /// last one.

@@ -14,14 +14,14 @@ use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Packing, Result, rng::Stream};
 
-/// The dropout of elements of x (B, ..): its random stream and its rate.
+/// Dropout mask of a tensor x (B, ..): its random stream and its rate.
 #[derive(Clone, Copy)]
 pub struct DropoutMask<'a> {
     /// Stream of random numbers, one row for each example.
     pub stream: Stream,
-    /// The probability, in [0, 1).
+    /// Probability that an element is zeroed, in [0, 1).
     pub rate: f64,
-    /// Whether the positions of an example share one mask, x being (B, L, D) (Gal and Ghahramani,
+    /// True if the positions of an example share one mask, x being (B, L, D) (Gal and Ghahramani,
     /// 2015, arXiv:1512.05287).
     pub tied: bool,
     /// Packing of the examples, if x is (1, T, D). Each example drops the elements that it drops in
@@ -30,7 +30,8 @@ pub struct DropoutMask<'a> {
 }
 
 impl DropoutMask<'_> {
-    /// Returns the mask of a padded batch, with one random number for each element.
+    /// Returns the mask of a padded batch, with one random number of `stream` for each element.
+    /// Elements are dropped with probability `rate`, in [0, 1).
     #[must_use]
     pub fn new(stream: &Stream, rate: f64) -> Self {
         Self {
@@ -72,7 +73,8 @@ impl DropoutMask<'_> {
     }
 }
 
-/// Returns x (B, ..) with the elements of `mask` zeroed and the others scaled by 1 / (1 - rate).
+/// Returns x (B, ..), or (1, T, D) if it is packed, with the elements of `mask` zeroed and the
+/// others scaled by 1 / (1 - rate). The shape stays.
 ///
 /// # Errors
 /// If x is not packed as the mask says.
@@ -86,7 +88,8 @@ pub fn dropout(x: &Tensor, mask: &DropoutMask) -> Result<Tensor> {
     Ok(x.broadcast_mul(&mask.composed(x)?)?)
 }
 
-/// Returns `residual` plus [`dropout`] of x, of the same shape.
+/// Returns `residual` plus [`dropout`] of x. Both are (B, ..), or (1, T, D) if they are packed, and
+/// so is the result.
 ///
 /// # Errors
 /// If the shapes differ, or x is not packed as the mask says.

@@ -1,4 +1,4 @@
-//! Rows of a table by number, with a row before them and rows added to them.
+//! Embedding of ids: rows of a table, with a row before them and rows added to them.
 
 pub(in crate::ops) mod cpu;
 mod cuda;
@@ -11,9 +11,9 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// Maps ids (B, L) of type u32, each below V, to rows of `table` (V, D): (B, S, D), S = L slots, or
-/// L + 1 where every sequence begins with `first` (1, D). Row s of `positions` (at least S, D) is
-/// added to slot s.
+/// Returns embedded sequences (B, S, D): the row of `table` (V, D) for each of `ids` (B, L), which
+/// are below V and of type u32. S is L, or L + 1 if every sequence begins with `first` (1, D). Row
+/// s of `positions` (at least S, D) is added to slot s.
 ///
 /// # Errors
 /// If an id is not below V, or shapes do not fit.

@@ -1,7 +1,12 @@
 //! The position-wise half of a block, with everything around it.
-//!     y = r + m₂ (W₂ m₁ f(W₁ n(x) + b₁) + b₂),   with a gate y = r + m₂ (W₂ m₁ (f(W₁ n(x) + b₁) ⊙ (V n(x) + c)) + b₂)
-//! x, y (B, L, D), W₁, V (F, D), W₂ (D, F); n LayerNorm or the identity, the m dropout masks or 1,
-//! r x or 0.
+//!
+//! ```text
+//! y = r + m₂ (W₂ m₁ f(W₁ n(x) + b₁) + b₂)
+//! y = r + m₂ (W₂ m₁ (f(W₁ n(x) + b₁) ⊙ (V n(x) + c)) + b₂)        with a gate
+//! ```
+//!
+//! x, y (B, L, D), W₁, V (F, D), W₂ (D, F). n is LayerNorm or the identity, each m a dropout mask
+//! or 1, and r is x or 0.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -14,27 +19,29 @@ use super::{DropoutMask, Normalised, activation, add_dropped, dropout, layer_nor
 use crate::Result;
 use crate::ops::supports;
 
-/// Weight and bias of an affine map.
+/// Weight (out, in) and optional bias (out) of an affine map.
 pub type Affine<'a> = (&'a Tensor, Option<&'a Tensor>);
 
-/// Everything around the two products, with the names of the formula above.
+/// Options of [`feed_forward`]: everything around its two products. The formula with these names is
+/// in [the module](self).
 pub struct FeedForwardOptions<'a> {
-    /// n.
+    /// Norm n of the input; the identity if absent.
     pub norm: Option<Normalised<'a>>,
-    /// f.
+    /// Activation f of the hidden layer.
     pub activation: Activation,
-    /// V and c.
+    /// Weight V (F, D) and bias c (F) of the gate, if there is one.
     pub gate: Option<Affine<'a>>,
-    /// m₁.
+    /// Dropout mask m₁ of the hidden layer (B, .., F), if any.
     pub inner_dropout: Option<DropoutMask<'a>>,
-    /// m₂.
+    /// Dropout mask m₂ of the output (B, .., D), if any.
     pub outer_dropout: Option<DropoutMask<'a>>,
-    /// Whether r is x.
+    /// True if the input is added to the output: r is x.
     pub residual: bool,
 }
 
-/// Returns y (B, .., D) of x (B, .., D), with W₁ (F, D) and b₁ (F) in `inner`, W₂ (D, F) and b₂ (D)
-/// in `outer`.
+/// Returns `y = r + m₂ (W₂ m₁ f(W₁ n(x) + b₁) + b₂)`, (B, .., D), for x (B, .., D). `inner` is W₁
+/// (F, D) and b₁ (F), and `outer` is W₂ (D, F) and b₂ (D). All other names are those of
+/// [`FeedForwardOptions`].
 ///
 /// # Errors
 /// If shapes do not fit.

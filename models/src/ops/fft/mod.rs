@@ -21,14 +21,14 @@ use crate::cuda::Gpu;
 
 pub use self::cpu::Lags;
 
-/// Returns the spectrum (B, n/2 + 1, D) of real sequences x (B, L, D): X_k = Σ_t x_t e^{-2πikt/n}
-/// for k = 0 ... n/2.
+/// Returns the spectrum (B, ⌊n/2⌋ + 1, D) of real sequences x (B, L, D):
+/// `X_k = Σ_t x_t e^{-2πikt/n}` for k from 0 to ⌊n/2⌋.
 ///
-/// A sequence is cut to n positions or followed by zeros, as in NumPy's `rfft(x, n, axis=1)`; bins
+/// A sequence is cut to n positions or followed by zeros, as in NumPy's `rfft(x, n, axis=1)`. Bins
 /// beyond n/2 are conjugates of these.
 ///
 /// # Errors
-/// If x has not three axes, or n is 0.
+/// If x does not have three axes, or n is 0.
 pub fn rfft(x: &Tensor, n: usize) -> Result<Complex> {
     x.dims3()?;
     check(n > 0, "rfft", || "a transform of length 0".to_owned())?;
@@ -39,14 +39,14 @@ pub fn rfft(x: &Tensor, n: usize) -> Result<Complex> {
     Ok(Complex::new(planes.get(0)?, planes.get(1)?))
 }
 
-/// Returns real sequences (B, n, D) of their spectra (B, n/2 + 1, D), as NumPy's `irfft(x, n,
-/// axis=1)`: the inverse of [`rfft`].
+/// Returns the real sequences (B, n, D) with the spectra x (B, ⌊n/2⌋ + 1, D), as NumPy's
+/// `irfft(x, n, axis=1)`. It is the inverse of [`rfft`].
 ///
 /// The imaginary part of the first bin, and for an even n of the last, is left out; it has no
 /// gradient.
 ///
 /// # Errors
-/// If the spectra have not n/2 + 1 bins, or n is 0.
+/// If the spectra do not have ⌊n/2⌋ + 1 bins, or n is 0.
 pub fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
     let fits = n > 0 && x.re.dims3()?.1 == n / 2 + 1 && x.re.dims() == x.im.dims();
     check(fits, "irfft", || {
@@ -62,11 +62,12 @@ pub fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
     }
 }
 
-/// Returns the convolution of every channel with a kernel of its own: y (B, L, D) of x (B, L, D)
-/// and `kernel` (D, K).
+/// Returns the convolution y (B, L, D) of every channel of x (B, L, D) with its own row of `kernel`
+/// (D, K).
 ///
-/// [`Lags`] says which positions the taps meet; except for `Circular`, x is zero beyond the
-/// sequence. As a product of spectra: O(B D L log L) time for every K. Keeps only its operands.
+/// [`Lags`] says which positions the taps meet. Except with `Circular`, x is zero beyond the
+/// sequence. It is a product of spectra, takes O(B D L log L) time for every K, and keeps only its
+/// operands.
 ///
 /// # Errors
 /// If shapes do not fit, K is odd with `Bidirectional`, or larger than L with `Circular`.
@@ -90,14 +91,14 @@ pub fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
     }
 }
 
-/// Returns the real part of the two-dimensional transform: y = s Re(DFT_L(DFT_D(x))) (B, L, D) of x
-/// (B, L, D) and `scale` s.
+/// Returns the real part of the two-dimensional Fourier transform of x (B, L, D), times `scale` s:
+/// `s Re(DFT_L(DFT_D(x)))`, (B, L, D).
 ///
-/// How FNet mixes tokens (arXiv 2105.03824): NumPy's `s * fft2(x).real`. Values grow by s √(L D).
-/// O(B L D log(L D)) time, and its own backward pass.
+/// FNet mixes tokens by it (arXiv 2105.03824), as NumPy's `s * fft2(x).real`. Values grow by s
+/// √(L D). It takes O(B L D log(L D)) time, and is its own backward pass.
 ///
 /// # Errors
-/// If x has not three axes.
+/// If x does not have three axes.
 pub fn fft2_real(x: &Tensor, scale: f64) -> Result<Tensor> {
     x.dims3()?;
     match transforms(x) {

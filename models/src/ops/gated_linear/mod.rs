@@ -1,7 +1,12 @@
 //! The gated output behind the filter of a state space, by S4 (Gu et al., 2021, arXiv:2111.00396)
 //! or S5 (arXiv:2208.04933).
-//!     y = a ⊙ σ(g),  [a, g] = W z + b,  z = m ⊙ f(x);  or  y = z ⊙ σ(W z + b);  or  y = x ⊙ σ(W z + b)
-//! x, y, z (B, L, D), W (2D, D) or (D, D), m a dropout mask or 1.
+//!
+//! ```text
+//! y = a ⊙ σ(g),  [a, g] = W z + b,  z = m ⊙ f(x)
+//! y = z ⊙ σ(W z + b)    or    y = x ⊙ σ(W z + b)
+//! ```
+//!
+//! x, y, z (B, L, D), W (2D, D) or (D, D). m is a dropout mask or 1, and f an activation.
 
 pub(in crate::ops) mod cpu;
 mod cuda;
@@ -22,11 +27,11 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// The factor that is multiplied with the gate.
 pub use self::cpu::GatedValue;
 
-/// Returns y for x (B, .., D), W and b of as many rows as `value` wants, by activation f and
-/// dropout mask m.
+/// Returns y = a ⊙ σ(g), (B, .., D), for x (B, .., D) and z = m ⊙ f(x), where `activation` is f and
+/// `mask` is m. With [`GatedValue::Linear`], a and g are the halves of W z + b for W (2D, D) and b
+/// (2D). Otherwise g is W z + b for W (D, D) and b (D), and a is z or x.
 ///
 /// # Errors
 /// If shapes do not fit.

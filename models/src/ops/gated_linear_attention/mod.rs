@@ -1,10 +1,18 @@
 //! Linear attention with decays: a matrix of states that fades, and that keys and values are added
 //! to.
-//!     S_t = diag(a_t) S_(t-1) + k_t v_tᵀ,  y_t = S_tᵀ q_t
+//!
+//! ```text
+//! S_t = diag(a_t) S_(t-1) + k_t v_tᵀ,  y_t = S_tᵀ q_t
+//! ```
+//!
 //! It is the common part of RetNet (arXiv 2307.08621), GLA (2312.06635), Mamba-2 (2405.21060) and
-//! HGRN2 (2404.07904); with the delta rule (DeltaNet, 2406.06484; Gated DeltaNet, 2412.06464) a key
+//! HGRN2 (2404.07904). With the delta rule (DeltaNet, 2406.06484; Gated DeltaNet, 2412.06464) a key
 //! reads what the state holds for it first, and writes the difference:
-//!     S_t = diag(a_t) S_(t-1) + β_t k_t (v_t - (diag(a_t) S_(t-1))ᵀ k_t)ᵀ
+//!
+//! ```text
+//! S_t = diag(a_t) S_(t-1) + β_t k_t (v_t - (diag(a_t) S_(t-1))ᵀ k_t)ᵀ
+//! ```
+//!
 //! Both forms take 16 positions at a time. Within a chunk, weights of pairs of positions are
 //! q_i·(k_j ⊙ a_(j+1) ⊙ .. ⊙ a_i); the state carries all that was before. No decay is divided by.
 
@@ -29,33 +37,37 @@ const LEFT_OUT: f64 = -1e4;
 /// The least logarithm of a decay that the composed form tells from less: e^-100 is 0 in f32.
 const LEAST_LOG_DECAY: f64 = -100.0;
 
-/// The parts of [`gated_linear_attention`] beside queries, keys and values.
+/// Options of [`gated_linear_attention`]: all that is not queries, keys and values.
 #[derive(Clone, Copy, Default)]
 pub struct GatedLinearAttentionOptions<'a> {
     /// Logarithms of the decays a, not above 0: (H) for each head, (B, L, H) for each token, or
-    /// (B, L, H, K) for each token and key channel. None for a = 1.
+    /// (B, L, H, K) for each token and key channel. `None` for a = 1.
     pub log_decay: Option<&'a Tensor>,
-    /// The rates β (B, L, H) of the delta rule. None for sums of keys times values.
+    /// Rates β (B, L, H) of the delta rule. `None` for sums of keys times values.
     pub delta: Option<&'a Tensor>,
     /// True for states from the last position to the first: S_t = diag(a_t) S_(t+1) + k_t v_tᵀ.
     pub reverse: bool,
     /// True for queries that read the state before their position: y_t = S_(t-1)ᵀ q_t.
     pub exclusive: bool,
-    /// A weight u (H, K) of the position's own value: adds ((u ⊙ q_t)·k_t) v_t.
+    /// Weight u (H, K) of the position's own value: adds ((u ⊙ q_t)·k_t) v_t.
     pub bonus: Option<&'a Tensor>,
-    /// Divides y_t by max(|n_t·q_t|, floor) for the state n_t = a_t ⊙ n_(t-1) + k_t of the keys
-    /// alone. The bonus counts, too.
+    /// Least number by which y_t is divided: the divisor is max(|n_t·q_t|, floor), for the state
+    /// n_t = a_t ⊙ n_(t-1) + k_t of the keys alone. The bonus counts, too.
     pub normalise: Option<f64>,
-    /// How the sequences of (1, T, H, ..) lie, where they are packed.
+    /// Packing of the sequences, if the operands are packed, (1, T, H, ..).
     pub packing: Option<&'a Packing>,
 }
 
-/// Returns y (B, L, H, V) of q and k (B, L, H, K) and v (B, L, H, V), as the module says.
+/// Returns y (B, L, H, V) of q and k (B, L, H, K) and v (B, L, H, V):
+/// `S_t = diag(a_t) S_(t-1) + k_t v_tᵀ`, `y_t = S_tᵀ q_t` in each head. States S (K, V) are zeros
+/// at first. The decays a, the delta rule and other forms are set by
+/// [`GatedLinearAttentionOptions`].
 ///
-/// A position with k = 0 and a = 1 leaves the state as it was. Time O(L (K V + C (K + V))) for each
-/// sequence and head, with C = 16. On the CPU a state of every fourth chunk is kept for the
-/// backward pass, on GPUs of every 1, 2, 4 or more, so that states take no more than the operands;
-/// elsewhere, and for more than 128 keys on GPUs, all chunks' are.
+/// A position with k = 0 and a = 1 leaves the state as it was. A sequence and head take O(L (K V +
+/// C (K + V))) time, with chunks of C = 16 positions. For the backward pass, a CPU keeps the state
+/// of every fourth chunk. A GPU keeps every 1, 2, 4 or more, so that states take no more than the
+/// operands. Elsewhere, and for more than 128 keys on GPUs, the states of all chunks are kept.
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn gated_linear_attention(
@@ -148,8 +160,9 @@ pub(crate) fn divide_by_last(y: &Tensor, floor: f64) -> Result<Tensor> {
     Ok(y.narrow(3, 0, values)?.broadcast_div(&size)?)
 }
 
-/// Returns the floating-point operations for one sequence and all heads: products with the state
-/// and within chunks, a multiply-add being two.
+/// Returns the floating-point operations of [`gated_linear_attention`] for one sequence and all
+/// heads: products with the state and within chunks, a multiply-add being two. A state is `keys` by
+/// `values`.
 #[must_use]
 pub fn flops(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
     2 * (length * heads * (2 * keys * values + CHUNK * (keys + values))) as u64

@@ -15,6 +15,7 @@ const LEAST_ROWS: usize = 64;
 
 /// Returns x (.., L, E) of G sequences to y (.., M, E), `y_gm = x_g[i_gm]`, zeros where i is not
 /// below L; `indices` are (G, M).
+///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn take_rows(x: &Tensor, indices: &Arc<[u32]>, places: usize) -> Result<Tensor> {
@@ -24,6 +25,7 @@ pub(crate) fn take_rows(x: &Tensor, indices: &Arc<[u32]>, places: usize) -> Resu
 
 /// Returns x (.., M, E) of G sequences to y (.., L, E), `y_gl = Σ x_gm` over `i_gm = l`; rows whose
 /// i is not below L are left out.
+///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn add_rows(x: &Tensor, indices: &Arc<[u32]>, length: usize) -> Result<Tensor> {
@@ -33,6 +35,7 @@ pub(crate) fn add_rows(x: &Tensor, indices: &Arc<[u32]>, length: usize) -> Resul
 
 /// Maps x (G, L, E) to y (1, M, E), rows `from` (M) of the G L rows of x, zeros for one that is not
 /// below G L. Each row is taken once at most: `back` (G L) says where, not below M if nowhere.
+///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Result<Tensor> {

@@ -18,17 +18,17 @@ use super::check;
 use crate::Result;
 use crate::ops::supports;
 
-/// An index that stands for no row: it reads as zeros, and additions to it are dropped. For padded
-/// positions, and for clusters with fewer members than places.
+/// Index that stands for no row: it reads as zeros, and additions to it are dropped. It is for
+/// padded positions, and for clusters with fewer members than places.
 pub const IGNORE_INDEX: u32 = u32::MAX;
 
-/// Returns rows of x (..., L, E) by their index along L: `y[..., m, :] = x[..., indices[..., m],
-/// :]`.
+/// Returns rows of x (.., L, E) by their index along L, (.., M, E):
+/// `y[.., m, :] = x[.., indices[.., m], :]`.
 ///
-/// `indices` is (..., M), u32, with the leading axes of x; a row may be taken any number of times,
-/// and [`IGNORE_INDEX`] gives zeros. NumPy's `take_along_axis` with whole rows. The gradient of a
-/// row is the sum of the gradients of its copies, in order of m. Indices are read on the host,
-/// where they are checked. O(M E) time and memory for each sequence.
+/// `indices` are (.., M) of type u32, with the leading axes of x. A row may be taken any number of
+/// times, and [`IGNORE_INDEX`] gives zeros. This is NumPy's `take_along_axis` with whole rows. The
+/// gradient of a row is the sum of the gradients of its copies, in order of m. Indices are read and
+/// checked on the host. It takes O(M E) time and memory for each sequence.
 ///
 /// # Errors
 /// If shapes do not fit, or an index is neither below L nor [`IGNORE_INDEX`].
@@ -43,6 +43,7 @@ pub fn take(x: &Tensor, indices: &Tensor) -> Result<Tensor> {
 /// Returns rows `from` (M) of x (1, R, E), zeros for [`IGNORE_INDEX`], as (1, M, E), each taken
 /// once at most: `back` (R) says where, so that the gradient is the same operation with the two
 /// exchanged.
+///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Result<Tensor> {
@@ -56,12 +57,12 @@ pub(crate) fn move_rows(x: &Tensor, from: &Arc<[u32]>, back: &Arc<[u32]>) -> Res
     take(x, &Tensor::from_slice(from, (1, from.len()), x.device())?)
 }
 
-/// Returns sums of the rows of x (..., M, E) with the same segment: `y[..., c, :] = Σ x[..., m, :]`
-/// over `segments[..., m] = c`.
+/// Returns sums of the rows of x (.., M, E) with the same segment, (.., `count`, E):
+/// `y[.., c, :] = Σ x[.., m, :]` over `segments[.., m] = c`.
 ///
-/// `segments` is (..., M), u32, and y is (..., `count`, E), zeros for a segment without rows. Rows
-/// with the segment [`IGNORE_INDEX`] are left out. JAX's `segment_sum`, for each sequence on its
-/// own. Summed in order of m; O(M E) time.
+/// `segments` are (.., M) of type u32. A segment without rows gives zeros. Rows with the segment
+/// [`IGNORE_INDEX`] are left out. This is JAX's `segment_sum`, for each sequence by itself. Sums
+/// run in order of m and take O(M E) time.
 ///
 /// # Errors
 /// If shapes do not fit, or a segment is neither below `count` nor [`IGNORE_INDEX`].
@@ -73,10 +74,12 @@ pub fn segment_sum(x: &Tensor, segments: &Tensor, count: usize) -> Result<Tensor
     rows.shape(composed::segment_sum(x, &rows)?, count)
 }
 
-/// Returns means where [`segment_sum`] returns sums; zeros for a segment without rows.
+/// Returns means (.., `count`, E) of the rows of x (.., M, E) with the same segment, as
+/// [`segment_sum`] returns sums. `segments` are (.., M) of type u32. A segment without rows gives
+/// zeros.
 ///
 /// # Errors
-/// As [`segment_sum`].
+/// Errors of [`segment_sum`].
 pub fn segment_mean(x: &Tensor, segments: &Tensor, count: usize) -> Result<Tensor> {
     let sizes = segment_sizes(segments, count)?.to_device(x.device())?;
     let sizes = sizes.to_dtype(x.dtype())?;

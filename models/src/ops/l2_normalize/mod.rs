@@ -10,7 +10,8 @@ use super::check;
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns x (.., n `width`) with each run of `width` numbers scaled to length 1. Zeros stay zeros.
+/// Returns x (.., n `width`) with each run of `width` numbers scaled to length 1, in the same
+/// shape: y = x / √(|x|² + 1e-24). Zeros stay zeros.
 ///
 /// # Errors
 /// If the last dimension is not a multiple of `width`.

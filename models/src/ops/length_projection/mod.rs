@@ -1,4 +1,5 @@
-//! A sequence shortened by a matrix along its length: y_k = Σ_l M_lk x_l, for each head.
+//! A sequence shortened by a matrix along its length: y_k = Σ_l M_lk x_l, for each head (Linformer,
+//! arXiv:2006.04768).
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -10,8 +11,9 @@ use super::{check, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns x (B, L, H E) projected along the length by the first L rows of `matrix` (1 or H, N, K):
-/// (B, K, H E).
+/// Returns x (B, L, H E) shortened to K positions, (B, K, H E): `y_k = Σ_l M_lk x_l` in each of the
+/// `heads` H. `matrix` is M (H, N, K), or (1, N, K) for one matrix for all heads. N is the longest
+/// length, and the first L rows of M are used.
 ///
 /// # Errors
 /// If shapes do not fit.

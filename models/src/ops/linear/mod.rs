@@ -12,8 +12,8 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// Returns x (.., K) times the transposed weight (N, K), plus bias (N): (.., N). The weight lies as
-/// PyTorch keeps it.
+/// Returns y = x Wᵀ + b, (.., N), for x (.., K). `weight` is W (N, K), as PyTorch keeps it, and
+/// `bias` is b (N).
 ///
 /// # Errors
 /// If shapes do not fit.

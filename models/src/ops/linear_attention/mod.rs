@@ -1,5 +1,10 @@
-//! Attention by a kernel that is a product of features, in time linear in the length.
-//!     y_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j) = φ(q_i) S / (φ(q_i)·z),  S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)
+//! Attention by a kernel that is a product of features, in time linear in the length
+//! (arXiv:2006.16236).
+//!
+//! ```text
+//! y_i = Σ_j φ(q_i)·φ(k_j) v_j / Σ_j φ(q_i)·φ(k_j) = φ(q_i) S / (φ(q_i)·z)
+//! S = Σ_j φ(k_j) v_jᵀ,  z = Σ_j φ(k_j)
+//! ```
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -16,10 +21,14 @@ use crate::{Mask, Result};
 /// Far from the ends of f32's range, so that gradients over it are finite.
 pub(crate) const EPS: f64 = 1e-30;
 
-/// Returns queries (B, Lq, H, M) and keys (B, L, H, M), or of the width that `map` takes, and
-/// values (B, L, H, E) to (B, Lq, H, E); φ is `map`. Features must not be negative. Padded keys are
-/// left out of both sums; their features must be finite. `eps` is added to the denominator, so that
-/// a sequence with no valid key gives zeros.
+/// Returns attention y (B, Lq, H, E) by products of features:
+/// `y_i = Σ_j φ(q_i)·φ(k_j) v_j / (Σ_j φ(q_i)·φ(k_j) + eps)` over the valid keys j.
+///
+/// Queries q are (B, Lq, H, M), keys k (B, L, H, M) and values v (B, L, H, E). M is the width that
+/// `map` φ takes. Features must not be negative. Keys that `mask` (B, L) says are padding are left
+/// out of both sums; their features must be finite. `eps` lets a sequence without a valid key give
+/// zeros.
+///
 /// # Errors
 /// If a tensor operation fails.
 pub fn attend(
@@ -69,8 +78,9 @@ pub fn attend(
     Ok(y.transpose(1, 2)?.contiguous()?)
 }
 
-/// Returns linear self-attention (B, L, H E) of queries, keys and values side by side (B, L, 3 H
-/// E).
+/// Returns linear self-attention (B, L, H E) in `heads` H, by the kernel of [`attend`]. `qkv`
+/// (B, L, 3 H E) holds queries, keys and values side by side. `map`, `eps` and `mask` are those of
+/// [`attend`].
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -153,8 +163,8 @@ pub(crate) fn exponential(projected: &Tensor, x: &Tensor, shift: &Tensor) -> Res
     Ok(exponent.exp()?)
 }
 
-/// Returns the floating-point operations of [`attend`] for one sequence and all heads: `features`
-/// per head, values `width` wide.
+/// Returns the floating-point operations of [`attend`] for one sequence of `length` and all
+/// `heads`. A head has `features` features, and values that are `width` wide.
 #[must_use]
 pub fn flops(length: usize, heads: usize, features: usize, width: usize) -> u64 {
     let products = width + 1; // of S and z with features of queries

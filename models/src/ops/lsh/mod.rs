@@ -9,11 +9,12 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::Result;
 
-/// Returns the buckets (B, H, T, L), flattened, of the vectors of x (B, L, H E) for rotations R (E,
-/// T, n / 2): numbers below n.
+/// Returns the buckets, numbers below n, of the vectors of x (B, L, H E) in T rounds. They are in
+/// the order (B, H, T, L). `rotations` are R (E, T, n / 2), and the bucket of a vector x in a round
+/// is argmax `[x R ; -x R]` (Andoni et al., 2015, arXiv:1509.02897).
 ///
-/// Callers sort positions by bucket, in main memory, and there is no gradient: buckets are computed
-/// there and in f32, for x on any device. Therefore this operation has a single form.
+/// There is no gradient. Buckets are computed in main memory and in f32, for x on any device,
+/// because callers sort positions by them there.
 ///
 /// # Errors
 /// If shapes do not fit.

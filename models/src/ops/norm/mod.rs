@@ -1,5 +1,10 @@
 //! LayerNorm. Ba et al., 2016, arXiv:1607.06450.
-//!     y = (x - mean) / sqrt(variance + epsilon) * weight + bias, over the last dimension, variance divided by D.
+//!
+//! ```text
+//! y = (x - mean) / sqrt(variance + epsilon) * weight + bias
+//! ```
+//!
+//! Mean and variance are those over the last dimension, of width D. The variance is divided by D.
 
 pub(in crate::ops) mod cpu;
 pub(in crate::ops) mod cuda;
@@ -12,18 +17,19 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// The parameters of a LayerNorm.
+/// Parameters of a LayerNorm or BatchNorm over D channels.
 #[derive(Clone, Copy)]
 pub struct Normalised<'a> {
-    /// (D).
+    /// Weight (D) of the normalised channels.
     pub weight: &'a Tensor,
-    /// (D).
+    /// Bias (D), added after the weight.
     pub bias: &'a Tensor,
-    /// Added to variances.
+    /// Number added to variances.
     pub epsilon: f64,
 }
 
-/// Returns the LayerNorm of x (.., D), with a gradient (candle's passes none).
+/// Returns the LayerNorm of x (.., D) over its last dimension, in the same shape. `norm` has weight
+/// (D) and bias (D). Unlike candle's, it passes a gradient.
 ///
 /// # Errors
 /// If the last dimension is not D.

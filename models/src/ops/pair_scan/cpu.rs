@@ -15,6 +15,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 const COLUMNS: usize = 32;
 
 /// Returns pairs (B, L, 2 W) of x (B, L, 2 W) and m (4, W).
+///
 /// # Errors
 /// If a tensor is not in main memory or of another type.
 pub(crate) fn pair_scan(x: &Tensor, m: &Tensor) -> Result<Tensor> {

@@ -1,8 +1,13 @@
 //! Linear recurrences of pairs of numbers, such as the position and the velocity of an oscillator
-//! (LinOSS, arXiv:2410.03943):
-//!     [p_t, q_t] = M [p_(t-1), q_(t-1)] + x_t,  M 2 x 2, of each column's own
-//! [`super::scan()`] computes them where M can be diagonalised. It cannot where both of its
-//! eigenvalues are the same, as without a restoring force.
+//! (LinOSS, arXiv:2410.03943).
+//!
+//! ```text
+//! [p_t, q_t] = M [p_(t-1), q_(t-1)] + x_t
+//! ```
+//!
+//! Each column has its own matrix M (2, 2). [`super::scan()`] computes the recurrence where M can
+//! be diagonalised. It cannot where both eigenvalues of M are the same, as without a restoring
+//! force.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -15,11 +20,13 @@ use super::{cat, check};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns all pairs (B, L, 2 W), p in the first half of the columns and q in the second, from
-/// zeros at first, for x (B, L, 2 W) likewise and matrices m (4, W): rows m_pp, m_pq, m_qp, m_qq.
+/// Returns all pairs of the recurrence `[p_t, q_t] = M [p_(t-1), q_(t-1)] + x_t` from zeros, for W
+/// columns: (B, L, 2 W), with p in the first half of the columns and q in the second. x (B, L, 2 W)
+/// is laid out in the same way. `m` (4, W) has the rows m_pp, m_pq, m_qp and m_qq of the matrices
+/// M.
 ///
-/// O(B L W) time in one pass on the CPU, the pairs being all that is kept beside x; elsewhere in
-/// ⌈log₂ L⌉ passes of doubling reach, which keep a tensor of that size each.
+/// For f32 in main memory it takes O(B L W) time in one pass, and keeps only x and the pairs.
+/// Elsewhere it takes ⌈log₂ L⌉ passes of doubling reach, which keep a tensor of that size each.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -10,7 +10,8 @@ use super::exact_matmul;
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns the sum (B, D) of `hidden` (B, L, D) over L with constant weights (B, L).
+/// Returns the sums (B, D) over L of `hidden` (B, L, D), weighted by the constants `weights`
+/// (B, L).
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -10,9 +10,13 @@ use candle_core::{DType, Tensor};
 use super::matmul::{count, exact_matmul};
 use crate::Result;
 
-/// Returns Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z))), `iterations` times from Z = Aᵀ / (largest
-/// column sum of A), for matrices `a` (B, H, M, M) whose entries are not negative. O(M³·iterations)
-/// time each; only A and Z are kept where A is f64 in main memory.
+/// Returns approximate pseudo-inverses Z (B, H, M, M) of the matrices A in `a` (B, H, M, M), whose
+/// entries must not be negative. It repeats `Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z)))`
+/// `iterations` times, from Z = Aᵀ / (largest column sum of A). That is the iteration of
+/// Nyströmformer (arXiv:2102.03902).
+///
+/// A matrix takes O(M³·iterations) time. Only A and Z are kept where A is f64 in main memory.
+///
 /// # Errors
 /// If matrices are not square.
 pub fn pseudo_inverse(a: &Tensor, iterations: usize) -> Result<Tensor> {

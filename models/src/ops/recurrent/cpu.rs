@@ -76,6 +76,7 @@ impl Number for f64 {
 }
 
 /// Returns h (B, L, W) of x (B, L, G W), the weight (G W, W) and the bias (G W).
+///
 /// # Errors
 /// If a tensor is not in main memory or of another type.
 pub(crate) fn recurrent<T: Number>(

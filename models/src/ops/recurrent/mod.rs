@@ -1,8 +1,12 @@
 //! Recurrences whose gates read the state: LSTM (Hochreiter & Schmidhuber, 1997, with the forget
 //! gate of Gers et al., 2000) and GRU (Cho et al., 2014, arXiv:1406.1078), in PyTorch's order of
 //! gates.
-//!     LSTM: [i | f | g | o] = x + a,  c ← σ(f) c + σ(i) tanh(g),  h ← σ(o) tanh(c)
-//!     GRU:  r = σ(x_r + a_r),  z = σ(x_z + a_z),  n = tanh(x_n + r a_n),  h ← (1 - z) n + z h
+//!
+//! ```text
+//! LSTM: [i | f | g | o] = x + a,  c ← σ(f) c + σ(i) tanh(g),  h ← σ(o) tanh(c)
+//! GRU:  r = σ(x_r + a_r),  z = σ(x_z + a_z),  n = tanh(x_n + r a_n),  h ← (1 - z) n + z h
+//! ```
+//!
 //! a = W h + b for the state h of the position before, zeros at first. No scan computes them: one
 //! position follows the other.
 
@@ -17,7 +21,7 @@ use super::{check, exact_matmul, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// The kind of state and gates.
+/// Kind of a recurrent layer: its states and gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// Long short-term memory: gates i, f, g, o.
@@ -27,7 +31,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Returns the number of gates.
+    /// Returns the number of gates: 4 for the LSTM, 3 for the GRU.
     #[must_use]
     pub fn gates(self) -> usize {
         match self {
@@ -37,13 +41,14 @@ impl Cell {
     }
 }
 
-/// Returns all states h (B, L, W) of a recurrence on x (B, L, G W), for G gates, `weight` (G W, W)
-/// and `bias` (G W), as the module says. Where `mask` (B, L) is 0, states stay as they were.
+/// Returns all states h (B, L, W) of an LSTM or GRU, by `cell`, on x (B, L, G W), the inputs of its
+/// G gates. `weight` (G W, W) and `bias` (G W) map the state before to the gates. The equations are
+/// in [the module](self). Where `mask` (B, L) is 0, states stay as they were.
 ///
-/// O(B L G W²) time. In main memory, f32 and f64 take the same loops: they keep h, and of the LSTM
-/// one c for every 32 positions, and compute gates again for the backward pass. A graph with nodes
-/// for every position, as elsewhere, is deeper than a stack for thousands of positions. Products
-/// with the state are never rounded to bfloat16: their errors would add up.
+/// It takes O(B L G W²) time. In main memory, f32 and f64 take the same loops: they keep h, and of
+/// the LSTM one c for every 32 positions, and compute gates again for the backward pass. Elsewhere
+/// the graph has nodes for every position, and for thousands of positions it is deeper than a
+/// stack. Products with the state are never rounded to bfloat16: their errors would add up.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -1,6 +1,10 @@
 //! Queries that score keys by contents and by distance, as in Transformer-XL (arXiv:1901.02860):
 //! for each head
-//!     y_l = [q_l + u ; R_l P (q_l + w)]
+//!
+//! ```text
+//! y_l = [q_l + u ; R_l Pᵀ (q_l + w)]
+//! ```
+//!
 //! with R_l a rotation of neighbouring columns by angles of position l. Only the operands are kept:
 //! dP, du and dw are sums of the tasks' results, in order.
 
@@ -27,6 +31,7 @@ const TILE: usize = 64;
 
 /// Returns q (B, L, H E) with biases u = `content` and w = `position` (H, E) and P = `pairs` (H, E,
 /// C), its columns turned by `turns` (L, C / 2): (B, L, H (E + C)).
+///
 /// # Errors
 /// If shapes do not fit, or an operand is not f32 in main memory.
 pub fn relative_queries(

@@ -1,7 +1,12 @@
 //! Queries that score keys by contents and by distance: Transformer-XL's, Dai et al., 2019,
 //! arXiv:1901.02860.
-//!     y_l = [q_l + u ; R_l P (q_l + w)]
-//! for each head, R_l the rotation of neighbouring columns 2c and 2c + 1 by l·10000^{-2 c / C}.
+//!
+//! ```text
+//! y_l = [q_l + u ; R_l Pᵀ (q_l + w)]
+//! ```
+//!
+//! for each head. R_l is the rotation of neighbouring columns 2c and 2c + 1, of C columns, by
+//! l·10000^{-2 c / C}.
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -13,8 +18,13 @@ use super::{cat, check, checkpoint::checkpoint, matmul, rotary, rotary::rounded_
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns q (B, L, H E) at positions `start` on with biases u = `content` and w = `position` (H,
-/// E) and P = `pairs` (H, E, C): (B, L, H (E + C)).
+/// Returns queries (B, L, H (E + C)) that score keys by contents and by distance, as in
+/// Transformer-XL (arXiv:1901.02860): `[q_l + u ; R_l Pᵀ (q_l + w)]` in each head, for q
+/// (B, L, H E).
+///
+/// `content` is u (H, E), `position` w (H, E) and `pairs` P (H, E, C). R_l rotates columns 2c and
+/// 2c + 1 by l·10000^{-2 c / C}. The first query is at position l = `start`.
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn relative_queries(

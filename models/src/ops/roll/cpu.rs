@@ -14,18 +14,19 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 const CHUNKS: usize = 64;
 const LEAST_ROWS: usize = 64;
 
-/// Neighbouring channels that move together.
+/// Run of neighbouring channels that are rolled by the same number of places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// The first of them.
+    /// First channel.
     pub start: usize,
     /// Number of channels.
     pub width: usize,
-    /// Number of places that a position looks ahead.
+    /// Number of places in the ring from a position to the one that it reads.
     pub shift: usize,
 }
 
-/// For each row of a batch the positions that stand in a ring, in order; the others stand alone.
+/// Rings of positions along which channels are rolled, one for each row of a batch. A position that
+/// is in no ring keeps its channels.
 #[derive(Debug)]
 pub struct Rings {
     pub(crate) batch: usize,

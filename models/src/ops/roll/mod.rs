@@ -16,11 +16,11 @@ use crate::ops::supports;
 pub use self::cpu::{Rings, Track};
 
 impl Rings {
-    /// Returns one ring for each row of a batch (B, L): of all its positions, or of those that
-    /// `valid` (B, L) has a number other than 0 for.
+    /// Returns one ring for each of `batch` rows of `length` positions. It is made of the positions
+    /// where `valid` (B, L) is not 0, or of all positions without `valid`.
     ///
     /// # Errors
-    /// If the device does not hand `valid` over.
+    /// If `valid` has another shape, or cannot be read from its device.
     pub fn new(batch: usize, length: usize, valid: Option<&Tensor>) -> Result<Arc<Self>> {
         let Some(valid) = valid else {
             return Ok(Arc::new(Self::of(batch, length, None)));
@@ -33,11 +33,12 @@ impl Rings {
     }
 }
 
-/// Returns y (B, L, D) from a residual r and x, both (B, L, D): `y_tc = r_tc + x_sc`, where s is
-/// circularly as many places after t in its ring as the shift of the track of channel c. PyTorch's
-/// `roll` by -shift, track by track. A position in no ring keeps its x.
+/// Returns y (B, L, D) from `residual` r and x, both (B, L, D): `y_tc = r_tc + x_sc`. Position s is
+/// as many places after t in its ring as the shift of the track of channel c. It is t itself if t
+/// is in no ring. This is PyTorch's `roll` by -shift, track by track, as in ChordMixer
+/// (arXiv:2206.05852).
 ///
-/// Tracks lie side by side and cover all channels. One pass, which keeps no operand.
+/// `tracks` lie side by side and cover all channels. It takes one pass, and keeps no operand.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -10,15 +10,15 @@ use super::check;
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns x (B, L, W) at positions `start` on, with its first `columns`, groups of `width` each,
-/// rotated: columns 2c and 2c + 1 of a group at position t by the angle t·10000^{-2 c / width}. A
-/// group's last column stays as it is if it has no partner, as do all columns after the first
-/// `columns`.
+/// Rotates the first `columns` of x (B, L, W) by position, in groups of `width`, and returns
+/// (B, L, W). Columns 2c and 2c + 1 of a group are rotated by the angle t·10000^{-2 c / width} at
+/// position t, as in RoFormer (arXiv:2104.09864). The first position is `start`. The last column of
+/// a group stays as it is if it has no partner, and so do all columns after the first `columns`.
 ///
-/// Its gradient is the opposite rotation. O(B L W) time; only angles are kept.
+/// The gradient is the opposite rotation. It takes O(B L W) time, and keeps only angles.
 ///
 /// # Errors
-/// If `columns` is no multiple of `width` or more than W.
+/// If `columns` is not a multiple of `width`, or is more than W.
 pub fn rotary(x: &Tensor, start: usize, columns: usize, width: usize) -> Result<Tensor> {
     let (_, length, row) = x.dims3()?;
     check(

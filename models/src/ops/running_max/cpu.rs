@@ -8,6 +8,7 @@ use crate::autograd::read_as;
 const NAME: &str = "running maximum";
 
 /// Returns m (B, L, W) of x (B, L, W) and steps (B, L, W) or (W), which have no history.
+///
 /// # Errors
 /// If a tensor is not in main memory or of another type.
 pub(crate) fn running_max<T: WithDType>(x: &Tensor, step: &Tensor) -> Result<Tensor> {

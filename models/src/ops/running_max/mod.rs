@@ -1,6 +1,9 @@
 //! The largest of all inputs so far, each moved by what came after it: the shift that keeps sums of
 //! decayed exponentials finite (RWKV, arXiv:2305.13048; xLSTM, arXiv:2405.04517).
-//!     m_t = max(m_(t-1) + s_t, x_t),  m_1 = x_1
+//!
+//! ```text
+//! m_t = max(m_(t-1) + s_t, x_t),  m_1 = x_1
+//! ```
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -12,12 +15,12 @@ use super::{cat, check};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns m (B, L, W) of x (B, L, W) and `step` (B, L, W), or (W) where it is the same at every
-/// position, as the module says. m is a constant: no gradient passes, and nothing is kept. A result
-/// that it shifts and shifts back does not depend on it.
+/// Returns the running maximum m (B, L, W) of x (B, L, W): `m_t = max(m_(t-1) + s_t, x_t)` from
+/// m_1 = x_1. `step` is s (B, L, W), or (W) if it is the same at every position.
 ///
-/// O(B L W) time in one pass in main memory, for f32 and f64; elsewhere in ⌈log₂ L⌉ passes of
-/// doubling reach.
+/// m is a constant: no gradient passes, and nothing is kept. It is for results that are shifted by
+/// m and back, which do not depend on it. For f32 and f64 in main memory it takes O(B L W) time in
+/// one pass. Elsewhere it takes ⌈log₂ L⌉ passes of doubling reach.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -25,7 +25,7 @@ const COLUMNS: usize = 16;
 /// Options of [`scan`].
 #[derive(Clone, Debug)]
 pub(crate) struct Scan {
-    /// Whether elements are complex.
+    /// True if elements are complex.
     pub(crate) complex: bool,
     /// True for a scan from the last row to the first.
     pub(crate) reverse: bool,
@@ -35,6 +35,7 @@ pub(crate) struct Scan {
 }
 
 /// Returns h (B, L, W) of x (B, L, W) and a (W) or (B, L, W).
+///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn scan(x: &Tensor, a: &Tensor, options: Scan) -> Result<Tensor> {
@@ -49,7 +50,7 @@ pub(in crate::ops) struct Sizes {
     width: usize,
     /// Columns of the real parts.
     columns: usize,
-    /// Whether a is (B, L, W).
+    /// True if a is (B, L, W).
     varies: bool,
 }
 

@@ -17,25 +17,24 @@ use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Packing, Result};
 
-/// The numbers that [`scan`] runs on, and its direction.
+/// Options of [`scan`]: the kind of its numbers, and its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions {
-    /// Elements are complex: of the last axis, the first half are real parts and the second half
-    /// imaginary parts.
+    /// True if numbers are complex. Of the last axis, the first half are then real parts, and the
+    /// second half imaginary parts.
     pub complex: bool,
     /// True for a scan from the last position to the first: h_t = a_t h_{t+1} + x_t.
     pub reverse: bool,
 }
 
-/// Returns all states h (B, L, W) of h_t = a_t h_{t-1} + x_t from h_0 = 0, for x (B, L, W) and a
-/// (W) or (B, L, W).
+/// Returns all states h (B, L, W) of `h_t = a_t h_{t-1} + x_t` from h_0 = 0, for x (B, L, W). `a`
+/// is (B, L, W), with a coefficient for each token, or (W), which all tokens share.
 ///
-/// A (B, L, W) is a coefficient per token, (W) one that all share. Complex elements lie in W as
-/// [`ScanOptions`] says, so that one product with a matrix makes x, and another one reads h: y =
-/// Re(C h) = h \[Re C | -Im C\]ᵀ.
+/// Complex numbers lie in W as [`ScanOptions`] says. So one product with a matrix makes x, and
+/// another one reads h: y = Re(C h) = h \[Re C | -Im C\]ᵀ.
 ///
-/// O(B L W) time, h being all that is kept, on the CPU and on a GPU; for f64 in ⌈log₂ L⌉ passes of
-/// doubling reach, which keep a tensor of that size each.
+/// For f32 on the CPU and on a GPU it takes O(B L W) time, and keeps only h. For f64 it takes ⌈log₂
+/// L⌉ passes of doubling reach, which keep a tensor of that size each.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -43,8 +42,8 @@ pub fn scan(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
     scan_packed(x, a, options, None)
 }
 
-/// Returns the [`scan`] of packed sequences x (1, T, W), each from a state of its own; of padded
-/// ones without `packing`.
+/// Returns the states (1, T, W) of the [`scan`] of packed sequences x (1, T, W), each from zeros.
+/// `a` is (1, T, W) or (W). Without `packing` it is the [`scan`] of x (B, L, W).
 ///
 /// # Errors
 /// If shapes do not fit.

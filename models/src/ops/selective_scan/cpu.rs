@@ -28,6 +28,7 @@ const CHANNELS: usize = 16;
 
 /// Returns y (B, L, D) of x and δ (B, L, D), b and c side by side (B, L, 2 N), and a (N, D) with
 /// the row skip (D) below it.
+///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn selective_scan(

@@ -23,6 +23,7 @@ const CHUNKS: usize = 32;
 
 /// Returns y for x (B, L, D), b (2P, D), lambda (2P), c (D, 2P) or (2D, 2P) with both directions, d
 /// (D). `forwards` runs from the first row, over packed sequences if it says so.
+///
 /// # Errors
 /// If shapes do not fit, or an operand is not f32 in main memory.
 pub(crate) fn shared_state_space(

@@ -1,6 +1,9 @@
 //! Diagonal state spaces whose states all channels share: S5 (arXiv 2208.04933) and linear
 //! recurrent units (arXiv 2303.06349).
-//!     h_t = λ ⊙ h_{t-1} + B x_t,  y_t = Re(C h_t) + d ⊙ x_t
+//!
+//! ```text
+//! h_t = λ ⊙ h_{t-1} + B x_t,  y_t = Re(C h_t) + d ⊙ x_t
+//! ```
 
 pub(in crate::ops) mod cpu;
 #[cfg(test)]
@@ -12,24 +15,25 @@ use super::{Complex, ScanOptions, check, linear, scan_packed};
 use crate::ops::supports;
 use crate::{Packing, Result};
 
-/// Coefficients of a state space with P states and D channels.
+/// Coefficients of [`shared_state_space`], with P complex states and D channels.
 pub struct SharedStates<'a> {
-    /// λ (P).
+    /// Decays λ (P).
     pub lambda: &'a Complex,
-    /// B (P, D).
+    /// Input matrix B (P, D).
     pub b: &'a Complex,
-    /// C (D, P); (D, 2 P) with both directions, the second half reading states that run from the
-    /// end of the sequence.
+    /// Output matrix C (D, P). With both directions it is (D, 2 P), and the second half reads
+    /// states that run from the end of the sequence.
     pub c: &'a Complex,
-    /// d (D).
+    /// Weights d (D) of the input itself.
     pub d: &'a Tensor,
 }
 
-/// Returns y (B, L, D) of x (B, L, D) by states that all channels share: h_t = λ h_{t-1} + B x_t,
-/// y_t = Re(C h_t) + d x_t.
+/// Returns y (B, L, D) of x (B, L, D) by P states that all channels share:
+/// `h_t = λ ⊙ h_{t-1} + B x_t`, `y_t = Re(C h_t) + d ⊙ x_t`. The coefficients are [`SharedStates`].
 ///
-/// With both directions a position sees itself both ways. Sequences may be packed, x being (1, T,
-/// D). Two products with matrices and a [`super::scan()`]: O(B L P D) time, O(B L P) memory.
+/// With both directions a position sees itself both ways. Sequences may be packed, x being
+/// (1, T, D). It is two products with matrices and a [`super::scan()`], with O(B L P D) time and
+/// O(B L P) memory.
 ///
 /// # Errors
 /// If shapes do not fit.

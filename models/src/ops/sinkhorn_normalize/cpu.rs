@@ -26,6 +26,7 @@ const NOTHING: f32 = -1e9;
 /// Maps scores (B, H, N, N) to matrices whose rows and columns sum to about 1, after `iterations`
 /// divisions of rows and then columns. Only rows and columns that are not zero in `in_use` (B, N)
 /// take part; all other entries come out as zeros.
+///
 /// # Errors
 /// If shapes do not fit.
 pub fn sinkhorn_normalize(scores: &Tensor, in_use: &Tensor, iterations: usize) -> Result<Tensor> {

@@ -22,6 +22,7 @@ const KEPT: usize = 3;
 const GATES: usize = 5;
 
 /// Returns h (B, L, H, E) of x (B, L, H, 4 E) and the weight (H, 4 E, E).
+///
 /// # Errors
 /// If a tensor is not in main memory or of another type.
 pub(crate) fn slstm<T: Number>(

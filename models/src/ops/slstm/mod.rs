@@ -1,6 +1,11 @@
 //! The recurrence with scalar memory of xLSTM (sLSTM, arXiv:2405.04517), whose input gate is an
-//! exponential and whose gates read the state of their head:
-//!     [i | f | z | o] = x_t + R h_(t-1),  c_t = σ(f) c_(t-1) + e^i tanh(z),  n_t = σ(f) n_(t-1) + e^i,  h_t = σ(o) c_t / n_t
+//! exponential and whose gates read the state of their head.
+//!
+//! ```text
+//! [i | f | z | o] = x_t + R h_(t-1),  h_t = σ(o) c_t / n_t
+//! c_t = σ(f) c_(t-1) + e^i tanh(z),   n_t = σ(f) n_(t-1) + e^i
+//! ```
+//!
 //! h, c, n (H, E), R (H, 4 E, E). c and n are kept divided by e^m for m_t = max(m_(t-1) + ln σ(f),
 //! i), which cancels in h, so that no exponential is larger than 1. No scan computes it: one
 //! position follows the other.
@@ -16,13 +21,15 @@ use super::{check, exact_matmul, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns all h (B, L, H, E) of x (B, L, H, 4 E) and `weight` R (H, 4 E, E), as the module says,
-/// from zeros. Where `mask` (B, L) is 0, states stay as they were.
+/// Returns all states h (B, L, H, E) of the sLSTM of xLSTM (arXiv:2405.04517) on x (B, L, H, 4 E),
+/// the inputs of its gates. `weight` R (H, 4 E, E) maps the state before to the gates. The
+/// equations are in [the module](self). States are zeros at first. Where `mask` (B, L) is 0, they
+/// stay as they were.
 ///
-/// O(B L H E²) time. In main memory, f32 and f64 take the same loops: they keep h, and for every 32
-/// positions c, n and m, and compute gates again for the backward pass. A graph with nodes for
-/// every position, as elsewhere, is deeper than a stack for thousands of positions. Products with
-/// the state are never rounded to bfloat16: their errors would add up.
+/// It takes O(B L H E²) time. In main memory, f32 and f64 take the same loops: they keep h, and for
+/// every 32 positions c, n and m, and compute gates again for the backward pass. Elsewhere the
+/// graph has nodes for every position, and for thousands of positions it is deeper than a stack.
+/// Products with the state are never rounded to bfloat16: their errors would add up.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -11,8 +11,10 @@ use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Mask, Result};
 
-/// Returns softmax of `scores` (B, H, Q, K) over K, of any number of dimensions without a mask.
-/// Padded keys get weight 0; a sequence with no valid key gets zeros throughout.
+/// Returns the softmax of `scores` (B, H, Q, K) over K, in the same shape. Keys that `mask` (B, K)
+/// says are padding get weight 0, and a sequence without a valid key gets zeros throughout. Without
+/// a mask, scores may have any number of dimensions.
+///
 /// # Errors
 /// If a tensor operation fails.
 pub fn masked(scores: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {

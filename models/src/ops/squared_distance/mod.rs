@@ -10,7 +10,8 @@ use super::check;
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns the squared distances (..) of the rows of x and y, both (.., E).
+/// Returns the squared Euclidean distances (..) between the rows of x and those of y, both (.., E):
+/// `Σ_e (x_e - y_e)²`.
 ///
 /// # Errors
 /// If shapes differ.

@@ -15,47 +15,47 @@ use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Error, Result, mask::zero_padding, packing::Sequences};
 
-/// N modes for each of D channels, both tensors (D, N): h_t = a h_{t-1} + x_t, read out by c.
+/// Coefficients of [`state_space`]: N modes for each of D channels.
 #[derive(Clone, Debug)]
 pub enum Modes {
     /// Real coefficients.
     Real {
-        /// Factor of the state.
+        /// Factors a (D, N) of the states.
         a: Tensor,
-        /// Weight of the state in the output.
+        /// Weights c (D, N) of the states in the output.
         c: Tensor,
     },
     /// Complex coefficients, of which the real part is read out. For a mode that stands for a
     /// conjugate pair, c contains the factor 2.
     Complex {
-        /// Factor of the state.
+        /// Factors a (D, N) of the states.
         a: Complex,
-        /// Weight of the state in the output.
+        /// Weights c (D, N) of the states in the output.
         c: Complex,
     },
 }
 
-/// The direction of [`state_space`], and whether a position sees itself.
+/// Options of [`state_space`]: its direction, and the view of a position on itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateSpaceOptions {
     /// True for a walk from the last position to the first.
     pub reverse: bool,
-    /// y_t reads the state before x_t is added, as the second direction of S4 does; a position does
-    /// not see itself.
+    /// True if y_t reads the state before x_t is added, so that a position does not see itself. The
+    /// second direction of S4 does so.
     pub exclusive: bool,
 }
 
-/// Returns y (B, L, D) of x (B, L, D): `h_t = a h_{t-1} + x_t`, `y_t = Re Σ_n c_n h_t + skip x_t`,
-/// for each channel on its own.
+/// Returns y (B, L, D) of x (B, L, D), each channel by itself: `h_tn = a_n h_{t-1,n} + x_t`,
+/// `y_t = Re Σ_n c_n h_tn + skip x_t`. `modes` are a and c (D, N), and `skip` is (D).
 ///
-/// The convolution of x with the kernel K_l = Re Σ_n c_n a_nˡ, never written down; applied to a
-/// unit impulse (1, L, D) it is that kernel. `skip` is (D). For two directions see
+/// It is the convolution of x with the kernel K_l = Re Σ_n c_n a_nˡ, which is never in memory.
+/// Applied to a unit impulse (1, L, D) it is that kernel. For two directions see
 /// [`state_space_sum`].
 ///
-/// On the CPU O(B L D N) time in one pass with states in registers; for its backward pass it keeps
-/// N/64 complex states a token and channel. Beyond a dozen complex modes, [`super::fft_conv`] with
-/// the impulse response is faster. Elsewhere it is a [`super::scan()`] over D N columns, with O(B L
-/// D N log L) memory.
+/// For f32 on the CPU it takes O(B L D N) time in one pass with states in registers. For its
+/// backward pass it keeps N/64 complex states for each token and channel. Beyond a dozen complex
+/// modes, [`super::fft_conv`] with the impulse response is faster. On a GPU it is that convolution.
+/// For f64 it is a [`super::scan()`] over D N columns, with O(B L D N log L) memory.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -68,12 +68,13 @@ pub fn state_space(
     state_space_sum(x, &[(modes, options)], skip, Sequences::Full)
 }
 
-/// Returns the sum over `walks` of the results of [`state_space`], plus `skip` x, in one operation:
-/// all real or all complex, with equally many modes.
+/// Returns the sum (B, L, D) over `walks` of [`state_space`] of x (B, L, D), plus `skip` (D) times
+/// x, in one operation. The modes of all walks are real, or all are complex, and their numbers are
+/// equal.
 ///
-/// Padded positions count as zeros of x with any contents: no other position sees them, and they
-/// get no gradient. Their outputs are those of any position of zeros, which are the traces of the
-/// states before and behind it. A BatchNorm over padding reads them.
+/// Padded positions of `sequences` count as zeros, whatever x has there. No other position sees
+/// them, and they get no gradient. Their outputs are the traces of the states before and behind
+/// them, as at any position of zeros. A BatchNorm over padding reads them.
 ///
 /// # Errors
 /// If shapes do not fit.

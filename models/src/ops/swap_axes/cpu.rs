@@ -14,6 +14,7 @@ const COLUMNS: usize = 64;
 const ROWS: usize = 16;
 
 /// Returns x (B, M, N) or (B, M, N, E) as (B, N, M) or (B, N, M, E).
+///
 /// # Errors
 /// For another number of axes.
 pub(crate) fn swap_axes(x: &Tensor) -> Result<Tensor> {
@@ -28,6 +29,7 @@ pub(crate) fn swap_axes(x: &Tensor) -> Result<Tensor> {
 }
 
 /// Returns x (B, L, H E) as (B, H, L, E).
+///
 /// # Errors
 /// For another number of axes, or columns that are none of so many heads.
 pub(crate) fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
@@ -44,6 +46,7 @@ pub(crate) fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
 }
 
 /// Returns x (B, H, L, E) as (B, L, H E).
+///
 /// # Errors
 /// For another number of axes.
 pub(crate) fn merge_heads(x: &Tensor) -> Result<Tensor> {

@@ -9,8 +9,8 @@ use candle_core::Tensor;
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns x (B, M, N, ..) as (B, N, M, ..), contiguous; NumPy's `swapaxes(1, 2)`. O(elements)
-/// time, O(1) if M or N is 1. No operand is kept.
+/// Returns x (B, M, N, ..) as (B, N, M, ..), contiguous. This is NumPy's `swapaxes(1, 2)`. It takes
+/// O(elements) time, O(1) if M or N is 1, and keeps no operand.
 ///
 /// # Errors
 /// If x has fewer than three axes.
@@ -27,10 +27,11 @@ pub fn swap_axes(x: &Tensor) -> Result<Tensor> {
     Ok(x.transpose(1, 2)?.contiguous()?)
 }
 
-/// Returns x (B, L, H E) as (B, H, L, E), contiguous. Reshaping first would be a pass over its
-/// gradient.
+/// Returns x (B, L, H E) as (B, H, L, E), contiguous, for `heads` H. A reshaping before it would be
+/// a pass over the gradient, which this operation avoids.
+///
 /// # Errors
-/// If x has not three axes, or columns of so many heads.
+/// If x does not have three axes, or its last axis is not a multiple of H.
 pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::split_heads(x, heads)?);
@@ -40,8 +41,9 @@ pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
 }
 
 /// Returns x (B, H, L, E) as (B, L, H E), contiguous.
+///
 /// # Errors
-/// If x has not four axes.
+/// If x does not have four axes.
 pub fn merge_heads(x: &Tensor) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::merge_heads(x)?);

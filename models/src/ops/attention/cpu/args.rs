@@ -55,7 +55,7 @@ pub(super) struct AttentionArgs<'a> {
     /// (Lk, P).
     pub(super) key_columns: Option<Rows<'a>>,
     pub(super) valid: &'a KeyMask,
-    /// Whether queries and keys are those of one sequence.
+    /// True if queries and keys are those of one sequence.
     pub(super) self_attention: bool,
     pub(super) dropout: Option<&'a AttentionDropout>,
     /// Block masks of the queries; without them every query sees every key.

@@ -17,11 +17,12 @@ const BLOCKS: usize = 16;
 const MULTIPLIER: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
-/// Dropout of attention weights: which are dropped is a function of (stream, example, head, query,
-/// key).
+/// Dropout of attention weights. A weight is dropped or kept as a function of (stream, example,
+/// head, query, key).
 ///
-/// The weights of an example are numbered (head, query, key) with the keys of a query padded to a
-/// multiple of 64, so number `(head * queries + query) * padded keys + key`.
+/// Within an example, the weight of (head, query, key) has the number
+/// `(head * queries + query) * padded keys + key`. Padded keys are the number of keys, rounded up
+/// to a multiple of 64.
 #[derive(Clone, Debug)]
 pub struct AttentionDropout {
     /// The Philox key of the stream.
@@ -35,8 +36,8 @@ pub struct AttentionDropout {
 }
 
 impl AttentionDropout {
-    /// Drops each weight of `batch` examples with probability `rate`, in [0, 1), drawn from
-    /// `stream`.
+    /// Returns the dropout of the weights of `batch` examples. Each weight is dropped with
+    /// probability `rate`, in [0, 1), by random numbers from `stream`.
     #[must_use]
     pub fn new(stream: &Stream, batch: usize, rate: f64) -> Self {
         let (threshold, keep) = mask_constants(rate);
@@ -49,8 +50,9 @@ impl AttentionDropout {
         }
     }
 
-    /// Returns the factors on the weights (B, H, Lq, Lk), for attention that keeps them in memory:
-    /// 0 or 1 / (1 - rate).
+    /// Returns the factors on attention weights, (B, H, Lq, Lk) for `heads` H, `queries` Lq and
+    /// `keys` Lk: 0 for a dropped weight, 1 / (1 - rate) for any other. They are for attention that
+    /// keeps its weights in memory.
     ///
     /// # Errors
     /// If the device refuses the tensor.

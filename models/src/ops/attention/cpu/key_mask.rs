@@ -12,7 +12,7 @@ pub(super) struct KeyMask {
     /// (examples, blocks), or (1, blocks) if all examples have the same keys.
     bits: Vec<u64>,
     blocks: usize,
-    /// Whether all keys are valid.
+    /// True if all keys are valid.
     all: bool,
 }
 

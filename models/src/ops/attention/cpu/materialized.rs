@@ -24,6 +24,7 @@ const ROWS: usize = 64;
 
 /// Returns attention of queries (B, Lq, H E) on keys (B, Lk, H E) and values (B, Lk, H Ev); yields
 /// (B, Lq, H Ev).
+///
 /// # Errors
 /// If shapes do not fit, an operand is not f32 in main memory, or the options have block masks,
 /// scores by distance or columns of all keys.

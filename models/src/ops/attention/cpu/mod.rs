@@ -53,26 +53,27 @@ const MASKED_SPLIT_WIDTH: usize = 64;
 /// Options of attention besides queries, keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
-    /// Number of heads H; head h owns columns h E to (h + 1) E of keys, and of queries and values
-    /// as many as they have for a head.
+    /// Number of heads H. Head h owns columns h E to (h + 1) E of the keys, and its share of the
+    /// columns of queries and values.
     pub heads: usize,
-    /// Factor on the scores; 1 / sqrt (E + P) if absent.
+    /// Factor on the products of queries and keys; 1 / √(E + P) if absent, with P key columns.
     pub scale: Option<f64>,
-    /// (B, keys), 1 for a valid key and 0 for padding. A query without a valid key yields zeros.
+    /// Mask (B, Lk) of the keys: 1 for a valid key, 0 for padding. A query without a valid key
+    /// yields zeros.
     pub mask: Option<Tensor>,
     /// Dropout of the weights, in training.
     pub dropout: Option<AttentionDropout>,
     /// Block masks with the keys that each query sees; all if absent.
     pub block_masks: Option<BlockMasks>,
-    /// Tables that are added to the scores by distance.
+    /// Tables of additions to the scores by distance.
     pub relative: Option<RelativeScores>,
-    /// c, which bounds scores after all additions: c tanh(z / c).
+    /// Bound c of the scores z after all additions: they become c tanh(z / c).
     pub soft_cap: Option<f64>,
-    /// (Lk, P), columns that the keys of every head and example have after their own, so that
-    /// queries have E + P. They take no gradient.
+    /// Columns (Lk, P) that the keys of every head and example have after their own. Queries then
+    /// have E + P columns in each head. Key columns get no gradient.
     pub key_columns: Option<Tensor>,
-    /// Computes padded queries as all others. If false, those of a sequence on itself may get
-    /// zeros, which costs less.
+    /// True to compute padded queries as all others. If false, those of a sequence on itself may
+    /// get zeros, which costs less.
     pub padded_queries: bool,
 }
 
@@ -170,7 +171,7 @@ struct Attention {
     heads: usize,
     scale: f32,
     valid: KeyMask,
-    /// Whether queries and keys are those of one sequence, so that `valid` tells of both and padded
+    /// True if queries and keys are those of one sequence, so that `valid` tells of both and padded
     /// queries are left out.
     self_attention: bool,
     /// As in [`AttentionOptions`].

@@ -41,11 +41,12 @@ pub struct FeedForwardOptions<'a> {
     pub inner_dropout: Option<DropoutOptions>,
     /// m₂.
     pub outer_dropout: Option<DropoutOptions>,
-    /// Whether r is x.
+    /// True if r is x.
     pub residual: bool,
 }
 
 /// Returns y for x (B, ..., D), from weight (F, D) and bias (F) to weight (D, F) and bias (D).
+///
 /// # Errors
 /// If shapes do not fit, or an operand is not f32 in main memory.
 pub fn feed_forward(

@@ -16,7 +16,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View};
 /// Tasks that the backward pass is split into at least, if there are as many examples.
 const LEAST_TASKS: usize = 16;
 
-/// Positions that the taps of a kernel (D, K) meet.
+/// Positions that the taps k_j of a kernel (D, K) meet on a sequence x of length L.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lags {
     /// Tap j meets the position j before: y_t = Σ_{j <= t} k_j x_{t-j}. Taps beyond the sequence
@@ -31,6 +31,7 @@ pub enum Lags {
 }
 
 /// Maps x (B, L, D) and kernel (D, K) to y (B, L, D), `y_t = Σ_j k_j x_{t - lag(j)}`.
+///
 /// # Errors
 /// If shapes do not fit, or the type is neither f32 nor f64.
 pub(crate) fn long_convolution(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {

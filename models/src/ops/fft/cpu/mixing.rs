@@ -21,6 +21,7 @@ const ROWS: usize = 8;
 const ROWS_OF_TASK: usize = 64;
 
 /// Maps x (B, L, D) to y (B, L, D), times `scale` s.
+///
 /// # Errors
 /// If x has not three axes, or the type is neither f32 nor f64.
 pub(crate) fn mix_tokens(x: &Tensor, scale: f64) -> Result<Tensor> {

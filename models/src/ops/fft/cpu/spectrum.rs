@@ -12,6 +12,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View};
 
 /// Returns real planes first, imaginary planes second: (2, B, n/2 + 1, D), the transform of length
 /// n of x (B, L, D) along L, which is cut to n or followed by zeros.
+///
 /// # Errors
 /// If x has not three axes, n is 0, or the type is neither f32 nor f64.
 pub(crate) fn spectrum(x: &Tensor, n: usize) -> Result<Tensor> {
@@ -20,6 +21,7 @@ pub(crate) fn spectrum(x: &Tensor, n: usize) -> Result<Tensor> {
 }
 
 /// Returns the inverse of [`spectrum`]: (B, n, D) from real and imaginary planes (B, n/2 + 1, D).
+///
 /// # Errors
 /// If shapes do not fit, or the type is neither f32 nor f64.
 pub(crate) fn sequence(re: &Tensor, im: &Tensor, n: usize) -> Result<Tensor> {

@@ -42,14 +42,15 @@ pub struct GatedLinearOptions {
     pub value: GatedValue,
 }
 
-/// Factor of the gate.
+/// Factor a of the gate in [`crate::ops::gated_linear()`], y = a ⊙ σ(g). W is the weight of its
+/// linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatedValue {
     /// The first half of the linear layer's output; W is (2D, D).
     Linear,
-    /// z; W is (D, D).
+    /// z, the input of the linear layer after activation and dropout; W is (D, D).
     Activated,
-    /// x; W is (D, D).
+    /// x, before activation and dropout; W is (D, D).
     Input,
 }
 
@@ -74,6 +75,7 @@ impl GatedValue {
 }
 
 /// Returns y for x (B, ..., D), weight (2D, D) or (D, D) and a bias of as many rows.
+///
 /// # Errors
 /// If shapes do not fit, or an operand is not f32 in main memory.
 pub fn gated_linear(

@@ -43,6 +43,7 @@ const SEGMENT: usize = CHUNKS * CHUNK;
 
 /// Returns y (B, L, H, V) of q and k (B, L, H, K), v (B, L, H, V), logarithms of decays (B, L, H)
 /// or (B, L, H, K), and rates of the delta rule (B, L, H).
+///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn gated_linear_attention(
@@ -75,7 +76,7 @@ struct Sizes {
     values: usize,
     /// Decays of a row: none, one, or K.
     decays: usize,
-    /// Whether there are rates of the delta rule.
+    /// True if there are rates of the delta rule.
     delta: bool,
 }
 

@@ -24,7 +24,7 @@ const NAME: &str = "kernel attention";
 /// Features and columns of values from which on f32 is cut into parts.
 const SPLIT_WIDTH: usize = 32;
 
-/// The map φ from a query or key to features, all of which must come out non-negative.
+/// Map φ from a query or key to its features, which must not be negative.
 #[derive(Clone, Debug)]
 pub enum FeatureMap {
     /// The operands are features already.
@@ -37,9 +37,10 @@ pub enum FeatureMap {
         floor: f32,
     },
     /// exp(w_r·x - |x|² / (2 √E) - shift) + epsilon: FAVOR+ (arXiv 2009.14794). The shift is the
-    /// largest w_r·x of a query, and of all valid keys of an example and head, but at least 0.
+    /// largest w_r·x of a query. For keys it is the largest of all valid keys of an example and
+    /// head, 0 if there is none.
     Favor {
-        /// w (M, E), times E^-¼; without gradient.
+        /// Rows w_r (M, E), times E^-¼, for M features; without gradient.
         directions: Tensor,
         /// Added to every feature.
         epsilon: f32,
@@ -107,7 +108,7 @@ struct LinearAttention {
     eps: f32,
     /// (B, Lk), not zero for a valid key.
     valid: Option<Vec<f32>>,
-    /// Whether queries and keys are those of one sequence, so that `valid` tells of both.
+    /// True if queries and keys are those of one sequence, so that `valid` tells of both.
     self_attention: bool,
 }
 

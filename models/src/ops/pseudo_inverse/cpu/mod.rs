@@ -19,6 +19,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 const NAME: &str = "pseudo_inverse";
 
 /// Returns Z for each of the matrices A (.., M, M) of f64.
+///
 /// # Errors
 /// If matrices are not square, or not f64 in main memory.
 pub fn pseudo_inverse(a: &Tensor, iterations: usize) -> Result<Tensor> {

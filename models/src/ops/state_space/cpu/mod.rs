@@ -36,7 +36,7 @@ const CHANNELS: usize = 16;
 pub(crate) struct StateSpace {
     /// N.
     pub(crate) modes: usize,
-    /// Whether a and c are complex.
+    /// True if a and c are complex.
     pub(crate) complex: bool,
     /// Walks along the sequence, at least one.
     pub(crate) walks: Vec<ScanDirection>,
@@ -67,6 +67,7 @@ pub(crate) struct ScanDirection {
 
 /// Maps x (B, L, D) to y (B, L, D). Rows of `parameters` are, for each walk, the real parts of a
 /// (N, D), their imaginary parts if complex, c likewise; and skip (D).
+///
 /// # Errors
 /// If shapes do not fit.
 pub(crate) fn state_space(x: &Tensor, parameters: &Tensor, options: StateSpace) -> Result<Tensor> {

@@ -17,21 +17,20 @@ use super::args::{AttentionArgs, Head, TASKS};
 use super::score_mod::Term;
 use crate::autograd::{Gradient, View};
 
-/// Additions to scores by the distance of key from query. Queries are at 0, 1, .., keys too, from
-/// the first of `keys` on.
-///
-/// Every table has a column for each distance from -K to K.
+/// Additions to attention scores by the distance of key j from query i: `t_h[c] + a_i[c] + b_j[c]`
+/// in head h. Column c is K plus the distance j - i, which is limited to the range from -K to K.
+/// Queries are at 0, 1, .., and so are the keys of `keys`, from the first of them on.
 #[derive(Clone, Debug)]
 pub struct RelativeScores {
     /// K, the largest distance that has a column of its own.
     pub reach: usize,
     /// Keys that have a position; the scores of other keys stay as they are.
     pub keys: Range<usize>,
-    /// t, one row for each head: (H, 2 K + 1).
+    /// Table t (H, 2 K + 1), a row for each head.
     pub of_heads: Option<Tensor>,
-    /// a, one row for each query: (B, H, Lq, 2 K + 1).
+    /// Table a (B, H, Lq, 2 K + 1), a row for each query.
     pub of_queries: Option<Tensor>,
-    /// b, one row for each of `keys`: (B, H, keys, 2 K + 1).
+    /// Table b (B, H, N, 2 K + 1), a row for each of the N keys in `keys`.
     pub of_keys: Option<Tensor>,
 }
 

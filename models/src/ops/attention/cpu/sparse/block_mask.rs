@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use lra_cpu::tile::{PANEL, SIDE};
 
-/// Queries of a tile that see one of its keys: those at `from..to` of the tile's queries.
+/// Range of the queries of a tile that see one of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryRange {
     from: u8,
@@ -17,11 +17,11 @@ pub struct QueryRange {
 impl QueryRange {
     const NONE: u8 = u8::MAX;
 
-    /// Returns queries `range` of the tile, of which the one at `diagonal` has
-    /// `BlockMask::diagonal_bias` added to its score.
+    /// Returns the queries `range` of a tile. If `diagonal` is one of its queries, the score of
+    /// that query gets the `diagonal_bias` of [`BlockMask::new`] in addition.
     ///
     /// # Panics
-    /// If a query is beyond the 64 of a tile.
+    /// If a query is not among the 64 of a tile.
     #[must_use]
     pub fn new(range: Range<usize>, diagonal: Option<usize>) -> Self {
         assert!(
@@ -35,7 +35,7 @@ impl QueryRange {
         }
     }
 
-    /// Returns no query.
+    /// Returns an empty range: no query sees the key.
     #[must_use]
     pub fn nothing() -> Self {
         QueryRange::new(0..0, None)
@@ -52,7 +52,8 @@ impl QueryRange {
     }
 }
 
-/// One head's pattern: blocks of queries, blocks of keys, and the pairs of them that are computed.
+/// Sparse pattern of one head: blocks of queries, blocks of keys, and tiles. A tile is a pair of
+/// blocks whose scores are computed.
 ///
 /// A pair of query and key that occurs in two tiles counts twice, as if the key were there twice.
 /// Queries without a tile get zeros.
@@ -121,8 +122,8 @@ pub(crate) struct TileView<'a> {
 pub(crate) struct QueryRanges(Range<usize>);
 
 impl BlockMask {
-    /// Returns an empty block mask. `diagonal_bias` is the number that [`QueryRange`] may add to
-    /// single scores; minus infinity hides them.
+    /// Returns a block mask without tiles. `diagonal_bias` is the number that a [`QueryRange`] may
+    /// add to a single score; minus infinity hides the pair.
     #[must_use]
     pub fn new(diagonal_bias: f32) -> Self {
         BlockMask {
@@ -366,8 +367,8 @@ impl BlockMask {
         })
     }
 
-    /// Returns the number of pairs of query and key that are computed, hidden ones within tiles
-    /// included.
+    /// Returns the number of pairs of query and key whose scores are computed. Pairs that are
+    /// hidden within a tile count, too.
     #[must_use]
     pub fn pairs(&self) -> usize {
         self.blocks()

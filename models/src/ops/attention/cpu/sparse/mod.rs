@@ -31,14 +31,14 @@ use super::score_mod::TermGradients;
 /// Blocks of queries below which a part of a head is not worth its own sums.
 const LEAST_BLOCKS: usize = 8;
 
-/// The block masks of all heads of a batch: one for all, one for each head, or one for each head of
-/// each example.
+/// Block masks of all heads of a batch: one for all of them, one for each head, or one for each
+/// head of each example.
 #[derive(Clone, Debug)]
 pub struct BlockMasks(Arc<[BlockMask]>);
 
 impl BlockMasks {
-    /// Wraps block masks in the order (example, head); fewer than there are heads are used again
-    /// from the first.
+    /// Builds the masks of a batch from `block_masks` in the order (example, head). If there are
+    /// fewer than heads in the batch, they are used again from the first.
     #[must_use]
     pub fn new(mut block_masks: Vec<BlockMask>) -> Self {
         block_masks.iter_mut().for_each(BlockMask::finish);
@@ -51,8 +51,8 @@ impl BlockMasks {
         &self.0
     }
 
-    /// Returns these masks with keys at `keys` that every query sees too, once each; the masks
-    /// themselves have none of them.
+    /// Returns these masks with the keys at the positions `keys` in addition. Every query sees each
+    /// of them once. The masks themselves must not have them.
     #[must_use]
     pub fn beside(&self, keys: Range<u32>) -> Self {
         let keys: Vec<u32> = keys.collect();
@@ -60,7 +60,8 @@ impl BlockMasks {
         BlockMasks::new(masks.collect())
     }
 
-    /// Returns the number of pairs of query and key that one sequence with `heads` heads computes.
+    /// Returns the number of pairs of query and key whose scores are computed for one sequence with
+    /// `heads` heads.
     #[must_use]
     pub fn pairs(&self, heads: usize) -> usize {
         match self.all() {
