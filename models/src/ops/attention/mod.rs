@@ -28,10 +28,11 @@ mod cuda;
 use candle_core::Tensor;
 
 pub use self::cpu::{
-    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, RelativeScores,
+    AttentionDropout, AttentionOptions, BlockMask, BlockMasks, QueryRange, QueryRanges,
+    RelativeScores,
 };
+pub(crate) use self::patterns::StridedPositions;
 pub use self::{biased::attend_biased, block_lists::BlockLists, partial_softmax::WeightDropout};
-pub(crate) use self::{cpu::QueryRanges, patterns::StridedPositions};
 use self::{
     partial_softmax::by_head,
     score_mod::{Pairs, ScoreMod},

@@ -39,8 +39,8 @@ pub use self::materialized::attention_materialized;
 pub use self::relative::RelativeScores;
 use self::relative::Tables;
 use self::score_mod::{ScoreMods, SoftCap, Term, TermGradients};
-pub use self::sparse::{BlockMask, BlockMasks, QueryRange};
-pub(crate) use self::sparse::{BlockView, QueryRanges, TileView, first_weight};
+pub use self::sparse::{BlockMask, BlockMasks, QueryRange, QueryRanges};
+pub(crate) use self::sparse::{BlockView, TileView, first_weight};
 use crate::autograd::read;
 use crate::autograd::{BackwardPass, CustomOp, Gradient, GradientRows, Input, View, apply};
 

@@ -119,7 +119,7 @@ pub(crate) struct TileView<'a> {
 
 /// The query ranges of one block of keys, kept in a block mask for use in any of its tiles.
 #[derive(Clone, Debug)]
-pub(crate) struct QueryRanges(Range<usize>);
+pub struct QueryRanges(Range<usize>);
 
 impl BlockMask {
     /// Returns a block mask without tiles. `diagonal_bias` is the number that a [`QueryRange`] may
@@ -163,14 +163,14 @@ impl BlockMask {
     ///
     /// # Panics
     /// If there are none or more than 64.
-    pub(crate) fn key_block(&mut self, positions: impl IntoIterator<Item = u32>) -> usize {
+    pub fn key_block(&mut self, positions: impl IntoIterator<Item = u32>) -> usize {
         let positions = self.add_positions(positions);
         self.keys.push(KeyBlock { positions, slot: 0 });
         self.keys.len() - 1
     }
 
     /// Cuts positions in blocks of keys: the number of each, and its positions.
-    pub(crate) fn key_blocks_of(&mut self, positions: &[u32]) -> Vec<(usize, Vec<u32>)> {
+    pub fn key_blocks_of(&mut self, positions: &[u32]) -> Vec<(usize, Vec<u32>)> {
         let blocks = positions.chunks(SIDE);
         blocks
             .map(|positions| {
@@ -186,7 +186,7 @@ impl BlockMask {
     ///
     /// # Panics
     /// If there are none or more than 64.
-    pub(crate) fn query_block(&mut self, positions: impl IntoIterator<Item = u32>) {
+    pub fn query_block(&mut self, positions: impl IntoIterator<Item = u32>) {
         let positions = self.add_positions(positions);
         let tiles = self.tiles.len()..self.tiles.len();
         self.queries.push(QueryBlock { positions, tiles });
@@ -238,7 +238,7 @@ impl BlockMask {
     }
 
     /// Stores the ranges of queries that see the keys of a block, one entry per key.
-    pub(crate) fn ranges(&mut self, ranges: impl IntoIterator<Item = QueryRange>) -> QueryRanges {
+    pub fn ranges(&mut self, ranges: impl IntoIterator<Item = QueryRange>) -> QueryRanges {
         let start = self.ranges.len();
         self.ranges.extend(ranges);
         QueryRanges(start..self.ranges.len())
@@ -249,7 +249,7 @@ impl BlockMask {
     ///
     /// # Panics
     /// If there is no such block, or not one query range per key.
-    pub(crate) fn allow(&mut self, keys: usize, ranges: Option<&QueryRanges>) {
+    pub fn allow(&mut self, keys: usize, ranges: Option<&QueryRanges>) {
         let count = self.keys[keys].positions.len();
         assert!(
             ranges.is_none_or(|ranges| ranges.0.len() == count),

@@ -20,8 +20,8 @@ use rayon::prelude::*;
 
 use self::backward::BackwardTask;
 use self::block_mask::Tile;
-pub use self::block_mask::{BlockMask, QueryRange};
-pub(crate) use self::block_mask::{BlockView, QueryRanges, TileView};
+pub use self::block_mask::{BlockMask, QueryRange, QueryRanges};
+pub(crate) use self::block_mask::{BlockView, TileView};
 use self::forward::ForwardTask;
 use super::AttentionDropout;
 use super::args::{AttentionArgs, Head, TASKS};
