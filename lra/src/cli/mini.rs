@@ -10,7 +10,7 @@ use super::parse::{self, Seeds};
 const EXAMPLES: &str = "\
 Examples:
   lra mini s4d --glance                    the tasks that need no download
-  lra mini performer                       all tasks, three seeds, with the block alone beside it
+  lra mini performer                       three seeds, with the block alone beside it
   lra mini s4d --dry-run                   how long that would take here
   lra mini linear local --jobs 2           two models, two runs at a time
   cargo run --release -- mini my_mixer     a model of one's own, from its program
