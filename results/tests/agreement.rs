@@ -269,8 +269,8 @@ fn the_table_of_bits_says_which_seeds_learned_anything() {
     assert!(text.contains("trained_mean"), "{text}");
 }
 
-/// Where a scored run has no loss of the label shares, a diverged one has no bits either: else it
-/// would be the only seed of its cell.
+/// A diverged run has no bits if the scored ones beside it have no loss of the label shares: else
+/// it would be the only seed of its cell.
 #[test]
 fn a_task_without_a_prior_has_no_bits_for_any_seed() {
     let mut records: Vec<Record> = (0..3).map(|seed| cell("lstm", "mqar", seed, 0.5)).collect();

@@ -87,7 +87,7 @@ fn of_scale(column: &ColumnDescriptor, scale: i32) -> Result<Meaning, String> {
 pub(super) struct Unfit {
     /// The number in words.
     pub(super) number: String,
-    /// What is wrong with it.
+    /// Its fault, such as `is out of range`.
     pub(super) problem: &'static str,
 }
 
