@@ -249,6 +249,7 @@ const REPORT_EXAMPLES: &str = "\
 Examples:
   lra report                                          accuracy, speed and memory of the runs under runs/
   lra report --table comparison --against mega        differences and verdicts beside a published source
+  lra report --table reproduced                       the same for every source whose recipe was followed
   lra report --format html --output report.html       one page with charts, for a browser
   lra report --charts plots                           learning curves and bubbles as SVG and PNG
   lra report --splice docs/measured.md                keep the tables of a Markdown file fresh";

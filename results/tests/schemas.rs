@@ -40,6 +40,12 @@ const COLUMNS: &[(&str, &str)] = &[
          ours_mean_percent,seeds,status,low_percent,high_percent,published_percent,missing,difference_percent,verdict,margin_percent",
     ),
     (
+        "reproduced",
+        "against,task,model,variant,recipe,set,precision,device,source,protocol,data,\
+         ours_mean_percent,seeds,status,low_percent,high_percent,published_percent,missing,difference_percent,verdict,margin_percent,\
+         hours,machine,differences",
+    ),
+    (
         "bits",
         "model,from,variant,recipe,set,precision,device,task,source,protocol,data,\
          mean_percent,deviation_percent,seeds,trained,trained_mean_percent,status",

@@ -62,6 +62,36 @@ fn comparisons_say_what_may_be_said() {
     insta::assert_snapshot!(text(table("comparison", &records, Some(tay()))));
 }
 
+/// The table of reproduced cells has those of every source, but only for the source's own recipe,
+/// with what the runs took.
+#[test]
+fn reproduced_cells_say_what_they_took_and_how_they_differ() {
+    let mut records = dozen();
+    records.push(small(run("linear", 0, 0.35)));
+    let mut other = on(run("performer", 3, 0.36), "listops", "generated", 2);
+    other.recipe.name = "nystromformer".to_owned();
+    other.provenance.host.cpu = "AMD EPYC 7763".to_owned();
+    records.push(other);
+    let mut own = run("performer", 4, 0.36);
+    own.recipe.name = "mini".to_owned();
+    own.recipe.published = false;
+    records.push(own);
+    insta::assert_snapshot!(text(table("reproduced", &records, Some(tay()))));
+    let none = table("reproduced", &records[records.len() - 1..], Some(tay()));
+    assert!(text(none).contains("No run follows a published recipe"));
+}
+
+/// Hours are those of all seeds: where those of one are not known, there is no sum.
+#[test]
+fn hours_of_a_reproduced_cell_are_summed_over_its_seeds() {
+    let mut records = [run("performer", 0, 0.18), run("performer", 1, 0.181)];
+    let hours =
+        |records: &[Record]| table("reproduced", records, None).objects()[0]["hours"].clone();
+    assert_eq!(hours(&records), 2.0 * 640.0 / 3600.0);
+    records[1].speed = None;
+    assert!(hours(&records).is_null());
+}
+
 /// Returns the verdict on Performer, published at 18.01 %.
 fn verdict(accuracies: &[f64], alter: fn(&mut Record)) -> String {
     let seeds = accuracies.iter().zip(0..);
@@ -1277,7 +1307,7 @@ fn names_are_parsed_and_unknown_ones_answered() {
     let error = tables::find("size").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no table is called `size`; there are: accuracy, speed, memory, averages, comparison, bits, dense"
+        "no table is called `size`; there are: accuracy, speed, memory, averages, comparison, reproduced, bits, dense"
     );
 }
 

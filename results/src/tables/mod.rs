@@ -5,6 +5,8 @@ mod bits;
 mod comparison;
 mod dense;
 mod grid;
+mod judged;
+mod reproduced;
 
 use serde_json::Value;
 
@@ -59,6 +61,12 @@ pub static TABLES: &[TableKind] = &[
         summary: "Each accuracy beside a published figure: difference, interval, verdict",
         by_default: false,
         make: comparison::table,
+    },
+    TableKind {
+        name: "reproduced",
+        summary: "Published cells run by their own recipes: verdict, differences, hours, machine",
+        by_default: false,
+        make: reproduced::table,
     },
     TableKind {
         name: "bits",
