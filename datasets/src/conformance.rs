@@ -1,4 +1,4 @@
-//! Promises that every task keeps, whatever its content: [`PROMISES`].
+//! Promises that every task keeps, whatever its content: [`CHECKS`].
 //!
 //! A test over the registry asks them of the tasks here, and `lra check-task` asks them of a
 //! program's own tasks and of folders.
@@ -26,14 +26,15 @@ pub struct Subject {
     folder: tempfile::TempDir,
 }
 
-/// A promise that every task must keep.
+/// Check of a promise that every task must keep.
 #[derive(Clone, Copy, Debug)]
-pub struct Promise {
+pub struct ConformanceCheck {
     /// The promise in words, such as `equal_seeds_give_equal_bytes`.
     pub name: &'static str,
     /// The check. It returns a remark, if there is one.
     pub check: fn(&Subject) -> Found,
-    /// Promise that comes first: if it is broken, this check would report the same fault again.
+    /// Check that comes first. If its promise is broken, this check would report the same
+    /// fault again.
     pub rests_on: Option<&'static str>,
 }
 
@@ -71,36 +72,36 @@ pub enum Outcome {
 }
 
 /// All promises, in the order in which they are asked.
-pub static PROMISES: &[Promise] = &[
-    promise("the_description_is_complete", description, None),
-    promise("options_are_read_and_others_refused", options, None),
-    promise(BUILT, build, Some("options_are_read_and_others_refused")),
-    promise("equal_seeds_give_equal_bytes", equal_seeds, Some(BUILT)),
-    promise("other_seeds_give_other_bytes", other_seeds, Some(BUILT)),
-    promise("no_example_is_in_two_splits", disjoint, Some(BUILT)),
-    promise("every_class_occurs", classes, Some(BUILT)),
-    promise("lengths_are_within_max_length", lengths, Some(BUILT)),
-    promise("stored_data_verify", verify, Some(BUILT)),
-    promise("any_bytes_are_shown_as_text", shown, Some(BUILT)),
-    promise("trivial_predictors_are_scored", baselines, Some(BUILT)),
+pub static CHECKS: &[ConformanceCheck] = &[
+    check("the_description_is_complete", description, None),
+    check("options_are_read_and_others_refused", options, None),
+    check(BUILT, build, Some("options_are_read_and_others_refused")),
+    check("equal_seeds_give_equal_bytes", equal_seeds, Some(BUILT)),
+    check("other_seeds_give_other_bytes", other_seeds, Some(BUILT)),
+    check("no_example_is_in_two_splits", disjoint, Some(BUILT)),
+    check("every_class_occurs", classes, Some(BUILT)),
+    check("lengths_are_within_max_length", lengths, Some(BUILT)),
+    check("stored_data_verify", verify, Some(BUILT)),
+    check("any_bytes_are_shown_as_text", shown, Some(BUILT)),
+    check("trivial_predictors_are_scored", baselines, Some(BUILT)),
 ];
 
 /// Name of the promise that most others rest on.
 const BUILT: &str = "the_data_are_built";
 
-const fn promise(
+const fn check(
     name: &'static str,
     check: fn(&Subject) -> Found,
     rests_on: Option<&'static str>,
-) -> Promise {
-    Promise {
+) -> ConformanceCheck {
+    ConformanceCheck {
         name,
         check,
         rests_on,
     }
 }
 
-/// Asks the [`PROMISES`] in order, except those that rest on a broken one, so that one cause is
+/// Asks the [`CHECKS`] in order, except those that rest on a broken one, so that one cause is
 /// reported once. `tried` runs a check, and catches its panics where they must not end the program;
 /// `told` receives each outcome as soon as it is known.
 ///
@@ -108,11 +109,11 @@ const fn promise(
 /// Errors of `told`, and failures of the system, which are no breach.
 pub fn ask<E: From<Error>>(
     subject: &Subject,
-    mut tried: impl FnMut(&'static Promise, &Subject) -> Found,
-    mut told: impl FnMut(&'static Promise, &Outcome) -> Result<(), E>,
-) -> Result<Vec<(&'static Promise, Outcome)>, E> {
-    let mut all: Vec<(&'static Promise, Outcome)> = Vec::new();
-    for promise in PROMISES {
+    mut tried: impl FnMut(&'static ConformanceCheck, &Subject) -> Found,
+    mut told: impl FnMut(&'static ConformanceCheck, &Outcome) -> Result<(), E>,
+) -> Result<Vec<(&'static ConformanceCheck, Outcome)>, E> {
+    let mut all: Vec<(&'static ConformanceCheck, Outcome)> = Vec::new();
+    for promise in CHECKS {
         let before = promise.rests_on;
         let before = before.and_then(|name| all.iter().find(|(before, _)| before.name == name));
         let cause = before.and_then(|(before, outcome)| match outcome {

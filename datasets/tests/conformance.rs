@@ -125,8 +125,9 @@ impl Task for Planted {
 
 fn asked(task: &'static dyn Task) -> Vec<(&'static str, Outcome)> {
     let subject = Subject::new(task).unwrap();
-    let tried =
-        |promise: &'static conformance::Promise, subject: &Subject| (promise.check)(subject);
+    let tried = |promise: &'static conformance::ConformanceCheck, subject: &Subject| {
+        (promise.check)(subject)
+    };
     let asked = conformance::ask(&subject, tried, |_, _| Ok::<(), Error>(()));
     let asked = asked.unwrap().into_iter();
     asked

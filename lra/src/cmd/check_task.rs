@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use datasets::Task;
-use datasets::conformance::{self, Failure, Found, Outcome, Promise, Subject};
+use datasets::conformance::{self, ConformanceCheck, Failure, Found, Outcome, Subject};
 use datasets::tasks;
 use results::counted;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub fn run(arguments: &CheckTaskArgs) -> Result<ExitCode> {
     for task in chosen {
         let subject = Subject::new(task)?;
         let name = task.info().name;
-        let told = |promise: &Promise, outcome: &Outcome| match arguments.json {
+        let told = |promise: &ConformanceCheck, outcome: &Outcome| match arguments.json {
             true => Ok(()),
             false => cmd::print(&line(promise, outcome)),
         };
@@ -66,7 +66,7 @@ pub fn run(arguments: &CheckTaskArgs) -> Result<ExitCode> {
 }
 
 /// Runs a check; a panic of the task is a breach, with its place.
-fn tried(promise: &'static Promise, subject: &Subject) -> Found {
+fn tried(promise: &'static ConformanceCheck, subject: &Subject) -> Found {
     let outcome = panics::caught(|| Ok((promise.check)(subject)));
     outcome.unwrap_or_else(|error| {
         let panic = error.cause.downcast_ref::<Panic>();
@@ -75,7 +75,7 @@ fn tried(promise: &'static Promise, subject: &Subject) -> Found {
     })
 }
 
-fn line(promise: &Promise, outcome: &Outcome) -> String {
+fn line(promise: &ConformanceCheck, outcome: &Outcome) -> String {
     let words = promise.name.replace('_', " ");
     match outcome {
         Outcome::Kept(None) => format!("ok      {words}"),
@@ -88,7 +88,7 @@ fn line(promise: &Promise, outcome: &Outcome) -> String {
     }
 }
 
-fn row(task: &str, promise: &Promise, outcome: &Outcome) -> Value {
+fn row(task: &str, promise: &ConformanceCheck, outcome: &Outcome) -> Value {
     let (remark, wrong, cause) = match outcome {
         Outcome::Kept(remark) => (remark.as_deref(), None, None),
         Outcome::Broken(wrong) => (None, Some(wrong.as_str()), None),

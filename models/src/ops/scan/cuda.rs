@@ -16,10 +16,10 @@ const LEAST_CHUNK: usize = 64;
 /// Returns all states of x (B, L, W) with coefficients a (W) or (B, L, W).
 pub(super) fn scan(gpu: &Gpu, x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
     let (x, a) = (x.contiguous()?, a.contiguous()?);
-    let walk = Walk::new(gpu, &x, a.rank() == 3, options)?;
+    let chunked = ChunkedScan::new(gpu, &x, a.rank() == 3, options)?;
     let h = gpu.empty(x.shape(), DType::F32)?;
-    let starts = walk.starts(gpu.pointer(&x)?, gpu.pointer(&a)?, false)?;
-    walk.launch(
+    let starts = chunked.starts(gpu.pointer(&x)?, gpu.pointer(&a)?, false)?;
+    chunked.launch(
         "forward",
         [gpu.pointer(&x)?, gpu.pointer(&a)?, Argument::NULL],
         starts.as_ref(),
@@ -28,31 +28,31 @@ pub(super) fn scan(gpu: &Gpu, x: &Tensor, a: &Tensor, options: ScanOptions) -> R
     let kept = a.detach();
     let output = h.into_output();
     with_backward("scan", &[&x, &a], output, true, move |h, dh| {
-        let gpu = &walk.gpu;
+        let gpu = &chunked.gpu;
         let (dh, a) = (gpu.pointer(dh)?, gpu.pointer(&kept)?);
         let dx = gpu.empty(h.shape(), DType::F32)?;
-        let parts = walk.batch * walk.chunks;
-        let da = match walk.varies {
+        let parts = chunked.batch * chunked.chunks;
+        let da = match chunked.varies {
             true => gpu.empty(h.shape(), DType::F32)?,
-            false => gpu.empty((parts, walk.width), DType::F32)?,
+            false => gpu.empty((parts, chunked.width), DType::F32)?,
         };
-        let starts = walk.starts(dh, a, true)?;
-        walk.launch(
+        let starts = chunked.starts(dh, a, true)?;
+        chunked.launch(
             "backward",
             [dh, gpu.pointer(h)?, a],
             starts.as_ref(),
             &[dx.pointer(), da.pointer()],
         )?;
-        let da = match walk.varies {
+        let da = match chunked.varies {
             true => da.into_tensor(),
-            false => sum_parts(gpu, &da, parts, walk.width)?,
+            false => sum_parts(gpu, &da, parts, chunked.width)?,
         };
         Ok(vec![Some(dx.into_tensor()), Some(da)])
     })
 }
 
-/// The launches of a scan.
-struct Walk {
+/// Chunks of a scan, and the launches of their kernels.
+struct ChunkedScan {
     gpu: Gpu,
     options: ScanOptions,
     /// True if every token has coefficients of its own.
@@ -66,7 +66,7 @@ struct Walk {
     sizes: [Argument; 5],
 }
 
-impl Walk {
+impl ChunkedScan {
     fn new(gpu: &Gpu, x: &Tensor, varies: bool, options: ScanOptions) -> Result<Self> {
         let (batch, length, width) = x.dims3()?;
         let elements = width / if options.complex { 2 } else { 1 };
@@ -106,7 +106,7 @@ impl Walk {
     }
 
     /// Returns the states at the chunks' starts, or none for a single chunk. `adjoint` is true for
-    /// the walk of the backward pass.
+    /// the recurrence of the backward pass.
     fn starts(&self, x: Argument, a: Argument, adjoint: bool) -> Result<Option<Buffer>> {
         if self.chunks == 1 {
             return Ok(None);
@@ -130,7 +130,7 @@ impl Walk {
         Ok(Some(ends))
     }
 
-    /// Launches the walk over all positions.
+    /// Launches the kernels over all positions.
     fn launch(
         &self,
         part: &str,

@@ -12,10 +12,10 @@ use super::backward::{Queries, Tiles};
 
 /// Weights and gradients of scores as products take them.
 pub(super) struct Operands<'a> {
-    /// Left: of keys.
+    /// Left operands, whose rows are keys.
     pub(super) weights: Lhs<'a>,
     pub(super) gradients: Lhs<'a>,
-    /// Right: of queries.
+    /// Right operand, whose columns are queries, and its stride.
     pub(super) gradients_right: (&'a [f32], usize),
 }
 

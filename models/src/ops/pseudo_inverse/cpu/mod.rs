@@ -13,7 +13,7 @@ use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
-use self::square::{Left, Square, product};
+use self::square::{Lhs, Square, product};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "pseudo_inverse";
@@ -110,18 +110,18 @@ impl Between {
     /// Computes all matrices that follow from Z.
     #[inline(always)]
     fn compute<S: Lanes>(&mut self, s: S, a: &Square) {
-        product::<S, false>(s, Left::of(a), &self.z, 1.0, &mut self.y);
+        product::<S, false>(s, Lhs::of(a), &self.z, 1.0, &mut self.y);
         self.p.set_less(7.0, &self.y);
-        product::<S, false>(s, Left::of(&self.y), &self.p, -1.0, &mut self.q);
+        product::<S, false>(s, Lhs::of(&self.y), &self.p, -1.0, &mut self.q);
         self.q.add_identity(15.0);
-        product::<S, false>(s, Left::of(&self.y), &self.q, -1.0, &mut self.r);
+        product::<S, false>(s, Lhs::of(&self.y), &self.q, -1.0, &mut self.r);
         self.r.add_identity(13.0);
     }
 
     /// Computes the next Z.
     #[inline(always)]
     fn next<S: Lanes>(&self, s: S, z: &mut Square) {
-        product::<S, false>(s, Left::of(&self.z), &self.r, 0.25, z);
+        product::<S, false>(s, Lhs::of(&self.z), &self.r, 0.25, z);
     }
 }
 
@@ -242,24 +242,24 @@ impl Kernel for Differentiate<'_> {
         for Between { z, y, p, q, r } in all.iter().rev() {
             // Z' = ¼ Z R
             transposed.set_transposed(r);
-            product::<S, false>(s, Left::of(dz), transposed, 0.25, before);
-            product::<S, false>(s, Left::transposed(z), dz, 0.25, dr);
+            product::<S, false>(s, Lhs::of(dz), transposed, 0.25, before);
+            product::<S, false>(s, Lhs::transposed(z), dz, 0.25, dr);
             // R = 13 I - Y Q
             transposed.set_transposed(q);
-            product::<S, false>(s, Left::of(dr), transposed, -1.0, dy);
-            product::<S, false>(s, Left::transposed(y), dr, -1.0, dq);
+            product::<S, false>(s, Lhs::of(dr), transposed, -1.0, dy);
+            product::<S, false>(s, Lhs::transposed(y), dr, -1.0, dq);
             // Q = 15 I - Y P
             transposed.set_transposed(p);
-            product::<S, true>(s, Left::of(dq), transposed, -1.0, dy);
-            product::<S, false>(s, Left::transposed(y), dq, -1.0, dp);
+            product::<S, true>(s, Lhs::of(dq), transposed, -1.0, dy);
+            product::<S, false>(s, Lhs::transposed(y), dq, -1.0, dp);
             // P = 7 I - Y
             for (dy, dp) in dy.numbers.iter_mut().zip(&dp.numbers) {
                 *dy -= dp;
             }
             // Y = A Z
             transposed.set_transposed(z);
-            product::<S, true>(s, Left::of(dy), transposed, 1.0, da);
-            product::<S, true>(s, Left::transposed(a), dy, 1.0, before);
+            product::<S, true>(s, Lhs::of(dy), transposed, 1.0, da);
+            product::<S, true>(s, Lhs::transposed(a), dy, 1.0, before);
             std::mem::swap(dz, before);
         }
         // Z = Aᵀ / c, with c the sum of a column.

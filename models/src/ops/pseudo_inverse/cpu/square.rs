@@ -86,16 +86,16 @@ impl Square {
 
 /// A left operand: element (i, j) is at i `row` + j `column`.
 #[derive(Clone, Copy)]
-pub(super) struct Left<'a> {
+pub(super) struct Lhs<'a> {
     numbers: &'a [f64],
     row: usize,
     column: usize,
 }
 
-impl<'a> Left<'a> {
+impl<'a> Lhs<'a> {
     #[inline(always)]
     pub(super) fn of(square: &'a Square) -> Self {
-        Left {
+        Lhs {
             numbers: &square.numbers,
             row: square.padded,
             column: 1,
@@ -104,7 +104,7 @@ impl<'a> Left<'a> {
 
     #[inline(always)]
     pub(super) fn transposed(square: &'a Square) -> Self {
-        Left {
+        Lhs {
             numbers: &square.numbers,
             row: 1,
             column: square.padded,
@@ -116,7 +116,7 @@ impl<'a> Left<'a> {
 #[inline(always)]
 pub(super) fn product<S: Lanes, const ADD: bool>(
     s: S,
-    a: Left,
+    a: Lhs,
     b: &Square,
     factor: f64,
     out: &mut Square,
@@ -159,7 +159,7 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
 #[inline(always)]
 fn block<S: Lanes, const M: usize, const N: usize, const ADD: bool>(
     s: S,
-    (a, b): (Left, &[f64]),
+    (a, b): (Lhs, &[f64]),
     (row, column): (usize, usize),
     padded: usize,
     factor: f64,
@@ -203,8 +203,8 @@ mod tests {
         #[inline(always)]
         fn run<S: Lanes>(self, s: S) {
             let Both(a, b, [plain, added]) = self;
-            product::<S, false>(s, Left::of(a), b, 0.5, plain);
-            product::<S, true>(s, Left::transposed(a), b, -2.0, added);
+            product::<S, false>(s, Lhs::of(a), b, 0.5, plain);
+            product::<S, true>(s, Lhs::transposed(a), b, -2.0, added);
         }
     }
 

@@ -14,7 +14,7 @@ use super::super::backward::{Queries, Tiles, deltas};
 use super::super::packed_kv::{KeyTile, PackedKv};
 use super::super::score_mod::TermGradients;
 use super::block_mask::BlockMask;
-use super::{Held, apply_ranges, drawn, indices};
+use super::{KeySlot, apply_ranges, drawn, indices};
 
 /// Some blocks of queries of one head.
 pub(super) struct BackwardTask<'a> {
@@ -38,7 +38,7 @@ pub(super) struct BackwardTask<'a> {
     /// here.
     pub(super) key_rows: Option<&'a [u32]>,
     /// Working memory of [`Keys`].
-    pub(super) held: &'a mut Vec<Held>,
+    pub(super) held: &'a mut Vec<KeySlot>,
 }
 
 impl Kernel for BackwardTask<'_> {
@@ -125,7 +125,7 @@ struct Keys<'a> {
     /// The row of each key in these.
     target_rows: Option<&'a [u32]>,
     /// The block that each slot holds, and its valid keys.
-    held: &'a mut [Held],
+    held: &'a mut [KeySlot],
     packed_kv: PackedKv,
 }
 
@@ -134,7 +134,7 @@ impl<'a> Keys<'a> {
         (args, block_mask, head): (&'a AttentionArgs<'a>, &'a BlockMask, Head),
         dtargets: [StridedRowsMut<'a>; 2],
         target_rows: Option<&'a [u32]>,
-        held: &'a mut Vec<Held>,
+        held: &'a mut Vec<KeySlot>,
     ) -> Self {
         let (packed_kv, rows) = block_mask.packed_kv();
         held.clear();

@@ -13,7 +13,7 @@ use lra_cpu::tile::{
 use super::super::args::{AttentionArgs, Head};
 use super::super::weighted_sums::{WeightedSums, finalize};
 use super::block_mask::BlockMask;
-use super::{Held, apply_ranges, drawn, indices};
+use super::{KeySlot, apply_ranges, drawn, indices};
 
 /// Some blocks of queries of one head.
 pub(in super::super) struct ForwardTask<'a> {
@@ -26,7 +26,7 @@ pub(in super::super) struct ForwardTask<'a> {
     /// Base-2 logarithms of the sums of weights (B, H, Lq), infinite.
     pub(super) sums: &'a Shared<'a>,
     /// Working memory of [`Keys`].
-    pub(super) held: &'a mut Vec<Held>,
+    pub(super) held: &'a mut Vec<KeySlot>,
     /// Working memory of [`Revisited`].
     pub(super) revisited: &'a mut Vec<(f32, f32)>,
 }
@@ -183,7 +183,7 @@ struct Keys<'a> {
     block_mask: &'a BlockMask,
     head: Head,
     /// The block that each slot holds, and its valid keys.
-    held: &'a mut [Held],
+    held: &'a mut [KeySlot],
     key_blocks: PackedTiles,
     value_blocks: PackedTiles,
 }
@@ -191,7 +191,7 @@ struct Keys<'a> {
 impl<'a> Keys<'a> {
     fn new(
         (args, block_mask, head): (&'a AttentionArgs<'a>, &'a BlockMask, Head),
-        held: &'a mut Vec<Held>,
+        held: &'a mut Vec<KeySlot>,
     ) -> Self {
         let (packed_kv, rows) = block_mask.packed_kv();
         held.clear();

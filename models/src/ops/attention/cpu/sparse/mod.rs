@@ -197,8 +197,8 @@ fn parts(args: &AttentionArgs, block_mask: &BlockMask) -> Vec<Range<usize>> {
     (0..count).map(|part| edge(part)..edge(part + 1)).collect()
 }
 
-/// A block of keys that a slot holds, and its valid keys.
-type Held = Option<(usize, u64)>;
+/// Block of keys in a slot of packed keys, with the bits of its valid keys.
+type KeySlot = Option<(usize, u64)>;
 
 /// Returns the largest number of slots of a mask.
 fn most_slots(block_masks: &BlockMasks) -> usize {
