@@ -133,11 +133,21 @@ pub struct Row {
     /// Facts about it beside its cells, for machines: the settings that people read once below the
     /// table.
     pub facts: Vec<Fact>,
-    /// True if others measured its values: of the facts about a column only the task is about it.
-    pub foreign: bool,
+    /// The kind of others that measured its values: of the facts about a column only the task is
+    /// about it. `None` for our own values.
+    pub foreign: Option<Foreign>,
     /// Rows that have the same here compete for the best value of a column. A row that has nothing
     /// does not compete.
     pub contest: Option<String>,
+}
+
+/// Origin of values that others measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// Printed in a paper.
+    Published,
+    /// Read from a file of results: its data are unknown but for the task.
+    Imported,
 }
 
 impl Row {
@@ -213,9 +223,10 @@ impl Cell {
         }
     }
 
-    /// Returns the number called `field`, unless the run failed.
+    /// Returns the number called `field`, unless the run failed or no seed trained.
     fn competing(&self, field: &str) -> Option<f64> {
-        let well = self.field("status").is_none_or(Value::is_null);
+        let well = self.field("status").is_none_or(Value::is_null)
+            && self.field("trained").is_none_or(|trained| *trained != 0);
         self.field(field)?.as_f64().filter(|_| well)
     }
 

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use lra_results::imported::{self, Field, Given, Imported};
-use lra_results::{Format, tables};
+use lra_results::{Format, Record, tables};
 
-use crate::common::run;
+use crate::common::{on, run};
 
 /// Writes a file and reads it.
 fn read(name: &str, text: &str, given: &Given) -> Result<imported::Contents, String> {
@@ -219,6 +219,7 @@ fn imported_rows_stand_between_runs_and_trivial_predictors() {
     let csv = Format::Csv.render(&[table]);
     assert!(csv.contains("s4,imported (theirs)"), "{csv}");
     assert!(csv.contains("text (imported)"), "{csv}");
+    assert!(csv.contains("listops (imported)"), "{csv}");
     // Nothing is known of the data of others.
     let theirs = csv.lines().find(|line| line.contains("59.6"));
     let theirs = theirs.unwrap();
@@ -239,5 +240,51 @@ fn imported_rows_stand_between_runs_and_trivial_predictors() {
     assert!(
         text.contains("lr 1e-3") && text.contains("lr 3e-3"),
         "{text}"
+    );
+}
+
+/// Figures of others stand in the column of a data set only if it is the task itself and the only
+/// one.
+#[test]
+fn imported_figures_do_not_stand_beside_stand_ins() {
+    let kind = tables::find("accuracy").unwrap();
+    let of = |records: &[Record]| {
+        let mut table = kind.make(records, None);
+        imported::add_to(&mut table, &[cell("theirs", "image", "s4", 88.5)]);
+        let names: Vec<String> = table.columns.iter().map(|it| it.name.clone()).collect();
+        let objects = table.objects();
+        let labels: Vec<_> = objects
+            .iter()
+            .filter(|row| row["from"] == "imported (theirs)")
+            .map(|row| {
+                (
+                    row["task"].clone(),
+                    row["source"].clone(),
+                    row["mean_percent"].clone(),
+                )
+            })
+            .collect();
+        let expected = (
+            "image (imported)".into(),
+            serde_json::Value::Null,
+            88.5.into(),
+        );
+        assert_eq!(labels, [expected]);
+        names[2..].to_vec()
+    };
+    let image = |source: &str| on(run("performer", 0, 0.38), "image", source, 2);
+    assert_eq!(of(&[image("official")]), ["image"]);
+    assert_eq!(
+        of(&[image("synthetic")]),
+        ["image (synthetic)", "image (imported)"]
+    );
+    let mut part = image("official");
+    part.task.partial = true;
+    assert_eq!(of(&[part]), ["image (partial)", "image (imported)"]);
+    let mut clean = image("official");
+    clean.task.protocol = "clean".to_owned();
+    assert_eq!(
+        of(&[image("official"), clean]),
+        ["image (clean)", "image (tay2021)", "image (imported)"]
     );
 }

@@ -81,6 +81,30 @@ fn reproduced_cells_say_what_they_took_and_how_they_differ() {
     assert!(text(none).contains("No run follows a published recipe"));
 }
 
+/// A published figure beside runs by two protocols has one line for machines.
+#[test]
+fn no_line_of_csv_is_there_twice() {
+    let tasks = ["listops", "text", "retrieval", "image", "pathfinder"];
+    let by = |protocol: &str| {
+        tasks.map(|task| {
+            let mut record = on(run("performer", 0, 0.4), task, "official", 2);
+            record.task.protocol = protocol.to_owned();
+            record
+        })
+    };
+    let records = [by("tay2021"), by("clean")].concat();
+    for kind in TABLES {
+        let csv = Format::Csv.render(&[kind.make(&records, Some(tay()))]);
+        let mut lines: Vec<&str> = csv.lines().collect();
+        lines.sort_unstable();
+        let all = lines.len();
+        lines.dedup();
+        assert_eq!(lines.len(), all, "{csv}");
+    }
+    let csv = Format::Csv.render(&[accuracy(&records)]);
+    assert_eq!(csv.matches("performer,tay2021,").count(), tasks.len());
+}
+
 /// Hours are those of all seeds: where those of one are not known, there is no sum.
 #[test]
 fn hours_of_a_reproduced_cell_are_summed_over_its_seeds() {
@@ -1340,6 +1364,22 @@ fn the_best_of_a_column_is_marked() {
     );
     let failed = [run("bag", 0, 0.17), run("linear", 0, 0.16)];
     assert!(best(&accuracy(&failed)).is_empty());
+
+    // Where no seed learned anything, nothing is the best.
+    let idle = |model: &str, bits: f64| {
+        let mut record = run(model, 0, 0.36);
+        let scores = record.scores.as_mut().unwrap();
+        (scores.bits_gained, scores.prior_loss, scores.test_loss) =
+            (Some(bits), Some(2.3), Some(2.3));
+        record
+    };
+    let bits = table(
+        "bits",
+        &[idle("linear", 0.0), idle("performer", 0.01)],
+        None,
+    );
+    assert!(bits.objects().iter().all(|row| row["trained"] == 0));
+    assert!(best(&bits).is_empty(), "{bits:?}");
 
     // Each recipe has a best of its own, and so have precisions and protocols: they were asked
     // other questions.

@@ -7,7 +7,7 @@ use datasets::TASKS;
 use results::published::{self, ACCURACY, Figure, Source};
 
 use crate::error::{Error, Result};
-use crate::recipe::Recipe;
+use crate::recipe::{RECIPES, Recipe};
 use crate::repro::cell::{self, PublishedCell, Selection};
 
 /// A published accuracy that no recipe reproduces.
@@ -27,6 +27,8 @@ pub struct Unoffered {
 pub enum Reason {
     /// No recipe follows the source.
     NoRecipe,
+    /// The recipe that is named after the source has settings that the source does not print.
+    Unpublished(&'static str),
     /// The source's recipes are made for other models: the figure is a reprint, or belongs to a
     /// variant.
     OtherModels(Vec<&'static str>),
@@ -43,6 +45,7 @@ impl Reason {
     pub fn kind(&self) -> &'static str {
         match self {
             Reason::NoRecipe => "no recipe follows their source",
+            Reason::Unpublished(_) => "their source leaves out settings of the recipe",
             Reason::OtherModels(_) => "their source's recipe is made for other models",
             Reason::NoSettings(_) => "their source's recipe has no settings for the task",
             Reason::OtherData(_) => "their data is no task here",
@@ -55,6 +58,10 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Reason::NoRecipe => f.write_str("no recipe follows this source"),
+            Reason::Unpublished(recipe) => write!(
+                f,
+                "recipe {recipe} has settings that this source does not print, so its scores are compared with none"
+            ),
             Reason::OtherModels(recipes) => {
                 write!(f, "recipe {} is made for other models", recipes.join(", "))
             }
@@ -170,7 +177,15 @@ fn reason(source: &'static Source, figure: &'static Figure) -> Result<Reason> {
         return Ok(Reason::OtherData(&figure.task));
     }
     if source.recipes.is_empty() {
-        return Ok(Reason::NoRecipe);
+        let named = RECIPES.iter().any(|(name, _)| *name == source.alias);
+        let recipe = named.then(|| Recipe::load(source.alias)).transpose()?;
+        let trains = |recipe: &Recipe| {
+            recipe.is_for(&figure.entry) && recipe.body.tasks.contains_key(&figure.task)
+        };
+        return Ok(match recipe.is_some_and(|recipe| trains(&recipe)) {
+            true => Reason::Unpublished(source.alias),
+            false => Reason::NoRecipe,
+        });
     }
     let mut trained = false;
     for recipe in &source.recipes {
@@ -209,6 +224,10 @@ mod tests {
             found.map(|it| it.reason.clone())
         };
         assert_eq!(reason("lru", "text", "s4d"), Some(Reason::NoRecipe));
+        assert_eq!(
+            reason("lru", "text", "lru"),
+            Some(Reason::Unpublished("lru"))
+        );
         assert_eq!(
             reason("mega", "text", "transformer"),
             Some(Reason::OtherModels(vec!["mega"]))

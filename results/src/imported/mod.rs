@@ -11,7 +11,7 @@ use self::lines::{Line, lines};
 use crate::format::counted;
 use crate::markup::guarded;
 use crate::stats::{Sample, largest_deviation};
-use crate::table::{Cell, Column, Row, Table, or_null};
+use crate::table::{Cell, Column, Foreign, Row, Table, or_null};
 use crate::tables::{EVERY_ROW, ONE_SEED};
 use crate::{Error, Result, atomic};
 
@@ -488,23 +488,38 @@ fn show_settings(table: &mut Table) {
     }
 }
 
-/// Returns the index of the column of a task, which is added if there is none.
+/// Returns the index of the column of a task. It is that of the only data set which is the task
+/// itself: no stand-in, no part, unaltered. If there is none or several, a column is added.
 fn column_of(table: &mut Table, task: &str) -> usize {
     let label = |column: &Column| {
-        let fact = column.facts.iter().find(|(name, _)| *name == "task")?;
-        let text = fact.1.as_str()?;
-        Some(text.split(" (").next().unwrap_or(text).to_owned())
+        let fact = column.facts.iter().find(|(name, _)| *name == "task");
+        fact.and_then(|(_, value)| value.as_str())
+            .map(str::to_owned)
     };
-    let known = table
-        .columns
-        .iter()
-        .position(|column| label(column).as_deref() == Some(task));
+    let labels: Vec<Option<String>> = table.columns.iter().map(label).collect();
+    let labelled = |source: &str| {
+        let sought = Some(format!("{task} ({source})"));
+        let found = labels.iter().enumerate();
+        let found = found.filter(move |(_, label)| **label == sought);
+        found.map(|(index, _)| index).collect::<Vec<usize>>()
+    };
+    let own = ["official", "generated"].map(labelled).concat();
+    let known = match own.as_slice() {
+        [only] => Some(*only),
+        _ => labelled("imported").first().copied(),
+    };
     known.unwrap_or_else(|| {
-        let facts = vec![("task", json!(format!("{task} (imported)")))];
+        let name = format!("{task} (imported)");
+        let facts = vec![("task", json!(name))];
         let fields = &["mean", "deviation", "seeds", "low", "high", "status"];
+        let is_other = labels
+            .iter()
+            .flatten()
+            .any(|label| label.split(" (").next() == Some(task));
+        let header = if is_other { &name } else { task };
         table
             .columns
-            .push(Column::value(task).info(facts).holding(fields));
+            .push(Column::value(header).info(facts).holding(fields));
         for row in &mut table.rows {
             row.cells.push(Cell::default());
         }
@@ -525,7 +540,7 @@ fn empty_row(table: &Table, one: &Imported) -> Row {
         });
     Row {
         facts: vec![(SETTINGS, or_null(&one.settings))],
-        foreign: true,
+        foreign: Some(Foreign::Imported),
         ..Row::new(cells.collect())
     }
 }

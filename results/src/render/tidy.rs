@@ -4,10 +4,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::table::{Cell, MISSING, Schema, Table, known, or_null};
+use crate::table::{Cell, Foreign, MEASURED, MISSING, Schema, Table, known, or_null};
 
 /// A row in two parts, each of names and values.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct TidyRow {
     /// The facts that identify the row.
     pub(super) info: Map<String, Value>,
@@ -101,9 +101,10 @@ fn found_rows(table: &Table) -> Vec<TidyRow> {
         for ((index, column), cell) in filled.filter(|((_, column), _)| !column.facts.is_empty()) {
             let mut one = whole.clone();
             for (name, value) in &column.facts {
-                let value = match row.foreign && *name != "task" {
-                    true => Value::Null,
-                    false => known(value),
+                let value = match (row.foreign, *name) {
+                    (None, _) | (Some(Foreign::Published), "task") => known(value),
+                    (Some(Foreign::Imported), "task") => imported(value),
+                    (Some(_), _) => Value::Null,
                 };
                 one.info.insert((*name).to_owned(), value);
             }
@@ -111,7 +112,27 @@ fn found_rows(table: &Table) -> Vec<TidyRow> {
             rows.push(one);
         }
     }
-    rows
+    without_repeats(rows)
+}
+
+/// Returns the label of a task without its source of data, which is unknown of imported values.
+fn imported(label: &Value) -> Value {
+    let text = label.as_str().unwrap_or_default();
+    let task = text.split(" (").next().unwrap_or(text);
+    format!("{task} (imported)").into()
+}
+
+/// Removes rows that others measured and that are there already, such as a published figure beside
+/// runs by two protocols.
+fn without_repeats(rows: Vec<TidyRow>) -> Vec<TidyRow> {
+    let mut all: Vec<TidyRow> = Vec::new();
+    for row in rows {
+        let ours = row.info.get("from").is_none_or(|from| from == MEASURED);
+        if ours || !all.contains(&row) {
+            all.push(row);
+        }
+    }
+    all
 }
 
 /// The names of the values behind the cells of each column.

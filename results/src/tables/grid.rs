@@ -11,7 +11,7 @@ use crate::pivot::{
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
-use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
+use crate::table::{Best, Cell, Column, Foreign, MEASURED, Row, Schema, Table};
 use crate::verdict::Verdict;
 
 /// The measured quantity.
@@ -329,7 +329,7 @@ impl<'a> Maker<'a> {
             });
         }
         any.then(|| Row {
-            foreign: true,
+            foreign: Some(Foreign::Published),
             ..Row::new(cells)
         })
     }
