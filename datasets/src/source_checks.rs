@@ -56,17 +56,19 @@ pub(crate) fn mark(manifest: &mut Manifest, known: &[Known]) {
     }
 }
 
-/// Returns one check per fact of the manifest, and one per other reason why the data is marked as
-/// altered. A fact must have its published value, if there is one, unless the data is only a part
+/// Returns one check per fact of the manifest, one that says that the data is a part of the
+/// published data where no fact does, and one per other reason why the data is marked as altered. A fact must have its published value, if there is one, unless the data is only a part
 /// of the published data.
 pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
     let mut reported = Vec::new();
+    let mut tells_part = false;
     let mut check = |fact: &Fact| {
         let name = format!("raw files: {}", fact.name);
         let found = &fact.value;
         match judge(fact, known, manifest.partial) {
             Verdict::AsPublished => Check::new(name, true, format!("{found}, as published")),
             Verdict::Unproved(published) => {
+                tells_part = true;
                 let detail = format!("{found}, a part of the published {published}: unproved");
                 Check::new(name, true, detail)
             }
@@ -78,6 +80,16 @@ pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
         }
     };
     let mut checks: Vec<Check> = manifest.facts.iter().map(&mut check).collect();
+    if manifest.partial && !tells_part {
+        let rows = SplitName::ALL.map(|split| manifest.splits.get(split).rows);
+        let detail = format!(
+            "{} examples, a part of the published data: unproved",
+            rows.iter().sum::<usize>()
+        );
+        checks.push(Check::new("raw files: complete", true, detail));
+        let notes = manifest.notes.iter();
+        checks.extend(notes.map(|note| Check::new("raw files: note", true, note)));
+    }
     let others = manifest
         .altered
         .iter()

@@ -207,6 +207,14 @@ fn repeats_are_counted_alike_when_made_and_when_verified() {
     let words = "1 row repeated within a split, 1 in more than one split";
     assert_eq!(built.manifest.notes.last().unwrap(), words);
     assert!(verified.to_string().contains(words), "{verified}");
+    // No fact has the number of rows, but the data is known to be a part.
+    assert!(built.manifest.partial);
+    let part = "a part of the published data: unproved";
+    assert!(verified.to_string().contains(part), "{verified}");
+    assert!(
+        verified.to_string().contains("the published file 96000"),
+        "{verified}"
+    );
 }
 
 #[test]

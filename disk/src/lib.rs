@@ -5,6 +5,7 @@
 //! - [`own`] opens files that the program names in its own folders, and follows no symbolic link
 //!   there. [`create`] and [`own_alone`] leave other hard links of such a file as they are.
 //! - [`write()`] replaces a file as a whole: after a crash it holds its old content or the new one.
+//!   [`sync_folder`] makes names durable, too.
 //! - [`TemporaryFolder`] is removed at its end, or by a later process if its own was killed.
 //! - [`is_of_content`] tells errors about a file from those of the system.
 //! - [`try_lock`] takes a lock that ends with its process. `LRA_LOCKS=off` allows file systems
@@ -30,5 +31,6 @@ pub use open::{open, own, read, read_to_string, refuse_link, refuse_links};
 pub use temporary::{TemporaryFolder, clear_temporary};
 pub use text::{escape, is_obeyed, without_mark};
 pub use write::{
-    Append, Output, folder_of, is_own_temporary, remove, rename, sync, write, write_unsynced,
+    Append, Output, folder_of, is_own_temporary, remove, rename, sync, sync_folder, write,
+    write_unsynced,
 };

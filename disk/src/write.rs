@@ -28,12 +28,8 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = temporary(path, bytes)?;
     sync(file.as_file())?;
     persist(file, path)?;
-    // The rename itself is stored in the folder. Not every file system can sync one: the file is
-    // whole either way.
-    if let Ok(folder) = File::open(folder) {
-        let _ = folder.sync_all();
-    }
-    Ok(())
+    // The rename itself is stored in the folder.
+    sync_folder(folder)
 }
 
 /// Replaces a file like [`write()`], but without flushing, so that a power failure may lose the
@@ -116,6 +112,31 @@ pub fn sync(file: &File) -> io::Result<()> {
     Ok(())
 }
 
+/// Flushes the names in a folder to the disk, if the file system can. Only Unix can open a folder,
+/// one without read permission cannot be opened, and some file systems, such as network ones, refuse
+/// to sync it. There, renaming has to be durable enough.
+///
+/// # Errors
+/// The folder does not exist, or the disk fails or is full.
+pub fn sync_folder(folder: &Path) -> io::Result<()> {
+    if !cfg!(unix) {
+        return Ok(());
+    }
+    match File::open(folder).and_then(|file| file.sync_all()) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::InvalidInput
+                    | io::ErrorKind::Unsupported
+                    | io::ErrorKind::PermissionDenied
+            ) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
 /// Writing at the end of an open file.
 pub trait Append {
     /// Writes all of `bytes`.
@@ -170,6 +191,16 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_folder_that_cannot_be_synced_is_no_error() {
+        // A file system that refuses to sync any file.
+        let refused = File::open("/proc/self").unwrap().sync_all();
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        sync_folder(Path::new("/proc/self")).unwrap();
+        assert!(sync_folder(Path::new("/proc/missing")).is_err());
+    }
 
     /// A rename would replace the pipe, or `/dev/null`, by a file.
     #[test]

@@ -212,12 +212,20 @@ fn start(
             };
             changes.extend(stored.changes(&record));
             if !changes.is_empty() && !context.accept_changes {
+                let ways = match stored.other_raw_files() {
+                    Some(_) => {
+                        "make the data anew first and then run it again with --force, or show it nevertheless with --accept-changes"
+                    }
+                    None => {
+                        "run it again with --force, show it nevertheless with --accept-changes, or choose another --out"
+                    }
+                };
                 return Err(Error::usage(format!(
-                    "{}; run it again with --force, show it nevertheless with --accept-changes, or choose another --out",
+                    "{}; {ways}",
                     changes::of_finished(folder.path(), &changes)
                 )));
             }
-            changes.extend(stored.not_compared(&record).map(str::to_owned));
+            changes.extend(stored.not_compared(&record));
             Ok(Start::OnFile(record, changes))
         }
         (Found::Failed(record), IfExists::Keep) => Ok(Start::OnFile(record, Vec::new())),

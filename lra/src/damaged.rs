@@ -15,7 +15,10 @@ pub struct Damaged {
 impl fmt::Display for Damaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (file, problem) = (self.path.display(), &self.problem);
-        write!(f, "{file} is damaged: {problem}; start over with --force")
+        write!(
+            f,
+            "{file} is damaged: {problem}; restore it, or start its run over with `lra run --force`"
+        )
     }
 }
 

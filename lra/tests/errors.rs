@@ -449,7 +449,7 @@ fn what_the_system_refuses_is_no_damage() {
                 for wrong in [
                     "damaged",
                     failed,
-                    "start over with --force",
+                    "start its run over",
                     anew,
                     "1 REGRESSED",
                     "may write",

@@ -336,7 +336,11 @@ fn a_score_of_replaced_files_is_not_on_file_without_stored_data() {
     fs::remove_dir_all(&store).unwrap();
     fs::write(raw.join("basic_val.tsv"), "Source\tTarget\n[MAX 2 3 ]\tx\n").unwrap();
     let output = place.lra(&run);
-    assert!(err(&output).contains("not compared"), "{}", err(&output));
+    let said = err(&output);
+    assert!(
+        said.contains("not compared") && said.contains("basic_val.tsv:2"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -399,6 +403,16 @@ fn an_unfinished_run_goes_on_with_other_things_only_if_told_so() {
     assert!(place.fails(2, &resume).contains("draft.json is missing"));
     place.ok(&format!("{RUN} --force"));
     assert_eq!(place.record("runs")["accepted_changes"], Value::Null);
+
+    // A sweep names what it goes on with.
+    unfinished();
+    edit(&folder.join("draft.json"), |draft| {
+        draft["versions"]["sources"] = json!("4")
+    });
+    let accepted = place.lra(&format!("{SWEEP} --accept-changes --json"));
+    let rows: Value = serde_json::from_slice(&accepted.stdout).unwrap();
+    let reason = rows[0]["not_compared"].as_str().unwrap_or_default();
+    assert!(reason.contains("another build"), "{rows}");
 }
 
 #[test]

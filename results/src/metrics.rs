@@ -85,10 +85,20 @@ pub fn read(folder: &Path) -> Result<Vec<Line>> {
         serde_json::from_str(line).map_err(|error| Error::NotALog {
             path: path.clone(),
             line: index + 1,
-            reason: error.to_string(),
+            reason: reason(&error),
         })
     });
     lines.collect()
+}
+
+/// Returns the reason why a line cannot be read. The parser counts lines of its own text, which is
+/// one.
+fn reason(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "it is cut off".to_owned();
+    }
+    let text = error.to_string();
+    text.replace(" at line 1 column", " at column")
 }
 
 /// Returns a digest over the bits of every loss of a log: equal only if training was identical.

@@ -141,7 +141,14 @@ pub fn load(folder: &Path) -> Result<Loaded> {
     if is_there(&top) {
         gathered.files.push(top);
     } else {
-        let entries = fs::read_dir(folder).map_err(Error::io("read", folder))?;
+        let entries = fs::read_dir(folder).map_err(|error| {
+            // What lies there says more than that it is no folder.
+            let error = match (error.kind(), disk::open(folder)) {
+                (ErrorKind::NotADirectory, Err(special)) => special,
+                _ => error,
+            };
+            Error::io("read", folder)(error)
+        })?;
         gather(entries, DEPTH, &mut gathered);
     }
     let files = &gathered.files;

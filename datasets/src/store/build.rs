@@ -1,7 +1,5 @@
 //! Build of an entry: into a hidden folder next to its final place, synced, then renamed.
 
-use std::fs::File;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -89,7 +87,7 @@ impl Store {
             origin.write(&work.0)?;
         }
         entry::write_manifest(&work.0, &manifest)?;
-        sync_folder(&work.0)?;
+        disk::sync_folder(&work.0).map_err(io("sync", &work.0))?;
         if folder.exists() {
             disk::rename(folder, &replaced.0.join(ENTRY)).map_err(io("replace", folder))?;
         }
@@ -99,7 +97,7 @@ impl Store {
             }
             return Err(io("create", folder)(error));
         }
-        sync_folder(parent(folder))?;
+        disk::sync_folder(parent(folder)).map_err(io("sync", parent(folder)))?;
         checkpoint.discard();
         match (from, source) {
             (Some(raw), Source::Official) => self.note(task, raw),
@@ -192,39 +190,4 @@ fn single_classes(splits: &PerSplit<SplitManifest>) -> Vec<String> {
         (*rows > 1).then(|| format!("{split}: all of its {rows} examples have the label {label}"))
     };
     SplitName::ALL.into_iter().filter_map(sentence).collect()
-}
-
-/// Syncs a folder, so that its names survive a power failure, if the file system can. Only Unix can
-/// open a folder, and some file systems, such as network ones, refuse to sync it. There, renaming
-/// has to be durable enough.
-fn sync_folder(folder: &Path) -> Result<()> {
-    if !cfg!(unix) {
-        return Ok(());
-    }
-    match File::open(folder).and_then(|file| file.sync_all()) {
-        Err(error)
-            if matches!(
-                error.kind(),
-                ErrorKind::InvalidInput | ErrorKind::Unsupported
-            ) =>
-        {
-            Ok(())
-        }
-        other => other.map_err(io("sync", folder)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn a_folder_that_cannot_be_synced_is_no_error() {
-        // A file system that refuses to sync any file.
-        let refused = File::open("/proc/self").unwrap().sync_all();
-        assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
-        sync_folder(Path::new("/proc/self")).unwrap();
-        assert!(sync_folder(Path::new("/proc/missing")).is_err());
-    }
 }

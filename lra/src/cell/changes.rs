@@ -19,6 +19,9 @@ use crate::provenance;
 pub struct StoredData {
     /// Digest; `None` if no data are stored.
     digest: Option<String>,
+    /// Reason why no data can be made from the raw files, if none are stored; `None` if there are
+    /// no raw files.
+    refused: Option<String>,
     /// Difference between the raw files that they were made from and those that are raw now, in
     /// words.
     other_raw_files: Option<String>,
@@ -44,11 +47,15 @@ impl StoredData {
             }
             splits => splits,
         };
-        let digest = match splits {
-            Ok(splits) => Some(splits.manifest.digest.clone()),
-            Err(Error::Missing { .. }) => None,
+        let (digest, refused) = match splits {
+            Ok(splits) => (Some(splits.manifest.digest.clone()), None),
+            Err(Error::Missing { .. }) => (None, None),
             // Files that no data can be made from leave nothing to compare.
-            Err(Error::Row { .. } | Error::File { .. } | Error::Unusable { .. }) if !is_own => None,
+            Err(error @ (Error::Row { .. } | Error::File { .. } | Error::Unusable { .. }))
+                if !is_own =>
+            {
+                (None, Some(error.to_string()))
+            }
             Err(error) => return Err(error.into()),
         };
         let other_raw_files = match digest {
@@ -57,6 +64,7 @@ impl StoredData {
         };
         Ok(StoredData {
             digest,
+            refused,
             other_raw_files,
         })
     }
@@ -88,13 +96,17 @@ impl StoredData {
     }
 
     /// Returns the reason why the data of `record` were not compared; `None` if they were.
-    pub fn not_compared(&self, record: &Record) -> Option<&'static str> {
-        match &self.digest {
-            None => Some("its data are not here and were not compared"),
-            Some(_) if record.task.data_digest.is_empty() => {
-                Some("its record does not say on which data it was run, so they were not compared")
-            }
-            Some(_) => None,
+    pub fn not_compared(&self, record: &Record) -> Option<String> {
+        match (&self.digest, &self.refused) {
+            (None, None) => Some("its data are not here and were not compared".to_owned()),
+            (None, Some(refused)) => Some(format!(
+                "its data were not compared, since none can be made from the raw files: {refused}"
+            )),
+            (Some(_), _) if record.task.data_digest.is_empty() => Some(
+                "its record does not say on which data it was run, so they were not compared"
+                    .to_owned(),
+            ),
+            (Some(_), _) => None,
         }
     }
 }

@@ -62,7 +62,7 @@ impl<'a> Comparer<'a> {
         changes.extend(stored.changes(record));
         Ok(Comparison {
             changes,
-            not_compared: stored.not_compared(record).map(str::to_owned),
+            not_compared: stored.not_compared(record),
         })
     }
 
@@ -108,7 +108,7 @@ impl<'a> Comparer<'a> {
     }
 }
 
-/// Returns a line for each column and reason of the cells on file whose data were not compared.
+/// Returns a line for each column and reason of the cells whose scores were not compared.
 pub fn not_compared<'a>(cells: impl Iterator<Item = (&'a Cell, &'a str)>) -> Vec<String> {
     let mut counts: Vec<(String, &str, usize)> = Vec::new();
     for (cell, reason) in cells {
@@ -122,8 +122,8 @@ pub fn not_compared<'a>(cells: impl Iterator<Item = (&'a Cell, &'a str)>) -> Vec
         }
     }
     let line = |(column, reason, count): (String, &str, usize)| match count {
-        1 => format!("not compared: a score of {column} on file: {reason}"),
-        _ => format!("not compared: {count} scores of {column} on file, of each: {reason}"),
+        1 => format!("not compared: a score of {column}: {reason}"),
+        _ => format!("not compared: {count} scores of {column}, of each: {reason}"),
     };
     counts.into_iter().map(line).collect()
 }

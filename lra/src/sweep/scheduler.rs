@@ -31,7 +31,7 @@ pub enum State {
         record: Box<Record>,
         /// False if the record was stored before.
         fresh: bool,
-        /// Reason why the data of a record on file were not compared.
+        /// Reason why the score is not compared with what would be made here.
         not_compared: Option<String>,
     },
     /// Not scored.
@@ -248,9 +248,11 @@ impl Scheduler<'_> {
             let job = running.swap_remove(index);
             states[job.cell] = match ended {
                 Ended::Scored(record) => State::Scored {
+                    not_compared: record
+                        .changed_on_the_way()
+                        .map(|changes| format!("resumed although {changes}")),
                     record,
                     fresh: true,
-                    not_compared: None,
                 },
                 Ended::Failed(failure) => State::Failed(failure),
                 Ended::Interrupted => State::Interrupted,
