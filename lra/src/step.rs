@@ -34,7 +34,7 @@ pub struct Trainer<'a> {
     /// The weights and buffers.
     pub parameters: &'a Parameters,
     /// The weights with their moments.
-    pub optimizer: Updater,
+    pub updater: Updater,
     /// Training options.
     pub options: &'a TrainOptions,
     /// Seed of every random draw.
@@ -127,7 +127,7 @@ impl Trainer<'_> {
         clock: &mut StepClock<'_>,
     ) -> anyhow::Result<(Vec<Losses>, Norm)> {
         let options = self.options;
-        let mut gradients = self.optimizer.no_gradients();
+        let mut gradients = self.updater.no_gradients();
         let mut losses = Vec::new();
         let updates = Updates::default();
         let rows = host.len();
@@ -145,7 +145,7 @@ impl Trainer<'_> {
         }
         let rates = (options.rate(step), options.momentum(step));
         let gradient_norm = clock.phase(Phase::Optimizer, || {
-            let norm = self.optimizer.update(gradients, rates, step + 1)?;
+            let norm = self.updater.update(gradients, rates, step + 1)?;
             updates.commit(self.parameters)?;
             anyhow::Ok(norm)
         })?;
@@ -252,7 +252,7 @@ impl Trainer<'_> {
         })?;
         clock.phase(Phase::Backward, || {
             let found = models::ops::backward(&weighted)?;
-            self.optimizer.accumulate(gradients, found)
+            self.updater.accumulate(gradients, found)
         })?;
         Ok(losses)
     }

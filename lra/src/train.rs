@@ -106,11 +106,11 @@ impl TrainRun<'_> {
     }
 
     fn session(&self, resume: bool) -> anyhow::Result<Session<'_>> {
-        let mut optimizer = Updater::new(self.parameters, self.options)?;
+        let mut updater = Updater::new(self.parameters, self.options)?;
         let mut state = State::default();
         if resume && self.files.checkpoint.exists() {
             let file = &self.files.checkpoint;
-            state = checkpoint::load(file, self.digest, self.parameters, &mut optimizer)?;
+            state = checkpoint::load(file, self.digest, self.parameters, &mut updater)?;
             if state.best.is_some() && !self.files.best.exists() {
                 return Err(Missing(vec![self.files.best.clone()]).into());
             }
@@ -135,7 +135,7 @@ impl TrainRun<'_> {
             trainer: Trainer {
                 network: self.network,
                 parameters: self.parameters,
-                optimizer,
+                updater,
                 options: self.options,
                 seed: self.seed,
                 device: self.device,
@@ -478,7 +478,7 @@ impl Session<'_> {
             self.run.digest,
             &self.state,
             self.run.parameters,
-            &self.trainer.optimizer,
+            &self.trainer.updater,
         )?;
         self.metrics.note_saved(self.state.step)
     }

@@ -11,7 +11,7 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Supports {
     /// Support of `block.bias` and `block.soft_cap`.
-    pub bias: Result<(), &'static str>,
+    pub scores: Result<(), &'static str>,
     /// Support of `block.rotary`.
     pub rotary: Result<(), &'static str>,
     /// Support of `block.memory`.
@@ -21,7 +21,7 @@ pub struct Supports {
 impl Supports {
     /// Support of all options, for attention that computes a score for each pair of query and key.
     pub const ALL: Self = Self {
-        bias: Ok(()),
+        scores: Ok(()),
         rotary: Ok(()),
         memory: Ok(()),
     };
@@ -30,7 +30,7 @@ impl Supports {
     #[must_use]
     pub const fn none(reason: &'static str) -> Self {
         Self {
-            bias: Err(reason),
+            scores: Err(reason),
             rotary: Err(reason),
             memory: Err(reason),
         }
@@ -38,7 +38,7 @@ impl Supports {
 
     /// Support of all options but those for scores, for attention by features of queries and keys.
     pub const BY_FEATURES: Self = Self {
-        bias: Err("queries and keys meet as features: no pair has a score"),
+        scores: Err("queries and keys meet as features: no pair has a score"),
         ..Self::ALL
     };
 
@@ -57,14 +57,14 @@ impl Supports {
         };
         refuse(
             block.bias != PairBias::None,
-            self.bias,
+            self.scores,
             "block.bias",
             block.bias.to_string(),
             "none",
         )?;
         refuse(
             block.soft_cap > 0.0,
-            self.bias,
+            self.scores,
             "block.soft_cap",
             block.soft_cap.to_string(),
             "0, as block.bias must be none",

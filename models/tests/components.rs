@@ -269,8 +269,13 @@ fn combinations_without_a_meaning_are_refused() {
 /// Every model of the registry supports a component about queries, keys and scores, or refuses it by
 /// name of the component and with a reason; with the component it computes another function than without.
 #[test]
-fn every_model_takes_an_axis_about_scores_or_says_why_not() {
-    let all = ["block.bias", "block.rotary", "block.memory"];
+fn every_model_takes_a_component_about_scores_or_says_why_not() {
+    let all = [
+        "block.bias",
+        "block.soft_cap",
+        "block.rotary",
+        "block.memory",
+    ];
     let logits = |model: &Model, options: &Options| -> lra_models::Result<Vec<f64>> {
         let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
         let classifier = Classifier::new(model, &shape(), options, &parameters)?;

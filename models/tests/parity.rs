@@ -144,7 +144,7 @@ fn setting(bytes: &[u8], key: &str) -> Option<String> {
 }
 
 #[test]
-fn every_value_of_every_axis_has_a_case() {
+fn every_value_of_every_component_has_a_case() {
     let cases: Vec<Vec<u8>> = files()
         .iter()
         .map(|file| std::fs::read(file).unwrap())

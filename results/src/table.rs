@@ -30,7 +30,8 @@ pub struct Table {
 pub struct Schema {
     /// The facts that identify a row.
     pub info: &'static [&'static str],
-    /// The values found.
+    /// The values found: fields of cells, with their unit. The field `mean` of a table in % is
+    /// `mean_percent`.
     pub found: &'static [&'static str],
 }
 

@@ -247,7 +247,7 @@ fn a_table_has_the_same_columns_whatever_it_holds() {
         let (_, columns) = COLUMNS
             .iter()
             .find(|(name, _)| *name == table.name)
-            .unwrap_or_else(|| panic!("{}", table.name));
+            .unwrap_or_else(|| panic!("COLUMNS has no columns of table {}", table.name));
         let text = Format::Csv.render(std::slice::from_ref(&table));
         let header = text.lines().next().unwrap();
         assert_eq!(header, format!("table,{columns}"), "{}", table.title);

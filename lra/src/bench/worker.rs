@@ -197,7 +197,7 @@ pub fn measure(steps: &Steps, device: &Device) -> Result<Measured> {
     let mut trainer = Trainer {
         network: Network::Classes(&classifier),
         parameters: &parameters,
-        optimizer: Updater::new(&parameters, options)?,
+        updater: Updater::new(&parameters, options)?,
         options,
         seed: resolved.spec.cell.seed,
         device,

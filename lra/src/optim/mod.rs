@@ -123,7 +123,7 @@ pub struct Slot {
 pub struct Updater {
     /// One entry per parameter.
     pub slots: Vec<Slot>,
-    optimizer: Box<dyn Optimizer>,
+    rule: Box<dyn Optimizer>,
     clip: f64,
 }
 
@@ -151,7 +151,7 @@ impl Norm {
 impl Updater {
     /// Creates an updater with zero moments for every parameter.
     pub fn new(parameters: &Parameters, options: &TrainOptions) -> Result<Self> {
-        let optimizer = make(options);
+        let rule = make(options);
         let slots = parameters
             .with_attributes()
             .into_iter()
@@ -165,7 +165,7 @@ impl Updater {
                 let group = options.groups.iter().find(|group| group.has(&path));
                 let weight_decay = group.and_then(|group| group.weight_decay);
                 let rate = group.and_then(|group| group.learning_rate);
-                let zeros = optimizer.moments().iter().map(|_| parameter.zeros_like());
+                let zeros = rule.moments().iter().map(|_| parameter.zeros_like());
                 Ok(Slot {
                     weight_decay: weight_decay.unwrap_or(match decays {
                         true => options.weight_decay,
@@ -181,14 +181,14 @@ impl Updater {
             .collect::<Result<Vec<_>>>()?;
         Ok(Updater {
             slots,
-            optimizer,
+            rule,
             clip: options.clip,
         })
     }
 
     /// Returns the names of the moments of every slot.
     pub fn moments(&self) -> &'static [&'static str] {
-        self.optimizer.moments()
+        self.rule.moments()
     }
 
     /// Returns empty gradients.
@@ -231,8 +231,7 @@ impl Updater {
             }
         };
         let steps: Vec<Step> = self.slots.iter().map(step).collect();
-        self.optimizer
-            .update_all(&mut self.slots, gradients.0, &steps)?;
+        self.rule.update_all(&mut self.slots, gradients.0, &steps)?;
         for slot in &self.slots {
             if let Some(projection) = slot.projection {
                 let nearest = projection.apply(&slot.parameter.as_detached_tensor())?;
@@ -277,8 +276,8 @@ mod tests {
     use models::params::LECUN_NORMAL;
 
     fn updater(parameter: Tensor, options: &TrainOptions) -> Updater {
-        let optimizer = make(options);
-        let zeros = optimizer
+        let rule = make(options);
+        let zeros = rule
             .moments()
             .iter()
             .map(|_| parameter.zeros_like().unwrap());
@@ -292,7 +291,7 @@ mod tests {
         };
         Updater {
             slots: vec![slot],
-            optimizer,
+            rule,
             clip: options.clip,
         }
     }

@@ -267,7 +267,7 @@ impl Mixer for AdaptiveSpan {
 
     fn supports(&self) -> Supports {
         Supports {
-            bias: Err("spans are what its scores have by distance"),
+            scores: Err("spans are what its scores have by distance"),
             ..Supports::ALL
         }
     }

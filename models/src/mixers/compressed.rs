@@ -175,7 +175,7 @@ impl Mixer for Compressed {
     fn supports(&self) -> Supports {
         const REASON: &str = "a key is of several positions";
         Supports {
-            bias: Err(REASON),
+            scores: Err(REASON),
             rotary: Err(REASON),
             ..Supports::ALL
         }

@@ -1,7 +1,6 @@
-//! The registry of models. To add a model, write one file here, then add its `mod` line and its
-//! entry in [`MODELS`], its parity cases, and the count of its weights under `models/tests`. A
-//! model that is another one with different settings goes to `presets`. To add a variant, add its
-//! entry to the model's list.
+//! The registry of models: one file each, a `mod` line, and an entry in [`MODELS`]. CONTRIBUTING.md
+//! lists what else a new model needs. A model that is another one with different settings goes to
+//! `presets`.
 
 use std::sync::OnceLock;
 
@@ -100,7 +99,7 @@ mod xcit;
 mod xlstm;
 mod yoso;
 
-/// Every model, in the order of the published tables.
+/// Every model, in the order of the published tables; `bag`, the floor, is the last.
 pub static MODELS: &[&Model] = &[
     &transformer::MODEL,
     &local::MODEL,

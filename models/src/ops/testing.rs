@@ -99,7 +99,8 @@ pub(crate) fn agree(
             let error = largest_error(got, expected, 1.0);
             assert!(
                 error < 4e-2,
-                "{what} {isa:?} {shapes:?} result {which}: {error:.2e}"
+                "{what} {isa:?} {shapes:?} {}: {error:.2e}",
+                result(which)
             );
         }
         if isa.sums_as(Isa::all()[0]) {
@@ -135,7 +136,8 @@ pub(super) fn agree_in_f32(
                 let error = largest_error(got, expected, 1e-3);
                 assert!(
                     error < tolerance,
-                    "{what} {isa:?} {shapes:?} result {which}: {error:.2e}"
+                    "{what} {isa:?} {shapes:?} {}: {error:.2e}",
+                    result(which)
                 );
             }
             match &single {
@@ -143,6 +145,14 @@ pub(super) fn agree_in_f32(
                 Some(single) => assert!(*single == got, "{what} {isa:?} {threads} threads differ"),
             }
         }
+    }
+}
+
+/// Returns the name of a result: the output, then the gradients of the inputs.
+fn result(index: usize) -> String {
+    match index {
+        0 => "output".to_owned(),
+        index => format!("gradient of input {}", index - 1),
     }
 }
 

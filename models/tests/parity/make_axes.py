@@ -1,4 +1,4 @@
-"""Axes around a Transformer: whole classifiers in plain torch, written from the papers' equations, with a few updates by torch.optim.AdamW."""
+"""Components around a Transformer (`axes-*` for short): whole classifiers in plain torch, written from the papers' equations, with a few updates by torch.optim.AdamW."""
 
 import json
 import math

@@ -25,7 +25,7 @@ pub struct TableKind {
     pub name: &'static str,
     /// Summary of its contents, in a line.
     pub summary: &'static str,
-    /// True if it is shown by default.
+    /// True if `lra report` prints it without `--table`. An HTML page has every table.
     pub by_default: bool,
     make: fn(&[Record], Option<&Source>) -> Table,
 }

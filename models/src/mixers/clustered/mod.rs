@@ -272,7 +272,7 @@ impl Mixer for Clustered {
 
     fn supports(&self) -> Supports {
         Supports {
-            bias: Err("a cluster of queries is at no position"),
+            scores: Err("a cluster of queries is at no position"),
             rotary: Ok(()),
             memory: Err("clusters look at tokens alone"),
         }

@@ -40,7 +40,7 @@ impl Form {
             dropout: _,
             block_masks,
             relative,
-            soft_cap,
+            soft_cap: _,
             key_columns: _,
             padded_queries: _,
         } = options;
@@ -49,9 +49,8 @@ impl Form {
         }
         let [width, values] = [q, v].map(|x| x.dims().last().map_or(0, |row| row / heads));
         let Some(block_masks) = block_masks else {
-            let plain = relative.is_none() && soft_cap.is_none();
             return Some(Form {
-                general: !(plain && width == values && width <= WIDE),
+                general: !(options.is_plain() && width == values && width <= WIDE),
                 tables: None,
             });
         };

@@ -148,10 +148,8 @@ pub(crate) fn attend_materialised(
     v: &Tensor,
     options: &AttentionOptions,
 ) -> Result<Tensor> {
-    let plain =
-        options.block_masks.is_none() && options.relative.is_none() && options.soft_cap.is_none();
     let empty = q.elem_count() == 0 || k.elem_count() == 0;
-    if supports(q) && plain && !empty {
+    if supports(q) && options.is_plain() && !empty {
         let k = with_columns(k, options.heads, options.key_columns.as_ref())?;
         let options = AttentionOptions {
             key_columns: None,

@@ -138,7 +138,7 @@ pub(super) struct Tiles {
     /// Gradients of weights; after a step those of scores, if they are asked for.
     pub(super) gradients: Tile64,
     pub(super) returns_gradients: bool,
-    /// Derivatives of scores by sums that are capped; none without a cap.
+    /// Derivatives of scores by the sums that a function bounds; none without one.
     pub(super) slopes: Option<Tile64>,
     pub(super) keep_mask: Tile64,
     /// Room for operands whose format is not plain numbers.
@@ -154,7 +154,7 @@ impl Tiles {
             weights: Tile64::filled(0.0),
             gradients: Tile64::filled(0.0),
             returns_gradients: args.score_mods.term.is_some(),
-            slopes: args.score_mods.cap.map(|_| Tile64::filled(0.0)),
+            slopes: args.score_mods.have_slopes().then(|| Tile64::filled(0.0)),
             keep_mask: Tile64::filled(1.0),
             scratch: [(); 3].map(|()| Operand::A.scratch(args.format, (SIDE, SIDE))),
         }
@@ -188,8 +188,8 @@ impl BackwardTask<'_> {
 
 impl Tiles {
     /// Adds the gradients of one tile to those of its queries (the columns of `dqueries`), keys and
-    /// values. `modify` turns products (keys, queries) into scores, and
-    /// writes the slopes of their cap.
+    /// values. `modify` turns products (keys, queries) into scores, and writes the slopes of the
+    /// function that bounds them, if there is one.
     #[inline(always)]
     pub(super) fn step<S: Lanes>(
         &mut self,

@@ -27,7 +27,7 @@ const ROWS: usize = 64;
 ///
 /// # Errors
 /// If shapes do not fit, an operand is not f32 in main memory, or the options have block masks,
-/// scores by distance or columns of all keys.
+/// scores by distance, a soft cap or columns of all keys.
 pub fn attention_materialized(
     q: &Tensor,
     k: &Tensor,
@@ -43,11 +43,7 @@ pub fn attention_materialized(
         let (q, k, v) = (q.shape(), k.shape(), v.shape());
         bail!("{NAME}: queries {q:?}, keys {k:?}, values {v:?}");
     }
-    if options.block_masks.is_some()
-        || options.relative.is_some()
-        || options.soft_cap.is_some()
-        || options.key_columns.is_some()
-    {
+    if !options.is_plain() || options.key_columns.is_some() {
         bail!(
             "{NAME}: weights are kept without block masks, scores by distance, soft cap and columns of all keys"
         );

@@ -78,6 +78,24 @@ pub struct AttentionOptions {
 }
 
 impl AttentionOptions {
+    /// Returns whether scores are the scaled products of all queries and keys, key columns
+    /// included: no block masks, nothing added, no bound. Every option is named here, so that a new
+    /// one cannot be forgotten.
+    pub(super) fn is_plain(&self) -> bool {
+        let AttentionOptions {
+            heads: _,
+            scale: _,
+            mask: _,
+            dropout: _,
+            block_masks,
+            relative,
+            soft_cap,
+            key_columns: _,
+            padded_queries: _,
+        } = self;
+        block_masks.is_none() && relative.is_none() && soft_cap.is_none()
+    }
+
     /// Refuses options that do not fit `batch` examples of `queries` and `keys`, with rows of so
     /// many numbers for each query, key and value.
     pub(crate) fn check(

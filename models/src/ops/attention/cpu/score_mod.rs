@@ -10,7 +10,8 @@
 //! ```
 //!
 //! A further modification is a variant of [`Term`] if it is added, or a function of each score
-//! beside [`SoftCap`]. Both passes, dense and under block masks, call this module alone.
+//! beside [`SoftCap`], also named in [`ScoreMods::have_slopes`]. Both passes, dense and under block
+//! masks, know no modification by name.
 
 use std::f64::consts::LOG2_E;
 
@@ -44,6 +45,12 @@ pub(super) enum TermGradients<'a> {
 }
 
 impl ScoreMods<'_> {
+    /// Returns whether a function of each score follows the additions, so that the backward pass
+    /// needs its slopes.
+    pub(super) fn have_slopes(&self) -> bool {
+        self.cap.is_some()
+    }
+
     /// Returns whether a head's work must be done by one task, because its parts add to the same
     /// rows of gradients.
     pub(super) fn undivided(&self) -> bool {
