@@ -14,7 +14,7 @@
 //!
 //! # Options
 //!
-//! `state` N. δ is uniform between the logarithms of `dt_min` and `dt_max`. `direction`: `forward`;
+//! `state` N, an even number. δ is uniform between the logarithms of `dt_min` and `dt_max`. `direction`: `forward`;
 //! `sum` adds a second pass from the end with the same weights, `two` with weights of its own.
 //!
 //! # Padding

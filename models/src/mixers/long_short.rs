@@ -11,7 +11,7 @@
 //! # Options
 //!
 //! `rank` r (0: no summaries), `window` w: a block of w queries sees itself and max(w/2, 1)
-//! positions on either side; 0: each query sees itself.
+//! positions on either side; 0: each query sees itself (the authors' code has no such form).
 //!
 //! # Padding
 //!

@@ -19,7 +19,7 @@
 //! # Departures
 //!
 //! The paper gates sums over the past. Here tokens may see both sides, so the first half of the
-//! heads runs from the first token to the last, and the other half backwards. The published code
+//! heads (rounded up) runs from the first token to the last, and the other half backwards. The published code
 //! has factors 0.1 in place of 1/√M, and clips denominators at 1, which concerns the first tokens
 //! of causal attention and few others. σ acts as the temperature. Projections begin Xavier-uniform,
 //! in that code √½ times that; it has biases there, which begin uniform within D^-½, that of the

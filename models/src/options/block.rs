@@ -232,7 +232,7 @@ pub struct BlockOptions {
     /// their square. `expert_period` selects the blocks that have it.
     #[option(default = 32, range = int(1, 4096))]
     pub product_keys: usize,
-    /// Number of values that a head reads from this memory.
+    /// Number of values that a head reads from this memory; at most `product_keys`.
     #[option(default = 8, range = int(1, 4096))]
     pub product_top: usize,
     /// The feed-forward's non-linearity.

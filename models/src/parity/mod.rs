@@ -130,7 +130,11 @@ impl Case {
         let (_, metadata) = SafeTensors::read_metadata(bytes)
             .map_err(|error| Error::Case(format!("not a safetensors file: {error}")))?;
         let metadata = metadata.metadata().clone().unwrap_or_default();
-        let tensors = candle_core::safetensors::load_buffer(bytes, &Device::Cpu)?;
+        let mut tensors = candle_core::safetensors::load_buffer(bytes, &Device::Cpu)?;
+        // Others write masks as truth values.
+        if let Some(mask) = tensors.get_mut("in/mask") {
+            *mask = mask.to_dtype(DType::F32)?;
+        }
         let name = text(&metadata, "mixer")?;
         let model = mixers::find(name)
             .ok_or_else(|| Error::Case(format!("mixer {name} is not in the registry")))?;
