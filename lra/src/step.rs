@@ -143,7 +143,7 @@ impl Trainer<'_> {
             };
             losses.push(self.micro_batch(clock, &pass, part, &mut gradients)?);
         }
-        let rates = (options.rate(step), options.momentum(step));
+        let rates = (options.rate(step), options.beta1_at(step));
         let gradient_norm = clock.phase(Phase::Optimizer, || {
             let norm = self.updater.update(gradients, rates, step + 1)?;
             updates.commit(self.parameters)?;

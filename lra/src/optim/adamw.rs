@@ -10,7 +10,7 @@
 use candle_core::{Result, Tensor, Var};
 use models::ops;
 
-use super::{Optimizer, Scale, Slot, Step, one_by_one};
+use super::{Optimizer, Scale, Slot, UpdateNumbers, one_by_one};
 use crate::spec::TrainOptions;
 
 /// AdamW with its settings.
@@ -34,7 +34,7 @@ impl AdamW {
         parameter: &Var,
         moments: &mut [Tensor],
         gradient: Option<Tensor>,
-        step: &Step,
+        step: &UpdateNumbers,
     ) -> Result<()> {
         let t = step.update as f64;
         let (correct1, correct2) = (1.0 - step.beta1.powf(t), 1.0 - self.beta2.powf(t));
@@ -55,7 +55,7 @@ impl AdamW {
 }
 
 impl AdamW {
-    fn numbers(&self, step: &Step, scale: f64) -> ops::AdamW {
+    fn numbers(&self, step: &UpdateNumbers, scale: f64) -> ops::AdamW {
         ops::AdamW {
             beta1: step.beta1,
             beta2: self.beta2,
@@ -78,7 +78,7 @@ impl Optimizer for AdamW {
         parameter: &Var,
         moments: &mut [Tensor],
         gradient: Option<Tensor>,
-        step: &Step,
+        step: &UpdateNumbers,
     ) -> Result<()> {
         match step.scale {
             Scale::Host(scale) if ops::supports(parameter) => self.numbers(step, scale).apply(
@@ -95,7 +95,7 @@ impl Optimizer for AdamW {
         &self,
         slots: &mut [Slot],
         gradients: Vec<Option<Tensor>>,
-        steps: &[Step],
+        steps: &[UpdateNumbers],
     ) -> Result<()> {
         let scale = match steps.first().map(|step| &step.scale) {
             Some(Scale::Device(scale)) => Some(scale),

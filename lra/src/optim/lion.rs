@@ -11,7 +11,7 @@
 
 use candle_core::{Result, Tensor, Var};
 
-use super::{Optimizer, Step};
+use super::{Optimizer, UpdateNumbers};
 use crate::spec::TrainOptions;
 
 /// Lion with its settings.
@@ -38,7 +38,7 @@ impl Optimizer for Lion {
         parameter: &Var,
         moments: &mut [Tensor],
         gradient: Option<Tensor>,
-        step: &Step,
+        step: &UpdateNumbers,
     ) -> Result<()> {
         let gradient = match gradient {
             Some(gradient) => step.scale.apply(gradient)?,
@@ -75,7 +75,7 @@ mod tests {
             .into_iter()
             .enumerate()
         {
-            let step = Step {
+            let step = UpdateNumbers {
                 rate: 0.01,
                 decay: 0.001,
                 scale: Scale::Host(0.5),
@@ -105,7 +105,7 @@ mod tests {
         let lion = Lion::new(&TrainOptions::default());
         let parameter = Var::new(&[1.0], &Device::Cpu).unwrap();
         let mut moments = [parameter.zeros_like().unwrap()];
-        let step = Step {
+        let step = UpdateNumbers {
             rate: 0.1,
             decay: 0.0,
             scale: Scale::Host(1.0),

@@ -32,7 +32,7 @@ pub trait Optimizer: Send + Sync {
         parameter: &Var,
         moments: &mut [Tensor],
         gradient: Option<Tensor>,
-        step: &Step,
+        step: &UpdateNumbers,
     ) -> Result<()>;
 
     /// Moves all parameters, each by its own step; the factor on gradients is the same for all.
@@ -43,7 +43,7 @@ pub trait Optimizer: Send + Sync {
         &self,
         slots: &mut [Slot],
         gradients: Vec<Option<Tensor>>,
-        steps: &[Step],
+        steps: &[UpdateNumbers],
     ) -> Result<()> {
         one_by_one(self, slots, gradients, steps)
     }
@@ -55,7 +55,7 @@ fn one_by_one<O: Optimizer + ?Sized>(
     optimizer: &O,
     slots: &mut [Slot],
     gradients: Vec<Option<Tensor>>,
-    steps: &[Step],
+    steps: &[UpdateNumbers],
 ) -> Result<()> {
     let all = slots.iter_mut().zip(gradients).zip(steps);
     for ((slot, gradient), step) in all.filter(|((slot, _), _)| slot.parameter.elem_count() > 0) {
@@ -65,7 +65,7 @@ fn one_by_one<O: Optimizer + ?Sized>(
 }
 
 /// The numbers of one update of one parameter.
-pub struct Step {
+pub struct UpdateNumbers {
     /// Learning rate.
     pub rate: f64,
     /// Fraction of the parameter that is subtracted: learning rate times weight decay.
@@ -222,7 +222,7 @@ impl Updater {
         let (norm, scale) = global_norm(&gradients, self.clip)?;
         let step = |slot: &Slot| {
             let rate = rate * slot.rate_factor;
-            Step {
+            UpdateNumbers {
                 rate,
                 decay: rate * slot.weight_decay,
                 scale: scale.clone(),
@@ -230,7 +230,7 @@ impl Updater {
                 update,
             }
         };
-        let steps: Vec<Step> = self.slots.iter().map(step).collect();
+        let steps: Vec<UpdateNumbers> = self.slots.iter().map(step).collect();
         self.rule.update_all(&mut self.slots, gradients.0, &steps)?;
         for slot in &self.slots {
             if let Some(projection) = slot.projection {

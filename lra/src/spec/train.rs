@@ -271,7 +271,7 @@ impl TrainOptions {
     }
 
     /// Returns β1 of the update made after `done` others.
-    pub fn momentum(&self, done: usize) -> f64 {
+    pub fn beta1_at(&self, done: usize) -> f64 {
         match self.cycle_momentum {
             true => schedule::cycled_momentum(done, self.warmup, self.planned()),
             false => self.beta1,
