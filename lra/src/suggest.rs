@@ -411,7 +411,7 @@ fn likeliest(mut near: Vec<(Likeness, &str)>) -> Vec<String> {
 /// Likeness of a name to a known one.
 #[derive(Clone, Copy)]
 struct Likeness {
-    /// Letters replaced, left out, added or swapped with the next; 1 for a name that is cut off.
+    /// Letters replaced, left out, added or swapped with the next; 0 for a name that is cut off.
     edits: usize,
     /// Similarity, from 0 to 1.
     share: f64,
@@ -439,11 +439,8 @@ fn similar(name: &str, known: &str) -> Option<Likeness> {
         return None;
     }
     // The beginning of a name, such as `perform`.
-    if name.len() >= 4 && known.starts_with(&name) {
-        return Some(Likeness {
-            edits: edits.min(1),
-            share,
-        });
+    if name.len() >= LEAST_BEGINNING && known.starts_with(&name) {
+        return Some(Likeness { edits: 0, share });
     }
     let digits = |text: &str| -> String { text.chars().filter(char::is_ascii_digit).collect() };
     let is_near = 4 * edits <= longest && share >= LEAST && digits(&name) == digits(&known);
@@ -452,6 +449,9 @@ fn similar(name: &str, known: &str) -> Option<Likeness> {
 
 /// The end of the names of many models.
 const ENDING: &str = "former";
+
+/// Letters from which on a word can be the beginning of a name.
+const LEAST_BEGINNING: usize = 3;
 
 /// Letters up to which a word is short.
 const SHORT: usize = 4;

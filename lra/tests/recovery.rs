@@ -290,8 +290,14 @@ fn a_lost_checkpoint_is_told_by_any_trace_of_it() {
     let sweep = words.replace("run --task", "sweep --tasks");
     let sweep = sweep.replace("--model ", "--models ");
     for flag in ["", " --retry-failed"] {
-        place.fails(2, &format!("{sweep}{flag}"));
+        let message = place.fails(2, &format!("{sweep}{flag}"));
+        assert!(message.contains("--force of `lra run`"), "{message}");
     }
+    let plan = place.ok(&format!("{sweep} --dry-run"));
+    assert!(
+        plan.contains("incomplete") && plan.contains("0 of 1 cell to run"),
+        "{plan}"
+    );
     assert_eq!(fs::read(folder.join("metrics.jsonl")).unwrap(), before);
     assert!(folder.join("best.safetensors").exists() && !kept.is_empty());
 }

@@ -17,6 +17,7 @@ pub mod bench;
 pub mod card;
 pub mod chart;
 pub mod check;
+mod csv_lines;
 pub mod equivalence;
 mod error;
 mod format;

@@ -804,7 +804,10 @@ fn a_baseline_survives_its_file_and_a_damaged_one_is_named() {
             text.replacen(",2000,", ",18446744073709551615,", 1),
             "more than any file has",
         ),
-        (text.replacen(",cpu,", ",", 1), "line: 2"),
+        (
+            text.replacen(",cpu,", ",", 1),
+            "line 2: its number of fields",
+        ),
         (String::new(), "its first line is not"),
         // Figures that no run can have.
         (text.replacen(",0.36,", ",3,", 1), "line 2: accuracy is 3"),

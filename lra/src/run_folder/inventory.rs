@@ -24,7 +24,7 @@ impl fmt::Display for Missing {
         let verb = if self.0.len() == 1 { "is" } else { "are" };
         write!(
             f,
-            "the run cannot go on: {files} {verb} missing; put back what was removed, or start over with --force"
+            "the run cannot go on: {files} {verb} missing; put back what was removed, or start over with --force of `lra run`"
         )
     }
 }
@@ -53,7 +53,16 @@ impl RunFolder {
     /// # Errors
     /// [`Missing`], if something was trained and files of it are gone.
     pub fn can_go_on(&self, pretrains: bool, record: Option<&Record>) -> Result<bool> {
-        let (before, training) = (self.pretraining(), self.training());
+        RunFolder::can_resume(self.path(), pretrains, record)
+    }
+
+    /// Returns the same as [`RunFolder::can_go_on`] of the folder at `path`, which need not be
+    /// locked.
+    ///
+    /// # Errors
+    /// Those of [`RunFolder::can_go_on`].
+    pub fn can_resume(path: &Path, pretrains: bool, record: Option<&Record>) -> Result<bool> {
+        let [before, training] = [super::PRETRAIN, ""].map(|prefix| super::phase_of(path, prefix));
         let begun = |phase: &PhaseFiles| phase.all().any(|file| file.exists());
         let interrupted_at = match record.map(|record| &record.outcome) {
             Some(Outcome::Interrupted { step }) => *step,
@@ -76,7 +85,7 @@ impl RunFolder {
         } else if has_lines(&current.metrics) || has_lines(&current.timings) {
             wanted.extend([&current.metrics, &current.timings]);
         }
-        let spec = self.file(SPEC);
+        let spec = path.join(SPEC);
         if begun(current) || saved {
             wanted.push(&spec);
         }

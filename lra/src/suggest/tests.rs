@@ -354,6 +354,11 @@ fn misspelt_names_are_answered_with_the_nearest_ones() {
         assert!(told.contains(&format!("did you mean '{to}'")), "{told}");
         assert!(told.matches('\'').count() <= 8, "three at most: {told}");
     }
+    let beginning = told("model", "lin");
+    for to in ["linear", "linformer", "linoss"] {
+        assert!(beginning.contains(to), "{beginning}");
+    }
+    assert!(!beginning.contains("lion"), "{beginning}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::baseline::{Baseline, Key, Row};
+use crate::csv_lines::{line_of, located};
 use crate::markup::{guarded, unguarded};
 use crate::{Error, Result, atomic};
 
@@ -13,9 +14,12 @@ impl Baseline {
     /// The file cannot be read, or one of its lines is not a row or has an impossible figure.
     pub fn read(path: &Path) -> Result<Baseline> {
         let text = disk::read(path).map_err(Error::io("read", path))?;
-        let bad = |error: csv::Error| Error::NotABaseline {
-            path: path.to_owned(),
-            reason: error.to_string(),
+        let bad = |error: csv::Error| {
+            let (line, reason) = located(&text, &error);
+            Error::NotABaseline {
+                path: path.to_owned(),
+                reason: format!("line {line}: {reason}"),
+            }
         };
         let mut reader = csv::Reader::from_reader(text.as_slice());
         let head = reader.headers().map_err(bad)?;
@@ -43,7 +47,7 @@ impl Baseline {
             let field = |place: &Option<usize>| place.and_then(|at| record.get(at)).unwrap_or("");
             let mut ordered: csv::StringRecord = places.iter().map(field).collect();
             ordered.set_position(record.position().cloned());
-            let line = record.position().map_or(0, csv::Position::line);
+            let line = record.position().map_or(0, |at| line_of(&text, at));
             let row: Row = ordered
                 .deserialize::<Flat>(None)
                 .map(Row::from)

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Deserializer, Value};
 
 use super::fault;
+use crate::csv_lines::{line_of, located};
 use crate::markup::unguarded;
 use crate::{Error, Result};
 
@@ -46,8 +47,8 @@ fn of_csv(path: &Path, bytes: &[u8], delimiter: u8) -> Result<Vec<Line>> {
         .delimiter(delimiter)
         .from_reader(bytes);
     let bad = |error: csv::Error| {
-        let line = error.position().map_or(1, csv::Position::line);
-        fault(path, line, error.to_string())
+        let (line, reason) = located(bytes, &error);
+        fault(path, line, reason)
     };
     let names = reader.headers().map_err(bad)?.clone();
     reader
@@ -56,7 +57,7 @@ fn of_csv(path: &Path, bytes: &[u8], delimiter: u8) -> Result<Vec<Line>> {
             let record = record.map_err(bad)?;
             let values = names.iter().zip(&record);
             Ok(Line {
-                number: record.position().map_or(0, csv::Position::line),
+                number: record.position().map_or(0, |at| line_of(bytes, at)),
                 values: values
                     .map(|(name, value)| (name.trim().to_owned(), unguarded(value).to_owned()))
                     .collect(),

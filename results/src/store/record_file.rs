@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::Schema;
+use crate::csv_lines::{line_of, located};
 use crate::markup::{guarded, shown, spelt, unguarded};
 use crate::published::{model_rank, task_rank};
 use crate::record::{Outcome, Record, SCHEMA};
@@ -52,13 +53,13 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
         reason,
     };
     let of_csv = |error: csv::Error, columns: &csv::StringRecord| {
-        let line = error.position().map_or(1, csv::Position::line);
+        let (line, reason) = located(bytes, &error);
         let column = match error.kind() {
             csv::ErrorKind::Utf8 { err, .. } => columns.get(err.field()),
             _ => None,
         };
         let column = column.map_or_else(String::new, |name| format!("column {name}: "));
-        bad(line, format!("{column}{error}"))
+        bad(line, format!("{column}{reason}"))
     };
     let mut reader = csv::Reader::from_reader(bytes);
     let columns = match reader.headers() {
@@ -79,7 +80,7 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<(u64, Record)>> {
     let mut records = Vec::new();
     for row in reader.into_records() {
         let row = row.map_err(|error| of_csv(error, &columns))?;
-        let line = row.position().map_or(1, csv::Position::line);
+        let line = row.position().map_or(1, |at| line_of(bytes, at));
         let mut fields = Map::new();
         for (column, cell) in columns
             .iter()

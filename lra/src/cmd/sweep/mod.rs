@@ -315,6 +315,8 @@ fn dry_run(
         // The record of an unfinished run tells whether it can go on.
         let unfinished = RunFolder::begun(&folder, &cell.resolved.spec);
         let unfinished = unfinished.ok().flatten();
+        let pretrains = !cell.resolved.spec.pretrain.is_off();
+        let missing = RunFolder::can_resume(&folder, pretrains, unfinished.as_ref()).err();
         let known = on_file.get(&cell.digest).cloned();
         let known_here = known.is_some();
         let standing = known.or(unfinished).map(|it| judge.standing(cell, it));
@@ -328,11 +330,15 @@ fn dry_run(
             None if begun => ("resume", None),
             _ => ("run", None),
         };
+        let (state, estimate) = match missing {
+            Some(missing) if state == "resume" => ("incomplete", Err(missing.to_string())),
+            _ => (state, estimator.estimate(cell)?),
+        };
         lines.push(Line {
             cell,
             state,
             not_compared,
-            estimate: estimator.estimate(cell)?,
+            estimate,
         });
         if stop.requested() {
             reporter.stop();
@@ -426,7 +432,7 @@ impl Line<'_> {
 }
 
 fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
-    let stays = |line: &Line<'_>| matches!(line.state, "on file" | "changed");
+    let stays = |line: &Line<'_>| matches!(line.state, "on file" | "changed" | "incomplete");
     let to_do = || lines.iter().filter(|line| !stays(line));
     let times = to_do().filter_map(|line| line.estimate.as_ref().ok().map(|it| it.time));
     let all: Duration = times.sum();
