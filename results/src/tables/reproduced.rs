@@ -10,12 +10,22 @@ use crate::published::{Source, sources};
 use crate::record::Record;
 use crate::table::{Cell, Column, Row, Schema, Table};
 
+/// The dimension of settings: the differences name them.
+const SET: &str = "set";
+
 /// Returns one row per cell and source whose protocol the recipe follows. Runs with other settings
 /// than the recipe's are shown, but not judged.
 pub(super) fn table(records: &[Record], _: Option<&Source>) -> Table {
     let pivot = Pivot::new(records, &[TRAINING]);
     let mut columns = ["against", "task", "model"].map(Column::key).to_vec();
-    columns.extend(pivot.varying.iter().copied().map(Column::key));
+    let varying: Vec<usize> = (0..pivot.varying.len())
+        .filter(|index| pivot.varying[*index] != SET)
+        .collect();
+    columns.extend(
+        varying
+            .iter()
+            .map(|index| Column::key(pivot.varying[*index])),
+    );
     columns.extend(Judged::columns());
     columns.extend([
         Column::value("hours").holding(&["hours"]),
@@ -38,7 +48,7 @@ pub(super) fn table(records: &[Record], _: Option<&Source>) -> Table {
                 counted_seeds |= judged.ours.is_some_and(|ours| ours.seeds == 1);
                 *verdicts.entry(judged.verdict()).or_default() += 1;
                 let mut cells = [source.alias, column, row.model].map(Cell::text).to_vec();
-                cells.extend(row.varying.iter().map(Cell::text));
+                cells.extend(varying.iter().map(|index| Cell::text(&row.varying[*index])));
                 cells.extend(judged.cells());
                 cells.push(hours(runs).map_or_else(Cell::default, |hours| {
                     Cell::with(format!("{hours:.1}"), "hours", hours)
