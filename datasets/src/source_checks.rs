@@ -57,8 +57,9 @@ pub(crate) fn mark(manifest: &mut Manifest, known: &[Known]) {
 }
 
 /// Returns one check per fact of the manifest, one that says that the data is a part of the
-/// published data where no fact does, and one per other reason why the data is marked as altered. A fact must have its published value, if there is one, unless the data is only a part
-/// of the published data.
+/// published data where no fact does, and one per other reason why the data is marked as altered.
+/// A fact must have its published value, if there is one, unless the data is only a part of the
+/// published data.
 pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
     let mut reported = Vec::new();
     let mut tells_part = false;
@@ -83,10 +84,10 @@ pub(crate) fn check(manifest: &Manifest, known: &[Known]) -> Vec<Check> {
     if manifest.partial && !tells_part {
         let rows = SplitName::ALL.map(|split| manifest.splits.get(split).rows);
         let detail = format!(
-            "{} examples, a part of the published data: unproved",
+            "{}, a part of the published data: unproved",
             rows.iter().sum::<usize>()
         );
-        checks.push(Check::new("raw files: complete", true, detail));
+        checks.push(Check::new("raw files: examples", true, detail));
         let notes = manifest.notes.iter();
         checks.extend(notes.map(|note| Check::new("raw files: note", true, note)));
     }

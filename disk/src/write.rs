@@ -113,8 +113,8 @@ pub fn sync(file: &File) -> io::Result<()> {
 }
 
 /// Flushes the names in a folder to the disk, if the file system can. Only Unix can open a folder,
-/// one without read permission cannot be opened, and some file systems, such as network ones, refuse
-/// to sync it. There, renaming has to be durable enough.
+/// one without read permission cannot be opened, and some file systems, such as network ones,
+/// refuse to sync it. There, renaming has to be durable enough.
 ///
 /// # Errors
 /// The folder does not exist, or the disk fails or is full.

@@ -41,7 +41,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ),
     (
         "reproduced",
-        "against,task,model,variant,recipe,set,precision,device,source,protocol,data,\
+        "task,model,against,variant,recipe,set,precision,device,source,protocol,data,\
          ours_mean_percent,seeds,status,low_percent,high_percent,published_percent,missing,difference_percent,verdict,margin_percent,\
          hours,machine,differences",
     ),

@@ -14,8 +14,9 @@
 //!
 //! # Options
 //!
-//! `state` N, an even number. δ is uniform between the logarithms of `dt_min` and `dt_max`. `direction`: `forward`;
-//! `sum` adds a second pass from the end with the same weights, `two` with weights of its own.
+//! `state` N, an even number. δ is uniform between the logarithms of `dt_min` and `dt_max`.
+//! `direction`: `forward`; `sum` adds a second pass from the end with the same weights, `two` with
+//! weights of its own.
 //!
 //! # Padding
 //!

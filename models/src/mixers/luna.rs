@@ -25,9 +25,9 @@
 //! p has width H E, in the paper D; projections have no biases. Projections begin Xavier-uniform
 //! (±0.217 at D = 64); in the published code over √2 (±0.153) but those of outputs, and biases
 //! uniform within inputs^-½ (0 of outputs). p begins with a deviation of 1/√(H E), there of 1,
-//! after a product with √D, and with the sinusoids of its positions added; in runs on this benchmark
-//! x and p are each normed before the first layer there. The feed-forward network
-//! begins Xavier-uniform (±0.177 for a width of 128) with biases N(0, 1e-6²), there uniform within
+//! after a product with √D, and with the sinusoids of its positions added; in runs on this
+//! benchmark x and p are each normed before the first layer there. The feed-forward network begins
+//! Xavier-uniform (±0.177 for a width of 128) with biases N(0, 1e-6²), there uniform within
 //! inputs^-½ (±0.125 and ±0.088), biases too. The norms' ε is `block.norm_epsilon` = 1e-6, there
 //! 1e-5. For ListOps and Text all weights but p begin there N(0, 0.02²), biases as 0. Read in
 //! XuezheMax/fairseq-apollo@3644d20 fairseq/modules/luna_attention.py:81-99,

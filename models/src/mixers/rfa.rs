@@ -19,14 +19,14 @@
 //! # Departures
 //!
 //! The paper gates sums over the past. Here tokens may see both sides, so the first half of the
-//! heads (rounded up) runs from the first token to the last, and the other half backwards. The published code
-//! has factors 0.1 in place of 1/√M, and clips denominators at 1, which concerns the first tokens
-//! of causal attention and few others. σ acts as the temperature. Projections begin Xavier-uniform,
-//! in that code √½ times that; it has biases there, which begin uniform within D^-½, that of the
-//! output as 0 (Noahs-ARK/RFA@b075fa8 random_feature_attention/causal_attention.py:180-199). That
-//! code has no gates; here their weights begin Xavier-uniform and b_g as 0. It has neither a
-//! feed-forward network nor norms; here biases of that network begin N(0, 1e-6²), and the norms' ε
-//! is `block.norm_epsilon` = 1e-6.
+//! heads (rounded up) runs from the first token to the last, and the other half backwards. The
+//! published code has factors 0.1 in place of 1/√M, and clips denominators at 1, which concerns the
+//! first tokens of causal attention and few others. σ acts as the temperature. Projections begin
+//! Xavier-uniform, in that code √½ times that; it has biases there, which begin uniform within
+//! D^-½, that of the output as 0 (Noahs-ARK/RFA@b075fa8
+//! random_feature_attention/causal_attention.py:180-199). That code has no gates; here their
+//! weights begin Xavier-uniform and b_g as 0. It has neither a feed-forward network nor norms; here
+//! biases of that network begin N(0, 1e-6²), and the norms' ε is `block.norm_epsilon` = 1e-6.
 
 use crate::{RngKey, ops::activation::relu, prelude::*};
 

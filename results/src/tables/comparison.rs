@@ -7,7 +7,7 @@ use super::judged::{self, Judged, OTHER_RECIPE, found};
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::Source;
 use crate::record::Record;
-use crate::table::{Cell, Column, Row, Schema, Table};
+use crate::table::{Cell, Column, Schema, Table};
 
 /// Returns one row per cell with a figure in the source.
 pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
@@ -25,27 +25,22 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
             let Some(source) = against else {
                 continue;
             };
-            let Some(judged) = Judged::of(&row.cells[index], source) else {
+            let Some(found) = Judged::of(&row.cells[index], source) else {
                 continue;
             };
             let cell = format!("{} on {column}", row.model);
-            remarks.extend(judged.remarks(&cell));
-            if !judged.reasons.is_empty() {
+            remarks.extend(found.remarks(&cell));
+            if !found.reasons.is_empty() {
                 apart
-                    .entry(judged.reasons.join(", "))
+                    .entry(found.reasons.join(", "))
                     .or_default()
                     .push(cell);
             }
-            counted |= judged.ours.is_some_and(|ours| ours.seeds == 1);
+            counted |= found.ours.is_some_and(|ours| ours.seeds == 1);
             let mut cells = vec![Cell::text(column), Cell::text(row.model)];
             cells.extend(row.varying.iter().map(Cell::text));
-            cells.extend(judged.cells());
-            let mut facts = vec![("against", source.alias.into())];
-            facts.extend(row.facts.iter().chain(&pivot.facts[index]).cloned());
-            rows.push(Row {
-                facts,
-                ..Row::new(cells)
-            });
+            cells.extend(found.cells());
+            rows.push(judged::row(cells, source, &row.facts, &pivot.facts[index]));
         }
     }
     let apart = apart.into_iter();
@@ -77,19 +72,7 @@ pub(super) fn table(records: &[Record], against: Option<&Source>) -> Table {
         rows,
         notes,
         schema: Schema {
-            info: &[
-                "task",
-                "model",
-                "against",
-                "variant",
-                "recipe",
-                "set",
-                "precision",
-                "device",
-                "source",
-                "protocol",
-                "data",
-            ],
+            info: judged::INFO,
             found: found!(),
         },
     }

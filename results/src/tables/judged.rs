@@ -7,7 +7,7 @@ use crate::equivalence::{Equivalence, LEVEL, MARGIN, Score, margin};
 use crate::pivot::mixture;
 use crate::published::{Comparison, Figure, Source, compare};
 use crate::record::Record;
-use crate::table::{Cell, Column, MISSING};
+use crate::table::{Cell, Column, Fact, MISSING, Row};
 
 /// Relation between a run of ours and a published figure.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -201,6 +201,31 @@ impl Judged {
         }
     }
 }
+
+/// Returns the row of a judged cell: its facts are the source, and those of its setting and data.
+pub(super) fn row(cells: Vec<Cell>, source: &Source, setting: &[Fact], data: &[Fact]) -> Row {
+    let mut facts: Vec<Fact> = vec![("against", source.alias.into())];
+    facts.extend(setting.iter().chain(data).cloned());
+    Row {
+        facts,
+        ..Row::new(cells)
+    }
+}
+
+/// Names of the facts of [`row`] for machines.
+pub(super) const INFO: &[&str] = &[
+    "task",
+    "model",
+    "against",
+    "variant",
+    "recipe",
+    "set",
+    "precision",
+    "device",
+    "source",
+    "protocol",
+    "data",
+];
 
 /// Names of the values of [`Judged::cells`] for machines.
 macro_rules! found {

@@ -8,7 +8,7 @@ use crate::format::counted;
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::{Source, sources};
 use crate::record::Record;
-use crate::table::{Cell, Column, Row, Schema, Table};
+use crate::table::{Cell, Column, Schema, Table};
 
 /// The dimension of settings: the differences name them.
 const SET: &str = "set";
@@ -42,25 +42,20 @@ pub(super) fn table(records: &[Record], _: Option<&Source>) -> Table {
                 let follows = |run: &&Record| source.recipes.contains(&run.recipe.name.as_str());
                 let followed = runs.first().is_some_and(follows);
                 let judged = followed.then(|| Judged::of(runs, source)).flatten();
-                let Some(judged) = judged else {
+                let Some(cell) = judged else {
                     continue;
                 };
-                counted_seeds |= judged.ours.is_some_and(|ours| ours.seeds == 1);
-                *verdicts.entry(judged.verdict()).or_default() += 1;
+                counted_seeds |= cell.ours.is_some_and(|ours| ours.seeds == 1);
+                *verdicts.entry(cell.verdict()).or_default() += 1;
                 let mut cells = [source.alias, column, row.model].map(Cell::text).to_vec();
                 cells.extend(varying.iter().map(|index| Cell::text(&row.varying[*index])));
-                cells.extend(judged.cells());
+                cells.extend(cell.cells());
                 cells.push(hours(runs).map_or_else(Cell::default, |hours| {
                     Cell::with(format!("{hours:.1}"), "hours", hours)
                 }));
                 cells.push(Cell::text(machine(runs)));
-                cells.push(Cell::text(judged.differences().join("; ")));
-                let mut facts = vec![("against", source.alias.into())];
-                facts.extend(row.facts.iter().chain(&pivot.facts[index]).cloned());
-                rows.push(Row {
-                    facts,
-                    ..Row::new(cells)
-                });
+                cells.push(Cell::text(cell.differences().join("; ")));
+                rows.push(judged::row(cells, source, &row.facts, &pivot.facts[index]));
             }
         }
     }
@@ -86,19 +81,7 @@ pub(super) fn table(records: &[Record], _: Option<&Source>) -> Table {
         rows,
         notes,
         schema: Schema {
-            info: &[
-                "against",
-                "task",
-                "model",
-                "variant",
-                "recipe",
-                "set",
-                "precision",
-                "device",
-                "source",
-                "protocol",
-                "data",
-            ],
+            info: judged::INFO,
             found: found!("hours", "machine", "differences"),
         },
     }

@@ -316,10 +316,13 @@ fn dry_run(
         let unfinished = RunFolder::begun(&folder, &cell.resolved.spec);
         let unfinished = unfinished.ok().flatten();
         let pretrains = !cell.resolved.spec.pretrain.is_off();
-        let missing = RunFolder::can_resume(&folder, pretrains, unfinished.as_ref()).err();
+        // Reads logs, so only what would be resumed is asked.
+        let missing = || RunFolder::can_resume(&folder, pretrains, unfinished.as_ref()).err();
         let known = on_file.get(&cell.digest).cloned();
         let known_here = known.is_some();
-        let standing = known.or(unfinished).map(|it| judge.standing(cell, it));
+        let standing = known
+            .or_else(|| unfinished.clone())
+            .map(|it| judge.standing(cell, it));
         let (state, not_compared) = match standing.transpose()? {
             Some(Standing::Over(State::Changed(_))) => ("changed", None),
             Some(Standing::Over(State::Scored { not_compared, .. })) => ("on file", not_compared),
@@ -330,9 +333,9 @@ fn dry_run(
             None if begun => ("resume", None),
             _ => ("run", None),
         };
-        let (state, estimate) = match missing {
-            Some(missing) if state == "resume" => ("incomplete", Err(missing.to_string())),
-            _ => (state, estimator.estimate(cell)?),
+        let (state, estimate) = match (state == "resume").then(missing).flatten() {
+            Some(missing) => ("incomplete", Err(missing.to_string())),
+            None => (state, estimator.estimate(cell)?),
         };
         lines.push(Line {
             cell,

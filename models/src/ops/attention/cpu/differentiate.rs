@@ -1,6 +1,6 @@
 //! Scores of a tile to weights after dropout, P M with P = exp2(S - sum), and gradients of those to
-//! gradients of scores, dS = P (M D - δ), times the slope of the function that bounds them, if there is one. Rows are keys, columns
-//! queries.
+//! gradients of scores, dS = P (M D - δ), times the slope of the function that bounds them, if
+//! there is one. Rows are keys, columns queries.
 
 #[cfg(target_arch = "x86_64")]
 use lra_cpu::format::amx_packing::{self, Parts, TERMS, TILE};
