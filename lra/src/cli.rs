@@ -294,7 +294,7 @@ Examples:
   lra check --baseline smoke.csv --update runs       write the baseline from the runs of today
   lra check --baseline smoke.csv runs                hold later runs against it
   lra check --baseline smoke.csv runs --format markdown --junit check.xml
-  lra check --baseline smoke.csv runs --speed-threshold 0.5    where machines are noisy";
+  lra check --baseline smoke.csv runs --no-speed     where machines are busy";
 
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_EXAMPLES)]
@@ -308,6 +308,9 @@ pub struct CheckArgs {
     /// Write the baseline from the runs instead of checking them
     #[arg(long)]
     pub update: bool,
+    /// With --update: also take cells that diverged or failed
+    #[arg(long, requires = "update")]
+    pub allow_failed: bool,
     /// Reference model; speeds are divided by its speed, so that machines may differ
     #[arg(long, default_value = "transformer", value_name = "MODEL")]
     pub reference: String,
@@ -327,7 +330,10 @@ pub struct CheckArgs {
     /// Fraction of its relative speed that a cell may lose beyond the noise
     #[arg(long, default_value_t = 0.25, value_parser = parse::share, value_name = "SHARE")]
     pub speed_threshold: f64,
-    /// Format of the table: text, markdown, csv, json or latex
+    /// Do not judge speeds, for runs of milliseconds and for machines that do other work
+    #[arg(long, conflicts_with = "speed_threshold")]
+    pub no_speed: bool,
+    /// Format of the table: text, markdown, csv, json, latex or html
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
     /// Write the table to a file instead of standard output

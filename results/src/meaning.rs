@@ -70,7 +70,7 @@ fn others(record: &Record, table: &[Record]) -> Vec<String> {
         accuracies.entry(&it.model.name).or_default().extend(scored);
     }
     let clusters = [
-        (Cluster::Xformer, "published X-formers"),
+        (Cluster::Weak, "models weak in print"),
         (Cluster::Strong, "models strong in print"),
     ];
     let reached = clusters.into_iter().filter_map(|(cluster, name)| {

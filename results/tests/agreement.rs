@@ -75,7 +75,7 @@ fn halves_are_compared_by_themselves() {
     for half in [Half::Tuning, Half::Sealed] {
         let agreement = Agreement::of(&all(&records), None, Some(half));
         assert!(agreement.models.iter().all(|model| Half::of(model) == half));
-        let both = [Cluster::Strong, Cluster::Xformer];
+        let both = [Cluster::Strong, Cluster::Weak];
         let clusters = anchors()
             .iter()
             .filter(|it| it.half == half)

@@ -131,6 +131,80 @@ fn the_same_again_passes() {
 }
 
 #[test]
+fn a_cell_that_ran_with_other_settings_is_missing_and_the_remark_says_so() {
+    let now = with(|run| run.recipe.overrides = vec!["train.learning_rate=5e-3".to_owned()]);
+    let found = check(&cells(&now, 2.5));
+    let missing = found.cells.iter().find(|it| it.state == State::Missing);
+    let remark = missing.unwrap().remark.clone().unwrap();
+    assert!(
+        remark.contains("with --set train.learning_rate=5e-3"),
+        "{remark}"
+    );
+}
+
+#[test]
+fn outcomes_count_in_both_directions() {
+    let diverged = with(|run| {
+        run.outcome = Outcome::Diverged {
+            step: 3,
+            reason: String::new(),
+        };
+        run.scores = None;
+    });
+    let (good, bad) = (cells(&matrix(), 2.5), cells(&diverged, 2.5));
+    let verdict = |before: &Baseline, now: &Baseline| {
+        let judged = judge(before, now, &Thresholds::default());
+        let cell = judged.cells.iter().find(|it| it.key.model == "performer");
+        let cell = cell.unwrap().clone();
+        (cell.state, cell.remark.unwrap())
+    };
+    let (state, remark) = verdict(&good, &bad);
+    assert_eq!(state, State::Regressed);
+    assert!(
+        remark.starts_with("ended as diverged, was scored"),
+        "{remark}"
+    );
+    assert_eq!(verdict(&bad, &good).0, State::Improved);
+    let (state, remark) = verdict(&Baseline::default(), &bad);
+    assert_eq!(state, State::New);
+    assert!(remark.contains("ended as diverged"), "{remark}");
+}
+
+#[test]
+fn speeds_may_be_left_out() {
+    let slow = with(|run| run.speed.as_mut().unwrap().steps_per_second.median /= 9.0);
+    let judged = |speed: Option<f64>| {
+        let thresholds = Thresholds {
+            speed,
+            ..Thresholds::default()
+        };
+        judge(&cells(&matrix(), 2.5), &cells(&slow, 2.5), &thresholds)
+    };
+    only(&judged(Some(0.25)), Aspect::Speed);
+    let found = judged(None);
+    assert!(found.passed());
+    let text = Format::Text.render(&[table(&found)]);
+    assert!(!text.contains("standard errors"), "{text}");
+}
+
+/// The steps of a run vary little, and the next run finds the machine under another load.
+#[test]
+fn a_speed_is_as_uncertain_as_its_seeds_differ() {
+    let spread = |factor: f64| {
+        let mut records = matrix();
+        for run in &mut records {
+            let rate = &mut run.speed.as_mut().unwrap().steps_per_second;
+            let scale = if run.seed == 0 { factor } else { 1.0 };
+            (rate.median, rate.p10, rate.p90) =
+                (rate.median * scale, rate.p10 * scale, rate.p90 * scale);
+        }
+        cells(&records, 2.5).rows[0].speed_error.unwrap()
+    };
+    assert!(spread(1.0) < 0.1, "{}", spread(1.0));
+    assert!(spread(9.0) > 0.5, "{}", spread(9.0));
+}
+
+#[test]
 fn a_lower_accuracy_is_caught_and_noise_is_not() {
     let lower = |by: f64| {
         check(&cells(
@@ -795,6 +869,10 @@ fn a_baseline_survives_its_file_and_a_damaged_one_is_named() {
         (
             text.replacen("task,", "task,task,", 1),
             "has the column task twice",
+        ),
+        (
+            text.clone() + text.lines().nth(1).unwrap() + "\n",
+            "stands twice with the same settings",
         ),
         (
             text.replacen(",scored,", ",Scored,", 1),

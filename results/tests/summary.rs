@@ -102,7 +102,7 @@ fn a_score_stands_among_those_of_the_table_on_the_same_data() {
     let words = |record: &Record| Meaning::of(record, &table).unwrap().words;
     assert_eq!(
         words(&mini("performer", 0, 0.3845)),
-        "above first token (36.25 %), the best trivial predictor; on these data, recipe mini: published X-formers \
+        "above first token (36.25 %), the best trivial predictor; on these data, recipe mini: models weak in print \
          35.00 to 38.00 (best linear), models strong in print 53.00 (s4d)"
     );
     let near = mini("performer", 0, 0.3575);

@@ -65,6 +65,18 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
                 ),
             ));
         }
+        if !arguments.allow_failed
+            && let Some(row) = now.rows.iter().find(|row| !row.all_scored())
+        {
+            return Err(Error::new(
+                Class::Check,
+                format!(
+                    "{} on {} ended as {}; no baseline is written: \
+                     run it again with `lra run --force`, move it away, or keep its outcome with --allow-failed",
+                    row.key.model, row.key.task, row.outcome
+                ),
+            ));
+        }
         let lost = lost(&arguments.baseline, &now);
         now.write(&arguments.baseline).map_err(cmd::of_writing)?;
         let cells = results::counted(now.rows.len() as u64, "cell");
@@ -83,7 +95,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         loss: arguments.loss_threshold,
         gradient: arguments.gradient_threshold,
         memory: arguments.memory_threshold,
-        speed: arguments.speed_threshold,
+        speed: (!arguments.no_speed).then_some(arguments.speed_threshold),
         reference: reference.name.to_owned(),
     };
     let check = judge(&baseline, &now, &thresholds);
@@ -98,7 +110,14 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     if let Some(file) = &arguments.junit {
         cmd::write_file(file, junit(&check).as_bytes())?;
     }
-    let text = arguments.format.render(&[table(&check)]);
+    let mut table = table(&check);
+    if loaded.damaged() > 0 {
+        let records = results::counted(loaded.damaged() as u64, "damaged or foreign record");
+        table.notes.push(format!(
+            "{records}, named in the warnings: a seed or a cell that it held is absent here (--strict ends with exit code 3)."
+        ));
+    }
+    let text = arguments.format.render(&[table]);
     match &arguments.output {
         Some(file) => cmd::write_file(file, text.as_bytes())?,
         None => cmd::print(&text)?,

@@ -37,8 +37,8 @@ pub struct Anchor {
 pub enum Cluster {
     /// Above 72.5: state spaces, long convolutions, and models that contain them.
     Strong,
-    /// Below 72.5.
-    Xformer,
+    /// Below 72.5: the X-formers, and Mamba.
+    Weak,
 }
 
 /// The halves of the anchors.
@@ -116,7 +116,7 @@ impl Published {
     pub fn cluster(&self) -> Cluster {
         match self.average() >= STRONG {
             true => Cluster::Strong,
-            false => Cluster::Xformer,
+            false => Cluster::Weak,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A model's score is the mean over the tasks of the normal scores of its ranks. It is compared
 //! with the published five-task averages of the [`anchors`]: Spearman's rho with a bootstrap
-//! interval over the models, the AUC of the strong cluster against the X-formers, and the number of
+//! interval over the models, the AUC of the strong cluster against the weak, and the number of
 //! pairs at least [`APART`] points apart in print that both rank in the same order. Every figure is
 //! given for all tasks, for each task, and for all but one.
 //!
@@ -68,7 +68,7 @@ pub struct Figures {
     pub interval: Option<(f64, f64)>,
     /// For a single task, Spearman's correlation with the published accuracies on it.
     pub same_task: Option<f64>,
-    /// The area under the ROC curve of the strong cluster against the X-formers.
+    /// The area under the ROC curve of the strong cluster against the weak.
     pub auc: Option<f64>,
     /// Number of pairs at least [`APART`] points apart in print that are in the same order, and
     /// number of all such pairs.
@@ -227,7 +227,7 @@ impl Agreement {
              with the published accuracies on that task."
                 .to_owned(),
             format!(
-                "AUC: of the strong cluster against the X-formers. Pairs told: of those at least {APART} points apart in print."
+                "AUC: of the models with published averages above 72.5 against those below. Pairs told: of those at least {APART} points apart in print."
             ),
             match self.seeds.len() {
                 0 | 1 => "Split-half reliability wants at least two seeds that every model has on every task.".to_owned(),

@@ -318,6 +318,9 @@ fn speed(
     (baseline, now): (&Cells, &Cells),
     thresholds: &Thresholds,
 ) -> Finding {
+    let Some(allowed) = thresholds.speed else {
+        return Finding::Unjudged("not asked".to_owned());
+    };
     if let Err(finding) = both(before.steps_per_second, row.steps_per_second) {
         return finding;
     }
@@ -336,6 +339,15 @@ fn speed(
     {
         return Finding::Unjudged(format!("{is} {AT_A_TIME}, was {was}"));
     }
+    let sides = [(before, baseline), (row, now)];
+    let beside = sides.map(|(row, cells)| cells.reference(&row.key));
+    if let [Some(was), Some(is)] = beside
+        && [before, row, was, is]
+            .iter()
+            .any(|row| row.speed_error.is_none())
+    {
+        return Finding::Unjudged("error unknown".to_owned());
+    }
     let (Some(was), Some(is)) = (Ratio::of(before, baseline), Ratio::of(row, now)) else {
         return Finding::Unjudged(format!("no {} beside it", thresholds.reference));
     };
@@ -347,7 +359,7 @@ fn speed(
     // In logarithms, since errors of timings multiply. Slower is worse, so the sign is reversed for
     // the grading.
     let slowdown = (was.value / is.value).ln();
-    let threshold = -(1.0 - thresholds.speed).ln() + 3.0 * noise;
+    let threshold = -(1.0 - allowed).ln() + 3.0 * noise;
     let change = is.value / was.value - 1.0;
     graded(slowdown, threshold, format!("{:+.0} %", 100.0 * change))
 }

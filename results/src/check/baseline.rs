@@ -90,7 +90,8 @@ pub struct Row {
     pub memory_method: String,
     /// Mean over the seeds of the median steps per second.
     pub steps_per_second: Option<f64>,
-    /// Relative standard error of that speed, from the spread of the steps.
+    /// Relative standard error of that speed: from the spread of the steps or of the seeds, whichever
+    /// is larger.
     pub speed_error: Option<f64>,
     /// Reason why its logs cannot be judged; never stored.
     pub damaged: Option<String>,
@@ -162,6 +163,12 @@ impl Key {
         }
     }
 
+    /// Returns whether two cells have one model on one task, whatever their settings.
+    pub(super) fn same_question(&self, other: &Key) -> bool {
+        let question = |key: &Key| (key.task.clone(), key.source.clone(), key.model.clone());
+        question(self) == question(other)
+    }
+
     /// Returns all of the key but the model. The ratio of two cells' speeds is meaningful if they
     /// agree in it.
     pub(super) fn but_for_the_model(&self) -> [&str; 7] {
@@ -186,13 +193,21 @@ impl Row {
         let records: Vec<&Record> = runs.iter().map(|at| &loaded.records[*at]).collect();
         let first = records[0];
         let speed = mean(&records, speed_of);
-        let speed_error = mean(&records, |record| {
+        let error_of_steps = mean(&records, |record| {
             let timed = record.speed.as_ref()?.timed_steps;
             let rate = record.speed.as_ref()?.steps_per_second;
             // A normal distribution has eight tenths of its mass within 2.56 standard deviations,
             // and the error of its median is 1.25 times that of its mean.
             let deviation = (rate.p90 - rate.p10) / 2.56;
             Some(1.25 * deviation / rate.median / (timed.max(1) as f64).sqrt())
+        });
+        // Runs that follow each other find the machine under another load each, which the steps of
+        // one run do not show.
+        let count = records.len() as f64;
+        let error_of_seeds = speed.as_ref().and_then(|it| Some(it.deviation? / it.mean));
+        let speed_error = error_of_steps.map(|steps| {
+            let largest = steps.mean.max(error_of_seeds.unwrap_or(0.0));
+            largest / count.sqrt()
         });
         let accuracy = mean(&records, Record::test_accuracy);
         let peaks = mean(&records, |record| Some(peak_of(record)? as f64));
@@ -258,7 +273,7 @@ impl Row {
             peak_bytes: peaks,
             memory_method: all(|record| Some(&record.memory.as_ref()?.method)),
             steps_per_second: speed.map(|sample| sample.mean),
-            speed_error: speed_error.map(|sample| sample.mean / (records.len() as f64).sqrt()),
+            speed_error,
             damaged: damaged.or(changed).or(unlike),
             mixture: mixture(&records),
         })
@@ -287,6 +302,12 @@ fn unlike(records: &[&Record]) -> Option<String> {
 const MOST_ROWS: usize = 1 << 40;
 
 impl Row {
+    /// Returns whether every seed was scored.
+    #[must_use]
+    pub fn all_scored(&self) -> bool {
+        self.outcome == Outcome::Scored.word()
+    }
+
     /// Returns the number of seeds that were scored.
     pub(super) fn scored(&self) -> usize {
         let mut counts = self.outcome.split(", ");

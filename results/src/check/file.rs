@@ -1,5 +1,6 @@
 //! A baseline on disk: a CSV file with one line per cell.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::baseline::{Baseline, Key, Row};
@@ -64,9 +65,18 @@ impl Baseline {
             })?;
             Ok(row)
         });
-        Ok(Baseline {
-            rows: rows.collect::<Result<_>>()?,
-        })
+        let rows: Vec<Row> = rows.collect::<Result<_>>()?;
+        let mut seen = HashSet::new();
+        if let Some(twice) = rows.iter().find(|row| !seen.insert(&row.key)) {
+            let (model, task) = (&twice.key.model, &twice.key.task);
+            return Err(Error::NotABaseline {
+                path: path.to_owned(),
+                reason: format!(
+                    "{model} on {task} stands twice with the same settings; keep one line"
+                ),
+            });
+        }
+        Ok(Baseline { rows })
     }
 
     /// Writes the baseline, replacing an existing file.

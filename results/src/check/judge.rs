@@ -19,8 +19,8 @@ pub struct Thresholds {
     /// Fraction by which peak memory may grow, such as 0.01.
     pub memory: f64,
     /// Fraction of its speed relative to the reference that a cell may lose beyond the noise, such
-    /// as 0.25.
-    pub speed: f64,
+    /// as 0.25. Absent: speeds are not judged.
+    pub speed: Option<f64>,
     /// Registry name of the model that speeds are divided by.
     pub reference: String,
 }
@@ -32,7 +32,7 @@ impl Default for Thresholds {
             loss: 0.01,
             gradient: 0.1,
             memory: 0.01,
-            speed: 0.25,
+            speed: Some(0.25),
             reference: "transformer".to_owned(),
         }
     }
@@ -144,27 +144,47 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
                 state: State::Missing,
                 findings: vec![],
                 figures: figures(Some(before), None),
-                remark: Some("in the baseline, but no record of it was found".to_owned()),
+                remark: Some(absence(&before.key, now)),
             },
         });
     let new = now
         .rows
         .iter()
         .filter(|row| !known.rows.contains_key(&row.key));
-    let new = new.map(|row| Judged {
-        key: row.key.clone(),
-        state: State::New,
-        findings: vec![],
-        figures: figures(None, Some(row)),
-        remark: Some(match &row.damaged {
-            Some(damaged) => format!("not in the baseline; {damaged}"),
-            None => "not in the baseline".to_owned(),
-        }),
+    let new = new.map(|row| {
+        let ended = (!row.all_scored()).then(|| format!("ended as {}", row.outcome));
+        let remarks = ["not in the baseline".to_owned()].into_iter();
+        let remarks = remarks.chain(row.damaged.clone()).chain(ended);
+        Judged {
+            key: row.key.clone(),
+            state: State::New,
+            findings: vec![],
+            figures: figures(None, Some(row)),
+            remark: Some(remarks.collect::<Vec<_>>().join("; ")),
+        }
     });
     Check {
         cells: judged.chain(new).collect(),
         thresholds: thresholds.clone(),
     }
+}
+
+/// Says that a cell of the baseline was not run, and with which settings its model ran instead.
+fn absence(key: &Key, now: &Baseline) -> String {
+    let others = now.rows.iter().map(|row| &row.key);
+    let mut others = others.filter(|other| other.same_question(key));
+    let Some(other) = others.next() else {
+        return "in the baseline, but no record of it was found".to_owned();
+    };
+    let set = match other.set.is_empty() {
+        true => "without --set".to_owned(),
+        false => format!("with --set {}", other.set),
+    };
+    let (recipe, precision) = (&other.recipe, &other.precision);
+    format!(
+        "in the baseline, but no record of it was found: the model ran with other settings (recipe {recipe}, {set}, {precision} on {})",
+        other.device
+    )
 }
 
 fn figures(before: Option<&Row>, now: Option<&Row>) -> Vec<(Option<f64>, Option<f64>)> {
@@ -186,7 +206,12 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
     }
     if before.outcome != row.outcome {
         let remark = format!("ended as {}, was {}", row.outcome, before.outcome);
-        return unlike(State::Regressed, remark);
+        let better = row.all_scored() && row.seeds == before.seeds && row.data == before.data;
+        let state = match better {
+            true => State::Improved,
+            false => State::Regressed,
+        };
+        return unlike(state, remark);
     }
     if row.data != before.data {
         let remark = format!("its data are not those of the baseline ({ANEW})");

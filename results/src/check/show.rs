@@ -166,18 +166,22 @@ pub fn table(check: &Check) -> Table {
         notes.push(format!("Every cell: {}.", constant.join(", ")));
     }
     let by = &check.thresholds;
+    let speed = by.speed.map_or_else(String::new, |share| {
+        format!(
+            "speed relative to {} lower by more than {} % and three standard errors; ",
+            by.reference,
+            100.0 * share
+        )
+    });
     notes.push(format!(
         "! marks what is worse: accuracy (%) below the baseline at level {}; any loss or norm of gradients that differs on \
          the same instruction set (elsewhere the last loss by more than {} %, the mean norm, whose change is shown, by more \
-         than {} %); peak memory grown by more than {} % and {} KiB; speed relative to {} lower by more than {} % and three standard errors; a figure that the \
-         baseline has and the runs lack.",
+         than {} %); peak memory grown by more than {} % and {} KiB; {speed}a figure that the baseline has and the runs lack.",
         by.level,
         100.0 * by.loss,
         100.0 * by.gradient,
         100.0 * by.memory,
         LEAST_BYTES >> 10,
-        by.reference,
-        100.0 * by.speed
     ));
     let unjudged = |sign: &str| {
         let mut findings = cells.iter().flat_map(|cell| &cell.findings);

@@ -140,7 +140,7 @@ pub(super) struct Tiles {
     pub(super) returns_gradients: bool,
     /// Derivatives of scores by the sums that a function bounds; none without one.
     pub(super) slopes: Option<Tile64>,
-    pub(super) keep_mask: Tile64,
+    pub(super) factors: Tile64,
     /// Room for operands whose format is not plain numbers.
     pub(super) scratch: [Scratch; 3],
 }
@@ -155,7 +155,7 @@ impl Tiles {
             gradients: Tile64::filled(0.0),
             returns_gradients: args.score_mods.term.is_some(),
             slopes: args.score_mods.have_slopes().then(|| Tile64::filled(0.0)),
-            keep_mask: Tile64::filled(1.0),
+            factors: Tile64::filled(1.0),
             scratch: [(); 3].map(|()| Operand::A.scratch(args.format, (SIDE, SIDE))),
         }
     }
@@ -224,7 +224,7 @@ impl Tiles {
         );
         let (queries_of, valid) = ((queries, count), (keys.count, keys.bits));
         let operands = if let Some(tile) = drawn {
-            kept_factors(s, tile, &mut self.keep_mask);
+            kept_factors(s, tile, &mut self.factors);
             self.operands::<S, true>(s, queries_of, valid)
         } else {
             self.operands::<S, false>(s, queries_of, valid)

@@ -73,17 +73,17 @@ impl Tiles {
             let row = key * SIDE..key * SIDE + columns;
             let (weights, _) = S::as_mut_simd_f32s(&mut self.weights[row.clone()]);
             let (gradients, _) = S::as_mut_simd_f32s(&mut self.gradients[row.clone()]);
-            let (keep_mask, _) = S::as_simd_f32s(&self.keep_mask[row.clone()]);
+            let (factors, _) = S::as_simd_f32s(&self.factors[row.clone()]);
             if bits >> key & 1 == 0 {
                 weights.fill(zero);
                 gradients.fill(zero);
                 continue;
             }
-            let per_query = sums[..used].iter().zip(&deltas[..used]).zip(keep_mask);
-            for ((weight, gradient), ((sum, delta), keep_mask)) in
+            let per_query = sums[..used].iter().zip(&deltas[..used]).zip(factors);
+            for ((weight, gradient), ((sum, delta), factor)) in
                 weights.iter_mut().zip(&mut *gradients).zip(per_query)
             {
-                let tile = [*weight, *gradient, *keep_mask];
+                let tile = [*weight, *gradient, *factor];
                 (*weight, *gradient) = differentiate::<S, DROP>(s, tile, [*sum, *delta]);
             }
             if let Some(slopes) = &self.slopes {
@@ -129,7 +129,7 @@ impl Tiles {
         let (deltas, _) = S::as_simd_f32s(&queries.deltas);
         let (scores, _) = S::as_simd_f32s(&*self.weights);
         let (gradients, _) = S::as_mut_simd_f32s(&mut *self.gradients);
-        let (keep_mask, _) = S::as_simd_f32s(&*self.keep_mask);
+        let (factors, _) = S::as_simd_f32s(&*self.factors);
         let slopes = self.slopes.as_ref();
         let slopes = slopes.map(|slopes| S::as_simd_f32s(&slopes[..]).0);
         let zero = s.splat_f32s(0.0);
@@ -147,7 +147,7 @@ impl Tiles {
                         for group in 0..GROUPS {
                             let column = first + group;
                             let at = key * REGISTERS + column;
-                            let tile = [scores[at], gradients[at], keep_mask[at]];
+                            let tile = [scores[at], gradients[at], factors[at]];
                             let per_query = [sums[column], deltas[column]];
                             (p[half][group], ds[half][group]) =
                                 differentiate::<S, DROP>(s, tile, per_query);
@@ -198,12 +198,12 @@ impl Tiles {
 #[inline(always)]
 fn differentiate<S: Lanes, const DROP: bool>(
     s: S,
-    [score, gradient, keep_mask]: [S::f32s; 3],
+    [score, gradient, factor]: [S::f32s; 3],
     [sum, delta]: [S::f32s; 2],
 ) -> (S::f32s, S::f32s) {
     let p = exp2_bounded(s, s.sub_f32s(score, sum));
     let (weight, gradient) = match DROP {
-        true => (s.mul_f32s(p, keep_mask), s.mul_f32s(gradient, keep_mask)),
+        true => (s.mul_f32s(p, factor), s.mul_f32s(gradient, factor)),
         false => (p, gradient),
     };
     (weight, s.mul_f32s(p, s.sub_f32s(gradient, delta)))

@@ -170,7 +170,7 @@ pub(super) fn kept_factors<S: Lanes>(s: S, tile: Tile, out: &mut [f32; SIDE * SI
 /// Computes Philox4x32-10 of as many counters as there are lanes (Salmon et al., 2011).
 #[inline(always)]
 fn philox<S: Lanes>(s: S, mut key: [u32; 2], rest: [u32; 3], first: S::u32s) -> [S::u32s; 4] {
-    let multiplier = MULTIPLIER.map(|m| s.splat_u32s(m));
+    let multiplier = [s.splat_u32s(MULTIPLIER[0]), s.splat_u32s(MULTIPLIER[1])];
     let [mut a, mut b, mut c, mut d] = [
         first,
         s.splat_u32s(rest[0]),

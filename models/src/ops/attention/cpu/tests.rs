@@ -82,8 +82,8 @@ fn mask(sampler: &mut Sampler, batch: usize, length: usize, empty: bool) -> Tens
     for b in 0..batch {
         let valid = 1 + (sampler.uniform() * length as f64) as usize;
         for i in 0..length {
-            let keep_mask = i < valid && (i == 0 || sampler.uniform() < 0.8);
-            data.push(f32::from(keep_mask && !(empty && b + 1 == batch)));
+            let kept = i < valid && (i == 0 || sampler.uniform() < 0.8);
+            data.push(f32::from(kept && !(empty && b + 1 == batch)));
         }
     }
     Tensor::from_vec(data, (batch, length), &Device::Cpu).unwrap()
@@ -295,9 +295,9 @@ fn dropout_meets_its_twin() {
         let factors = dropout
             .factors(heads, length, length, &Device::Cpu)
             .unwrap();
-        let keep_mask = factors.ne(0.0).unwrap().to_dtype(DType::F64).unwrap();
-        let keep_mask = keep_mask.mean_all().unwrap().to_scalar::<f64>().unwrap();
-        assert!((keep_mask - 0.7).abs() < 0.1, "{keep_mask}");
+        let kept = factors.ne(0.0).unwrap().to_dtype(DType::F64).unwrap();
+        let kept = kept.mean_all().unwrap().to_scalar::<f64>().unwrap();
+        assert!((kept - 0.7).abs() < 0.1, "{kept}");
         let options = AttentionOptions {
             dropout: Some(dropout),
             ..options(heads, Some(&mask))

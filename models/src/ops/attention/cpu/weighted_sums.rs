@@ -28,7 +28,7 @@ pub(super) struct WeightedSums {
     /// Scores (keys, queries) that [`WeightedSums::add`] turns into weights.
     pub(super) scores: Tile64,
     /// Factors of dropout.
-    keep_mask: Tile64,
+    factors: Tile64,
     /// Room for weights whose format is not plain numbers.
     space: Scratch,
     /// Columns are queries.
@@ -51,7 +51,7 @@ impl WeightedSums {
             format,
             width,
             scores: Tile64::filled(0.0),
-            keep_mask: Tile64::filled(0.0),
+            factors: Tile64::filled(0.0),
             space: Operand::B.scratch(format, (SIDE, SIDE)),
             sums: Scratch::zeros(SIDE * padded(width)),
             rows: Scratch::zeros(SIDE * padded(width)),
@@ -80,7 +80,7 @@ impl WeightedSums {
             format,
             width,
             scores,
-            keep_mask,
+            factors,
             space,
             sums,
             running,
@@ -88,18 +88,23 @@ impl WeightedSums {
         } = self;
         let rows = keys.next_multiple_of(PANEL);
         hide_keys(bits, rows, columns, scores);
-        let keep_mask = drawn.map(|tile| {
-            kept_factors(s, tile, keep_mask);
-            &*keep_mask
-        });
+        // No closure: it would be compiled for the baseline of the target, where every instruction
+        // of the set is a call.
+        let factors = match drawn {
+            Some(tile) => {
+                kept_factors(s, tile, factors);
+                Some(&*factors)
+            }
+            None => None,
+        };
         running.update_max(s, (rows, columns), scores);
-        let weights = match running.cut(s, *format, (keys, columns), (scores, keep_mask), space) {
+        let weights = match running.cut(s, *format, (keys, columns), (scores, factors), space) {
             true => (&**space, SIDE),
             false => {
                 running.exp_and_sum(s, (rows, columns), scores);
-                if let Some(keep_mask) = keep_mask {
-                    let pairs = scores.iter_mut().zip(keep_mask.iter());
-                    pairs.for_each(|(weight, keep_mask)| *weight *= keep_mask);
+                if let Some(factors) = factors {
+                    let pairs = scores.iter_mut().zip(factors.iter());
+                    pairs.for_each(|(weight, factor)| *weight *= factor);
                 }
                 let weights = (&scores[..], SIDE);
                 Operand::B
@@ -209,18 +214,18 @@ impl Running {
         s: S,
         format: Format,
         sizes: (usize, usize),
-        (scores, keep_mask): (&Tile64, Option<&Tile64>),
+        (scores, factors): (&Tile64, Option<&Tile64>),
         to: &mut [f32],
     ) -> bool {
         #[cfg(target_arch = "x86_64")]
         if let Some(parts) = format.split_terms() {
             match parts {
-                1 => self.cut_parts::<S, 1>(s, sizes, (scores, keep_mask), to),
-                _ => self.cut_parts::<S, 3>(s, sizes, (scores, keep_mask), to),
+                1 => self.cut_parts::<S, 1>(s, sizes, (scores, factors), to),
+                _ => self.cut_parts::<S, 3>(s, sizes, (scores, factors), to),
             }
             return true;
         }
-        let _ = (s, format, sizes, scores, keep_mask, to);
+        let _ = (s, format, sizes, scores, factors, to);
         false
     }
 
@@ -231,7 +236,7 @@ impl Running {
         &mut self,
         s: S,
         (keys, columns): (usize, usize),
-        (scores, keep_mask): (&Tile64, Option<&Tile64>),
+        (scores, factors): (&Tile64, Option<&Tile64>),
         to: &mut [f32],
     ) {
         const LINES: usize = amx_packing::SIDE;
@@ -260,10 +265,8 @@ impl Running {
                         let at = key * registers + c;
                         let weight = exp2_bounded(s, s.sub_f32s(scores[at], top[c]));
                         totals[half] = s.add_f32s(totals[half], weight);
-                        weights[half] = match keep_mask {
-                            Some(keep_mask) => {
-                                s.mul_f32s(weight, S::as_simd_f32s(&**keep_mask).0[at])
-                            }
+                        weights[half] = match factors {
+                            Some(factors) => s.mul_f32s(weight, S::as_simd_f32s(&**factors).0[at]),
                             None => weight,
                         };
                     }

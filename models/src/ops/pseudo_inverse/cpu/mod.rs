@@ -13,7 +13,7 @@ use lra_cpu::simd::{Kernel, Lanes};
 use lra_cpu::workspaces::Workspaces;
 use rayon::prelude::*;
 
-use self::square::{Lhs, Square, product};
+use self::square::{Lhs, Packed, Square, product};
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "pseudo_inverse";
@@ -109,24 +109,25 @@ impl Between {
 
     /// Computes all matrices that follow from Z.
     #[inline(always)]
-    fn compute<S: Lanes>(&mut self, s: S, a: &Square) {
-        product::<S, false>(s, Lhs::of(a), &self.z, 1.0, &mut self.y);
+    fn compute<S: Lanes>(&mut self, s: S, packed: &mut Packed, a: &Square) {
+        product::<S, false>(s, packed, Lhs::of(a), &self.z, 1.0, &mut self.y);
         self.p.set_less(7.0, &self.y);
-        product::<S, false>(s, Lhs::of(&self.y), &self.p, -1.0, &mut self.q);
+        product::<S, false>(s, packed, Lhs::of(&self.y), &self.p, -1.0, &mut self.q);
         self.q.add_identity(15.0);
-        product::<S, false>(s, Lhs::of(&self.y), &self.q, -1.0, &mut self.r);
+        product::<S, false>(s, packed, Lhs::of(&self.y), &self.q, -1.0, &mut self.r);
         self.r.add_identity(13.0);
     }
 
     /// Computes the next Z.
     #[inline(always)]
-    fn next<S: Lanes>(&self, s: S, z: &mut Square) {
-        product::<S, false>(s, Lhs::of(&self.z), &self.r, 0.25, z);
+    fn next<S: Lanes>(&self, s: S, packed: &mut Packed, z: &mut Square) {
+        product::<S, false>(s, packed, Lhs::of(&self.z), &self.r, 0.25, z);
     }
 }
 
 /// Working memory of a forward pass.
 struct ForwardSquares {
+    packed: Packed,
     a: Square,
     between: Between,
     next: Square,
@@ -135,6 +136,7 @@ struct ForwardSquares {
 impl ForwardSquares {
     fn new(side: usize) -> Self {
         ForwardSquares {
+            packed: Packed::zeros(side),
             a: Square::zeros(side),
             between: Between::zeros(side),
             next: Square::zeros(side),
@@ -155,12 +157,17 @@ impl Kernel for Iterate<'_> {
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let ForwardSquares { a, between, next } = self.squares;
+        let ForwardSquares {
+            packed,
+            a,
+            between,
+            next,
+        } = self.squares;
         a.set(self.a);
         between.start(a);
         for _ in 0..self.iterations {
-            between.compute(s, a);
-            between.next(s, next);
+            between.compute(s, packed, a);
+            between.next(s, packed, next);
             std::mem::swap(&mut between.z, next);
         }
         between.z.write(self.z);
@@ -169,6 +176,7 @@ impl Kernel for Iterate<'_> {
 
 /// Working memory of a backward pass.
 struct BackwardSquares {
+    packed: Packed,
     a: Square,
     /// Of each iteration.
     all: Vec<Between>,
@@ -187,6 +195,7 @@ impl BackwardSquares {
     fn new(side: usize, iterations: usize) -> Self {
         let [a, da, dz, dy, before, dr, dq, dp, transposed] = [(); 9].map(|()| Square::zeros(side));
         BackwardSquares {
+            packed: Packed::zeros(side),
             a,
             all: (0..iterations).map(|_| Between::zeros(side)).collect(),
             da,
@@ -215,6 +224,7 @@ impl Kernel for Differentiate<'_> {
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
         let BackwardSquares {
+            packed,
             a,
             all,
             da,
@@ -232,9 +242,9 @@ impl Kernel for Differentiate<'_> {
         }
         for index in 0..all.len() {
             let (now, behind) = all[index..].split_at_mut(1);
-            now[0].compute(s, a);
+            now[0].compute(s, packed, a);
             if let Some(next) = behind.first_mut() {
-                now[0].next(s, &mut next.z);
+                now[0].next(s, packed, &mut next.z);
             }
         }
         da.numbers.fill(0.0);
@@ -242,24 +252,24 @@ impl Kernel for Differentiate<'_> {
         for Between { z, y, p, q, r } in all.iter().rev() {
             // Z' = ¼ Z R
             transposed.set_transposed(r);
-            product::<S, false>(s, Lhs::of(dz), transposed, 0.25, before);
-            product::<S, false>(s, Lhs::transposed(z), dz, 0.25, dr);
+            product::<S, false>(s, packed, Lhs::of(dz), transposed, 0.25, before);
+            product::<S, false>(s, packed, Lhs::transposed(z), dz, 0.25, dr);
             // R = 13 I - Y Q
             transposed.set_transposed(q);
-            product::<S, false>(s, Lhs::of(dr), transposed, -1.0, dy);
-            product::<S, false>(s, Lhs::transposed(y), dr, -1.0, dq);
+            product::<S, false>(s, packed, Lhs::of(dr), transposed, -1.0, dy);
+            product::<S, false>(s, packed, Lhs::transposed(y), dr, -1.0, dq);
             // Q = 15 I - Y P
             transposed.set_transposed(p);
-            product::<S, true>(s, Lhs::of(dq), transposed, -1.0, dy);
-            product::<S, false>(s, Lhs::transposed(y), dq, -1.0, dp);
+            product::<S, true>(s, packed, Lhs::of(dq), transposed, -1.0, dy);
+            product::<S, false>(s, packed, Lhs::transposed(y), dq, -1.0, dp);
             // P = 7 I - Y
             for (dy, dp) in dy.numbers.iter_mut().zip(&dp.numbers) {
                 *dy -= dp;
             }
             // Y = A Z
             transposed.set_transposed(z);
-            product::<S, true>(s, Lhs::of(dy), transposed, 1.0, da);
-            product::<S, true>(s, Lhs::transposed(a), dy, 1.0, before);
+            product::<S, true>(s, packed, Lhs::of(dy), transposed, 1.0, da);
+            product::<S, true>(s, packed, Lhs::transposed(a), dy, 1.0, before);
             std::mem::swap(dz, before);
         }
         // Z = Aᵀ / c, with c the sum of a column.

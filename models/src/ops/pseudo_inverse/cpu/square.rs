@@ -5,6 +5,8 @@ use lra_cpu::simd::Lanes;
 /// Rows of a product that are computed together; sides are padded to a multiple of it, which is one
 /// of registers too.
 const PANEL: usize = 8;
+/// Columns of the widest panel: two registers of eight numbers.
+const WIDEST: usize = 16;
 
 /// A square matrix, its rows and columns padded with zeros.
 pub(super) struct Square {
@@ -112,10 +114,65 @@ impl<'a> Lhs<'a> {
     }
 }
 
+/// Both operands of a product, in the order in which [`block`] reads them. Rows of 128 numbers lie
+/// so far apart that only a few of them would fit into the nearest cache at once.
+pub(super) struct Packed {
+    /// Panels of rows: first the first element of each row, then the second ones.
+    a: Vec<f64>,
+    /// A panel of columns, row by row.
+    b: Vec<f64>,
+}
+
+impl Packed {
+    pub(super) fn zeros(side: usize) -> Self {
+        let padded = side.next_multiple_of(PANEL);
+        Packed {
+            a: vec![0.0; padded * padded],
+            b: vec![0.0; padded * WIDEST],
+        }
+    }
+
+    #[inline(always)]
+    fn set_a<const M: usize>(&mut self, a: Lhs, padded: usize) {
+        for (panel, to) in self.a.chunks_exact_mut(M * padded).enumerate() {
+            for (k, to) in to.chunks_exact_mut(M).enumerate() {
+                for (i, to) in to.iter_mut().enumerate() {
+                    *to = a.numbers[(panel * M + i) * a.row + k * a.column];
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn set_b(&mut self, b: &Square, column: usize, width: usize) {
+        let rows = b.numbers.chunks_exact(b.padded);
+        for (to, row) in self.b.chunks_exact_mut(width).zip(rows) {
+            to.copy_from_slice(&row[column..][..width]);
+        }
+    }
+}
+
 /// Computes `out = factor a b`, or `out += factor a b` if `ADD`.
 #[inline(always)]
 pub(super) fn product<S: Lanes, const ADD: bool>(
     s: S,
+    packed: &mut Packed,
+    a: Lhs,
+    b: &Square,
+    factor: f64,
+    out: &mut Square,
+) {
+    match S::REGISTER_COUNT >= 32 {
+        true => product_of_panels::<S, PANEL, ADD>(s, packed, a, b, factor, out),
+        false => product_of_panels::<S, { PANEL / 2 }, ADD>(s, packed, a, b, factor, out),
+    }
+}
+
+/// Computes [`product`] M rows at a time.
+#[inline(always)]
+fn product_of_panels<S: Lanes, const M: usize, const ADD: bool>(
+    s: S,
+    packed: &mut Packed,
     a: Lhs,
     b: &Square,
     factor: f64,
@@ -124,34 +181,32 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
     let padded = b.padded;
     let len = padded * padded;
     assert!(
-        [a.numbers.len(), b.numbers.len(), out.numbers.len()] == [len; 3]
+        [
+            a.numbers.len(),
+            packed.a.len(),
+            b.numbers.len(),
+            out.numbers.len()
+        ] == [len; 4]
             && padded.is_multiple_of(PANEL),
         "matrices of one side"
     );
     let lanes = S::F64_LANES;
-    let operands = (a, b.numbers.as_slice());
-    for first in (0..padded).step_by(PANEL) {
-        let mut column = 0;
-        while column < padded {
-            let pair = padded - column >= 2 * lanes;
-            let out = &mut out.numbers[first * padded + column..];
-            let (half, other) = ((first, column), (first + PANEL / 2, column));
-            match (S::REGISTER_COUNT >= 32, pair) {
-                (true, true) => block::<S, PANEL, 2, ADD>(s, operands, half, padded, factor, out),
-                (true, false) => block::<S, PANEL, 1, ADD>(s, operands, half, padded, factor, out),
-                (false, true) => {
-                    block::<S, 4, 2, ADD>(s, operands, half, padded, factor, out);
-                    let out = &mut out[PANEL / 2 * padded..];
-                    block::<S, 4, 2, ADD>(s, operands, other, padded, factor, out);
-                }
-                (false, false) => {
-                    block::<S, 4, 1, ADD>(s, operands, half, padded, factor, out);
-                    let out = &mut out[PANEL / 2 * padded..];
-                    block::<S, 4, 1, ADD>(s, operands, other, padded, factor, out);
-                }
+    packed.set_a::<M>(a, padded);
+    let mut column = 0;
+    while column < padded {
+        let pair = padded - column >= 2 * lanes;
+        let width = if pair { 2 * lanes } else { lanes };
+        packed.set_b(b, column, width);
+        let right = &packed.b[..padded * width];
+        let rows = out.numbers.chunks_exact_mut(M * padded);
+        for (left, out) in packed.a.chunks_exact(M * padded).zip(rows) {
+            let out = &mut out[column..];
+            match pair {
+                true => block::<S, M, 2, ADD>(s, (left, right), padded, factor, out),
+                false => block::<S, M, 1, ADD>(s, (left, right), padded, factor, out),
             }
-            column += if pair { 2 * lanes } else { lanes };
         }
+        column += width;
     }
 }
 
@@ -159,18 +214,16 @@ pub(super) fn product<S: Lanes, const ADD: bool>(
 #[inline(always)]
 fn block<S: Lanes, const M: usize, const N: usize, const ADD: bool>(
     s: S,
-    (a, b): (Lhs, &[f64]),
-    (row, column): (usize, usize),
+    (a, b): (&[f64], &[f64]),
     padded: usize,
     factor: f64,
     out: &mut [f64],
 ) {
-    let lanes = S::F64_LANES;
     let mut sums = [[s.splat_f64s(0.0); N]; M];
-    for k in 0..padded {
-        let (right, _) = S::as_simd_f64s(&b[k * padded + column..][..N * lanes]);
-        for (i, sums) in sums.iter_mut().enumerate() {
-            let left = s.splat_f64s(a.numbers[(row + i) * a.row + k * a.column]);
+    let (b, _) = S::as_simd_f64s(b);
+    for (left, right) in a.chunks_exact(M).zip(b.chunks_exact(N)) {
+        for (left, sums) in left.iter().zip(&mut sums) {
+            let left = s.splat_f64s(*left);
             for (sum, right) in sums.iter_mut().zip(right) {
                 *sum = s.fma_f64s(left, *right, *sum);
             }
@@ -178,7 +231,7 @@ fn block<S: Lanes, const M: usize, const N: usize, const ADD: bool>(
     }
     let factor = s.splat_f64s(factor);
     for (i, sums) in sums.iter().enumerate() {
-        let (out, _) = S::as_mut_simd_f64s(&mut out[i * padded..][..N * lanes]);
+        let (out, _) = S::as_mut_simd_f64s(&mut out[i * padded..][..N * S::F64_LANES]);
         for (out, sum) in out.iter_mut().zip(sums) {
             *out = match ADD {
                 true => s.fma_f64s(*sum, factor, *out),
@@ -203,8 +256,9 @@ mod tests {
         #[inline(always)]
         fn run<S: Lanes>(self, s: S) {
             let Both(a, b, [plain, added]) = self;
-            product::<S, false>(s, Lhs::of(a), b, 0.5, plain);
-            product::<S, true>(s, Lhs::transposed(a), b, -2.0, added);
+            let packed = &mut Packed::zeros(a.side);
+            product::<S, false>(s, packed, Lhs::of(a), b, 0.5, plain);
+            product::<S, true>(s, packed, Lhs::transposed(a), b, -2.0, added);
         }
     }
 

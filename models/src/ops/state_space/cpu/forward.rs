@@ -58,18 +58,21 @@ impl<const COMPLEX: bool> Kernel for Forward<'_, COMPLEX> {
                 let (x, y) = (&x[..rows], &mut y[..rows]);
                 let mut mode = 0;
                 while mode + UNROLL <= modes {
-                    let both = [mode, mode + 1];
-                    let all = both.map(|m| task.mode::<S, COMPLEX>(s, m, first, count));
+                    let all = [
+                        task.mode::<S, COMPLEX>(s, mode, first, count),
+                        task.mode::<S, COMPLEX>(s, mode + 1, first, count),
+                    ];
                     let h = [states[mode], states[mode + 1]];
                     let h = walk::<S, COMPLEX, UNROLL>(s, task.walk.exclusive, all, h, x, y);
-                    [states[mode], states[mode + 1]] = h.map(|h| settled(s, h));
+                    states[mode] = settled(s, h[0]);
+                    states[mode + 1] = settled(s, h[1]);
                     mode += UNROLL;
                 }
                 while mode < modes {
                     let one = [task.mode::<S, COMPLEX>(s, mode, first, count)];
                     let h = [states[mode]];
                     let h = walk::<S, COMPLEX, 1>(s, task.walk.exclusive, one, h, x, y);
-                    [states[mode]] = h.map(|h| settled(s, h));
+                    states[mode] = settled(s, h[0]);
                     mode += 1;
                 }
                 for (step, y) in y.iter().enumerate() {

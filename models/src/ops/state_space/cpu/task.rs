@@ -195,10 +195,16 @@ pub(super) fn read_out<S: Lanes, const COMPLEX: bool>(
 #[inline(always)]
 pub(super) fn settled<S: Lanes>(s: S, h: Pair<S>) -> Pair<S> {
     const FADED: f32 = 1e-30;
-    h.map(|x| {
-        let faded = s.less_than_f32s(s.abs_f32s(x), s.splat_f32s(FADED));
-        s.select_f32s(faded, s.splat_f32s(0.0), x)
-    })
+    let (zero, limit) = (s.splat_f32s(0.0), s.splat_f32s(FADED));
+    let [re, im] = h;
+    let faded = [
+        s.less_than_f32s(s.abs_f32s(re), limit),
+        s.less_than_f32s(s.abs_f32s(im), limit),
+    ];
+    [
+        s.select_f32s(faded[0], zero, re),
+        s.select_f32s(faded[1], zero, im),
+    ]
 }
 
 /// Returns ā r + c̄ dy.

@@ -92,7 +92,7 @@ fn composed(
     let shape = (batch, heads, queries, keys);
     // Sums of e^bias over the tiles that a pair is in, and of e^bias times the factor of dropout.
     let mut times = vec![0.0f64; batch * heads * queries * keys];
-    let mut keep_mask = times.clone();
+    let mut kept = times.clone();
     for example in 0..batch {
         for head in 0..heads {
             let index = example * heads + head;
@@ -114,18 +114,18 @@ fn composed(
                         let factor = f64::from(factors[i * SIDE + j]);
                         let at = (index * queries + *query as usize) * keys + *key as usize;
                         times[at] += bias.exp();
-                        keep_mask[at] += bias.exp() * factor;
+                        kept[at] += bias.exp() * factor;
                     }
                 }
             }
         }
     }
-    let [times, keep_mask] = [times, keep_mask].map(|x| Tensor::from_vec(x, shape, &Device::Cpu));
+    let [times, kept] = [times, kept].map(|x| Tensor::from_vec(x, shape, &Device::Cpu));
     let weights = scores.exp()?;
     let sums = (&weights * times?)?
         .sum_keepdim(D::Minus1)?
         .maximum(1e-100)?;
-    let weights = (weights * keep_mask?)?.broadcast_div(&sums)?;
+    let weights = (weights * kept?)?.broadcast_div(&sums)?;
     weights
         .matmul(&v)?
         .transpose(1, 2)?
