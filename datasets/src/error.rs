@@ -257,7 +257,8 @@ fn hint(action: &str, cause: &io::Error) -> &'static str {
             "\n  it is there, but you may not read it: have its permissions changed"
         }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "\n  choose a folder you may write to with --data or LRA_DATA"
+            "\n  these data are not complete there: make them (`lra data make`) as a user who may write to it, \
+             or choose a folder you may write to with --data or LRA_DATA"
         }
         _ => "",
     }

@@ -392,7 +392,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_MODEL_EXAMPLES)]
 pub struct CheckModelArgs {
-    /// Model (see `lra list models`)
+    /// Model (see `lra list models`), with options if wanted: mamba, or mamba:direction=sum
     pub model: String,
     /// Print JSON
     #[arg(long)]

@@ -420,9 +420,12 @@ pub fn other_run(record: &Record, spec: &Spec) -> Option<String> {
         .or_else(|| {
             let digests = [&record.provenance.spec_digest, &digest];
             let [found, wanted] = digests.map(|digest| digest.get(..12).unwrap_or(digest));
-            let what = "digest of the settings";
-            (record.provenance.spec_digest != digest)
-                .then(|| format!("its {what} is {found} instead of {wanted}"))
+            (record.provenance.spec_digest != digest).then(|| {
+                format!(
+                    "its digest of the settings is {found} instead of {wanted} \
+                     (spec.toml was changed, or another version of lra wrote both)"
+                )
+            })
         })
 }
 

@@ -15,6 +15,7 @@ use crate::batch::{Layout, Prefetcher};
 use crate::checkpoint::{self, Evaluation, Interval, State};
 use crate::estimate::{FullTask, RunEstimator, Workload};
 use crate::eval::{Score, Scorer};
+use crate::load;
 use crate::milestone::Milestone;
 use crate::optim::Updater;
 use crate::progress::Reporter;
@@ -323,8 +324,13 @@ impl Session<'_> {
             let lines =
                 self.estimator
                     .add(time, warms_up, number, &run.workload, run.full.as_ref());
-            for line in lines {
-                run.reporter.say(&line);
+            for (index, line) in lines.iter().enumerate() {
+                let remark = if index == 0 {
+                    load::remark()
+                } else {
+                    String::new()
+                };
+                run.reporter.say(&format!("{line}{remark}"));
             }
             let interval = &mut self.state.interval;
             interval.steps += 1;

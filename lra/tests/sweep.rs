@@ -276,6 +276,18 @@ fn the_shell_script_runs_one_part_or_all() {
         assert!(output.status.success(), "{}", err(&output));
         assert_eq!(records(&place).len(), expected);
     }
+    // An element that fails does not keep the others from running.
+    let diverging = TINY.replace("bag,linear", "linear:train.learning_rate=1e30,bag");
+    let script = place.ok(&format!("{diverging} --emit shell --out other"));
+    fs::write(&file, &script).unwrap();
+    let mut shell = Command::new("sh");
+    shell.arg(&file).arg("--quiet").current_dir(place.path());
+    shell.env("LRA_DATA", place.path().join("data"));
+    let output = shell.output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", err(&output));
+    let ended = fs::read_dir(place.path().join("other")).unwrap().flatten();
+    let bags = ended.filter(|it| it.file_name().to_string_lossy().contains("bag"));
+    assert_eq!(bags.count(), 1);
     let message = place.fails(2, &format!("{TINY} --emit pbs --sbatch=--partition=short"));
     assert!(message.contains("for --emit slurm"), "{message}");
 }
@@ -338,6 +350,18 @@ fn cells_of_a_file_are_done_and_two_files_become_one() {
     assert_eq!(states(&both), ["on file", "scored"]);
     let message = place.fails(2, "merge second --output first.csv");
     assert!(message.contains("first.csv is there already"), "{message}");
+    // Of two at once, neither loses what the other adds.
+    place.ok(&format!("{one} --seeds 1 --out third"));
+    let merges = ["second", "third"].map(|added| {
+        let words = format!("merge first.csv {added} --output first.csv");
+        place.command(&words).spawn().unwrap()
+    });
+    for mut merge in merges {
+        assert!(merge.wait().unwrap().success());
+    }
+    assert!(!place.path().join(".first.csv.lock").exists());
+    let rows = fs::read_to_string(place.path().join("first.csv")).unwrap();
+    assert_eq!(rows.lines().count(), 1 + 3, "{rows}");
     place.ok("merge first.csv second --output first.csv");
     let every = sweep("--out third --on-file first.csv");
     assert_eq!(states(&every), ["on file", "on file"]);

@@ -67,6 +67,24 @@ pub fn margin(source: &Source, figure: &Figure) -> f64 {
     spread.max(MARGIN)
 }
 
+/// Returns the least number of seeds whose mean can be judged `reproduced`: with fewer, the interval
+/// is wider than the margin even if the mean is equal to the figure and seeds differ no more than
+/// the counting of right answers does. `None` for no number of test rows, and beyond 1,000 seeds.
+///
+/// `figure` and `margin` are in percent and points.
+pub fn least_seeds(figure: f64, margin: f64, test_rows: usize) -> Option<usize> {
+    let mean = figure / 100.0;
+    (2..=1000).find(|count| {
+        let sample = Sample {
+            count: *count,
+            mean,
+            deviation: Some(0.0),
+        };
+        let interval = Uncertainty::of(&sample, test_rows).map(|it| it.interval(mean, LEVEL));
+        interval.is_some_and(|(low, high)| 100.0 * (mean - low).max(high - mean) <= margin)
+    })
+}
+
 /// The verdict on a mean and a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Equivalence {

@@ -135,9 +135,11 @@ fn tiers_ways_costs_and_searches_stand_in_the_part_of_a_cell() {
         .into_iter()
         .filter_map(|row| row.get(1).cloned())
         .collect();
-    for tier in ["printed", "re-run by others", "re-run here"] {
+    for tier in ["printed", "imported", "re-run here"] {
         assert!(tiers.contains(tier), "{tier}: {tiers:?}");
     }
+    // What is imported may be a copy or a claim: it is no re-run.
+    assert!(!tiers.contains("re-run by others"), "{tiers:?}");
     assert!(performer.contains("38.25 ±0.50 (3)") && performer.contains("listops@512"));
     assert!(performer.contains("37.95 ±0.50 (3)") && performer.contains("tay2021: "));
     let transformer = part(text(&files, "model-transformer.html"), "cell-listops");

@@ -216,6 +216,11 @@ fn the_margin_is_two_points_or_the_sources_own_spread() {
     let printed = lru.cell("lru", "listops", published::ACCURACY).unwrap();
     assert_eq!(lru.spread(printed), Some(0.8));
     assert_eq!(equivalence::margin(lru, printed), 2.0);
+    // Student's t times the counting error, over the root of n, within two points: 4.303 * 0.874 /
+    // 1.732 = 2.17 for three seeds, 3.182 * 0.874 / 2 = 1.39 for four.
+    assert_eq!(equivalence::least_seeds(18.8, 2.0, 2000), Some(4));
+    assert_eq!(equivalence::least_seeds(60.5, 2.0, 2000), Some(4));
+    assert_eq!(equivalence::least_seeds(60.5, 2.0, 0), None);
     assert_eq!(tay().spread(tay().figures[0]), None);
 
     let read = |value: &str| {

@@ -44,7 +44,13 @@ class Split:
         tokens, offsets = self._towers[tower]
         return tokens[int(offsets[index]) : int(offsets[index + 1])]
 
+    def __repr__(self) -> str:
+        task, source = self.manifest.get("task"), self.manifest.get("source")
+        return f"<Split of {task} ({source}): {len(self)} examples of up to {self.max_length} tokens>"
+
     def __getitem__(self, index: int) -> tuple[Any, ...]:
+        if isinstance(index, slice):
+            raise TypeError("a split has no slices: split.padded(first, last) returns several examples as arrays")
         index = range(len(self))[index]
         sequences = (self.sequence(index, tower) for tower in range(len(self._towers)))
         return (*sequences, int(self.labels[index]))

@@ -15,8 +15,10 @@ from .arrays import arrays
 def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
     """Returns the records of all runs below a folder, each with its own folder as `folder`.
 
-    docs/run-folder.md and docs/formats.md list the fields.
+    docs/run-folder.md and docs/formats.md list the fields. Raises FileNotFoundError if there is no such folder.
     """
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"there is no folder {os.fspath(folder)}")
     found = []
     for path in sorted(Path(folder).glob("**/record.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -28,7 +30,8 @@ def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
 def runs(folder: str | os.PathLike[str] = "runs"):
     """Returns a pandas DataFrame with a row for each run below a folder.
 
-    Accuracies are fractions, times seconds, memory bytes. What a run does not have is missing.
+    Accuracies are fractions, times seconds, memory bytes. What a run does not have is missing. Raises
+    FileNotFoundError if there is no such folder.
     """
     import pandas  # pylint: disable=import-outside-toplevel
 
@@ -44,7 +47,7 @@ def runs(folder: str | os.PathLike[str] = "runs"):
             "variant": record["model"].get("variant"),
             "parameters": record["model"].get("parameters"),
             "recipe": record["recipe"]["name"],
-            "set": " ".join(record["recipe"].get("overrides", [])),
+            "set": " ".join(sorted(record["recipe"].get("overrides", []))),
             "seed": record["seed"],
             "test_accuracy": scores.get("test_accuracy"),
             "test_loss": scores.get("test_loss"),
@@ -79,8 +82,14 @@ def curves(run: str | os.PathLike[str]) -> dict[str, dict[str, np.ndarray[Any, A
     found = {}
     for event, events in lines.items():
         names = {name for one in events for name, value in one.items() if isinstance(value, (int, float))}
-        found[event] = {name: np.array([one.get(name, np.nan) for one in events], float) for name in sorted(names)}
+        found[event] = {name: _column([one.get(name, np.nan) for one in events]) for name in sorted(names)}
     return found
+
+
+def _column(values: list[float]) -> np.ndarray[Any, Any]:
+    """Returns an array of integers if all values are, else of floats."""
+    whole = all(isinstance(value, int) for value in values)
+    return np.array(values, np.int64 if whole else np.float64)
 
 
 def weights(run: str | os.PathLike[str]) -> dict[str, np.ndarray[Any, Any]]:

@@ -99,6 +99,7 @@ class Package(unittest.TestCase):
     def test_curves_and_weights_are_those_of_the_run(self):
         curves = lra.curves(self.folder)
         self.assertEqual(list(curves["train"]["step"]), [1, 2, 3, 4, 5, 6])
+        self.assertEqual((curves["train"]["step"].dtype.kind, curves["train"]["loss"].dtype.kind), ("i", "f"))
         self.assertEqual(curves["train"]["loss"][-1], self.record["scores"]["train_loss"])
         weights = lra.weights(self.folder)
         self.assertEqual(sum(array.size for array in weights.values()), self.record["model"]["parameters"])
@@ -106,6 +107,8 @@ class Package(unittest.TestCase):
     @unittest.skipUnless(has("pandas"), "needs pandas")
     def test_runs_are_rows(self):
         table = lra.runs(self.out)
+        with self.assertRaises(FileNotFoundError):
+            lra.runs(self.out / "nowhere")
         [row] = table[table["id"] == self.record["id"]].to_dict("records")
         self.assertEqual(row["test_accuracy"], self.record["scores"]["test_accuracy"])
 

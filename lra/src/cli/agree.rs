@@ -101,7 +101,7 @@ Examples:
 #[command(after_help = MERGE_EXAMPLES)]
 pub struct MergeArgs {
     /// Folders of run folders, and files of records. Runs of the same settings count once; if two
-    /// ended differently, it is an error
+    /// were scored and differ, it is an error
     #[arg(required = true, value_name = "FOLDER|FILE")]
     pub sources: Vec<PathBuf>,
     /// The CSV file to write; if it exists, it must be among the sources

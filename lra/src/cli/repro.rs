@@ -16,7 +16,7 @@ Examples:
   lra repro s5                                    those of one source: rough hours here, and how many things differ
   lra repro --unoffered mega                      its other figures of models that are here, and why there is no way
   lra repro tay2021 listops performer --dry-run   what was printed, what differs here, what it costs
-  lra repro s4 text s4d                           train it and compare it with the printed figure
+  lra repro s4d text s4d                          train it and compare it with the printed figure
   lra repro nystromformer listops transformer --seeds 0..3
   lra repro chordmixer text chordmixer --budget 12h    as many seeds as fit
   lra repro nystromformer --budget 12h            as many of its cells as fit, cheapest first

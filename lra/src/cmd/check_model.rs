@@ -4,15 +4,17 @@ mod other_files;
 
 use std::process::{Command, ExitCode};
 
+use candle_core::{DType, Device};
 use models::Model;
 use models::conformance::{self, Check, Outcome};
 use results::counted;
 use serde_json::{Value, json};
 
 use crate::cli::CheckModelArgs;
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
+use crate::model_choice::ModelChoice;
 use crate::panics::{self, Panic};
-use crate::{child, cmd, host, memory, runtime, suggest, torch};
+use crate::{child, cmd, host, memory, overlay, runtime, suggest, torch};
 
 /// Environment variable that makes libraries keep the backtrace of an error, which contains the
 /// line of the model.
@@ -23,8 +25,8 @@ const DIGEST: &str = "LRA_CHECK_MODEL_DIGEST";
 
 /// Runs the command: exit code 1 if a check fails.
 pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
-    let registry = models::registry();
-    let model = *suggest::find("model", &arguments.model, registry, |model| model.name)?;
+    let choice = ModelChoice::parse(&arguments.model)?;
+    let model = with_options(&choice)?;
     runtime::set_up(None)?;
     if std::env::var_os(DIGEST).is_none() {
         return check_in_another_process(model);
@@ -51,7 +53,7 @@ pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
         cmd::print_json(&rows.collect::<Vec<Value>>())?;
     } else {
         let all = counted(found.len() as u64, "promise");
-        let mut line = format!("{}: {kept} of {all} kept", model.name);
+        let mut line = format!("{choice}: {kept} of {all} kept");
         if broken > 0 {
             line += &format!(", {broken} broken, {rest} not tried because of these");
         }
@@ -59,10 +61,62 @@ pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
             line += &format!(", {unchecked} cannot be checked");
         }
         cmd::print(&line)?;
+        if let Some(note) = other_values(model, &choice) {
+            cmd::print(&note)?;
+        }
     }
     Ok(match broken {
         0 => ExitCode::SUCCESS,
         _ => Class::Check.into(),
+    })
+}
+
+/// Returns the registry's model, with the options of a choice as settings of its own.
+///
+/// # Errors
+/// A setting is unknown, or has no such value.
+fn with_options(choice: &ModelChoice) -> Result<&'static Model> {
+    let model = *suggest::find("model", choice.model, models::registry(), |it| it.name)?;
+    if choice.options.is_empty() {
+        return Ok(model);
+    }
+    let mut all = json!(models::Options::of(model));
+    for assignment in choice.assignments() {
+        overlay::merge(
+            &mut all,
+            &overlay::parse_assignment(&assignment)?,
+            &assignment,
+        )?;
+    }
+    let options: models::Options = serde_json::from_value(all.clone())
+        .map_err(|error| Error::usage(format!("{choice}: {error}")))?;
+    // The model's own options are read when it is built.
+    let parameters = models::Parameters::meta(&Device::Cpu, DType::F32);
+    let shape = models::testing::shape(1);
+    models::Classifier::new(model, &shape, &options, &parameters).map_err(suggest::of_model)?;
+    // A check lasts as long as the process.
+    let settings: &'static str = all.to_string().leak();
+    Ok(Box::leak(Box::new(Model { settings, ..*model })))
+}
+
+/// Returns a line that says which values of the model's options were checked, if it has any that
+/// are words.
+fn other_values(model: &Model, choice: &ModelChoice) -> Option<String> {
+    let Value::Object(options) = models::Options::of(model).model else {
+        return None;
+    };
+    let words = options
+        .iter()
+        .filter(|(name, value)| value.is_string() && *name != "variant");
+    let words: Vec<String> = words
+        .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
+        .collect();
+    (!words.is_empty()).then(|| {
+        format!(
+            "checked with {}; `check-model {}:OPTION=VALUE` checks another value",
+            words.join(", "),
+            choice.model
+        )
     })
 }
 

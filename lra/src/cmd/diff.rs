@@ -7,10 +7,10 @@ use results::Record;
 use serde_json::{Value, json};
 
 use crate::cli::score::DiffArgs;
-use crate::error::{Error, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::run_folder::RunFolder;
 use crate::spec::{Spec, in_words};
-use crate::{cmd, run_folder};
+use crate::{cmd, run_folder, stderr};
 
 /// Runs the command.
 pub fn run(arguments: &DiffArgs) -> Result<ExitCode> {
@@ -66,7 +66,16 @@ impl Side {
             ))
         };
         let spec = run_folder::read_spec(path)?.ok_or_else(nothing)?;
-        let record = RunFolder::begun(path, &spec)?.ok_or_else(nothing)?;
+        let file = path.join(results::store::FILE);
+        if !file.exists() {
+            let record = RunFolder::begun(path, &spec)?.ok_or_else(nothing)?;
+            return Ok(Side { spec, record });
+        }
+        // Nothing is trained here, so records of other versions of this program are welcome.
+        let record = results::store::read(&file).class(Class::Data)?;
+        if let Some(what) = run_folder::other_run(&record, &spec) {
+            stderr::line(&format!("note: {}: {what}", path.display()));
+        }
         Ok(Side { spec, record })
     }
 }

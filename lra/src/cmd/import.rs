@@ -21,6 +21,13 @@ pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
     for file in &arguments.files {
         let contents = imported::read(file, &given).class(Class::Data)?;
         without += contents.without_accuracy;
+        let small = |cell: &Imported| cell.percent > 0.0 && cell.percent <= 1.0;
+        if !contents.cells.is_empty() && contents.cells.iter().all(small) {
+            stderr::line(&format!(
+                "note: {}: no accuracy is above 1 %: if they are fractions, name their column by --column accuracy=HEADER",
+                file.display()
+            ));
+        }
         let named = contents.cells.into_iter().map(in_our_names).collect();
         cells = imported::merge(cells, named).class(Class::Data)?;
     }

@@ -78,7 +78,8 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
         }
     }
     cmd::print(&format!(
-        "\nThe page is {}. Next: `lra list tasks`, `lra run --task listops --model linear`, `lra mini linear --glance`.\n",
+        "\nThe page is {}. `cd {place}` goes to the runs of the tour. Next: `lra list tasks`, `lra run --task listops --model linear`, \
+         `lra mini linear --glance`.\n",
         shell::quoted_path(&folder.join("report.html"))
     ))?;
     Ok(ExitCode::SUCCESS)

@@ -124,6 +124,7 @@ impl Plan {
             );
         }
         lines.add("cost", &self.cost());
+        lines.add("verdict", &self.too_few_seeds().unwrap_or_default());
         lines.add("memory", &self.too_large().unwrap_or_default());
         lines.text
     }
@@ -147,6 +148,22 @@ impl Plan {
             }
             Err(reason) => format!("not known: {reason}"),
         }
+    }
+
+    /// Returns a sentence if the seeds are too few for the verdict `reproduced`.
+    fn too_few_seeds(&self) -> Option<String> {
+        let (source, figure) = (self.cell.source, self.cell.figure);
+        let (rows, _) = planned_rows(&self.resolved, &self.data);
+        let margin = results::equivalence::margin(source, figure);
+        let least = results::equivalence::least_seeds(figure.value?, margin, rows.test)?;
+        let count = self.seeds.0.len();
+        let seeds = results::counted(count as u64, "seed");
+        (count < least).then(|| {
+            format!(
+                "{seeds} cannot end in `reproduced`: on {} test rows the interval is that narrow with {least} seeds at the earliest",
+                results::grouped(rows.test as u64)
+            )
+        })
     }
 
     /// Returns a sentence if a run needs more memory than there is.

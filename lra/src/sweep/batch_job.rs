@@ -64,9 +64,9 @@ impl Job<'_> {
         let words: Vec<String> = words.collect::<Result<_>>()?;
         let (program, elements) = (quoted(&self.program.to_string_lossy())?, self.elements);
         Ok(format!(
-            "# LRA names another binary, for nodes that keep it elsewhere.
+            "# LRA names another binary, for nodes that keep it elsewhere. Options of this script are those of `lra sweep`.
 lra=${{LRA:-{program}}}
-exec \"$lra\" {} --shard \"{index}/{elements}\"
+exec \"$lra\" {} --shard \"{index}/{elements}\" \"$@\"
 ",
             words.join(" ")
         ))
@@ -145,6 +145,8 @@ exec \"$lra\" {} --shard \"{index}/{elements}\"
 {array}#PBS -l select=1:ncpus={}{memory}{gpus}
 {time}#PBS -j oe
 #PBS -r y
+# A job of PBS gets no other variables of the shell that submits it. One that is not set there is empty here.
+#PBS -v LRA,LRA_DATA,LRA_LOCKS
 
 cd \"$PBS_O_WORKDIR\" || exit 1
 {}",
@@ -158,15 +160,21 @@ cd \"$PBS_O_WORKDIR\" || exit 1
         Ok(format!(
             "#!/bin/sh
 # Run `sh FILE I` on machine number I of {elements}, or `sh FILE` on one machine for all; run it again to go on with whatever was
-# cut short.
-if [ $# -eq 0 ]; then
-  for element in $(seq {elements}); do
-    sh \"$0\" \"$element\" || exit $?
-  done
-  exit 0
-fi
+# cut short. An element that fails does not keep the others from running: the exit code is the highest one.
+case ${{1:-}} in
+  [0-9]*) element=$1; shift ;;
+  *)
+    highest=0
+    for element in $(seq {elements}); do
+      sh \"$0\" \"$element\" \"$@\"
+      code=$?
+      [ $code -eq 130 ] && exit 130
+      [ $code -gt $highest ] && highest=$code
+    done
+    exit $highest ;;
+esac
 {}",
-            self.run("$1")?
+            self.run("$element")?
         ))
     }
 
@@ -193,8 +201,9 @@ fi
             format!("      activeDeadlineSeconds: {it}\n")
         });
         Ok(format!(
-            "# Create with `kubectl create -f FILE`; delete it and create it again to go on with whatever was cut short.
-# The image is that of the Dockerfile. The claim `lra` is a volume that all elements can write.
+            "# Create with `kubectl create -f FILE`; create it again to go on with whatever was cut short. `kubectl delete job NAME`, with the
+# name that it printed, removes an old one. The image is that of the Dockerfile, which runs as user 1000. The claim `lra` is a
+# volume that all elements can write.
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -203,13 +212,25 @@ spec:
   completionMode: Indexed
   completions: {elements}
   parallelism: {elements}
-  backoffLimit: {}
+  # Each element has restarts of its own. An element whose runs failed (4), or cannot be built (2), would fail again.
+  backoffLimitPerIndex: 2
+  podFailurePolicy:
+    rules:
+      - action: FailIndex
+        onExitCodes:
+          containerName: lra
+          operator: In
+          values: [2, 3, 4]
   template:
     spec:
-      restartPolicy: OnFailure
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 120
+      securityContext:
+        fsGroup: 1000
 {time}      containers:
         - name: lra
           image: lra
+          imagePullPolicy: IfNotPresent
           command:
             - sh
             - -c
@@ -230,8 +251,7 @@ spec:
         - name: lra
           persistentVolumeClaim:
             claimName: lra
-",
-            2 * elements
+"
         ))
     }
 }
@@ -274,7 +294,7 @@ mod tests {
             "#SBATCH --partition=short",
             "#SBATCH --requeue",
             "lra=${LRA:-/opt/lra}",
-            "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"$SLURM_ARRAY_TASK_ID/7\"",
+            "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"$SLURM_ARRAY_TASK_ID/7\" \"$@\"",
         ] {
             assert!(
                 text.lines().any(|it| it == line),
@@ -328,20 +348,22 @@ mod tests {
                     "#PBS -J 1-7",
                     "#PBS -l select=1:ncpus=4:mem=3072mb:ngpus=1",
                     "#PBS -l walltime=01:00:01",
-                    "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"${PBS_ARRAY_INDEX:-1}/7\"",
+                    "#PBS -v LRA,LRA_DATA,LRA_LOCKS",
+                    "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"${PBS_ARRAY_INDEX:-1}/7\" \"$@\"",
                 ],
             ),
             (
                 BatchSystem::Shell,
                 vec![
-                    "  for element in $(seq 7); do",
-                    "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"$1/7\"",
+                    "    for element in $(seq 7); do",
+                    "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"$element/7\" \"$@\"",
                 ],
             ),
             (
                 BatchSystem::Kubernetes,
                 vec![
                     "  completions: 7",
+                    "  backoffLimitPerIndex: 2",
                     "              memory: 3072Mi",
                     "              nvidia.com/gpu: 1",
                     "      activeDeadlineSeconds: 3601",

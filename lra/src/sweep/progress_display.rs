@@ -206,7 +206,8 @@ fn sign(state: &State) -> char {
 }
 
 /// Legend of the symbols.
-pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed  ‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
+pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed
+‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
 
 /// Returns the states as a table: models by tasks, a sign per seed. What cannot be built has
 /// failed.

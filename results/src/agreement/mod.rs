@@ -23,7 +23,7 @@ mod standing;
 mod statistics;
 
 use self::scores::Reached;
-use self::statistics::{auc, spearman, spearman_brown, told_apart};
+use self::statistics::{auc, ranks, spearman, spearman_brown, told_apart};
 use crate::format::counted;
 use crate::record::Record;
 use crate::table::{Cell, Column, Row, Schema, Table};
@@ -37,6 +37,9 @@ pub use self::standing::{Standing, TaskStanding};
 /// Least difference of two published averages, in points, for their pair to count.
 pub const APART: f64 = 4.0;
 
+/// Least number of anchors whose bootstrap says something.
+const LEAST: usize = 8;
+
 /// Largest number of splits of the seeds into halves that a reliability averages.
 const SPLITS: usize = 500;
 
@@ -49,6 +52,9 @@ pub struct Agreement {
     pub rows: Vec<Figures>,
     /// The anchors that were compared.
     pub models: Vec<String>,
+    /// Mean of Spearman's rho over all rankings that put the strong cluster above the weak one, in
+    /// any order within each.
+    pub clusters_alone: Option<f64>,
     /// Anchors that lack a task, each with its missing tasks.
     pub incomplete: Vec<(String, Vec<String>)>,
     /// Seeds that every model has on every task.
@@ -64,7 +70,7 @@ pub struct Figures {
     pub tasks: String,
     /// Spearman's correlation with the published averages.
     pub rho: Option<f64>,
-    /// Its 95 % interval by bootstrap over the models.
+    /// Its 95 % interval by bootstrap over the models; absent for fewer than eight.
     pub interval: Option<(f64, f64)>,
     /// For a single task, Spearman's correlation with the published accuracies on it.
     pub same_task: Option<f64>,
@@ -115,6 +121,7 @@ impl Agreement {
             measure,
             rows,
             latest: written.max().unwrap_or_default().to_owned(),
+            clusters_alone: clusters_alone(&known),
             models: reached.models,
             incomplete: reached.incomplete,
             seeds: reached.seeds,
@@ -234,6 +241,14 @@ impl Agreement {
                 _ => format!("Split half: reliability over the seeds {}.", seeds.join(", ")),
             },
         ];
+        if self.models.len() < LEAST {
+            notes.push(format!(
+                "Fewer than {LEAST} anchors: no interval, and the figures say little."
+            ));
+        }
+        notes.extend(self.clusters_alone.map(|rho| {
+            format!("A ranking that tells only the two clusters apart has a mean rho of {rho:.2} on these anchors.")
+        }));
         notes.extend(
             self.incomplete.iter().map(|(model, lacks)| {
                 format!("{model} left out: nothing on {}.", lacks.join(", "))
@@ -241,6 +256,26 @@ impl Agreement {
         );
         notes
     }
+}
+
+/// Returns [`Agreement::clusters_alone`].
+fn clusters_alone(known: &[(Cluster, Published)]) -> Option<f64> {
+    let averages: Vec<f64> = known.iter().map(|(_, figures)| figures.average()).collect();
+    let ranks = ranks(&averages);
+    let weak = known.iter().filter(|(it, _)| *it == Cluster::Weak).count();
+    let strong = known.len() - weak;
+    let middle = (known.len() as f64 + 1.0) / 2.0;
+    // The mean rank of a model whose cluster alone is known.
+    let expected = |cluster: Cluster| match cluster {
+        Cluster::Weak => (weak as f64 + 1.0) / 2.0,
+        Cluster::Strong => weak as f64 + (strong as f64 + 1.0) / 2.0,
+    };
+    let pairs = ranks.iter().zip(known);
+    let both: f64 = pairs
+        .map(|(rank, (cluster, _))| (rank - middle) * (expected(*cluster) - middle))
+        .sum();
+    let own: f64 = ranks.iter().map(|rank| (rank - middle).powi(2)).sum();
+    Some(both / own).filter(|it| it.is_finite())
 }
 
 /// Compares the scores on some of the tasks.
@@ -276,7 +311,9 @@ fn figures(
     Figures {
         tasks,
         rho: spearman(&scores, &averages),
-        interval: bootstrap::interval(scores.len(), drawn),
+        interval: (scores.len() >= LEAST)
+            .then(|| bootstrap::interval(scores.len(), drawn))
+            .flatten(),
         same_task,
         auc: auc(&scores, &strong),
         pairs: told_apart(&scores, &averages, APART),

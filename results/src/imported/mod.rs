@@ -503,7 +503,8 @@ fn column_of(table: &mut Table, task: &str) -> usize {
         let found = found.filter(move |(_, label)| **label == sought);
         found.map(|(index, _)| index).collect::<Vec<usize>>()
     };
-    let own = ["official", "generated"].map(labelled).concat();
+    // `folder` is the source of tasks of one's own, `mine:NAME`.
+    let own = ["official", "generated", "folder"].map(labelled).concat();
     let known = match own.as_slice() {
         [only] => Some(*only),
         _ => labelled("imported").first().copied(),

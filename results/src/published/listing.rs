@@ -100,11 +100,7 @@ pub fn figures_of(source: &Source) -> Table {
     let documents = distinct(source.figures.iter().map(|figure| figure.source.as_str()));
     let mut notes: Vec<String> = documents
         .iter()
-        .map(|document| {
-            let mut trust = source.figures.iter().filter(|it| it.source == *document);
-            let trust = trust.next().map_or("", |figure| figure.trust.words());
-            format!("Read in {document}: {trust}.")
-        })
+        .flat_map(|document| origins(source, document))
         .collect();
     let defects = source.figures.iter().filter(|it| !it.defect.is_empty());
     let defects = defects.map(|it| format!("* {} on {}: {}.", it.model, it.task, it.defect));
@@ -124,6 +120,24 @@ pub fn figures_of(source: &Source) -> Table {
         rows,
         notes,
         ..Table::default()
+    }
+}
+
+/// Returns sentences that say where the figures of a document come from: one for all, or one for
+/// each origin, with its models.
+fn origins(source: &Source, document: &str) -> Vec<String> {
+    let here = || source.figures.iter().filter(|it| it.source == document);
+    let origins = distinct(here().map(|figure| figure.trust.words()));
+    match origins.as_slice() {
+        [one] => vec![format!("Read in {document}: {one}.")],
+        several => {
+            let of = |words: &&str| {
+                let figures = here().filter(|figure| figure.trust.words() == *words);
+                let models = distinct(figures.map(|figure| figure.model.as_str()));
+                format!("Read in {document}: {words}, of {}.", models.join(", "))
+            };
+            several.iter().map(of).collect()
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Summary<'a> {
     missing: Vec<String>,
     /// The accuracies of re-runs by others, lowest first.
     by_others: Vec<f64>,
+    /// Number of imported accuracies.
+    imported: usize,
     /// The group of runs here on the task as published that has the highest mean, among those that
     /// can be compared with a source if there are any.
     best: Option<&'a Group<'a>>,
@@ -90,6 +92,7 @@ impl<'a> Summary<'a> {
             doubtful: Vec::new(),
             missing: Vec::new(),
             by_others: Vec::new(),
+            imported: 0,
             best: None,
             groups: 0,
             tuning: None,
@@ -111,7 +114,7 @@ impl<'a> Summary<'a> {
                 let cheaper = |offer: &&Offer| self.offer.is_none_or(|it| offer.flops < it.flops);
                 self.offer = offer.filter(cheaper).or(self.offer);
             }
-            Origin::Imported(cell) => self.by_others.push(cell.percent),
+            Origin::Imported(_) => self.imported += 1,
             Origin::Runs(index) => {
                 let Some(group) = groups.get(index) else {
                     return;
@@ -134,6 +137,7 @@ impl<'a> Summary<'a> {
         match tier {
             Tier::Printed => self.figures().last().copied(),
             Tier::ByOthers => self.by_others.last().copied(),
+            Tier::Imported => None,
             Tier::Here => Some(self.best?.score()?.mean),
         }
     }
@@ -182,6 +186,7 @@ impl<'a> Summary<'a> {
             ),
             ("by_others", self.by_others.len().into()),
             ("by_others_high", json!(self.by_others.last())),
+            ("imported", self.imported.into()),
             ("here", self.groups.into()),
             ("here_mean", json!(self.highest(Tier::Here))),
             ("here_comparable", json!(best.map(Group::is_comparable))),

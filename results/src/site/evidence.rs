@@ -1,4 +1,4 @@
-//! Every figure with its tier: printed, re-run by others, re-run here.
+//! Every figure with its tier: printed, re-run by others, imported, re-run here.
 
 use serde_json::{Value, json};
 
@@ -14,9 +14,10 @@ use crate::table::{Cell, Column, Row, Table, or_null};
 pub(super) enum Tier {
     /// In a paper or a repository.
     Printed,
-    /// Measured by others than its authors: imported, or called a re-run by the source that
-    /// prints it.
+    /// Measured by others than its authors: called a re-run by the source that prints it.
     ByOthers,
+    /// Imported as reported. It may be a claim of the model's authors, a copy, or a re-run.
+    Imported,
     /// Measured by runs whose records are here.
     Here,
 }
@@ -27,6 +28,7 @@ impl Tier {
         match self {
             Tier::Printed => "printed",
             Tier::ByOthers => "re-run by others",
+            Tier::Imported => "imported",
             Tier::Here => "re-run here",
         }
     }
@@ -172,7 +174,7 @@ impl<'a> Evidence<'a> {
         match self.origin {
             Origin::Printed(_, figure, _) if is_re_run(figure) => Tier::ByOthers,
             Origin::Printed(..) => Tier::Printed,
-            Origin::Imported(_) => Tier::ByOthers,
+            Origin::Imported(_) => Tier::Imported,
             Origin::Runs(_) => Tier::Here,
         }
     }

@@ -1,7 +1,7 @@
 //! Every published cell that was run by its source's own recipe: the figure, our score, the verdict
 //! and what it took.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::judged::{self, Judged, found};
 use crate::format::counted;
@@ -34,6 +34,7 @@ pub(super) fn table(records: &[Record], _: Option<&Source>) -> Table {
     ]);
     let mut rows = Vec::new();
     let mut verdicts: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut published = BTreeSet::new();
     let mut counted_seeds = false;
     for source in sources() {
         for (index, column) in pivot.columns.iter().enumerate() {
@@ -47,6 +48,11 @@ pub(super) fn table(records: &[Record], _: Option<&Source>) -> Table {
                 };
                 counted_seeds |= cell.ours.is_some_and(|ours| ours.seeds == 1);
                 *verdicts.entry(cell.verdict()).or_default() += 1;
+                published.insert((
+                    source.alias,
+                    pivot.columns[index].split(' ').next(),
+                    row.model,
+                ));
                 let mut cells = [source.alias, column, row.model].map(Cell::text).to_vec();
                 cells.extend(varying.iter().map(|index| Cell::text(&row.varying[*index])));
                 cells.extend(cell.cells());
@@ -59,10 +65,14 @@ pub(super) fn table(records: &[Record], _: Option<&Source>) -> Table {
             }
         }
     }
-    let mut notes = vec![summary(&verdicts), judged::legend()];
+    let mut notes = vec![summary(published.len(), &verdicts), judged::legend()];
     if counted_seeds {
         notes.push(judged::ONE_SEED.to_owned());
     }
+    notes.push(
+        "differences: of the runs from the recipe. `lra repro SOURCE TASK MODEL --dry-run` lists those of the recipe from the published run."
+            .to_owned(),
+    );
     notes.push(
         "hours: from the start of a run to its record, summed over the seeds, on a machine that may have done other work as well."
             .to_owned(),
@@ -87,9 +97,13 @@ pub(super) fn table(records: &[Record], _: Option<&Source>) -> Table {
     }
 }
 
-/// Returns the number of cells by verdict in a sentence.
-fn summary(verdicts: &BTreeMap<&str, u64>) -> String {
-    let all = counted(verdicts.values().sum(), "published cell");
+/// Returns the number of published cells, and of rows by verdict, in a sentence.
+fn summary(published: usize, verdicts: &BTreeMap<&str, u64>) -> String {
+    let rows: u64 = verdicts.values().sum();
+    let mut all = counted(published as u64, "published cell");
+    if rows != published as u64 {
+        all += &format!(", run in {rows} ways");
+    }
     let counts: Vec<String> = verdicts
         .iter()
         .map(|(verdict, count)| format!("{count} {verdict}"))

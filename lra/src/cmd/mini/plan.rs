@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use results::Record;
 
+use crate::load;
 use crate::model_choice::ModelChoice;
 use crate::sweep::forecast::Forecast;
 use crate::sweep::plan::Cell;
@@ -82,9 +83,10 @@ impl Plan {
             false => format!("about {}", human_duration(whole)),
         };
         lines.push(format!(
-            "plan       {}: {}, {takes} with {jobs} at a time, data at hand",
+            "plan       {}: {}, {takes} with {jobs} at a time, data at hand{}",
             self.model,
-            runs(count)
+            runs(count),
+            load::remark()
         ));
         let mut columns: Vec<String> = Vec::new();
         for cell in &to_run[OWN] {

@@ -30,7 +30,7 @@ use crate::timing::human_duration;
 use crate::{limits, overlay, runtime, shell};
 
 /// Advice on records that differ from what would be made here.
-pub const CHANGED: &str = "what has changed counts as not on file: --redo-changed runs it again, --accept-changes takes it as it is";
+pub const CHANGED: &str = "what has changed is neither used nor run again: --redo-changed runs it again, --accept-changes takes it as it is";
 
 /// Runs the command.
 pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
@@ -222,10 +222,9 @@ fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobO
             _ => None,
         },
     )));
-    if states
-        .iter()
-        .any(|state| matches!(state, State::Scored { .. }))
-    {
+    let scored = |state: &State| matches!(state, State::Scored { .. });
+    // Cells of `--on-file` alone leave no folder.
+    if options.out.exists() && states.iter().any(scored) {
         let out = shell::quoted_path(&options.out);
         lines.push(format!("tables: lra report {out}"));
     }
@@ -440,16 +439,22 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
     let times = to_do().filter_map(|line| line.estimate.as_ref().ok().map(|it| it.time));
     let all: Duration = times.sum();
     let unknown = to_do().filter(|line| line.estimate.is_err()).count();
-    let mut note = format!(
-        "{} of {} to run, about {} with {jobs} at a time on cores of their own; runs that share \
-         cores take longer",
-        to_do().count(),
-        results::counted(lines.len() as u64, "cell"),
-        human_duration(all / jobs as u32)
-    );
-    if unknown > 0 {
-        note += &format!("; {unknown} of them not counted, since nothing is known");
-    }
+    let count = to_do().count();
+    let of_all = results::counted(lines.len() as u64, "cell");
+    let note = match count > 0 && unknown == count {
+        true => format!("{count} of {of_all} to run, in an unknown time"),
+        false => {
+            let time = human_duration(all / jobs as u32);
+            let mut note = format!(
+                "{count} of {of_all} to run, about {time} with {jobs} at a time on cores of their own; runs that share \
+                 cores take longer"
+            );
+            if unknown > 0 {
+                note += &format!("; {unknown} of them not counted, since nothing is known");
+            }
+            note
+        }
+    };
     let reasons = lines.iter();
     let reasons = reasons.filter_map(|line| Some((line.cell, line.not_compared.as_deref()?)));
     let reasons = comparison::not_compared(reasons).into_iter();

@@ -44,6 +44,11 @@ pub(super) fn script(
         }
     }
     let jobs = arguments.jobs();
+    let given = |word: &String| word == "--threads" || word.starts_with("--threads=");
+    if !matches!(system, BatchSystem::Shell) && !words.iter().any(given) {
+        // As many threads as the element asks for cores, also where cores are not confined.
+        words.push(format!("--threads={jobs}"));
+    }
     let elements = arguments.array.map_or(MOST_ELEMENTS, |n| n as usize);
     let elements = elements.min(cells.len());
     let memory = arguments.memory_limit;

@@ -27,7 +27,6 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
             "transformer-encoder",
             "transformer-softmax",
             "sdpa",
-            "bert",
             "transformer_lra_listop",
             "transformer_lra_imdb",
             "transformer_lra_aan",
@@ -39,6 +38,11 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
         &["transformer"],
         &["flash-attention", "flash-attn", "flashattention2"],
         "FlashAttention computes softmax attention exactly, and so does transformer; flash is another model",
+    ),
+    near(
+        &["transformer"],
+        &["bert"],
+        "BERT is a larger Transformer that was pretrained on other texts; --pretrain masked trains as it was",
     ),
     same(
         &["local"],
