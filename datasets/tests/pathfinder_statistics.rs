@@ -9,7 +9,7 @@ use lra_datasets::tasks::pathfinder::{Difficulty, Generator, Parameters, Pixels,
 use rayon::prelude::*;
 
 /// Number of images per size and difficulty.
-const IMAGES: u64 = 1000;
+const IMAGES: u64 = 2000;
 
 /// Mean and standard deviation over images.
 type Moments = (f64, f64);
