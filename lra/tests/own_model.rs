@@ -103,6 +103,18 @@ fn a_new_crate_tells_its_commit_and_whether_files_differ_from_it() {
 }
 
 #[test]
+fn other_values_of_options_are_checked_by_name() {
+    let place = Place::new();
+    let told = place.ok("check-model gru:direction=sum");
+    assert!(told.contains("gru:direction=sum: "), "{told}");
+    assert!(told.contains("checked with direction=sum"), "{told}");
+    let message = place.fails(2, "check-model gru:direction=summ");
+    assert!(message.contains("did you mean 'sum'"), "{message}");
+    let message = place.fails(2, "check-model gru:wdth=3");
+    assert!(message.contains("unknown setting"), "{message}");
+}
+
+#[test]
 fn a_new_crate_is_made_once() {
     let place = Place::new();
     let told = place.ok("new model my_mixer");
