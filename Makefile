@@ -43,8 +43,8 @@ sanitize:
 	CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=1 --leak-check=no --fair-sched=yes" \
 		sh -c 'cargo test --locked -p lra-cpu --lib && cargo test --locked -p lra-models --lib -- ops:: autograd::'
 
-## Functions of the release build in which vector instructions are calls: parts of kernels that were compiled for the least
-## instruction set, and take several times as long (needs objdump; some minutes)
+## Prints functions of the release build in which vector instructions are calls: parts of kernels
+## that were compiled for the least instruction set (needs objdump; some minutes)
 .PHONY: outlined
 outlined:
 	cargo build --release --locked -p lra

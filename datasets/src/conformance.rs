@@ -1,4 +1,4 @@
-//! Checks the promises that every task must keep, whatever its content: [`CHECKS`].
+//! Checks the promises that every task must keep: [`CHECKS`].
 //!
 //! A test over the registry asks them of the tasks here, and `lra check-task` asks them of a
 //! program's own tasks and of folders.

@@ -321,16 +321,14 @@ impl Session<'_> {
             let number = self.state.step + 1 + index - pending.len();
             let (time, warms_up) = (step.time, step.warms_up);
             self.metrics.time(time, warms_up);
-            let lines =
+            let mut lines =
                 self.estimator
                     .add(time, warms_up, number, &run.workload, run.full.as_ref());
-            for (index, line) in lines.iter().enumerate() {
-                let remark = if index == 0 {
-                    load::remark()
-                } else {
-                    String::new()
-                };
-                run.reporter.say(&format!("{line}{remark}"));
+            if let Some(first) = lines.first_mut() {
+                *first += &load::remark();
+            }
+            for line in lines {
+                run.reporter.say(&line);
             }
             let interval = &mut self.state.interval;
             interval.steps += 1;

@@ -67,9 +67,9 @@ pub fn margin(source: &Source, figure: &Figure) -> f64 {
     spread.max(MARGIN)
 }
 
-/// Returns the least number of seeds whose mean can be judged `reproduced`: with fewer, the interval
-/// is wider than the margin even if the mean is equal to the figure and seeds differ no more than
-/// the counting of right answers does. `None` for no number of test rows, and beyond 1,000 seeds.
+/// Returns the least number of seeds whose mean can be judged `reproduced`. With fewer, the
+/// interval is wider than the margin even if the mean is equal to the figure and seeds differ no
+/// more than the counting of right answers does. `None` for no number of test rows, and beyond 1,000 seeds.
 ///
 /// `figure` and `margin` are in percent and points.
 pub fn least_seeds(figure: f64, margin: f64, test_rows: usize) -> Option<usize> {

@@ -37,8 +37,6 @@ fn a_task_that_ranks_as_published_agrees_and_one_that_turns_it_round_does_not() 
     let (low, high) = good.interval.unwrap();
     assert!(low > 0.999 && high > 0.999);
     assert!(good.same_task.unwrap() > 0.7, "{good:?}");
-    // As NumPy has it over 200,000 random orders within each cluster: 0.66.
-    assert!((agreement.clusters_alone.unwrap() - 0.66).abs() < 0.03);
     let line = agreement.line();
     assert!(line.contains("rho") && line.contains("anchors"), "{line}");
 }

@@ -56,9 +56,9 @@ pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
 /// Time between attempts to take a lock that another process holds.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Lock beside an output, held from before the sources are read until the output is written. Without
-/// it, two merges into one file would each drop the records that the other adds. The file of the
-/// lock is removed when the lock is dropped.
+/// Lock beside an output, held from before the sources are read until the output is written.
+/// Without it, two merges into one file would each drop the records that the other adds. The file
+/// of the lock is removed when the lock is dropped.
 struct OutputLock {
     path: PathBuf,
     #[expect(dead_code, reason = "the lock lives as long as the file")]

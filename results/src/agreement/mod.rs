@@ -371,6 +371,39 @@ fn halves(seeds: &[u64]) -> Vec<Vec<u64>> {
 mod tests {
     use super::*;
 
+    /// The mean over all orders within the clusters, one by one.
+    #[test]
+    fn the_clusters_alone_have_the_mean_rho_of_all_orders_within_them() {
+        let anchor = |cluster, average| {
+            let tasks = [average; AVERAGED];
+            (cluster, Published { tasks })
+        };
+        let averages = [50.0, 61.0, 55.0, 80.0, 90.0];
+        let known: Vec<_> = averages
+            .iter()
+            .map(|average| match *average < 72.5 {
+                true => anchor(Cluster::Weak, *average),
+                false => anchor(Cluster::Strong, *average),
+            })
+            .collect();
+        let weak = [
+            [0.0, 1.0, 2.0],
+            [0.0, 2.0, 1.0],
+            [1.0, 0.0, 2.0],
+            [1.0, 2.0, 0.0],
+            [2.0, 0.0, 1.0],
+            [2.0, 1.0, 0.0],
+        ];
+        let orders = weak
+            .iter()
+            .flat_map(|[a, b, c]| [[3.0, 4.0], [4.0, 3.0]].map(|[d, e]| [*a, *b, *c, d, e]));
+        let rhos: Vec<f64> = orders
+            .map(|scores| spearman(&scores, &averages).unwrap())
+            .collect();
+        let mean = rhos.iter().sum::<f64>() / rhos.len() as f64;
+        assert!((clusters_alone(&known).unwrap() - mean).abs() < 1e-12);
+    }
+
     #[test]
     fn seeds_are_split_in_every_way() {
         assert!(halves(&[]).is_empty() && halves(&[7]).is_empty());

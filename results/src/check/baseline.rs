@@ -90,8 +90,8 @@ pub struct Row {
     pub memory_method: String,
     /// Mean over the seeds of the median steps per second.
     pub steps_per_second: Option<f64>,
-    /// Relative standard error of that speed: from the spread of the steps or of the seeds, whichever
-    /// is larger.
+    /// Relative standard error of that speed: from the spread of the steps or of the seeds,
+    /// whichever is larger.
     pub speed_error: Option<f64>,
     /// Reason why its logs cannot be judged; never stored.
     pub damaged: Option<String>,
@@ -163,10 +163,9 @@ impl Key {
         }
     }
 
-    /// Returns whether two cells have one model on one task, whatever their settings.
-    pub(super) fn same_question(&self, other: &Key) -> bool {
-        let question = |key: &Key| (key.task.clone(), key.source.clone(), key.model.clone());
-        question(self) == question(other)
+    /// Returns whether two cells have the same model and task. Their settings may differ.
+    pub(super) fn same_model_and_task(&self, other: &Key) -> bool {
+        (&self.task, &self.source, &self.model) == (&other.task, &other.source, &other.model)
     }
 
     /// Returns all of the key but the model. The ratio of two cells' speeds is meaningful if they

@@ -169,10 +169,11 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
     }
 }
 
-/// Says that a cell of the baseline was not run, and with which settings its model ran instead.
+/// Returns the remark on a cell of the baseline that was not run. It names the settings with which
+/// the model ran instead, if it did.
 fn absence(key: &Key, now: &Baseline) -> String {
     let others = now.rows.iter().map(|row| &row.key);
-    let mut others = others.filter(|other| other.same_question(key));
+    let mut others = others.filter(|other| other.same_model_and_task(key));
     let Some(other) = others.next() else {
         return "in the baseline, but no record of it was found".to_owned();
     };
