@@ -150,6 +150,7 @@ test-python:
 	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_lra.py
 	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_torch.py
 	LRA_PROGRAM=$(CURDIR)/target/debug/lra python3 lra/python/tests/test_notebooks.py
+	python3 lra/python/tests/test_peers.py
 
 ## Execute the notebooks of docs/notebooks anew (needs the Python packages nbclient, ipykernel, matplotlib, pandas and torch)
 .PHONY: notebooks

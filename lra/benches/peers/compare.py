@@ -240,25 +240,42 @@ class Peer:
             env=os.environ | older | environment,
         )
         self.compiled = compiled
-        self.line()
+        while self.line() != "ready\n":
+            # A package may print something first.
+            pass
 
     def line(self):
         line = self.process.stdout.readline()
         if not line:
-            self.process.wait()
-            self.errors.seek(0)
-            raise RuntimeError(cause(self.errors.read()) or f"exit {self.process.returncode}")
+            raise self.ending()
         return line
 
+    def ending(self):
+        """Returns the error that ended the process."""
+        self.process.wait()
+        self.errors.seek(0)
+        return RuntimeError(cause(self.errors.read()) or f"exit {self.process.returncode}")
+
     def round(self):
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
-        return json.loads(self.line())
+        try:
+            self.process.stdin.write("go\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise self.ending() from None
+        line = self.line()
+        while not line.startswith("{"):
+            line = self.line()
+        return json.loads(line)
 
     def close(self):
-        self.process.stdin.close()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass  # It has ended before.
         self.process.stdout.read()
         self.process.wait()
+        self.process.stdout.close()
+        self.errors.close()
 
 
 def training_split(data):
@@ -339,7 +356,7 @@ def row(model, length, our, columns):
         return "| " + " | ".join([*cells, "", "", ""]) + " |"
     # The leanest peer: tuning may cost memory.
     resident, least = middle(our, "resident_bytes"), min(middle(their, "resident_bytes") for _, their in columns)
-    cells += [f"{resident / 1e6:.0f}", f"{least / 1e6:.0f}", f"{resident / least:.2f}"]
+    cells += [f"{resident / 1e6:.0f}", f"{least / 1e6:.0f}", f"{resident / least:.2f}" if least else ""]
     return "| " + " | ".join(cells) + " |"
 
 
