@@ -19,7 +19,7 @@ pub use crate::{
     ops::{
         self, add,
         attention::{self, AttentionOptions, BlockMasks, partial_softmax},
-        cat, matmul, softmax, swap_axes, take,
+        cat, cumsum, matmul, softmax, swap_axes, take,
     },
     options::{BlockOptions, LONGEST, Residual, WIDEST, to_json},
     params::{Attributes, xavier_uniform},

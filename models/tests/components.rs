@@ -405,3 +405,26 @@ fn kernels_and_composed_layers_agree_where_a_norm_counts_padding() {
     }
     assert!(tried > 50, "{tried}");
 }
+
+/// The form of the paper's third term is a variant of DeBERTa, and a bias of the Transformer.
+#[test]
+fn deberta_has_the_form_of_its_code_and_that_of_its_paper() {
+    let deberta = mixers::find("deberta").unwrap();
+    let logits = |model: &'static Model, options: &Options| {
+        let parameters = Parameters::new(17, &Device::Cpu, DType::F64);
+        let classifier = Classifier::new(model, &shape(), options, &parameters).unwrap();
+        let pass = Pass::new(false, RngKey::new(17, 0, 0));
+        values(&classifier.forward(&inputs(&[23, 9], 23), &pass).unwrap())
+    };
+    let code = small(deberta);
+    let mut paper = code.clone();
+    paper.model["variant"] = "paper".into();
+    let transformer = mixers::find("transformer").unwrap();
+    let mut bias = small(transformer);
+    bias.embed = code.embed.clone();
+    bias.block = code.block.clone();
+    bias.block.bias = lra_models::options::PairBias::DebertaPaper;
+    let [code, paper] = [code, paper].map(|options| logits(deberta, &options));
+    assert_ne!(code, paper);
+    assert_eq!(paper, logits(transformer, &bias));
+}

@@ -22,8 +22,8 @@ pub(super) fn products_are_those_that_can_be_rounded(model: &'static Model) {
     let places: Vec<String> = places.iter().map(Place::to_string).collect();
     assert!(
         places.is_empty(),
-        "{}: products by candle, which `--precision bf16` does not round and which are not counted; `lra::models::ops` has `matmul` and \
-         `exact_matmul`: {}",
+        "{}: products by candle, which `--precision bf16` does not round and which are not counted; `lra::models::ops` has `matmul`, \
+         `exact_matmul` and `cumsum`: {}",
         model.name,
         places.join("; ")
     );
