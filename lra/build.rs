@@ -49,9 +49,7 @@ fn main() {
     println!("cargo::rustc-env=LRA_SOURCES={}", sources());
     if let Some(commit) = output("git", &["rev-parse", "--short=12", "HEAD"]) {
         println!("cargo::rustc-env=LRA_COMMIT={commit}");
-        if output("git", &["status", "--porcelain", "--untracked-files=no"])
-            .is_some_and(|list| !list.is_empty())
-        {
+        if is_dirty() {
             println!("cargo::rustc-env=LRA_DIRTY=1");
         }
     }
@@ -60,6 +58,40 @@ fn main() {
         if Path::new(watched).exists() {
             println!("cargo::rerun-if-changed={watched}");
         }
+    }
+}
+
+/// The workspace's manifest and its lock file. A crate of a user's own may be among the members.
+const SHARED: [&str; 2] = ["../Cargo.toml", "../Cargo.lock"];
+
+/// Returns whether files differ from the commit; the members of the workspace may.
+fn is_dirty() -> bool {
+    let status = "status --porcelain --untracked-files=no -- :/ :!../Cargo.toml :!../Cargo.lock";
+    let status: Vec<&str> = status.split(' ').collect();
+    let others = output("git", &status).is_some_and(|list| !list.is_empty());
+    let differs = |file: &&str| {
+        let committed = output("git", &["show", &format!("HEAD:{file}")]);
+        let now = fs::read_to_string(file).unwrap_or_default();
+        // `output` trims.
+        committed.is_none_or(|text| without_members(&text) != without_members(now.trim()))
+    };
+    others || SHARED.iter().any(differs)
+}
+
+/// Returns a manifest without the members of its workspace, or a lock file without the packages that
+/// come from no registry: crates of this repository, whose sources count, and crates of a user.
+fn without_members(text: &str) -> String {
+    let package = "[[package]]";
+    if text.contains(package) {
+        let packages = text.split(package).filter(|it| it.contains("\nsource = "));
+        return packages.collect();
+    }
+    match text.split_once("\nmembers = [") {
+        Some((before, rest)) => {
+            let after = rest.split_once(']').map_or("", |(_, after)| after);
+            format!("{before}{after}")
+        }
+        None => text.to_owned(),
     }
 }
 
@@ -75,7 +107,10 @@ fn sources() -> String {
     files.sort();
     let mut digest = Sha256::new();
     for file in files {
-        let text = fs::read(&file).expect("the sources can be read");
+        let mut text = fs::read(&file).expect("the sources can be read");
+        if SHARED.iter().any(|shared| Path::new(shared) == file) {
+            text = without_members(&String::from_utf8_lossy(&text)).into_bytes();
+        }
         digest.update(format!("{} {}\n", file.display(), text.len()));
         digest.update(text);
     }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::common::Place;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 fn place() -> Place {
     Place::of_example("own_model")
@@ -65,6 +66,9 @@ fn its_records_name_the_crate_that_it_comes_from() {
     let record = place.record("runs");
     let own = &record["model"]["own"];
     assert_eq!(own["program"], "own_model");
+    let source = Sha256::digest(include_bytes!("../examples/own_model.rs"));
+    let source: String = source.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(own["source"], source);
     assert_eq!(own["crate_name"], env!("CARGO_PKG_NAME"));
     assert_eq!(own["crate_version"], env!("CARGO_PKG_VERSION"));
     // The example is a part of the crate of `lra`.
@@ -154,4 +158,54 @@ fn a_new_crate_is_there_as_a_whole_or_not_at_all() {
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
     place.ok("new model my_mixer");
+}
+
+/// Within lra's sources a new crate is a member of their workspace, as with `cargo new`.
+#[test]
+fn a_new_crate_within_the_sources_joins_their_workspace() {
+    let place = Place::new();
+    let root = place.path().canonicalize().unwrap().join("sources");
+    let write = |file: &str, text: &str| {
+        let path = root.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let package = |name: &str| format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\n");
+    let workspace = "# Kept.\n[workspace]\nmembers = [\"lra\"] # Kept, too.\n";
+    write("Cargo.toml", workspace);
+    write("lra/Cargo.toml", &package("lra"));
+    write("lra/src/lib.rs", "");
+    let new = |words: &str| {
+        let mut command = place.command(&format!("new {words}"));
+        let output = command.current_dir(&root).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    new("model my_mixer --lra lra");
+    let expected = workspace.replace("\"lra\"", "\"lra\", \"my_mixer\"");
+    assert_eq!(read("Cargo.toml"), expected);
+    let manifest: toml::Table = read("my_mixer/Cargo.toml").parse().unwrap();
+    assert_eq!(
+        manifest["dependencies"]["lra"]["path"].as_str(),
+        Some("../lra")
+    );
+    assert!(manifest.get("workspace").is_none() && manifest.get("profile").is_none());
+    assert!(!root.join("my_mixer/Cargo.lock").exists());
+
+    new("task my_task --path own/my_task --lra lra");
+    assert!(read("Cargo.toml").contains("\"own/my_task\""));
+    let manifest: toml::Table = read("own/my_task/Cargo.toml").parse().unwrap();
+    assert_eq!(
+        manifest["dependencies"]["lra"]["path"].as_str(),
+        Some("../../lra")
+    );
+
+    // On its own: what cargo removes, another package's folder, and outside.
+    let before = read("Cargo.toml");
+    for folder in ["target/crate", "lra/crate", "../crate"] {
+        new(&format!("model my_conv --path {folder} --lra lra"));
+        let manifest: toml::Table = read(&format!("{folder}/Cargo.toml")).parse().unwrap();
+        assert!(manifest.contains_key("workspace"), "{folder}");
+    }
+    assert_eq!(read("Cargo.toml"), before);
 }

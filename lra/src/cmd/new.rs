@@ -1,5 +1,6 @@
 //! `lra new`: a crate with a custom model or task, made from the examples that the tests build.
 
+mod sources;
 mod task;
 
 use std::fs;
@@ -8,6 +9,7 @@ use std::process::ExitCode;
 
 use datasets::tasks::mine;
 use results::published;
+use sources::Member;
 
 use crate::cli::{NewPlace, NewVerb};
 use crate::cmd;
@@ -80,14 +82,25 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
         NewVerb::Model { .. } => model(name),
         NewVerb::Task { .. } => task::files(kind, name),
     };
-    let mut files = vec![("Cargo.toml", manifest(kind, name, &lra))];
+    let member = Member::of(&folder, &lra);
+    let mut files = vec![("Cargo.toml", manifest(kind, name, &lra, member.as_ref()))];
     files.extend(own);
-    files.extend([
-        ("build.rs", BUILD.to_owned()),
-        (".gitignore", "/target\n/runs\n/.cargo\n".to_owned()),
-    ]);
-    files.extend(shared_build(&lra));
+    files.push(("build.rs", BUILD.to_owned()));
+    match &member {
+        Some(_) => files.push((".gitignore", "/runs\n".to_owned())),
+        None => {
+            files.push((".gitignore", "/target\n/runs\n/.cargo\n".to_owned()));
+            files.extend(sources::shared_build(&lra));
+        }
+    }
     write(&folder, &files)?;
+    if let Some(member) = member
+        && let Err(error) = member.join()
+    {
+        // Cargo refuses a package that lies in a workspace and is no member.
+        disk::remove(&folder).map_err(in_writing(format!("removing {}", folder.display())))?;
+        return Err(error);
+    }
     let place = folder.display().to_string();
     // No name has an @.
     cmd::print(&format!("made {place}: {}", told.replace('@', &place)))?;
@@ -295,65 +308,28 @@ fn program(name: &str) -> String {
         .replace("own_model.rs", "main.rs")
 }
 
-/// Returns the files by which a crate takes the libraries that were compiled for the workspace of
-/// lra's sources: the versions of its lock file, and its target folder, if they are there. With the
-/// [`profiles`] of the workspace, only `lra` itself and the crate are compiled anew.
-fn shared_build(lra: &Path) -> Files {
-    let workspace = disk::folder_of(lra);
-    let lock = disk::read_to_string(&workspace.join("Cargo.lock"));
-    let mut files: Files = lock.map(|text| ("Cargo.lock", text)).into_iter().collect();
-    let target = workspace.join("target");
-    if target.is_dir() {
-        let target = toml::Value::from(target.display().to_string());
-        files.push((
-            ".cargo/config.toml",
-            format!("# Libraries that were compiled for lra are not compiled again.\n[build]\ntarget-dir = {target}\n"),
-        ));
-    }
-    files
-}
-
-/// Returns the profiles `dev` and `release` of the workspace of lra's sources as TOML; `None` if
-/// they cannot be read. Its crates keep their settings here, where `"*"` matches them too.
-fn profiles(lra: &Path) -> Option<String> {
-    let text = disk::read_to_string(&disk::folder_of(lra).join("Cargo.toml")).ok()?;
-    let mut workspace: toml::Table = text.parse().ok()?;
-    let mut profiles = workspace.remove("profile")?.as_table()?.clone();
-    profiles.retain(|name, _| name == "dev" || name == "release");
-    let release = profiles.get_mut("release")?.as_table_mut()?;
-    let debug = release.get("debug").cloned();
-    if let (Some(debug), Some(packages)) = (debug, release.get_mut("package")) {
-        for name in CRATES {
-            let own = toml::Table::from_iter([("debug".to_owned(), debug.clone())]);
-            packages.as_table_mut()?.insert(name.to_owned(), own.into());
-        }
-    }
-    let all = toml::Table::from_iter([("profile".to_owned(), profiles.into())]);
-    toml::to_string(&all).ok()
-}
-
-/// The crates of the workspace that are compiled for the machine that runs the program.
-const CRATES: [&str; 6] = [
-    "lra",
-    "lra-cpu",
-    "lra-datasets",
-    "lra-disk",
-    "lra-models",
-    "lra-results",
-];
-
-fn manifest(kind: &Kind, name: &str, lra: &Path) -> String {
-    let profiles = profiles(lra).unwrap_or_else(|| {
-        "[profile.dev]\nopt-level = 2\n\n[profile.release]\ndebug = \"line-tables-only\"\n"
-            .to_owned()
-    });
-    let lra = toml::Value::from(lra.display().to_string());
+fn manifest(kind: &Kind, name: &str, lra: &Path, member: Option<&Member>) -> String {
     let (dependencies, tests) = match kind.noun {
         "model" => (DEPENDENCIES, "Tests train the model."),
         _ => (SERDE, "Tests draw the data."),
     };
+    let path = |path: &str| toml::Value::from(path);
+    let package = format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\npublish = false\n"
+    );
+    if let Some(member) = member {
+        let (lra, version) = (path(&member.lra), env!("CARGO_PKG_VERSION"));
+        return format!(
+            "{package}\n[dependencies]\nlra = {{ path = {lra}, version = \"{version}\" }}\n{dependencies}"
+        );
+    }
+    let profiles = sources::profiles(lra).unwrap_or_else(|| {
+        "[profile.dev]\nopt-level = 2\n\n[profile.release]\ndebug = \"line-tables-only\"\n"
+            .to_owned()
+    });
+    let lra = path(&lra.display().to_string());
     format!(
-        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n[dependencies]\nlra = {{ path = {lra} }}\n\
+        "{package}\n[dependencies]\nlra = {{ path = {lra} }}\n\
          {dependencies}\n# As in the workspace of lra, so that its libraries are not compiled again. {tests}\n\
          # `debug` is for errors that name a line.\n{profiles}\n\
          # On its own, also within another workspace's folder.\n[workspace]\n"
@@ -385,7 +361,7 @@ mod tests {
             assert!(!text.contains(left), "{left}");
         }
         assert!(text.contains("struct MyMixer {") && text.contains("const MY_MIXER: Model"));
-        let manifest: toml::Table = manifest(&MODEL, "my_mixer", Path::new("/a \"b\""))
+        let manifest: toml::Table = manifest(&MODEL, "my_mixer", Path::new("/a \"b\""), None)
             .parse()
             .unwrap();
         assert_eq!(
@@ -398,7 +374,7 @@ mod tests {
     #[test]
     fn a_crate_is_built_as_the_workspace_is() {
         let lra = Path::new(BUILT_IN).canonicalize().unwrap();
-        let manifest: toml::Table = manifest(&MODEL, "my_mixer", &lra).parse().unwrap();
+        let manifest: toml::Table = manifest(&MODEL, "my_mixer", &lra, None).parse().unwrap();
         let workspace = fs::read_to_string(lra.join("../Cargo.toml")).unwrap();
         let workspace: toml::Table = workspace.parse().unwrap();
         let (own, theirs) = (&manifest["profile"], &workspace["profile"]);
@@ -408,7 +384,7 @@ mod tests {
             own["release"]["package"]["lra-models"]["debug"],
             theirs["release"]["debug"]
         );
-        let files = shared_build(&lra);
+        let files = sources::shared_build(&lra);
         assert_eq!(files[0].0, "Cargo.lock");
         assert!(files[0].1.contains("name = \"candle-core\""));
         for member in workspace["workspace"]["members"].as_array().unwrap() {
@@ -416,7 +392,10 @@ mod tests {
             let text = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
             let member: toml::Table = text.parse().unwrap();
             let name = member["package"]["name"].as_str().unwrap();
-            assert!(CRATES.contains(&name) || name == "lra-derive", "{name}");
+            assert!(
+                sources::CRATES.contains(&name) || name == "lra-derive",
+                "{name}"
+            );
         }
     }
 
@@ -514,7 +493,7 @@ mod tests {
                 code.contains("title: \"My task\"") && code.contains("include_str!(\"task.rs\")")
             );
             assert!(told.contains("check-task my_task"), "{told}");
-            manifest(kind, "my_task", Path::new("/a"))
+            manifest(kind, "my_task", Path::new("/a"), None)
                 .parse::<toml::Table>()
                 .unwrap();
         }
