@@ -41,3 +41,36 @@ fn accuracies_of_others_stand_beside_runs_under_our_names() {
     let message = place.fails(3, "report --table accuracy");
     assert!(message.contains("imported.csv, line 2"), "{message}");
 }
+
+/// The tables of papers have a column for each task.
+#[test]
+fn a_table_with_a_column_for_each_task_is_read() {
+    let place = Place::new();
+    let table = "Model,ListOps,Text,Path-X,Avg,params\nS4D,60.2%,86.18,91.95,79.4,600k\nLocal,15.82,52.98,FAIL,34.4,600k\n";
+    fs::write(place.path().join("table1.csv"), table).unwrap();
+    place.ok("import table1.csv");
+    let written = fs::read_to_string(place.path().join("runs/imported.csv")).unwrap();
+    let rows: Vec<&str> = written.lines().skip(1).collect();
+    assert_eq!(
+        rows,
+        [
+            "table1,listops,s4d,60.2,,1,",
+            "table1,text,s4d,86.18,,1,",
+            "table1,pathx,s4d,91.95,,1,",
+            "table1,listops,local,15.82,,1,",
+            "table1,text,local,52.98,,1,",
+        ]
+    );
+    let wrong = table.replace("52.98", "many");
+    fs::write(place.path().join("table1.csv"), wrong).unwrap();
+    let message = place.fails(3, "import table1.csv");
+    assert!(
+        message.contains("table1.csv, line 3") && message.contains("is many"),
+        "{message}"
+    );
+    let fractions = "model,listops\nmine,0.602\n";
+    fs::write(place.path().join("table2.csv"), fractions).unwrap();
+    place.ok("import table2.csv --fractions --output other.csv");
+    let written = fs::read_to_string(place.path().join("other.csv")).unwrap();
+    assert!(written.contains("table2,listops,mine,60.2,"), "{written}");
+}

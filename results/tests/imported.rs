@@ -42,6 +42,9 @@ fn seeds_of_a_cell_are_averaged() {
     let text = "Name,dataset,model,test/accuracy,seed\n\
                 a,listops,S4,0.5,0\nb,listops,S4,0.6,1\nc,listops,S4,,2\nd,imdb,S4,0.9,0\n";
     let contents = read("export.csv", text, &Given::default()).unwrap();
+    let marked = format!("\u{feff}{text}");
+    let marked = read("export.csv", &marked, &Given::default()).unwrap();
+    assert_eq!(marked.cells, contents.cells);
     assert_eq!(contents.without_accuracy, 1);
     let [listops, imdb] = &contents.cells[..] else {
         panic!("{contents:?}");

@@ -9,6 +9,7 @@ Examples:
   lra import theirs.csv --source s4-rerun             columns source, task, model, accuracy, seed, settings
   lra import wandb.csv --column task=dataset --column accuracy=test/acc
   lra import results.json --task listops --model linear --source jax
+  lra import table1.csv --source zhu2024              a table: columns model, listops, text, ..., in percent
   lra report                                          shows them beside the runs under runs/";
 
 #[derive(Debug, Args)]
@@ -30,6 +31,9 @@ pub struct ImportArgs {
     /// accuracy_percent, deviation_percent, seed, seeds or settings; can be repeated
     #[arg(long = "column", value_name = "FIELD=HEADER")]
     pub columns: Vec<String>,
+    /// Columns named after tasks hold fractions [default: percent]
+    #[arg(long)]
+    pub fractions: bool,
     /// File that collects imported accuracies; `lra report DIR` reads DIR/imported.csv
     #[arg(long, value_name = "FILE", default_value = "runs/imported.csv")]
     pub output: PathBuf,

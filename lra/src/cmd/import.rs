@@ -24,7 +24,7 @@ pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
         let small = |cell: &Imported| cell.percent > 0.0 && cell.percent <= 1.0;
         if !contents.cells.is_empty() && contents.cells.iter().all(small) {
             stderr::line(&format!(
-                "note: {}: no accuracy is above 1 %: if they are fractions, name their column by --column accuracy=HEADER",
+                "note: {}: no accuracy is above 1 %: if they are fractions, name their column by --column accuracy=HEADER, or pass --fractions if tasks have columns",
                 file.display()
             ));
         }
@@ -54,7 +54,11 @@ pub fn on_file(path: &Path) -> Result<Vec<Imported>> {
 
 /// Returns the values and columns of the command line.
 fn given(arguments: &ImportArgs) -> Result<Given> {
-    let mut given = Given::default();
+    let mut given = Given {
+        is_task: Some(|header| suggest::called("task", header).is_some()),
+        fractions: arguments.fractions,
+        ..Given::default()
+    };
     for (field, value) in [
         (Field::Source, &arguments.source),
         (Field::Task, &arguments.task),

@@ -1,4 +1,5 @@
-//! Reads the lines of files by others, as names and values: CSV, JSON and JSON lines.
+//! Reads the lines of files by others, as names and values: CSV, JSON and JSON lines. Tables with a
+//! column for each task become lines with one task each.
 
 use std::path::Path;
 
@@ -28,6 +29,47 @@ impl Line {
     pub(super) fn names(&self) -> Vec<&str> {
         self.values.iter().map(|(name, _)| name.as_str()).collect()
     }
+}
+
+/// Marks of tables in place of an accuracy.
+const NO_ACCURACY: [&str; 10] = ["-", "–", "—", "x", "✗", "✘", "n/a", "nan", "fail", "none"];
+
+/// Turns lines that have a column for each task into lines with one task each, as `melt` of pandas
+/// does: the header is the value `task`, the entry is the value `accuracy`, without a percent sign,
+/// or left out where it says that there is none. Other values are repeated. Lines without such
+/// columns stay as they are.
+pub(super) fn melt(
+    lines: Vec<Line>,
+    is_task: fn(&str) -> bool,
+    task: &str,
+    accuracy: &str,
+) -> Vec<Line> {
+    let melted = lines.into_iter().flat_map(|line| {
+        let (tasks, others): (Vec<_>, Vec<_>) = line
+            .values
+            .into_iter()
+            .partition(|(name, _)| is_task(name.as_str()));
+        if tasks.is_empty() {
+            return vec![Line {
+                values: others,
+                ..line
+            }];
+        }
+        let number = line.number;
+        let of_task = |(name, entry): (String, String)| {
+            let entry = entry.trim().trim_end_matches('%').trim().to_owned();
+            let is_mark = NO_ACCURACY.contains(&entry.to_lowercase().as_str());
+            let mut values = others.clone();
+            values.push((task.to_owned(), name));
+            values.push((
+                accuracy.to_owned(),
+                if is_mark { String::new() } else { entry },
+            ));
+            Line { number, values }
+        };
+        tasks.into_iter().map(of_task).collect()
+    });
+    melted.collect()
 }
 
 /// Reads the lines of a file.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use self::lines::{Line, lines};
+use self::lines::{Line, lines, melt};
 use crate::format::counted;
 use crate::markup::guarded;
 use crate::stats::{Sample, largest_deviation};
@@ -147,9 +147,28 @@ pub struct Given {
     pub values: Vec<(Field, String)>,
     /// Columns of fields.
     pub columns: Vec<(Field, String)>,
+    /// Tells the header of a column that holds the accuracies on a task. Asked if there is no task.
+    pub is_task: Option<fn(&str) -> bool>,
+    /// Whether such columns hold fractions rather than percent.
+    pub fractions: bool,
 }
 
 impl Given {
+    /// Turns a table with a column for each task into lines with one task each.
+    fn melt(&self, lines: Vec<Line>) -> Vec<Line> {
+        let has = |field| lines.iter().any(|line| self.value(line, field).is_some());
+        let there = [Field::Task, Field::Accuracy, Field::AccuracyPercent].map(has);
+        let Some(is_task) = self.is_task.filter(|_| there == [false; 3]) else {
+            return lines;
+        };
+        let accuracy = match self.fractions {
+            true => Field::Accuracy,
+            false => Field::AccuracyPercent,
+        };
+        let [task, accuracy] = [Field::Task, accuracy].map(|field| names_of(field)[0]);
+        melt(lines, is_task, task, accuracy)
+    }
+
     /// Returns the value of a field in a line.
     fn value<'a>(&'a self, line: &'a Line, field: Field) -> Option<&'a str> {
         let given = self.values.iter().find(|(it, _)| *it == field);
@@ -215,13 +234,14 @@ pub struct Contents {
 
 /// Reads accuracies from a file: CSV with a header (tabs in `.tsv`), a JSON object or an array of
 /// them, or JSON lines. Keys of nested objects are joined by dots. Without a source, the name of
-/// the file is the source.
+/// the file is the source. Without a task and an accuracy, columns named after tasks are read
+/// ([`Given::is_task`]).
 ///
 /// # Errors
 /// The file cannot be read, or a line of it has no task, no model, or an accuracy that cannot be;
 /// [`Error::NotImportable`] names the line and the remedy.
 pub fn read(path: &Path, given: &Given) -> Result<Contents> {
-    let lines = lines(path)?;
+    let lines = given.melt(lines(path)?);
     let mut contents = Contents::default();
     let mut runs: Vec<(Imported, Vec<Run>)> = Vec::new();
     for line in &lines {
@@ -247,7 +267,7 @@ pub fn read(path: &Path, given: &Given) -> Result<Contents> {
             path,
             first.number,
             format!(
-                "no line has an accuracy: name its column by --column accuracy=HEADER, or accuracy_percent=HEADER; there are {}",
+                "no line has an accuracy: name its column by --column accuracy=HEADER, or accuracy_percent=HEADER, or name columns after tasks; there are {}",
                 first.names().join(", ")
             ),
         ));
