@@ -1,5 +1,6 @@
 //! Recipes: named sets of settings, each with its source. Built-in ones live in `recipes/*.toml`.
 
+mod of_spec;
 #[cfg(test)]
 mod sources;
 #[cfg(test)]
@@ -195,7 +196,7 @@ impl Recipe {
         Recipe::parse((*name).to_owned(), text)
     }
 
-    /// Loads a recipe from a file. A recipe file never counts as published, so its scores are not
+    /// Loads a recipe from a file, which may be the settings of a run. A recipe file never counts as published, so its scores are not
     /// compared with published ones.
     fn of_file(path: &Path) -> Result<Self> {
         let reading = || format!("reading the recipe {}", path.display());
@@ -211,7 +212,13 @@ impl Recipe {
     }
 
     fn parse(name: String, text: &str) -> Result<Self> {
-        let body: Body = toml::from_str(text).map_err(|error| {
+        let table = toml::from_str::<toml::Table>(text);
+        let is_spec = table.is_ok_and(|table| table.contains_key(of_spec::MARK));
+        let body = match is_spec {
+            true => toml::from_str(text).map(|spec| of_spec::body(&spec)),
+            false => toml::from_str(text),
+        };
+        let body: Body = body.map_err(|error| {
             let line = error.span().map(|span| {
                 let before = text.get(..span.start).unwrap_or(text);
                 format!(", line {}", before.matches('\n').count() + 1)

@@ -470,6 +470,16 @@ fn a_run_that_comes_near_the_limit_of_its_control_group_is_a_record() {
     let resident = resident.and_then(|(_, rest)| rest.split_once(" MiB"));
     let resident: f64 = resident.unwrap().0.parse().unwrap();
     assert!(resident < 128.0, "{message}");
+    // A limit that the program itself is over is told before anything is trained.
+    fs::write(at("groups/job/memory.max"), "16777216\n").unwrap();
+    let output = within(&format!("{small} --out never"));
+    let message = common::err(&output);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(
+        message.contains("the control group's limit of 16384 KiB of memory is too low"),
+        "{message}"
+    );
+    assert!(!at("never").exists());
 }
 
 /// At width 1 there is no pair of sine and cosine, so a parameter is empty.
@@ -515,5 +525,32 @@ fn a_model_takes_settings_and_seeds_are_a_list_as_in_a_sweep() {
         place
             .fails(2, &words.replace("0,2", "2,2"))
             .contains("twice")
+    );
+}
+
+/// The settings of a run are a recipe: the same run by it has the same losses.
+#[test]
+fn the_settings_of_a_run_are_a_recipe() {
+    let place = Place::new();
+    let run = "run --task toy --model linear --recipe smoke --steps 4 --set block.norm=rms --set data.permute=3 --quiet";
+    place.ok(run);
+    let spec = place.run_folder("runs").join("spec.toml");
+    let spec = spec.strip_prefix(place.path()).unwrap().display();
+    let again = format!("run --task toy --model linear --recipe {spec} --quiet --out again");
+    place.ok(&again);
+    let log = |out: &str| fs::read(place.run_folder(out).join("metrics.jsonl")).unwrap();
+    assert!(log("runs") == log("again"));
+    let record = place.record("again");
+    let recipe = record["recipe"]["name"].as_str().unwrap();
+    assert!(recipe.starts_with("file:spec@"), "{recipe}");
+    assert_eq!(record["recipe"]["published"], false);
+
+    let path = place.path().join("damaged.toml");
+    let text = fs::read_to_string(place.run_folder("runs").join("spec.toml")).unwrap();
+    fs::write(&path, text.replace("layers = 1", "layers = \"one\"")).unwrap();
+    let message = place.fails(2, "run --task toy --model linear --recipe damaged.toml");
+    assert!(
+        message.contains("damaged.toml") && message.contains(", line "),
+        "{message}"
     );
 }

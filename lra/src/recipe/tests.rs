@@ -405,6 +405,44 @@ fn liquid_s4_has_its_authors_settings() {
     }
 }
 
+/// What no setting of the recipe removes.
+#[test]
+fn liquid_s4_lists_what_its_authors_do_otherwise() {
+    let departures = Recipe::load("liquid-s4")
+        .unwrap()
+        .departures("text", "s4d", Protocol::Clean);
+    for words in [
+        "the products of inputs that Liquid-S4 adds",
+        "a learned matrix of rank one",
+        "at most 4,095",
+        "22,498 of 25,000 reviews",
+        "there the test split is validated on",
+        "there 7, of which one is left over",
+    ] {
+        let says = departures.iter().any(|what| what.contains(words));
+        assert!(says, "{words}: {departures:?}");
+    }
+}
+
+/// Tables 8 and 9 of Orvieto et al., 2023 (arXiv:2303.06349).
+#[test]
+fn lru_has_its_authors_settings_on_path_x() {
+    let train = resolved("lru", "pathx", "lru").spec.train;
+    assert_eq!(
+        [train.steps, train.warmup, train.batch],
+        [250_000, 25_000, 32]
+    );
+}
+
+/// 128 landmarks among 64 tokens took nearly all of the time.
+#[test]
+fn skyformer_has_few_landmarks_where_runs_are_short() {
+    for task in ["toy", "listops", "pathfinder"] {
+        let model = resolved("smoke", task, "skyformer").spec.model;
+        assert_eq!(model["landmarks"], 16, "{task}");
+    }
+}
+
 #[test]
 fn nystromformer_has_its_authors_settings() {
     for cell in cells()
