@@ -121,9 +121,8 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
         stderr::line(&format!("error: {error}"));
         return error::Class::Usage.into();
     }
-    if let Some((terminal_size::Width(columns), _)) = terminal_size::terminal_size_of(io::stdout())
-    {
-        results::set_width(usize::from(columns));
+    if let Some(columns) = output::columns() {
+        results::set_width(columns);
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

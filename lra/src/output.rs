@@ -19,6 +19,21 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Writes sentences to standard output. Lines that are too long for a terminal are folded.
+pub fn print_prose(text: &str) -> Result<()> {
+    match columns() {
+        Some(columns) => print(&results::fold(text, columns)),
+        None => print(text),
+    }
+}
+
+/// Returns the width of the terminal, or of what `COLUMNS` says if there is none.
+pub fn columns() -> Option<usize> {
+    let terminal = terminal_size::terminal_size_of(io::stdout());
+    let terminal = terminal.map(|(terminal_size::Width(columns), _)| usize::from(columns));
+    terminal.or_else(|| std::env::var("COLUMNS").ok()?.trim().parse().ok())
+}
+
 /// Writes a value as one JSON document to standard output.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(&results::document(value).class(Class::Run)?)

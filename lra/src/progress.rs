@@ -52,7 +52,7 @@ impl Reporter {
         if self.quiet {
             return;
         }
-        self.bar().suspend(|| stderr::line(line));
+        self.bar().suspend(|| stderr::prose(line));
     }
 
     /// Prints a line about the meaning of a figure, quiet or not.

@@ -3,7 +3,12 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
+use terminal_size::Width;
+
 use crate::colour;
+
+/// Narrowest terminal whose lines are folded to its width, in columns.
+const NARROWEST: usize = 60;
 
 /// Prints the line or lines of `text`. Control characters, which file names and strings of records
 /// may contain, are escaped. If standard error is closed or full, only the line is lost; unlike
@@ -13,6 +18,16 @@ pub fn line(text: &str) {
     // One write, so that lines of several processes in one log do not mix.
     let line = format!("{}\n", colour::on(&stderr(), &text));
     let _ = stderr().write_all(line.as_bytes());
+}
+
+/// Prints sentences like [`line`]. Lines that are too long for a terminal are folded.
+pub fn prose(text: &str) {
+    match terminal_size::terminal_size_of(stderr()) {
+        Some((Width(columns), _)) => {
+            line(&results::fold(text, usize::from(columns).max(NARROWEST)))
+        }
+        None => line(text),
+    }
 }
 
 /// Prints `text` as one line, like [`line`]: its line feeds, which come from a file, are escaped

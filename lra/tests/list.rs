@@ -33,11 +33,20 @@ fn an_entry_documents_itself_within_the_width_of_a_terminal() {
             text.lines().all(|line| line.chars().count() <= 100),
             "{text}"
         );
+        // The card says which epsilon its norms have.
+        assert!(text.contains("norm_epsilon"), "{text}");
     }
     let mega = place.ok("list models --long mega");
     assert!(mega.contains("block.norm_epsilon = 0.00001"), "{mega}");
     let memory = place.ok("list models --long all_attention");
     assert!(memory.contains("M_k = √E P_k") && memory.contains("block.norm_epsilon = 1e-6"));
+    let deberta = place.ok("list models --long deberta");
+    for words in [
+        "third term is that of the authors' code",
+        "model.variant = paper",
+    ] {
+        assert!(deberta.contains(words), "{deberta}");
+    }
     let text = place.ok("list models --long reformer");
     assert!(text.contains("\n  model.rounds = 2"), "{text}");
 }
@@ -101,7 +110,17 @@ fn shells_and_man_know_every_verb() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.ok(&format!("completions {shell}"));
-        assert!(script.contains("repro") && script.contains("check-model"));
+        for word in [
+            "repro",
+            "check-model",
+            // A task, a model, a recipe and a published source.
+            "state_tracking",
+            "nystromformer",
+            "tay2021-paper",
+            "mega-ablation",
+        ] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
     }
     place.ok("man pages");
     for page in ["lra.1", "lra-run.1", "lra-data-make.1"] {
@@ -252,4 +271,18 @@ fn an_entry_is_json_where_json_is_asked_for() {
     assert_eq!(recipe["settings"]["published"], true);
     let message = place.fails(2, "list components block.norm --json");
     assert!(message.contains("lra list components"), "{message}");
+}
+
+#[test]
+fn without_a_terminal_tables_are_as_wide_as_columns_says() {
+    let place = Place::new();
+    let widest = |columns: &str| {
+        let mut command = place.command("list published tay2021");
+        let output = command.env("COLUMNS", columns).output().unwrap();
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(|line| line.chars().count()).max().unwrap()
+    };
+    let (narrow, wide) = (widest("70"), widest("140"));
+    assert!(narrow <= 70 && wide > 100 && wide <= 140, "{narrow} {wide}");
 }

@@ -152,6 +152,35 @@ pub fn wrap(text: &str, width: usize, first: usize, indent: usize) -> String {
     lines
 }
 
+/// Breaks the lines of a text that are longer than `width` characters, as [`wrap`] does. What
+/// follows is indented to the text behind a label and at least two spaces (`model      bag`), or by
+/// two more than the line.
+#[must_use]
+pub fn fold(text: &str, width: usize) -> String {
+    let folded = text.split('\n').map(|line| {
+        let letters: Vec<char> = line.chars().collect();
+        if letters.len() <= width {
+            return line.to_owned();
+        }
+        let start = letters.iter().take_while(|c| **c == ' ').count();
+        let gap = letters[start..]
+            .windows(2)
+            .position(|two| two == [' ', ' ']);
+        let behind = gap.map(|gap| {
+            let spaces = letters[start + gap..].iter().take_while(|c| **c == ' ');
+            start + gap + spaces.count()
+        });
+        let (head, indent) = match behind.filter(|column| *column <= width / 2) {
+            Some(column) => (column, column),
+            None => (start, start + 2),
+        };
+        let (head, rest) = letters.split_at(head);
+        let rest: String = rest.iter().collect();
+        head.iter().collect::<String>() + &wrap(&rest, width, head.len(), indent)
+    });
+    folded.collect::<Vec<_>>().join("\n")
+}
+
 /// Returns the number of characters, at most `room`, after which a word is broken: between two
 /// characters that are not of one number, unless all places are within a number.
 fn breaking_place(word: &[char], room: usize) -> usize {
@@ -172,6 +201,15 @@ fn breaking_place(word: &[char], room: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_are_folded_under_their_text() {
+        let text =
+            "run  x\nmodel      a bag of words in a sentence\n  see the long line of words here\n";
+        let expected = "run  x\nmodel      a bag of\n           words in a\n           sentence\n  see the long line of\n    words here\n";
+        assert_eq!(fold(text, 22), expected);
+        assert_eq!(fold(expected, 22), expected);
+    }
 
     #[test]
     fn counts_and_enumerations() {

@@ -43,7 +43,7 @@ pub mod verdict;
 pub use atomic::{clear_unfinished, write};
 pub use bench::Bench;
 pub use error::{Error, Result};
-pub use format::{counted, grouped, listed, wrap};
+pub use format::{counted, fold, grouped, listed, wrap};
 pub use pivot::mixture;
 pub use record::{Outcome, Record};
 pub use render::{Format, document, markdown, set_width, width};

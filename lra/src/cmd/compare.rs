@@ -26,7 +26,7 @@ pub fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let counts = Paired::of(pairs.map(|(one, other)| (one.is_right(), other.is_right())));
     match arguments.json {
         true => cmd::print_json(&to_json(&first, &second, &counts))?,
-        false => cmd::print(&text(&first, &second, &counts))?,
+        false => cmd::print_prose(&text(&first, &second, &counts))?,
     }
     Ok(ExitCode::SUCCESS)
 }

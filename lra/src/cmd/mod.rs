@@ -31,7 +31,7 @@ use datasets::{Source, Task};
 use results::store::Loaded;
 
 use crate::error::{Class, Classify, Error, Result};
-pub use crate::output::{of_writing, print, print_json, write_file};
+pub use crate::output::{of_writing, print, print_json, print_prose, write_file};
 use crate::{recipe, stderr};
 
 /// Returns the setting of `--allow-partial`.

@@ -1,6 +1,6 @@
 //! `lra run`: one cell of the table, for one seed or several.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use results::summary::summary;
@@ -94,7 +94,9 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     }
     let records = each_seed(&request, &seeds, from.as_ref(), &context, |record| {
         let folder = arguments.out.join(&record.id);
-        track(&arguments.tracker, &folder, record)?;
+        for place in track(&arguments.tracker, &folder, record)? {
+            reporter.say(&format!("written for a tracker: {}", place.display()));
+        }
         if arguments.json {
             return Ok(());
         }
@@ -142,7 +144,7 @@ fn show_settings(runs: &[Resolved], arguments: &RunArgs, several: bool) -> Resul
         let parameters = sizes.elements();
         let counted = results::counted(parameters as u64, "parameter");
         text += &format!(
-            "# {id}: {counted}; nothing was run. `lra sweep --dry-run` estimates time and memory\n{}\n",
+            "# {id}: {counted}\n# nothing was run; `lra sweep --dry-run` estimates time and memory\n{}\n",
             resolved.spec.to_toml()?
         );
         all.push(json!({
@@ -207,10 +209,10 @@ pub fn each_seed(
     Ok(records)
 }
 
-/// Writes a run for experiment trackers into its folder.
-fn track(trackers: &[TrackerKind], folder: &Path, record: &Record) -> Result<()> {
+/// Writes a run for experiment trackers into its folder, and returns their folders within it.
+fn track(trackers: &[TrackerKind], folder: &Path, record: &Record) -> Result<Vec<PathBuf>> {
     if trackers.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let spec = run_folder::read_spec(folder)?;
     let settings = spec.map_or_else(Vec::new, |spec| spec.leaves());

@@ -56,18 +56,15 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
     let folder = &arguments.out;
     fs::create_dir_all(folder).map_err(|error| run_folder::not_made(folder, error))?;
     let place = shell::quoted_path(folder);
-    cmd::print(&format!(
+    cmd::print_prose(&format!(
         "{} commands in the folder {place}, on a task that takes seconds. Data and runs stay in it.\n",
         STEPS.len()
     ))?;
     for (index, step) in STEPS.iter().enumerate() {
-        cmd::print(&format!(
-            "\n[{} of {}] $ lra {}\nlook at: {}\n\n",
-            index + 1,
-            STEPS.len(),
-            step.words,
-            step.look
-        ))?;
+        let (number, all) = (index + 1, STEPS.len());
+        // A command is copied as a whole.
+        cmd::print(&format!("\n[{number} of {all}] $ lra {}", step.words))?;
+        cmd::print_prose(&format!("look at: {}\n\n", step.look))?;
         let code = code_of(step, folder)?;
         if code != 0 {
             stderr::line(&format!(
@@ -77,7 +74,7 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
             return Ok(code.into());
         }
     }
-    cmd::print(&format!(
+    cmd::print_prose(&format!(
         "\nThe page is {}. `cd {place}` goes to the runs of the tour. Next: `lra list tasks`, `lra run --task listops --model linear`, \
          `lra mini linear --glance`.\n",
         shell::quoted_path(&folder.join("report.html"))

@@ -14,7 +14,7 @@ mod wandb;
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -98,7 +98,7 @@ pub fn folders() -> impl Iterator<Item = &'static str> {
 }
 
 /// Writes the run in `folder`, with its record and its settings by path, for each of `kinds`, in
-/// place of what was written for them before.
+/// place of what was written for them before. Returns the folder of each.
 ///
 /// # Errors
 /// A log cannot be read, or a file cannot be written.
@@ -107,10 +107,7 @@ pub fn export(
     folder: &Path,
     record: &Record,
     settings: &[(String, Value)],
-) -> anyhow::Result<()> {
-    if kinds.is_empty() {
-        return Ok(());
-    }
+) -> anyhow::Result<Vec<PathBuf>> {
     let (mut points, began, ended) = points::read(folder, record)?;
     points.extend(points::last(record, ended));
     let run = Export {
@@ -120,6 +117,7 @@ pub fn export(
         began,
         ended,
     };
+    let mut places = Vec::new();
     for kind in kinds {
         let tracker = kind.tracker();
         let place = folder.join(tracker.folder());
@@ -129,8 +127,9 @@ pub fn export(
         }
         .with_context(|| format!("making {}", place.display()))?;
         tracker.write(&place, &run)?;
+        places.push(place);
     }
-    Ok(())
+    Ok(places)
 }
 
 /// Writes a file, with the folders above it.

@@ -67,6 +67,7 @@ impl Place {
         command
             .env("LRA_DATA", self.path().join("data"))
             .env_remove("RAYON_NUM_THREADS")
+            .env_remove("COLUMNS")
             .env_remove("CLICOLOR_FORCE");
         command
     }

@@ -85,7 +85,7 @@ pub(super) fn run(place: &DataPlace, as_json: bool) -> Result<ExitCode> {
             text += &format!("\n{state}{error}\n");
         }
     }
-    cmd::print(&text)?;
+    cmd::print_prose(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -169,7 +169,7 @@ fn verify(chosen: &Chosen, from: Option<&Path>, json: bool) -> Result<ExitCode> 
     if json {
         cmd::print_json(&verification)?
     } else {
-        cmd::print(&verification.to_string())?
+        cmd::print_prose(&verification.to_string())?
     }
     if from.is_none() {
         tell_other_raw_files_of(chosen);

@@ -14,7 +14,7 @@ pub(super) fn show(part: &str, as_json: bool) -> Result<()> {
     let found = find(part)?;
     match as_json {
         true => cmd::print_json(&json(&found)),
-        false => cmd::print(&text(&found)),
+        false => cmd::print_prose(&text(&found)),
     }
 }
 
