@@ -140,10 +140,11 @@ impl Plan {
                 };
                 let gib = it.peak_bytes as f64 / (1u64 << 30) as f64;
                 format!(
-                    "about {} per seed{together}, {gib:.2} GiB of memory, {} of disk beside the data; known from {}",
+                    "about {} per seed{together}, {gib:.2} GiB of memory, {} of disk beside the data; known from {}{}",
                     human_duration(it.time),
                     mib(self.disk()),
-                    it.basis
+                    it.basis,
+                    it.load
                 )
             }
             Err(reason) => format!("not known: {reason}"),
@@ -375,6 +376,7 @@ mod tests {
             time: Duration::from_secs(60),
             peak_bytes: 9 << 30,
             basis: "a test".to_owned(),
+            load: String::new(),
         });
         plan.memory = Some(16 << 30);
         assert!(!plan.text().contains("may use here"));

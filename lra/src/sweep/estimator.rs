@@ -29,6 +29,8 @@ pub struct Estimate {
     pub peak_bytes: u64,
     /// Basis of the estimate, and what it leaves out.
     pub basis: String,
+    /// Remark on the load under which it was measured; empty on a free machine.
+    pub load: String,
 }
 
 /// Time limit of one measurement.
@@ -102,15 +104,12 @@ impl<'a> Estimator<'a> {
             (2.0, two.peak_bytes as f64),
             examples,
         );
-        let left_out = if complete {
-            ""
-        } else {
-            "; evaluation is left out"
-        };
+        let left_out = if complete { "" } else { ", without evaluation" };
         Ok(Ok(Estimate {
             time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
             peak_bytes: one.base_bytes + peak as u64,
-            basis: format!("two small steps of full length{}{left_out}", load::remark()),
+            basis: format!("two small steps{left_out}"),
+            load: load::remark(),
         }))
     }
 
@@ -183,5 +182,6 @@ fn of_record(record: &Record) -> Option<Estimate> {
         time: time.filter(|time| !time.is_zero())?,
         peak_bytes: memory.base_bytes + memory.peak_bytes,
         basis: format!("seed {} on file", record.seed),
+        load: String::new(),
     })
 }

@@ -458,7 +458,10 @@ fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
     let reasons = lines.iter();
     let reasons = reasons.filter_map(|line| Some((line.cell, line.not_compared.as_deref()?)));
     let reasons = comparison::not_compared(reasons).into_iter();
-    let notes = std::iter::once(note).chain(reasons);
+    let mut measured = to_do().filter_map(|line| line.estimate.as_ref().ok());
+    let busy = measured.find(|it| !it.load.is_empty());
+    let busy = busy.map(|it| format!("the steps were measured{}", it.load));
+    let notes = std::iter::once(note).chain(busy).chain(reasons);
     Table {
         name: "plan".to_owned(),
         title: "Plan".to_owned(),
