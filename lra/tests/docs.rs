@@ -1,10 +1,18 @@
-//! Pages of the documentation: every link has a target, and the book contains every page.
+//! Pages of the documentation: every link has a target, the book contains every page, and what the
+//! program says of itself is on its pages.
 
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::common::Place;
+
+/// Environment variable with which the pages that the program writes are renewed.
+const RENEW: &str = "LRA_RENEW_DOCS";
 
 const CONTENTS: &str = "docs/SUMMARY.md";
 
@@ -115,4 +123,72 @@ fn links_that_lead_nowhere_are_seen() {
     for nowhere in ["README.md", "#use", "../README.md#no-such-heading"] {
         assert!(!leads_somewhere("docs/using.md", nowhere), "{nowhere}");
     }
+}
+
+/// Compares a page with the text that the program gives for it, or renews the page.
+fn is_on_page(page: &str, text: &str) {
+    if std::env::var_os(RENEW).is_some() {
+        fs::write(root().join(page), text).unwrap();
+    }
+    assert!(
+        read(page) == text,
+        "{page} is not what the program says: {RENEW}=1 renews it"
+    );
+}
+
+#[test]
+fn the_page_of_all_settings_is_that_of_the_program() {
+    let place = Place::new();
+    let settings: Vec<Value> = serde_json::from_str(&place.ok("list settings --json")).unwrap();
+    let mut text = "# All settings\n\n\
+        This page is made from the program, by the test of the documentation. [Settings](settings.md) explains the sections.\n\
+        The options of tasks (`data.*`) and of models (`model.*`) are listed by `lra list tasks NAME` and `lra list models NAME`.\n"
+        .to_owned();
+    let mut section = String::new();
+    let cell = |value: &Value| {
+        let words = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        words.replace('|', "\\|")
+    };
+    for it in &settings {
+        let name = it["setting"].as_str().unwrap();
+        let of = name.split('.').next().unwrap();
+        if of != section {
+            section = of.to_owned();
+            text += &format!(
+                "\n## `{of}`\n\n| setting | default | values | meaning |\n|---|---|---|---|\n"
+            );
+        }
+        let [default, values, meaning] = ["default", "values", "meaning"].map(|key| cell(&it[key]));
+        text += &format!("| `{name}` | `{default}` | {values} | {meaning} |\n");
+    }
+    assert!(settings.len() > 60 && !section.is_empty());
+    is_on_page("docs/all-settings.md", &text);
+}
+
+#[test]
+fn the_page_of_all_commands_is_that_of_the_program() {
+    let place = Place::new();
+    place.ok("man pages");
+    let pages = fs::read_dir(place.path().join("pages")).unwrap();
+    let names = pages.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let verbs = names.filter_map(|name| {
+        let name = name.strip_prefix("lra-")?.strip_suffix(".1")?.to_owned();
+        // `lra-data-make` is `lra data make`, `lra-check-model` is `lra check-model`.
+        match name.split_once('-') {
+            Some((group @ ("data" | "new"), verb)) => Some(format!("{group} {verb}")),
+            _ => Some(name),
+        }
+    });
+    let verbs: BTreeSet<String> = verbs.collect();
+    assert!(verbs.len() > 25, "{verbs:?}");
+    let mut text = "# All commands and options\n\n\
+        This page is made from the program, by the test of the documentation. [Commands](verbs.md) says what each command is for.\n"
+        .to_owned();
+    for verb in verbs {
+        let help = place.ok(&format!("{verb} -h"));
+        text += &format!("\n## `lra {verb}`\n\n```text\n{}\n```\n", help.trim_end());
+    }
+    is_on_page("docs/all-commands.md", &text);
 }
