@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support;
 use image::ImageEncoder;
-use lra_datasets::tasks::pathfinder::PATHFINDER;
+use lra_datasets::tasks::pathfinder::{PATHFINDER, PATHX};
 use lra_datasets::{Error, Key, Protocol, Result, Source, SplitName, Splits, Store, Task};
 use serde_json::json;
 
@@ -290,6 +290,41 @@ fn listed_images_that_are_missing_make_the_data_partial() {
             );
         }
     }
+}
+
+/// Path-X counts its images as Pathfinder does.
+#[test]
+fn missing_images_of_path_x_make_the_data_partial() {
+    const HARDEST: &str = "pathfinder128/curv_contour_length_14";
+    let mut png = Vec::new();
+    image::codecs::png::PngEncoder::new(&mut png)
+        .write_image(&[9; 128 * 128], 128, 128, image::ExtendedColorType::L8)
+        .unwrap();
+    let mut files = BTreeMap::new();
+    for batch in 0..200 {
+        let line = |n: usize| format!("imgs/{batch} sample_{n}.png {n} {} 1.0 14\n", n % 2);
+        let list: String = (0..2).map(line).collect();
+        files.insert(format!("{HARDEST}/metadata/{batch}.npy"), list.into_bytes());
+        for n in 0..2 {
+            files.insert(
+                format!("{HARDEST}/imgs/{batch}/sample_{n}.png"),
+                png.clone(),
+            );
+        }
+    }
+    let root = tempfile::tempdir().unwrap();
+    write_folder(root.path(), &files);
+    let key = Key {
+        source: Source::Official,
+        ..Key::default_of(&PATHX)
+    };
+    let store = tempfile::tempdir().unwrap();
+    let store = Store::new(store.path());
+    let splits = store.open_or_build(&PATHX, &key, Some(root.path()), &());
+    let manifest = splits.unwrap().manifest;
+    assert!(manifest.partial, "{:?}", manifest.notes);
+    let counted = "400 of 200000 published images are here".to_owned();
+    assert!(manifest.notes.contains(&counted), "{:?}", manifest.notes);
 }
 
 /// A list that was loaded and saved again is an array of text.

@@ -581,3 +581,12 @@ fn a_manifest_whose_digest_is_not_that_of_its_files_is_damaged() {
     let error = store.open(&Toy, &toy()).unwrap_err().to_string();
     assert!(error.contains("content digest"), "{error}");
 }
+
+#[test]
+fn a_manifest_with_a_byte_order_mark_is_read() {
+    let (_root, store, folder) = built();
+    let path = folder.join("manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("\u{feff}{text}")).unwrap();
+    store.open(&Toy, &toy()).unwrap();
+}

@@ -213,3 +213,34 @@ fn wrong_words_are_found_before_anything_is_measured() {
 fn session_exists(place: &Place) -> bool {
     fs::read_dir(place.path().join("runs/bench")).is_ok_and(|mut files| files.next().is_some())
 }
+
+/// The request that `compare.py` writes to `lra measure`.
+#[cfg(target_os = "linux")]
+#[test]
+fn steps_beside_a_peer_tell_heap_and_resident_size() {
+    use std::io::Write;
+
+    let place = Place::new();
+    let request = serde_json::json!({
+        "device": "cpu", "threads": 1, "memory_limit": 1u64 << 40,
+        "work": {
+            "kind": "steps", "task": "text", "source": "synthetic", "model": "bag", "recipe": "nystromformer",
+            "assignments": ["train.batch=8", "data.max_length=256"],
+            "seconds": 0.01, "warmup": 1, "least": 2, "most": 4,
+        },
+    });
+    let mut command = place.command("measure");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(request.to_string().as_bytes()).unwrap();
+    drop(input);
+    let output = child.wait_with_output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let bytes = |key: &str| told[key].as_u64().unwrap();
+    let (base, peak) = (bytes("resident_base_bytes"), bytes("resident_peak_bytes"));
+    let heap = bytes("peak_bytes");
+    assert!(heap > 1 << 20, "{told}");
+    // What is on the heap and was written is resident.
+    assert!(base > 0 && peak >= base + heap / 2, "{told}");
+}

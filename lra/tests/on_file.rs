@@ -367,6 +367,24 @@ fn a_score_of_an_edited_model_is_not_on_file() {
 }
 
 #[test]
+fn an_unfinished_run_of_an_edited_model_does_not_go_on() {
+    let place = Place::of_example("own_model");
+    let run = RUN.replace("bag", "neighbours");
+    place.ok(&run);
+    let folder = place.run_folder("runs");
+    fs::remove_file(folder.join("record.json")).unwrap();
+    edit(&folder.join("draft.json"), |draft| {
+        draft["model"]["own"]["source"] = json!("2".repeat(64))
+    });
+    let message = place.fails(2, &format!("{run} --resume"));
+    assert!(
+        message.contains("the model's source has changed") && message.contains("--accept-changes"),
+        "{message}"
+    );
+    place.ok(&format!("{run} --resume --accept-changes"));
+}
+
+#[test]
 fn an_unfinished_run_goes_on_with_other_things_only_if_told_so() {
     let place = Place::new();
     place.ok(RUN);

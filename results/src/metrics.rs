@@ -406,6 +406,9 @@ mod tests {
             .collect();
         fs::write(folder.path().join(FILE), text.join("\n")).unwrap();
         assert_eq!(read(folder.path()).unwrap(), lines);
+        let marked = format!("\u{feff}{}", text.join("\n"));
+        fs::write(folder.path().join(FILE), marked).unwrap();
+        assert_eq!(read(folder.path()).unwrap(), lines);
         fs::write(folder.path().join(FILE), "{\"event\":\"tea\"}\n{").unwrap();
         let error = read(folder.path()).unwrap_err().to_string();
         assert!(error.contains("metrics.jsonl, line 2"), "{error}");

@@ -231,6 +231,9 @@ fn a_session_is_read_as_it_was_written() {
     let path = place.path().join("session.jsonl");
     bench::write(&path, &session()).unwrap();
     assert_eq!(bench::read(&path).unwrap(), session());
+    let written = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("\u{feff}{written}")).unwrap();
+    assert_eq!(bench::read(&path).unwrap(), session());
     std::fs::write(&path, "{\"schema\": 1").unwrap();
     let error = bench::read(&path).unwrap_err().to_string();
     assert!(error.contains("line 1"), "{error}");

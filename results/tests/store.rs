@@ -294,3 +294,12 @@ fn a_folder_that_refuses_is_named_and_keeps_the_old_record() {
         "{error}"
     );
 }
+
+/// Editors of Windows put a byte order mark before what they save.
+#[test]
+fn byte_order_marks_are_no_part_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(store::FILE);
+    fs::write(&path, format!("\u{feff}{VERSION_1}")).unwrap();
+    assert_eq!(store::read(&path).unwrap().id, version_1().id);
+}

@@ -186,7 +186,7 @@ fn products_beside(model: &Model, promise: &Check) -> Option<String> {
     (!places.is_empty()).then(|| {
         format!(
             "{}: products by candle in files that its source names, which `--precision bf16` does not round and which are not counted; \
-             `lra::models::ops` has `matmul` and `exact_matmul`: {}",
+             `lra::models::ops` has `matmul`, `exact_matmul` and `cumsum`: {}",
             model.name,
             places.join("; ")
         )
@@ -224,4 +224,31 @@ fn row(model: &Model, promise: &Check, outcome: &Outcome) -> Value {
         "place": place.map(|place| place.to_string()),
         "not_tried_because": cause,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A broken promise names the line of the model's source that is to be looked at.
+    #[test]
+    fn a_broken_promise_points_at_a_line() {
+        let model = models::mixers::find("linear").unwrap();
+        let named = "every_parameter_has_a_finite_gradient_that_is_not_zero";
+        let promise = conformance::CHECKS.iter().find(|it| it.name == named);
+        let broken = Outcome::Broken("encoder.0.mixer.output.weight has no gradient".to_owned());
+        let printed = line(model, promise.unwrap(), &broken);
+        assert!(
+            printed.starts_with("FAILED  every parameter has a finite gradient"),
+            "{printed}"
+        );
+        let place = printed.rsplit_once("look at ").unwrap().1;
+        assert!(place.contains("linear.rs:"), "{printed}");
+        let row = row(model, promise.unwrap(), &broken);
+        assert_eq!(row["place"], place);
+        assert_eq!(
+            row["wrong"],
+            "encoder.0.mixer.output.weight has no gradient"
+        );
+    }
 }
