@@ -192,3 +192,51 @@ fn the_page_of_all_commands_is_that_of_the_program() {
     }
     is_on_page("docs/all-commands.md", &text);
 }
+
+/// Returns the text of a page between a heading and the next one of its level or above.
+fn section(page: &str, heading: &str) -> String {
+    let text = read(page);
+    let level = heading.split(' ').next().unwrap().len();
+    let (_, rest) = text.split_once(&format!("\n{heading}\n")).unwrap();
+    let ends = |line: &&str| {
+        let depth = line.chars().take_while(|c| *c == '#').count();
+        depth > 0 && depth <= level
+    };
+    let lines: Vec<&str> = rest.lines().take_while(|line| !ends(line)).collect();
+    lines.join("\n")
+}
+
+/// Speed is shown beside PyTorch as installed and as tuned, with how both are set, and what is
+/// said of all rows holds beside the tuned one.
+#[test]
+fn speed_is_claimed_beside_tuned_pytorch() {
+    let text = section("README.md", "## Beside PyTorch");
+    let rows = text.lines().filter(|line| line.starts_with('|'));
+    let rows = rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect());
+    let rows: Vec<Vec<&str>> = rows.collect();
+    let column = |name: &str| rows[0].iter().position(|it| *it == name).unwrap();
+    let figures = |name: &str| -> Vec<f64> {
+        let cells = rows[2..].iter().map(|row| row[column(name)]);
+        cells.map(|cell| cell.parse().unwrap()).collect()
+    };
+    let (installed, tuned) = (figures("as installed"), figures("tuned"));
+    assert!(tuned.len() > 10 && installed.len() == tuned.len());
+    let prose = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let least = tuned.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = tuned.iter().copied().fold(0.0, f64::max);
+    for bound in [least, most] {
+        assert!(prose.contains(&format!("{bound:.2} (")), "{bound}: {prose}");
+    }
+    let slower = tuned.iter().filter(|ratio| **ratio > 1.0).count();
+    let said = format!("slower in {slower} of {}", tuned.len());
+    assert!(prose.contains(&said), "{said}: {prose}");
+
+    let recipe = section("docs/measured.md", "### As installed and tuned");
+    for words in [
+        "GLIBC_TUNABLES=",
+        "mkl_serv_intel_cpu_true",
+        "compare.py --tuned",
+    ] {
+        assert!(recipe.contains(words), "{words}");
+    }
+}
