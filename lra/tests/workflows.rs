@@ -66,3 +66,109 @@ fn the_site_that_is_made_is_the_one_that_is_deployed() {
     let (_, deploy) = site.split_once("\n  deploy:\n").unwrap();
     assert!(deploy.contains("    if: github.event_name != 'pull_request'\n"));
 }
+
+fn workflow(name: &str) -> String {
+    let all = workflows();
+    let found = all.into_iter().find(|(file, _)| file == name);
+    found.unwrap().1
+}
+
+/// Returns the jobs of a workflow by name, each as its lines.
+fn jobs(workflow: &str) -> Vec<(String, String)> {
+    let (_, after) = workflow.split_once("\njobs:\n").unwrap();
+    let mut jobs: Vec<(String, String)> = Vec::new();
+    for line in after.lines() {
+        let key = line
+            .strip_prefix("  ")
+            .filter(|it| !it.starts_with([' ', '#']));
+        match key.and_then(|it| it.strip_suffix(':')) {
+            Some(name) => jobs.push((name.to_owned(), String::new())),
+            None => jobs.last_mut().unwrap().1 += &format!("{line}\n"),
+        }
+    }
+    jobs
+}
+
+/// Commands that hand something out.
+const UPLOADS: [&str; 4] = [
+    "cargo publish",
+    "docker push",
+    "gh release create",
+    "twine upload",
+];
+
+/// Returns the commands of a job that hand something out.
+fn uploads(job: &str) -> Vec<&'static str> {
+    let runs = |line: &str, command| line.contains(command) && !line.contains("--dry-run");
+    let mut uploads = UPLOADS.to_vec();
+    uploads.retain(|command| job.lines().any(|line| runs(line, *command)));
+    uploads
+}
+
+/// Archives, wheels, crates and the image are built and tried without a condition, so also where
+/// the workflow is started by hand.
+#[test]
+fn a_release_is_tried_without_a_tag() {
+    let jobs = jobs(&workflow("release.yml"));
+    for (name, command) in [
+        ("build", "maturin build --out dist\n"),
+        ("build", "        run: twine check --strict dist/*.whl\n"),
+        (
+            "crates",
+            "        run: cargo publish --workspace --locked --dry-run\n",
+        ),
+        ("image", "      - run: docker build --tag lra .\n"),
+        ("image", "          docker run --rm lra --version\n"),
+        (
+            "image",
+            "          docker run --rm lra run --task toy --model bag --recipe smoke\n",
+        ),
+    ] {
+        let (_, job) = jobs.iter().find(|(job, _)| job == name).unwrap();
+        assert!(job.contains(command), "{name}: {command}");
+        let conditions = job.lines().filter(|line| line.trim().starts_with("if:"));
+        for condition in conditions {
+            assert_eq!(condition, "        if: github.ref_type == 'tag'", "{name}");
+        }
+        assert!(uploads(job).is_empty(), "{name}");
+    }
+}
+
+/// Nothing is handed out unless a tag is pushed, and then only after everything was tried. What
+/// goes to a registry of others goes there only if the repository has a token for it.
+#[test]
+fn a_release_hands_out_nothing_without_a_pushed_tag() {
+    let release = workflow("release.yml");
+    assert!(release.contains("\non:\n  push:\n    tags: [\"v*\"]\n  workflow_dispatch:\n"));
+    assert!(release.contains("\npermissions:\n  contents: read\n"));
+    let mut handed_out = Vec::new();
+    for (name, job) in jobs(&release) {
+        let commands = uploads(&job);
+        if commands.is_empty() {
+            let asks = job.contains("secrets.") || job.contains(": write");
+            assert!(!asks, "{name}");
+            continue;
+        }
+        let head = "    needs: [build, crates, image]\n    if: github.event_name == 'push'\n";
+        assert!(job.starts_with(head), "{name}: {job}");
+        handed_out.extend(commands);
+    }
+    handed_out.sort_unstable();
+    assert_eq!(handed_out, UPLOADS);
+    for (name, token) in [
+        ("publish-crates", "CARGO_REGISTRY_TOKEN"),
+        ("publish-wheels", "TWINE_PASSWORD"),
+    ] {
+        let jobs = jobs(&release);
+        let (_, job) = jobs.iter().find(|(job, _)| job == name).unwrap();
+        assert!(job.contains(&format!("\n      {token}: ${{{{ secrets.")));
+        let steps = job.split("\n      - ").skip(1);
+        for step in steps.filter(|step| !step.contains("::notice::")) {
+            let with_token = format!("        if: env.{token} != ''");
+            assert!(
+                step.lines().any(|line| line == with_token),
+                "{name}: {step}"
+            );
+        }
+    }
+}
