@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy as np
 
 from .arrays import arrays
 from .program import call, settings
+
+if TYPE_CHECKING:  # needed by `Split.torch` alone
+    from torch.utils.data import Dataset
 
 Array = np.ndarray[Any, Any]
 
@@ -55,7 +58,9 @@ class Split:
         sequences = (self.sequence(index, tower) for tower in range(len(self._towers)))
         return (*sequences, int(self.labels[index]))
 
-    def padded(self, first: int = 0, last: int | None = None, length: int | None = None, tower: int = 0):
+    def padded(
+        self, first: int = 0, last: int | None = None, length: int | None = None, tower: int = 0
+    ) -> tuple[Array, Array, Array]:
         """Returns ids (n x L, int64), mask (n x L, bool) and labels (n, int64) of the examples first to last.
 
         An id is a byte plus 1; 0 is padding. L is `length`, which cuts longer sequences, or that of the
@@ -70,7 +75,7 @@ class Split:
             row[: len(cut)] = cut.astype(np.int64) + 1
         return ids, ids > 0, self.labels[rows.start : rows.stop].astype(np.int64)
 
-    def torch(self, length: int | None = None):
+    def torch(self, length: int | None = None) -> Dataset[tuple[Any, ...]]:
         """Returns a `torch.utils.data.Dataset` of (ids, label), ids padded with 0 to `length`.
 
         Without a length, that of the task. An id is a byte plus 1. Of a task of pairs: (ids, ids, label).
@@ -85,7 +90,7 @@ class Split:
             def __len__(self) -> int:
                 return len(split)
 
-            def __getitem__(self, index: int):
+            def __getitem__(self, index: int) -> tuple[Any, ...]:
                 towers = range(len(split._towers))
                 ids = (split.padded(index, index + 1, width, tower)[0][0] for tower in towers)
                 if not 0 <= index < len(split):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .arrays import arrays
+
+if TYPE_CHECKING:  # needed by `runs` alone
+    import pandas
 
 
 def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
@@ -27,13 +30,13 @@ def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
     return found
 
 
-def runs(folder: str | os.PathLike[str] = "runs"):
+def runs(folder: str | os.PathLike[str] = "runs") -> pandas.DataFrame:
     """Returns a pandas DataFrame with a row for each run below a folder.
 
     Accuracies are fractions, times seconds, memory bytes. What a run does not have is missing. Raises
     FileNotFoundError if there is no such folder.
     """
-    import pandas  # pylint: disable=import-outside-toplevel
+    import pandas  # pylint: disable=import-outside-toplevel,redefined-outer-name
 
     def row(record: dict[str, Any]) -> dict[str, Any]:
         scores, speed = record.get("scores") or {}, record.get("speed") or {}
