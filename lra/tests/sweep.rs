@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use crate::common::{Place, child_of, err, kill, saved, start, until};
@@ -460,4 +461,82 @@ fn a_copied_folder_is_not_on_file() {
     fs::rename(&own, place.path().join("runs").join("copy")).unwrap();
     assert_eq!(states(&json(&place.ok(&sweep))), ["scored"]);
     assert!(own.join("record.json").is_file());
+}
+
+/// Runs a job as `qsub` of PBS does: every element from a copy of the script, in the home folder,
+/// with no variables of the shell but those that `-v` names. One that is not set there is empty.
+const QSUB: &str = r#"
+set -eu
+cp "$1" "$HOME/copy"
+elements=$(sed -n 's/^#PBS -J 1-//p' "$1")
+names=$(sed -n 's/^#PBS -v //p' "$1" | tr , ' ')
+set -- "PATH=$PATH" "HOME=$HOME" "PBS_O_WORKDIR=$PWD"
+for name in $names; do
+  eval "value=\${$name-}"
+  set -- "$@" "$name=$value"
+done
+cd "$HOME"
+for element in $(seq "${elements:-1}"); do
+  env -i "$@" ${elements:+"PBS_ARRAY_INDEX=$element"} sh copy > log 2>&1 || { cat log >&2; exit 1; }
+done
+"#;
+
+/// A stand-in for `qsub` runs the script for PBS: an array, and a job of one element.
+#[test]
+fn the_script_for_pbs_runs_each_element_in_the_folder_of_its_submission() {
+    let place = Place::new();
+    let home = place.path().join("home");
+    fs::create_dir(&home).unwrap();
+    fs::write(place.path().join("qsub"), QSUB).unwrap();
+    for (words, array, expected) in [
+        ("--seeds 0..3 --array 2", "#PBS -J 1-2\n", 6),
+        ("--seeds 3 --array 1", "", 8),
+    ] {
+        let script = place.ok(&format!("{TINY} {words} --emit pbs"));
+        assert!(script.contains(array), "{script}");
+        assert_eq!(script.contains("#PBS -J"), !array.is_empty(), "{script}");
+        fs::write(place.path().join("job.sh"), &script).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["qsub", "job.sh"]).current_dir(place.path());
+        shell
+            .env("HOME", &home)
+            .env("LRA_DATA", place.path().join("data"));
+        let output = shell
+            .env_remove("LRA")
+            .env_remove("LRA_LOCKS")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        assert_eq!(records(&place).len(), expected);
+    }
+    // The folder of data is that of the shell that submitted the job.
+    assert!(place.path().join("data/store").is_dir());
+    assert!(!home.join(".cache").exists() && !home.join("runs").exists());
+}
+
+/// A shell runs the command of the job for Kubernetes with the indices that it counts from 0.
+#[test]
+fn the_command_for_kubernetes_runs_the_part_of_its_index() {
+    let place = Place::new();
+    let job = place.ok(&format!("{TINY} --seeds 0..3 --emit kubernetes --array 2"));
+    assert!(job.contains("\n  completions: 2\n"), "{job}");
+    let command = job.lines().find(|line| line.contains("exec lra "));
+    let programs = Path::new(env!("CARGO_BIN_EXE_lra")).parent();
+    let path = format!(
+        "{}:{}",
+        programs.unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    for (index, expected) in [("1", 3), ("0", 6)] {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", command.unwrap()])
+            .current_dir(place.path());
+        shell
+            .env("PATH", &path)
+            .env("LRA_DATA", place.path().join("data"));
+        let output = shell.env("JOB_COMPLETION_INDEX", index).output().unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        assert_eq!(records(&place).len(), expected);
+    }
 }
