@@ -215,7 +215,7 @@ impl Recipe {
         let table = toml::from_str::<toml::Table>(text);
         let is_spec = table.is_ok_and(|table| table.contains_key(of_spec::MARK));
         let body = match is_spec {
-            true => toml::from_str(text).map(|spec| of_spec::body(&spec)),
+            true => toml::from_str(text).map(of_spec::Settings::into_body),
             false => toml::from_str(text),
         };
         let body: Body = body.map_err(|error| {

@@ -283,6 +283,6 @@ fn without_a_terminal_tables_are_as_wide_as_columns_says() {
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().map(|line| line.chars().count()).max().unwrap()
     };
-    let (narrow, wide) = (widest("70"), widest("140"));
-    assert!(narrow <= 70 && wide > 100 && wide <= 140, "{narrow} {wide}");
+    let (narrow, wide) = (widest("80"), widest("140"));
+    assert!(narrow <= 80 && wide > 100 && wide <= 140, "{narrow} {wide}");
 }

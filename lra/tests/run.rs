@@ -549,8 +549,5 @@ fn the_settings_of_a_run_are_a_recipe() {
     let text = fs::read_to_string(place.run_folder("runs").join("spec.toml")).unwrap();
     fs::write(&path, text.replace("layers = 1", "layers = \"one\"")).unwrap();
     let message = place.fails(2, "run --task toy --model linear --recipe damaged.toml");
-    assert!(
-        message.contains("damaged.toml") && message.contains(", line "),
-        "{message}"
-    );
+    assert!(message.contains("block.layers"), "{message}");
 }

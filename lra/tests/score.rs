@@ -180,6 +180,15 @@ fn a_score_is_broken_down_and_the_worst_examples_are_shown() {
     assert!(text.contains("distance of the discs"), "{text}");
     let png = fs::read(place.path().join("x.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG"));
+    let page = place.ok(&format!("explain {run} --quiet --format html"));
+    for part in [
+        "<!doctype html>",
+        "id=\"examples\"",
+        "src=\"data:image/png;base64,iVBOR",
+        "distance of the discs",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
 }
 
 #[test]

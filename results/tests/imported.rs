@@ -29,11 +29,11 @@ fn cell(source: &str, task: &str, model: &str, percent: f64) -> Imported {
 
 fn columns(pairs: &[(Field, &str)]) -> Given {
     Given {
-        values: Vec::new(),
         columns: pairs
             .iter()
             .map(|(field, name)| (*field, (*name).to_owned()))
             .collect(),
+        ..Given::default()
     }
 }
 
@@ -71,6 +71,7 @@ fn json_is_read_with_the_keys_of_nested_objects() {
             (Field::Source, "jax".to_owned()),
         ],
         columns: vec![(Field::Accuracy, "eval.acc".to_owned())],
+        ..Given::default()
     };
     for (name, text) in [
         (

@@ -98,7 +98,8 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   lra explain runs/listops@64-performer-mini-s0-4e5f6a7b              by length, depth and class
   lra explain runs/listops@64-performer-mini-s0-4e5f6a7b --show 3     and the three worst examples
-  lra explain runs/pathfinder@32-s4d-mini-s0-0a1b2c3d --png worst.png";
+  lra explain runs/pathfinder@32-s4d-mini-s0-0a1b2c3d --png worst.png
+  lra explain runs/pathfinder@32-s4d-mini-s0-0a1b2c3d --format html > page.html";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_EXAMPLES)]
@@ -113,7 +114,8 @@ pub struct ExplainArgs {
     /// Draw the wrong predictions with the largest loss, if examples are pictures
     #[arg(long, value_name = "FILE")]
     pub png: Option<PathBuf>,
-    /// Format of the tables: text, markdown, csv, json or latex
+    /// Format of the tables: text, markdown, csv, json, latex or html, a page with the worst
+    /// predictions
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
     #[command(flatten)]

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use datasets::Picture;
 use results::Format;
+use results::page::Page;
 use results::table::{Cell, Column, Row, Table};
 
 use super::score::{Scored, Scoring};
@@ -16,27 +17,31 @@ use crate::trained::Prediction;
 
 /// Runs the command.
 pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
-    if arguments.format == Format::Html {
-        return Err(Error::usage(
-            "--format html: a page is made by `lra report`",
-        ));
-    }
     let scoring = Scoring::new(&arguments.computing, &arguments.place, arguments.quiet)?;
     let scored = scoring.score(&arguments.run, &arguments.on)?;
-    if arguments.png.is_some() && scored.run.task.info().first_id != 0 {
+    let are_pictures = scored.run.task.info().first_id == 0;
+    if arguments.png.is_some() && !are_pictures {
         let name = scored.run.task.info().name;
         return Err(Error::usage(format!(
             "--png: the examples of {name} are not pictures"
         )));
     }
     let worst = worst(&scored.predictions);
-    let shown = &worst[..worst.len().min(arguments.show)];
+    let is_page = arguments.format == Format::Html;
+    let count = match arguments.show {
+        0 if is_page => SHOWN_ON_A_PAGE,
+        count => count,
+    };
+    let shown = &worst[..worst.len().min(count)];
     let mut tables = vec![by_trait(&scored), by_class(&scored)];
     if arguments.format != Format::Text {
         tables.push(by_example(&scored, shown));
     }
     tables.retain(|table| !table.rows.is_empty());
-    cmd::print(&arguments.format.render(&tables))?;
+    match is_page {
+        true => cmd::print(&page(&scored, tables, &worst, are_pictures)?.render())?,
+        false => cmd::print(&arguments.format.render(&tables))?,
+    }
     if arguments.format == Format::Text {
         for it in shown {
             cmd::print(&example(&scored, it))?;
@@ -49,6 +54,33 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Number of wrong predictions on a page if no other is asked for.
+const SHOWN_ON_A_PAGE: usize = 20;
+
+/// Returns the page with the tables and, of pictures, the worst predictions.
+fn page(
+    scored: &Scored,
+    tables: Vec<Table>,
+    worst: &[&Prediction],
+    are_pictures: bool,
+) -> Result<Page<'static>> {
+    let pictures = match are_pictures && !worst.is_empty() {
+        true => vec![results::page::Picture {
+            name: "pictures".to_owned(),
+            title: "Wrong predictions with the largest loss, drawn".to_owned(),
+            png: sheet(scored, worst)?,
+        }],
+        false => Vec::new(),
+    };
+    Ok(Page {
+        title: "Predictions of a run".to_owned(),
+        made: format!("{}, {}", scored.run.record.id, scored.examples()),
+        tables,
+        pictures,
+        ..Page::default()
+    })
 }
 
 /// Number of different values of a property up to which each has a row of its own.
@@ -276,8 +308,13 @@ fn example(scored: &Scored, it: &Prediction) -> String {
 /// Number of pictures on a sheet, and number in a row.
 const SHEET: (usize, usize) = (40, 8);
 
-/// Draws the examples of the worst predictions.
+/// Draws the examples of the worst predictions into a file.
 fn draw(scored: &Scored, worst: &[&Prediction], file: &Path) -> Result<()> {
+    cmd::write_file(file, &sheet(scored, worst)?)
+}
+
+/// Draws the examples of the worst predictions, as PNG.
+fn sheet(scored: &Scored, worst: &[&Prediction]) -> Result<Vec<u8>> {
     let split = scored.splits.get(scored.split);
     let shown = &worst[..worst.len().min(SHEET.0)];
     let caption = |it: &&Prediction| format!("#{} = {} not {}", it.row, it.label, it.class());
@@ -293,8 +330,7 @@ fn draw(scored: &Scored, worst: &[&Prediction], file: &Path) -> Result<()> {
     });
     let pictures: Vec<Picture<'_>> = pictures.collect();
     let sheet = datasets::contact_sheet(&pictures, SHEET.1);
-    let sheet = sheet.during(Class::Data, "drawing the contact sheet")?;
-    cmd::write_file(file, &sheet)
+    sheet.during(Class::Data, "drawing the contact sheet")
 }
 
 #[cfg(test)]

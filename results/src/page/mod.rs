@@ -6,6 +6,7 @@
 
 mod document;
 mod figure;
+mod picture;
 mod provenance;
 mod table;
 
@@ -17,6 +18,7 @@ use crate::table::Table;
 
 pub(crate) use self::document::{Document, Link};
 pub(crate) use self::figure::html as chart_section;
+pub use self::picture::Picture;
 pub(crate) use self::table::{body as table_body, html as table_section};
 
 /// Contents of a page, from the top.
@@ -30,6 +32,8 @@ pub struct Page<'a> {
     pub tables: Vec<Table>,
     /// The charts.
     pub charts: Vec<Chart>,
+    /// The pictures.
+    pub pictures: Vec<Picture>,
     /// The runs they are made from.
     pub records: &'a [Record],
 }
@@ -43,6 +47,7 @@ impl Page<'_> {
         let mut main = String::new();
         main.extend(self.tables.iter().map(table::html));
         main.extend(self.charts.iter().map(figure::html));
+        main.extend(self.pictures.iter().map(picture::html));
         main += &runs(self.records);
         let document = Document {
             title: &self.title,
@@ -58,8 +63,11 @@ impl Page<'_> {
     fn parts(&self) -> Vec<Link> {
         let tables = self.tables.iter().map(|table| (&table.name, &table.title));
         let charts = self.charts.iter().map(|chart| (&chart.name, &chart.title));
+        let pictures = self.pictures.iter();
+        let pictures = pictures.map(|picture| (&picture.name, &picture.title));
         let mut links: Vec<Link> = tables
             .chain(charts)
+            .chain(pictures)
             .map(|(id, title)| Link::to_part(id, title))
             .collect();
         if !self.records.is_empty() {
