@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn gradients_agree_with_differences() {
-        let inputs = [Sampler::new(193).normal(&[3, 5, 2, 4], 1.0)];
+        let inputs = [Sampler::new(193).normal(&[3, 5, 8], 1.0)];
         let f = |x: &[Tensor]| Ok(cumsum(&x[0], 1)?);
         agree("cumsum", &inputs, f, |x| x[0].cumsum(1));
         check_gradient("cumsum", &[&[2, 3, 4]], |x| cumsum(&x[0], D::Minus1));
