@@ -12,6 +12,19 @@
 //!
 //! A program adds tasks of its own with [`tasks::register`]; [`prelude`] has the names that they
 //! import, and [`conformance`] what they promise. A folder is a task, too ([`tasks::mine`]).
+//! # Example
+//! ```
+//! use lra_datasets::{Key, SplitName, Store, tasks};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let store = Store::new(folder.path());
+//! let toy = tasks::find("toy").ok_or("no such task")?;
+//! let splits = store.open_or_build(toy, &Key::default_of(toy), None, &())?;
+//! let test = splits.get(SplitName::Test);
+//! assert!(test.len() > 0 && test.label(0) < 4);
+//! println!("{:?} is of class {}", test.tokens(0, 0), test.label(0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod archive;

@@ -7,6 +7,21 @@
 //! LaTeX. [`splice`] updates tables in text files.
 //!
 //! This crate does not train, read tensors or print: its functions take records and return values.
+//!
+//! # Example
+//! ```
+//! use lra_results::{Format, Record, tables};
+//!
+//! let text = r#"{
+//!     "schema": 1, "id": "toy-bag-smoke-s0-0a1b2c3d", "outcome": { "status": "scored" },
+//!     "task": { "name": "toy", "label": "toy", "source": "generated" },
+//!     "model": { "name": "bag" }, "scores": { "test_accuracy": 0.75 }
+//! }"#;
+//! let records: Vec<Record> = vec![serde_json::from_str(text)?];
+//! let table = tables::find("accuracy")?.make(&records, None);
+//! assert!(Format::Markdown.render(&[table]).contains("75.00"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
