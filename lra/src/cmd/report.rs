@@ -50,6 +50,7 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
                 ),
                 tables,
                 charts: charts(&loaded, &bench),
+                pictures: Vec::new(),
                 records: &loaded.records,
             };
             page.render()
