@@ -248,6 +248,11 @@ fn mistakes_are_named_by_file_and_line_with_the_remedy() {
         error.starts_with(": dev.jsonl is none of train, val and test"),
         "{error}"
     );
+    for unread in ["val.csv", "val.jsonl.zst", "train.json"] {
+        let error = refused(&[("train.jsonl", &good), test, (unread, &good)]);
+        let expected = format!(": {unread} is named after a split and cannot be read");
+        assert!(error.starts_with(&expected), "{error}");
+    }
     let error = refused(&[("train.jsonl", &good), test, ("test.parquet", "")]);
     assert!(
         error.starts_with(": test.jsonl and test.parquet are both test"),

@@ -45,6 +45,7 @@ mod milestone;
 mod model_choice;
 mod optim;
 mod output;
+mod output_lock;
 mod overlay;
 mod own_crate;
 mod panics;

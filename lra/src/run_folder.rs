@@ -69,7 +69,11 @@ impl RunFolder {
             )));
         };
         results::clear_unfinished(&path).class(Class::Usage)?;
-        Ok(RunFolder { path, _lock: lock })
+        let folder = RunFolder { path, _lock: lock };
+        if RunFolder::is_being_cleared(&folder.path) {
+            folder.clear()?;
+        }
+        Ok(folder)
     }
 
     /// Removes what is no file, such as a folder, in place of the locks and of a sweep's log,
@@ -127,6 +131,9 @@ impl RunFolder {
     /// # Errors
     /// The record is damaged or that of another run.
     pub fn begun(path: &Path, spec: &Spec) -> Result<Option<Record>> {
+        if RunFolder::is_being_cleared(path) {
+            return Ok(None);
+        }
         let files = [results::store::FILE, DRAFT].map(|name| path.join(name));
         let Some(path) = files.iter().find(|path| path.exists()) else {
             return Ok(None);
@@ -157,8 +164,18 @@ impl RunFolder {
         results::store::write(&self.draft(), draft).map_err(unwritable)
     }
 
-    /// Removes the files that an earlier run left.
+    /// Returns whether a process was killed while it removed the files of the run in the folder at
+    /// `path`: what is left there is nothing of a run.
+    pub fn is_being_cleared(path: &Path) -> bool {
+        path.join(CLEARING).exists()
+    }
+
+    /// Removes the files that an earlier run left. If this is interrupted, the next process that
+    /// opens the folder removes the rest.
     pub fn clear(&self) -> Result<()> {
+        if RunFolder::is_begun(&self.path) {
+            results::write(&self.file(CLEARING), b"").map_err(unwritable)?;
+        }
         for name in [
             results::store::FILE,
             SPEC,
@@ -177,7 +194,7 @@ impl RunFolder {
         for name in [results::metrics::FILE, TIMINGS, CHECKPOINT, BEST] {
             self.remove(&format!("{PRETRAIN}{name}"))?;
         }
-        Ok(())
+        self.remove(CLEARING)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -473,6 +490,8 @@ const TIMINGS: &str = crate::timing::FILE;
 const CHECKPOINT: &str = "checkpoint.safetensors";
 const BEST: &str = "best.safetensors";
 const PRETRAIN: &str = "pretrain-";
+/// Mark of a folder whose files are being removed.
+const CLEARING: &str = ".clearing";
 
 /// A log of JSON lines that can be truncated to its length at a checkpoint.
 pub struct Log {

@@ -74,3 +74,23 @@ fn a_table_with_a_column_for_each_task_is_read() {
     let written = fs::read_to_string(place.path().join("other.csv")).unwrap();
     assert!(written.contains("table2,listops,mine,60.2,"), "{written}");
 }
+
+/// Two commands that add to one file wait for each other.
+#[test]
+fn two_imports_into_one_file_lose_nothing() {
+    let place = Place::new();
+    for name in ["one", "two"] {
+        let rows = (0..200).map(|i| format!("{name},toy,model_{i},0.5\n"));
+        let text = "source,task,model,accuracy\n".to_owned() + &rows.collect::<String>();
+        fs::write(place.path().join(format!("{name}.csv")), text).unwrap();
+    }
+    let both = ["one", "two"].map(|name| {
+        let words = format!("import {name}.csv --output all.csv");
+        place.command(&words).spawn().unwrap()
+    });
+    for mut child in both {
+        assert!(child.wait().unwrap().success());
+    }
+    let all = fs::read_to_string(place.path().join("all.csv")).unwrap();
+    assert_eq!(all.lines().count(), 401);
+}

@@ -433,6 +433,29 @@ fn an_unfinished_run_goes_on_with_other_things_only_if_told_so() {
     assert!(reason.contains("another build"), "{rows}");
 }
 
+/// A process that was killed while `--force` removed the files of a run leaves a mark.
+#[test]
+fn a_folder_that_was_being_cleared_is_an_empty_one() {
+    let place = Place::new();
+    place.ok(RUN);
+    let folder = place.run_folder("runs");
+    let whole = fs::read(folder.join("metrics.jsonl")).unwrap();
+    for resumed in [format!("{RUN} --resume"), SWEEP.to_owned()] {
+        for name in ["record.json", "spec.toml", "draft.json", "metrics.jsonl"] {
+            fs::remove_file(folder.join(name)).unwrap();
+        }
+        fs::write(folder.join(".clearing"), "").unwrap();
+        let plan: Value =
+            serde_json::from_str(&place.ok(&format!("{SWEEP} --dry-run --json"))).unwrap();
+        assert_eq!(plan[0]["state"], "run");
+        place.ok(&resumed);
+        assert!(!folder.join(".clearing").exists());
+        assert!(fs::read(folder.join("metrics.jsonl")).unwrap() == whole);
+    }
+    place.ok(&format!("{RUN} --force"));
+    assert!(!folder.join(".clearing").exists());
+}
+
 #[test]
 fn a_missing_file_stops_a_run_and_is_named() {
     let place = Place::new();

@@ -39,6 +39,7 @@ pub(super) fn forms_in(
     }
     for files in [&train, &test] {
         in_one_folder(folder, files)?;
+        of_one_series(files)?;
         complete(files)?;
     }
     // Files without labels are known to belong to no split.
@@ -142,6 +143,33 @@ impl Part<'_> {
     }
 }
 
+/// Refuses parts of one split beside a file that is no part of the same whole: both may hold the
+/// same rows.
+fn of_one_series(files: &[PathBuf]) -> Result<()> {
+    let name = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let series = |path: &PathBuf| {
+        let name = name(path);
+        let part = Part::of(&name)?;
+        Some((part.start.to_owned(), part.end.to_owned()))
+    };
+    let first = files.first();
+    let other = first.and_then(|first| files.iter().find(|it| series(it) != series(first)));
+    match (first, other) {
+        (Some(first), Some(other)) => Err(Error::File {
+            file: other.clone(),
+            problem: format!(
+                "a parquet file of the same split as {}, whose name makes them no parts of one whole: they may hold \
+                 the same rows; move one away",
+                name(first)
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses files of one split that are numbered as parts of more files than there are.
 fn complete(files: &[PathBuf]) -> Result<()> {
     let named = files.iter().map(|path| {
@@ -185,6 +213,27 @@ fn complete(files: &[PathBuf]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_stand_beside_parts_of_one_whole_alone() {
+        let check = |names: &[&str]| {
+            let files: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
+            of_one_series(&files).map_err(|error| error.to_string())
+        };
+        check(&["train-0-of-2.parquet", "train-1-of-2.parquet"]).unwrap();
+        check(&["0000.parquet", "0001.parquet"]).unwrap();
+        for names in [
+            ["train-00000-of-00001.parquet", "train.parquet"],
+            ["train-0-of-1.parquet", "train-0-of-2.parquet"],
+            ["train.parquet", "train-0-of-1.parquet"],
+        ] {
+            let error = check(&names).unwrap_err();
+            assert!(
+                error.starts_with(names[1]) && error.contains(names[0]),
+                "{error}"
+            );
+        }
+    }
 
     #[test]
     fn parts_are_told_by_their_numbers() {

@@ -7,11 +7,17 @@ use results::imported::{self, Field, Given, Imported};
 
 use crate::cli::import::ImportArgs;
 use crate::error::{Class, Classify, Error, Result, in_writing};
+use crate::output_lock::OutputLock;
 use crate::{cmd, stderr, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
     let given = given(arguments)?;
+    if let Some(folder) = arguments.output.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(in_writing(format!("making {}", folder.display())))?;
+    }
+    let _lock = OutputLock::acquire(&arguments.output)?;
     let mut cells = match arguments.output.exists() {
         true => on_file(&arguments.output)?,
         false => Vec::new(),
@@ -30,10 +36,6 @@ pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
         }
         let named = contents.cells.into_iter().map(in_our_names).collect();
         cells = imported::merge(cells, named).class(Class::Data)?;
-    }
-    if let Some(folder) = arguments.output.parent() {
-        std::fs::create_dir_all(folder)
-            .map_err(in_writing(format!("making {}", folder.display())))?;
     }
     imported::write(&arguments.output, &cells).map_err(cmd::of_writing)?;
     let added = results::counted((cells.len() - before) as u64, "cell");

@@ -335,6 +335,7 @@ fn departures_are_those_of_the_loaders() {
         "hgrn2",
         "cosformer",
         "chordmixer",
+        "long-conv",
     ] {
         let says = |task: &str, words: &str| {
             let mut of_task = departures(recipe, task, Protocol::Clean).into_iter();
@@ -350,6 +351,17 @@ fn departures_are_those_of_the_loaders() {
         );
         assert!(!says("retrieval", "occur at least"), "{recipe}");
         assert!(says("retrieval", "for two sequences"), "{recipe}");
+        let together = says("retrieval", "of the first sequences and of the second");
+        let by_batch = resolved(
+            recipe,
+            "retrieval",
+            &Recipe::load(recipe).unwrap().body.made_for[0],
+        );
+        let by_batch = matches!(
+            by_batch.spec.block.norm,
+            NormKind::Batch | NormKind::BatchMasked
+        );
+        assert_eq!(together, by_batch, "{recipe}");
         let grey = says("image", "26 % of random colours");
         assert_eq!(grey, recipe != "hgrn2", "{recipe}");
         assert!(says("pathfinder", "drawn with seed 42"), "{recipe}");

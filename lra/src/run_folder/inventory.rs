@@ -34,6 +34,9 @@ impl std::error::Error for Missing {}
 impl RunFolder {
     /// Returns whether the folder at `path` holds a file of a run.
     pub fn is_begun(path: &Path) -> bool {
+        if RunFolder::is_being_cleared(path) {
+            return false;
+        }
         let phases = ["", super::PRETRAIN].map(|prefix| super::phase_of(path, prefix));
         let others = [results::store::FILE, SPEC, DRAFT].map(|name| path.join(name));
         let mut files = phases.iter().flat_map(PhaseFiles::all).chain(&others);
@@ -42,6 +45,9 @@ impl RunFolder {
 
     /// Returns whether the folder at `path` holds weights.
     pub fn has_weights(path: &Path) -> bool {
+        if RunFolder::is_being_cleared(path) {
+            return false;
+        }
         let phases = ["", super::PRETRAIN].map(|prefix| super::phase_of(path, prefix));
         let mut files = phases.iter().flat_map(|it| [&it.checkpoint, &it.best]);
         files.any(|file| file.exists())
@@ -62,6 +68,9 @@ impl RunFolder {
     /// # Errors
     /// Those of [`RunFolder::can_go_on`].
     pub fn can_resume(path: &Path, pretrains: bool, record: Option<&Record>) -> Result<bool> {
+        if RunFolder::is_being_cleared(path) {
+            return Ok(false);
+        }
         let [before, training] = [super::PRETRAIN, ""].map(|prefix| super::phase_of(path, prefix));
         let begun = |phase: &PhaseFiles| phase.all().any(|file| file.exists());
         let interrupted_at = match record.map(|record| &record.outcome) {

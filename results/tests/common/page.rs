@@ -60,6 +60,7 @@ pub fn of(loaded: &Loaded) -> String {
             .collect(),
         charts,
         records: &loaded.records,
+        ..Page::default()
     };
     page.render()
 }
