@@ -35,7 +35,15 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
     let shown = &worst[..worst.len().min(count)];
     let mut tables = vec![by_trait(&scored), by_class(&scored)];
     if arguments.format != Format::Text {
-        tables.push(by_example(&scored, shown));
+        let mut examples = by_example(&scored, shown);
+        // A page draws pictures below.
+        if is_page && are_pictures {
+            examples.columns.pop();
+            for row in &mut examples.rows {
+                row.cells.pop();
+            }
+        }
+        tables.push(examples);
     }
     tables.retain(|table| !table.rows.is_empty());
     match is_page {
