@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 
 use crate::common;
 use lra_results::chart::{self, Axis, Chart, Form, Scale, Series};
+use lra_results::store::{self, Loaded};
 use lra_results::tables::TABLES;
-use lra_results::{Record, store};
+use lra_results::{Record, card};
 
 #[test]
 fn a_page_is_whole_and_asks_nothing_of_a_network() {
@@ -255,4 +256,20 @@ fn no_points_are_no_error() {
         notes: vec![],
     };
     assert!(empty.svg().contains("none"));
+}
+
+/// A file of records has no logs, which is no fault; a folder without one is.
+#[test]
+fn only_folders_without_a_log_are_told() {
+    let place = tempfile::tempdir().unwrap();
+    let mut loaded = common::page::loaded(place.path());
+    let file = place.path().join("runs.csv");
+    std::fs::write(&file, "").unwrap();
+    loaded.folders.fill(file);
+    let mut unread = Vec::new();
+    assert!(chart::curves(&loaded, &mut unread).is_empty());
+    assert!(unread.is_empty(), "{unread:?}");
+    loaded.folders[0] = place.path().join("none");
+    chart::curves(&loaded, &mut unread);
+    assert_eq!(unread.len(), 1, "{unread:?}");
 }

@@ -82,8 +82,9 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
 
 /// Returns charts of validation accuracy over training steps: means over the seeds that reached a
 /// step, in a band from their lowest to their highest value. Settings that the table of accuracies
-/// separates have their own charts. Runs without a readable log are left out, named in the notes,
-/// and added to `unread` with the reason.
+/// separates have their own charts. Runs in a folder without a readable log are left out, named in
+/// the notes, and added to `unread` with the reason. Runs from a file of records have no log, which
+/// is no reason.
 pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
     let places: BTreeMap<*const Record, usize> = loaded
         .records
@@ -101,6 +102,10 @@ pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
             let mut steps: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
             for run in &cell.runs {
                 let folder = &loaded.folders[places[&std::ptr::from_ref(*run)]];
+                // A file of records has no logs.
+                if folder.is_file() {
+                    continue;
+                }
                 match metrics::read(folder) {
                     Ok(lines) => {
                         for line in lines {
