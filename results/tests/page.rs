@@ -258,6 +258,49 @@ fn no_points_are_no_error() {
     assert!(empty.svg().contains("none"));
 }
 
+/// The page of ten thousand runs opens in any browser: what all share stands once, each has a line,
+/// and the page says where the rest is.
+#[test]
+fn a_page_of_ten_thousand_runs_is_below_two_megabytes() {
+    let table = card::committed().unwrap();
+    let records: Vec<Record> = (0..10_000)
+        .map(|index| {
+            let mut record = table[index % table.len()].clone();
+            record.seed = (index / table.len()) as u64;
+            record.id = record.id.replace("-s0-", &format!("-s{}-", record.seed));
+            record
+        })
+        .collect();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/mini/records.csv");
+    let loaded = Loaded {
+        folders: vec![file.into(); records.len()],
+        records,
+        ..Loaded::default()
+    };
+    let text = common::page::of(&loaded);
+    assert!(text.len() < 2_000_000, "{} bytes", text.len());
+    let (_, runs) = text.split_once("<section id=\"runs\">").unwrap();
+    for record in &loaded.records {
+        assert!(
+            runs.contains(&format!("<code>{}</code>", record.id)),
+            "{}",
+            record.id
+        );
+    }
+    let whole = text.matches("<details>").count();
+    assert!(whole > 100, "{whole}");
+    assert_eq!(runs.matches("<li>").count(), 10_000 - whole);
+    assert!(runs.contains("Values that all 10,000 runs share"));
+    assert_eq!(runs.matches("<td>recipe.name</td><td>mini</td>").count(), 1);
+    let left = format!("Without their values: {} runs. ", counted(10_000 - whole));
+    assert!(runs.contains(&left) && runs.contains("lra merge"), "{left}");
+}
+
+/// Returns a number below a million with a separator.
+fn counted(number: usize) -> String {
+    format!("{},{:03}", number / 1000, number % 1000)
+}
+
 /// A file of records has no logs, which is no fault; a folder without one is.
 #[test]
 fn only_folders_without_a_log_are_told() {

@@ -11,7 +11,6 @@ mod provenance;
 mod table;
 
 use crate::chart::Chart;
-use crate::format::counted;
 use crate::markup::escaped;
 use crate::record::Record;
 use crate::table::Table;
@@ -37,9 +36,6 @@ pub struct Page<'a> {
     /// The runs they are made from.
     pub records: &'a [Record],
 }
-
-/// Largest number of runs whose provenance is included; a page with more is too large to open.
-const MOST_RUNS: usize = 2_000;
 
 impl Page<'_> {
     /// Returns the page as text.
@@ -86,15 +82,10 @@ pub(crate) fn runs<'a>(records: impl IntoIterator<Item = &'a Record>) -> String 
     if records.is_empty() {
         return String::new();
     }
-    let shown = records.iter().take(MOST_RUNS);
-    let mut text = format!("<section id=\"{RUNS}\">\n<h2>Runs</h2>\n");
-    text.extend(shown.map(|record| provenance::html(record)));
-    let left = records.len().saturating_sub(MOST_RUNS);
-    if left > 0 {
-        let left = counted(left as u64, "more run");
-        text += &format!("<p>Not written out here: {left}.</p>\n");
-    }
-    text + "</section>\n"
+    format!(
+        "<section id=\"{RUNS}\">\n<h2>Runs</h2>\n{}</section>\n",
+        provenance::html(&records)
+    )
 }
 
 /// Returns the word for a failure as a badge.

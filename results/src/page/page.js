@@ -30,7 +30,7 @@ for (const button of document.querySelectorAll(".sorts th button")) {
 
 // Rows of tables, and runs, that hold every word of the filter.
 const filter = document.getElementById("filter");
-const rows = document.querySelectorAll(".sorts tbody tr, details");
+const rows = document.querySelectorAll(".sorts tbody tr, details:not(.shared), .runs li");
 const texts = Array.from(rows, (row) => (row.querySelector("summary") ?? row).textContent.toLowerCase());
 filter.addEventListener("input", () => {
   const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
