@@ -294,6 +294,12 @@ impl TrainedRun {
         })
     }
 
+    /// Returns the difference, in words, between the source of the model that trained the weights and
+    /// that of the model here; `None` if there is none.
+    pub fn other_source(&self) -> Result<Option<String>> {
+        changes::of_source(&self.record, self.model)
+    }
+
     /// Returns the file with the selected weights.
     ///
     /// # Errors

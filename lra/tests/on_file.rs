@@ -433,6 +433,54 @@ fn an_unfinished_run_goes_on_with_other_things_only_if_told_so() {
     assert!(reason.contains("another build"), "{rows}");
 }
 
+/// Weights of an older source are taken, and told.
+#[test]
+fn weights_of_an_edited_model_are_told() {
+    let place = Place::of_example("own_model");
+    let run = RUN.replace("bag", "neighbours");
+    place.ok(&run);
+    let folder = place.run_folder("runs");
+    edit(&folder.join("record.json"), |record| {
+        record["model"]["own"]["source"] = json!("2".repeat(64))
+    });
+    let folder = folder.strip_prefix(place.path()).unwrap().display();
+    let output = place.lra(&format!("{run} --from {folder} --out other"));
+    assert!(output.status.success(), "{}", err(&output));
+    assert!(
+        err(&output).contains("the model's source has changed"),
+        "{}",
+        err(&output)
+    );
+}
+
+/// The record knows of a pretraining whose files are gone.
+#[test]
+fn an_interrupted_pretraining_without_its_files_does_not_begin_again() {
+    let place = Place::new();
+    let run = "run --task toy --model gru --recipe smoke --steps 4 --pretrain masked --set pretrain.steps=4 --quiet";
+    place.ok(run);
+    let folder = place.run_folder("runs");
+    edit(&folder.join("record.json"), |record| {
+        record["outcome"] = json!({ "status": "interrupted", "step": 0 });
+        record.as_object_mut().unwrap().remove("scores");
+    });
+    for prefix in ["", "pretrain-"] {
+        for name in [
+            "checkpoint.safetensors",
+            "best.safetensors",
+            "metrics.jsonl",
+            "timings.jsonl",
+        ] {
+            fs::remove_file(folder.join(format!("{prefix}{name}"))).unwrap();
+        }
+    }
+    let message = place.fails(2, &format!("{run} --resume"));
+    assert!(
+        message.contains("pretrain-checkpoint.safetensors"),
+        "{message}"
+    );
+}
+
 /// A process that was killed while `--force` removed the files of a run leaves a mark.
 #[test]
 fn a_folder_that_was_being_cleared_is_an_empty_one() {

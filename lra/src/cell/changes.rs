@@ -201,6 +201,14 @@ pub fn of_program(
     Ok(differences.iter().map(|it| disk::escape(it)).collect())
 }
 
+/// Returns the difference, in words, between the source of the model that a run trained and that of
+/// the model here; `None` if there is none.
+pub fn of_source(record: &Record, model: &'static Model) -> Result<Option<String>> {
+    let own = provenance::own_model(model)?;
+    let [then, now] = [&record.model.own, &own].map(|own| own.as_ref().map(|own| &own.source));
+    Ok((then != now).then(|| disk::escape(&of_model(record.model.own.as_ref(), own.as_ref()))))
+}
+
 fn of_model(then: Option<&OwnCode>, now: Option<&OwnCode>) -> String {
     match (then, now) {
         (Some(then), Some(now)) if then.source != now.source => format!(

@@ -83,8 +83,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         assignments: &assignments,
     };
     let from = arguments.from.as_ref();
-    let from = from.map(|path| TrainedRun::open(path, &[])?.weights());
-    let from = from.transpose()?;
+    let from = from.map(|path| weights_of(path, &reporter)).transpose()?;
     if arguments.dry_run {
         let runs = seeds
             .iter()
@@ -117,6 +116,15 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         cmd::print(&Format::Text.render(&tables))?;
     }
     Ok(exit_code(&records))
+}
+
+/// Returns the weights of a finished run, and tells if another source of the model trained them.
+fn weights_of(path: &Path, reporter: &Reporter) -> Result<Weights> {
+    let run = TrainedRun::open(path, &[])?;
+    if let Some(change) = run.other_source()? {
+        reporter.note(&format!("the weights of {}: {change}", run.record.id));
+    }
+    run.weights()
 }
 
 /// Returns the settings of the run with `seed`.

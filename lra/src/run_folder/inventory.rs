@@ -88,7 +88,15 @@ impl RunFolder {
         } else {
             &before
         };
-        let saved = current.checkpoint.exists() || interrupted_at > 0 || current.was_saved()?;
+        // An interrupted pretraining is at no step of the training.
+        let pretrained = record.and_then(|record| record.pretraining.as_ref());
+        let pretrained = pretrained.map_or(0, |pretraining| pretraining.steps);
+        let trained_at = if in_training {
+            interrupted_at
+        } else {
+            pretrained
+        };
+        let saved = current.checkpoint.exists() || trained_at > 0 || current.was_saved()?;
         if saved {
             wanted.extend([&current.checkpoint, &current.metrics, &current.timings]);
         } else if has_lines(&current.metrics) || has_lines(&current.timings) {
