@@ -57,7 +57,7 @@ fn nothing_is_cut_off_covered_or_too_faint() {
 #[ignore = "needs Chromium: make screenshots"]
 fn faults_are_seen() {
     let browser = Browser::find();
-    let bad = "<style>h1 { color: #999; width: 2000px; } svg text { transform: translateX(500px); } .narrow { display: block !important; }</style></head>";
+    let bad = "<style>h1 { color: #999; width: 2000px; } svg text { transform: translateX(500px); } .narrow { display: block !important; } .sorts td:first-child { min-width: 1500px; }</style></head>";
     let page = page::page().replace("</head>", bad);
     let faults = browser.ask(&page, LOOKS[0], include_str!("chromium/faults.js"));
     for expected in [
@@ -66,6 +66,7 @@ fn faults_are_seen() {
         "cut off: text",
         "2 drawings",
         "the page is",
+        "out of sight: TH",
     ] {
         assert!(faults.contains(expected), "{expected} is not in: {faults}");
     }

@@ -93,7 +93,7 @@ fn every_model_task_and_published_row_has_its_place() {
     }
     let all = rows(part(text(&files, "evidence.html"), "evidence"));
     let re_run = |name: &str| name.contains("re-run") || name.contains("reproduction");
-    let printed = all.iter().filter(|row| row[3] == "printed").count();
+    let printed = all.iter().filter(|row| row[5] == "printed").count();
     let figures = published::figures().iter();
     let expected = figures.filter(|figure| !re_run(&figure.model)).count();
     assert!(expected < published::figures().len());
@@ -103,10 +103,10 @@ fn every_model_task_and_published_row_has_its_place() {
         let rows = rows(part(page, "figures"));
         assert_eq!(rows.len(), source.figures.len(), "{}", source.alias);
         for (row, figure) in rows.iter().zip(&source.figures) {
-            assert_eq!((&row[6], &row[7]), (&figure.metric, &figure.text()));
+            assert_eq!((&row[2], &row[1]), (&figure.metric, &figure.text()));
             assert_eq!(
                 !figure.defect.is_empty(),
-                row[10].contains("defect: "),
+                row[6].contains("defect: "),
                 "{row:?}"
             );
         }
@@ -122,7 +122,7 @@ fn every_model_task_and_published_row_has_its_place() {
         );
         let id = format!("cell-{}", figure.task.replace('_', ""));
         let known = rows(part(page, &id));
-        let is_here = |row: &Vec<String>| row.get(5) == Some(&figure.text());
+        let is_here = |row: &Vec<String>| row.get(1) == Some(&figure.text());
         assert!(known.iter().any(is_here), "{figure:?}");
     }
 }
@@ -133,7 +133,7 @@ fn tiers_ways_costs_and_searches_stand_in_the_part_of_a_cell() {
     let performer = part(text(&files, "model-performer.html"), "cell-listops");
     let tiers: BTreeSet<String> = rows(performer)
         .into_iter()
-        .filter_map(|row| row.get(1).cloned())
+        .filter_map(|row| row.get(3).cloned())
         .collect();
     for tier in ["printed", "imported", "re-run here"] {
         assert!(tiers.contains(tier), "{tier}: {tiers:?}");

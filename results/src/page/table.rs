@@ -20,6 +20,9 @@ pub(crate) fn body(table: &Table) -> String {
     let same: Vec<Option<&str>> = (0..table.columns.len())
         .map(|column| said_by_all(table, column))
         .collect();
+    let rooms: Vec<Room> = (0..table.columns.len())
+        .map(|column| room(table, column))
+        .collect();
     let mut text =
         "<div class=\"scroll\" tabindex=\"0\"><table class=\"sorts\">\n<thead><tr>".to_owned();
     let shown = || (0..table.columns.len()).filter(|column| same[*column].is_none());
@@ -27,7 +30,7 @@ pub(crate) fn body(table: &Table) -> String {
         let Column { name, align, .. } = &table.columns[column];
         text += &format!(
             "<th{} aria-sort=\"none\"><button type=\"button\">{}</button></th>",
-            class(*align, false),
+            class(*align, false, Room::Words),
             escaped(name)
         );
     }
@@ -39,7 +42,7 @@ pub(crate) fn body(table: &Table) -> String {
         };
         for column in shown() {
             if let Some(cell) = row.cells.get(column) {
-                text += &self::cell(cell, table.columns[column].align);
+                text += &self::cell(cell, table.columns[column].align, rooms[column]);
             }
         }
         text += "</tr>\n";
@@ -70,8 +73,30 @@ fn said_by_all(table: &Table, column: usize) -> Option<&str> {
     words.all(|word| word == first).then_some(first)
 }
 
+/// Room that a column needs.
+#[derive(Clone, Copy)]
+enum Room {
+    /// For a word or two, in one line.
+    Words,
+    /// For a line or two.
+    Lines,
+    /// For sentences.
+    Sentences,
+}
+
+/// Returns the room that a column needs. The first column, which names the rows, has one line.
+fn room(table: &Table, column: usize) -> Room {
+    let cells = table.rows.iter().filter_map(|row| row.cells.get(column));
+    let longest = cells.map(|cell| cell.shown().chars().count()).max();
+    match longest {
+        Some(19..=60) if column > 0 => Room::Lines,
+        Some(61..) if column > 0 => Room::Sentences,
+        _ => Room::Words,
+    }
+}
+
 /// Returns a cell. A failure is a badge before the number, so that numbers stay aligned.
-fn cell(cell: &Cell, align: Align) -> String {
+fn cell(cell: &Cell, align: Align, room: Room) -> String {
     let number = cell.fields.iter().find_map(|(_, value)| value.as_f64());
     let value = number.map_or_else(String::new, |number| format!(" data-value=\"{number}\""));
     let shown = cell.shown();
@@ -89,15 +114,17 @@ fn cell(cell: &Cell, align: Align) -> String {
         Some(page) => format!("<a href=\"{}\">{words}</a>", escaped(page)),
         None => words.to_owned(),
     };
-    format!("<td{}{value}>{words}</td>", class(align, cell.best))
+    format!("<td{}{value}>{words}</td>", class(align, cell.best, room))
 }
 
-fn class(align: Align, best: bool) -> &'static str {
-    match (align, best) {
-        (Align::Left, false) => "",
-        (Align::Left, true) => " class=\"best\"",
-        (Align::Right, false) => " class=\"number\"",
-        (Align::Right, true) => " class=\"number best\"",
+fn class(align: Align, best: bool, room: Room) -> &'static str {
+    match (align, best, room) {
+        (Align::Right, false, _) => " class=\"number\"",
+        (Align::Right, true, _) => " class=\"number best\"",
+        (Align::Left, true, _) => " class=\"best\"",
+        (Align::Left, false, Room::Words) => "",
+        (Align::Left, false, Room::Lines) => " class=\"lines\"",
+        (Align::Left, false, Room::Sentences) => " class=\"sentences\"",
     }
 }
 

@@ -280,13 +280,18 @@ pub(super) fn table<'a>(
     shown: impl IntoIterator<Item = &'a Evidence<'a>>,
     whole: bool,
 ) -> Table {
-    let mut columns = vec![Column::key("source")];
+    // What matters comes first: a telephone shows three columns, and no screen all.
+    let figure = [Column::value("figure"), Column::text("metric")];
+    let mut columns = Vec::new();
     if whole {
-        columns = ["model", "task", "source"].map(Column::text).to_vec();
+        columns.push(Column::text("model"));
+        columns.extend(figure);
+        columns.extend(["task", "source"].map(Column::text));
+    } else {
+        columns.push(Column::key("source"));
+        columns.extend(figure);
     }
-    columns.extend(["tier", "data", "named there", "metric"].map(Column::text));
-    columns.push(Column::value("figure"));
-    columns.extend(["date", "trust", "remarks"].map(Column::text));
+    columns.extend(["tier", "remarks", "data", "named there", "date", "trust"].map(Column::text));
     let rows = shown.into_iter().map(|one| {
         let mut cells = Vec::new();
         let source = Cell::text(one.source());
@@ -294,23 +299,29 @@ pub(super) fn table<'a>(
             Origin::Printed(source, ..) => names.to_source(Cell::text(source.alias), source.alias),
             _ => source,
         };
+        let figure = [
+            Cell::with(one.text.clone(), "value", json!(one.value)),
+            Cell::text(one.metric),
+        ];
         if whole {
             let model = match one.model {
                 "" => Cell::default(),
                 model => names.to_cell(Cell::text(model), model, one.task),
             };
-            cells.extend([model, names.to_task(Cell::text(one.task), one.task)]);
+            cells.push(model);
+            cells.extend(figure);
+            cells.extend([names.to_task(Cell::text(one.task), one.task), source]);
+        } else {
+            cells.push(source);
+            cells.extend(figure);
         }
         cells.extend([
-            source,
             Cell::text(one.tier().name()),
+            Cell::text(one.remarks.join("; ")),
             Cell::text(one.data.clone()),
             Cell::text(one.named()),
-            Cell::text(one.metric),
-            Cell::with(one.text.clone(), "value", json!(one.value)),
             Cell::text(one.date.clone()),
             Cell::text(one.trust()),
-            Cell::text(one.remarks.join("; ")),
         ]);
         Row::new(cells)
     });

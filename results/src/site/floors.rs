@@ -13,9 +13,6 @@ use crate::format::percent;
 use crate::published::{rows, task_name};
 use crate::table::{Cell, Column, Row, Table};
 
-/// Name of the part of a page that has them.
-pub(super) const PART: &str = "floors";
-
 /// The accuracy of a trivial predictor on a task as published.
 #[derive(Debug, Deserialize)]
 pub(super) struct Floor {
@@ -101,7 +98,7 @@ pub(super) fn table(task: &str, groups: &[&Group], classes: usize) -> Table {
         ])
     });
     Table {
-        name: PART.to_owned(),
+        name: "floors".to_owned(),
         title: "Floors: what needs no model".to_owned(),
         columns: vec![
             Column::text("data"),

@@ -73,25 +73,17 @@ fn models(book: &Book) -> Table {
     let mut names: Vec<&str> = book.names.models().map(|(name, _)| name).collect();
     // Sorting is stable: models without a printed figure stay in the order of the registry.
     names.sort_by_key(|name| model_rank(name));
-    let mut columns = vec![
-        Column::text("model"),
-        Column::text("name"),
-        Column::value("year"),
-    ];
+    // The names come last: a telephone shows two or three columns.
+    let mut columns = vec![Column::text("model")];
     let tasks = &TASKS[..6];
     columns.extend(tasks.iter().copied().map(Column::value));
     columns.extend(["re-run by others", "re-run here"].map(Column::value));
+    columns.extend([Column::text("name"), Column::value("year")]);
     let rows = names.iter().map(|name| {
         let card = book.site.model(name);
         let own = || book.cells.iter().filter(|cell| cell.model == *name);
         let year = card.map(|card| card.year).filter(|year| *year > 0);
-        let mut cells = vec![
-            book.names.to_model(Cell::text(*name), name),
-            Cell::text(card.map_or("", |card| &card.title)),
-            year.map_or_else(Cell::default, |year| {
-                Cell::with(year.to_string(), "value", year)
-            }),
-        ];
+        let mut cells = vec![book.names.to_model(Cell::text(*name), name)];
         cells.extend(tasks.iter().map(|task| {
             let found = own().find(|cell| task_name(cell.task) == *task);
             found.map_or_else(Cell::default, |found| {
@@ -113,6 +105,12 @@ fn models(book: &Book) -> Table {
                 count => Cell::with(count.to_string(), "value", count),
             }
         }));
+        cells.extend([
+            Cell::text(card.map_or("", |card| &card.title)),
+            year.map_or_else(Cell::default, |year| {
+                Cell::with(year.to_string(), "value", year)
+            }),
+        ]);
         Row::new(cells)
     });
     Table {
@@ -163,9 +161,9 @@ fn sources(book: &Book) -> Table {
         let figures = source.figures.len();
         Row::new(vec![
             book.names.to_source(Cell::text(source.alias), source.alias),
-            Cell::text(source.key),
             Cell::with(source.year.to_string(), "value", source.year),
             Cell::with(figures.to_string(), "value", figures),
+            Cell::text(source.key),
             Cell::text(source.recipes.join(", ")),
         ])
     });
@@ -174,9 +172,9 @@ fn sources(book: &Book) -> Table {
         title: "Published sources".to_owned(),
         columns: vec![
             Column::text("source"),
-            Column::text("citation key"),
             Column::value("year"),
             Column::value("figures"),
+            Column::text("citation key"),
             Column::text("recipes that follow it"),
         ],
         rows: rows.collect(),

@@ -51,7 +51,7 @@ pub(super) fn page(book: &Book, name: &str) -> String {
     figures.name = "figures".to_owned();
     figures.title = "Every figure on it".to_owned();
     tables.push(figures);
-    tables.retain(|table| !table.rows.is_empty() || table.name == floors::PART);
+    tables.retain(|table| !table.rows.is_empty());
     for table in &tables {
         parts.push(Link::to_part(&table.name, table.title.clone()));
         main += &table_section(table);

@@ -12,6 +12,14 @@ for (const element of document.querySelectorAll("body *")) {
   if (left < -1 || right > width + 1) fault("outside the window", element);
 }
 
+// The first column of numbers of a table is seen without scrolling.
+for (const header of document.querySelectorAll(".sorts th.number")) {
+  const isFirst = header === header.parentElement.querySelector(".number");
+  if (!isFirst || !shown(header)) continue;
+  const right = header.closest(".scroll").getBoundingClientRect().right;
+  if (header.getBoundingClientRect().right > right + 1) fault("out of sight", header);
+}
+
 // One drawing of each chart; in it, all text is inside, and no text lies on another.
 for (const figure of document.querySelectorAll("figure")) {
   const drawings = Array.from(figure.querySelectorAll("svg:not(.key)")).filter(shown);
