@@ -75,7 +75,8 @@ fuzz:
 # Whether the pictures are made anew rather than compared.
 RENEW ?=
 
-## The HTML page in a headless Chromium: three widths, light, dark and print, beside the pictures on file (RENEW=1 renews them)
+## The HTML page in a headless Chromium at three widths, light, dark and in print, and the site of this repository's records at four
+## widths, beside the pictures on file (RENEW=1 renews them)
 .PHONY: screenshots
 screenshots:
 	RENEW=$(RENEW) cargo test --locked -p lra-results --test all -- browser:: -- --ignored

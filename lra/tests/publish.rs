@@ -31,7 +31,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_site_has_every_model_and_task_with_the_runs_of_a_folder() {
+fn a_site_has_every_model_and_task_with_the_runs_of_folders() {
     let place = Place::new();
     place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet");
     fs::write(
@@ -39,7 +39,14 @@ fn a_site_has_every_model_and_task_with_the_runs_of_a_folder() {
         "source,task,model,accuracy_percent\nrerun,listops,linear,31.25\n",
     )
     .unwrap();
-    let said = place.ok("publish site runs");
+    let records = concat!(env!("CARGO_MANIFEST_DIR"), "/../results/records");
+    let publish = || {
+        let mut command = place.command("publish site runs");
+        let output = command.arg(records).output().unwrap();
+        assert!(output.status.success(), "{}", err(&output));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let said = publish();
     assert!(said.contains("open site/index.html"), "{said}");
     let folder = place.path().join("site");
     let site = files(&folder);
@@ -62,17 +69,25 @@ fn a_site_has_every_model_and_task_with_the_runs_of_a_folder() {
     );
     assert!(text("model-linear.html").contains("31.25 (1)"));
     let s5 = text("model-s5.html");
+    assert!(s5.contains("<code>listops-s5-s5-s0-14a0c291</code>"));
     assert!(s5.contains("lra repro s5 listops s5") && s5.contains("known difference"));
     assert!(text("model-transformer.html").contains("<section id=\"mini\">"));
     let cells: Value = serde_json::from_slice(&site["cells.json"]).unwrap();
     let priced = cells["cells"].as_array().unwrap().iter();
     let priced = priced.filter(|cell| cell["petaflop"].as_f64().is_some_and(|it| it > 0.0));
     assert!(priced.count() > 50);
+    for name in site.keys().filter(|name| name.ends_with(".html")) {
+        let page = text(name);
+        for to in page.split(" href=\"").skip(1) {
+            let to = to.split(['#', '"']).next().unwrap();
+            assert!(to.is_empty() || site.contains_key(to), "{name}: {to}");
+        }
+    }
     let bytes: usize = site.values().map(Vec::len).sum();
     assert!(bytes < 10_000_000, "{bytes} bytes");
 
     // Once more, from elsewhere: the same bytes, and nothing is left beside it.
-    place.ok("publish site runs");
+    publish();
     let again = files(&folder);
     assert!(again == site);
     assert_eq!(names(place.path()), ["data", "runs", "site"]);

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::common::repository;
 use crate::common::site::{HOSTILE, files, site};
 use lra_results::published;
 use lra_results::site::File;
@@ -52,9 +53,9 @@ fn rows(part: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-#[test]
-fn every_link_leads_to_a_file_and_a_part_of_it() {
-    let files = files();
+/// Checks that every link leads to a file of the site and a part of it, and returns how many there
+/// are.
+fn follow_links(files: &[File]) -> usize {
     let ids: BTreeMap<&str, BTreeSet<&str>> = files
         .iter()
         .map(|file| {
@@ -76,7 +77,74 @@ fn every_link_leads_to_a_file_and_a_part_of_it() {
             seen += 1;
         }
     }
+    seen
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_part_of_it() {
+    let seen = follow_links(&files());
     assert!(seen > 2_000, "{seen}");
+}
+
+/// The site of this repository's records: every page is there and whole, and every run is on the
+/// page of its model.
+#[test]
+fn the_records_of_this_repository_become_a_site() {
+    let site = repository::site();
+    let mut unread = Vec::new();
+    let files = site.files(&mut unread);
+    assert!(unread.is_empty(), "{unread:?}");
+    let seen = follow_links(&files);
+    assert!(seen > 2_000, "{seen}");
+    for file in files.iter().filter(|file| file.name.ends_with(".html")) {
+        let page = &file.text;
+        assert!(
+            page.ends_with("</script>\n</body>\n</html>\n"),
+            "{}",
+            file.name
+        );
+        assert!(!page.contains("<h1></h1>"), "{}", file.name);
+        let sections = page.matches("<section ").count();
+        assert!(sections > 0 && page.matches("</section>").count() == sections);
+        for part in page.split("<section ").skip(1) {
+            let (_, content) = part.split_once("</h2>").unwrap();
+            let (content, _) = content.split_once("</section>").unwrap();
+            assert!(content.len() > 20, "{}: {part}", file.name);
+            let rows = content.split("<tbody>").skip(1);
+            for rows in rows {
+                assert!(
+                    rows.trim_start().starts_with("<tr"),
+                    "{}: {part}",
+                    file.name
+                );
+            }
+        }
+        for word in ["NaN", "inf %", "null"] {
+            assert!(
+                !page.contains(&format!(">{word}<")),
+                "{}: {word}",
+                file.name
+            );
+        }
+    }
+    assert!(site.runs.records.len() > 90);
+    let index = text(&files, "index.html");
+    for run in &site.runs.records {
+        let name = format!("model-{}.html", run.model.name.replace('_', "-"));
+        let page = text(&files, &name);
+        assert!(
+            part(page, "runs").contains(&format!("<code>{}</code>", run.id)),
+            "{}",
+            run.id
+        );
+        assert!(index.contains(&format!("href=\"{name}\"")), "{name}");
+    }
+    // Only runs in folders have a log.
+    for model in ["linear", "performer", "s4d", "s5", "transformer"] {
+        let page = text(&files, &format!("model-{model}.html"));
+        assert!(page.contains("<figure"), "{model}");
+    }
+    assert!(text(&files, "task-listops.html").contains("<section id=\"locality\">"));
 }
 
 #[test]

@@ -1,10 +1,12 @@
-//! The static site in a real browser, at four widths, light, dark and on paper, and its search.
-//! `make screenshots` runs these tests with those of the page.
+//! The static site in a real browser, at four widths, light, dark and on paper, and its search; and
+//! pictures of the site of this repository's records. `make screenshots` runs these tests with
+//! those of the page.
 
 #![allow(clippy::unwrap_used)]
 
-use crate::chromium::{Browser, Look};
-use crate::common::site;
+use crate::chromium::{Browser, Look, pictures};
+use crate::common::{repository, site};
+use lra_results::site::File;
 
 /// Pages of each kind.
 const PAGES: [&str; 5] = [
@@ -20,6 +22,7 @@ const WIDTHS: [u32; 4] = [400, 600, 1000, 1400];
 fn look(width: u32, dark: bool, print: bool) -> Look {
     Look {
         name: "site",
+        part: "",
         width,
         height: 4000,
         dark,
@@ -28,9 +31,11 @@ fn look(width: u32, dark: bool, print: bool) -> Look {
 }
 
 fn page(name: &str) -> String {
-    let files = site::files().into_iter();
-    let mut found = files.filter(|file| file.name == name);
-    found.next().unwrap().text
+    text(&site::files(), name).to_owned()
+}
+
+fn text<'a>(files: &'a [File], name: &str) -> &'a str {
+    &files.iter().find(|file| file.name == name).unwrap().text
 }
 
 #[test]
@@ -41,13 +46,19 @@ fn nothing_of_a_site_is_cut_off_or_too_faint() {
         .iter()
         .flat_map(|width| [look(*width, false, false), look(*width, true, false)]);
     let looks: Vec<Look> = screens.chain([look(720, true, true)]).collect();
+    let mut faults = String::new();
     for name in PAGES {
         let page = page(name);
         for look in &looks {
-            let faults = browser.ask(&page, *look, include_str!("chromium/faults.js"));
-            assert_eq!(faults, "", "{name}: {look:?}");
+            let found = browser.ask(&page, *look, include_str!("chromium/faults.js"));
+            faults.extend(
+                found
+                    .lines()
+                    .map(|fault| format!("{name}: {look:?}: {fault}\n")),
+            );
         }
     }
+    assert!(faults.is_empty(), "{faults}");
 }
 
 #[test]
@@ -69,4 +80,40 @@ fn the_search_finds_models_and_cells() {
         .collect();
     assert_eq!(counts[..4], [1, 0, 0, 0], "{said}");
     assert!(counts[4] > 100 && counts[5] > 30, "{said}");
+}
+
+/// A page of each kind: the name of its pictures, its file, and the part to go to. A cell is a part
+/// of its model's page.
+const PICTURES: [(&str, &str, &str); 4] = [
+    ("index", "index.html", ""),
+    ("model", "model-performer.html", ""),
+    ("task", "task-listops.html", ""),
+    ("cell", "model-performer.html", "#cell-listops"),
+];
+
+#[test]
+#[ignore = "needs Chromium: make screenshots"]
+fn the_site_of_this_repository_looks_as_it_did() {
+    let browser = Browser::find();
+    let files = repository::files();
+    let mut faults = String::new();
+    for (name, file, part) in PICTURES {
+        let page = text(&files, file);
+        for width in WIDTHS {
+            let look = Look {
+                part,
+                height: 1200,
+                ..look(width, false, false)
+            };
+            let found = browser.ask(page, look, include_str!("chromium/faults.js"));
+            faults.extend(
+                found
+                    .lines()
+                    .map(|fault| format!("{name}, {width}: {fault}\n")),
+            );
+            let picture = browser.picture(page, look);
+            pictures::compare(&format!("site-{name}-{width}"), &picture, width, 2);
+        }
+    }
+    assert!(faults.is_empty(), "{faults}");
 }

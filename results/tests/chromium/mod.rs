@@ -1,5 +1,7 @@
 //! A headless Chromium: what it makes of a page, and what that looks like.
 
+pub mod pictures;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -12,6 +14,8 @@ use tiny_skia::Pixmap;
 pub struct Look {
     /// Name of its picture.
     pub name: &'static str,
+    /// The part of the page to go to, such as `#runs`; empty to stay at its top.
+    pub part: &'static str,
     /// Width of the window in pixels.
     pub width: u32,
     /// Height of the picture in pixels.
@@ -37,6 +41,7 @@ impl Browser {
         // Fonts differ between machines, and with them every line break.
         fs::write(folder.path().join("regular.ttf"), dejavu::sans::regular()).unwrap();
         fs::write(folder.path().join("bold.ttf"), dejavu::sans::bold()).unwrap();
+        fs::write(folder.path().join("mono.ttf"), dejavu::sans_mono::regular()).unwrap();
         Browser {
             program: program.unwrap_or_else(|| panic!("none of {} is installed", names.join(", "))),
             folder,
@@ -62,7 +67,7 @@ impl Browser {
             .replace("&amp;", "&")
     }
 
-    /// Returns a picture of the page from its top.
+    /// Returns a picture of the page.
     pub fn picture(&self, page: &str, look: Look) -> Pixmap {
         let window = self.window(page, look, "");
         let file = self.folder.path().join("picture.png");
@@ -95,7 +100,9 @@ impl Browser {
     fn window(&self, page: &str, look: Look, script: &str) -> PathBuf {
         let fonts = "<style>@font-face { font-family: Same; src: url(regular.ttf); }\
                      @font-face { font-family: Same; font-weight: 600 900; src: url(bold.ttf); }\
-                     body, input, svg.chart { font-family: Same !important; }</style>";
+                     @font-face { font-family: Mono; src: url(mono.ttf); }\
+                     body, input, svg.chart { font-family: Same !important; }\
+                     code, pre { font-family: Mono !important; }</style>";
         let mut page = page.replace("</head>", &format!("{fonts}</head>"));
         page = page.replace("</body>", &format!("<script>{script}</script></body>"));
         if look.print {
@@ -109,8 +116,8 @@ impl Browser {
             "<!doctype html><style>body {{ margin: 0; overflow: hidden; }} \
              iframe {{ display: block; border: 0; width: {}px; height: {}px; }}</style>\
              <script>addEventListener('message', (event) => {{ document.body.textContent = 'SAID' + ':' + event.data + ':END'; }});</script>\
-             <iframe src=\"page.html\"></iframe>",
-            look.width, look.height
+             <iframe src=\"page.html{}\"></iframe>",
+            look.width, look.height, look.part
         );
         let file = self.folder.path().join("window.html");
         fs::write(&file, window).unwrap();

@@ -5,6 +5,7 @@
 
 pub mod anchors;
 pub mod page;
+pub mod repository;
 pub mod site;
 
 use lra_results::record::*;
