@@ -62,8 +62,9 @@ pub(super) fn html(records: &[&Record]) -> String {
             left => format!(", {} of them without a line", counted(left as u64, "run")),
         };
         text += &format!(
-            "<p class=\"note\">Without their values: {without}{left}. All values are in the record.json of each run, \
-             and <code>lra merge FOLDER --output runs.csv</code> writes them to one file.</p>\n"
+            "<p class=\"note\">Without their values: {without}{left}. \
+             All values are in the record.json of each run, and \
+             <code>lra merge FOLDER --output runs.csv</code> writes them to one file.</p>\n"
         );
     }
     text
