@@ -27,7 +27,9 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("birds")).unwrap();
     for (name, text) in files {
-        fs::write(place.path().join("birds").join(name), text).unwrap();
+        let path = place.path().join("birds").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
     }
     place
 }
@@ -253,6 +255,8 @@ fn mistakes_are_named_by_file_and_line_with_the_remedy() {
         let expected = format!(": {unread} is named after a split and cannot be read");
         assert!(error.starts_with(&expected), "{error}");
     }
+    let error = refused(&[("train.jsonl", &good), test, ("val/part.jsonl", &good)]);
+    assert!(error.starts_with(": val is named after a split"), "{error}");
     let error = refused(&[("train.jsonl", &good), test, ("test.parquet", "")]);
     assert!(
         error.starts_with(": test.jsonl and test.parquet are both test"),

@@ -165,9 +165,10 @@ impl RunFolder {
     }
 
     /// Returns whether a process was killed while it removed the files of the run in the folder at
-    /// `path`: what is left there is nothing of a run.
+    /// `path`: what is left there is nothing of a run. The record goes first; while it is there, the
+    /// run is.
     pub fn is_being_cleared(path: &Path) -> bool {
-        path.join(CLEARING).exists()
+        path.join(CLEARING).exists() && !path.join(results::store::FILE).exists()
     }
 
     /// Removes the files that an earlier run left. If this is interrupted, the next process that

@@ -500,6 +500,12 @@ fn a_folder_that_was_being_cleared_is_an_empty_one() {
         assert!(!folder.join(".clearing").exists());
         assert!(fs::read(folder.join("metrics.jsonl")).unwrap() == whole);
     }
+    // As long as the record is there, nothing was removed.
+    let record = fs::read(folder.join("record.json")).unwrap();
+    fs::write(folder.join(".clearing"), "").unwrap();
+    let shown = place.lra(RUN);
+    assert!(err(&shown).contains("is on file since"), "{}", err(&shown));
+    assert!(fs::read(folder.join("record.json")).unwrap() == record);
     place.ok(&format!("{RUN} --force"));
     assert!(!folder.join(".clearing").exists());
 }

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use super::known::is_of_another;
 use super::{Form, Survey};
 use crate::TaskInfo;
-use crate::error::{Error, Result};
-use crate::files::relative_name;
+use crate::digest::Digest;
+use crate::error::{Error, Result, io};
+use crate::files::{self, relative_name};
 
 /// Returns the parquet files in a folder, if there are some of both splits. `survey` has the folder's
 /// files that are neither data nor parquet files.
@@ -41,6 +42,7 @@ pub(super) fn forms_in(
         in_one_folder(folder, files)?;
         of_one_series(files)?;
         complete(files)?;
+        no_copies(files)?;
     }
     // Files without labels are known to belong to no split.
     let is_stray = |path: &PathBuf| {
@@ -114,7 +116,8 @@ fn in_one_folder(folder: &Path, files: &[PathBuf]) -> Result<()> {
     }
 }
 
-/// A file that is one of several, by its name: `train-00001-of-00002.parquet`.
+/// A file that is one of several, by its name: `train-00001-of-00002.parquet`, perhaps with a hash
+/// behind it.
 #[derive(Debug, PartialEq, Eq)]
 struct Part<'a> {
     /// Name before the number.
@@ -133,6 +136,11 @@ impl Part<'_> {
         let (rest, of) = stem(name)?.rsplit_once("-of-")?;
         let start = rest.trim_end_matches(|symbol: char| symbol.is_ascii_digit());
         let digits = &rest[start.len()..];
+        // A hash may follow, as in `train-00000-of-00001-b42a775f407cee45.parquet`.
+        let (of, hash) = of.split_once('-').unwrap_or((of, ""));
+        if !hash.chars().all(|symbol| symbol.is_ascii_hexdigit()) {
+            return None;
+        }
         let of = of.parse().ok()?;
         (!digits.is_empty()).then(|| Part {
             start,
@@ -168,6 +176,36 @@ fn of_one_series(files: &[PathBuf]) -> Result<()> {
         }),
         _ => Ok(()),
     }
+}
+
+/// Refuses two files of one split with the same content. Only files of equal length are read.
+fn no_copies(files: &[PathBuf]) -> Result<()> {
+    if files.len() < 2 {
+        return Ok(());
+    }
+    let mut by_length: BTreeMap<u64, Vec<&PathBuf>> = BTreeMap::new();
+    for path in files {
+        let length = files::open(path)?
+            .metadata()
+            .map_err(io("read", path))?
+            .len();
+        by_length.entry(length).or_default().push(path);
+    }
+    for files in by_length.into_values().filter(|files| files.len() > 1) {
+        let mut seen: BTreeMap<String, &PathBuf> = BTreeMap::new();
+        for path in files {
+            if let Some(first) = seen.insert(Digest::of_file(path, |_| ())?, path) {
+                return Err(Error::File {
+                    file: path.clone(),
+                    problem: format!(
+                        "a copy of {}: the same rows would be read twice; remove one of them",
+                        first.display()
+                    ),
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Refuses files of one split that are numbered as parts of more files than there are.
@@ -215,6 +253,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn copies_are_refused_whatever_their_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, content: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            path
+        };
+        let mut files = vec![
+            write("train.parquet", "rows"),
+            write("train2.parquet", "rest"),
+        ];
+        no_copies(&files).unwrap();
+        files.push(write("train (1).parquet", "rows"));
+        let error = no_copies(&files).unwrap_err().to_string();
+        assert!(
+            error.contains("train (1).parquet") && error.contains("a copy of"),
+            "{error}"
+        );
+    }
+
+    #[test]
     fn parts_stand_beside_parts_of_one_whole_alone() {
         let check = |names: &[&str]| {
             let files: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
@@ -226,6 +285,10 @@ mod tests {
             ["train-00000-of-00001.parquet", "train.parquet"],
             ["train-0-of-1.parquet", "train-0-of-2.parquet"],
             ["train.parquet", "train-0-of-1.parquet"],
+            [
+                "train-0-of-1-b42a775f.parquet",
+                "train-0-of-1-aaaa775f.parquet",
+            ],
         ] {
             let error = check(&names).unwrap_err();
             assert!(

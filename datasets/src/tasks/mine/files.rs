@@ -63,7 +63,7 @@ impl Files {
         for name in names.into_iter().filter(|name| !is_litter(name)) {
             let Some(stem) = ENDS.iter().find_map(|end| name.strip_suffix(end)) else {
                 let first = name.split('.').next().unwrap_or_default();
-                if SplitName::ALL.into_iter().any(|it| it.name() == first) && name != first {
+                if SplitName::ALL.into_iter().any(|it| it.name() == first) {
                     return Err(wrong(format!(
                         "{name} is named after a split and cannot be read: write it as .jsonl, .jsonl.gz or .parquet, or move it away"
                     )));
