@@ -68,12 +68,12 @@ const SHARED: [&str; 2] = ["../Cargo.toml", "../Cargo.lock"];
 fn is_dirty() -> bool {
     let status = "status --porcelain --untracked-files=no -- :/ :!../Cargo.toml :!../Cargo.lock";
     let status: Vec<&str> = status.split(' ').collect();
-    let others = output("git", &status).is_some_and(|list| !list.is_empty());
+    let others = output("git", &status).is_none_or(|list| !list.is_empty());
     let differs = |file: &&str| {
         let committed = output("git", &["show", &format!("HEAD:{file}")]);
         let now = fs::read_to_string(file).unwrap_or_default();
-        // `output` trims.
-        committed.is_none_or(|text| without_members(&text) != without_members(now.trim()))
+        // `output` trims. A file that is in no commit does not count.
+        committed.is_some_and(|text| without_members(&text) != without_members(now.trim()))
     };
     others || SHARED.iter().any(differs)
 }

@@ -196,8 +196,8 @@ impl Recipe {
         Recipe::parse((*name).to_owned(), text)
     }
 
-    /// Loads a recipe from a file, which may be the settings of a run. A recipe file never counts as published, so its scores are not
-    /// compared with published ones.
+    /// Loads a recipe from a file, which may be the settings of a run. A recipe file never counts as
+    /// published, so its scores are not compared with published ones.
     fn of_file(path: &Path) -> Result<Self> {
         let reading = || format!("reading the recipe {}", path.display());
         let text = disk::read_to_string(path).during(Class::Usage, reading())?;

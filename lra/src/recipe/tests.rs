@@ -417,7 +417,7 @@ fn liquid_s4_has_its_authors_settings() {
     }
 }
 
-/// What no setting of the recipe removes.
+/// Departures that no setting of the recipe removes.
 #[test]
 fn liquid_s4_lists_what_its_authors_do_otherwise() {
     let departures = Recipe::load("liquid-s4")

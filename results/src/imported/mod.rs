@@ -149,7 +149,7 @@ pub struct Given {
     pub columns: Vec<(Field, String)>,
     /// Tells the header of a column that holds the accuracies on a task. Asked if there is no task.
     pub is_task: Option<fn(&str) -> bool>,
-    /// Whether such columns hold fractions rather than percent.
+    /// True if such columns hold fractions, false if they hold percent.
     pub fractions: bool,
 }
 

@@ -35,7 +35,10 @@ impl Member {
             })
             .collect();
         let names = names?;
-        let mut between = folder.ancestors().skip(1).take(names.len() - 1);
+        let mut between = folder
+            .ancestors()
+            .skip(1)
+            .take(names.len().saturating_sub(1));
         if names.first() == Some(&"target") || between.any(|at| at.join("Cargo.toml").exists()) {
             return None;
         }
