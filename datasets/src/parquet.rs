@@ -1,5 +1,6 @@
-//! Parquet files of two columns: bytes (text or an encoded image) and a label (a number of any
-//! type, or a word, [`labels`]).
+//! Parquet files: a label (a number of any type, or a word, [`labels`]) beside bytes (text or an
+//! encoded image, [`read`]) or beside fields of texts and lists of numbers ([`read_fields`],
+//! [`nested`]).
 //!
 //! The format is left to the `parquet` crate. The crate trusts the sizes stated in a file, though,
 //! so the sizes of row groups, columns and pages are checked against limits first ([`pages`]), and
@@ -9,6 +10,7 @@ mod arrow;
 mod fault;
 mod guard;
 mod labels;
+mod nested;
 mod pages;
 
 use std::fs;
@@ -18,10 +20,13 @@ use std::path::Path;
 use fault::Fault;
 use guard::guarded;
 use labels::{Meaning, Unfit};
+use nested::NestedColumn;
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
 use parquet::file::metadata::ParquetMetaData;
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::schema::types::SchemaDescPtr;
+use serde_json::{Map, Value};
 
 use crate::archive::{POINTED, POINTER_BYTES, is_pointer, packed_by};
 use crate::error::{Error, Result, io};
@@ -53,88 +58,27 @@ pub(crate) type Visit<'a> = dyn FnMut(u64, &[u8], i64) -> Result<()> + 'a;
 /// The file is not a parquet file, is damaged, lacks a column or has it in another type or with
 /// gaps, or `visit` fails.
 pub(crate) fn read(path: &Path, columns: &Columns<'_>, visit: &mut Visit<'_>) -> Result<u64> {
-    let damaged = |error: &dyn std::fmt::Display| Error::File {
-        file: path.to_owned(),
-        problem: format!("not a readable parquet file: {error}"),
-    };
-    let failed = |fault: Fault, of: &str| match fault {
-        Fault::System(cause) => io("read", path)(cause),
-        Fault::Content(problem) => damaged(&format!("{of}{problem}")),
-    };
-    let file = files::open(path)?;
-    let bytes = fs::metadata(path).map_err(io("read", path))?.len();
-    let mut start = Vec::new();
-    let mut first = (&file).take(POINTER_BYTES);
-    first.read_to_end(&mut start).map_err(io("read", path))?;
-    if is_pointer(&start) {
-        return Err(damaged(&POINTED));
-    }
-    if let Some((format, _)) = packed_by(&start) {
-        return Err(damaged(&format!(
-            "compressed by {format} as a whole: unpack it"
-        )));
-    }
-    let reader =
-        guarded(|| SerializedFileReader::new(file)).map_err(|error| failed(error.into(), ""))?;
-    if is_joined(path, reader.metadata(), bytes)? {
-        return Err(damaged(
-            &"two parquet files in one, of which only the last would be read: keep them as two files",
-        ));
-    }
-    let schema = reader.metadata().file_metadata().schema_descr_ptr();
-    let place = |names: &[&str]| {
-        let have: Vec<_> = (0..schema.num_columns())
-            .map(|i| schema.column(i).path().string())
-            .collect();
-        let twice = |name: &&&str| have.iter().filter(|one| one == *name).count() > 1;
-        if let Some(name) = names.iter().find(twice) {
-            return Err(damaged(&format!("it has the column `{name}` twice")));
-        }
-        let mut names_here = names
-            .iter()
-            .filter_map(|name| have.iter().position(|one| one == name));
-        names_here.next().ok_or_else(|| {
-            damaged(&format!(
-                "it has no column `{}`, but {}",
-                names.join("` or `"),
-                have.join(", ")
-            ))
-        })
-    };
-    let places = [place(columns.bytes)?, place(&[columns.label])?];
+    let file = File::open(path)?;
+    let places = [file.place(columns.bytes)?, file.place(&[columns.label])?];
+    let schema = file.schema();
     for place in places {
         if schema.column(place).max_rep_level() > 0 {
-            return Err(damaged(&format!(
-                "column `{}` holds lists",
-                schema.column(place).path()
-            )));
+            let path = schema.column(place).path().string();
+            return Err(file.damaged(&format!("column `{path}` holds lists")));
         }
     }
-
-    let meaning = Meaning::of(&schema.column(places[1])).map_err(|problem| damaged(&problem))?;
-    if arrow::is_duration(reader.metadata().file_metadata(), columns.label) {
-        let problem = format!(
-            "column `{}` holds durations, which are no labels",
-            columns.label
-        );
-        return Err(damaged(&problem));
-    }
-
+    let meaning = file.meaning_of_labels(places[1], columns.label)?;
     let mut rows = 0;
-    for group in 0..reader.num_row_groups() {
-        let metadata = reader.metadata().row_group(group);
-        for place in places {
-            pages::check(path, metadata.column(place), bytes)
-                .map_err(|fault| failed(fault, &format!("row group {}: ", group + 1)))?;
-        }
+    for group in 0..file.reader.num_row_groups() {
+        file.check(group, &places)?;
         let [bytes, labels] = guarded(|| {
-            let group = reader.get_row_group(group)?;
+            let group = file.reader.get_row_group(group)?;
             Ok([
                 Column::open(&*group, places[0])?,
                 Column::open(&*group, places[1])?,
             ])
         })
-        .map_err(|error| failed(error.into(), ""))?;
+        .map_err(|error| file.failed(error.into(), ""))?;
         let mut group = Group {
             path,
             columns,
@@ -145,6 +89,238 @@ pub(crate) fn read(path: &Path, columns: &Columns<'_>, visit: &mut Visit<'_>) ->
         rows = group.read(rows, visit)?;
     }
     Ok(rows)
+}
+
+/// Function that takes a row: its number from 1, its fields, its label.
+pub(crate) type VisitFields<'a> = dyn FnMut(u64, Map<String, Value>, i64) -> Result<()> + 'a;
+
+/// Passes every row of a file to `visit`: those of the fields `names` that the file has, which hold
+/// texts, numbers, or lists of numbers, and the label in the column `label`. Returns the number of
+/// rows.
+///
+/// # Errors
+/// The file is not a parquet file, is damaged, has none of the fields or no label, has them in
+/// another type, or `visit` fails.
+pub(crate) fn read_fields(
+    path: &Path,
+    names: &[String],
+    (label, label_of): (&str, &dyn Fn(&str) -> Option<i64>),
+    visit: &mut VisitFields<'_>,
+) -> Result<u64> {
+    let file = File::open(path)?;
+    let schema = file.schema();
+    let mut found = Vec::new();
+    for root in schema.root_schema().get_fields() {
+        if !names.iter().any(|name| name == root.name()) {
+            continue;
+        }
+        let place = (0..schema.num_columns()).find(|place| {
+            schema
+                .column(*place)
+                .path()
+                .parts()
+                .first()
+                .map(String::as_str)
+                == Some(root.name())
+        });
+        match place {
+            Some(place) if found.iter().all(|(other, _)| *other != place) => {
+                found.push((place, root));
+            }
+            _ => {
+                let problem = format!("it has the column `{}` twice", root.name());
+                return Err(file.damaged(&problem));
+            }
+        }
+    }
+    if found.is_empty() {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        return Err(file.absent(&names));
+    }
+    let labels = file.place(&[label])?;
+    let meaning = file.meaning_of_labels(labels, label)?;
+    if schema.column(labels).max_rep_level() > 0 {
+        return Err(file.damaged(&format!("column `{label}` holds lists")));
+    }
+    let mut rows = 0;
+    for group in 0..file.reader.num_row_groups() {
+        let places: Vec<usize> = found
+            .iter()
+            .map(|(place, _)| *place)
+            .chain([labels])
+            .collect();
+        file.check(group, &places)?;
+        let failed = |fault: Fault| file.failed(fault, &format!("row group {}: ", group + 1));
+        let reader = guarded(|| file.reader.get_row_group(group));
+        let reader = reader.map_err(|error| failed(error.into()))?;
+        let mut columns = found
+            .iter()
+            .map(|(place, root)| NestedColumn::open(&*reader, *place, root))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(failed)?;
+        let mut labels =
+            guarded(|| Column::open(&*reader, labels)).map_err(|error| failed(error.into()))?;
+        loop {
+            let of_labels =
+                |fault: Fault| file.failed_at(rows + 1, fault, "or one of the rows after it: ");
+            let numbers = labels.numbers(meaning, label_of).map_err(of_labels)?;
+            if numbers.is_empty() {
+                break;
+            }
+            for number in numbers {
+                rows += 1;
+                let mut fields = Map::new();
+                for (column, (_, root)) in columns.iter_mut().zip(&found) {
+                    let value = column
+                        .next()
+                        .map_err(|fault| file.failed_at(rows, fault, ""))?;
+                    let value = value.ok_or_else(|| file.unequal(rows))?;
+                    fields.insert(root.name().to_owned(), value);
+                }
+                visit(rows, fields, number)?;
+            }
+        }
+        for column in &mut columns {
+            let next = column
+                .next()
+                .map_err(|fault| file.failed_at(rows + 1, fault, ""))?;
+            if next.is_some() {
+                return Err(file.unequal(rows + 1));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// An open file whose frame is checked.
+struct File<'a> {
+    path: &'a Path,
+    bytes: u64,
+    reader: SerializedFileReader<fs::File>,
+}
+
+impl File<'_> {
+    fn open(path: &Path) -> Result<File<'_>> {
+        let file = files::open(path)?;
+        let bytes = fs::metadata(path).map_err(io("read", path))?.len();
+        let mut start = Vec::new();
+        let mut first = (&file).take(POINTER_BYTES);
+        first.read_to_end(&mut start).map_err(io("read", path))?;
+        if is_pointer(&start) {
+            return Err(damaged(path, &POINTED));
+        }
+        if let Some((format, _)) = packed_by(&start) {
+            let problem = format!("compressed by {format} as a whole: unpack it");
+            return Err(damaged(path, &problem));
+        }
+        let reader = guarded(|| SerializedFileReader::new(file))
+            .map_err(|error| failed(path, error.into(), ""))?;
+        if is_joined(path, reader.metadata(), bytes)? {
+            return Err(damaged(
+                path,
+                &"two parquet files in one, of which only the last would be read: keep them as two files",
+            ));
+        }
+        Ok(File {
+            path,
+            bytes,
+            reader,
+        })
+    }
+
+    fn schema(&self) -> SchemaDescPtr {
+        self.reader.metadata().file_metadata().schema_descr_ptr()
+    }
+
+    /// Returns the place of the first of these columns that the file has.
+    fn place(&self, names: &[&str]) -> Result<usize> {
+        let have = self.columns();
+        let twice = |name: &&&str| have.iter().filter(|one| one == *name).count() > 1;
+        if let Some(name) = names.iter().find(twice) {
+            return Err(self.damaged(&format!("it has the column `{name}` twice")));
+        }
+        let mut here = names
+            .iter()
+            .filter_map(|name| have.iter().position(|one| one == name));
+        here.next().ok_or_else(|| self.absent(names))
+    }
+
+    fn columns(&self) -> Vec<String> {
+        let schema = self.schema();
+        (0..schema.num_columns())
+            .map(|place| schema.column(place).path().string())
+            .collect()
+    }
+
+    fn absent(&self, names: &[&str]) -> Error {
+        self.damaged(&format!(
+            "it has no column `{}`, but {}",
+            names.join("` or `"),
+            self.columns().join(", ")
+        ))
+    }
+
+    fn meaning_of_labels(&self, place: usize, label: &str) -> Result<Meaning> {
+        let meaning = Meaning::of(&self.schema().column(place));
+        let meaning = meaning.map_err(|problem| self.damaged(&problem))?;
+        match arrow::is_duration(self.reader.metadata().file_metadata(), label) {
+            true => Err(self.damaged(&format!(
+                "column `{label}` holds durations, which are no labels"
+            ))),
+            false => Ok(meaning),
+        }
+    }
+
+    /// Checks the pages of some columns of a row group.
+    fn check(&self, group: usize, places: &[usize]) -> Result<()> {
+        let metadata = self.reader.metadata().row_group(group);
+        for place in places {
+            pages::check(self.path, metadata.column(*place), self.bytes)
+                .map_err(|fault| self.failed(fault, &format!("row group {}: ", group + 1)))?;
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, error: &dyn std::fmt::Display) -> Error {
+        damaged(self.path, error)
+    }
+
+    fn failed(&self, fault: Fault, of: &str) -> Error {
+        failed(self.path, fault, of)
+    }
+
+    fn failed_at(&self, row: u64, fault: Fault, before: &str) -> Error {
+        match fault {
+            Fault::System(cause) => io("read", self.path)(cause),
+            Fault::Content(problem) => Error::Row {
+                file: self.path.to_owned(),
+                line: row,
+                problem: format!("{before}{problem}"),
+            },
+        }
+    }
+
+    fn unequal(&self, row: u64) -> Error {
+        let problem = UNEQUAL.to_owned();
+        self.failed_at(row, Fault::Content(problem), "")
+    }
+}
+
+/// Fault of columns that end at different rows.
+const UNEQUAL: &str = "the columns have different lengths";
+
+fn damaged(path: &Path, error: &dyn std::fmt::Display) -> Error {
+    Error::File {
+        file: path.to_owned(),
+        problem: format!("not a readable parquet file: {error}"),
+    }
+}
+
+fn failed(path: &Path, fault: Fault, of: &str) -> Error {
+    match fault {
+        Fault::System(cause) => io("read", path)(cause),
+        Fault::Content(problem) => damaged(path, &format!("{of}{problem}")),
+    }
 }
 
 /// Mark at the beginning and at the end of a file.
@@ -222,7 +398,7 @@ impl Group<'_> {
                 .numbers(self.meaning, self.columns.label_of)
                 .map_err(or_after)?;
             if bytes.len() != numbers.len() {
-                return Err(wrong("the columns have different lengths".to_owned()));
+                return Err(wrong(UNEQUAL.to_owned()));
             }
             if bytes.is_empty() {
                 return Ok(rows);

@@ -4,10 +4,15 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
+use std::sync::Arc;
+
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use lra_datasets::tasks::{self, mine};
 use lra_datasets::{Class, Key, Source, SplitName, Splits, Store, Task};
+use parquet::data_type::{DataType, DoubleType, Int32Type, Int64Type};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 use serde_json::json;
 
 /// Writes `rows` lines of text with two words as labels, and returns them.
@@ -189,6 +194,145 @@ fn every_field_is_read_and_packed_files_are_too() {
     let (task, _, notes) = data(&pair);
     assert_eq!(task.info().towers, 2);
     assert!(notes[0].contains("0 false, 1 true"), "{notes:?}");
+}
+
+/// A list of a table as its writer has it: values, definition levels, repetition levels.
+type Levels<'a, T> = (&'a [T], &'a [i16], &'a [i16]);
+
+/// Returns levels, where there are any.
+fn some(levels: &[i16]) -> Option<&[i16]> {
+    (!levels.is_empty()).then_some(levels)
+}
+
+/// Writes a parquet file of one row group with a column of this schema beside labels 0, 1, ...
+fn table<T: DataType>(path: &Path, column: &str, levels: &[Levels<T::T>]) {
+    let schema = format!("message rows {{ {column} required int64 label; }}");
+    let schema = Arc::new(parse_message_type(&schema).unwrap());
+    let output = fs::File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(output, schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut rows = 0;
+    for (values, definition, repetition) in levels {
+        let mut column = group.next_column().unwrap().unwrap();
+        column
+            .typed::<T>()
+            .write_batch(values, some(definition), some(repetition))
+            .unwrap();
+        column.close().unwrap();
+        rows = match repetition.is_empty() {
+            true => definition.len().max(values.len()),
+            false => repetition.iter().filter(|level| **level == 0).count(),
+        };
+    }
+    let labels: Vec<i64> = (0..rows as i64).map(|row| row % 2).collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    column
+        .typed::<Int64Type>()
+        .write_batch(&labels, None, None)
+        .unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
+const TOKENS: &str =
+    "optional group tokens (LIST) { repeated group list { optional int32 element; } }";
+
+/// Returns the data of a folder of parquet files that are written by `write`, or its error.
+fn of_tables(write: impl Fn(&Path)) -> Result<(Vec<Vec<u8>>, Option<[usize; 2]>), String> {
+    let place = folder(&[]);
+    for split in ["train", "val", "test"] {
+        write(&place.path().join(format!("birds/{split}.parquet")));
+    }
+    let task = mine::open(&name(place.path())).map_err(|error| error.to_string())?;
+    let store = tempfile::tempdir().unwrap();
+    let data = splits(task, store.path());
+    let rows = (0..2).map(|row| data.test.tokens(0, row).to_vec());
+    Ok((rows.collect(), task.shape(&task.defaults()).unwrap().grid))
+}
+
+#[test]
+fn tables_hold_lists() {
+    let tokens = of_tables(|path| {
+        table::<Int32Type>(path, TOKENS, &[(&[1, 9, 3], &[3, 3, 3], &[0, 1, 0])]);
+    });
+    assert_eq!(tokens.unwrap().0, [vec![1, 9], vec![3]]);
+    let rows = "required group pixels (LIST) { repeated group list { required group element (LIST) \
+                { repeated group list { required int32 element (INTEGER(8,false)); } } } }";
+    let pixels = of_tables(|path| {
+        let values = [0, 1, 2, 3, 4, 5, 9, 9, 9, 0, 0, 255];
+        let repetition = [0, 2, 2, 1, 2, 2, 0, 2, 2, 1, 2, 2];
+        table::<Int32Type>(path, rows, &[(&values, &[2; 12], &repetition)]);
+    });
+    let (pixels, grid) = pixels.unwrap();
+    assert_eq!(
+        (grid, &pixels[1]),
+        (Some([2, 3]), &vec![9, 9, 9, 0, 0, 255])
+    );
+    let values = of_tables(|path| {
+        let column = "repeated double values;";
+        let values = [-1.0, 1.0, 0.0, 2.5, -1.0];
+        table::<DoubleType>(path, column, &[(&values, &[1; 5], &[0, 1, 0, 1, 1])]);
+    });
+    assert_eq!(values.unwrap().0, [vec![0, 146], vec![73, 255, 0]]);
+}
+
+#[test]
+fn mistakes_in_tables_are_named_with_the_row() {
+    let refused = |values: &[i32], definition: &[i16], repetition: &[i16]| {
+        let error = of_tables(|path| {
+            table::<Int32Type>(path, TOKENS, &[(values, definition, repetition)]);
+        });
+        error.unwrap_err()
+    };
+    for (values, definition, repetition, told) in [
+        (
+            &[1, 2][..],
+            &[3, 3, 0][..],
+            &[0, 0, 0][..],
+            "train.parquet:3: it has none of the fields",
+        ),
+        (
+            &[1, 2],
+            &[3, 1, 3],
+            &[0, 0, 0],
+            "train.parquet:2: `tokens` is empty",
+        ),
+        (
+            &[1, 2],
+            &[3, 2, 3],
+            &[0, 1, 0],
+            "train.parquet:1: `tokens` holds null at place 1",
+        ),
+        (
+            &[1, 256],
+            &[3, 3],
+            &[0, 0],
+            "train.parquet:2: `tokens` holds 256 at place 0, out of range",
+        ),
+    ] {
+        let error = refused(values, definition, repetition);
+        assert!(error.contains(told), "{error}");
+    }
+    let structure = "required group tokens { required int32 a; required int32 b; }";
+    let error = of_tables(|path| {
+        let column = (&[1, 2][..], &[][..], &[][..]);
+        table::<Int32Type>(path, structure, &[column, column]);
+    });
+    assert!(
+        error
+            .unwrap_err()
+            .contains("`tokens` holds structures of several fields")
+    );
+    let error = of_tables(|path| {
+        let column = (&[1, 2][..], &[][..], &[][..]);
+        table::<Int32Type>(path, "required int32 words;", &[column]);
+    });
+    assert!(
+        error
+            .unwrap_err()
+            .contains("it has no column `text` or `text2` or `tokens`")
+    );
 }
 
 #[test]

@@ -71,6 +71,26 @@ impl Meaning {
     }
 }
 
+impl Meaning {
+    /// Returns the meaning of a column of texts or numbers that are no labels.
+    ///
+    /// # Errors
+    /// They are neither: the reason.
+    pub(super) fn of_values(column: &ColumnDescriptor) -> Result<Meaning, String> {
+        let wrong = |holds: &str| {
+            let name = column.path().string();
+            Err(format!(
+                "column `{name}` holds {holds}, and texts or numbers are read"
+            ))
+        };
+        match Meaning::of(column) {
+            Ok(Meaning::Decimal { .. }) => wrong("decimals"),
+            Ok(meaning) => Ok(meaning),
+            Err(_) => wrong("values of another type"),
+        }
+    }
+}
+
 fn of_scale(column: &ColumnDescriptor, scale: i32) -> Result<Meaning, String> {
     let name = column.path().string();
     match u32::try_from(scale) {

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::row::{Label, Row};
+use super::row::{Field, Label, Row};
 use crate::SplitName;
 use crate::archive::{is_litter, unpacked, unreadable};
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::lines::Lines;
-use crate::parquet::{self, Columns};
+use crate::parquet;
 
 /// Longest line, and longest text of a table, in bytes.
 const LONGEST: usize = 64 << 20;
@@ -168,19 +168,17 @@ fn read_table(path: &Path, visit: &mut dyn FnMut(u64, Row) -> Result<()>) -> Res
         });
         Some(FIRST_WORD - place as i64)
     };
-    let columns = Columns {
-        bytes: &["text"],
-        label: "label",
-        label_of: &label_of,
-        longest: LONGEST,
-    };
-    parquet::read(path, &columns, &mut |line, text, number| {
-        let label = match usize::try_from(FIRST_WORD - number) {
-            Ok(place) => words.borrow().get(place).cloned().map(Label::Word),
-            Err(_) => None,
+    let names = Field::names();
+    let labels: (&str, &dyn Fn(&str) -> Option<i64>) = ("label", &label_of);
+    parquet::read_fields(path, &names, labels, &mut |line, fields, number| {
+        let label = || match usize::try_from(FIRST_WORD - number) {
+            Ok(place) => match words.borrow().get(place) {
+                Some(word) => Ok(Label::Word(word.clone())),
+                None => Label::of_number(number),
+            },
+            Err(_) => Label::of_number(number),
         };
-        let label = label.map_or_else(|| Label::of_number(number), Ok);
-        let row = label.and_then(|label| Row::of_text(text, label));
+        let row = Row::of(&fields, label);
         visit(line, row.map_err(|problem| wrong(path, line, problem))?)
     })
 }

@@ -38,6 +38,13 @@ impl Field {
         }
     }
 
+    /// Returns the names of all fields, with those of second sequences.
+    pub(super) fn names() -> Vec<String> {
+        let all = Field::ALL.into_iter();
+        all.flat_map(|it| [it.name().to_owned(), it.second()])
+            .collect()
+    }
+
     /// Returns the name of the field of the second sequence.
     fn second(self) -> String {
         format!("{}2", self.name())
@@ -119,25 +126,6 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Returns the example of one text and its label.
-    ///
-    /// # Errors
-    /// The text is empty.
-    pub(super) fn of_text(text: &[u8], label: Label) -> Result<Row, String> {
-        if text.is_empty() {
-            return Err(empty(Field::Text.name()));
-        }
-        Ok(Row {
-            kind: Kind {
-                field: Field::Text,
-                towers: 1,
-            },
-            towers: vec![Sequence::Bytes(text.to_vec())],
-            label,
-            grid: None,
-        })
-    }
-
     /// Reads a line of JSON.
     ///
     /// # Errors
@@ -154,7 +142,18 @@ impl Row {
             )
         })?;
         let line = line.0;
-        let mut fields = Field::ALL.into_iter().filter(|it| has(&line, it.name()));
+        Row::of(&line, || label(line.get("label").unwrap_or(&Value::Null)))
+    }
+
+    /// Returns the example of these fields, with the label that `label` returns.
+    ///
+    /// # Errors
+    /// The problem and the remedy, in words.
+    pub(super) fn of(
+        line: &Map<String, Value>,
+        label: impl FnOnce() -> Result<Label, String>,
+    ) -> Result<Row, String> {
+        let mut fields = Field::ALL.into_iter().filter(|it| has(line, it.name()));
         let Some(field) = fields.next() else {
             return Err(format!(
                 "it has none of the fields `text`, `tokens`, `pixels` and `values`; a line is such as {EXAMPLE}"
@@ -170,7 +169,7 @@ impl Row {
             ));
         }
         let names = [field.name().to_owned(), field.second()];
-        let names = names.iter().filter(|name| has(&line, name));
+        let names = names.iter().filter(|name| has(line, name));
         let read: Vec<(Sequence, _)> = names
             .map(|name| sequence(field, name, line.get(name.as_str()).unwrap_or(&Value::Null)))
             .collect::<Result<_, _>>()?;
@@ -184,7 +183,7 @@ impl Row {
                 towers: read.len(),
             },
             towers: read.into_iter().map(|(sequence, _)| sequence).collect(),
-            label: label(line.get("label").unwrap_or(&Value::Null))?,
+            label: label()?,
             grid,
         })
     }
