@@ -14,6 +14,7 @@ use Ordering::Relaxed;
 
 use crate::resident;
 
+mod spare;
 mod unwritten;
 
 /// Forwards to the system's allocator and counts.
@@ -253,12 +254,12 @@ fn served(layout: Layout) -> Layout {
 }
 
 // SAFETY: every call is forwarded to the system's allocator with a layout that depends on the
-// requested one alone and is no smaller; counting and advice on pages do not touch the memory.
+// requested one alone and is no smaller, or to the spare memory; counting and advice on pages do not touch the memory.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());
         // SAFETY: the caller's contract is the system allocator's.
-        let allocate = || unsafe { System.alloc(served(layout)) };
+        let allocate = || or_spare(unsafe { System.alloc(served(layout)) }, layout);
         let block = or_refused(allocate, layout.size(), layout.size());
         prefer_huge_pages(block, layout.size());
         guard_resident(block, layout.size());
@@ -270,7 +271,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         grow(layout.size());
         if served == layout {
             // SAFETY: as above.
-            let allocate = || unsafe { System.alloc_zeroed(layout) };
+            let allocate = || or_spare(unsafe { System.alloc_zeroed(layout) }, layout);
             let block = or_refused(allocate, layout.size(), layout.size());
             guard_resident(block, layout.size());
             return block;
@@ -278,7 +279,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         // Blocks that are aligned are zeroed by writing to them, before which the resident size is
         // checked.
         // SAFETY: as above.
-        let allocate = || unsafe { System.alloc(served) };
+        let allocate = || or_spare(unsafe { System.alloc(served) }, layout);
         let block = or_refused(allocate, layout.size(), layout.size());
         guard_resident(block, layout.size());
         if !block.is_null() {
@@ -292,7 +293,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         shrink(layout.size());
         leave_guard(pointer, layout.size());
         // SAFETY: as above; the block was served with this layout.
-        unsafe { System.dealloc(pointer, served(layout)) }
+        unsafe { free(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
@@ -321,18 +322,41 @@ unsafe impl GlobalAlloc for CountingAllocator {
 unsafe fn resize(pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
     // SAFETY: the caller promises that the new size with this alignment is a layout.
     let new = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
-    if served(new).align() == served(layout).align() {
+    if served(new).align() == served(layout).align() && !spare::holds(pointer) {
         // SAFETY: the block was served with this layout.
-        return unsafe { System.realloc(pointer, served(layout), new_size) };
+        let resized = unsafe { System.realloc(pointer, served(layout), new_size) };
+        if !resized.is_null() {
+            return resized;
+        }
     }
     // SAFETY: both blocks have the bytes that are copied, and they are distinct.
     unsafe {
-        let moved = System.alloc(served(new));
+        let moved = or_spare(System.alloc(served(new)), new);
         if !moved.is_null() {
             moved.copy_from_nonoverlapping(pointer, new_size.min(layout.size()));
-            System.dealloc(pointer, served(layout));
+            free(pointer, layout);
         }
         moved
+    }
+}
+
+/// Returns a block, or one of the spare memory where the system refused it before the program could
+/// say so.
+fn or_spare(block: *mut u8, layout: Layout) -> *mut u8 {
+    match block.is_null() && STATE.load(Relaxed) == DISARMED {
+        true => spare::alloc(layout),
+        false => block,
+    }
+}
+
+/// Frees a block. The spare memory keeps its own.
+///
+/// # Safety
+/// As for [`GlobalAlloc::dealloc`].
+unsafe fn free(pointer: *mut u8, layout: Layout) {
+    if !spare::holds(pointer) {
+        // SAFETY: the block was served with this layout.
+        unsafe { System.dealloc(pointer, served(layout)) }
     }
 }
 
