@@ -10,7 +10,7 @@
 //! - [`is_of_content`] tells errors about a file from those of the system.
 //! - [`try_lock`] takes a lock that ends with its process. `LRA_LOCKS=off` allows file systems
 //!   without locks.
-//! - [`escape`] makes text of a file safe for a terminal. [`without_mark`] drops a byte order mark.
+//! - [`escape`] and [`printable`] make text of a file safe for a terminal. [`without_mark`] drops a byte order mark.
 //! - In debug builds `LRA_FAULTS` makes chosen operations fail (`faults.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -29,7 +29,7 @@ pub use blame::is_of_content;
 pub use lock::{check_locks_variable, try_lock, try_lock_strictly};
 pub use open::{open, own, read, read_to_string, refuse_link, refuse_links};
 pub use temporary::{TemporaryFolder, clear_temporary};
-pub use text::{escape, is_obeyed, without_mark};
+pub use text::{escape, is_obeyed, printable, without_mark};
 pub use write::{
     Append, Output, folder_of, is_own_temporary, remove, rename, sync, sync_folder, write,
     write_unsynced,

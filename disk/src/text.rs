@@ -33,6 +33,17 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
+/// Returns text that is safe for a terminal: line ends and tabs stay, and every other control
+/// character is escaped, because the text may come from a file.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let kept = text.split_inclusive(['\n', '\t']).map(|piece| {
+        let end = piece.len() - usize::from(piece.ends_with(['\n', '\t']));
+        escape(&piece[..end]) + &piece[end..]
+    });
+    kept.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,62 +1,67 @@
-//! Colour on terminals: red for failures, yellow for warnings, green for success.
+//! Colours on terminals. A piece of text has the colour of its meaning, which the code that writes it
+//! names.
 //!
-//! Text is laid out without colour and coloured on output, so that widths do not count colour
-//! codes. It stays plain on a stream that is not a terminal, with `NO_COLOR` and with `TERM=dumb`.
+//! Text stays plain on a stream that is not a terminal, with `NO_COLOR` and with `TERM=dumb`.
 //! `CLICOLOR_FORCE` colours it anyway.
-
-use std::borrow::Cow;
 
 use anstream::stream::RawStream;
 use anstream::{AutoStream, ColorChoice};
-use anstyle::{AnsiColor, Style};
+use results::Tone;
 
-const BAD: Style = AnsiColor::Red.on_default().bold();
-const MIND: Style = AnsiColor::Yellow.on_default().bold();
-const GOOD: Style = AnsiColor::Green.on_default();
+/// Text for a terminal: pieces with or without a meaning. No codes are in it, so that layouts count
+/// characters.
+#[derive(Clone, Debug, Default)]
+pub struct Text(Vec<(Option<Tone>, String)>);
 
-/// Words of tables and signs of sweeps that are coloured.
-const WORDS: &[(&str, Style)] = &[
-    ("FAIL", BAD),
-    ("FAILED", BAD),
-    ("REGRESSED", BAD),
-    ("CHANGED", BAD),
-    ("MISSING", BAD),
-    ("✗", BAD),
-    ("!", MIND),
-    ("‖", MIND),
-    ("✓", GOOD),
-    ("passed", GOOD),
-];
+impl Text {
+    /// Returns text that has a meaning.
+    pub fn toned(tone: Tone, text: impl Into<String>) -> Text {
+        Text(vec![(Some(tone), text.into())])
+    }
 
-/// Beginnings of lines that are coloured.
-const HEADS: &[(&str, Style)] = &[("error:", BAD), ("failed:", BAD), ("warning:", MIND)];
+    /// Returns the text with another behind it.
+    #[must_use]
+    pub fn and(mut self, next: impl Into<Text>) -> Text {
+        self.0.extend(next.into().0);
+        self
+    }
 
-/// Returns the text, coloured if `stream` shows colours.
-pub fn on<'a>(stream: &impl RawStream, text: &'a str) -> Cow<'a, str> {
-    match AutoStream::choice(stream) {
-        ColorChoice::Never => text.into(),
-        _ => painted(text).into(),
+    /// Returns the text for a stream: in its colours if `stream` shows any. Characters of it that a
+    /// terminal obeys are escaped, but for line feeds and tabs.
+    pub fn on(&self, stream: &impl RawStream) -> String {
+        let colours = shown_by(stream);
+        let pieces = self.0.iter().map(|(tone, text)| {
+            let text = disk::printable(text);
+            match tone {
+                Some(tone) if colours => tone.paint(&text),
+                _ => text,
+            }
+        });
+        pieces.collect()
     }
 }
 
-fn painted(text: &str) -> String {
-    text.split_inclusive('\n').map(line).collect()
+impl<T: AsRef<str>> From<T> for Text {
+    fn from(text: T) -> Text {
+        Text(vec![(None, text.as_ref().to_owned())])
+    }
 }
 
-fn line(text: &str) -> String {
-    let head = HEADS.iter().find(|(head, _)| text.starts_with(head));
-    let (mut out, rest) = match head {
-        Some((head, style)) => (format!("{style}{head}{style:#}"), &text[head.len()..]),
-        None => (String::new(), text),
-    };
-    for piece in rest.split_inclusive(char::is_whitespace) {
-        let word = piece.trim_end_matches(|c: char| c.is_whitespace() || ",.;".contains(c));
-        match WORDS.iter().find(|(known, _)| *known == word) {
-            Some((_, style)) => out += &format!("{style}{word}{style:#}{}", &piece[word.len()..]),
-            None => out += piece,
+/// Returns lines as one text.
+pub fn joined(lines: impl IntoIterator<Item = Text>) -> Text {
+    let mut all = Text::default();
+    for line in lines {
+        if !all.0.is_empty() {
+            all = all.and("\n");
         }
+        all = all.and(line);
     }
-    out
+    all
+}
+
+/// Returns whether a stream shows colours.
+pub fn shown_by(stream: &impl RawStream) -> bool {
+    AutoStream::choice(stream) != ColorChoice::Never
 }
 
 #[cfg(test)]
@@ -64,21 +69,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_wrong_is_painted_and_nothing_else() {
-        let text = "model  16.35 FAIL\nerror: no file, FAILED\nFAILS  (passed)\n";
-        let bad = |word| format!("{BAD}{word}{BAD:#}");
-        let expected = format!(
-            "model  16.35 {}\n{} no file, {}\nFAILS  (passed)\n",
-            bad("FAIL"),
-            bad("error:"),
-            bad("FAILED")
-        );
-        assert_eq!(painted(text), expected);
+    fn a_file_gets_plain_text() {
+        let file = tempfile::tempfile().unwrap();
+        let text = Text::toned(Tone::Bad, "FAILED").and("  \u{1b}[1mmodel\n");
+        assert_eq!(text.on(&file), "FAILED  \\u{1b}[1mmodel\n");
     }
 
     #[test]
-    fn a_file_gets_plain_text() {
+    fn lines_are_joined() {
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(on(&file, "✗ FAIL"), "✗ FAIL");
+        let lines = joined(["a".into(), Text::toned(Tone::Good, "b"), "".into()]);
+        assert_eq!(lines.on(&file), "a\nb\n");
     }
 }

@@ -135,16 +135,6 @@ fn message(cause: &(dyn std::error::Error + 'static)) -> String {
     }
 }
 
-/// Returns text that is safe for a terminal: line ends and tabs stay, and every other control
-/// character is escaped, because the text may come from a file.
-pub fn printable(text: &str) -> String {
-    let kept = text.split_inclusive(['\n', '\t']).map(|piece| {
-        let end = piece.len() - usize::from(piece.ends_with(['\n', '\t']));
-        disk::escape(&piece[..end]) + &piece[end..]
-    });
-    kept.collect()
-}
-
 /// Returns a message that is safe for a terminal: of the control characters only tabs and the line
 /// ends of this program stay, after which it indents by two blanks. So a name with a line feed
 /// cannot look like another message.

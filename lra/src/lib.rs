@@ -105,7 +105,7 @@ pub fn main_of<'a>(built_from: Crate, own: impl Into<Own<'a>>) -> ExitCode {
 #[must_use]
 pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
     if let Err(error) = runtime::check_start() {
-        stderr::line(&format!("error: {error}"));
+        stderr::error(&error);
         return error.class.into();
     }
     let own = own.into();
@@ -119,7 +119,7 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
     });
     let registered = registered.and_then(|()| own_crate::register_tasks(own.tasks));
     if let Err(error) = registered.and_then(|()| disk::check_locks_variable()) {
-        stderr::line(&format!("error: {error}"));
+        stderr::error(&error);
         return error::Class::Usage.into();
     }
     if let Some(columns) = output::columns() {
@@ -176,7 +176,7 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
         Verb::Parity(arguments) => cmd::parity::run(&arguments),
     });
     outcome.unwrap_or_else(|error| {
-        stderr::line(&format!("error: {error}"));
+        stderr::error(&error);
         error.class.into()
     })
 }
@@ -185,7 +185,7 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
 /// Names from other programs are answered with those of this one.
 fn answer(said: &clap::Error) -> ExitCode {
     if let Some(message) = cli::unknown::explained(said) {
-        stderr::line(&format!("error: {message}"));
+        stderr::error(message);
         return error::Class::Usage.into();
     }
     if said.use_stderr() {
@@ -199,7 +199,7 @@ fn answer(said: &clap::Error) -> ExitCode {
     let printed = said.print().and_then(|()| io::stdout().flush());
     match printed {
         Err(error) if !said.use_stderr() && error.kind() != io::ErrorKind::BrokenPipe => {
-            stderr::line(&format!("error: writing to standard output: {error}"));
+            stderr::error(format!("writing to standard output: {error}"));
             error::Class::Run.into()
         }
         _ if said.use_stderr() => error::Class::Usage.into(),

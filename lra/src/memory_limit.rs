@@ -110,10 +110,10 @@ fn exit_with_record(reason: String) {
         };
         record.provenance.created = host::now();
         if let Err(error) = results::store::write(&path, &record) {
-            stderr::line(&format!("error: {error}"));
+            stderr::error(error);
         }
     }
-    stderr::line(&format!("error: out of memory: {reason}; {remedy}"));
+    stderr::error(format!("out of memory: {reason}; {remedy}"));
     std::process::exit(i32::from(Class::Run.code()));
 }
 

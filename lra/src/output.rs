@@ -3,15 +3,35 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::colour;
-use crate::error::{Class, Classify, Error, Result, printable};
+use results::table::Table;
+use results::{Format, Tone};
 
-/// Writes a result to standard output, without characters that control a terminal. A closed pipe
-/// (`lra report | head`) is not an error.
-pub fn print(text: &str) -> Result<()> {
+use crate::colour::{self, Text};
+use crate::error::{Class, Classify, Error, Result};
+
+/// Writes a result to standard output, without characters that control a terminal.
+pub fn print(text: impl Into<Text>) -> Result<()> {
+    write_out(&text.into().on(&io::stdout()))
+}
+
+/// Writes tables to standard output. On a terminal, text has the colours of its meanings.
+pub fn print_tables(format: Format, tables: &[Table]) -> Result<()> {
+    print_judged(format, tables, None)
+}
+
+/// Writes tables like [`print_tables`], with titles in the colour of a verdict.
+pub fn print_judged(format: Format, tables: &[Table], verdict: Option<Tone>) -> Result<()> {
+    match format {
+        Format::Text if colour::shown_by(&io::stdout()) => {
+            write_out(&results::on_terminal(tables, verdict))
+        }
+        format => print(format.render(tables)),
+    }
+}
+
+/// Writes to standard output. A closed pipe (`lra report | head`) is not an error.
+fn write_out(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    let text = printable(text);
-    let text = colour::on(&out, &text);
     let ending = if text.ends_with('\n') { "" } else { "\n" };
     match write!(out, "{text}{ending}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -22,7 +42,7 @@ pub fn print(text: &str) -> Result<()> {
 /// Writes sentences to standard output. Lines that are too long for a terminal are folded.
 pub fn print_prose(text: &str) -> Result<()> {
     match columns() {
-        Some(columns) => print(&results::fold(text, columns)),
+        Some(columns) => print(results::fold(text, columns)),
         None => print(text),
     }
 }
@@ -36,7 +56,7 @@ pub fn columns() -> Option<usize> {
 
 /// Writes a value as one JSON document to standard output.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    print(&results::document(value).class(Class::Run)?)
+    print(results::document(value).class(Class::Run)?)
 }
 
 /// Replaces a file that the command line names.

@@ -60,10 +60,22 @@ impl Reporter {
         self.bar().suspend(|| stderr::line(line));
     }
 
+    /// Prints a warning, unless quiet.
+    pub fn warn(&self, message: &str) {
+        if !self.quiet {
+            self.alert(message);
+        }
+    }
+
+    /// Prints a warning, quiet or not.
+    pub fn alert(&self, message: &str) {
+        self.bar().suspend(|| stderr::warning(message));
+    }
+
     /// Prints an error, quiet or not.
     pub fn error(&self, line: &str) {
         self.bar()
-            .suspend(|| stderr::line(&format!("error: {}", as_message(line))));
+            .suspend(|| stderr::error(format!("{}", as_message(line))));
     }
 
     /// Starts a bar of `total` steps at `done`; `what` is shown in front of it.

@@ -60,8 +60,8 @@ pub fn set_up(threads: Option<usize>) -> Result<()> {
         && threads_of(&given).is_none()
     {
         let (given, most) = (given.to_string_lossy(), most_threads());
-        stderr::line(&format!(
-            "warning: {RAYON}={given} is no number of threads from 1 to {most}; {threads} are used"
+        stderr::warning(format!(
+            "{RAYON}={given} is no number of threads from 1 to {most}; {threads} are used"
         ));
     }
     limits::check(needs(threads as u64), less)?;

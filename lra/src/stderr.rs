@@ -5,7 +5,9 @@ use std::io::{IsTerminal, Write, stderr};
 
 use terminal_size::Width;
 
-use crate::colour;
+use results::Tone;
+
+use crate::colour::Text;
 
 /// Narrowest terminal whose lines are folded to its width, in columns.
 const NARROWEST: usize = 60;
@@ -13,50 +15,41 @@ const NARROWEST: usize = 60;
 /// Prints the line or lines of `text`. Control characters, which file names and strings of records
 /// may contain, are escaped. If standard error is closed or full, only the line is lost; unlike
 /// `eprintln!`, this does not panic.
-pub fn line(text: &str) {
-    let text = escaped(text);
+pub fn line(text: impl Into<Text>) {
     // One write, so that lines of several processes in one log do not mix.
-    let line = format!("{}\n", colour::on(&stderr(), &text));
+    let line = text.into().and("\n").on(&stderr());
     let _ = stderr().write_all(line.as_bytes());
+}
+
+/// Prints an error.
+pub fn error(message: impl std::fmt::Display) {
+    line(headed(Tone::Bad, "error:", &message.to_string()));
+}
+
+/// Prints a warning as one line: its line feeds, which come from a file, are escaped too.
+pub fn warning(message: impl std::fmt::Display) {
+    line(headed(
+        Tone::Caution,
+        "warning:",
+        &disk::escape(&message.to_string()),
+    ));
+}
+
+/// Returns a message behind a word for its kind.
+pub fn headed(tone: Tone, head: &str, message: &str) -> Text {
+    Text::toned(tone, head).and(format!(" {message}"))
 }
 
 /// Prints sentences like [`line`]. Lines that are too long for a terminal are folded.
 pub fn prose(text: &str) {
     match terminal_size::terminal_size_of(stderr()) {
-        Some((Width(columns), _)) => {
-            line(&results::fold(text, usize::from(columns).max(NARROWEST)))
-        }
+        Some((Width(columns), _)) => line(results::fold(text, usize::from(columns).max(NARROWEST))),
         None => line(text),
     }
-}
-
-/// Prints `text` as one line, like [`line`]: its line feeds, which come from a file, are escaped
-/// too.
-pub fn one(text: &str) {
-    line(&disk::escape(text));
-}
-
-/// Returns `text` with its control characters escaped, line by line.
-fn escaped(text: &str) -> String {
-    let lines: Vec<String> = text.split('\n').map(disk::escape).collect();
-    lines.join("\n")
 }
 
 /// Returns whether standard error is a terminal whose cursor can be moved.
 pub fn is_interactive() -> bool {
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stderr().is_terminal() && !is_dumb
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(
-            escaped("error: \u{1b}[31mred\u{7}\n  next"),
-            "error: \\u{1b}[31mred\\u{7}\n  next"
-        );
-    }
 }

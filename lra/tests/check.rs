@@ -74,6 +74,12 @@ fn a_wrong_update_and_more_memory_are_caught() {
         linear(&table).contains(" ! ") && linear(&table).contains("REGRESSED"),
         "{table}"
     );
+    let mut coloured = place.command("check wrong --baseline base.csv");
+    let coloured = coloured.env("CLICOLOR_FORCE", "1").output().unwrap();
+    let coloured = String::from_utf8(coloured.stdout).unwrap();
+    let red = |word: &str| coloured.contains(&format!("\x1b[1m\x1b[31m{word}\x1b[0m"));
+    assert!(red("REGRESSED"), "{coloured:?}");
+    assert!(red("Regression check: FAILED"), "{coloured:?}");
     assert!(
         table.contains("transformer") && table.contains("1 ok"),
         "{table}"

@@ -13,6 +13,7 @@ use crate::stats::Sample;
 use crate::store::record_file;
 use crate::table::{Cell, Column, Row, Table};
 use crate::tables::endings;
+use crate::tone::Tone;
 use crate::{Format, Result};
 
 /// Name of the recipe.
@@ -309,6 +310,7 @@ fn with_endings(mut cell: Cell, runs: &[&Record]) -> Cell {
     if !words.is_empty() {
         cell.text = format!("{} {words}", cell.text).trim_start().to_owned();
         cell.fields.push(("status", words.into()));
+        cell.tone = Some(Tone::Bad);
     }
     cell
 }

@@ -5,6 +5,7 @@
 use crate::published::{Figure, Source};
 use crate::record::{Outcome, Record};
 use crate::stats::{Sample, Uncertainty};
+use crate::tone::Tone;
 
 /// The level of the intervals.
 pub(crate) const LEVEL: f64 = 0.95;
@@ -141,6 +142,15 @@ impl Equivalence {
             | Equivalence::Diverged { .. }
             | Equivalence::OneSeed
             | Equivalence::NoSpread => "cannot tell",
+        }
+    }
+
+    /// Returns what it means for a claim of reproduction.
+    pub(crate) fn tone(self) -> Tone {
+        match self {
+            Equivalence::Reproduced => Tone::Good,
+            Equivalence::Differs => Tone::Bad,
+            _ => Tone::Caution,
         }
     }
 

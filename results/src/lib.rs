@@ -53,6 +53,7 @@ pub mod store;
 pub mod summary;
 pub mod table;
 pub mod tables;
+mod tone;
 pub mod verdict;
 
 pub use atomic::{clear_unfinished, write};
@@ -61,4 +62,5 @@ pub use error::{Error, Result};
 pub use format::{counted, fold, grouped, listed, wrap};
 pub use pivot::mixture;
 pub use record::{Outcome, Record};
-pub use render::{Format, document, markdown, set_width, width};
+pub use render::{Format, document, markdown, on_terminal, set_width, width};
+pub use tone::Tone;

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use crate::tone::Tone;
+
 /// A table with its title and footnotes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
@@ -170,6 +172,8 @@ pub struct Cell {
     pub fields: Vec<(&'static str, Value)>,
     /// True if it is the best of its column.
     pub best: bool,
+    /// Meaning of its text, which a terminal shows as a colour.
+    pub tone: Option<Tone>,
 }
 
 /// Choice of the best number of a column.
@@ -205,6 +209,15 @@ impl Cell {
             text: text.into(),
             fields: vec![(field, value.into())],
             ..Cell::default()
+        }
+    }
+
+    /// Returns the cell with a meaning.
+    #[must_use]
+    pub fn toned(self, tone: impl Into<Option<Tone>>) -> Cell {
+        Cell {
+            tone: tone.into(),
+            ..self
         }
     }
 

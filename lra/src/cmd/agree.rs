@@ -45,8 +45,8 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
         .into_iter()
         .partition(|record| record.changed_on_the_way().is_some());
     if !changed.is_empty() {
-        stderr::line(&format!(
-            "warning: {} left out: resumed after changes (see accepted_changes in their records)",
+        stderr::warning(format!(
+            "{} left out: resumed after changes (see accepted_changes in their records)",
             results::counted(changed.len() as u64, "run")
         ));
     }
@@ -68,10 +68,9 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
     table
         .notes
         .extend(mixture.map(|mixture| format!("The runs are of {mixture}.")));
-    let text = arguments.format.render(&[table]);
     match &arguments.output {
-        None => cmd::print(&text)?,
-        Some(file) => cmd::write_file(file, text.as_bytes())?,
+        None => cmd::print_tables(arguments.format, &[table])?,
+        Some(file) => cmd::write_file(file, arguments.format.render(&[table]).as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -165,5 +165,5 @@ fn show(arguments: &BenchArgs, cells: &[Bench]) -> Result<()> {
     let change = against_base(cells, arguments.speed_threshold);
     let mut tables: Vec<_> = change.map(|it| it.table).into_iter().collect();
     tables.extend(results::bench::tables(cells, Some(source)));
-    cmd::print(&arguments.format.render(&tables))
+    cmd::print_tables(arguments.format, &tables)
 }

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use results::Tone;
 use results::check::{Baseline, State, Thresholds, judge, junit, table};
 
 use crate::cli::CheckArgs;
 use crate::cmd;
+use crate::colour::Text;
 use crate::error::{Class, Classify, Error, Result};
 use crate::{stderr, suggest};
 
@@ -100,12 +102,10 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     };
     let check = judge(&baseline, &now, &thresholds);
     for damaged in now.rows.iter().filter_map(|row| row.damaged.as_ref()) {
-        stderr::one(&format!("error: {damaged}"));
+        stderr::error(disk::escape(damaged));
     }
     for missing in now.rows.iter().filter_map(|row| row.unlogged.as_ref()) {
-        stderr::one(&format!(
-            "warning: {missing}, so losses on the way are not compared"
-        ));
+        stderr::warning(format!("{missing}, so losses on the way are not compared"));
     }
     if let Some(file) = &arguments.junit {
         cmd::write_file(file, junit(&check).as_bytes())?;
@@ -117,14 +117,16 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
             "{records}, named in the warnings: a seed or a cell that it held is absent here (--strict ends with exit code 3)."
         ));
     }
-    let text = arguments.format.render(&[table]);
+    let (verdict, tone) = match check.passed() {
+        true => ("passed", Tone::Good),
+        false => ("FAILED", Tone::Bad),
+    };
     match &arguments.output {
-        Some(file) => cmd::write_file(file, text.as_bytes())?,
-        None => cmd::print(&text)?,
-    }
-    if arguments.output.is_some() {
-        let verdict = if check.passed() { "passed" } else { "FAILED" };
-        stderr::line(&format!("regression check {verdict}"));
+        Some(file) => {
+            cmd::write_file(file, arguments.format.render(&[table]).as_bytes())?;
+            stderr::line(Text::from("regression check ").and(Text::toned(tone, verdict)));
+        }
+        None => cmd::print_judged(arguments.format, &[table], Some(tone))?,
     }
     Ok(match check.passed() {
         true => ExitCode::SUCCESS,

@@ -7,10 +7,11 @@ use std::process::{Command, ExitCode};
 use candle_core::{DType, Device};
 use models::Model;
 use models::conformance::{self, Check, Outcome};
-use results::counted;
+use results::{Tone, counted};
 use serde_json::{Value, json};
 
 use crate::cli::CheckModelArgs;
+use crate::colour::Text;
 use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
 use crate::panics::{self, Panic};
@@ -40,7 +41,7 @@ pub fn run(arguments: &CheckModelArgs) -> Result<ExitCode> {
     conformance::digest_elsewhere_by(|_| std::env::var(DIGEST).ok()?.parse().ok());
     let told = |promise: &Check, outcome: &Outcome| match arguments.json {
         true => Ok(()),
-        false => cmd::print(&line(model, promise, outcome)),
+        false => cmd::print(line(model, promise, outcome)),
     };
     let found = conformance::ask(|promise| tried(model, promise), told)?;
     let count = |which: fn(&Outcome) -> bool| found.iter().filter(|(_, it)| which(it)).count();
@@ -193,21 +194,23 @@ fn products_beside(model: &Model, promise: &Check) -> Option<String> {
     })
 }
 
-fn line(model: &Model, promise: &Check, outcome: &Outcome) -> String {
+fn line(model: &Model, promise: &Check, outcome: &Outcome) -> Text {
     let words = promise.name.replace('_', " ");
     match outcome {
-        Outcome::Kept => format!("ok      {words}"),
-        Outcome::Broken(wrong) => match promise.place(model, wrong) {
-            Some(place) => format!("FAILED  {words}\n        {wrong}\n        look at {place}"),
-            None => format!("FAILED  {words}\n        {wrong}"),
-        },
-        Outcome::NotTried(cause) => {
-            format!(
-                "-       {words}\n        not tried: {}",
-                cause.replace('_', " ")
-            )
+        Outcome::Kept => format!("ok      {words}").into(),
+        Outcome::Broken(wrong) => {
+            let broken =
+                Text::toned(Tone::Bad, "FAILED").and(format!("  {words}\n        {wrong}"));
+            match promise.place(model, wrong) {
+                Some(place) => broken.and(format!("\n        look at {place}")),
+                None => broken,
+            }
         }
-        Outcome::Unchecked(reason) => format!("-       {words}\n        {reason}"),
+        Outcome::NotTried(cause) => {
+            let cause = cause.replace('_', " ");
+            format!("-       {words}\n        not tried: {cause}").into()
+        }
+        Outcome::Unchecked(reason) => format!("-       {words}\n        {reason}").into(),
     }
 }
 
@@ -237,7 +240,8 @@ mod tests {
         let named = "every_parameter_has_a_finite_gradient_that_is_not_zero";
         let promise = conformance::CHECKS.iter().find(|it| it.name == named);
         let broken = Outcome::Broken("encoder.0.mixer.output.weight has no gradient".to_owned());
-        let printed = line(model, promise.unwrap(), &broken);
+        let file = tempfile::tempfile().unwrap();
+        let printed = line(model, promise.unwrap(), &broken).on(&file);
         assert!(
             printed.starts_with("FAILED  every parameter has a finite gradient"),
             "{printed}"

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use datasets::Task;
 use datasets::conformance::{self, ConformanceCheck, Failure, Found, Outcome, Subject};
 use datasets::tasks;
-use results::counted;
+use results::{Tone, counted};
 use serde_json::{Value, json};
 
 use crate::cli::CheckTaskArgs;
+use crate::colour::Text;
 use crate::error::{Class, Error, Result};
 use crate::panics::{self, Panic};
 use crate::{cmd, runtime, suggest};
@@ -36,7 +37,7 @@ pub fn run(arguments: &CheckTaskArgs) -> Result<ExitCode> {
         let name = task.info().name;
         let told = |promise: &ConformanceCheck, outcome: &Outcome| match arguments.json {
             true => Ok(()),
-            false => cmd::print(&line(promise, outcome)),
+            false => cmd::print(line(promise, outcome)),
         };
         let found = conformance::ask(&subject, tried, told)?;
         let count = |which: fn(&Outcome) -> bool| found.iter().filter(|(_, it)| which(it)).count();
@@ -46,7 +47,7 @@ pub fn run(arguments: &CheckTaskArgs) -> Result<ExitCode> {
         rows.extend(found.iter().map(|(promise, it)| row(name, promise, it)));
         if !arguments.json {
             let all = found.len();
-            cmd::print(&match all - kept {
+            cmd::print(match all - kept {
                 0 => format!("{name}: {all} of {} kept", counted(all as u64, "promise")),
                 rest => format!(
                     "{name}: {kept} of {} kept, {failed} broken, {} not tried because of these",
@@ -75,15 +76,17 @@ fn tried(promise: &'static ConformanceCheck, subject: &Subject) -> Found {
     })
 }
 
-fn line(promise: &ConformanceCheck, outcome: &Outcome) -> String {
+fn line(promise: &ConformanceCheck, outcome: &Outcome) -> Text {
     let words = promise.name.replace('_', " ");
     match outcome {
-        Outcome::Kept(None) => format!("ok      {words}"),
-        Outcome::Kept(Some(remark)) => format!("ok      {words}\n        {remark}"),
-        Outcome::Broken(wrong) => format!("FAILED  {words}\n        {wrong}"),
+        Outcome::Kept(None) => format!("ok      {words}").into(),
+        Outcome::Kept(Some(remark)) => format!("ok      {words}\n        {remark}").into(),
+        Outcome::Broken(wrong) => {
+            Text::toned(Tone::Bad, "FAILED").and(format!("  {words}\n        {wrong}"))
+        }
         Outcome::NotTried(cause) => {
             let cause = cause.replace('_', " ");
-            format!("-       {words}\n        not tried: {cause}")
+            format!("-       {words}\n        not tried: {cause}").into()
         }
     }
 }

@@ -48,7 +48,7 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
     tables.retain(|table| !table.rows.is_empty());
     match is_page {
         true => cmd::print(&page(&scored, tables, &worst, are_pictures)?.render())?,
-        false => cmd::print(&arguments.format.render(&tables))?,
+        false => cmd::print_tables(arguments.format, &tables)?,
     }
     if arguments.format == Format::Text {
         for it in shown {

@@ -63,7 +63,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
 fn show(table: &Table, as_json: bool) -> Result<ExitCode> {
     match as_json {
         true => cmd::print_json(&objects(table))?,
-        false => cmd::print(&Format::Text.render(std::slice::from_ref(table)))?,
+        false => cmd::print_tables(Format::Text, std::slice::from_ref(table))?,
     }
     Ok(ExitCode::SUCCESS)
 }

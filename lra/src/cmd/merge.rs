@@ -54,7 +54,7 @@ pub fn run(arguments: &MergeArgs) -> Result<ExitCode> {
 /// Warns of the files that hold no record, by name.
 pub fn warn(merged: &Merged) {
     for (path, reason) in &merged.skipped {
-        stderr::one(&format!("warning: {} left out: {reason}", path.display()));
+        stderr::warning(format!("{} left out: {reason}", path.display()));
     }
 }
 

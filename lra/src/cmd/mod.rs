@@ -31,7 +31,9 @@ use datasets::{Source, Task};
 use results::store::Loaded;
 
 use crate::error::{Class, Classify, Error, Result};
-pub use crate::output::{of_writing, print, print_json, print_prose, write_file};
+pub use crate::output::{
+    of_writing, print, print_json, print_judged, print_prose, print_tables, write_file,
+};
 use crate::{recipe, stderr};
 
 /// Returns the setting of `--allow-partial`.
@@ -68,7 +70,7 @@ pub fn allow_partial(task: &str) -> Result<&'static str> {
 pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
     let loaded = results::store::load(folder).class(Class::Data)?;
     for (path, reason) in &loaded.skipped {
-        stderr::one(&format!("warning: {} left out: {reason}", path.display()));
+        stderr::warning(format!("{} left out: {reason}", path.display()));
     }
     let recipes = loaded.records.iter().map(|it| it.recipe.name.as_str());
     for line in recipe::absent(recipes) {

@@ -47,7 +47,7 @@ pub fn run(arguments: &ParityArgs) -> Result<ExitCode> {
     if arguments.json {
         cmd::print_json(&cmd::list::objects(&table))?;
     } else {
-        cmd::print(&Format::Text.render(&[table]))?;
+        cmd::print_tables(Format::Text, &[table])?;
     }
     Ok(if all_ok {
         ExitCode::SUCCESS

@@ -37,7 +37,7 @@ pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
     let mut unread = Vec::new();
     let files = site.files(&mut unread);
     for reason in unread {
-        stderr::one(&format!("warning: no learning curve: {reason}"));
+        stderr::warning(format!("no learning curve: {reason}"));
     }
     let (count, bytes) = (
         files.len(),

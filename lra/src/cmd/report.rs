@@ -55,6 +55,10 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
             };
             page.render()
         }
+        format if arguments.output.is_none() => {
+            cmd::print_tables(format, &tables)?;
+            return Ok(ExitCode::SUCCESS);
+        }
         format => format.render(&tables),
     };
     match &arguments.output {
@@ -122,7 +126,7 @@ fn charts(loaded: &Loaded, bench: &[Bench]) -> Vec<Chart> {
     let mut unread = Vec::new();
     charts.extend(chart::curves(loaded, &mut unread));
     for reason in unread {
-        stderr::one(&format!("warning: no learning curve of {reason}"));
+        stderr::warning(format!("no learning curve of {reason}"));
     }
     charts.extend(chart::lengths(bench));
     charts

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use results::{Record, counted};
+use results::{Format, Record, counted};
 use serde_json::{Value, json};
 
 use crate::cell::{IfExists, RunContext};
@@ -252,7 +252,10 @@ impl Reproduction<'_> {
             records: &records,
         };
         if !arguments.json {
-            cmd::print(&verdict.text()?)?;
+            cmd::print_tables(Format::Text, &[verdict.comparison()?])?;
+            if let Some(block) = verdict.block()? {
+                cmd::print(&format!("\nTo paste:\n\n{block}"))?;
+            }
         }
         let document = json!({
             "plan": plan.json(),

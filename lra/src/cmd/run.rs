@@ -113,7 +113,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         }
     } else if several {
         let tables = cmd::report::make(|kind| kind.by_default, &records, PUBLISHED)?;
-        cmd::print(&Format::Text.render(&tables))?;
+        cmd::print_tables(Format::Text, &tables)?;
     }
     Ok(exit_code(&records))
 }

@@ -67,8 +67,8 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
         cmd::print_prose(&format!("look at: {}\n\n", step.look))?;
         let code = code_of(step, folder)?;
         if code != 0 {
-            stderr::line(&format!(
-                "error: the tour ends here: `lra {}` ended with exit code {code}",
+            stderr::error(format!(
+                "the tour ends here: `lra {}` ended with exit code {code}",
                 step.words
             ));
             return Ok(code.into());

@@ -22,14 +22,13 @@ impl Verdict<'_> {
         Ok(kind.make(self.records, Some(self.plan.cell.source)))
     }
 
-    /// Returns the comparison as text, and a block to paste.
-    pub fn text(&self) -> Result<String> {
-        let table = self.comparison()?;
-        let shown = Format::Text.render(std::slice::from_ref(&table));
-        if !self.records.iter().any(|it| it.outcome == Outcome::Scored) {
-            return Ok(shown);
+    /// Returns the comparison as a block to paste; `None` if no run is scored.
+    pub fn block(&self) -> Result<Option<String>> {
+        let scored = self.records.iter().any(|it| it.outcome == Outcome::Scored);
+        match scored {
+            true => Ok(Some(self.markdown(self.comparison()?))),
+            false => Ok(None),
         }
-        Ok(format!("{shown}\nTo paste:\n\n{}", self.markdown(table)))
     }
 
     fn markdown(&self, table: Table) -> String {

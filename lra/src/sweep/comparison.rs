@@ -84,9 +84,9 @@ impl<'a> Comparer<'a> {
         for cell in cells {
             let resolved = &cell.resolved;
             if let Some(missing) = store.absent(resolved.task, &resolved.spec.data_key()) {
-                let text = format!("warning: runs of {} would fail: {missing}", cell.column());
+                let text = format!("runs of {} would fail: {missing}", cell.column());
                 if self.told.borrow_mut().insert(text.clone()) {
-                    self.reporter.note(&text);
+                    self.reporter.alert(&text);
                 }
             }
         }

@@ -4,14 +4,16 @@
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use results::Tone;
 
+use crate::colour::{self, Text};
 use crate::error::Class;
+use crate::stderr;
 use crate::sweep::job::{Failure, Job};
 use crate::sweep::plan::{Cell, Refused};
 use crate::sweep::scheduler::State;
 use crate::sweep::time_left::TimeLeft;
 use crate::timing::human_duration;
-use crate::{colour, stderr};
 
 /// Shows the progress of a sweep.
 pub struct ProgressDisplay {
@@ -130,18 +132,18 @@ impl ProgressDisplay {
         }
         self.drawn = Some(Instant::now());
         let mut lines = grid(cells, states, &[]);
-        lines.push(String::new());
+        lines.push("".into());
         for job in running {
             let time = human_duration(job.elapsed());
             let title = cells[job.cell].title();
-            lines.push(format!(
-                "{} {title}, {time}: {}",
-                sign(&State::Running),
-                job.progress()
-            ));
+            let progress = job.progress();
+            lines.push(sign(&State::Running).and(format!(" {title}, {time}: {progress}")));
         }
-        lines.push(self.footer(states, running.iter().map(Job::elapsed).sum()));
-        bar.set_message(colour::on(&std::io::stderr(), &lines.join("\n")).into_owned());
+        lines.push(
+            self.footer(states, running.iter().map(Job::elapsed).sum())
+                .into(),
+        );
+        bar.set_message(colour::joined(lines).on(&std::io::stderr()));
         bar.tick();
     }
 
@@ -183,35 +185,42 @@ impl ProgressDisplay {
 
     /// Prints a failure, quiet or not.
     fn alert(&self, line: &str) {
-        let line = format!("failed: {line}");
+        let line = stderr::headed(Tone::Bad, "failed:", line);
         match &self.live {
-            Some(bar) => bar.suspend(|| stderr::line(&line)),
-            None => stderr::line(&line),
+            Some(bar) => bar.suspend(|| stderr::line(line)),
+            None => stderr::line(line),
         }
     }
 }
 
 /// Returns the symbol of a state.
-fn sign(state: &State) -> char {
+fn sign(state: &State) -> Text {
     match state {
-        State::Scored { fresh: true, .. } => '✓',
-        State::Scored { fresh: false, .. } => '=',
-        State::Failed(..) => '✗',
-        State::Changed(_) => '≠',
-        State::Interrupted => '‖',
-        State::Running => '▸',
-        State::Elsewhere => '○',
-        State::Pending => '·',
+        State::Scored { fresh: true, .. } => Text::toned(Tone::Good, "✓"),
+        State::Scored { fresh: false, .. } => "=".into(),
+        State::Failed(..) => Text::toned(Tone::Bad, "✗"),
+        State::Changed(_) => "≠".into(),
+        State::Interrupted => Text::toned(Tone::Caution, "‖"),
+        State::Running => "▸".into(),
+        State::Elsewhere => "○".into(),
+        State::Pending => "·".into(),
     }
 }
 
-/// Legend of the symbols.
-pub const LEGEND: &str = "✓ scored  = was on file  ≠ changed since  ✗ failed
-‖ interrupted  ▸ running  ○ at work elsewhere  · not begun";
+/// Returns the legend of the symbols.
+pub fn legend() -> Text {
+    let failed = || State::Failed(Failure::new(Class::Usage, ""));
+    Text::toned(Tone::Good, "✓")
+        .and(" scored  = was on file  ≠ changed since  ")
+        .and(sign(&failed()))
+        .and(" failed\n")
+        .and(sign(&State::Interrupted))
+        .and(" interrupted  ▸ running  ○ at work elsewhere  · not begun")
+}
 
 /// Returns the states as a table: models by tasks, a sign per seed. What cannot be built has
 /// failed.
-pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<String> {
+pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<Text> {
     let several = cells.iter().any(|cell| cell.recipe != cells[0].recipe);
     let column = |column: String, recipe: &str| match several {
         true => format!("{column} ({recipe})"),
@@ -224,9 +233,9 @@ pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<String
     let failed = sign(&State::Failed(Failure::new(Class::Usage, "")));
     let refused = refused.iter().map(|it| {
         let column = column(it.column.clone(), &it.recipe);
-        (column, it.model.to_string(), failed)
+        (column, it.model.to_string(), failed.clone())
     });
-    let entries: Vec<(String, String, char)> = run.chain(refused).collect();
+    let entries: Vec<(String, String, Text)> = run.chain(refused).collect();
     let (mut columns, mut models) = (Vec::new(), Vec::new());
     for (column, model, _) in &entries {
         if !columns.contains(column) {
@@ -236,32 +245,36 @@ pub fn grid(cells: &[Cell], states: &[State], refused: &[Refused]) -> Vec<String
             models.push(model.clone());
         }
     }
-    let signs = |model: &str, wanted: &str| -> String {
+    let signs = |model: &str, wanted: &str| -> Vec<&Text> {
         let mine = entries.iter();
         mine.filter(|(column, of, _)| of == model && column == wanted)
-            .map(|(_, _, sign)| *sign)
+            .map(|(_, _, sign)| sign)
             .collect()
     };
     let width = |text: &str| text.chars().count();
     let first = models.iter().map(|model| width(model)).max().unwrap_or(0);
     let mut head = " ".repeat(first);
-    let mut rows = models.clone();
-    for row in &mut rows {
-        *row = format!("{row:first$}");
-    }
+    let mut rows: Vec<Text> = models.iter().map(|model| model.into()).collect();
+    // Blanks that are due before the next sign of a row.
+    let mut due: Vec<usize> = models.iter().map(|model| first - width(model)).collect();
     for column in &columns {
-        let signs: Vec<String> = models.iter().map(|model| signs(model, column)).collect();
-        let widest = signs.iter().map(|signs| width(signs)).max().unwrap_or(0);
+        let signs: Vec<Vec<&Text>> = models.iter().map(|model| signs(model, column)).collect();
+        let widest = signs.iter().map(Vec::len).max().unwrap_or(0);
         let widest = widest.max(width(column));
         head += &format!("  {column:widest$}");
-        for (row, signs) in rows.iter_mut().zip(&signs) {
-            *row += &format!("  {signs:widest$}");
+        for ((row, due), signs) in rows.iter_mut().zip(&mut due).zip(&signs) {
+            *due += 2;
+            if !signs.is_empty() {
+                *row = std::mem::take(row).and(" ".repeat(*due));
+                *due = 0;
+            }
+            for sign in signs {
+                *row = std::mem::take(row).and((*sign).clone());
+            }
+            *due += widest - signs.len();
         }
     }
-    let mut lines = vec![head];
+    let mut lines = vec![head.trim_end().into()];
     lines.append(&mut rows);
     lines
-        .iter()
-        .map(|line| line.trim_end().to_owned())
-        .collect()
 }

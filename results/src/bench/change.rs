@@ -10,6 +10,7 @@ use super::{Bench, Outcome, speed_ratios};
 use crate::format::{counted, short};
 use crate::stats::{median_interval, quantile};
 use crate::table::{Cell, Column, Row, Schema, Table};
+use crate::tone::Tone;
 
 /// The level of the intervals.
 const LEVEL: f64 = 0.95;
@@ -53,6 +54,15 @@ impl Verdict {
             Verdict::Lost => "LOST",
             Verdict::New => "new",
             Verdict::Unjudged => "too few rounds",
+        }
+    }
+
+    /// Returns what it means for the comparison.
+    fn tone(self) -> Option<Tone> {
+        match self {
+            Verdict::Faster => Some(Tone::Good),
+            Verdict::Unsure => Some(Tone::Caution),
+            _ => self.fails().then_some(Tone::Bad),
         }
     }
 
@@ -208,7 +218,7 @@ fn row(cell: &Bench, verdict: Verdict) -> Row {
         memory.map_or_else(Cell::default, |((mine, _), (theirs, _))| {
             ratio(mine as f64 / theirs as f64)
         }),
-        Cell::text(verdict.word()),
+        Cell::text(verdict.word()).toned(verdict.tone()),
     ];
     Row {
         facts: setting::facts(cell),

@@ -8,6 +8,7 @@ use super::{Bench, Outcome};
 use crate::format::{ByteUnit, counted, decimals, grouped};
 use crate::published::{Figure, Source};
 use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
+use crate::tone::Tone;
 
 /// A quantity of a cell over its length, with its name in the published table.
 struct Quantity {
@@ -153,7 +154,7 @@ impl Grid<'_> {
 
     fn measured(&self, quantity: &Quantity, row: &GridRow, cell: &Bench) -> Cell {
         let Some(value) = (quantity.value)(cell) else {
-            return Cell::with(cell.outcome.word(), "status", cell.outcome.word());
+            return Cell::with(cell.outcome.word(), "status", cell.outcome.word()).toned(Tone::Bad);
         };
         let shown = value / quantity.size;
         let ratio = self.reference(row, cell.length);

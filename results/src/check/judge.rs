@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::aspect::{self, Aspect, Finding};
 use super::baseline::{Baseline, Key, Row};
 use crate::format::{counted, grouped};
+use crate::tone::Tone;
 
 /// Differences from which a cell counts as worse.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +66,14 @@ impl State {
             State::Changed => "CHANGED",
             State::Missing => "MISSING",
             State::New => "new",
+        }
+    }
+
+    /// Returns what it means for the check.
+    pub(super) fn tone(self) -> Option<Tone> {
+        match self {
+            State::Improved => Some(Tone::Good),
+            _ => self.fails().then_some(Tone::Bad),
         }
     }
 

@@ -8,6 +8,7 @@ use super::judge::{Check, State};
 use crate::equivalence::MARGIN;
 use crate::format::counted;
 use crate::table::{Cell, Column, Row, Schema, Table, or_null};
+use crate::tone::Tone;
 
 /// A part of a key.
 type Part = fn(&Key) -> &str;
@@ -112,6 +113,7 @@ pub fn table(check: &Check) -> Table {
                 ("verdict", json!(cell.state.word())),
                 ("remark", json!(cell.remark)),
             ],
+            tone: cell.state.tone(),
             ..Cell::default()
         });
         Row {
@@ -242,6 +244,7 @@ fn mark((baseline, now): (Option<f64>, Option<f64>), finding: Option<&Finding>) 
             ("baseline", json!(baseline)),
             ("now", json!(now)),
         ],
+        tone: matches!(finding, Some(Finding::Worse(_))).then_some(Tone::Caution),
         ..Cell::default()
     }
 }

@@ -172,5 +172,5 @@ fn cell(figure: &Figure) -> Cell {
     if figure.trust != Trust::Primary {
         cell.fields.push(("trust", json!(figure.trust.words())));
     }
-    cell
+    cell.toned(figure.tone())
 }

@@ -20,6 +20,7 @@ pub use labels::{TASKS, is_published_label, is_published_task, models};
 pub(crate) use labels::{is_path_x, model_rank, task_name, task_rank};
 pub use listing::{figures_of, listing};
 
+use crate::tone::Tone;
 use crate::{Error, Result};
 
 /// Unit of the accuracies in this module: percent. Records hold fractions.
@@ -142,6 +143,13 @@ impl Figure {
     #[must_use]
     pub fn missing_word(&self) -> Option<String> {
         self.value.is_none().then(|| self.text())
+    }
+
+    /// Returns what the figure says of its model, if it is no number.
+    #[must_use]
+    pub fn tone(&self) -> Option<Tone> {
+        let failed = self.value.is_none() && self.missing == Some(Missing::Fail);
+        failed.then_some(Tone::Bad)
     }
 
     /// Returns the number as it was printed, or the word for its absence.

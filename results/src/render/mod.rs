@@ -17,6 +17,7 @@ use crate::table::Table;
 use crate::{Error, Result};
 
 pub use json::document;
+pub use text::on_terminal;
 
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

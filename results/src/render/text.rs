@@ -4,11 +4,12 @@ use tabled::builder::Builder;
 use tabled::grid::util::string::get_text_width;
 use tabled::settings::object::Columns;
 use tabled::settings::style::HorizontalLine;
-use tabled::settings::{Alignment, Padding, Style, Theme};
+use tabled::settings::{Alignment, Color, Padding, Style, Theme};
 
 use super::width;
 use crate::format::wrap;
 use crate::table::{Align, Row, Table};
+use crate::tone::Tone;
 
 /// Largest width of key columns; longer entries are broken.
 const KEYS: usize = 26;
@@ -18,19 +19,39 @@ const WORDS: usize = 36;
 const GAP: usize = 2;
 
 pub(super) fn render(table: &Table) -> String {
-    let mut text = format!("{}\n\n", wrap(&table.title, width(), 0, 0));
+    draw(table, &title(table), false)
+}
+
+/// Renders tables for a terminal that shows colours: cells in the colours of their meanings, and
+/// titles in that of `verdict`. Characters that a terminal obeys are escaped.
+pub fn on_terminal(tables: &[Table], verdict: Option<Tone>) -> String {
+    let parts = tables.iter().map(|table| {
+        let title = disk::printable(&title(table));
+        let title = verdict.map_or_else(|| title.clone(), |tone| tone.paint(&title));
+        draw(table, &title, true)
+    });
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+fn title(table: &Table) -> String {
+    wrap(&table.title, width(), 0, 0)
+}
+
+/// Draws a table below its title.
+fn draw(table: &Table, title: &str, colours: bool) -> String {
+    let mut text = format!("{title}\n\n");
     let blocks = blocks(table);
     for (index, block) in blocks.iter().enumerate() {
         if index > 0 {
             text.push('\n');
         }
-        text += &grid(table, block, blocks.len() > 1);
+        text += &grid(table, block, blocks.len() > 1, colours);
     }
     if !table.notes.is_empty() {
         text.push('\n');
     }
     for note in &table.notes {
-        text += &format!("  {}\n", wrap(note, width(), 2, 4));
+        text += &format!("  {}\n", wrap(&disk::printable(note), width(), 2, 4));
     }
     text
 }
@@ -43,7 +64,7 @@ fn cell(table: &Table, column: usize, text: &str) -> String {
         (false, Align::Left) => WORDS,
         (false, Align::Right) => width() / 2,
     };
-    wrap(text, widest, 0, 0)
+    wrap(&disk::printable(text), widest, 0, 0)
 }
 
 fn column_width(table: &Table, column: usize) -> usize {
@@ -76,7 +97,7 @@ fn blocks(table: &Table) -> Vec<Vec<usize>> {
 }
 
 /// Draws some columns. In a part of a broken table, empty rows are left out.
-fn grid(table: &Table, columns: &[usize], part: bool) -> String {
+fn grid(table: &Table, columns: &[usize], part: bool, colours: bool) -> String {
     let filled = |row: &&Row| {
         let mut values = columns.iter().filter(|i| !table.columns[**i].key);
         values.any(|i| row.cells.get(*i).is_some_and(|cell| !cell.text.is_empty()))
@@ -112,9 +133,69 @@ fn grid(table: &Table, columns: &[usize], part: bool) -> String {
         };
         grid.modify(Columns::one(place), side);
     }
+    if colours {
+        for (index, row) in rows.iter().enumerate() {
+            for (place, column) in columns.iter().enumerate() {
+                if let Some(tone) = row.cells.get(*column).and_then(|cell| cell.tone) {
+                    grid.modify((index + 1, place), colour(tone));
+                }
+            }
+        }
+    }
     let drawn = grid.to_string();
     drawn
         .lines()
         .map(|line| format!("{}\n", line.trim_end()))
         .collect()
+}
+
+fn colour(tone: Tone) -> Color {
+    let style = tone.style();
+    Color::new(format!("{style}"), format!("{style:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Cell, Column};
+
+    fn table() -> Table {
+        let rows = [
+            ("FAILED", None),
+            ("linear", Some(Tone::Bad)),
+            ("\u{1b}[5m", Some(Tone::Good)),
+        ];
+        let rows = rows
+            .map(|(name, tone)| Row::new(vec![Cell::text(name), Cell::text("1.00").toned(tone)]));
+        Table {
+            title: "Check: FAILED".to_owned(),
+            columns: vec![Column::key("model"), Column::value("accuracy")],
+            rows: rows.into(),
+            ..Table::default()
+        }
+    }
+
+    /// A model that is named like a verdict has no colour, and codes of others are escaped.
+    #[test]
+    fn cells_have_the_colours_of_their_meanings() {
+        let shown = on_terminal(&[table()], Some(Tone::Bad));
+        let codes = ["\u{1b}[1m\u{1b}[31m", "\u{1b}[1m\u{1b}[32m", "\u{1b}[0m"];
+        let title = format!("{}Check: FAILED{}\n", codes[0], codes[2]);
+        assert!(shown.starts_with(&title), "{shown:?}");
+        assert!(shown.contains("\nFAILED "), "{shown:?}");
+        assert!(
+            shown.contains(&format!("{}1.00{}", codes[0], codes[2])),
+            "{shown:?}"
+        );
+        assert!(
+            shown.contains(&format!("{}1.00{}", codes[1], codes[2])),
+            "{shown:?}"
+        );
+        let mut plain = shown;
+        for code in codes {
+            plain = plain.replace(code, "");
+        }
+        assert_eq!(plain, render(&table()), "colours take no room");
+        assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    }
 }

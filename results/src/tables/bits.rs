@@ -10,6 +10,7 @@ use crate::published::Source;
 use crate::record::Record;
 use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
+use crate::tone::Tone;
 
 /// Least number of anchors for an agreement.
 const FEWEST: usize = 3;
@@ -157,6 +158,11 @@ fn cell(runs: &[&Record], defined: bool) -> Cell {
             ("trained_mean", json!(best)),
             ("status", status(&words)),
         ],
+        tone: match () {
+            () if !words.is_empty() => Some(Tone::Bad),
+            () if of_trained.len() < all.len() => Some(Tone::Caution),
+            () => None,
+        },
         ..Cell::default()
     }
 }

@@ -12,6 +12,7 @@ use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, Foreign, MEASURED, Row, Schema, Table};
+use crate::tone::Tone;
 use crate::verdict::Verdict;
 
 /// The measured quantity.
@@ -267,6 +268,7 @@ impl<'a> Maker<'a> {
             text.push(' ');
         }
         text += &status;
+        let tone = (!status.is_empty()).then_some(Tone::Bad);
         let interval = match self.quantity {
             Quantity::Accuracy => Score::of(runs)
                 .filter(|score| score.seeds > 1)
@@ -290,6 +292,7 @@ impl<'a> Maker<'a> {
         Cell {
             text,
             fields,
+            tone,
             ..Cell::default()
         }
     }
@@ -318,7 +321,9 @@ impl<'a> Maker<'a> {
                     }
                     match figure.value {
                         Some(value) => Cell::with(figure.text(), "mean", value),
-                        None => Cell::with(figure.text(), "status", figure.text()),
+                        None => {
+                            Cell::with(figure.text(), "status", figure.text()).toned(figure.tone())
+                        }
                     }
                 }
                 Comparison::Apart { reasons, .. } => {

@@ -8,6 +8,7 @@ use crate::pivot::mixture;
 use crate::published::{Comparison, Figure, Source, compare};
 use crate::record::Record;
 use crate::table::{Cell, Column, Fact, MISSING, Row};
+use crate::tone::Tone;
 
 /// Relation between a run of ours and a published figure.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,7 @@ impl Verdict {
             Verdict::Judged(found) => Cell {
                 text: found.words(),
                 fields: vec![("verdict", json!(found.word())), ("margin", json!(margin))],
+                tone: Some(found.tone()),
                 ..Cell::default()
             },
         }
@@ -166,6 +168,7 @@ impl Judged {
                     ("seeds", json!(ours.map_or(0, |ours| ours.seeds))),
                     ("status", status(&self.endings)),
                 ],
+                tone: (!self.endings.is_empty()).then_some(Tone::Bad),
                 ..Cell::default()
             },
             interval.map_or_else(Cell::default, |(low, high)| Cell {
@@ -178,7 +181,8 @@ impl Judged {
                 // shown.
                 _ if !self.genuine => Cell::default(),
                 Some(value) => Cell::with(self.figure.text(), "mean", value),
-                None => Cell::with(self.figure.text(), MISSING, self.figure.text()),
+                None => Cell::with(self.figure.text(), MISSING, self.figure.text())
+                    .toned(self.figure.tone()),
             },
             difference.map_or_else(Cell::default, |(ours, theirs)| {
                 let points = ours.mean - theirs;

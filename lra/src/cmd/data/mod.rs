@@ -145,7 +145,7 @@ fn tell_other_raw_files(task: &dyn Task, store: &Store) -> Result<()> {
         task.shape(&key.options).is_ok().then_some(key)
     });
     for other in keys.filter_map(|key| store.other_raw_files(task, &key, now.as_ref())) {
-        stderr::line(&format!("warning: {other}"));
+        stderr::warning(other);
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ fn tell_other_raw_files_of(chosen: &Chosen) {
     let (task, store) = (chosen.task, &chosen.store);
     let now = store.raw_files(task);
     if let Some(other) = store.other_raw_files(task, &chosen.key, now.as_ref()) {
-        stderr::line(&format!("warning: {other}"));
+        stderr::warning(other);
     }
 }
 

@@ -90,7 +90,7 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
         cmd::print_json(&cards.collect::<Vec<Value>>())?;
     } else {
         let tables: Vec<_> = cards.iter().map(Card::table).collect();
-        cmd::print(&Format::Text.render(&tables))?;
+        cmd::print_tables(Format::Text, &tables)?;
     }
     Ok(scheduler::worst(&runs.states).map_or(ExitCode::SUCCESS, ExitCode::from))
 }

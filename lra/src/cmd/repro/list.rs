@@ -195,6 +195,7 @@ fn printed(figure: &Figure) -> Cell {
             ("published", json!(figure.value)),
             (MISSING, json!(figure.missing_word())),
         ],
+        tone: figure.tone(),
         ..Cell::default()
     }
 }
@@ -202,7 +203,7 @@ fn printed(figure: &Figure) -> Cell {
 fn show(arguments: &ReproArgs, table: Table) -> Result<()> {
     match arguments.json {
         true => cmd::print_json(&cmd::list::objects(&table)),
-        false => cmd::print(&Format::Text.render(&[table])),
+        false => cmd::print_tables(Format::Text, &[table]),
     }
 }
 

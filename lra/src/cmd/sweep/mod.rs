@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use results::store::record_file;
 use results::table::{Cell as TableCell, Column, Row, Table};
-use results::{Format, Record};
+use results::{Format, Record, Tone};
 use serde_json::{Value, json};
 
 use crate::cli::sweep::SweepArgs;
 use crate::cmd;
+use crate::colour::{self, Text};
 use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
@@ -22,12 +23,12 @@ use crate::sweep::comparison::Comparer;
 use crate::sweep::estimator::{Estimate, Estimator};
 use crate::sweep::job::{Failure, JobOptions};
 use crate::sweep::plan::{self, Cell, Matrix, Planned, Refused};
-use crate::sweep::progress_display::{LEGEND, ProgressDisplay, grid};
+use crate::sweep::progress_display::{ProgressDisplay, grid, legend};
 use crate::sweep::scheduler::{Judge, Scheduler, Standing, State};
 use crate::sweep::{best, comparison, probe, scheduler, search};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{limits, overlay, runtime, shell};
+use crate::{limits, overlay, runtime, shell, stderr};
 
 /// Advice on records that differ from what would be made here.
 pub const CHANGED: &str = "what has changed is neither used nor run again: --redo-changed runs it again, --accept-changes takes it as it is";
@@ -100,14 +101,15 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         let cells: Vec<Value> = run.chain(refused.iter().map(refused_as_json)).collect();
         cmd::print_json(&cells)?;
     } else {
-        cmd::print(&outcome(&cells, &states, &refused, &options))?;
+        cmd::print(outcome(&cells, &states, &refused, &options))?;
         if arguments.probe {
             let (table, lines) = probe::report(&cells, &states);
-            cmd::print(&format!("{}\n{lines}", Format::Text.render(&[table])))?;
+            cmd::print_tables(Format::Text, &[table])?;
+            cmd::print(&format!("\n{lines}"))?;
         }
         if !arguments.grid.is_empty() {
             let table = best::table(&cells, &states, arguments.grid.len());
-            cmd::print(&Format::Text.render(&[table]))?;
+            cmd::print_tables(Format::Text, &[table])?;
         }
     }
     Ok(exit_code(&states, &refused, stop.requested()))
@@ -182,8 +184,7 @@ pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<Stri
     }
     let loaded = results::store::load(&options.out).class(Class::Data)?;
     for (path, reason) in &loaded.skipped {
-        let line = format!("warning: {} left out: {reason}", path.display());
-        reporter.say(&disk::escape(&line));
+        reporter.warn(&format!("{} left out: {reason}", path.display()));
     }
     // As for `lra run`, a copy of a run's folder under another name is another run's.
     let pairs = loaded.records.into_iter().zip(loaded.folders);
@@ -192,43 +193,45 @@ pub fn on_file(options: &JobOptions, reporter: &Reporter) -> Result<HashMap<Stri
 }
 
 /// Returns the states of the cells, and where to read more.
-fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobOptions) -> String {
+fn outcome(cells: &[Cell], states: &[State], refused: &[Refused], options: &JobOptions) -> Text {
     let mut lines = grid(cells, states, refused);
-    lines.extend([String::new(), LEGEND.to_owned()]);
+    lines.extend(["".into(), legend()]);
+    let failed = |title: &str, reason: &str| {
+        stderr::headed(Tone::Bad, "failed:", &format!("{title}: {reason}"))
+    };
     let told = refused.iter();
-    lines.extend(told.map(|it| format!("failed: {}: {}", it.title(), it.reason)));
+    lines.extend(told.map(|it| failed(&it.title(), &it.reason)));
     for (cell, state) in cells.iter().zip(states) {
         if let State::Failed(Failure { reason, .. }) = state {
             let log = options.folder(cell).join(SWEEP_LOG);
-            lines.push(format!("failed: {}: {reason}", cell.title()));
-            lines.push(format!("        {}", log.display()));
+            lines.push(failed(&cell.title(), reason));
+            lines.push(format!("        {}", log.display()).into());
         }
         if let State::Changed(changes) = state {
             let folder = options.folder(cell);
-            lines.push(format!("changed: {}: {changes}", cell.title()));
-            lines.push(format!("         {}", folder.display()));
+            lines.push(format!("changed: {}: {changes}", cell.title()).into());
+            lines.push(format!("         {}", folder.display()).into());
         }
     }
     if states
         .iter()
         .any(|state| matches!(state, State::Changed(_)))
     {
-        lines.push(CHANGED.to_owned());
+        lines.push(CHANGED.into());
     }
     let pairs = cells.iter().zip(states);
-    lines.extend(comparison::not_compared(pairs.filter_map(
-        |(cell, state)| match state {
-            State::Scored { not_compared, .. } => Some((cell, not_compared.as_deref()?)),
-            _ => None,
-        },
-    )));
+    let not_compared = comparison::not_compared(pairs.filter_map(|(cell, state)| match state {
+        State::Scored { not_compared, .. } => Some((cell, not_compared.as_deref()?)),
+        _ => None,
+    }));
+    lines.extend(not_compared.into_iter().map(Text::from));
     let scored = |state: &State| matches!(state, State::Scored { .. });
     // Cells of `--on-file` alone leave no folder.
     if options.out.exists() && states.iter().any(scored) {
         let out = shell::quoted_path(&options.out);
-        lines.push(format!("tables: lra report {out}"));
+        lines.push(format!("tables: lra report {out}").into());
     }
-    lines.join("\n")
+    colour::joined(lines)
 }
 
 /// Returns success if every cell is scored; the code of wrong usage if all others have changed or
@@ -355,7 +358,7 @@ fn dry_run(
     } else {
         let mut table = plan_table(&lines, arguments.jobs());
         table.rows.extend(refused.iter().map(refused_row));
-        cmd::print(&Format::Text.render(&[table]))?;
+        cmd::print_tables(Format::Text, &[table])?;
     }
     Ok(match refused.is_empty() {
         true => ExitCode::SUCCESS,
