@@ -118,10 +118,10 @@ fn links_that_lead_nowhere_are_seen() {
         anchor("## Speed, and `--memory` over_length"),
         "speed-and---memory-over_length"
     );
-    assert!(leads_somewhere("docs/using.md", "../README.md#use"));
-    assert!(leads_somewhere("docs/using.md", "#recipes"));
+    assert!(leads_somewhere("docs/settings.md", "../README.md#use"));
+    assert!(leads_somewhere("docs/settings.md", "#recipes"));
     for nowhere in ["README.md", "#use", "../README.md#no-such-heading"] {
-        assert!(!leads_somewhere("docs/using.md", nowhere), "{nowhere}");
+        assert!(!leads_somewhere("docs/settings.md", nowhere), "{nowhere}");
     }
 }
 

@@ -384,7 +384,9 @@ fn a_damaged_log_leaves_out_one_curve() {
 
 #[test]
 fn every_name_of_the_feeds_is_documented() {
-    let docs = include_str!("../../docs/publish.md");
+    let page = include_str!("../../docs/formats.md");
+    let (_, after) = page.split_once("\n## Files of a site\n").unwrap();
+    let docs = after.split("\n## ").next().unwrap();
     let files = files();
     for name in ["evidence", "cells"] {
         let feed: Value = serde_json::from_str(text(&files, &format!("{name}.json"))).unwrap();
