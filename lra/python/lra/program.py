@@ -99,7 +99,7 @@ def train(
     options: Sequence[str] = (),
     quiet: bool = True,
 ) -> dict[str, Any]:
-    """Trains a model on a task and returns the record of the run (docs/run-folder.md lists its fields).
+    """Trains a model on a task and returns the record of the run (docs/runs.md lists its fields).
 
     `model` is the name of a model, or the factory of a mixer written in PyTorch (see `torch_mixer`).
     A finished run with the same settings is not trained again: its record is returned. `set` changes

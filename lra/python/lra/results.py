@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # needed by `runs` alone
 def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
     """Returns the records of all runs below a folder, each with its own folder as `folder`.
 
-    docs/run-folder.md and docs/formats.md list the fields. Raises FileNotFoundError if there is no such folder.
+    docs/runs.md and docs/formats.md list the fields. Raises FileNotFoundError if there is no such folder.
     """
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"there is no folder {os.fspath(folder)}")

@@ -1,5 +1,4 @@
-//! `lra tour`: the tutorial (docs/first-run.md and docs/first-table.md) in small, command by
-//! command.
+//! `lra tour`: the tutorial (docs/tutorial.md) in small, command by command.
 
 use std::fs;
 use std::path::Path;
