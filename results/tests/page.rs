@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::common;
 use lra_results::chart::{self, Axis, Chart, Form, Scale, Series};
+use lra_results::imported::Imported;
 use lra_results::store::{self, Loaded};
 use lra_results::tables::TABLES;
 use lra_results::{Record, card};
@@ -113,7 +114,7 @@ fn what_tables_keep_apart_has_charts_of_its_own() {
         let folder = place.path().join(index.to_string());
         common::page::write(&folder, &records);
         let loaded = store::load(&folder).unwrap();
-        let bubbles = chart::bubbles(&loaded.records);
+        let bubbles = chart::bubbles(&loaded.records, &[]);
         assert_eq!(bubbles.len(), 2, "difference {index} was averaged over");
         let heights: BTreeSet<String> = bubbles
             .iter()
@@ -121,7 +122,7 @@ fn what_tables_keep_apart_has_charts_of_its_own() {
             .map(|series| format!("{:.0}", series.points[0].1))
             .collect();
         assert_eq!(Vec::from_iter(heights), ["30", "50"], "difference {index}");
-        let drawn = chart::curves(&loaded, &mut Vec::new());
+        let drawn = chart::curves(&loaded, &[], &mut Vec::new());
         assert_eq!(drawn.len(), curves, "difference {index} was averaged over");
         for charts in [&bubbles, &drawn] {
             let names: BTreeSet<&String> = charts.iter().map(|chart| &chart.name).collect();
@@ -145,7 +146,7 @@ fn settings_of_computing_have_bubbles_of_their_own() {
         other.speed.as_mut().unwrap().steps_per_second.median = 40.0;
         records.extend([record, other]);
     }
-    let charts = chart::bubbles(&records);
+    let charts = chart::bubbles(&records, &[]);
     assert_eq!(charts.len(), 1);
     let series = charts[0].series.iter();
     let mut found: Vec<String> = series
@@ -159,6 +160,43 @@ fn settings_of_computing_have_bubbles_of_their_own() {
         "linear train.log_every=5 40",
     ];
     assert_eq!(found, names);
+}
+
+/// On a stand-in, a part or altered data nobody else measured.
+#[test]
+fn imported_accuracies_are_lines_in_charts_of_the_same_data() {
+    let one = |model: &str, task: &str| Imported {
+        source: "lab".to_owned(),
+        task: task.to_owned(),
+        model: model.to_owned(),
+        percent: 38.25,
+        deviation: None,
+        seeds: 1,
+        settings: String::new(),
+    };
+    let imported = [
+        one("linear", "listops"),
+        one("linear", "text"),
+        one("luna", "listops"),
+    ];
+    let names = |records: &[Record]| -> Vec<String> {
+        let charts = chart::bubbles(records, &imported);
+        let lines = charts[0].baselines.iter().map(|it| it.name.clone());
+        lines.filter(|name| name.contains("imported")).collect()
+    };
+    let mut records = vec![common::run("linear", 0, 0.3), common::run("bag", 0, 0.3)];
+    assert_eq!(names(&records), ["linear (imported: lab)"]);
+    let charts = chart::bubbles(&records, &imported);
+    assert!(
+        charts[0]
+            .notes
+            .iter()
+            .any(|note| note.starts_with("imported: measured by others"))
+    );
+    for record in &mut records {
+        record.task.altered = vec!["data.permute=1".to_owned()];
+    }
+    assert!(names(&records).is_empty());
 }
 
 #[test]
@@ -175,8 +213,8 @@ fn charts_tell_of_seeds_of_several_instruction_sets() {
     common::page::write(place.path(), &records);
     let loaded = store::load(place.path()).unwrap();
     // Speeds on different instructions are in charts of their own.
-    assert_eq!(chart::bubbles(&loaded.records).len(), 2);
-    let charts = chart::curves(&loaded, &mut Vec::new());
+    assert_eq!(chart::bubbles(&loaded.records, &[]).len(), 2);
+    let charts = chart::curves(&loaded, &[], &mut Vec::new());
     assert_eq!(charts.len(), 1);
     for chart in charts {
         let told = chart.notes.iter().filter(|note| note.contains("seeds of"));
@@ -310,9 +348,9 @@ fn only_folders_without_a_log_are_told() {
     std::fs::write(&file, "").unwrap();
     loaded.folders.fill(file);
     let mut unread = Vec::new();
-    assert!(chart::curves(&loaded, &mut unread).is_empty());
+    assert!(chart::curves(&loaded, &[], &mut unread).is_empty());
     assert!(unread.is_empty(), "{unread:?}");
     loaded.folders[0] = place.path().join("none");
-    chart::curves(&loaded, &mut unread);
+    chart::curves(&loaded, &[], &mut unread);
     assert_eq!(unread.len(), 1, "{unread:?}");
 }

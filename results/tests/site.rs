@@ -342,6 +342,14 @@ fn feeds_have_a_row_for_everything_and_agree() {
         (&3.into(), &2.into())
     );
     assert!((conv["here_mean"].as_f64().unwrap() - 40.0).abs() < 1e-9);
+    // The run without pretraining that saw as many examples, not the one of as many steps.
+    let luna = cells.iter().find(|cell| is(cell, "luna", "listops"));
+    let luna = luna.unwrap();
+    assert_eq!(luna["pretrained_mean"], 42.0);
+    assert_eq!(luna["pretrained_examples"], 1500);
+    assert_eq!(luna["alone_mean"], 39.0);
+    let page = text(&files, "task-listops.html");
+    assert!(page.contains("42.00, alone 39.00"), "{page}");
     let marker: Value = serde_json::from_str(text(&files, "lra-site.json")).unwrap();
     let listed: BTreeSet<&str> = marker["files"]
         .as_array()

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use results::bench::Bench;
 use results::chart::{self, Chart};
-use results::imported;
+use results::imported::{self, Imported};
 use results::page::Page;
 use results::store::Loaded;
 use results::table::Table;
@@ -20,11 +20,12 @@ use crate::{cmd, host, stderr, suggest};
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     let loaded = cmd::load(&arguments.dir, arguments.strict)?;
     let bench = benchmark(arguments)?;
+    let others = on_file(&arguments.dir)?;
     if let Some(folder) = &arguments.charts {
-        draw(&charts(&loaded, &bench), folder)?;
+        draw(&charts(&loaded, &others, &bench), folder)?;
     }
     if let Some(file) = &arguments.splice {
-        splice_into(file, arguments, &loaded, &bench)?;
+        splice_into(file, arguments, &loaded, &others, &bench)?;
         return Ok(ExitCode::SUCCESS);
     }
     let page = arguments.format == Format::Html;
@@ -33,7 +34,7 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
         None => kind.by_default || page,
     };
     let mut tables = make(wanted, &loaded.records, &arguments.against)?;
-    add_imported(&mut tables, &arguments.dir)?;
+    add_imported(&mut tables, &others);
     let text = match arguments.format {
         Format::Html => {
             if arguments.table.is_none() {
@@ -49,7 +50,7 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
                     host::now()
                 ),
                 tables,
-                charts: charts(&loaded, &bench),
+                charts: charts(&loaded, &others, &bench),
                 pictures: Vec::new(),
                 records: &loaded.records,
             };
@@ -74,11 +75,12 @@ fn splice_into(
     file: &Path,
     arguments: &ReportArgs,
     loaded: &Loaded,
+    others: &[Imported],
     bench: &[Bench],
 ) -> Result<()> {
     let wanted = |kind: &TableKind| arguments.table.is_none_or(|only| kind.name == only.name);
     let mut tables = make(wanted, &loaded.records, &arguments.against)?;
-    add_imported(&mut tables, &arguments.dir)?;
+    add_imported(&mut tables, others);
     if arguments.table.is_none() {
         tables.extend(bench_tables(bench, &arguments.against)?);
         let marked = splice::marked(file).class(Class::Data)?;
@@ -121,10 +123,10 @@ fn bench_tables(bench: &[Bench], against: &str) -> Result<Vec<Table>> {
 
 /// Returns all charts of the records and a benchmark, with a warning for each run whose curve is
 /// missing.
-fn charts(loaded: &Loaded, bench: &[Bench]) -> Vec<Chart> {
-    let mut charts = chart::bubbles(&loaded.records);
+fn charts(loaded: &Loaded, others: &[Imported], bench: &[Bench]) -> Vec<Chart> {
+    let mut charts = chart::bubbles(&loaded.records, others);
     let mut unread = Vec::new();
-    charts.extend(chart::curves(loaded, &mut unread));
+    charts.extend(chart::curves(loaded, others, &mut unread));
     for reason in unread {
         stderr::warning(format!("no learning curve of {reason}"));
     }
@@ -145,16 +147,19 @@ fn draw(charts: &[Chart], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Adds the accuracies that were imported into a folder to its table of accuracies.
-fn add_imported(tables: &mut [Table], folder: &Path) -> Result<()> {
+/// Returns the accuracies that were imported into a folder.
+fn on_file(folder: &Path) -> Result<Vec<Imported>> {
     let file = folder.join(imported::FILE);
-    if !file.exists() {
-        return Ok(());
+    match file.exists() {
+        true => cmd::import::on_file(&file),
+        false => Ok(Vec::new()),
     }
-    let cells = cmd::import::on_file(&file)?;
+}
+
+/// Adds imported accuracies to the table of accuracies.
+fn add_imported(tables: &mut [Table], others: &[Imported]) {
     let accuracies = tables.iter_mut().filter(|table| table.name == "accuracy");
-    accuracies.for_each(|table| imported::add_to(table, &cells));
-    Ok(())
+    accuracies.for_each(|table| imported::add_to(table, others));
 }
 
 /// Makes the requested tables, with the published figures of `against`.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::groups::{Group, mixtures};
+use super::groups::{ChartCell, Group, mixtures};
 use super::names::{slug, with_names_of_their_own};
-use super::{Axis, Chart, Form, Scale, Series};
+use super::{Axis, Baseline, Chart, Form, Scale, Series};
+use crate::imported::{Imported, UNCHECKED};
 use crate::metrics::{self, Line};
 use crate::pivot::{COMPUTING, MACHINE, METHOD, SHARING, THREADING, TRAINING};
 use crate::record::{Outcome, Record};
@@ -15,7 +16,8 @@ use crate::store::Loaded;
 /// means over seeds. Settings that the tables of accuracy, speed and memory keep apart share no
 /// mean: data, protocol, recipe, precision, device, processor, threads, jobs and method have charts
 /// of their own; variant, changes to the recipe and settings of computing have series of their own.
-pub fn bubbles(records: &[Record]) -> Vec<Chart> {
+/// Accuracies of others are lines.
+pub fn bubbles(records: &[Record], imported: &[Imported]) -> Vec<Chart> {
     let scored = records
         .iter()
         .filter(|record| record.outcome == Outcome::Scored);
@@ -58,6 +60,7 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
         }
         notes.extend(group.sharing());
         notes.extend(mixtures(&drawn));
+        let others = of_others(&drawn, imported, &mut notes);
         charts.push(Chart {
             name: format!("bubbles-{}", slug(&group.title())),
             title: format!("{}: score, speed and memory", group.title()),
@@ -73,7 +76,7 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
                     form: Form::Bubble(memory / largest),
                 })
                 .collect(),
-            baselines: group.baselines(),
+            baselines: [group.baselines(), others].concat(),
             notes,
         });
     }
@@ -85,7 +88,8 @@ pub fn bubbles(records: &[Record]) -> Vec<Chart> {
 /// separates have their own charts. Runs in a folder without a readable log are left out, named in
 /// the notes, and added to `unread` with the reason. Runs from a file of records have no log, which
 /// is no reason.
-pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
+/// Accuracies of others are lines.
+pub fn curves(loaded: &Loaded, imported: &[Imported], unread: &mut Vec<String>) -> Vec<Chart> {
     let places: BTreeMap<*const Record, usize> = loaded
         .records
         .iter()
@@ -146,17 +150,50 @@ pub fn curves(loaded: &Loaded, unread: &mut Vec<String>) -> Vec<Chart> {
         }
         notes.extend(group.sharing());
         notes.extend(mixtures(&drawn));
+        let others = of_others(&drawn, imported, &mut notes);
         charts.push(Chart {
             name: format!("curves-{}", slug(&group.title())),
             title: format!("{}: learning curves", group.title()),
             x: Axis::new("training steps", Scale::Linear),
             y: Axis::new("validation accuracy, %", Scale::Linear),
             series,
-            baselines: group.baselines(),
+            baselines: [group.baselines(), others].concat(),
             notes,
         });
     }
     with_names_of_their_own(charts)
+}
+
+/// Returns the imported accuracies of the models of a chart on its data, and adds a note on them. On
+/// a stand-in, a part or altered data nobody else measured.
+fn of_others(
+    cells: &[&ChartCell],
+    imported: &[Imported],
+    notes: &mut Vec<String>,
+) -> Vec<Baseline> {
+    let runs = || cells.iter().flat_map(|cell| &cell.runs);
+    let is_drawn = |one: &&Imported| {
+        runs().any(|run| {
+            let task = &run.task;
+            let is_whole = task.genuine() && !task.partial && task.altered.is_empty();
+            is_whole && task.label == one.task && run.model.name == one.model
+        })
+    };
+    let lines = imported.iter().filter(is_drawn).map(|one| {
+        let settings = match one.settings.as_str() {
+            "" => String::new(),
+            settings => format!(", {settings}"),
+        };
+        Baseline {
+            name: format!("{} (imported: {}{settings})", one.model, one.source),
+            y: one.percent,
+        }
+    });
+    let lines: Vec<Baseline> = lines.collect();
+    if !lines.is_empty() {
+        notes.push(UNCHECKED.to_owned());
+    }
+    lines
 }
 
 /// Returns the line through the means of each step, with a band where there are several values.

@@ -18,6 +18,9 @@ use crate::{Error, Result, atomic};
 /// Name of the file in a folder of runs.
 pub const FILE: &str = "imported.csv";
 
+/// Note on imported accuracies.
+pub(crate) const UNCHECKED: &str = "imported: measured by others and read from imported.csv; nothing about their data or settings was checked.";
+
 /// Points by which a deviation may exceed the largest possible one, since papers round means.
 const ROUNDING: f64 = 0.1;
 
@@ -490,9 +493,7 @@ pub fn add_to(table: &mut Table, cells: &[Imported]) {
     table
         .rows
         .splice(place..place, rows.into_iter().map(|(_, row)| row));
-    table.notes.push(format!(
-        "imported: measured by others and read from {FILE}; nothing about their data or settings was checked."
-    ));
+    table.notes.push(UNCHECKED.to_owned());
 }
 
 /// Adds a column of settings behind the other keys, if there is none.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::evidence::{Evidence, Origin, Tier};
 use super::names::{Names, anchor};
 use super::ours::Group;
+use super::pretrained::Pretrained;
 use super::tuning::Tuning;
 use super::{Offer, Site, floors};
 use crate::published::{ACCURACY, model_rank, task_name, task_rank};
@@ -33,6 +34,10 @@ pub(super) struct Summary<'a> {
     groups: usize,
     /// The settings tried with that group.
     tuning: Option<Tuning>,
+    /// The groups of runs here on the task as published.
+    of_the_task: Vec<&'a Group<'a>>,
+    /// The pretrained ones of them beside the others.
+    pretrained: Option<Pretrained>,
     /// The cheapest way to reproduce a printed accuracy.
     offer: Option<&'a Offer>,
 }
@@ -71,6 +76,7 @@ pub(super) fn all<'a>(
         summary.printed.dedup();
         summary.doubtful.dedup();
         summary.tuning = summary.best.map(|group| Tuning::of(group, groups));
+        summary.pretrained = Pretrained::among(summary.of_the_task.iter().copied());
     }
     all.sort_by(|a, b| {
         let rank = |it: &Summary| (model_rank(it.model), task_rank(it.task));
@@ -96,6 +102,8 @@ impl<'a> Summary<'a> {
             best: None,
             groups: 0,
             tuning: None,
+            of_the_task: Vec::new(),
+            pretrained: None,
             offer: None,
         }
     }
@@ -125,8 +133,11 @@ impl<'a> Summary<'a> {
                     (group.is_comparable(), mean)
                 };
                 let better = self.best.is_none_or(|best| rank(group) > rank(best));
-                if group.is_of_the_task() && better {
-                    self.best = Some(group);
+                if group.is_of_the_task() {
+                    self.of_the_task.push(group);
+                    if better {
+                        self.best = Some(group);
+                    }
                 }
             }
         }
@@ -168,6 +179,7 @@ impl<'a> Summary<'a> {
         let best = self.best;
         let floor = floors::best(self.task);
         let tuning = self.tuning.as_ref();
+        let pretrained = self.pretrained.as_ref();
         let spread = tuning.and_then(|tuning| tuning.spread);
         let expected = tuning.and_then(|tuning| tuning.expected.last());
         let page = names.models().find(|(name, _)| *name == self.model);
@@ -206,6 +218,18 @@ impl<'a> Summary<'a> {
                 "expected_best",
                 json!(expected.map(|(_, best)| rounded(*best))),
             ),
+            (
+                "pretrained_mean",
+                json!(pretrained.map(|it| rounded(it.mean))),
+            ),
+            (
+                "pretrained_examples",
+                json!(pretrained.map(|it| it.examples)),
+            ),
+            (
+                "alone_mean",
+                json!(pretrained.and_then(|it| it.alone).map(rounded)),
+            ),
             ("latest", json!(best.map(|group| group.day()))),
             ("command", json!(self.offer.map(|offer| &offer.command))),
             ("petaflop", json!(self.offer.map(Offer::petaflop))),
@@ -221,7 +245,8 @@ pub(super) fn table<'a>(names: &Names, shown: impl IntoIterator<Item = &'a Summa
     columns.extend(["re-run by others", "re-run here"].map(Column::value));
     columns.extend(["seeds", "trained"].map(Column::value));
     columns.extend(["hours", "PFLOP a seed", "settings tried"].map(Column::value));
-    columns.extend(["their spread", "expected best", "latest", "setting"].map(Column::text));
+    columns.extend(["their spread", "expected best", "pretrained"].map(Column::text));
+    columns.extend(["latest", "setting"].map(Column::text));
     let rows = shown.into_iter().map(|it| row(names, it));
     Table {
         name: "cells".to_owned(),
@@ -234,7 +259,7 @@ pub(super) fn table<'a>(names: &Names, shown: impl IntoIterator<Item = &'a Summa
 }
 
 /// Explanations of the columns.
-const NOTES: [&str; 5] = [
+const NOTES: [&str; 6] = [
     "printed: test accuracies in percent, from the lowest to the highest; copies of another source's figure and figures with a known \
      defect (*) are left out, unless all are such. They are of different recipes and are never averaged. A word such as FAIL is \
      printed in place of a number. figures: how many different ones. floor: the best trivial predictor, as far as it was measured.",
@@ -245,6 +270,8 @@ const NOTES: [&str; 5] = [
      operations, in units of 10¹⁵, of the cheapest recipe that follows a source, with every sequence at its full length.",
     "settings tried: settings of the same model, recipe and data among the runs here; their spread: lowest and highest validation \
      accuracy in percent; expected best: the expected highest of so many settings drawn at random.",
+    "pretrained: the mean of runs here that predicted tokens of the training inputs before they were trained, and behind it that of \
+     runs which were trained alone and saw as many examples (5 % more or fewer), if there are any.",
     "An empty cell means that nothing is known, not that the score is bad.",
 ];
 
@@ -282,6 +309,9 @@ fn row(names: &Names, it: &Summary) -> Row {
         count(tuning.map_or(0, |tuning| tuning.tried)),
         Cell::text(tuning.map_or_else(String::new, Tuning::spread_words)),
         Cell::text(tuning.map_or_else(String::new, Tuning::expected_words)),
+        it.pretrained.as_ref().map_or_else(Cell::default, |found| {
+            Cell::with(found.words(), "value", found.mean)
+        }),
         Cell::text(best.map_or("", |group| group.day())),
         Cell::text(best.map_or_else(String::new, Group::setting_words)),
     ])

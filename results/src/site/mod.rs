@@ -28,6 +28,7 @@ mod locality;
 mod model;
 mod names;
 mod ours;
+mod pretrained;
 mod prose;
 mod source;
 mod task;

@@ -55,7 +55,11 @@ pub(super) fn page(book: &Book, name: &str, unread: &mut Vec<String>) -> String 
     if let Some(table) = probes(&own) {
         add("probes", "Probes", table_section(&table));
     }
-    for chart in curves(&with_logs(&book.site.runs, name, unread), &mut Vec::new()) {
+    for chart in curves(
+        &with_logs(&book.site.runs, name, unread),
+        &book.site.imported,
+        &mut Vec::new(),
+    ) {
         add(&chart.name, &chart.title, chart_section(&chart));
     }
     if !own.is_empty() {

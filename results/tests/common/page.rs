@@ -48,8 +48,8 @@ pub fn write(folder: &Path, records: &[Record]) {
 /// Returns the page of these runs.
 pub fn of(loaded: &Loaded) -> String {
     let source = published::source("tay2021").unwrap();
-    let mut charts = bubbles(&loaded.records);
-    charts.extend(curves(loaded, &mut Vec::new()));
+    let mut charts = bubbles(&loaded.records, &[]);
+    charts.extend(curves(loaded, &[], &mut Vec::new()));
     let page = Page {
         title: "Long <Range> Arena".to_owned(),
         made: "today".to_owned(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lra_results::imported::Imported;
 use lra_results::published;
-use lra_results::record::{Outcome, Record};
+use lra_results::record::{Outcome, Pretraining, Record};
 use lra_results::site::{File, ModelCard, Offer, Site, TaskCard, Way};
 
 /// A name that a page, a terminal or a file system might obey.
@@ -94,7 +94,21 @@ fn extra() -> Vec<Record> {
         reason: HOSTILE.to_owned(),
     };
     let failed = super::ended(super::run("bag", 7, 0.0), crash);
+    let seen = |mut record: Record, before: Option<u64>, examples: u64| {
+        record.pretraining = before.map(|examples_seen| Pretraining {
+            examples_seen,
+            ..Pretraining::default()
+        });
+        record.scores.as_mut().unwrap().examples_seen = examples;
+        record
+    };
+    let luna = |accuracy: f64| super::run("luna", 0, accuracy);
+    let pretrained = set(luna(0.42), "pretrain.kind=masked", "pretrained");
+    let longer = set(luna(0.39), "train.steps=3000", "longer");
     vec![
+        seen(pretrained, Some(1000), 500),
+        seen(longer, None, 1480),
+        seen(luna(0.4), None, 500),
         rate(super::run("conv", 0, 0.3), "1e-3"),
         rate(super::run("conv", 0, 0.4), "3e-3"),
         super::run("conv", 0, 0.35),

@@ -1,0 +1,71 @@
+//! Pretraining at equal cost: a pretrained model beside one that was trained alone on as many
+//! examples.
+
+use super::ours::Group;
+use crate::Record;
+
+/// Fraction by which two numbers of examples may differ and still count as equal.
+const EQUAL: f64 = 0.05;
+
+/// The highest score of a pretrained model, and the highest without pretraining at equal cost.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pretrained {
+    /// Mean accuracy in percent over the seeds.
+    pub(super) mean: f64,
+    /// Examples seen in pretraining and training together.
+    pub(super) examples: u64,
+    /// Mean accuracy in percent of runs without pretraining that saw as many examples, which differ
+    /// in settings alone.
+    pub(super) alone: Option<f64>,
+}
+
+impl Pretrained {
+    /// Returns the pretrained runs among groups of one model and task. Pairs with an equal come
+    /// first, then the highest mean.
+    pub(super) fn among<'a>(groups: impl Iterator<Item = &'a Group<'a>>) -> Option<Pretrained> {
+        let groups: Vec<&Group> = groups.collect();
+        let scored = |is_pretrained: bool| {
+            let of_kind = groups.iter().filter(move |group| {
+                group
+                    .runs
+                    .iter()
+                    .all(|run| run.pretraining.is_some() == is_pretrained)
+            });
+            of_kind.filter_map(|group| Some((*group, group.score()?.mean, examples(group)?)))
+        };
+        let found = scored(true).map(|(group, mean, examples)| {
+            let equal = |other: u64| other.abs_diff(examples) as f64 <= EQUAL * examples as f64;
+            let alone = scored(false)
+                .filter(|(other, _, seen)| equal(*seen) && group.is_tuned_with(other))
+                .map(|(_, mean, _)| mean);
+            Pretrained {
+                mean,
+                examples,
+                alone: alone.reduce(f64::max),
+            }
+        });
+        found.max_by(|a, b| {
+            let with_equal = a.alone.is_some().cmp(&b.alone.is_some());
+            with_equal.then(a.mean.total_cmp(&b.mean))
+        })
+    }
+
+    /// Returns both in words.
+    pub(super) fn words(&self) -> String {
+        match self.alone {
+            Some(alone) => format!("{:.2}, alone {alone:.2}", self.mean),
+            None => format!("{:.2}", self.mean),
+        }
+    }
+}
+
+/// Returns the examples that a seed saw, pretraining included; `None` if the seeds differ.
+fn examples(group: &Group) -> Option<u64> {
+    let seen = |run: &Record| {
+        let before = run.pretraining.as_ref().map_or(0, |it| it.examples_seen);
+        Some(before + run.scores.as_ref()?.examples_seen)
+    };
+    let mut all = group.runs.iter().filter_map(|run| seen(run));
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
+}
