@@ -79,7 +79,7 @@ RENEW ?=
 ## widths, beside the pictures on file (RENEW=1 renews them)
 .PHONY: screenshots
 screenshots:
-	RENEW=$(RENEW) cargo test --locked -p lra-results --test all -- browser:: -- --ignored
+	RENEW=$(RENEW) cargo test --locked -p lra-results --test all -- browser:: --ignored
 
 ## The job scripts of `lra sweep --emit slurm` tried with a real Slurm of this one machine, preemption included (root, and
 ## Debian's packages slurm-wlm and munge)
