@@ -94,6 +94,40 @@ fn a_site_has_every_model_and_task_with_the_runs_of_folders() {
 }
 
 #[test]
+fn predictions_have_a_page_where_the_weights_are() {
+    let place = Place::new();
+    for model in ["bag", "linear"] {
+        place.ok(&format!(
+            "run --task toy --model {model} --recipe smoke --steps 2 --quiet"
+        ));
+    }
+    let runs = names(&place.path().join("runs"));
+    let [bag, linear] = runs.as_slice() else {
+        panic!("{runs:?}");
+    };
+    fs::remove_file(place.path().join("runs").join(bag).join("best.safetensors")).unwrap();
+    let output = place.lra("publish site runs --predictions");
+    assert!(output.status.success(), "{}", err(&output));
+    let said = err(&output);
+    assert!(
+        said.contains(&format!("warning: no predictions of {bag}: ")),
+        "{said}"
+    );
+    let file = format!("predictions-{}.html", linear.replace('_', "-"));
+    let page = fs::read_to_string(place.path().join("site").join(&file)).unwrap();
+    for part in ["confusion", "examples"] {
+        assert!(page.contains(&format!("<section id=\"{part}\">")), "{page}");
+    }
+    let model = fs::read_to_string(place.path().join("site/model-linear.html")).unwrap();
+    assert!(model.contains(&format!("<a href=\"{file}\">")), "{model}");
+    assert!(
+        !names(&place.path().join("site"))
+            .iter()
+            .any(|name| name.starts_with("predictions-toy-bag"))
+    );
+}
+
+#[test]
 fn what_is_not_a_site_is_left_alone() {
     let place = Place::new();
     let home = place.path();

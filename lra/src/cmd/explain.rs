@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use datasets::Picture;
 use results::Format;
-use results::page::Page;
+use results::page::{Page, Picture as PagePicture};
 use results::table::{Cell, Column, Row, Table};
 
 use super::score::{Scored, Scoring};
@@ -33,22 +33,15 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
         count => count,
     };
     let shown = &worst[..worst.len().min(count)];
-    let mut tables = vec![by_trait(&scored), by_class(&scored)];
-    if arguments.format != Format::Text {
-        let mut examples = by_example(&scored, shown);
-        // A page draws pictures below.
-        if is_page && are_pictures {
-            examples.columns.pop();
-            for row in &mut examples.rows {
-                row.cells.pop();
-            }
+    if is_page {
+        cmd::print(&page(&scored, count)?.render())?;
+    } else {
+        let mut tables = vec![by_trait(&scored), by_class(&scored)];
+        if arguments.format != Format::Text {
+            tables.push(by_example(&scored, shown));
         }
-        tables.push(examples);
-    }
-    tables.retain(|table| !table.rows.is_empty());
-    match is_page {
-        true => cmd::print(&page(&scored, tables, &worst, are_pictures)?.render())?,
-        false => cmd::print_tables(arguments.format, &tables)?,
+        tables.retain(|table| !table.rows.is_empty());
+        cmd::print_tables(arguments.format, &tables)?;
     }
     if arguments.format == Format::Text {
         for it in shown {
@@ -65,23 +58,11 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
 }
 
 /// Number of wrong predictions on a page if no other is asked for.
-const SHOWN_ON_A_PAGE: usize = 20;
+pub const SHOWN_ON_A_PAGE: usize = 20;
 
-/// Returns the page with the tables and, of pictures, the worst predictions.
-fn page(
-    scored: &Scored,
-    tables: Vec<Table>,
-    worst: &[&Prediction],
-    are_pictures: bool,
-) -> Result<Page<'static>> {
-    let pictures = match are_pictures && !worst.is_empty() {
-        true => vec![results::page::Picture {
-            name: "pictures".to_owned(),
-            title: "Wrong predictions with the largest loss, drawn".to_owned(),
-            png: sheet(scored, worst)?,
-        }],
-        false => Vec::new(),
-    };
+/// Returns the page of a run, with so many wrong predictions.
+fn page(scored: &Scored, count: usize) -> Result<Page<'static>> {
+    let (tables, pictures) = parts_of_a_page(scored, count)?;
     Ok(Page {
         title: "Predictions of a run".to_owned(),
         made: format!("{}, {}", scored.run.record.id, scored.examples()),
@@ -89,6 +70,31 @@ fn page(
         pictures,
         ..Page::default()
     })
+}
+
+/// Returns the tables of a page with so many wrong predictions, and what it draws of them.
+pub fn parts_of_a_page(scored: &Scored, count: usize) -> Result<(Vec<Table>, Vec<PagePicture>)> {
+    let worst = worst(&scored.predictions);
+    let shown = &worst[..worst.len().min(count)];
+    let mut examples = by_example(scored, shown);
+    let mut pictures = Vec::new();
+    if scored.run.task.info().first_id == 0 {
+        // Pictures are drawn below the tables.
+        examples.columns.pop();
+        for row in &mut examples.rows {
+            row.cells.pop();
+        }
+        if !worst.is_empty() {
+            pictures.push(PagePicture {
+                name: "pictures".to_owned(),
+                title: "Wrong predictions with the largest loss, drawn".to_owned(),
+                png: sheet(scored, &worst)?,
+            });
+        }
+    }
+    let mut tables = vec![by_trait(scored), by_class(scored), examples];
+    tables.retain(|table| !table.rows.is_empty());
+    Ok((tables, pictures))
 }
 
 /// Number of different values of a property up to which each has a row of its own.

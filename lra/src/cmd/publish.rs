@@ -7,13 +7,16 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use datasets::Protocol;
-use results::site::{INDEX, Offer, Site, Way};
-use results::{Record, card, imported};
+use datasets::{Protocol, SplitName};
+use results::site::{INDEX, Offer, Predictions, Site, Way};
+use results::{Outcome, Record, card, imported};
 
 use self::folder::Folder;
 use crate::cli::parse::Seeds;
 use crate::cli::publish::PublishArgs;
+use crate::cli::score::ScoredData;
+use crate::cmd::explain::{self, SHOWN_ON_A_PAGE};
+use crate::cmd::score::Scoring;
 use crate::error::{Class, Classify, Result};
 use crate::progress::Reporter;
 use crate::repro::cell::{self, PublishedCell};
@@ -33,6 +36,9 @@ pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
         ..Site::default()
     };
     add_records(&mut site, arguments)?;
+    if arguments.predictions {
+        site.predictions = predictions(&site, arguments)?;
+    }
     site.ways = ways(folder.staging())?;
     let mut unread = Vec::new();
     let files = site.files(&mut unread);
@@ -88,6 +94,39 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
         .into_iter()
         .for_each(|record| add(record, place.to_owned()));
     Ok(())
+}
+
+/// Returns the predictions of all runs whose weights are in their folders. A run that cannot be scored
+/// is left out with a warning.
+fn predictions(site: &Site, arguments: &PublishArgs) -> Result<Vec<Predictions>> {
+    let scoring = Scoring::of_set_up("auto", &arguments.place, false)?;
+    let all = ScoredData {
+        split: SplitName::Test,
+        limit: 0,
+        assignments: Vec::new(),
+        accept_changes: false,
+    };
+    let mut found = Vec::new();
+    let pairs = site.runs.records.iter().zip(&site.runs.folders);
+    // A file of records has no weights.
+    for (record, folder) in
+        pairs.filter(|(record, folder)| record.outcome == Outcome::Scored && folder.is_dir())
+    {
+        let made = scoring.score(folder, &all).and_then(|scored| {
+            let (tables, pictures) = explain::parts_of_a_page(&scored, SHOWN_ON_A_PAGE)?;
+            Ok(Predictions {
+                run: record.id.clone(),
+                examples: scored.examples(),
+                tables,
+                pictures,
+            })
+        });
+        match made {
+            Ok(made) => found.push(made),
+            Err(error) => stderr::warning(format!("no predictions of {}: {error}", record.id)),
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the way to reproduce each published accuracy of a model that is here, or the reason why

@@ -56,9 +56,14 @@ impl Scoring {
     /// Sets the process up as the flags ask.
     pub fn new(computing: &Computing, place: &DataPlace, quiet: bool) -> Result<Self> {
         runtime::set_up(Some(computing.threads))?;
+        Self::of_set_up(&computing.device, place, quiet)
+    }
+
+    /// Returns the means in a process that is set up.
+    pub fn of_set_up(device: &str, place: &DataPlace, quiet: bool) -> Result<Self> {
         Ok(Scoring {
             data: place.path(),
-            device: device::select(&computing.device)?,
+            device: device::select(device)?,
             reporter: Reporter::new(quiet),
         })
     }

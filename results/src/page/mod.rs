@@ -18,6 +18,7 @@ use crate::table::Table;
 pub(crate) use self::document::{Document, Link};
 pub(crate) use self::figure::html as chart_section;
 pub use self::picture::Picture;
+pub(crate) use self::picture::html as picture_section;
 pub(crate) use self::table::{body as table_body, html as table_section};
 
 /// Contents of a page, from the top.

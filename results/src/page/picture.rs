@@ -17,7 +17,7 @@ pub struct Picture {
 }
 
 /// Returns the section with the picture, whose file is part of the page.
-pub(super) fn html(picture: &Picture) -> String {
+pub(crate) fn html(picture: &Picture) -> String {
     let [name, title] = [&picture.name, &picture.title].map(|text| escaped(text));
     let data = STANDARD.encode(&picture.png);
     format!(

@@ -15,7 +15,7 @@
 //! feeds     the same for programs
 //! prose     documentation as HTML
 //! locality  how much of a task needs more than neighbours
-//! index, model, task, source    the pages
+//! index, model, task, source, predictions    the pages
 //! ```
 
 mod cells;
@@ -28,6 +28,7 @@ mod locality;
 mod model;
 mod names;
 mod ours;
+mod predictions;
 mod pretrained;
 mod prose;
 mod source;
@@ -46,6 +47,7 @@ use crate::published;
 use crate::store::Loaded;
 
 pub use self::entry::{ModelCard, Offer, TaskCard, Way};
+pub use self::predictions::Predictions;
 
 /// Name of the file that marks a folder as a site, and lists its files.
 pub const MARKER: &str = "lra-site.json";
@@ -70,6 +72,8 @@ pub struct Site {
     pub ways: Vec<Way>,
     /// Runs, with their folders.
     pub runs: Loaded,
+    /// Predictions of some of these runs.
+    pub predictions: Vec<Predictions>,
     /// Accuracies that others measured.
     pub imported: Vec<Imported>,
 }
@@ -120,6 +124,12 @@ impl Site {
         files.extend(published::sources().iter().map(|it| File {
             name: book.names.source(it.alias),
             text: source::page(&book, it),
+        }));
+        files.extend(self.predictions.iter().filter_map(|it| {
+            Some(File {
+                name: book.names.predictions(&it.run)?,
+                text: predictions::page(&book, it),
+            })
         }));
         files.extend(feeds::files(&book));
         files.sort_by(|a, b| a.name.cmp(&b.name));

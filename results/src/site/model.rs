@@ -5,7 +5,7 @@ use super::evidence::{self, Evidence, Tier};
 use super::names::anchor;
 use super::ours::Group;
 use super::tuning::Tuning;
-use super::{Book, prose, source};
+use super::{Book, predictions, prose, source};
 use crate::Record;
 use crate::agreement::{Standing, changes};
 use crate::card::{Card, RECIPE, rivals};
@@ -61,6 +61,12 @@ pub(super) fn page(book: &Book, name: &str, unread: &mut Vec<String>) -> String 
         &mut Vec::new(),
     ) {
         add(&chart.name, &chart.title, chart_section(&chart));
+    }
+    let predictions = predictions::links(&book.names, own.iter().map(|it| it.id.as_str()));
+    if !predictions.is_empty() {
+        let words = "Predictions of runs";
+        let html = prose::section("predictions", words, &predictions);
+        add("predictions", words, html);
     }
     if !own.is_empty() {
         add(page::RUNS, "Runs", page::runs(own));

@@ -15,6 +15,7 @@ pub(super) struct Names {
     models: Vec<(String, String)>,
     tasks: Vec<(String, String)>,
     sources: Vec<(String, String)>,
+    predictions: Vec<(String, String)>,
 }
 
 impl Names {
@@ -34,10 +35,12 @@ impl Names {
             }
         }
         let sources = published::sources().iter().map(|source| source.alias);
+        let runs = site.predictions.iter().map(|it| it.run.as_str());
         Names {
             models: files("model", &models),
             tasks: files("task", &tasks),
             sources: files("source", &sources.collect::<Vec<_>>()),
+            predictions: files("predictions", &runs.collect::<Vec<_>>()),
         }
     }
 
@@ -51,6 +54,16 @@ impl Names {
         pairs(&self.tasks)
     }
 
+    /// Returns the file of a model.
+    pub(super) fn model(&self, model: &str) -> Option<String> {
+        find(&self.models, |name| name == model)
+    }
+
+    /// Returns the file with the predictions of a run, if they are known.
+    pub(super) fn predictions(&self, run: &str) -> Option<String> {
+        find(&self.predictions, |name| name == run)
+    }
+
     /// Returns the file of a source.
     pub(super) fn source(&self, alias: &str) -> String {
         find(&self.sources, |name| name == alias).unwrap_or_default()
@@ -58,7 +71,7 @@ impl Names {
 
     /// Returns the cell with a link to the page of a model, if it has one.
     pub(super) fn to_model(&self, cell: Cell, model: &str) -> Cell {
-        link(cell, find(&self.models, |name| name == model))
+        link(cell, self.model(model))
     }
 
     /// Returns the cell with a link to the page of a task, if it has one.
@@ -73,7 +86,7 @@ impl Names {
 
     /// Returns the cell with a link to the part of a model's page that is about a task.
     pub(super) fn to_cell(&self, cell: Cell, model: &str, task: &str) -> Cell {
-        let page = find(&self.models, |name| name == model);
+        let page = self.model(model);
         link(cell, page.map(|page| format!("{page}#{}", anchor(task))))
     }
 

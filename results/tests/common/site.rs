@@ -5,7 +5,8 @@ use std::path::Path;
 use lra_results::imported::Imported;
 use lra_results::published;
 use lra_results::record::{Outcome, Pretraining, Record};
-use lra_results::site::{File, ModelCard, Offer, Site, TaskCard, Way};
+use lra_results::site::{File, ModelCard, Offer, Predictions, Site, TaskCard, Way};
+use lra_results::table::{Cell, Column, Row, Table};
 
 /// A name that a page, a terminal or a file system might obey.
 pub const HOSTILE: &str = "../<script>alert(1)</script>\" onload=\"x\u{1b}[2J\u{202e}";
@@ -47,6 +48,18 @@ pub fn site(folder: &Path) -> Site {
                 offer: Err("no recipe follows this source".to_owned()),
             },
         ],
+        predictions: vec![Predictions {
+            run: runs.records[0].id.clone(),
+            examples: "2,000 examples".to_owned(),
+            tables: vec![Table {
+                name: "properties".to_owned(),
+                title: HOSTILE.to_owned(),
+                columns: vec![Column::key("property")],
+                rows: vec![Row::new(vec![Cell::text(HOSTILE)])],
+                ..Table::default()
+            }],
+            pictures: Vec::new(),
+        }],
         runs,
         imported: vec![Imported {
             source: format!("=1+{HOSTILE}"),
