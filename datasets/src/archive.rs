@@ -269,13 +269,16 @@ pub fn check_archive(path: &Path, progress: &dyn Progress) -> Result<()> {
     progress.begin("reading the archive to its end", Some(bytes));
     let checked = match zip::is(path)? {
         true => zip::check(path, bytes, progress),
-        // The rest of a member that is not wanted is read and passed over.
-        false => tar::each(path, bytes, progress, &|_| false, &mut |_| {
-            Ok(ControlFlow::Continue(()))
-        }),
+        false => tar::check(path, bytes, progress),
     };
     progress.finish();
-    checked
+    match checked? {
+        0 => Err(Error::File {
+            file: path.to_owned(),
+            problem: "an archive without a file in it".to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Remedy for a link in an archive.

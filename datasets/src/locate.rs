@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::files::relative_name;
 use crate::{Progress, Source, TaskInfo};
 
+pub(crate) use self::known::is_documentation;
 pub(crate) use self::survey::{Place, Role, Survey, folder_in_words, folder_of};
 
 /// Form of the published files.

@@ -13,9 +13,10 @@ mod labels;
 mod nested;
 mod pages;
 
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fault::Fault;
 use guard::guarded;
@@ -29,9 +30,11 @@ use parquet::schema::types::SchemaDescPtr;
 use serde_json::{Map, Value};
 
 use crate::archive::{POINTED, POINTER_BYTES, is_pointer, packed_by};
+use crate::duplicates::{RowHash, row_hash};
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::lines::whole_number;
+use crate::words::counted;
 
 /// Number of rows decoded at once.
 const ROWS: usize = 256;
@@ -89,6 +92,57 @@ pub(crate) fn read(path: &Path, columns: &Columns<'_>, visit: &mut Visit<'_>) ->
         rows = group.read(rows, visit)?;
     }
     Ok(rows)
+}
+
+/// Function that takes a row of one of several files: the file, the number from 1, the bytes, the
+/// label.
+pub(crate) type VisitOfFile<'a> = dyn FnMut(&Path, u64, &[u8], i64) -> Result<()> + 'a;
+
+/// Passes every row of the files of one split to `visit`.
+///
+/// # Errors
+/// As for [`read`]; also where most rows of a file are in another one, too, whatever the files are
+/// called and however they are compressed.
+pub(crate) fn read_split(
+    files: &[PathBuf],
+    columns: &Columns<'_>,
+    visit: &mut VisitOfFile<'_>,
+) -> Result<()> {
+    // The first file with each row, and the number of different rows of each file.
+    let mut first: HashMap<RowHash, usize> = HashMap::new();
+    let mut distinct: Vec<usize> = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        let mut own: HashSet<RowHash> = HashSet::new();
+        read(file, columns, &mut |row, bytes, label| {
+            if files.len() > 1 {
+                own.insert(row_hash([bytes]));
+            }
+            visit(file, row, bytes, label)
+        })?;
+        let mut shared = vec![0; index];
+        for hash in &own {
+            match first.get(hash) {
+                Some(other) => shared[*other] += 1,
+                None => {
+                    first.insert(*hash, index);
+                }
+            }
+        }
+        for (other, shared) in shared.into_iter().enumerate() {
+            if 2 * shared > distinct[other].min(own.len()) {
+                return Err(Error::File {
+                    file: file.clone(),
+                    problem: format!(
+                        "of its {}, {shared} are in {}, too: the same rows would be read twice; remove one of the two files",
+                        counted(own.len(), "different row"),
+                        files[other].display()
+                    ),
+                });
+            }
+        }
+        distinct.push(own.len());
+    }
+    Ok(())
 }
 
 /// Function that takes a row: its number from 1, its fields, its label.

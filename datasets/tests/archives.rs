@@ -314,6 +314,18 @@ fn zip_archives_are_held_to_the_same() {
     );
 }
 
+#[test]
+fn archives_without_a_file_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let empty = packed.finish().unwrap();
+    for bytes in [empty, raw::tar(&Vec::new()), raw::zip(&Vec::new())] {
+        let path = raw::file(root.path(), "empty.tar.gz", &bytes);
+        let said = check_archive(&path, &()).unwrap_err().to_string();
+        assert!(said.contains("without a file in it"), "{said}");
+    }
+}
+
 /// A second file of one name would be the only one read.
 #[test]
 fn names_repeated_in_a_zip_archive_are_refused() {

@@ -356,9 +356,20 @@ fn an_archive_beside_its_folder_is_told() {
 
 /// Writes 40 reviews of both classes, with this name in them, into a parquet file.
 fn write_parquet(root: &Path, name: &str) {
+    write_reviews(root, name, name, 0..40, parquet::basic::Compression::SNAPPY);
+}
+
+/// Writes these reviews with `word` in them into a parquet file.
+fn write_reviews(
+    root: &Path,
+    name: &str,
+    word: &str,
+    numbers: std::ops::Range<usize>,
+    packing: parquet::basic::Compression,
+) {
     const SCHEMA: &str = "message m { optional binary text (STRING); optional int64 label; }";
-    let rows: Vec<Vec<u8>> = (0..40)
-        .map(|n| format!("{name} {n}").into_bytes())
+    let rows: Vec<Vec<u8>> = numbers
+        .map(|n| format!("{word} {n}").into_bytes())
         .collect();
     let rows: Vec<(&[u8], i64)> = rows
         .iter()
@@ -366,7 +377,54 @@ fn write_parquet(root: &Path, name: &str) {
         .map(|(row, n)| (&row[..], n % 2))
         .collect();
     let path = root.join(name);
-    raw::parquet(&path, SCHEMA, &rows, parquet::basic::Compression::SNAPPY);
+    raw::parquet(&path, SCHEMA, &rows, packing);
+}
+
+/// The names do not tell that two files hold the same rows, and neither do their bytes.
+#[test]
+fn parquet_files_with_the_same_rows_are_refused() {
+    use parquet::basic::Compression::{SNAPPY, UNCOMPRESSED};
+    for (name, numbers) in [
+        ("train-old.parquet", 0..40),
+        ("train (1).parquet", 0..40),
+        ("train1.parquet", 15..40),
+        ("TRAIN.parquet", 0..60),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        for whole in ["train.parquet", "test.parquet"] {
+            write_reviews(root.path(), whole, whole, 0..40, SNAPPY);
+        }
+        write_reviews(root.path(), name, "train.parquet", numbers, UNCOMPRESSED);
+        let said = refused(&Text, root.path());
+        assert!(
+            said.contains("the same rows would be read twice"),
+            "{name}: {said}"
+        );
+        // Some rows repeat in real data.
+        write_reviews(root.path(), name, "train.parquet", 30..80, UNCOMPRESSED);
+        let manifest = read(&Text, root.path()).manifest().clone();
+        assert!(!manifest.digest.is_empty());
+    }
+}
+
+/// Some writers put the hash of each part behind its number.
+#[test]
+fn parts_with_hashes_of_their_own_are_one_whole() {
+    let root = tempfile::tempdir().unwrap();
+    for name in [
+        "test.parquet",
+        "train-00000-of-00003-a1b2c3d4e5f60718.parquet",
+        "train-00001-of-00003-0f0f0f0f0f0f0f0f.parquet",
+        "train-00002-of-00003-123456789abcdef0.parquet",
+    ] {
+        write_parquet(root.path(), name);
+    }
+    let manifest = read(&Text, root.path()).manifest().clone();
+    let rows = manifest.splits.train.rows + manifest.splits.val.rows;
+    assert_eq!(rows, 120);
+    write_parquet(root.path(), "train-00001-of-00003-ffffffffffffffff.parquet");
+    let said = refused(&Text, root.path());
+    assert!(said.contains("both are part 1 by their names"), "{said}");
 }
 
 /// Parquet files of another split in a folder of their own are not passed over.

@@ -399,8 +399,26 @@ fn mistakes_are_named_by_file_and_line_with_the_remedy() {
         let expected = format!(": {unread} is named after a split and cannot be read");
         assert!(error.starts_with(&expected), "{error}");
     }
-    let error = refused(&[("train.jsonl", &good), test, ("val/part.jsonl", &good)]);
-    assert!(error.starts_with(": val is named after a split"), "{error}");
+    for unread in [
+        "val/part.jsonl",
+        "validation/0.png",
+        "dev/x",
+        "Val/x",
+        "valid.csv",
+        "Validation.txt",
+        "VAL.PARQUET",
+        "Test.jsonl.GZ",
+    ] {
+        let error = refused(&[("train.jsonl", &good), test, (unread, &good)]);
+        let name = unread.split('/').next().unwrap();
+        let expected = format!(": {name} is named after a split");
+        assert!(error.starts_with(&expected), "{error}");
+    }
+    let error = refused(&[("train.jsonl", &good), test, ("sub/a/train.jsonl", &good)]);
+    assert!(
+        error.starts_with(": sub/a/train.jsonl lies in a folder of its own"),
+        "{error}"
+    );
     let error = refused(&[("train.jsonl", &good), test, ("test.parquet", "")]);
     assert!(
         error.starts_with(": test.jsonl and test.parquet are both test"),
@@ -418,6 +436,29 @@ fn mistakes_are_named_by_file_and_line_with_the_remedy() {
     assert!(
         error.starts_with("/nowhere/at/all: there is no such folder"),
         "{error}"
+    );
+}
+
+/// Runs and notes may lie beside the data.
+#[test]
+fn other_files_are_told_in_the_manifest() {
+    let both = lines(0, 40);
+    let files = [
+        ("train.jsonl", both.as_str()),
+        ("test.jsonl", &both),
+        ("README.md", "x"),
+        ("runs/a/metrics.jsonl", "{}"),
+        ("notes.csv", "x"),
+    ];
+    let place = folder(&files);
+    let store = tempfile::tempdir().unwrap();
+    let notes = splits(open(place.path()), store.path())
+        .manifest
+        .notes
+        .join("; ");
+    assert!(
+        notes.contains("notes.csv and 1 other lie there too and were not read"),
+        "{notes}"
     );
 }
 

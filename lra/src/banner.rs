@@ -54,6 +54,8 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
         lines.push(format!("from       {taken} of {}", from.run));
         let fresh = from.fresh.iter();
         lines.extend(fresh.map(|what| format!("fresh      {what}")));
+        let differing = from.differing.iter();
+        lines.extend(differing.map(|what| format!("differs    {what}")));
         if !from.unused.is_empty() {
             let unused = from.unused.join(", ");
             lines.push(format!("unused     {unused} of that run"));

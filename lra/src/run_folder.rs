@@ -70,8 +70,10 @@ impl RunFolder {
         };
         results::clear_unfinished(&path).class(Class::Usage)?;
         let folder = RunFolder { path, _lock: lock };
-        if RunFolder::is_being_cleared(&folder.path) {
-            folder.clear()?;
+        match RunFolder::is_being_cleared(&folder.path) {
+            true => folder.clear()?,
+            // The process was killed before it removed anything; later the mark would cost a run.
+            false => folder.remove(CLEARING)?,
         }
         Ok(folder)
     }
@@ -174,7 +176,15 @@ impl RunFolder {
     /// Removes the files that an earlier run left. If this is interrupted, the next process that
     /// opens the folder removes the rest.
     pub fn clear(&self) -> Result<()> {
-        if RunFolder::is_begun(&self.path) {
+        self.remove(CLEARING)?;
+        // At one stroke: either the record is there, or the mark.
+        if self.record().is_file() {
+            let renamed = disk::rename(&self.record(), &self.file(CLEARING));
+            renamed.during(
+                Class::Usage,
+                format!("removing {}", self.record().display()),
+            )?;
+        } else if RunFolder::is_begun(&self.path) {
             results::write(&self.file(CLEARING), b"").map_err(unwritable)?;
         }
         for name in [

@@ -77,6 +77,11 @@ impl TrainedRun {
     /// The folder holds no run that ended with a score; an assignment is of another section.
     pub fn open(path: &Path, assignments: &[String]) -> Result<Self> {
         let place = path.display();
+        if path.is_file() {
+            return Err(Error::usage(format!(
+                "{place} is a file: name the run's folder, such as runs/<id>"
+            )));
+        }
         let Some(spec) = run_folder::read_spec(path)? else {
             return Err(Error::usage(format!(
                 "{place} holds no run: name a run folder, such as runs/<id>; `lra report` lists the runs under runs/"
@@ -291,13 +296,9 @@ impl TrainedRun {
             model: self.model.name.to_owned(),
             digest: checkpoint::digest_of(&tensors).class(Class::Data)?,
             tensors,
+            spec: self.spec.clone(),
+            changes: changes::of_code(&self.record, self.model)?,
         })
-    }
-
-    /// Returns the difference, in words, between the source of the model that trained the weights and
-    /// that of the model here; `None` if there is none.
-    pub fn other_source(&self) -> Result<Option<String>> {
-        changes::of_source(&self.record, self.model)
     }
 
     /// Returns the file with the selected weights.

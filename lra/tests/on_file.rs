@@ -506,6 +506,12 @@ fn a_folder_that_was_being_cleared_is_an_empty_one() {
     let shown = place.lra(RUN);
     assert!(err(&shown).contains("is on file since"), "{}", err(&shown));
     assert!(fs::read(folder.join("record.json")).unwrap() == record);
+    assert!(
+        !folder.join(".clearing").exists(),
+        "it would cost a run whose record is lost later"
+    );
+    // Whatever lies in its place.
+    fs::create_dir(folder.join(".clearing")).unwrap();
     place.ok(&format!("{RUN} --force"));
     assert!(!folder.join(".clearing").exists());
 }

@@ -3,7 +3,9 @@
 //! The `tar` crate finds members. The extended headers that hold long names are read here, because
 //! the crate reads headers of any size into memory.
 
+use std::cell::Cell;
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +34,20 @@ fn has_own_sum(header: &[u8]) -> bool {
         .chain(b"        ")
         .chain(&header[156..]);
     stated == Ok(bytes.map(|&byte| u32::from(byte)).sum())
+}
+
+/// Reads an archive to its end, and returns the number of its files.
+pub(super) fn check(path: &Path, bytes: u64, progress: &dyn Progress) -> Result<u64> {
+    let count = Cell::new(0);
+    // The rest of a member that is not wanted is read and passed over.
+    let unwanted = |_: &Seen<'_>| {
+        count.set(count.get() + 1);
+        false
+    };
+    each(path, bytes, progress, &unwanted, &mut |_| {
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(count.get())
 }
 
 /// Passes every wanted member to `visit`, in archive order.

@@ -98,11 +98,12 @@ pub(super) fn each(
 ///
 /// # Errors
 /// The archive or a member is damaged.
-pub(super) fn check(path: &Path, bytes: u64, progress: &dyn Progress) -> Result<()> {
+pub(super) fn check(path: &Path, bytes: u64, progress: &dyn Progress) -> Result<u64> {
     let mut archive = open(path)?;
-    let mut left = most_unpacked(bytes);
+    let (mut left, mut count) = (most_unpacked(bytes), 0);
     for index in 0..archive.len() {
         let member = archive.by_index_raw(index).map_err(damaged(path))?;
+        count += u64::from(member.is_file());
         if !member.is_file() || member.encrypted() {
             continue;
         }
@@ -114,7 +115,7 @@ pub(super) fn check(path: &Path, bytes: u64, progress: &dyn Progress) -> Result<
         }
         progress.advance(packed);
     }
-    Ok(())
+    Ok(count)
 }
 
 /// Opens an archive and reads its directory.

@@ -37,7 +37,7 @@ const ENDS: [&str; 11] = [
 
 /// Returns whether a file is documentation, a list of checksums (`SHA256SUMS`, `md5sum.txt`), or
 /// another file that a published archive holds beside its examples.
-pub(super) fn is_documentation(name: &str) -> bool {
+pub(crate) fn is_documentation(name: &str) -> bool {
     let file = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     let stem = file.split('.').next().unwrap_or_default();
     STEMS.contains(&stem)

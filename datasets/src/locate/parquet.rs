@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use super::known::is_of_another;
 use super::{Form, Survey};
 use crate::TaskInfo;
-use crate::digest::Digest;
-use crate::error::{Error, Result, io};
-use crate::files::{self, relative_name};
+use crate::error::{Error, Result};
+use crate::files::relative_name;
 
 /// Returns the parquet files in a folder, if there are some of both splits. `survey` has the folder's
 /// files that are neither data nor parquet files.
@@ -42,7 +41,6 @@ pub(super) fn forms_in(
         in_one_folder(folder, files)?;
         of_one_series(files)?;
         complete(files)?;
-        no_copies(files)?;
     }
     // Files without labels are known to belong to no split.
     let is_stray = |path: &PathBuf| {
@@ -117,15 +115,17 @@ fn in_one_folder(folder: &Path, files: &[PathBuf]) -> Result<()> {
 }
 
 /// A file that is one of several, by its name: `train-00001-of-00002.parquet`, perhaps with a hash
-/// behind it.
+/// behind it, which is that of the whole or of the part.
 #[derive(Debug, PartialEq, Eq)]
 struct Part<'a> {
     /// Name before the number.
     start: &'a str,
     /// Digits of the number.
     digits: &'a str,
-    /// Name behind the number.
+    /// Name behind the number, up to a hash.
     end: &'a str,
+    /// The hash; empty if there is none.
+    hash: &'a str,
     /// Number of files.
     of: u64,
 }
@@ -141,68 +141,66 @@ impl Part<'_> {
         if !hash.chars().all(|symbol| symbol.is_ascii_hexdigit()) {
             return None;
         }
+        let end = &name[rest.len()..rest.len() + "-of-".len() + of.len()];
         let of = of.parse().ok()?;
-        (!digits.is_empty()).then(|| Part {
+        (!digits.is_empty()).then_some(Part {
             start,
             digits,
-            end: &name[rest.len()..],
+            end,
+            hash,
             of,
         })
     }
+
+    /// Returns the names of all parts but for their numbers and hashes, and whether they have
+    /// hashes.
+    fn series(&self) -> (String, String, bool) {
+        (
+            self.start.to_owned(),
+            self.end.to_owned(),
+            !self.hash.is_empty(),
+        )
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// Refuses parts of one split beside a file that is no part of the same whole: both may hold the
 /// same rows.
 fn of_one_series(files: &[PathBuf]) -> Result<()> {
-    let name = |path: &PathBuf| {
-        let name = path.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+    let part = |path: &PathBuf| {
+        let name = file_name(path);
+        Part::of(&name).map(|part| (part.series(), part.digits.parse::<u64>()))
     };
-    let series = |path: &PathBuf| {
-        let name = name(path);
-        let part = Part::of(&name)?;
-        Some((part.start.to_owned(), part.end.to_owned()))
-    };
-    let first = files.first();
-    let other = first.and_then(|first| files.iter().find(|it| series(it) != series(first)));
-    match (first, other) {
-        (Some(first), Some(other)) => Err(Error::File {
-            file: other.clone(),
+    let series = |path: &PathBuf| part(path).map(|(series, _)| series);
+    let refused = |file: &Path, other: &Path, problem: &str| {
+        Err(Error::File {
+            file: file.to_owned(),
             problem: format!(
-                "a parquet file of the same split as {}, whose name makes them no parts of one whole: they may hold \
-                 the same rows; move one away",
-                name(first)
+                "a parquet file of the same split as {}, {problem}: they may hold the same rows; move one away",
+                file_name(other)
             ),
-        }),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses two files of one split with the same content. Only files of equal length are read.
-fn no_copies(files: &[PathBuf]) -> Result<()> {
-    if files.len() < 2 {
+        })
+    };
+    let Some(first) = files.first() else {
         return Ok(());
+    };
+    if let Some(other) = files.iter().find(|it| series(it) != series(first)) {
+        return refused(other, first, "whose name makes them no parts of one whole");
     }
-    let mut by_length: BTreeMap<u64, Vec<&PathBuf>> = BTreeMap::new();
-    for path in files {
-        let length = files::open(path)?
-            .metadata()
-            .map_err(io("read", path))?
-            .len();
-        by_length.entry(length).or_default().push(path);
-    }
-    for files in by_length.into_values().filter(|files| files.len() > 1) {
-        let mut seen: BTreeMap<String, &PathBuf> = BTreeMap::new();
-        for path in files {
-            if let Some(first) = seen.insert(Digest::of_file(path, |_| ())?, path) {
-                return Err(Error::File {
-                    file: path.clone(),
-                    problem: format!(
-                        "a copy of {}: the same rows would be read twice; remove one of them",
-                        first.display()
-                    ),
-                });
-            }
+    let mut numbers = BTreeMap::new();
+    for file in files {
+        if let Some((_, Ok(number))) = part(file)
+            && let Some(other) = numbers.insert(number, file)
+        {
+            return refused(
+                file,
+                other,
+                &format!("and both are part {number} by their names"),
+            );
         }
     }
     Ok(())
@@ -210,18 +208,18 @@ fn no_copies(files: &[PathBuf]) -> Result<()> {
 
 /// Refuses files of one split that are numbered as parts of more files than there are.
 fn complete(files: &[PathBuf]) -> Result<()> {
-    let named = files.iter().map(|path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        (path, name.into_owned())
-    });
-    let named: Vec<_> = named.collect();
+    let named: Vec<_> = files.iter().map(|path| (path, file_name(path))).collect();
     let mut sets: BTreeMap<_, (&PathBuf, Part<'_>, BTreeSet<u64>)> = BTreeMap::new();
     for (path, name) in &named {
         if let Some(part) = Part::of(name)
             && let Ok(number) = part.digits.parse()
         {
-            let set = sets.entry((part.start, part.end));
-            let (.., numbers) = set.or_insert_with(|| (path, part, BTreeSet::new()));
+            let set = sets.entry(part.series());
+            let (_, first, numbers) = set.or_insert_with(|| (path, part, BTreeSet::new()));
+            // The hash of a part that is missing is not known.
+            if Part::of(name).is_some_and(|part| part.hash != first.hash) {
+                first.hash = "*";
+            }
             numbers.insert(number);
         }
     }
@@ -231,11 +229,19 @@ fn complete(files: &[PathBuf]) -> Result<()> {
         let end = part.of.saturating_add(first);
         if let Some(missing) = (first..end).find(|number| !numbers.contains(number)) {
             let Part {
-                start, digits, end, ..
+                start,
+                digits,
+                end,
+                hash,
+                ..
             } = part;
-            let width = digits.len();
+            let (width, dash) = (digits.len(), if hash.is_empty() { "" } else { "-" });
+            let name = file_name(path);
+            let extension = name.rsplit_once('.').map_or("parquet", |(_, end)| end);
             return Err(Error::File {
-                file: path.with_file_name(format!("{start}{missing:0width$}{end}")),
+                file: path.with_file_name(format!(
+                    "{start}{missing:0width$}{end}{dash}{hash}.{extension}"
+                )),
                 problem: format!(
                     "not there, and of the {} files that belong together by their names {} are: add \
                      those that are missing",
@@ -253,27 +259,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_refused_whatever_their_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, content: &str| {
-            let path = folder.path().join(name);
-            std::fs::write(&path, content).unwrap();
-            path
-        };
-        let mut files = vec![
-            write("train.parquet", "rows"),
-            write("train2.parquet", "rest"),
-        ];
-        no_copies(&files).unwrap();
-        files.push(write("train (1).parquet", "rows"));
-        let error = no_copies(&files).unwrap_err().to_string();
-        assert!(
-            error.contains("train (1).parquet") && error.contains("a copy of"),
-            "{error}"
-        );
-    }
-
-    #[test]
     fn parts_stand_beside_parts_of_one_whole_alone() {
         let check = |names: &[&str]| {
             let files: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
@@ -281,6 +266,12 @@ mod tests {
         };
         check(&["train-0-of-2.parquet", "train-1-of-2.parquet"]).unwrap();
         check(&["0000.parquet", "0001.parquet"]).unwrap();
+        // The hash of each part.
+        check(&[
+            "train-0-of-2-b42a775f.parquet",
+            "train-1-of-2-aaaa775f.parquet",
+        ])
+        .unwrap();
         for names in [
             ["train-00000-of-00001.parquet", "train.parquet"],
             ["train-0-of-1.parquet", "train-0-of-2.parquet"],
@@ -315,6 +306,14 @@ mod tests {
             (
                 &["a/train-00000-of-00002.parquet"][..],
                 "a/train-00001-of-00002.parquet: not there",
+            ),
+            (
+                &["x-0-of-3-b42a.parquet", "x-2-of-3-775f.parquet"],
+                "x-1-of-3-*.parquet: not there",
+            ),
+            (
+                &["x-0-of-3-b42a.parquet", "x-2-of-3-b42a.parquet"],
+                "x-1-of-3-b42a.parquet: not there",
             ),
             (
                 &["x-2-of-3.parquet", "x-3-of-3.parquet"],

@@ -155,20 +155,8 @@ pub fn of_program(
     model: &'static Model,
     devices: &[String],
 ) -> Result<Vec<String>> {
-    let mut differences = Vec::new();
-    let (then, now) = (&record.provenance, provenance::versions());
-    if then.versions.sources != now.sources {
-        let [then, now] = [name(&then.versions), name(&now)];
-        differences.push(format!(
-            "it was made by another build of the program: {then}, and this is {now}"
-        ));
-    } else if let Some(words) = other_tools(&then.versions, &now) {
-        differences.push(words);
-    }
-    let own = provenance::own_model(model)?;
-    if record.model.own != own {
-        differences.push(of_model(record.model.own.as_ref(), own.as_ref()));
-    }
+    let mut differences = of_code_unescaped(record, model)?;
+    let then = &record.provenance;
     let own = provenance::own_task(task)?;
     differences.extend(of_task(record.task.own.as_ref(), own.as_ref()));
     let accelerator = |device: &str| match device.split_once(' ') {
@@ -201,12 +189,29 @@ pub fn of_program(
     Ok(differences.iter().map(|it| disk::escape(it)).collect())
 }
 
-/// Returns the difference, in words, between the source of the model that a run trained and that of
-/// the model here; `None` if there is none.
-pub fn of_source(record: &Record, model: &'static Model) -> Result<Option<String>> {
+/// Returns the differences in words between the code that trained the weights of `record` and that of
+/// this process: the build of the program, and the model's source.
+pub fn of_code(record: &Record, model: &'static Model) -> Result<Vec<String>> {
+    let differences = of_code_unescaped(record, model)?;
+    Ok(differences.iter().map(|it| disk::escape(it)).collect())
+}
+
+fn of_code_unescaped(record: &Record, model: &'static Model) -> Result<Vec<String>> {
+    let mut differences = Vec::new();
+    let (then, now) = (&record.provenance, provenance::versions());
+    if then.versions.sources != now.sources {
+        let [then, now] = [name(&then.versions), name(&now)];
+        differences.push(format!(
+            "it was made by another build of the program: {then}, and this is {now}"
+        ));
+    } else if let Some(words) = other_tools(&then.versions, &now) {
+        differences.push(words);
+    }
     let own = provenance::own_model(model)?;
-    let [then, now] = [&record.model.own, &own].map(|own| own.as_ref().map(|own| &own.source));
-    Ok((then != now).then(|| disk::escape(&of_model(record.model.own.as_ref(), own.as_ref()))))
+    if record.model.own != own {
+        differences.push(of_model(record.model.own.as_ref(), own.as_ref()));
+    }
+    Ok(differences)
 }
 
 fn of_model(then: Option<&OwnCode>, now: Option<&OwnCode>) -> String {

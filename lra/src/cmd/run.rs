@@ -118,13 +118,13 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
     Ok(exit_code(&records))
 }
 
-/// Returns the weights of a finished run, and tells if another source of the model trained them.
+/// Returns the weights of a finished run, and tells if another program trained them.
 fn weights_of(path: &Path, reporter: &Reporter) -> Result<Weights> {
-    let run = TrainedRun::open(path, &[])?;
-    if let Some(change) = run.other_source()? {
-        reporter.note(&format!("the weights of {}: {change}", run.record.id));
+    let weights = TrainedRun::open(path, &[])?.weights()?;
+    for change in &weights.changes {
+        reporter.note(&format!("the weights of {}: {change}", weights.run));
     }
-    run.weights()
+    Ok(weights)
 }
 
 /// Returns the settings of the run with `seed`.

@@ -399,7 +399,7 @@ impl Resolved {
             ));
         }
         let (_, parameters) = self.meta()?;
-        let initial = Initial::new(weights, self.model.name, &parameters)?;
+        let initial = Initial::new(weights, &self.spec, &parameters)?;
         self.spec.from = Some(Start {
             weights: initial.digest().to_owned(),
         });

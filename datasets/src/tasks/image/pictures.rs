@@ -190,20 +190,17 @@ pub(super) fn read_parquet(
         label_of: &label_of,
         longest: LARGEST_PNG as usize,
     };
-    for file in files {
-        parquet::read(file, &columns, &mut |row, png, label| {
-            let wrong = |problem: String| wrong_row(file, row, problem);
-            let known = u8::try_from(label)
-                .ok()
-                .filter(|label| usize::from(*label) < CLASSES.len());
-            let label = known.ok_or_else(|| wrong(format!("the label {label} is not 0 to 9")))?;
-            let channels = decode(png).map_err(wrong)?;
-            pictures.push(pictures.len(), label, channels);
-            progress.advance(1);
-            Ok(())
-        })?;
-    }
-    Ok(())
+    parquet::read_split(files, &columns, &mut |file, row, png, label| {
+        let wrong = |problem: String| wrong_row(file, row, problem);
+        let known = u8::try_from(label)
+            .ok()
+            .filter(|label| usize::from(*label) < CLASSES.len());
+        let label = known.ok_or_else(|| wrong(format!("the label {label} is not 0 to 9")))?;
+        let channels = decode(png).map_err(wrong)?;
+        pictures.push(pictures.len(), label, channels);
+        progress.advance(1);
+        Ok(())
+    })
 }
 
 pub(super) fn wrong_row(file: &Path, line: u64, problem: String) -> Error {

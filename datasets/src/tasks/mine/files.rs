@@ -10,6 +10,7 @@ use crate::archive::{is_litter, unpacked, unreadable};
 use crate::error::{Error, Result, io};
 use crate::files;
 use crate::lines::Lines;
+use crate::locate::is_documentation;
 use crate::parquet;
 
 /// Longest line, and longest text of a table, in bytes.
@@ -27,6 +28,8 @@ pub(super) struct Files {
     pub(super) val: Option<PathBuf>,
     /// File of test.
     pub(super) test: PathBuf,
+    /// Names of what lies there too and is not read.
+    pub(super) unread: Vec<String>,
 }
 
 impl Files {
@@ -60,20 +63,37 @@ impl Files {
             names.push(name.to_string_lossy().into_owned());
         }
         names.sort();
+        let none_of_them = |name: &str| {
+            wrong(format!(
+                "{name} is none of train, val and test: rename it or move it away"
+            ))
+        };
+        let mut unread = Vec::new();
         for name in names.into_iter().filter(|name| !is_litter(name)) {
-            let Some(stem) = ENDS.iter().find_map(|end| name.strip_suffix(end)) else {
-                let first = name.split('.').next().unwrap_or_default();
-                if SplitName::ALL.into_iter().any(|it| it.name() == first) {
+            let path = folder.join(&name);
+            let stem = ENDS.iter().find_map(|end| name.strip_suffix(end));
+            let Some(stem) = stem.filter(|_| !path.is_dir()) else {
+                if is_named_after_a_split(&name) {
                     return Err(wrong(format!(
-                        "{name} is named after a split and cannot be read: write it as .jsonl, .jsonl.gz or .parquet, or move it away"
+                        "{name} is named after a split and cannot be read: write it as .jsonl, .jsonl.gz or .parquet (in small letters), or move it away"
                     )));
+                }
+                if is_data(&name) && !path.is_dir() {
+                    return Err(none_of_them(&name));
+                }
+                if let Some(file) = data_below(&path, 0)? {
+                    return Err(wrong(format!(
+                        "{} lies in a folder of its own, where nothing is read: {LAYOUT}; move it away if it is not to be read",
+                        file.strip_prefix(folder).unwrap_or(&file).display()
+                    )));
+                }
+                if !is_documentation(&name) {
+                    unread.push(name);
                 }
                 continue;
             };
             let Some(split) = SplitName::ALL.into_iter().find(|it| it.name() == stem) else {
-                return Err(wrong(format!(
-                    "{name} is none of train, val and test: rename it or move it away"
-                )));
+                return Err(none_of_them(&name));
             };
             let place = &mut found[split as usize];
             if let Some(other) = place {
@@ -82,7 +102,7 @@ impl Files {
                     "{other} and {name} are both {split}: keep one"
                 )));
             }
-            *place = Some(folder.join(name));
+            *place = Some(path);
         }
         let [train, val, test] = found;
         let missing = |split: &str| wrong(format!("it has no {split}.jsonl; {LAYOUT}"));
@@ -90,6 +110,7 @@ impl Files {
             train: train.ok_or_else(|| missing("train"))?,
             val,
             test: test.ok_or_else(|| missing("test"))?,
+            unread,
         })
     }
 
@@ -109,6 +130,58 @@ impl Files {
             .filter_map(|split| self.of(split));
         all.map(Path::to_owned).collect()
     }
+}
+
+/// Returns whether a name without its ends is a word for a split, in any case.
+fn is_named_after_a_split(name: &str) -> bool {
+    const WORDS: [&str; 10] = [
+        "train",
+        "training",
+        "val",
+        "valid",
+        "validation",
+        "validate",
+        "dev",
+        "eval",
+        "test",
+        "testing",
+    ];
+    let name = name.to_lowercase();
+    WORDS.contains(&name.split('.').next().unwrap_or_default())
+}
+
+/// Returns whether a name ends like a file that is read, in any case.
+fn is_data(name: &str) -> bool {
+    let name = name.to_lowercase();
+    ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// Depth of folders that are searched.
+const DEEPEST: usize = 8;
+
+/// Returns the file of a split below a folder; `None` for what is no folder. Other files may be
+/// anybody's, such as the logs of runs.
+fn data_below(path: &Path, depth: usize) -> Result<Option<PathBuf>> {
+    let kind = fs::symlink_metadata(path).map_err(io("read", path))?;
+    if !kind.is_dir() || depth > DEEPEST {
+        return Ok(None);
+    }
+    for item in fs::read_dir(path).map_err(io("read", path))? {
+        let inner = item.map_err(io("read", path))?.path();
+        let name = inner.file_name().unwrap_or_default().to_string_lossy();
+        if is_litter(&name) {
+            continue;
+        }
+        let is_split = is_data(&name) && is_named_after_a_split(&name);
+        let found = match is_split && !inner.is_dir() {
+            true => Some(inner),
+            false => data_below(&inner, depth + 1)?,
+        };
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// Layout of a folder of examples, as messages state it.

@@ -254,6 +254,16 @@ impl Mine {
 
     fn note_properties(&self, longest: usize, writer: &mut SplitWriter) {
         let survey = &self.survey;
+        if let Some((first, rest)) = self.files.unread.split_first() {
+            let more = match rest {
+                [] => "lies there too and was not read".to_owned(),
+                _ => format!(
+                    "and {} lie there too and were not read",
+                    counted(rest.len(), "other")
+                ),
+            };
+            writer.note(format!("{first} {more}"));
+        }
         if !survey.words.is_empty() {
             let shown = survey.words.iter().enumerate().take(SHOWN);
             let shown: Vec<String> = shown

@@ -167,26 +167,24 @@ pub(super) fn from_parquet(
     let mut both = ["train", "test"].map(Reviews::empty);
     progress.begin("reading reviews", None);
     for (reviews, files) in both.iter_mut().zip([train, test]) {
-        for file in files {
-            parquet::read(file, &columns, &mut |row, text, label| {
-                let label = match label {
-                    0 => 0,
-                    1 => 1,
-                    other => {
-                        return Err(Error::Row {
-                            file: file.clone(),
-                            line: row,
-                            problem: format!("the label {other} is neither 0 nor 1"),
-                        });
-                    }
-                };
-                let text = disk::without_mark(text);
-                let place = reviews.texts.len()..reviews.texts.len() + text.len();
-                reviews.texts.extend_from_slice(text);
-                progress.advance(1);
-                reviews.push(file.clone(), place, label, None)
-            })?;
-        }
+        parquet::read_split(files, &columns, &mut |file, row, text, label| {
+            let label = match label {
+                0 => 0,
+                1 => 1,
+                other => {
+                    return Err(Error::Row {
+                        file: file.to_owned(),
+                        line: row,
+                        problem: format!("the label {other} is neither 0 nor 1"),
+                    });
+                }
+            };
+            let text = disk::without_mark(text);
+            let place = reviews.texts.len()..reviews.texts.len() + text.len();
+            reviews.texts.extend_from_slice(text);
+            progress.advance(1);
+            reviews.push(file.to_owned(), place, label, None)
+        })?;
         reviews.finish(files.first().cloned().unwrap_or_default())?;
     }
     progress.finish();
