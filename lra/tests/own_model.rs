@@ -44,8 +44,12 @@ fn it_is_trained_swept_and_reported() {
 #[test]
 fn it_is_measured_beside_the_others() {
     let cells = "--models neighbours,bag --lengths 64 --rounds 1 --per-round 100ms --batch 2";
-    let table = place().ok(&format!("bench {cells}"));
+    let place = place();
+    let table = place.ok(&format!("bench {cells}"));
     assert!(table.contains("neighbours"), "{table}");
+    let lines: Value = serde_json::from_str(&place.ok(&format!("bench {cells} --json"))).unwrap();
+    assert_eq!(lines[0]["own"]["source"].as_str().unwrap().len(), 64);
+    assert!(lines[1]["own"].is_null(), "bag is the registry's");
 }
 
 #[test]

@@ -502,6 +502,22 @@ fn a_diverging_run_is_a_record() {
     assert_eq!(place.record("runs")["outcome"]["status"], "diverged");
 }
 
+/// The seeds before one that is refused ran, and a script reads them.
+#[test]
+fn json_has_the_seeds_before_one_that_is_refused() {
+    let place = Place::new();
+    let words = "run --task toy --model bag --recipe smoke --steps 2 --quiet";
+    place.ok(&format!("{words} --seed 1"));
+    let folder = place.run_folder("runs");
+    fs::write(folder.join("record.json"), "{").unwrap();
+    let output = place.lra(&format!("{words} --seeds 0,1,2 --json"));
+    assert_eq!(output.status.code(), Some(3));
+    let records: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let seeds = records.as_array().unwrap().iter();
+    let seeds: Vec<u64> = seeds.map(|it| it["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [0]);
+}
+
 #[test]
 fn a_model_takes_settings_and_seeds_are_a_list_as_in_a_sweep() {
     let place = Place::new();

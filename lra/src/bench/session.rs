@@ -14,12 +14,12 @@ use crate::bench::measure_process::{Answer, request, request_from};
 use crate::bench::preflight::{Limits, Sample, predict_skip};
 use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
 use crate::error::{Class, Classify, Result};
-use crate::host;
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Resolved;
 use crate::timing::human_duration;
+use crate::{host, provenance};
 
 /// The task whose shape is measured: byte-level text, as in the published table.
 pub const TASK: &str = "text";
@@ -366,6 +366,7 @@ fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Resu
         flops_per_step: flops,
         parameters,
         recipe: resolved.recipe_of_record(),
+        own: provenance::own_model(resolved.model)?,
         provenance: Provenance {
             spec_digest: resolved.spec.digest(),
             precision: resolved.spec.train.precision.to_string(),

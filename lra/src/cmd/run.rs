@@ -1,5 +1,6 @@
 //! `lra run`: one cell of the table, for one seed or several.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -91,7 +92,9 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         let runs: Vec<Resolved> = runs.collect::<Result<_>>()?;
         return show_settings(&runs, arguments, several);
     }
-    let records = each_seed(&request, &seeds, from.as_ref(), &context, |record| {
+    let told = RefCell::new(Vec::new());
+    let ran = each_seed(&request, &seeds, from.as_ref(), &context, |record| {
+        told.borrow_mut().push(record.clone());
         let folder = arguments.out.join(&record.id);
         for place in track(&arguments.tracker, &folder, record)? {
             reporter.say(&format!("written for a tracker: {}", place.display()));
@@ -105,7 +108,18 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
             "{text}  folder      {}\n  tables      {next}\n",
             folder.display()
         ))
-    })?;
+    });
+    let records = match ran {
+        Ok(records) => records,
+        // The seeds before the one that is refused ran.
+        Err(error) => {
+            let told = told.into_inner();
+            if arguments.json && !told.is_empty() {
+                cmd::print_json(&told)?;
+            }
+            return Err(error);
+        }
+    };
     if arguments.json {
         match (several, &records[..]) {
             (false, [record]) => cmd::print_json(record)?,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::protocol;
+use crate::stderr;
 
 /// The program of the process.
 const PROGRAM: &str = include_str!("worker.py");
@@ -75,6 +76,10 @@ impl Worker {
     /// The process cannot be started, or the file cannot be imported; the message has the traceback.
     pub fn start(python: &OsStr, file: &Path, factory: &str) -> anyhow::Result<Self> {
         let python_name = python.to_string_lossy();
+        // Importing PyTorch takes some seconds.
+        if stderr::is_interactive() {
+            stderr::line(format!("starting {python_name} with {}", file.display()));
+        }
         let mut process = Command::new(python)
             .args(["-c", PROGRAM])
             // One thread adds numbers in one order.

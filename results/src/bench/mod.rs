@@ -17,7 +17,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Phases, Provenance, Recipe, Spread};
+use crate::record::{OwnCode, Phases, Provenance, Recipe, Spread};
 use crate::stats::quantile;
 use crate::store::Schema;
 use crate::{Error, Result, atomic};
@@ -81,6 +81,9 @@ pub struct Bench {
     /// Recipe that sets the sizes.
     #[serde(default)]
     pub recipe: Recipe,
+    /// The source of a model that is none of the registry's, and its program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<OwnCode>,
     /// Origin of these figures.
     #[serde(flatten)]
     pub provenance: Provenance,
