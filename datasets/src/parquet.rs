@@ -97,16 +97,18 @@ pub(crate) type VisitOfFile<'a> = dyn FnMut(&Path, u64, &[u8], i64) -> Result<()
 /// Passes every row of the files of one split to `visit`.
 ///
 /// # Errors
-/// As for [`read`]; also where most rows of a file are in another one, too, whatever the files are
-/// called and however they are compressed.
+/// As for [`read`]; also where half of the rows of a file are in others, too, whatever the files are
+/// called, and however they are compressed or divided.
 pub(crate) fn read_split(
     files: &[PathBuf],
     columns: &Columns<'_>,
     visit: &mut VisitOfFile<'_>,
 ) -> Result<()> {
-    // The first file with each row, and the number of different rows of each file.
-    let mut first: HashMap<RowHash, usize> = HashMap::new();
-    let mut distinct: Vec<usize> = Vec::new();
+    // The first file with each row, and whether a later one has it too.
+    let mut first: HashMap<RowHash, (usize, bool)> = HashMap::new();
+    // The number of different rows of each file, and an earlier file with one of them.
+    let mut files_read: Vec<(usize, Option<usize>)> = Vec::new();
+    let mut earlier: Vec<usize> = Vec::new();
     for (index, file) in files.iter().enumerate() {
         let mut own: HashSet<RowHash> = HashSet::new();
         read(file, columns, &mut |row, bytes, label| {
@@ -115,28 +117,38 @@ pub(crate) fn read_split(
             }
             visit(file, row, bytes, label)
         })?;
-        let mut shared = vec![0; index];
+        let (mut count, mut other) = (0, None);
         for hash in &own {
-            match first.get(hash) {
-                Some(other) => shared[*other] += 1,
+            match first.get_mut(hash) {
+                Some((known, again)) => {
+                    (count, *again, other) = (count + 1, true, Some(*known));
+                }
                 None => {
-                    first.insert(*hash, index);
+                    first.insert(*hash, (index, false));
                 }
             }
         }
-        for (other, shared) in shared.into_iter().enumerate() {
-            if 2 * shared > distinct[other].min(own.len()) {
-                return Err(Error::File {
-                    file: file.clone(),
-                    problem: format!(
-                        "of its {}, {shared} are in {}, too: the same rows would be read twice; remove one of the two files",
-                        counted(own.len(), "different row"),
-                        files[other].display()
-                    ),
-                });
-            }
+        files_read.push((own.len(), other));
+        earlier.push(count);
+    }
+    let mut shared = earlier;
+    for (index, again) in first.into_values() {
+        shared[index] += usize::from(again);
+    }
+    for (index, ((rows, other), shared)) in files_read.into_iter().zip(shared).enumerate() {
+        if shared > 0 && 2 * shared >= rows {
+            let other = other.map_or_else(String::new, |other| {
+                format!(", such as {}", files[other].display())
+            });
+            return Err(Error::File {
+                file: files[index].clone(),
+                problem: format!(
+                    "of its {}, {shared} are in other files of the split, too{other}: the same rows would be read twice; \
+                     keep one of the exports",
+                    counted(rows, "different row")
+                ),
+            });
         }
-        distinct.push(own.len());
     }
     Ok(())
 }
@@ -368,8 +380,10 @@ impl Column {
             }
             (Meaning::Half, &[low, high]) => float(labels::half(u16::from_le_bytes([low, high]))),
             _ => {
-                let word = String::from_utf8_lossy(value);
-                let label = whole_number(&word).or_else(|| label_of(word.trim()));
+                let Ok(word) = std::str::from_utf8(value) else {
+                    return Err(format!("a label of `{name}` is no text in UTF-8").into());
+                };
+                let label = label_of(word.trim()).or_else(|| whole_number(word));
                 label.ok_or_else(|| {
                     let shown: String = word.chars().take(40).collect();
                     Fault::from(format!(
@@ -394,8 +408,11 @@ impl Column {
                     .collect()
             }
             ColumnReader::BoolColumnReader(reader) => {
-                let values = next_values!(self, reader);
-                Ok(values.into_iter().map(i64::from).collect())
+                let values = next_values!(self, reader).into_iter();
+                let label = |value: bool| label_of(if value { "true" } else { "false" });
+                Ok(values
+                    .map(|value| label(value).unwrap_or(i64::from(value)))
+                    .collect())
             }
             ColumnReader::FloatColumnReader(reader) => {
                 let values = next_values!(self, reader);

@@ -407,6 +407,39 @@ fn parquet_files_with_the_same_rows_are_refused() {
     }
 }
 
+/// Two exports of the same rows, divided in other ways: no file is a copy of another.
+#[test]
+fn two_exports_of_the_same_rows_are_refused() {
+    use parquet::basic::Compression::SNAPPY;
+    let root = tempfile::tempdir().unwrap();
+    write_reviews(root.path(), "test/part-0.parquet", "test", 0..40, SNAPPY);
+    for part in 0..6 {
+        let name = format!("train/part-{part}-one.parquet");
+        write_reviews(
+            root.path(),
+            &name,
+            "train",
+            10 * part..10 * part + 10,
+            SNAPPY,
+        );
+    }
+    let manifest = read(&Text, root.path()).manifest().clone();
+    let rows = manifest.splits.train.rows + manifest.splits.val.rows;
+    assert_eq!(rows, 60);
+    for part in 0..4 {
+        let name = format!("train/part-{part}-two.parquet");
+        write_reviews(
+            root.path(),
+            &name,
+            "train",
+            15 * part..15 * part + 15,
+            SNAPPY,
+        );
+    }
+    let said = refused(&Text, root.path());
+    assert!(said.contains("the same rows would be read twice"), "{said}");
+}
+
 /// Some writers put the hash of each part behind its number.
 #[test]
 fn parts_with_hashes_of_their_own_are_one_whole() {

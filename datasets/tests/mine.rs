@@ -10,7 +10,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use lra_datasets::tasks::{self, mine};
 use lra_datasets::{Class, Key, Source, SplitName, Splits, Store, Task};
-use parquet::data_type::{DataType, DoubleType, Int32Type, Int64Type};
+use parquet::data_type::{
+    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type,
+};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use serde_json::json;
@@ -275,6 +277,62 @@ fn tables_hold_lists() {
         table::<DoubleType>(path, column, &[(&values, &[1; 5], &[0, 1, 0, 1, 1])]);
     });
     assert_eq!(values.unwrap().0, [vec![0, 146], vec![73, 255, 0]]);
+}
+
+/// Writes a table of texts with labels of another type.
+fn labelled<T: DataType>(path: &Path, label: &str, labels: &[T::T]) {
+    let schema = format!("message rows {{ required binary text (STRING); required {label}; }}");
+    let schema = Arc::new(parse_message_type(&schema).unwrap());
+    let output = fs::File::create(path).unwrap();
+    let mut writer = SerializedFileWriter::new(output, schema, Arc::default()).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let texts: Vec<ByteArray> = (0..labels.len())
+        .map(|row| format!("row {row}").into_bytes().into())
+        .collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    let written = column
+        .typed::<ByteArrayType>()
+        .write_batch(&texts, None, None);
+    written.unwrap();
+    column.close().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    let written = column.typed::<T>().write_batch(labels, None, None);
+    written.unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+}
+
+/// Labels of a table have the meaning of the same labels in lines of JSON.
+#[test]
+fn labels_of_tables_are_those_of_lines() {
+    let words = |labels: &[&[u8]]| {
+        let labels: Vec<ByteArray> = labels.iter().map(|it| it.to_vec().into()).collect();
+        of_tables(|path| {
+            labelled::<ByteArrayType>(path, "binary label (STRING)", &labels);
+        })
+    };
+    words(&[b"1", b"2"]).unwrap();
+    words(&[b"0", b"x"]).unwrap();
+    let said = words(&[b"a", b" "]).unwrap_err();
+    assert!(
+        said.contains("train.parquet:2: its `label` is empty"),
+        "{said}"
+    );
+    let said = words(&[b"caf\xe9", b"caf\xe8"]).unwrap_err();
+    assert!(
+        said.contains("a label of `label` is no text in UTF-8"),
+        "{said}"
+    );
+    let said = of_tables(|path| {
+        labelled::<Int64Type>(path, "int64 label", &[0, i64::MAX]);
+    });
+    let said = said.unwrap_err();
+    assert!(
+        said.contains("train.parquet:2: label 9223372036854775807 is out of range"),
+        "{said}"
+    );
+    of_tables(|path| labelled::<BoolType>(path, "boolean label", &[true, false])).unwrap();
 }
 
 #[test]

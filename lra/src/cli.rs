@@ -274,6 +274,9 @@ pub struct ReportArgs {
     /// DIR/bench]
     #[arg(long, value_name = "FILE")]
     pub bench: Option<PathBuf>,
+    /// File of imported accuracies (see `lra import`) [default: DIR/imported.csv]
+    #[arg(long, value_name = "FILE")]
+    pub imported: Option<PathBuf>,
     /// Write to a file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -47,6 +47,12 @@ impl<T: AsRef<str>> From<T> for Text {
     }
 }
 
+impl FromIterator<(Option<Tone>, String)> for Text {
+    fn from_iter<I: IntoIterator<Item = (Option<Tone>, String)>>(pieces: I) -> Text {
+        Text(pieces.into_iter().collect())
+    }
+}
+
 /// Returns lines as one text.
 pub fn joined(lines: impl IntoIterator<Item = Text>) -> Text {
     let mut all = Text::default();

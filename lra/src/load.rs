@@ -16,7 +16,7 @@ fn of(load: f64, cores: usize) -> String {
         return String::new();
     }
     let cores = results::counted(cores as u64, "core");
-    format!(" on a busy machine (load {load:.1} on {cores}), so it takes less time on a free one")
+    format!("; the machine is busy (load {load:.1} on {cores}), so a free one takes less time")
 }
 
 #[cfg(test)]

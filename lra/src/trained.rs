@@ -291,13 +291,20 @@ impl TrainedRun {
         let file = self.selected()?;
         let tensors = checkpoint::read_weights(&file, &self.record.provenance.spec_digest);
         let tensors = tensors.class(Class::Data)?;
+        let mut changes = changes::of_code(&self.record, self.model)?;
+        if checkpoint::is_nameless(&file) {
+            changes.push(
+                "the file of its weights names no run: an older version or another program wrote it"
+                    .to_owned(),
+            );
+        }
         Ok(Weights {
             run: self.record.id.clone(),
             model: self.model.name.to_owned(),
             digest: checkpoint::digest_of(&tensors).class(Class::Data)?,
             tensors,
             spec: self.spec.clone(),
-            changes: changes::of_code(&self.record, self.model)?,
+            changes,
         })
     }
 

@@ -7,6 +7,7 @@ use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Pretraining, Record, first_line};
 use crate::render::width;
+use crate::tone::Tone;
 use crate::verdict::Verdict;
 
 /// Columns before the text of a line: two for the indent, ten for the name, and a gap.
@@ -16,17 +17,37 @@ const NUMBER: usize = 18;
 
 /// Returns the three table cells of a run, its score among the trivial baselines, the published
 /// figure with a word on whether it may be compared, and where it all comes from. The score stands
-/// beside those of `table` on the same data, too. At most [`width`] columns wide, no colour.
-pub fn summary(record: &Record, against: Option<&Source>, table: &[Record]) -> String {
-    let mut text = wrap(&title(record), width(), 0, 2);
-    text += "\n\n";
+/// beside those of `table` on the same data, too. At most [`width`] columns wide, in pieces with
+/// their meaning.
+pub fn summary(
+    record: &Record,
+    against: Option<&Source>,
+    table: &[Record],
+) -> Vec<(Option<Tone>, String)> {
+    let mut pieces = vec![(None, format!("{}\n\n", wrap(&title(record), width(), 0, 2)))];
     if record.outcome != Outcome::Scored {
-        text += &line("outcome", record.outcome.word(), &ending(record));
+        let outcome = line("outcome", record.outcome.word(), &ending(record));
+        let tone = match record.outcome {
+            Outcome::Interrupted { .. } => Tone::Caution,
+            _ => Tone::Bad,
+        };
+        pieces.push((Some(tone), outcome));
     }
     if let Some(pretraining) = &record.pretraining {
-        text += &pretrained(pretraining);
+        pieces.push((None, pretrained(pretraining)));
     }
-    text += &accuracy(record);
+    let accuracy = accuracy(record);
+    let fails = record
+        .test_accuracy()
+        .is_some_and(|accuracy| Verdict::of(accuracy, record).is_some_and(|verdict| verdict.fail));
+    pieces.push((fails.then_some(Tone::Bad), accuracy));
+    pieces.push((None, rest(record, against, table)));
+    pieces
+}
+
+/// Returns what follows the accuracy.
+fn rest(record: &Record, against: Option<&Source>, table: &[Record]) -> String {
+    let mut text = String::new();
     if let Some(Meaning { points, words }) = Meaning::of(record, table) {
         text += &line("meaning", &format!("{points:+.2} points"), &words);
     }

@@ -63,7 +63,10 @@ fn a_table_says_what_matters() {
         assert!(accuracy.contains(cell), "{cell} is not in {accuracy}");
     }
     let speed = part("speed");
-    assert!(!speed.contains("<td>measured</td>") && speed.contains("In every row: from measured."));
+    assert!(
+        !speed.contains("<td>measured</td>")
+            && speed.contains("The same in every row: from measured.")
+    );
     assert!(
         part("runs").contains("<span class=\"badge\">diverged</span> at step 812: the loss is NaN")
     );

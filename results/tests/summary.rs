@@ -4,10 +4,19 @@
 
 use crate::common::{dozen, ended, on, run, small};
 use lra_results::record::Pretraining;
-use lra_results::{Outcome, Record, meaning::Meaning, published, summary::summary, width};
+use lra_results::{Outcome, Record, Tone, meaning::Meaning, published, summary::summary, width};
+
+/// Returns the text without its meanings.
+fn joined(pieces: Vec<(Option<Tone>, String)>) -> String {
+    pieces.into_iter().map(|(_, text)| text).collect()
+}
 
 fn view(record: &Record) -> String {
-    let text = summary(record, Some(published::source("tay2021").unwrap()), &[]);
+    let text = joined(summary(
+        record,
+        Some(published::source("tay2021").unwrap()),
+        &[],
+    ));
     for line in text.lines() {
         assert!(line.chars().count() <= width(), "{line}");
     }
@@ -272,7 +281,7 @@ fn one_thread_is_no_threads() {
     record.provenance.host.cores = 1;
     let scores = record.scores.as_mut().unwrap();
     (scores.best_step, scores.steps, scores.examples_seen) = (None, 1, 1);
-    let text = summary(&record, None, &[]);
+    let text = joined(summary(&record, None, &[]));
     for words in ["1 thread,", "1 core,", "1 step;", "1 example seen"] {
         assert!(text.contains(words), "{words}: {text}");
     }

@@ -484,6 +484,7 @@ fn a_run_resumed_after_changes_is_marked_and_reproduces_nothing() {
         "{csv}"
     );
     let seen = lra_results::summary::summary(&records[0], Some(tay()), &[]);
+    let seen: String = seen.into_iter().map(|(_, text)| text).collect();
     let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
         seen.contains("not comparable: resumed after changes"),

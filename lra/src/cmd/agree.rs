@@ -77,7 +77,7 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
 
 /// Leaves out the learning rates of command lines that the recipe has, too: a run that was made
 /// before its rate was found is a seed of one cell with those made later.
-fn drop_rates_of_the_recipe(records: &mut [Record]) {
+pub fn drop_rates_of_the_recipe(records: &mut [Record]) {
     for record in records {
         let rates: Vec<String> = record
             .recipe

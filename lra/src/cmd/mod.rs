@@ -68,6 +68,22 @@ pub fn allow_partial(task: &str) -> Result<&'static str> {
 /// # Errors
 /// The folder cannot be read or holds no record; under `strict`, also if one is damaged.
 pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
+    let loaded = load_any(folder, strict)?;
+    if loaded.records.is_empty() {
+        let place = folder.display();
+        return Err(Error::new(
+            Class::Data,
+            format!("no records under {place}; make one with `lra run`"),
+        ));
+    }
+    Ok(loaded)
+}
+
+/// Loads the records below a folder like [`load`], even if it holds none.
+///
+/// # Errors
+/// The folder cannot be read; under `strict`, also if a record is damaged.
+pub fn load_any(folder: &Path, strict: bool) -> Result<Loaded> {
     let loaded = results::store::load(folder).class(Class::Data)?;
     for (path, reason) in &loaded.skipped {
         stderr::warning(format!("{} left out: {reason}", path.display()));
@@ -78,13 +94,6 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
     }
     if strict && !loaded.skipped.is_empty() {
         return Err(damaged(loaded.skipped.len()));
-    }
-    if loaded.records.is_empty() {
-        let place = folder.display();
-        return Err(Error::new(
-            Class::Data,
-            format!("no records under {place}; make one with `lra run`"),
-        ));
     }
     Ok(loaded)
 }

@@ -15,6 +15,7 @@ use self::folder::Folder;
 use crate::cli::parse::Seeds;
 use crate::cli::publish::PublishArgs;
 use crate::cli::score::ScoredData;
+use crate::cmd::agree::drop_rates_of_the_recipe;
 use crate::cmd::explain::{self, SHOWN_ON_A_PAGE};
 use crate::cmd::score::Scoring;
 use crate::error::{Class, Classify, Result};
@@ -88,12 +89,36 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
         }
     }
     // Last, so that a record with a log comes before its copy in the table, which has none.
-    let table = card::committed().class(Class::Run)?;
+    let mut table = card::committed().class(Class::Run)?;
+    drop_rates_of_the_recipe(&mut table);
+    drop_rates_of_the_recipe(&mut site.runs.records);
     let place = Path::new("results/mini/records.csv");
-    table
-        .into_iter()
-        .for_each(|record| add(record, place.to_owned()));
+    for record in table {
+        // The same cell, trained again here.
+        let is_here = site
+            .runs
+            .records
+            .iter()
+            .any(|own| cell_of(own) == cell_of(&record));
+        if !is_here {
+            site.runs.records.push(record);
+            site.runs.folders.push(place.to_owned());
+        }
+    }
     Ok(())
+}
+
+/// Returns what tells a run from the others of a table.
+fn cell_of(record: &Record) -> (&str, &str, &str, &str, &[String], u64) {
+    let (task, recipe) = (&record.task, &record.recipe);
+    (
+        &task.label,
+        &task.data_digest,
+        &record.model.name,
+        &recipe.name,
+        &recipe.overrides,
+        record.seed,
+    )
 }
 
 /// Returns the predictions of all runs whose weights are in their folders. A run that cannot be scored

@@ -18,9 +18,12 @@ use crate::{cmd, host, stderr, suggest};
 
 /// Runs the command.
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
-    let loaded = cmd::load(&arguments.dir, arguments.strict)?;
+    let others = on_file(arguments)?;
+    let loaded = match others.is_empty() {
+        true => cmd::load(&arguments.dir, arguments.strict)?,
+        false => cmd::load_any(&arguments.dir, arguments.strict)?,
+    };
     let bench = benchmark(arguments)?;
-    let others = on_file(&arguments.dir)?;
     if let Some(folder) = &arguments.charts {
         draw(&charts(&loaded, &others, &bench), folder)?;
     }
@@ -147,12 +150,14 @@ fn draw(charts: &[Chart], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the accuracies that were imported into a folder.
-fn on_file(folder: &Path) -> Result<Vec<Imported>> {
-    let file = folder.join(imported::FILE);
-    match file.exists() {
-        true => cmd::import::on_file(&file),
-        false => Ok(Vec::new()),
+/// Returns the imported accuracies to show: those of the file that is named, else those in the
+/// folder.
+fn on_file(arguments: &ReportArgs) -> Result<Vec<Imported>> {
+    let file = arguments.dir.join(imported::FILE);
+    match &arguments.imported {
+        Some(file) => cmd::import::on_file(file),
+        None if file.exists() => cmd::import::on_file(&file),
+        None => Ok(Vec::new()),
     }
 }
 

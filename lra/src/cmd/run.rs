@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::cell::{self, Finished, IfExists, RunContext};
 use crate::cli::RunArgs;
+use crate::colour::Text;
 use crate::damaged::Damaged;
 use crate::error::{Class, Classify, Error, Result};
 use crate::initial::Weights;
@@ -104,10 +105,8 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         }
         let next = format!("lra report {}", shell::quoted_path(&arguments.out));
         let text = summary(record, published::source(PUBLISHED).ok(), &table);
-        cmd::print(&format!(
-            "{text}  folder      {}\n  tables      {next}\n",
-            folder.display()
-        ))
+        let places = format!("  folder      {}\n  tables      {next}\n", folder.display());
+        cmd::print(text.into_iter().collect::<Text>().and(places))
     });
     let records = match ran {
         Ok(records) => records,

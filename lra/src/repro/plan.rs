@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use datasets::{Split, Store};
+use results::published::ACCURACY;
 use results::table::or_null;
 use results::{width, wrap};
 use serde_json::{Value, json};
@@ -99,6 +100,7 @@ impl Plan {
         );
         lines.add("defect", &figure.defect);
         lines.add("remark", &figure.notes);
+        lines.add("trivial", &self.trivial().unwrap_or_default());
         let settings = &self.resolved.spec.cell;
         lines.add(
             "here",
@@ -127,6 +129,18 @@ impl Plan {
         lines.add("verdict", &self.too_few_seeds().unwrap_or_default());
         lines.add("memory", &self.too_large().unwrap_or_default());
         lines.text
+    }
+
+    /// Returns the best trivial predictor on the task, with a word on a figure that is no better.
+    fn trivial(&self) -> Option<String> {
+        let figure = self.cell.figure;
+        let floor = results::site::best_floor(&figure.task)?;
+        let words = format!("{:.2} % by {}", floor.accuracy, floor.predictor);
+        let value = figure.value.filter(|_| figure.metric == ACCURACY);
+        Some(match value.is_some_and(|value| value <= floor.accuracy) {
+            true => format!("{words}; the published figure is no better"),
+            false => words,
+        })
     }
 
     fn cost(&self) -> String {
@@ -161,7 +175,7 @@ impl Plan {
         let seeds = results::counted(count as u64, "seed");
         (count < least).then(|| {
             format!(
-                "{seeds} cannot end in `reproduced`: on {} test rows the interval is that narrow with {least} seeds at the earliest",
+                "{seeds} cannot end in `reproduced`: on {} test rows with fewer than {least} the interval is too wide",
                 results::grouped(rows.test as u64)
             )
         })

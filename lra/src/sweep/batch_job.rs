@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 
 use crate::error::{Error, Result};
-use crate::shell;
+use crate::{shell, torch};
 
 /// A system that runs the shards of a sweep.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -39,7 +39,12 @@ pub struct Job<'a> {
     pub program: &'a Path,
     /// Arguments of the sweep, without those that request the script.
     pub arguments: &'a [String],
+    /// Values of [`OF_TORCH`] that are set here.
+    pub of_torch: Vec<(&'static str, String)>,
 }
+
+/// Environment variables with a mixer in PyTorch and its interpreter.
+pub const OF_TORCH: [&str; 2] = [torch::VARIABLE, torch::PYTHON];
 
 impl Job<'_> {
     /// Returns the script for a batch system.
@@ -145,8 +150,8 @@ exec \"$lra\" {} --shard \"{index}/{elements}\" \"$@\"
 {array}#PBS -l select=1:ncpus={}{memory}{gpus}
 {time}#PBS -j oe
 #PBS -r y
-# A job of PBS gets no other variables of the shell that submits it. One that is not set there is empty here.
-#PBS -v LRA,LRA_DATA,LRA_LOCKS
+# A job of PBS gets no other variables of the shell that submits it. A variable that is not set when you submit is empty in the job.
+#PBS -v LRA,LRA_DATA,LRA_LOCKS,LRA_TORCH,LRA_PYTHON
 
 cd \"$PBS_O_WORKDIR\" || exit 1
 {}",
@@ -200,6 +205,12 @@ esac
         let time = time.map_or(String::new(), |it| {
             format!("      activeDeadlineSeconds: {it}\n")
         });
+        let mut variables = String::new();
+        for (name, value) in &self.of_torch {
+            // A text of JSON is one of YAML.
+            let value = serde_json::Value::from(value.as_str());
+            variables += &format!("            - name: {name}\n              value: {value}\n");
+        }
         Ok(format!(
             "# Create with `kubectl create -f FILE`; create it again to go on with whatever was cut short. `kubectl delete job NAME`, with the
 # name that it printed, removes an old one. The image is that of the Dockerfile, which runs as user 1000. The claim `lra` is a
@@ -240,7 +251,7 @@ spec:
           env:
             - name: LRA_DATA
               value: /lra/data
-          resources:
+{variables}          resources:
             requests:
               cpu: {cores}
             limits:
@@ -282,6 +293,7 @@ mod tests {
             directives: &["--partition=short".to_owned()],
             program: Path::new("/opt/lra"),
             arguments: &arguments,
+            of_torch: Vec::new(),
         };
         let text = job.script(BatchSystem::Slurm).unwrap();
         assert!(text.starts_with("#!/bin/sh\n"));
@@ -314,6 +326,7 @@ mod tests {
             program: Path::new("/opt/lra"),
             directives: &["rm -rf".to_owned()],
             arguments: &[],
+            of_torch: Vec::new(),
         };
         assert!(job.script(BatchSystem::Slurm).is_err());
     }
@@ -334,6 +347,7 @@ mod tests {
             directives: &[],
             program: Path::new("/opt/lra"),
             arguments,
+            of_torch: vec![("LRA_TORCH", "mix.py:neighbours".to_owned())],
         }
     }
 
@@ -348,7 +362,7 @@ mod tests {
                     "#PBS -J 1-7",
                     "#PBS -l select=1:ncpus=4:mem=3072mb:ngpus=1",
                     "#PBS -l walltime=01:00:01",
-                    "#PBS -v LRA,LRA_DATA,LRA_LOCKS",
+                    "#PBS -v LRA,LRA_DATA,LRA_LOCKS,LRA_TORCH,LRA_PYTHON",
                     "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"${PBS_ARRAY_INDEX:-1}/7\" \"$@\"",
                 ],
             ),
@@ -367,6 +381,8 @@ mod tests {
                     "              memory: 3072Mi",
                     "              nvidia.com/gpu: 1",
                     "      activeDeadlineSeconds: 3601",
+                    "            - name: LRA_TORCH",
+                    "              value: \"mix.py:neighbours\"",
                     "              exec lra sweep --tasks toy --out 'my runs' --shard \"$((JOB_COMPLETION_INDEX + 1))/7\"",
                 ],
             ),

@@ -296,7 +296,7 @@ pub(super) fn padded_tokens_may_be_anything_where_a_variant_masks_them_and_only_
             match variant.masks_padding {
                 true => assert!(
                     apart <= 1e-6,
-                    "{place}, other ids in padded positions move logits by {apart}: padding is to be left out (`zero_padding`, `pass.mask()`)"
+                    "{place}, other ids in padded positions move logits by {apart}: padding is to be left out (`zero_padding`, `pass.mask()`; in PyTorch multiply by `mask`)"
                 ),
                 false => assert!(
                     apart > 1e-4,

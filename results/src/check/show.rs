@@ -105,8 +105,8 @@ pub fn table(check: &Check) -> Table {
             .iter()
             .map(Some)
             .chain(std::iter::repeat(None));
-        let figures = cell.figures.iter().zip(findings);
-        shown.extend(figures.map(|(figures, finding)| mark(*figures, finding)));
+        let figures = cell.figures.iter().zip(findings).zip(Aspect::ALL);
+        shown.extend(figures.map(|((figures, finding), aspect)| mark(aspect, *figures, finding)));
         shown.push(Cell {
             text: cell.state.word().to_owned(),
             fields: vec![
@@ -228,14 +228,21 @@ fn task(key: &Key) -> Cell {
     Cell::with(key.question(), "task", label)
 }
 
-/// Returns the cell of an aspect: the finding in words, and for machines also its figures.
-fn mark((baseline, now): (Option<f64>, Option<f64>), finding: Option<&Finding>) -> Cell {
-    let text = finding.map_or_else(String::new, |finding| match finding {
-        Finding::Same(words) => words.clone(),
-        Finding::Better(words) => format!("+ {words}"),
-        Finding::Worse(words) => format!("! {words}"),
-        Finding::Unjudged(words) => format!("({words})"),
-    });
+/// Returns the cell of an aspect: the finding in words, and for machines also its figures. A new cell
+/// has its accuracy in place of a finding.
+fn mark(
+    aspect: Aspect,
+    (baseline, now): (Option<f64>, Option<f64>),
+    finding: Option<&Finding>,
+) -> Cell {
+    let text = match (finding, aspect, now) {
+        (Some(Finding::Same(words)), ..) => words.clone(),
+        (Some(Finding::Better(words)), ..) => format!("+ {words}"),
+        (Some(Finding::Worse(words)), ..) => format!("! {words}"),
+        (Some(Finding::Unjudged(words)), ..) => format!("({words})"),
+        (None, Aspect::Accuracy, Some(now)) => format!("{now:.2}"),
+        (None, ..) => String::new(),
+    };
     Cell {
         text,
         fields: vec![

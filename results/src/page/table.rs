@@ -53,7 +53,7 @@ pub(crate) fn body(table: &Table) -> String {
         .filter_map(|(column, word)| word.map(|word| format!("{} {word}", column.name)))
         .collect();
     if !same.is_empty() {
-        text += &note(&format!("In every row: {}.", same.join(", ")));
+        text += &note(&format!("The same in every row: {}.", same.join(", ")));
     }
     text.extend(table.notes.iter().map(|one| note(one)));
     text
@@ -82,12 +82,17 @@ enum Room {
     Lines,
     /// For sentences.
     Sentences,
+    /// For text whose line ends and blanks draw something.
+    Drawn,
 }
 
 /// Returns the room that a column needs. The first column, which names the rows, has one line.
 fn room(table: &Table, column: usize) -> Room {
-    let cells = table.rows.iter().filter_map(|row| row.cells.get(column));
-    let longest = cells.map(|cell| cell.shown().chars().count()).max();
+    let cells = || table.rows.iter().filter_map(|row| row.cells.get(column));
+    if cells().any(|cell| cell.text.trim_end().contains('\n')) {
+        return Room::Drawn;
+    }
+    let longest = cells().map(|cell| cell.shown().chars().count()).max();
     match longest {
         Some(19..=60) if column > 0 => Room::Lines,
         Some(61..) if column > 0 => Room::Sentences,
@@ -125,6 +130,7 @@ fn class(align: Align, best: bool, room: Room) -> &'static str {
         (Align::Left, false, Room::Words) => "",
         (Align::Left, false, Room::Lines) => " class=\"lines\"",
         (Align::Left, false, Room::Sentences) => " class=\"sentences\"",
+        (Align::Left, false, Room::Drawn) => " class=\"sentences drawn\"",
     }
 }
 

@@ -15,15 +15,15 @@ use crate::table::{Cell, Column, Row, Table};
 
 /// The accuracy of a trivial predictor on a task as published.
 #[derive(Debug, Deserialize)]
-pub(super) struct Floor {
+pub struct Floor {
     /// The task.
     task: String,
     /// The data that it was measured on.
     data: String,
     /// Name of the predictor.
-    pub(super) predictor: String,
+    pub predictor: String,
     /// Test accuracy in percent.
-    pub(super) accuracy: f64,
+    pub accuracy: f64,
 }
 
 fn measured() -> &'static [Floor] {
@@ -33,7 +33,8 @@ fn measured() -> &'static [Floor] {
 
 /// Returns the best trivial predictor on a task as published. If several forms of the data were
 /// measured, the form with the lowest accuracy counts, since a source may have used any of them.
-pub(super) fn best(task: &str) -> Option<&'static Floor> {
+#[must_use]
+pub fn best(task: &str) -> Option<&'static Floor> {
     let name = task_name(task);
     let of_task = || measured().iter().filter(|floor| floor.task == name);
     let best_of = |data: &str| {
@@ -48,7 +49,7 @@ pub(super) fn best(task: &str) -> Option<&'static Floor> {
 pub(super) fn remark(task: &str, accuracy: f64) -> Option<String> {
     let floor = best(task).filter(|floor| accuracy <= floor.accuracy)?;
     Some(format!(
-        "at most the floor: {} reaches {:.2}",
+        "no better than a trivial predictor: {} reaches {:.2}",
         floor.predictor, floor.accuracy
     ))
 }
@@ -99,7 +100,7 @@ pub(super) fn table(task: &str, groups: &[&Group], classes: usize) -> Table {
     });
     Table {
         name: "floors".to_owned(),
-        title: "Floors: what needs no model".to_owned(),
+        title: "Floors: scores of trivial predictors".to_owned(),
         columns: vec![
             Column::text("data"),
             Column::text("predictor"),
@@ -122,7 +123,10 @@ mod tests {
     #[test]
     fn a_figure_at_the_floor_is_marked_and_one_above_is_not() {
         let text = remark("listops", 18.01).unwrap();
-        assert_eq!(text, "at most the floor: first token only reaches 34.60");
+        assert_eq!(
+            text,
+            "no better than a trivial predictor: first token only reaches 34.60"
+        );
         assert_eq!(remark("listops", 38.02), None);
         // Of two lengths of the texts, the one with the lower floor.
         assert!(remark("text", 64.27).is_none() && remark("text", 64.2).is_some());

@@ -58,12 +58,12 @@ fn about() -> String {
     let tiers = "\
 Every figure here has a source, a date and a tier of evidence, and its known defects stand beside it. Tiers are never mixed:
 - `printed`: in a paper or a repository. The trust says where it was read.
-- `re-run by others`: by others than the model's authors, as a source that prints it says itself.
+- `re-run by others`: by people other than the model's authors, if the source itself says so.
 - `imported`: as a file reports it. It may be a claim of the model's authors, a copy or a re-run, so it confirms nothing.
 - `re-run here`: by a run whose record is here, with its seed, settings, program and machine. A run has its command, and a verdict beside \
 each source whose recipe it follows.
 
-The box above filters the rows of all tables of a page: type words such as `performer text`. Headers sort.";
+The box above filters the rows of all tables of a page: type words such as `performer text`. Click a header to sort.";
     let feeds = format!("<p>For programs: {}.</p>\n", feeds.join(", "));
     prose::html(tiers) + &feeds
 }

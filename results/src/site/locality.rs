@@ -14,6 +14,8 @@ use crate::table::{Cell, Column, Row, Table};
 const BOUNDED: &str = "conv";
 /// The word by which sources name such a network.
 const BOUNDED_THERE: &str = "bounded conv";
+/// Metric of accuracies as a share of Mega's.
+const OF_MEGA: &str = "percent_of_mega";
 /// The part of a data label that says that positions are permuted; the seed follows.
 const PERMUTED: &str = "-permute";
 
@@ -27,8 +29,12 @@ pub(super) fn table(book: &Book, task: &str) -> Option<Table> {
             rows.push(row(
                 one.named(),
                 "bounded convolution",
-                &one.text,
-                one.value,
+                &match one.metric {
+                    ACCURACY => one.text.clone(),
+                    OF_MEGA => format!("{} % of Mega's", one.text),
+                    metric => format!("{} ({metric})", one.text),
+                },
+                one.value.filter(|_| one.metric == ACCURACY),
                 &match one.metric {
                     ACCURACY => one.remarks.join("; "),
                     metric => format!("{metric}, {}: {}", one.source(), one.trust()),
@@ -71,7 +77,7 @@ pub(super) fn table(book: &Book, task: &str) -> Option<Table> {
     ];
     (!rows.is_empty()).then(|| Table {
         name: "locality".to_owned(),
-        title: "Locality: how much needs more than neighbours".to_owned(),
+        title: "Locality: how far neighbours alone get".to_owned(),
         columns,
         rows,
         notes: vec![

@@ -62,11 +62,15 @@ pub(super) fn ways<'a>(shown: impl Iterator<Item = &'a evidence::Evidence<'a>>) 
                 Cell::with(super::cells::in_petaflop(offer), "value", offer.petaflop()),
                 match offer.differences.as_slice() {
                     [] => "no known difference".to_owned(),
-                    all => format!(
-                        "{}: {}",
-                        counted(all.len() as u64, "known difference"),
-                        all.join("; ")
-                    ),
+                    [one] => format!("1 known difference: {one}"),
+                    all => {
+                        let numbered = all.iter().zip(1..);
+                        let numbered: Vec<String> = numbered
+                            .map(|(difference, number)| format!("({number}) {difference}"))
+                            .collect();
+                        let count = counted(all.len() as u64, "known difference");
+                        format!("{count}: {}", numbered.join("; "))
+                    }
                 },
             ),
         };

@@ -255,7 +255,7 @@ fn is_plain(text: &str) -> bool {
 
 /// Returns the records of several folders and files of records as one set, each cell once.
 ///
-/// Runs with the same settings belong to the same cell. A run with a final outcome replaces a
+/// Runs with the same settings and sources belong to the same cell. A run with a final outcome replaces a
 /// failed one, and unfinished runs are left out. Two runs with final outcomes must agree in data,
 /// outcome and scores; times and machines may differ.
 ///
@@ -270,10 +270,7 @@ pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
                 merged.unfinished += 1;
                 continue;
             }
-            let key = match record.provenance.spec_digest.as_str() {
-                "" => record.id.clone(),
-                digest => digest.to_owned(),
-            };
+            let key = cell_of(&record);
             let Some((at, known_place)) = places.get_mut(&key) else {
                 places.insert(key, (merged.records.len(), place));
                 merged.records.push(record);
@@ -297,6 +294,20 @@ pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
         }
     }
     Ok(merged)
+}
+
+/// Returns a key of the cell of a run: its settings, and the sources of a user's own model and task,
+/// which the digest of the settings does not cover.
+fn cell_of(record: &Record) -> String {
+    let settings = match record.provenance.spec_digest.as_str() {
+        "" => &record.id,
+        digest => digest,
+    };
+    let own = [&record.model.own, &record.task.own].map(|own| {
+        let own = own.as_ref();
+        own.map_or("", |own| own.source.as_str())
+    });
+    format!("{settings} {} {}", own[0], own[1])
 }
 
 /// Result of [`merge`].

@@ -244,12 +244,13 @@ fn read_table(path: &Path, visit: &mut dyn FnMut(u64, Row) -> Result<()>) -> Res
     let names = Field::names();
     let labels: (&str, &dyn Fn(&str) -> Option<i64>) = ("label", &label_of);
     parquet::read_fields(path, &names, labels, &mut |line, fields, number| {
-        let label = || match usize::try_from(FIRST_WORD - number) {
-            Ok(place) => match words.borrow().get(place) {
-                Some(word) => Ok(Label::Word(word.clone())),
+        let label = || {
+            let place = FIRST_WORD.checked_sub(number);
+            let place = place.and_then(|place| usize::try_from(place).ok());
+            match place.and_then(|place| words.borrow().get(place).cloned()) {
+                Some(word) => Label::of_word(&word),
                 None => Label::of_number(number),
-            },
-            Err(_) => Label::of_number(number),
+            }
         };
         let row = Row::of(&fields, label);
         visit(line, row.map_err(|problem| wrong(path, line, problem))?)

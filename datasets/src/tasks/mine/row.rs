@@ -106,6 +106,17 @@ impl Label {
         })
     }
 
+    /// Returns the label of a word, without blanks around it.
+    ///
+    /// # Errors
+    /// It is empty.
+    pub(super) fn of_word(word: &str) -> Result<Label, String> {
+        match word.trim() {
+            "" => Err("its `label` is empty: name the class".to_owned()),
+            word => Ok(Label::Word(word.to_owned())),
+        }
+    }
+
     /// Returns the label in words.
     pub(super) fn text(&self) -> String {
         match self {
@@ -237,10 +248,7 @@ fn label(value: &Value) -> Result<Label, String> {
             Err("it has no `label`: add one, a word or a whole number from 0".to_owned())
         }
         Value::Bool(truth) => Ok(Label::Word(truth.to_string())),
-        Value::String(word) if word.trim().is_empty() => {
-            Err("its `label` is empty: name the class".to_owned())
-        }
-        Value::String(word) => Ok(Label::Word(word.trim().to_owned())),
+        Value::String(word) => Label::of_word(word),
         Value::Number(number) => match number.as_f64().and_then(whole) {
             Some(number) => Label::of_number(number),
             None => Err(format!(

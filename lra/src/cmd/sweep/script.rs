@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cli::sweep::SweepArgs;
 use crate::error::{Class, Classify, Error, Result};
-use crate::sweep::batch_job::{BatchSystem, Job};
+use crate::sweep::batch_job::{BatchSystem, Job, OF_TORCH};
 use crate::sweep::estimator::Estimator;
 use crate::sweep::plan::Cell;
 
@@ -71,8 +71,18 @@ pub(super) fn script(
         directives: &arguments.sbatch,
         program: &program,
         arguments: &words,
+        of_torch: of_torch(),
     };
     job.script(system)
+}
+
+/// Returns the environment variables with a mixer in PyTorch that are set.
+fn of_torch() -> Vec<(&'static str, String)> {
+    let set = |name: &'static str| {
+        let value = std::env::var(name).ok()?;
+        (!value.is_empty()).then_some((name, value))
+    };
+    OF_TORCH.into_iter().filter_map(set).collect()
 }
 
 /// Returns the time of the longest element, with a reserve. Cells are distributed to the elements
