@@ -18,8 +18,11 @@ if TYPE_CHECKING:  # needed by `runs` alone
 def records(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
     """Returns the records of all runs below a folder, each with its own folder as `folder`.
 
-    docs/runs.md and docs/formats.md list the fields. Raises FileNotFoundError if there is no such folder.
+    docs/runs.md and docs/formats.md list the fields. Raises FileNotFoundError if there is no such folder,
+    NotADirectoryError if it is a file.
     """
+    if Path(folder).is_file():
+        raise NotADirectoryError(f"{os.fspath(folder)} is a file; name a folder of runs (pandas.read_csv reads a file of records)")
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"there is no folder {os.fspath(folder)}")
     found = []
@@ -48,6 +51,7 @@ def runs(folder: str | os.PathLike[str] = "runs") -> pandas.DataFrame:
             "protocol": record["task"]["protocol"],
             "model": record["model"]["name"],
             "variant": record["model"].get("variant"),
+            "model_source": (record["model"].get("own") or {}).get("source"),
             "parameters": record["model"].get("parameters"),
             "recipe": record["recipe"]["name"],
             "set": " ".join(sorted(record["recipe"].get("overrides", []))),

@@ -107,8 +107,11 @@ class Package(unittest.TestCase):
     @unittest.skipUnless(has("pandas"), "needs pandas")
     def test_runs_are_rows(self):
         table = lra.runs(self.out)
+        self.assertIn("model_source", table.columns)
         with self.assertRaises(FileNotFoundError):
             lra.runs(self.out / "nowhere")
+        with self.assertRaises(NotADirectoryError):
+            lra.runs(self.folder / "record.json")
         [row] = table[table["id"] == self.record["id"]].to_dict("records")
         self.assertEqual(row["test_accuracy"], self.record["scores"]["test_accuracy"])
 
