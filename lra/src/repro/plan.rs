@@ -175,7 +175,7 @@ impl Plan {
         let seeds = results::counted(count as u64, "seed");
         (count < least).then(|| {
             format!(
-                "{seeds} cannot end in `reproduced`: on {} test rows with fewer than {least} the interval is too wide",
+                "{seeds} cannot end in `reproduced`: on {} test rows the interval of fewer than {least} seeds is too wide",
                 results::grouped(rows.test as u64)
             )
         })
