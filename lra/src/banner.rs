@@ -12,6 +12,7 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
     let task = &draft.task;
     let partial = if task.partial { ", PARTIAL" } else { "" };
     let altered = if task.altered() { ", ALTERED" } else { "" };
+    let (number, prefix) = results::scaled(flops as f64);
     let mut lines = vec![
         format!("run        {}", draft.id),
         format!(
@@ -25,14 +26,15 @@ pub fn lines(draft: &Record, resolved: &Resolved, shape: &Shape, flops: u64) -> 
             length(shape)
         ),
         format!(
-            "model      {} ({}): {}, {}, d {}, {}, {:.2} GFLOP forward per example",
+            "model      {} ({}): {}, {}, d {}, {}, {} {}FLOP forward per example",
             draft.model.name,
             draft.model.variant,
             results::counted(draft.model.parameters, "parameter"),
             results::counted(block.layers as u64, "block"),
             block.dim,
             results::counted(block.heads as u64, "head"),
-            flops as f64 / 1e9
+            number,
+            prefix
         ),
         format!(
             "training   {} of {}, recipe {}{}, seed {}, {} with {}",

@@ -384,9 +384,9 @@ pub struct ListArgs {
 }
 
 const CHECK_MODEL_EXAMPLES: &str = "\
-Gradients are held against difference quotients in f64, `is_causal` against other tokens behind a position, the card's costs against \
-what passes keep and count, `flops` against the products computed. A promise that rests on a broken one is not tried. What is broken \
-is told with a line of the model's source; an error of a tensor operation with the line that asked for it.
+Compares gradients with difference quotients in f64, `is_causal` with the effect of later tokens, the card's costs with the memory and \
+the operations of passes, and `flops` with the products computed. A promise that rests on a broken one is not tried. A broken promise \
+names a line of the model's source, and an error of a tensor operation names the line that asked for it.
 
 Examples:
   lra check-model performer
@@ -403,9 +403,9 @@ pub struct CheckModelArgs {
 }
 
 const CHECK_TASK_EXAMPLES: &str = "\
-The data are built in a temporary folder, at most 2,000 examples of train. Asked are the description, the options, equal bytes for \
-equal seeds and others for others, splits without common examples, labels and lengths, stored data, text, and trivial predictors. \
-Remarks say what is no breach, such as a task that a trivial predictor solves.
+Builds the data in a temporary folder, with at most 2,000 examples of train. Checks the description and the options, that equal seeds \
+give equal bytes and other seeds others, that splits have no example in common, labels and lengths, stored data, the text of examples, \
+and trivial predictors. Remarks name what breaks no promise, such as a task that a trivial predictor solves.
 
 Examples:
   lra check-task toy

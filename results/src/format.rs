@@ -32,7 +32,8 @@ pub(crate) fn percent(fraction: f64) -> String {
 
 /// Returns about three significant digits, and a prefix of the SI for the unit: `("24.0", "G")`,
 /// `("358", "")`.
-pub(crate) fn scaled(value: f64) -> (String, &'static str) {
+#[must_use]
+pub fn scaled(value: f64) -> (String, &'static str) {
     let prefixes = [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     let found = prefixes
         .into_iter()

@@ -37,8 +37,8 @@ pub struct DataChoice {
     /// Task (see `lra list tasks`), as `task` or `task:source`; or `mine:FOLDER`, a folder of your own
     /// with train, val and test
     pub task: TaskChoice,
-    /// Where the data comes from, unless the task names the source [default: official with --from,
-    /// otherwise the task's own]
+    /// Where the data comes from, unless the task names the source [default: the task's own; with
+    /// `make --from`, official]
     #[arg(long)]
     pub source: Option<Source>,
     /// Split rules: clean or tay2021

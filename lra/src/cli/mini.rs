@@ -54,7 +54,8 @@ pub struct MiniArgs {
     /// Rerun cells whose data, program, source of your own model or instruction set have changed
     #[arg(long, conflicts_with = "accept_changes")]
     pub redo_changed: bool,
-    /// Accept such cells, and resume unfinished ones; their records then say so
+    /// Use cells whose data, program, source of your own model or instruction set have changed as
+    /// they are, and resume unfinished ones; their records then say so
     #[arg(long)]
     pub accept_changes: bool,
     /// Only say which runs are on file and how long the others would take here

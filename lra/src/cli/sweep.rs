@@ -119,7 +119,8 @@ pub struct SweepArgs {
     /// Rerun cells whose data, program, source of your own model or instruction set have changed
     #[arg(long, conflicts_with = "accept_changes")]
     pub redo_changed: bool,
-    /// Accept such cells, and resume unfinished ones; their records then say so
+    /// Use cells whose data, program, source of your own model or instruction set have changed as
+    /// they are, and resume unfinished ones; their records then say so
     #[arg(long)]
     pub accept_changes: bool,
     /// Run nothing: show the cells with estimated time and memory
@@ -153,7 +154,7 @@ pub struct SweepArgs {
     /// Print JSON: the outcome of each cell, or the plan
     #[arg(long)]
     pub json: bool,
-    /// Print only failures
+    /// Print only failures and the table at the end
     #[arg(long, short)]
     pub quiet: bool,
 }

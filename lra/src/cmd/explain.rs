@@ -65,7 +65,7 @@ fn page(scored: &Scored, count: usize) -> Result<Page<'static>> {
     let (tables, pictures) = parts_of_a_page(scored, count)?;
     Ok(Page {
         title: "Predictions of a run".to_owned(),
-        made: format!("{}, {}", scored.run.record.id, scored.examples()),
+        made: format!("{}, {}", scored.run.record.id, scored.accuracy()),
         tables,
         pictures,
         ..Page::default()
@@ -153,7 +153,7 @@ fn by_trait(scored: &Scored) -> Table {
                 },
                 Cell::with(part.len().to_string(), "examples", part.len()),
                 Cell::with(
-                    format!("{:.2}", 100.0 * right / count),
+                    format!("{:.2} %", 100.0 * right / count),
                     "accuracy_percent",
                     100.0 * right / count,
                 ),
@@ -277,7 +277,7 @@ fn by_example(scored: &Scored, shown: &[&Prediction]) -> Table {
             Cell::with(it.label.to_string(), "class", it.label),
             Cell::with(it.class().to_string(), "predicted", it.class()),
             Cell::with(
-                format!("{probability:.2}"),
+                format!("{probability:.2} %"),
                 "probability_percent",
                 probability,
             ),

@@ -141,7 +141,7 @@ fn predictions(site: &Site, arguments: &PublishArgs) -> Result<Vec<Predictions>>
             let (tables, pictures) = explain::parts_of_a_page(&scored, SHOWN_ON_A_PAGE)?;
             Ok(Predictions {
                 run: record.id.clone(),
-                examples: scored.examples(),
+                examples: scored.accuracy(),
                 tables,
                 pictures,
             })

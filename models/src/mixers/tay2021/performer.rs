@@ -29,7 +29,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         options.redraw == 0,
         "model.redraw",
         options.redraw,
-        "0 with model.variant = tay2021, which rng at every step",
+        "0 with model.variant = tay2021, which redraws at every step",
     )?;
     require(
         options.kernel != Kernel::Trig,
