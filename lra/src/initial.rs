@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use candle_core::Tensor;
 use models::Parameters;
 use results::record::StartedFrom;
+use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::spec::{self, Spec};
 
 /// Most weights that an error lists.
 const MOST_REASONS: usize = 4;
@@ -24,7 +24,7 @@ pub struct Weights {
     /// SHA-256 over the safetensors form of `tensors`.
     pub digest: String,
     /// The settings of the run.
-    pub spec: Spec,
+    pub settings: Value,
     /// Differences in words between the program that trained them and this one.
     pub changes: Vec<String>,
 }
@@ -43,18 +43,21 @@ pub struct Initial {
     differing: Vec<String>,
 }
 
-/// Sections of the settings that decide what the same weights compute.
-const OF_THE_MODEL: [&str; 4] = ["embed.", "block.", "head.", "model."];
+4] = ["embed.", "block.", "head.", "model."];
 
 impl Initial {
-    /// Compares the weights with the parameters and buffers of the model of `spec`, whose values do
-    /// not matter, and the settings of both.
+    /// Compares the weights with the parameters and buffers of `model`, whose values do not matter.
+    /// `differing` names the settings in which the two models differ.
     ///
     /// # Errors
     /// The weights are those of another model, or no tensor has the same name and shape.
-    pub fn new(weights: &Weights, spec: &Spec, parameters: &Parameters) -> Result<Self> {
-        let model = &spec.cell.model;
-        if weights.model != *model {
+    pub fn new(
+        weights: &Weights,
+        model: &str,
+        parameters: &Parameters,
+        differing: Vec<String>,
+    ) -> Result<Self> {
+        if weights.model != model {
             return Err(Error::usage(format!(
                 "--from {}: its model is {1}, not {model}; train with --model {1}, or leave --from out",
                 weights.run, weights.model
@@ -86,15 +89,8 @@ impl Initial {
         }
         let unused = weights.tensors.keys();
         let unused = unused.filter(|name| !shapes.iter().any(|(here, _)| here == *name));
-        let settings = spec.differences(&weights.spec).into_iter();
-        let settings =
-            settings.filter(|it| OF_THE_MODEL.iter().any(|part| it.setting.starts_with(part)));
-        let settings = settings.map(|it| {
-            let [here, there] = [&it.first, &it.second].map(spec::in_words);
-            format!("{} is {here} here and {there} there", it.setting)
-        });
         Ok(Self {
-            differing: weights.changes.iter().cloned().chain(settings).collect(),
+            differing: weights.changes.iter().cloned().chain(differing).collect(),
             unused: unused.cloned().collect(),
             weights: weights.clone(),
             taken,
@@ -148,11 +144,9 @@ fn in_words(dims: &[usize]) -> String {
 #[cfg(test)]
 mod tests {
     use candle_core::{DType, Device};
-    use datasets::Protocol;
     use models::params::LECUN_NORMAL;
 
     use super::*;
-    use crate::spec::RunRequest;
 
     /// Returns parameters with these names and shapes.
     fn parameters(shapes: &[(&str, (usize, usize))]) -> Parameters {
@@ -164,20 +158,6 @@ mod tests {
         parameters
     }
 
-    fn settings(model: &str, assignments: &[&str]) -> Spec {
-        let assignments: Vec<String> = assignments.iter().map(|&text| text.to_owned()).collect();
-        let request = RunRequest {
-            task: "toy",
-            model,
-            recipe: "smoke",
-            source: None,
-            protocol: Protocol::Clean,
-            seed: 0,
-            assignments: &assignments,
-        };
-        request.resolve().unwrap().spec
-    }
-
     fn weights() -> Weights {
         let ones = |rows, columns| Tensor::ones((rows, columns), DType::F32, &Device::Cpu).unwrap();
         let tensors = [("a", ones(2, 3)), ("b", ones(4, 3)), ("c", ones(1, 1))];
@@ -186,7 +166,7 @@ mod tests {
             model: "bag".to_owned(),
             tensors: tensors.map(|(name, it)| (name.to_owned(), it)).into(),
             digest: "d".to_owned(),
-            spec: settings("bag", &[]),
+            settings: Value::Null,
             changes: vec!["it was made by another build".to_owned()],
         }
     }
@@ -195,7 +175,7 @@ mod tests {
     fn what_has_the_same_name_and_shape_is_taken_and_the_rest_is_said() {
         let parameters = parameters(&[("a", (2, 3)), ("b", (5, 3)), ("new", (1, 2))]);
         let before = parameters.save().unwrap();
-        let initial = Initial::new(&weights(), &settings("bag", &[]), &parameters).unwrap();
+        let initial = Initial::new(&weights(), "bag", &parameters, Vec::new()).unwrap();
         let record = initial.of_record();
         assert_eq!(record.taken, 1);
         assert_eq!(
@@ -212,30 +192,22 @@ mod tests {
         }
     }
 
-    /// The same weights compute something else under other settings, or in another build.
     #[test]
     fn other_settings_and_builds_are_said() {
         let parameters = parameters(&[("a", (2, 3))]);
-        let here = settings("bag", &["block.activation=relu", "train.steps=7"]);
-        let initial = Initial::new(&weights(), &here, &parameters).unwrap();
-        let there = settings("bag", &[]).block.activation;
-        let expected = [
-            "it was made by another build".to_owned(),
-            format!(
-                "block.activation is \"relu\" here and {} there",
-                serde_json::json!(there)
-            ),
-        ];
+        let other = vec!["block.heads is 4 here and 2 there".to_owned()];
+        let initial = Initial::new(&weights(), "bag", &parameters, other).unwrap();
+        let expected = ["it was made by another build", "block.heads is 4 here and 2 there"];
         assert_eq!(initial.of_record().differing, expected);
     }
 
     #[test]
     fn weights_of_another_model_or_without_a_match_are_refused() {
         let fitting = parameters(&[("a", (2, 3))]);
-        let error = Initial::new(&weights(), &settings("linear", &[]), &fitting).unwrap_err();
+        let error = Initial::new(&weights(), "linear", &fitting, Vec::new()).unwrap_err();
         assert!(error.to_string().contains("its model is bag, not linear"));
         let other = parameters(&[("a", (3, 2))]);
-        let error = Initial::new(&weights(), &settings("bag", &[]), &other).unwrap_err();
+        let error = Initial::new(&weights(), "bag", &other, Vec::new()).unwrap_err();
         assert!(
             error
                 .to_string()

@@ -119,6 +119,9 @@ pub struct Difference {
     pub second: Value,
 }
 
+/// Sections of the settings that decide what weights compute.
+const OF_THE_MODEL: [&str; 4] = ["embed.", "block.", "head.", "model."];
+
 impl Difference {
     /// Returns differences in one line.
     pub fn list(differences: &[Difference]) -> String {
@@ -199,8 +202,24 @@ impl Spec {
         found
     }
 
+    /// Returns the settings in which the model of a run with the settings `there` computes something
+    /// else with the same weights, in words.
+    pub fn differences_of_models(&self, there: &Value) -> Vec<String> {
+        let mut found = Vec::new();
+        collect_differences("", &self.document(), there, &mut found);
+        let of_model = found.iter().filter(|it| {
+            let mut parts = OF_THE_MODEL.iter();
+            parts.any(|part| it.setting.starts_with(part))
+        });
+        let words = of_model.map(|it| {
+            let [here, there] = [&it.first, &it.second].map(in_words);
+            format!("{} is {here} here and {there} there", it.setting)
+        });
+        words.collect()
+    }
+
     /// Returns the settings as a document. A folder that is a task is there without its path.
-    fn document(&self) -> Value {
+    pub fn document(&self) -> Value {
         let mut document = json!(self);
         document["cell"]["task"] = json!(self.cell.task_name());
         document
@@ -260,6 +279,18 @@ mod tests {
         );
         let error = group("*.log_dt", "-1.0").err().unwrap().to_string();
         assert!(error.contains("out of range"), "{error}");
+    }
+
+    #[test]
+    fn settings_of_the_model_are_those_that_weights_depend_on() {
+        let spec = |assignments: &[&str]| resolve("toy", "linear", assignments).unwrap().spec;
+        let there = spec(&[]).document();
+        let here = spec(&["block.activation=relu", "train.steps=7"]);
+        let was = json!(spec(&[]).block.activation);
+        assert_eq!(
+            here.differences_of_models(&there),
+            [format!("block.activation is \"relu\" here and {was} there")]
+        );
     }
 
     /// Checks the sizes in millions of weights, as the authors' code counts them.

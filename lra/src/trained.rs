@@ -303,7 +303,7 @@ impl TrainedRun {
             model: self.model.name.to_owned(),
             digest: checkpoint::digest_of(&tensors).class(Class::Data)?,
             tensors,
-            spec: self.spec.clone(),
+            settings: self.spec.document(),
             changes,
         })
     }

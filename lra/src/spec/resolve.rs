@@ -399,7 +399,8 @@ impl Resolved {
             ));
         }
         let (_, parameters) = self.meta()?;
-        let initial = Initial::new(weights, &self.spec, &parameters)?;
+        let differing = self.spec.differences_of_models(&weights.settings);
+        let initial = Initial::new(weights, self.model.name, &parameters, differing)?;
         self.spec.from = Some(Start {
             weights: initial.digest().to_owned(),
         });
