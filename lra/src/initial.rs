@@ -43,8 +43,6 @@ pub struct Initial {
     differing: Vec<String>,
 }
 
-4] = ["embed.", "block.", "head.", "model."];
-
 impl Initial {
     /// Compares the weights with the parameters and buffers of `model`, whose values do not matter.
     /// `differing` names the settings in which the two models differ.
@@ -197,7 +195,10 @@ mod tests {
         let parameters = parameters(&[("a", (2, 3))]);
         let other = vec!["block.heads is 4 here and 2 there".to_owned()];
         let initial = Initial::new(&weights(), "bag", &parameters, other).unwrap();
-        let expected = ["it was made by another build", "block.heads is 4 here and 2 there"];
+        let expected = [
+            "it was made by another build",
+            "block.heads is 4 here and 2 there",
+        ];
         assert_eq!(initial.of_record().differing, expected);
     }
 
