@@ -14,9 +14,15 @@ use crate::signals::Stop;
 /// Time between two polls of a child that is waited for.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
-/// Returns the path of this program, to start it again.
+/// Returns the path of this program, to start it again. A program that was built again since it
+/// started is no longer at its path; on Linux the running one can still be started.
 pub fn this_program() -> Result<PathBuf> {
-    std::env::current_exe().during(Class::Run, "finding this program")
+    let path = std::env::current_exe().during(Class::Run, "finding this program")?;
+    let running = Path::new("/proc/self/exe");
+    Ok(match path.exists() || !running.exists() {
+        true => path,
+        false => running.to_owned(),
+    })
 }
 
 /// A running child process.

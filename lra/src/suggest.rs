@@ -15,6 +15,7 @@ mod tests;
 mod word;
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use datasets::Task;
 use datasets::tasks::{self, mine};
@@ -51,7 +52,13 @@ pub fn task(name: &str) -> Result<&'static dyn Task> {
     if mine::is_folder(name) {
         return Ok(mine::open(name)?);
     }
-    find("task", name, tasks::registry(), |task| task.info().name).copied()
+    let found = find("task", name, tasks::registry(), |task| task.info().name).copied();
+    found.map_err(|error| match Path::new(name).is_dir() {
+        true => Error::usage(format!(
+            "unknown task '{name}'; for the folder {name} write mine:{name}"
+        )),
+        false => error,
+    })
 }
 
 /// Names of the benchmark.

@@ -112,6 +112,17 @@ fn unknown_names_are_answered_with_the_nearest() {
 }
 
 #[test]
+fn a_folder_in_place_of_a_task_is_answered_with_its_name() {
+    let place = Place::new();
+    fs::create_dir(place.path().join("birds")).unwrap();
+    let message = place.fails(2, "run --task birds --model linear");
+    assert!(
+        message.contains("for the folder birds write mine:birds"),
+        "{message}"
+    );
+}
+
+#[test]
 fn errors_are_red_where_colour_is_wanted() {
     let place = Place::new();
     let said = |colour: &[(&str, &str)]| {

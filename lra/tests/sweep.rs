@@ -540,3 +540,30 @@ fn the_command_for_kubernetes_runs_the_part_of_its_index() {
         assert_eq!(records(&place).len(), expected);
     }
 }
+
+/// A program that is built again, as that of an own model is, has another file at its path.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_sweep_goes_on_with_the_program_it_began_with() {
+    let place = Place::new();
+    let program = place.path().join("program");
+    fs::copy(env!("CARGO_BIN_EXE_lra"), &program).unwrap();
+    let words =
+        "sweep --tasks toy --models bag,linear --recipe smoke --steps 2 --quiet --seeds 0..3";
+    let mut sweep = Command::new(&program)
+        .args(words.split_whitespace())
+        .current_dir(place.path())
+        .env("LRA_DATA", place.path().join("data"))
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    while !place.path().join("runs").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, "another").unwrap();
+    assert!(sweep.wait().unwrap().success());
+    let records = fs::read_dir(place.path().join("runs")).unwrap();
+    let records = records.filter(|run| run.as_ref().unwrap().path().join("record.json").exists());
+    assert_eq!(records.count(), 6);
+}
