@@ -25,7 +25,7 @@ pub(crate) fn row_hash<'a>(towers: impl IntoIterator<Item = &'a [u8]>) -> RowHas
 /// Number of examples of a split below which nothing is concluded from what they have in common.
 pub(crate) const FEW: u64 = 20;
 
-/// Minimum fraction of different examples in a split of published data. What is known of them
+/// Fraction of a split of published data that its different examples exceed. What is known of them
 /// hardly repeats, so that a smaller fraction is not accidental.
 pub(crate) const LEAST_DISTINCT: f64 = 0.5;
 
@@ -81,7 +81,7 @@ impl Duplicates {
         let mut sentences = Vec::new();
         for split in SplitName::ALL.into_iter().filter(|split| judged(*split)) {
             let (rows, distinct) = (*self.rows.get(split), *self.distinct.get(split));
-            if (distinct as f64) < least_distinct * rows as f64 {
+            if distinct as f64 <= least_distinct * rows as f64 {
                 sentences.push(format!(
                     "only {distinct} of {rows} {examples} of {split} differ, and the published ones hardly repeat"
                 ));
@@ -169,5 +169,14 @@ mod tests {
         );
         let apart = (0..40).map(|row| (SplitName::Test, row + 30));
         assert_eq!(told(apart.collect()), "");
+    }
+
+    #[test]
+    fn rows_that_are_all_there_twice_are_implausible() {
+        let mut found = Duplicates::default();
+        for number in 0..40_u8 {
+            found.add(SplitName::Train, row_hash([&[number / 2][..]]));
+        }
+        assert_eq!(found.implausible("rows", LEAST_DISTINCT).len(), 1);
     }
 }

@@ -27,7 +27,7 @@ use parquet::data_type::ByteArray;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use serde_json::{Map, Value};
 
-use crate::duplicates::{RowHash, row_hash};
+use crate::duplicates::RowHash;
 use crate::error::{Error, Result, io};
 use crate::lines::whole_number;
 use crate::words::counted;
@@ -91,8 +91,8 @@ pub(crate) fn read(path: &Path, columns: &Columns<'_>, visit: &mut Visit<'_>) ->
 }
 
 /// Function that takes a row of one of several files: the file, the number from 1, the bytes, the
-/// label.
-pub(crate) type VisitOfFile<'a> = dyn FnMut(&Path, u64, &[u8], i64) -> Result<()> + 'a;
+/// label. It returns the hash of the content, by which equal rows are found.
+pub(crate) type VisitOfFile<'a> = dyn FnMut(&Path, u64, &[u8], i64) -> Result<RowHash> + 'a;
 
 /// Passes every row of the files of one split to `visit`.
 ///
@@ -112,10 +112,8 @@ pub(crate) fn read_split(
     for (index, file) in files.iter().enumerate() {
         let mut own: HashSet<RowHash> = HashSet::new();
         read(file, columns, &mut |row, bytes, label| {
-            if files.len() > 1 {
-                own.insert(row_hash([bytes]));
-            }
-            visit(file, row, bytes, label)
+            own.insert(visit(file, row, bytes, label)?);
+            Ok(())
         })?;
         let (mut count, mut other) = (0, None);
         for hash in &own {
@@ -136,7 +134,8 @@ pub(crate) fn read_split(
         shared[index] += usize::from(again);
     }
     for (index, ((rows, other), shared)) in files_read.into_iter().zip(shared).enumerate() {
-        if shared > 0 && 2 * shared >= rows {
+        // The last part of a whole may have a single row, which proves nothing.
+        if shared > 1 && 2 * shared >= rows {
             let other = other.map_or_else(String::new, |other| {
                 format!(", such as {}", files[other].display())
             });
@@ -153,6 +152,9 @@ pub(crate) fn read_split(
     Ok(())
 }
 
+/// Function from a word to its label.
+pub(crate) type LabelOf<'a> = dyn Fn(&str) -> Option<i64> + 'a;
+
 /// Function that takes a row: its number from 1, its fields, its label.
 pub(crate) type VisitFields<'a> = dyn FnMut(u64, Map<String, Value>, i64) -> Result<()> + 'a;
 
@@ -166,7 +168,7 @@ pub(crate) type VisitFields<'a> = dyn FnMut(u64, Map<String, Value>, i64) -> Res
 pub(crate) fn read_fields(
     path: &Path,
     names: &[String],
-    (label, label_of): (&str, &dyn Fn(&str) -> Option<i64>),
+    (label, label_of): (&str, &LabelOf<'_>),
     visit: &mut VisitFields<'_>,
 ) -> Result<u64> {
     let file = File::open(path)?;

@@ -159,6 +159,19 @@ pub fn is_nameless(path: &Path) -> bool {
     Seal::of(&header).is_ok_and(|seal| seal.run.is_none())
 }
 
+/// Returns what keeps a file of weights from being known as that of its run, in words: it does not
+/// name it, or has no checksum. Nothing is said about a file that is damaged.
+pub fn unproven(path: &Path) -> Option<&'static str> {
+    let bytes = disk::read(path).ok()?;
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).ok()?;
+    let seal = Seal::of(&metadata.metadata().clone().unwrap_or_default()).ok()?;
+    match (seal.run, seal.sha256) {
+        (None, _) => Some("names no run"),
+        (_, None) => Some("has no checksum"),
+        _ => None,
+    }
+}
+
 /// Writes the whole state of training of `run`, the digest of its settings, to `path`.
 pub fn save(
     path: &Path,
@@ -522,6 +535,10 @@ mod tests {
             );
         }
         assert!(!is_nameless(&place("state")) && !is_nameless(&place("best")));
+        assert_eq!(unproven(&place("best")), None);
+        let tensor = Tensor::zeros(2, DType::F32, &Device::Cpu).unwrap();
+        safetensors::serialize_to_file([("a", &tensor)], None, &place("bare")).unwrap();
+        assert_eq!(unproven(&place("bare")), Some("names no run"));
         assert!(!is_nameless(&place("absent")));
     }
 

@@ -292,11 +292,23 @@ impl TrainedRun {
         let tensors = checkpoint::read_weights(&file, &self.record.provenance.spec_digest);
         let tensors = tensors.class(Class::Data)?;
         let mut changes = changes::of_code(&self.record, self.model)?;
-        if checkpoint::is_nameless(&file) {
-            changes.push(
-                "the file of its weights names no run: an older version or another program wrote it"
-                    .to_owned(),
-            );
+        if let Some(unproven) = checkpoint::unproven(&file) {
+            changes.push(format!(
+                "the file of its weights {unproven}: an older version or another program wrote it"
+            ));
+        }
+        let other = tensors
+            .iter()
+            .find(|(_, it)| matches!(it.dtype(), DType::F16 | DType::BF16 | DType::F64));
+        if let Some((name, tensor)) = other {
+            return Err(Error::new(
+                Class::Data,
+                format!(
+                    "{}: {name} has the type {}, and weights are float32",
+                    file.display(),
+                    tensor.dtype().as_str()
+                ),
+            ));
         }
         Ok(Weights {
             run: self.record.id.clone(),

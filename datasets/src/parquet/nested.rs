@@ -85,7 +85,7 @@ impl NestedColumn {
                 _ => (*value).into(),
             })),
             ColumnReader::BoolColumnReader(reader) => {
-                read!(reader, |value| Ok(u8::from(*value).into()))
+                read!(reader, |value| Ok((*value).into()))
             }
             ColumnReader::FloatColumnReader(reader) => {
                 read!(reader, |value| float(name, f64::from(*value)))

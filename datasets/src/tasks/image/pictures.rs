@@ -11,6 +11,7 @@ use sha2::{Digest as _, Sha256};
 use super::{CLASSES, PIXELS, SIDE, grey, label_of};
 use crate::Progress;
 use crate::archive::Member;
+use crate::duplicates::row_hash;
 use crate::error::{Error, Result};
 use crate::parquet::{self, Columns};
 
@@ -197,9 +198,11 @@ pub(super) fn read_parquet(
             .filter(|label| usize::from(*label) < CLASSES.len());
         let label = known.ok_or_else(|| wrong(format!("the label {label} is not 0 to 9")))?;
         let channels = decode(png).map_err(wrong)?;
+        // A picture may be packed in several ways.
+        let hash = row_hash([&channels[..]]);
         pictures.push(pictures.len(), label, channels);
         progress.advance(1);
-        Ok(())
+        Ok(hash)
     })
 }
 

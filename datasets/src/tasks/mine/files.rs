@@ -242,7 +242,7 @@ fn read_table(path: &Path, visit: &mut dyn FnMut(u64, Row) -> Result<()>) -> Res
         Some(FIRST_WORD - place as i64)
     };
     let names = Field::names();
-    let labels: (&str, &dyn Fn(&str) -> Option<i64>) = ("label", &label_of);
+    let labels: (&str, &parquet::LabelOf<'_>) = ("label", &label_of);
     parquet::read_fields(path, &names, labels, &mut |line, fields, number| {
         let label = || {
             let place = FIRST_WORD.checked_sub(number);

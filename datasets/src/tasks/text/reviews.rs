@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 
 use crate::archive::{Member, Raw};
+use crate::duplicates::row_hash;
 use crate::error::{Error, Result};
 use crate::lines::{is_web_page, wide};
 use crate::locate::{Place, Role, Survey, Wanted, folder_of};
@@ -183,7 +184,8 @@ pub(super) fn from_parquet(
             let place = reviews.texts.len()..reviews.texts.len() + text.len();
             reviews.texts.extend_from_slice(text);
             progress.advance(1);
-            reviews.push(file.to_owned(), place, label, None)
+            reviews.push(file.to_owned(), place, label, None)?;
+            Ok(row_hash([text.trim_ascii()]))
         })?;
         reviews.finish(files.first().cloned().unwrap_or_default())?;
     }
