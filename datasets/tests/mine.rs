@@ -240,8 +240,11 @@ fn table<T: DataType>(path: &Path, column: &str, levels: &[Levels<T::T>]) {
 const TOKENS: &str =
     "optional group tokens (LIST) { repeated group list { optional int32 element; } }";
 
+/// Rows of bytes.
+type Rows = Vec<Vec<u8>>;
+
 /// Returns the data of a folder of parquet files that are written by `write`, or its error.
-fn of_tables(write: impl Fn(&Path)) -> Result<(Vec<Vec<u8>>, Option<[usize; 2]>), String> {
+fn of_tables(write: impl Fn(&Path)) -> Result<(Rows, Option<[usize; 2]>), String> {
     let place = folder(&[]);
     for split in ["train", "val", "test"] {
         write(&place.path().join(format!("birds/{split}.parquet")));

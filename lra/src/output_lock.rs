@@ -38,7 +38,7 @@ impl OutputLock {
                 Some(_) => {}
                 None => {
                     if !waits {
-                        stderr::line(&format!(
+                        stderr::line(format!(
                             "waiting for another process that writes {}",
                             output.display()
                         ));

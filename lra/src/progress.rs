@@ -74,8 +74,7 @@ impl Reporter {
 
     /// Prints an error, quiet or not.
     pub fn error(&self, line: &str) {
-        self.bar()
-            .suspend(|| stderr::error(format!("{}", as_message(line))));
+        self.bar().suspend(|| stderr::error(as_message(line)));
     }
 
     /// Starts a bar of `total` steps at `done`; `what` is shown in front of it.

@@ -27,7 +27,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     for row in &now.rows {
         if let Some(mixture) = &row.mixture {
             let (model, task) = (&row.key.model, &row.key.task);
-            stderr::line(&format!("note: {model} on {task}: seeds of {mixture}"));
+            stderr::line(format!("note: {model} on {task}: seeds of {mixture}"));
         }
     }
     if arguments.update {
@@ -83,9 +83,9 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         now.write(&arguments.baseline).map_err(cmd::of_writing)?;
         let cells = results::counted(now.rows.len() as u64, "cell");
         let file = arguments.baseline.display();
-        stderr::line(&format!("{cells} written to {file}"));
+        stderr::line(format!("{cells} written to {file}"));
         for cell in lost {
-            stderr::line(&format!(
+            stderr::line(format!(
                 "note: no longer in {file}, because no run has it here: {cell}"
             ));
         }

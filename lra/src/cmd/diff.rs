@@ -46,7 +46,7 @@ pub fn run(arguments: &DiffArgs) -> Result<ExitCode> {
             if settings.is_empty() {
                 lines.push("  equal settings".to_owned());
             }
-            cmd::print(&format!("{}\n", lines.join("\n")))?;
+            cmd::print(format!("{}\n", lines.join("\n")))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -74,7 +74,7 @@ impl Side {
         // Nothing is trained here, so records of other versions of this program are welcome.
         let record = results::store::read(&file).class(Class::Data)?;
         if let Some(what) = run_folder::other_run(&record, &spec) {
-            stderr::line(&format!("note: {}: {what}", path.display()));
+            stderr::line(format!("note: {}: {what}", path.display()));
         }
         Ok(Side { spec, record })
     }

@@ -34,7 +34,7 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
     };
     let shown = &worst[..worst.len().min(count)];
     if is_page {
-        cmd::print(&page(&scored, count)?.render())?;
+        cmd::print(page(&scored, count)?.render())?;
     } else {
         let mut tables = vec![by_trait(&scored), by_class(&scored)];
         if arguments.format != Format::Text {
@@ -45,13 +45,13 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
     }
     if arguments.format == Format::Text {
         for it in shown {
-            cmd::print(&example(&scored, it))?;
+            cmd::print(example(&scored, it))?;
         }
     }
     if let Some(file) = &arguments.png {
         draw(&scored, &worst, file)?;
         if arguments.format == Format::Text {
-            cmd::print(&format!("{}\n", file.display()))?;
+            cmd::print(format!("{}\n", file.display()))?;
         }
     }
     Ok(ExitCode::SUCCESS)

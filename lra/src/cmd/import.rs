@@ -29,7 +29,7 @@ pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
         without += contents.without_accuracy;
         let small = |cell: &Imported| cell.percent > 0.0 && cell.percent <= 1.0;
         if !contents.cells.is_empty() && contents.cells.iter().all(small) {
-            stderr::line(&format!(
+            stderr::line(format!(
                 "note: {}: no accuracy is above 1 %: if they are fractions, name their column by --column accuracy=HEADER, or pass --fractions if tasks have columns",
                 file.display()
             ));

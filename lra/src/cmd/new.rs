@@ -103,7 +103,7 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
     }
     let place = folder.display().to_string();
     // No name has an @.
-    cmd::print(&format!("made {place}: {}", told.replace('@', &place)))?;
+    cmd::print(format!("made {place}: {}", told.replace('@', &place)))?;
     Ok(ExitCode::SUCCESS)
 }
 

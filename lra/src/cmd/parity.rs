@@ -66,7 +66,7 @@ fn cases(files: &[PathBuf]) -> Vec<&Path> {
     }
     if let Some(first) = others.first() {
         let (count, first) = (others.len(), first.display());
-        stderr::line(&format!(
+        stderr::line(format!(
             "left out, because the name does not end in .safetensors: {first} ({count} in all)"
         ));
     }

@@ -53,9 +53,9 @@ pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
     let kept = folder.write(&files)?;
     let place = arguments.folder.display();
     if let Some(kept) = kept {
-        stderr::line(&format!("what was in {place} is in {}", kept.display()));
+        stderr::line(format!("what was in {place} is in {}", kept.display()));
     }
-    cmd::print(&format!(
+    cmd::print(format!(
         "wrote {}: {}, {:.1} MB; open {}",
         place,
         results::counted(count as u64, "file"),

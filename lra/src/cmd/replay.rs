@@ -71,7 +71,7 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
             "differences": differing,
             "changes": reasons,
         }))?,
-        false => cmd::print(&text(&record, &differing, &reasons))?,
+        false => cmd::print(text(&record, &differing, &reasons))?,
     }
     Ok(match differing.is_empty() {
         true => ExitCode::SUCCESS,

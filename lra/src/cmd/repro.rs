@@ -227,7 +227,7 @@ impl Reproduction<'_> {
     fn carry_out(&self, plan: &Plan) -> Result<(Value, Vec<Record>)> {
         let arguments = self.arguments;
         if !arguments.json {
-            cmd::print(&plan.text())?;
+            cmd::print(plan.text())?;
         }
         if arguments.dry_run {
             return Ok((plan.json(), Vec::new()));
@@ -254,7 +254,7 @@ impl Reproduction<'_> {
         if !arguments.json {
             cmd::print_tables(Format::Text, &[verdict.comparison()?])?;
             if let Some(block) = verdict.block()? {
-                cmd::print(&format!("\nTo paste:\n\n{block}"))?;
+                cmd::print(format!("\nTo paste:\n\n{block}"))?;
             }
         }
         let document = json!({

@@ -26,7 +26,7 @@ pub fn run(arguments: &ScoreArgs) -> Result<ExitCode> {
     }
     match arguments.json {
         true => cmd::print_json(&scored.to_json())?,
-        false => cmd::print(&scored.text())?,
+        false => cmd::print(scored.text())?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -20,7 +20,7 @@ pub fn completions(shell: Shell) -> Result<ExitCode> {
     let mut text = Vec::new();
     let mut command = with_names(Cli::command());
     clap_complete::generate(shell, &mut command, "lra", &mut text);
-    cmd::print(&String::from_utf8_lossy(&text))?;
+    cmd::print(String::from_utf8_lossy(&text))?;
     Ok(ExitCode::SUCCESS)
 }
 

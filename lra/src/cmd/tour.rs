@@ -62,7 +62,7 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
     for (index, step) in STEPS.iter().enumerate() {
         let (number, all) = (index + 1, STEPS.len());
         // A command is copied as a whole.
-        cmd::print(&format!("\n[{number} of {all}] $ lra {}", step.words))?;
+        cmd::print(format!("\n[{number} of {all}] $ lra {}", step.words))?;
         cmd::print_prose(&format!("look at: {}\n\n", step.look))?;
         let code = code_of(step, folder)?;
         if code != 0 {

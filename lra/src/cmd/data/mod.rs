@@ -86,7 +86,7 @@ fn fetch_files(
     if let Some(there) = shared {
         if fetch::damage_of(&there, &reporter)?.is_none() {
             let there = there.display();
-            cmd::print(&format!(
+            cmd::print(format!(
                 "{there}: there already, fetched for another task that is published in it; remove it to fetch it anew"
             ))?;
             return Ok(ExitCode::SUCCESS);
@@ -106,7 +106,7 @@ fn fetch_files(
             (true, None) => "; it was there already: remove it to fetch it anew",
             _ => "",
         };
-        cmd::print(&format!(
+        cmd::print(format!(
             "{path}: {}, {}, {proof}{kept}",
             results::counted(file.bytes, "byte"),
             file.sha256
@@ -128,7 +128,7 @@ fn make(chosen: &Chosen, from: Option<&Path>, force: bool, json: bool) -> Result
     if json {
         cmd::print_json(&json!({ "folder": folder, "manifest": splits.manifest }))?;
     } else {
-        cmd::print(&format!("{}\n{}", folder.display(), overview(&splits)))?;
+        cmd::print(format!("{}\n{}", folder.display(), overview(&splits)))?;
     }
     tell_other_raw_files(task, &chosen.store)?;
     Ok(ExitCode::SUCCESS)
@@ -243,7 +243,7 @@ impl Chosen {
         let shape = task.shape(&key.options).map_err(suggest::of_task)?;
         if seed > 0 {
             let label = permute::shape(shape, seed).label;
-            stderr::line(&format!(
+            stderr::line(format!(
                 "note: {label} is permuted when it is read in training; stored rows keep their order"
             ));
         }
@@ -293,7 +293,7 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     if let Some(file) = png {
         let sheet = contact_sheet(&chosen, rows, row)?;
         cmd::write_file(file, &sheet)?;
-        cmd::print(&format!("{}", file.display()))?;
+        cmd::print(format!("{}", file.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let towers: Vec<&[u8]> = (0..chosen.task.info().towers)
@@ -308,7 +308,7 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
         let example = json!({ "split": split.name(), "row": row, "label": rows.label(row), "drawing": example });
         cmd::print_json(&json!({ "summary": summary, "example": example }))?;
     } else {
-        cmd::print(&format!(
+        cmd::print(format!(
             "{} row {row}\n\n{example}\n\n{}",
             split.name(),
             summary.text()

@@ -105,7 +105,7 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
         if arguments.probe {
             let (table, lines) = probe::report(&cells, &states);
             cmd::print_tables(Format::Text, &[table])?;
-            cmd::print(&format!("\n{lines}"))?;
+            cmd::print(format!("\n{lines}"))?;
         }
         if !arguments.grid.is_empty() {
             let table = best::table(&cells, &states, arguments.grid.len());
