@@ -10,7 +10,8 @@
 //! - [`is_of_content`] tells errors about a file from those of the system.
 //! - [`try_lock`] takes a lock that ends with its process. `LRA_LOCKS=off` allows file systems
 //!   without locks.
-//! - [`escape`] and [`printable`] make text of a file safe for a terminal. [`without_mark`] drops a byte order mark.
+//! - [`escape`] and [`printable`] make text of a file safe for a terminal. [`without_mark`] drops a
+//!   byte order mark.
 //! - In debug builds `LRA_FAULTS` makes chosen operations fail (`faults.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]

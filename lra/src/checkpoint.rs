@@ -146,25 +146,24 @@ impl Seal {
     }
 }
 
+/// Returns the seal of a file of weights; `None` if the file is absent or damaged, which its reader
+/// finds.
+fn seal_of(path: &Path) -> Option<Seal> {
+    let bytes = disk::read(path).ok()?;
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).ok()?;
+    Seal::of(&metadata.metadata().clone().unwrap_or_default()).ok()
+}
+
 /// Returns whether a file of weights lacks the name of its run, as those of older versions do.
-/// Nothing is said about a file that is damaged, which its reader finds.
+/// Nothing is said about a file that is damaged.
 pub fn is_nameless(path: &Path) -> bool {
-    let Ok(bytes) = disk::read(path) else {
-        return false;
-    };
-    let Ok((_, metadata)) = SafeTensors::read_metadata(&bytes) else {
-        return false;
-    };
-    let header = metadata.metadata().clone().unwrap_or_default();
-    Seal::of(&header).is_ok_and(|seal| seal.run.is_none())
+    seal_of(path).is_some_and(|seal| seal.run.is_none())
 }
 
 /// Returns what keeps a file of weights from being known as that of its run, in words: it does not
 /// name it, or has no checksum. Nothing is said about a file that is damaged.
 pub fn unproven(path: &Path) -> Option<&'static str> {
-    let bytes = disk::read(path).ok()?;
-    let (_, metadata) = SafeTensors::read_metadata(&bytes).ok()?;
-    let seal = Seal::of(&metadata.metadata().clone().unwrap_or_default()).ok()?;
+    let seal = seal_of(path)?;
     match (seal.run, seal.sha256) {
         (None, _) => Some("names no run"),
         (_, None) => Some("has no checksum"),

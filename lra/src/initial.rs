@@ -39,7 +39,7 @@ pub struct Initial {
     fresh: Vec<String>,
     /// Names of the run's tensors that the model has no place for.
     unused: Vec<String>,
-    /// What else is not as it was in that run, in words.
+    /// The other differences from that run, in words.
     differing: Vec<String>,
 }
 

@@ -202,8 +202,7 @@ impl Spec {
         found
     }
 
-    /// Returns the settings in which the model of a run with the settings `there` computes something
-    /// else with the same weights, in words.
+    /// Returns, in words, the settings of `there` with which the same weights compute something else.
     pub fn differences_of_models(&self, there: &Value) -> Vec<String> {
         let mut found = Vec::new();
         collect_differences("", &self.document(), there, &mut found);

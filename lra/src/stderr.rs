@@ -8,6 +8,7 @@ use terminal_size::Width;
 use results::Tone;
 
 use crate::colour::Text;
+use crate::error::as_message;
 
 /// Narrowest terminal whose lines are folded to its width, in columns.
 const NARROWEST: usize = 60;
@@ -26,12 +27,12 @@ pub fn error(message: impl std::fmt::Display) {
     line(headed(Tone::Bad, "error:", &message.to_string()));
 }
 
-/// Prints a warning as one line: its line feeds, which come from a file, are escaped too.
+/// Prints a warning. Line feeds that come from a file are escaped too ([`as_message`]).
 pub fn warning(message: impl std::fmt::Display) {
     line(headed(
         Tone::Caution,
         "warning:",
-        &disk::escape(&message.to_string()),
+        &as_message(&message.to_string()),
     ));
 }
 

@@ -122,6 +122,19 @@ fn a_folder_in_place_of_a_task_is_answered_with_its_name() {
     );
 }
 
+/// The remedy of a warning stands in lines of its own.
+#[test]
+fn warnings_keep_their_lines() {
+    let place = Place::new();
+    let output = place.lra("sweep --tasks text --models bag --recipe smoke --dry-run");
+    let said = common::err(&output);
+    assert!(
+        said.contains("warning: runs of text@256 would fail"),
+        "{said}"
+    );
+    assert!(said.contains("\n  to get it: lra data"), "{said}");
+}
+
 #[test]
 fn errors_are_red_where_colour_is_wanted() {
     let place = Place::new();

@@ -42,6 +42,31 @@ fn accuracies_of_others_stand_beside_runs_under_our_names() {
     assert!(message.contains("imported.csv, line 2"), "{message}");
 }
 
+#[test]
+fn accuracies_of_others_stand_alone_and_beside_a_file_of_records() {
+    let place = Place::new();
+    fs::write(
+        place.path().join("theirs.csv"),
+        "dataset,method,accuracy\ntoy,Luna,0.5\n",
+    )
+    .unwrap();
+    place.ok("import theirs.csv --source rerun --output table/imported.csv");
+    let table = place.ok("report table --table accuracy");
+    assert!(
+        table.contains("imported (rerun)") && table.contains("50.00"),
+        "{table}"
+    );
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet");
+    place.ok("merge runs --output records.csv");
+    let both = place.ok("report records.csv --imported table/imported.csv --table accuracy");
+    assert!(
+        both.contains("bag") && both.contains("imported (rerun)"),
+        "{both}"
+    );
+    let message = place.fails(3, "report records.csv --imported nowhere.csv");
+    assert!(message.contains("nowhere.csv"), "{message}");
+}
+
 /// The tables of papers have a column for each task.
 #[test]
 fn a_table_with_a_column_for_each_task_is_read() {

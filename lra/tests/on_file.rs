@@ -510,7 +510,7 @@ fn a_folder_that_was_being_cleared_is_an_empty_one() {
         !folder.join(".clearing").exists(),
         "it would cost a run whose record is lost later"
     );
-    // Whatever lies in its place.
+    // A folder may lie in its place.
     fs::create_dir(folder.join(".clearing")).unwrap();
     place.ok(&format!("{RUN} --force"));
     assert!(!folder.join(".clearing").exists());

@@ -93,6 +93,22 @@ fn a_site_has_every_model_and_task_with_the_runs_of_folders() {
     assert_eq!(names(place.path()), ["data", "runs", "site"]);
 }
 
+/// A cell of the bundled table that was trained again here is one run, not two seeds.
+#[test]
+fn runs_of_the_bundled_table_count_once() {
+    let place = Place::new();
+    let bundled = include_str!("../../results/mini/records.csv");
+    let mut lines = bundled.lines();
+    let (header, row) = (lines.next().unwrap(), lines.next().unwrap());
+    let again = row.replacen("2026-", "2025-", 1);
+    assert_ne!(again, row, "another time of making");
+    fs::write(place.path().join("own.csv"), format!("{header}\n{again}\n")).unwrap();
+    place.ok("publish site own.csv");
+    let index = fs::read_to_string(place.path().join("site/index.html")).unwrap();
+    let runs = format!(", {} runs", bundled.lines().count() - 1);
+    assert!(index.contains(&runs), "{runs}: {index}");
+}
+
 #[test]
 fn predictions_have_a_page_where_the_weights_are() {
     let place = Place::new();
@@ -106,9 +122,18 @@ fn predictions_have_a_page_where_the_weights_are() {
         panic!("{runs:?}");
     };
     fs::remove_file(place.path().join("runs").join(bag).join("best.safetensors")).unwrap();
-    let output = place.lra("publish site runs --predictions");
+    place.ok("run --task toy --model linear --recipe smoke --steps 2 --quiet --out again");
+    let file = place.run_folder("again").join("record.json");
+    let mut record: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    record["created"] = "2025-01-01T00:00:00Z".into();
+    fs::write(&file, record.to_string()).unwrap();
+    let output = place.lra("publish site runs again --predictions");
     assert!(output.status.success(), "{}", err(&output));
     let said = err(&output);
+    assert!(
+        said.contains("of another run with the same settings"),
+        "{said}"
+    );
     assert!(
         said.contains(&format!("warning: no predictions of {bag}: ")),
         "{said}"

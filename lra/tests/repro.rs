@@ -100,6 +100,11 @@ fn a_plan_names_the_figure_the_differences_and_the_cost() {
         plan.lines().all(|line| line.chars().count() <= 100),
         "{plan}"
     );
+    let chance = place.ok("repro tay2021 listops performer --dry-run --threads 2");
+    assert!(
+        chance.contains("34.60 % by first token only; the published figure is no better"),
+        "{chance}"
+    );
     let plan = place.ok("repro s4 text s4d --dry-run --json --seeds 1..3");
     let plan: Value = serde_json::from_str(&plan).unwrap();
     assert_eq!(
@@ -110,6 +115,7 @@ fn a_plan_names_the_figure_the_differences_and_the_cost() {
             &serde_json::json!([1, 2])
         )
     );
+    assert_eq!(plan["trivial_percent"], 64.2);
     assert!(plan["memory_bytes"].is_number());
     let data = &plan["data"];
     assert_eq!(

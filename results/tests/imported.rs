@@ -216,8 +216,7 @@ fn imported_rows_stand_between_runs_and_trivial_predictors() {
       One seed per measured cell.
       Every measured row: recipe tay2021, precision f32, device cpu.
       listops: generated, protocol tay2021, data 9b1de5ee2f5b.
-      imported: measured by others and read from imported.csv; nothing about their data or settings was
-        checked.
+      imported: measured by others; nothing about their data or settings was checked.
     ");
     // For machines every accuracy has a line, under the names of the table.
     let csv = Format::Csv.render(&[table]);

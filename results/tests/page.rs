@@ -165,7 +165,7 @@ fn settings_of_computing_have_bubbles_of_their_own() {
     assert_eq!(found, names);
 }
 
-/// On a stand-in, a part or altered data nobody else measured.
+/// There are none for a stand-in, a part or altered data.
 #[test]
 fn imported_accuracies_are_lines_in_charts_of_the_same_data() {
     let one = |model: &str, task: &str| Imported {

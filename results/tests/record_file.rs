@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::common::run;
-use lra_results::record::{Outcome, Record};
+use lra_results::record::{Outcome, OwnCode, Record};
 use lra_results::store::{self, record_file};
 
 /// Records in which every kind of field appears: absent sections, text that looks like something
@@ -234,6 +234,26 @@ fn cells_of_two_files_become_one_set() {
     assert_eq!((merged.repeats, merged.unfinished), (2, 1));
     let kept = merged.records.iter().find(|it| it.model.name == "linear");
     assert!(kept.unwrap().speed.is_some(), "the first of equals");
+}
+
+/// The digest of the settings says nothing of a user's own model.
+#[test]
+fn versions_of_an_own_model_are_cells_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let version = |source: &str, accuracy: f64| {
+        let mut record = cell("mine", "a", accuracy);
+        record.model.own = Some(OwnCode {
+            source: source.to_owned(),
+            ..OwnCode::default()
+        });
+        record
+    };
+    let sets = [
+        vec![version("1", 0.5)],
+        vec![version("2", 0.6), version("1", 0.5)],
+    ];
+    let merged = record_file::merge(&files(folder.path(), &sets)).unwrap();
+    assert_eq!((merged.records.len(), merged.repeats), (2, 1));
 }
 
 #[test]

@@ -155,7 +155,7 @@ pub fn of_program(
     model: &'static Model,
     devices: &[String],
 ) -> Result<Vec<String>> {
-    let mut differences = of_code_unescaped(record, model)?;
+    let mut differences = of_code(record, model)?;
     let then = &record.provenance;
     let own = provenance::own_task(task)?;
     differences.extend(of_task(record.task.own.as_ref(), own.as_ref()));
@@ -189,14 +189,9 @@ pub fn of_program(
     Ok(differences.iter().map(|it| disk::escape(it)).collect())
 }
 
-/// Returns the differences in words between the code that trained the weights of `record` and that of
-/// this process: the build of the program, and the model's source.
+/// Returns the differences in words between the code that trained the weights of `record` and that
+/// of this process: the build of the program, and the model's source.
 pub fn of_code(record: &Record, model: &'static Model) -> Result<Vec<String>> {
-    let differences = of_code_unescaped(record, model)?;
-    Ok(differences.iter().map(|it| disk::escape(it)).collect())
-}
-
-fn of_code_unescaped(record: &Record, model: &'static Model) -> Result<Vec<String>> {
     let mut differences = Vec::new();
     let (then, now) = (&record.provenance, provenance::versions());
     if then.versions.sources != now.sources {
@@ -211,7 +206,7 @@ fn of_code_unescaped(record: &Record, model: &'static Model) -> Result<Vec<Strin
     if record.model.own != own {
         differences.push(of_model(record.model.own.as_ref(), own.as_ref()));
     }
-    Ok(differences)
+    Ok(differences.iter().map(|it| disk::escape(it)).collect())
 }
 
 fn of_model(then: Option<&OwnCode>, now: Option<&OwnCode>) -> String {

@@ -23,8 +23,8 @@ pub struct PublishArgs {
     /// figures and the table of the small protocol
     #[arg(value_name = "FOLDER|FILE")]
     pub sources: Vec<PathBuf>,
-    /// Score saved weights again, and add a page for each run: accuracy by property and class, and the
-    /// examples that it gets most wrong. They become public with the site
+    /// Score saved weights again, and add a page for each run: accuracy by property and class, and
+    /// the examples that it gets most wrong. They become public with the site
     #[arg(long)]
     pub predictions: bool,
     #[command(flatten)]

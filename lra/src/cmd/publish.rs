@@ -121,8 +121,8 @@ fn cell_of(record: &Record) -> (&str, &str, &str, &str, &[String], u64) {
     )
 }
 
-/// Returns the predictions of all runs whose weights are in their folders. A run that cannot be scored
-/// is left out with a warning.
+/// Returns the predictions of all runs whose weights are in their folders. A run that cannot be
+/// scored is left out with a warning.
 fn predictions(site: &Site, arguments: &PublishArgs) -> Result<Vec<Predictions>> {
     let scoring = Scoring::of_set_up("auto", &arguments.place, false)?;
     let all = ScoredData {
@@ -131,12 +131,20 @@ fn predictions(site: &Site, arguments: &PublishArgs) -> Result<Vec<Predictions>>
         assignments: Vec::new(),
         accept_changes: false,
     };
-    let mut found = Vec::new();
+    let mut found: Vec<Predictions> = Vec::new();
     let pairs = site.runs.records.iter().zip(&site.runs.folders);
     // A file of records has no weights.
     for (record, folder) in
         pairs.filter(|(record, folder)| record.outcome == Outcome::Scored && folder.is_dir())
     {
+        // A run that was made twice has one name.
+        if found.iter().any(|it| it.run == record.id) {
+            let place = folder.display();
+            stderr::warning(format!(
+                "no predictions of {place}: the site has those of another run with the same settings"
+            ));
+            continue;
+        }
         let made = scoring.score(folder, &all).and_then(|scored| {
             let (tables, pictures) = explain::parts_of_a_page(&scored, SHOWN_ON_A_PAGE)?;
             Ok(Predictions {

@@ -209,6 +209,7 @@ impl Plan {
             recipe,
         } = &self.cell;
         let estimate = self.estimate.as_ref();
+        let floor = results::site::best_floor(&figure.task);
         let milestones: Vec<Value> = self
             .milestones()
             .into_iter()
@@ -227,6 +228,8 @@ impl Plan {
             "trust": figure.trust.words(),
             "defect": or_null(&figure.defect),
             "notes": or_null(&figure.notes),
+            "trivial": floor.map(|it| &it.predictor),
+            "trivial_percent": floor.map(|it| it.accuracy),
             "recipe": recipe,
             "follows": or_null(&self.resolved.recipe.body.source),
             "variant": self.resolved.variant.name,

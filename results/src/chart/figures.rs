@@ -164,8 +164,8 @@ pub fn curves(loaded: &Loaded, imported: &[Imported], unread: &mut Vec<String>) 
     with_names_of_their_own(charts)
 }
 
-/// Returns the imported accuracies of the models of a chart on its data, and adds a note on them. On
-/// a stand-in, a part or altered data nobody else measured.
+/// Returns the imported accuracies of the models of a chart on its data, and adds a note on them.
+/// There are none for a stand-in, a part or altered data.
 fn of_others(
     cells: &[&ChartCell],
     imported: &[Imported],

@@ -228,8 +228,8 @@ fn task(key: &Key) -> Cell {
     Cell::with(key.question(), "task", label)
 }
 
-/// Returns the cell of an aspect: the finding in words, and for machines also its figures. A new cell
-/// has its accuracy in place of a finding.
+/// Returns the cell of an aspect: the finding in words, and for machines also its figures. A new
+/// cell has its accuracy in place of a finding.
 fn mark(
     aspect: Aspect,
     (baseline, now): (Option<f64>, Option<f64>),

@@ -19,7 +19,8 @@ use crate::{Error, Result, atomic};
 pub const FILE: &str = "imported.csv";
 
 /// Note on imported accuracies.
-pub(crate) const UNCHECKED: &str = "imported: measured by others and read from imported.csv; nothing about their data or settings was checked.";
+pub(crate) const UNCHECKED: &str =
+    "imported: measured by others; nothing about their data or settings was checked.";
 
 /// Points by which a deviation may exceed the largest possible one, since papers round means.
 const ROUNDING: f64 = 0.1;

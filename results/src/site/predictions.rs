@@ -5,7 +5,7 @@ use super::names::Names;
 use crate::page::{Link, Picture, picture_section, table_section};
 use crate::table::Table;
 
-/// What the weights of a run predict.
+/// The predictions of a run's weights.
 #[derive(Clone, Debug, Default)]
 pub struct Predictions {
     /// The run's name, as its record has it.

@@ -255,9 +255,9 @@ fn is_plain(text: &str) -> bool {
 
 /// Returns the records of several folders and files of records as one set, each cell once.
 ///
-/// Runs with the same settings and sources belong to the same cell. A run with a final outcome replaces a
-/// failed one, and unfinished runs are left out. Two runs with final outcomes must agree in data,
-/// outcome and scores; times and machines may differ.
+/// Runs with the same settings and sources belong to the same cell. A run with a final outcome
+/// replaces a failed one, and unfinished runs are left out. Two runs with final outcomes must agree
+/// in data, outcome and scores; times and machines may differ.
 ///
 /// # Errors
 /// [`Error::Conflict`] if they do not; or a folder or a file cannot be read.
@@ -296,8 +296,8 @@ pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
     Ok(merged)
 }
 
-/// Returns a key of the cell of a run: its settings, and the sources of a user's own model and task,
-/// which the digest of the settings does not cover.
+/// Returns a key of the cell of a run: its settings, and the sources of a user's own model and
+/// task, which the digest of the settings does not cover.
 fn cell_of(record: &Record) -> String {
     let settings = match record.provenance.spec_digest.as_str() {
         "" => &record.id,
