@@ -233,6 +233,9 @@ fn the_margin_is_two_points_or_the_sources_own_spread() {
         .replace("\"accuracy\"", "\"accuracy_spread\"")
         .replace("40", "5");
     let own = Source {
+        title: "",
+        author: "",
+        url: "",
         key: "own",
         alias: "own",
         recipes: vec!["tay2021"],

@@ -30,6 +30,9 @@ pub fn listing() -> Table {
                     fields: vec![
                         ("tasks", json!(source.tasks())),
                         ("recipes", json!(source.recipes)),
+                        ("title", json!(source.title)),
+                        ("author", or_null(source.author)),
+                        ("url", json!(source.url)),
                     ],
                     ..Cell::default()
                 },
@@ -98,13 +101,15 @@ pub fn figures_of(source: &Source) -> Table {
         }
     }
     let documents = distinct(source.figures.iter().map(|figure| figure.source.as_str()));
-    let mut notes: Vec<String> = documents
-        .iter()
-        .flat_map(|document| origins(source, document))
-        .collect();
+    let mut notes = vec![format!("{}.", source.citation())];
+    notes.extend(documents.iter().flat_map(|it| origins(source, it)));
     let defects = source.figures.iter().filter(|it| !it.defect.is_empty());
     let defects = defects.map(|it| format!("* {} on {}: {}.", it.model, it.task, it.defect));
-    notes.extend(defects);
+    for defect in defects {
+        if !notes.contains(&defect) {
+            notes.push(defect);
+        }
+    }
     if !source.recipes.is_empty() {
         let recipes = source.recipes.join(", ");
         notes.push(format!(

@@ -4,8 +4,9 @@
 //! document, and known defects of the number. Its column `entry` names our model of the row. It is
 //! empty if we have no such model, and for further rows of a model in one source: copies beside the
 //! source's own run, other sizes, approximate figures.
-//! `published_sources.csv` has a line per source: its short name, and our recipes that follow its
-//! protocol, separated by spaces.
+//! `published_sources.csv` has a line per source: its short name, our recipes that follow its
+//! protocol, separated by spaces, and the title, first author and address of the paper or the
+//! repository.
 
 mod compare;
 mod labels;
@@ -173,6 +174,12 @@ pub struct Source {
     pub alias: &'static str,
     /// Our recipes that follow its protocol.
     pub recipes: Vec<&'static str>,
+    /// Title of the paper or the repository; empty if it is unknown.
+    pub title: &'static str,
+    /// Surname of the first author; empty for a repository.
+    pub author: &'static str,
+    /// Address of the paper or the repository; empty if it is unknown.
+    pub url: &'static str,
     /// Year.
     pub year: u16,
     /// Its figures, in the order of the file.
@@ -180,6 +187,18 @@ pub struct Source {
 }
 
 impl Source {
+    /// Returns title, first author, year and address, as far as they are known.
+    #[must_use]
+    pub fn citation(&self) -> String {
+        let by = match self.author {
+            "" => self.year.to_string(),
+            author => format!("{author}, {}", self.year),
+        };
+        let words = [format!("{} ({by})", self.title), self.url.to_owned()];
+        let known = words.into_iter().filter(|it| !it.is_empty());
+        known.collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the figure for one of our models (registry name) on a task, if this source has it.
     ///
     /// If a source prints two versions of a number, the first counts: that of the paper before that
@@ -223,6 +242,9 @@ struct SourceLabel {
     key: String,
     alias: String,
     recipes: String,
+    title: String,
+    author: String,
+    url: String,
 }
 
 fn source_labels() -> &'static [SourceLabel] {
@@ -253,6 +275,9 @@ pub fn sources() -> &'static [Source] {
                         key: &figure.key,
                         alias: label.map_or(&figure.key, |label| &label.alias),
                         recipes: recipes.split_whitespace().collect(),
+                        title: label.map_or("", |label| &label.title),
+                        author: label.map_or("", |label| &label.author),
+                        url: label.map_or("", |label| &label.url),
                         year: figure.year,
                         figures: vec![figure],
                     });
@@ -310,6 +335,9 @@ mod tests {
                 .iter()
                 .filter(|other| other.alias == alias || other.key == alias);
             assert_eq!(holders.count(), 1, "{alias}");
+            assert!(!source.title.is_empty(), "{alias}");
+            let known = ["https://arxiv.org/abs/", "https://github.com/"];
+            assert!(known.iter().any(|it| source.url.starts_with(it)), "{alias}");
         }
     }
 }

@@ -83,7 +83,7 @@ pub(super) fn page(book: &Book, name: &str, unread: &mut Vec<String>) -> String 
 fn card(card: &super::ModelCard) -> String {
     let paper = match card.arxiv.as_str() {
         "" => card.paper.clone(),
-        number => format!("{} (arXiv:{number})", card.paper),
+        number => format!("{}, https://arxiv.org/abs/{number}", card.paper),
     };
     let [time, memory] = card.costs.clone();
     let mut html = prose::facts([

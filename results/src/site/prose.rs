@@ -99,11 +99,22 @@ pub(super) fn inline(line: &str) -> String {
     html
 }
 
+/// Returns a text as HTML, with a link for each address of the web that stands as a word of its own.
+fn linked(text: &str) -> String {
+    let word = |word: &str| match word.strip_prefix("https://") {
+        Some(shown) if !shown.is_empty() => {
+            format!("<a href=\"{}\">{}</a>", escaped(word), escaped(shown))
+        }
+        _ => escaped(word),
+    };
+    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
+
 /// Returns facts by name as a list; facts without a value are left out.
 pub(super) fn facts<'a>(facts: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
     let rows = facts
-        .map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>\n", escaped(name), escaped(&value)));
+        .map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>\n", escaped(name), linked(&value)));
     format!("<dl>\n{}</dl>\n", rows.collect::<String>())
 }
 
@@ -119,6 +130,17 @@ pub(super) fn section(id: &str, title: &str, html: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_are_links_and_stay_text() {
+        assert_eq!(
+            linked("A <b>, https://arxiv.org/abs/1 or http://c"),
+            "A &lt;b&gt;, <a href=\"https://arxiv.org/abs/1\">arxiv.org/abs/1</a> or http://c"
+        );
+        let hostile = linked("https://\"onclick=x");
+        assert!(!hostile.contains("\"\"onclick"), "{hostile}");
+        assert_eq!(linked("https://"), "https://");
+    }
 
     #[test]
     fn blocks_are_told_apart_and_text_is_escaped() {

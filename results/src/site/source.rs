@@ -22,8 +22,11 @@ pub(super) fn page(book: &Book, source: &'static Source) -> String {
         }
     }
     let about = prose::facts([
-        ("citation key", source.key.to_owned()),
+        ("title", source.title.to_owned()),
+        ("first author", source.author.to_owned()),
         ("year", source.year.to_string()),
+        ("address", source.url.to_owned()),
+        ("citation key", source.key.to_owned()),
         ("read in", documents.join("; ")),
         ("recipes that follow it", source.recipes.join(", ")),
     ]);
