@@ -53,9 +53,15 @@ fn main() {
             println!("cargo::rustc-env=LRA_DIRTY=1");
         }
     }
-    // The index changes with every commit, the sources with every edit since.
-    for watched in ["../.git/HEAD", "../.git/index"].into_iter().chain(SOURCES) {
-        if Path::new(watched).exists() {
+    // The log of HEAD grows with every commit; without it, the index changes with every commit,
+    // and with other commands. The sources change with every edit since.
+    let git = ["logs/HEAD", "index"].into_iter().filter_map(|file| {
+        let path = output("git", &["rev-parse", "--git-path", file])?;
+        Path::new(&path).exists().then_some(path)
+    });
+    let sources = SOURCES.map(str::to_owned).into_iter();
+    for watched in git.take(1).chain(sources) {
+        if Path::new(&watched).exists() {
             println!("cargo::rerun-if-changed={watched}");
         }
     }

@@ -5,11 +5,13 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=Cargo.toml");
-    // The index changes with every commit, HEAD with every branch.
-    for file in ["HEAD", "index"] {
-        if let Some(path) = git(&["rev-parse", "--git-path", file]) {
-            println!("cargo::rerun-if-changed={path}");
-        }
+    // The log of HEAD grows with every commit; without it, the index changes with every commit.
+    let mut files = ["logs/HEAD", "index"].into_iter().filter_map(|file| {
+        let path = git(&["rev-parse", "--git-path", file])?;
+        std::path::Path::new(&path).exists().then_some(path)
+    });
+    if let Some(path) = files.next() {
+        println!("cargo::rerun-if-changed={path}");
     }
     if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
         println!("cargo::rustc-env=LRA_COMMIT={commit}");

@@ -185,7 +185,20 @@ fn a_new_crate_within_the_sources_joins_their_workspace() {
         assert!(output.status.success(), "{output:?}");
     };
     let read = |file: &str| std::fs::read_to_string(root.join(file)).unwrap();
+    // By this time cargo decides whether to compile `lra` again.
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1 << 30);
+    let manifest = std::fs::File::options()
+        .write(true)
+        .open(root.join("Cargo.toml"));
+    manifest.unwrap().set_modified(long_ago).unwrap();
+    let modified = || {
+        std::fs::metadata(root.join("Cargo.toml"))
+            .unwrap()
+            .modified()
+            .unwrap()
+    };
     new("model my_mixer --lra lra");
+    assert_eq!(modified(), long_ago);
     let expected = workspace.replace("\"lra\"", "\"lra\", \"my_mixer\"");
     assert_eq!(read("Cargo.toml"), expected);
     let manifest: toml::Table = read("my_mixer/Cargo.toml").parse().unwrap();

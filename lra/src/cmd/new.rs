@@ -82,7 +82,8 @@ pub fn run(verb: &NewVerb) -> Result<ExitCode> {
         NewVerb::Model { .. } => model(name),
         NewVerb::Task { .. } => task::files(kind, name),
     };
-    let member = Member::of(&folder, &lra);
+    let dependencies = dependencies(kind);
+    let member = Member::of(&folder, &lra, name, dependencies);
     let mut files = vec![("Cargo.toml", manifest(kind, name, &lra, member.as_ref()))];
     files.extend(own);
     files.push(("build.rs", BUILD.to_owned()));
@@ -308,10 +309,19 @@ fn program(name: &str) -> String {
         .replace("own_model.rs", "main.rs")
 }
 
+/// Returns the lines of the dependencies of a new crate other than `lra`.
+fn dependencies(kind: &Kind) -> &'static str {
+    match kind.noun {
+        "model" => DEPENDENCIES,
+        _ => SERDE,
+    }
+}
+
 fn manifest(kind: &Kind, name: &str, lra: &Path, member: Option<&Member>) -> String {
-    let (dependencies, tests) = match kind.noun {
-        "model" => (DEPENDENCIES, "Tests train the model."),
-        _ => (SERDE, "Tests draw the data."),
+    let dependencies = dependencies(kind);
+    let tests = match kind.noun {
+        "model" => "Tests train the model.",
+        _ => "Tests draw the data.",
     };
     let path = |path: &str| toml::Value::from(path);
     let package = format!(

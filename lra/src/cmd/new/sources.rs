@@ -2,7 +2,8 @@
 //! lra's sources it becomes a member of their workspace, as with `cargo new`. Elsewhere it is a
 //! workspace with the same versions, profiles and target folder.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use toml_edit::DocumentMut;
@@ -16,14 +17,18 @@ pub(super) struct Member {
     manifest: PathBuf,
     /// Its text, with the crate among the members.
     text: String,
+    /// Lock file of the workspace, and its text with the crate among the packages; `None` if cargo
+    /// must write it.
+    lock: Option<(PathBuf, String)>,
     /// Path from the crate's folder to that of `lra`.
     pub(super) lra: String,
 }
 
 impl Member {
-    /// Returns the place of a crate in `folder`; `None` if it lies outside the workspace of `lra`,
-    /// in its target folder, or in another package's folder.
-    pub(super) fn of(folder: &Path, lra: &Path) -> Option<Member> {
+    /// Returns the place of the crate `name` in `folder`, which needs the libraries `dependencies`
+    /// besides `lra`. `None` if it lies outside the workspace of `lra`, in its target folder, or in
+    /// another package's folder.
+    pub(super) fn of(folder: &Path, lra: &Path, name: &str, dependencies: &str) -> Option<Member> {
         let root = disk::folder_of(lra);
         let folder = resolved(folder)?;
         let path = folder.strip_prefix(root).ok()?;
@@ -47,18 +52,68 @@ impl Member {
         let members = document.get_mut("workspace")?.get_mut("members")?;
         members.as_array_mut()?.push(names.join("/"));
         let lra = lra.strip_prefix(root).ok()?.to_str()?;
+        let lock = root.join("Cargo.lock");
+        let locked = disk::read_to_string(&lock).ok();
+        let locked = locked.and_then(|text| with_package(&text, name, dependencies));
         Some(Member {
             manifest,
             text: document.to_string(),
+            lock: locked.map(|text| (lock, text)),
             lra: "../".repeat(names.len()) + lra,
         })
     }
 
-    /// Adds the crate to the members of the workspace.
+    /// Adds the crate to the members of the workspace, and to its lock file.
     pub(super) fn join(&self) -> Result<()> {
-        disk::write(&self.manifest, self.text.as_bytes())
-            .map_err(in_writing(format!("writing {}", self.manifest.display())))
+        let writing = |path: &Path| in_writing(format!("writing {}", path.display()));
+        rewrite(&self.manifest, &self.text).map_err(writing(&self.manifest))?;
+        if let Some((lock, text)) = &self.lock {
+            rewrite(lock, text).map_err(writing(lock))?;
+        }
+        Ok(())
     }
+}
+
+/// Replaces the text of a file and keeps its time of modification, by which cargo decides whether
+/// to compile `lra` again: its build does not depend on the members of the workspace.
+fn rewrite(path: &Path, text: &str) -> io::Result<()> {
+    let modified = fs::metadata(path)?.modified()?;
+    disk::write(path, text.as_bytes())?;
+    File::options()
+        .write(true)
+        .open(path)?
+        .set_modified(modified)
+}
+
+/// Returns a lock file with a new crate that depends on `lra` and on `dependencies`, lines of a
+/// manifest, as cargo writes it. `None` if a dependency has several versions there, or none.
+fn with_package(lock: &str, name: &str, dependencies: &str) -> Option<String> {
+    const PACKAGE: &str = "[[package]]\n";
+    let name_of = |package: &str| {
+        let rest = package.strip_prefix("name = \"")?;
+        rest.split_once('"').map(|(name, _)| name.to_owned())
+    };
+    let (head, packages) = lock.split_once(PACKAGE)?;
+    let mut packages: Vec<String> = packages.split(PACKAGE).map(str::to_owned).collect();
+    let names: Option<Vec<String>> = packages.iter().map(|it| name_of(it)).collect();
+    let names = names?;
+    let lines = dependencies.lines().filter_map(|line| line.split_once(' '));
+    let mut needed: Vec<&str> = lines.map(|(name, _)| name).chain(["lra"]).collect();
+    needed.sort_unstable();
+    let once = |needed: &&str| names.iter().filter(|it| it == needed).count() == 1;
+    if !needed.iter().all(once) {
+        return None;
+    }
+    let needed: String = needed.iter().map(|it| format!(" \"{it}\",\n")).collect();
+    let package = format!("name = \"{name}\"\nversion = \"0.1.0\"\ndependencies = [\n{needed}]\n");
+    // Packages are separated by an empty line; the last one has none behind it.
+    if let Some(last) = packages.last_mut() {
+        *last = format!("{}\n\n", last.trim_end());
+    }
+    let place = names.partition_point(|it| it.as_str() < name);
+    packages.insert(place, format!("{package}\n"));
+    let text = format!("{head}{PACKAGE}{}", packages.join(PACKAGE));
+    Some(format!("{}\n", text.trim_end()))
 }
 
 /// Returns an absolute path without links, of which only the first folders need to exist.
@@ -115,3 +170,35 @@ pub(super) const CRATES: [&str; 6] = [
     "lra-models",
     "lra-results",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::with_package;
+
+    /// The lock file of the workspace with a crate more is as cargo writes it: in the order of
+    /// names, wherever the crate stands.
+    #[test]
+    fn a_package_is_added_to_a_lock_file_in_its_place() {
+        let package = |name: &str, rest: &str| {
+            format!("[[package]]\nname = \"{name}\"\nversion = \"1.0.0\"\n{rest}")
+        };
+        let [lra, serde, toml] = ["lra", "serde", "toml"].map(|name| package(name, ""));
+        let lock = format!("version = 4\n\n{lra}\n{serde}\n{toml}");
+        let needs = "dependencies = [\n \"lra\",\n \"serde\",\n]\n";
+        let new = |name| package(name, needs).replace("1.0.0", "0.1.0");
+        for (name, order) in [
+            ("abc", [&new("abc"), &lra, &serde, &toml]),
+            ("my_task", [&lra, &new("my_task"), &serde, &toml]),
+            ("zeta", [&lra, &serde, &toml, &new("zeta")]),
+        ] {
+            let [first, second, third, last] = order;
+            let expected = format!("version = 4\n\n{first}\n{second}\n{third}\n{last}");
+            let text = with_package(&lock, name, "serde = { version = \"1\" }\n");
+            assert_eq!(text, Some(expected), "{name}");
+        }
+        // Cargo must choose among versions, and find unknown libraries.
+        let twice = format!("{lock}\n{serde}");
+        assert_eq!(with_package(&twice, "abc", "serde = \"1\"\n"), None);
+        assert_eq!(with_package(&lock, "abc", "candle-core = \"1\"\n"), None);
+    }
+}
