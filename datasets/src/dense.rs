@@ -4,13 +4,14 @@
 //! sequence: the correct class at that position, and the group under which scores are reported.
 //! Both are [`UNLABELLED`] at positions without a label.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Byte of a position without a label.
 pub const UNLABELLED: u8 = u8::MAX;
 
 /// Kind of labels at positions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dense {
     /// Number of classes, counted from 0; fewer than [`UNLABELLED`].
     pub classes: usize,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -60,7 +61,7 @@ impl FromStr for SplitName {
 }
 
 /// Three values of a kind, one for each split.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PerSplit<T> {
     /// Value of the training split.
     pub train: T,
@@ -103,7 +104,7 @@ impl<T> PerSplit<T> {
 }
 
 /// Content of one split's file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SplitManifest {
     /// Number of examples.
     pub rows: usize,
@@ -119,7 +120,7 @@ pub struct SplitManifest {
 }
 
 /// A fact about the raw files: a count, a sum, a digest.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fact {
     /// Name of the quantity.
     pub name: String,
@@ -182,7 +183,7 @@ impl Manifest {
 }
 
 /// Content and provenance of an entry. It is written last: an entry without it does not exist.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
     /// Name of the task.
     pub task: String,

@@ -81,7 +81,7 @@ pub enum Verb {
     Replay(score::ReplayArgs),
     /// Show in what two runs differ: settings, data, program, machine
     Diff(score::DiffArgs),
-    /// List tasks, models, recipes, published results, devices, components and settings
+    /// List tasks, models, recipes, published results, devices, components, settings and schemas
     List(ListArgs),
     /// Test what every model promises on one model: gradients, padding, rows, lengths, costs,
     /// causality, determinism
@@ -355,6 +355,7 @@ Examples:
   lra list tasks
   lra list models --recipe tay2021 --task text     sizes as in the 2021 configuration
   lra list settings train                          what --set train.* can be
+  lra list schemas record                          the JSON schema of record.json
   lra list models reformer                         paper, equation, cost, options
   lra list published tay2021                       figures of one source, where they were read, what is wrong with them
   lra list published --json | jq .";
@@ -523,6 +524,8 @@ pub enum Registry {
     Components,
     /// All settings of --set with defaults, values and meaning; NAME is a section or a setting
     Settings,
+    /// JSON schemas of records, logs, benchmarks and manifests; NAME prints one
+    Schemas,
 }
 
 #[cfg(test)]

@@ -193,6 +193,24 @@ fn the_page_of_all_commands_is_that_of_the_program() {
     is_on_page("docs/all-commands.md", &text);
 }
 
+#[test]
+fn the_schemas_are_those_of_the_program() {
+    let place = Place::new();
+    let schemas: Vec<Value> = serde_json::from_str(&place.ok("list schemas --json")).unwrap();
+    let mut names = BTreeSet::new();
+    for it in &schemas {
+        let name = it["name"].as_str().unwrap();
+        let schema = place.ok(&format!("list schemas {name}"));
+        let parsed: Value = serde_json::from_str(&schema).unwrap();
+        assert_eq!(parsed["title"], it["describes"], "{name}");
+        is_on_page(&format!("docs/schemas/{name}.schema.json"), &schema);
+        names.insert(format!("{name}.schema.json"));
+    }
+    let files = fs::read_dir(root().join("docs/schemas")).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert_eq!(files.collect::<BTreeSet<_>>(), names);
+}
+
 /// Returns the text of a page between a heading and the next one of its level or above.
 fn section(page: &str, heading: &str) -> String {
     let text = read(page);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -17,7 +18,7 @@ pub const FILE: &str = "metrics.jsonl";
 pub(crate) const SETTINGS: &str = "spec.toml";
 
 /// One line of the log. Losses are mean cross-entropies in nats, accuracies fractions from 0 to 1.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Line {
     /// Means over the training steps since the previous line.
@@ -33,13 +34,15 @@ pub enum Line {
             deserialize_with = "numbers",
             skip_serializing_if = "BTreeMap::is_empty"
         )]
+        #[schemars(with = "BTreeMap<String, Option<f64>>")]
         aux: BTreeMap<String, f64>,
         /// Mean loss of all labels, if positions have labels too. Training minimises it, together
         /// with `aux`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         weighted_loss: Option<f64>,
-        /// Mean norm of the gradient before clipping.
+        /// Mean norm of the gradient before clipping; null if it is not finite.
         #[serde(deserialize_with = "number")]
+        #[schemars(with = "Option<f64>")]
         gradient_norm: f64,
         /// Learning rate of the last of them; `rate` on disk.
         #[serde(rename = "rate")]

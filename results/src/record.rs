@@ -18,6 +18,7 @@ mod provenance;
 mod setting;
 mod started_from;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::decisive::{Batching, Split};
@@ -37,7 +38,7 @@ pub use self::started_from::StartedFrom;
 pub const SCHEMA: u32 = 1;
 
 /// The record of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// [`SCHEMA`] of the program that wrote the record.
     pub schema: u32,

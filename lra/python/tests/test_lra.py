@@ -56,6 +56,44 @@ class Package(unittest.TestCase):
         with self.assertRaises(ValueError):
             lra.dataset("toy", "valid", recipe="smoke", data=self.data)
 
+    @unittest.skipUnless(has("jsonschema"), "needs jsonschema")
+    def test_files_are_as_their_schemas_say(self):
+        from jsonschema import Draft202012Validator
+
+        def schema(name):
+            of = json.loads(lra.command("list", "schemas", name))
+            Draft202012Validator.check_schema(of)
+            return Draft202012Validator(of)
+
+        def lines(file):
+            return [json.loads(line) for line in file.read_text().splitlines()]
+
+        place = Path(self.place.name)
+        dense = lra.train("listops", "linear", recipe="smoke", steps=4, set={"data.dense": True}, data=self.data, out=place / "dense")
+        for record in (self.record, dense):
+            schema("record").validate(record)
+        self.assertIn("test_dense", dense["scores"])
+        logs = [lines(self.folder / "metrics.jsonl"), lines(place / "dense" / dense["id"] / "metrics.jsonl")]
+        self.assertTrue(all(logs))
+        for line in logs[0] + logs[1]:
+            schema("metrics").validate(line)
+        made = list(self.data.rglob("manifest.json"))
+        self.assertGreater(len(made), 1)
+        for file in made:
+            schema("manifest").validate(json.loads(file.read_text()))
+        bench = ["bench", "--models", "linear,bigbird", "--lengths", "16", "--batch", "1", "--quick", "--out", str(place / "bench")]
+        lra.command(*bench)
+        [session] = (place / "bench").rglob("*.jsonl")
+        self.assertEqual(len(lines(session)), 2)
+        for line in lines(session):
+            schema("bench").validate(line)
+        # A schema that takes anything would say nothing.
+        for name in ("record", "bench", "manifest"):
+            self.assertFalse(schema(name).is_valid({}), name)
+        wrong = dict(self.record, seed="one")
+        self.assertFalse(schema("record").is_valid(wrong))
+        self.assertFalse(schema("metrics").is_valid({"event": "train", "step": 1}))
+
     def test_a_command_returns_what_it_prints(self):
         table = lra.command("report", str(self.out), "--table", "accuracy")
         self.assertIn("majority", table)

@@ -1,6 +1,7 @@
 //! `lra list`: the registries.
 
 mod entry;
+mod schemas;
 mod settings;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,7 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
     if let Some(name) = name {
         match (arguments.what, arguments.json) {
             (Registry::Settings, as_json) => settings::show(name, as_json)?,
+            (Registry::Schemas, _) => cmd::print_json(&schemas::find(name)?)?,
             (_, true) => cmd::print_json(&entry::json(arguments.what, name)?)?,
             (Registry::Published, false) => {
                 let source = suggest::source(name)?;
@@ -52,6 +54,10 @@ pub fn run(arguments: &ListArgs) -> Result<ExitCode> {
         Registry::Published => published::listing(),
         Registry::Devices => devices(),
         Registry::Components => components()?,
+        Registry::Schemas => {
+            let columns = ["schema", "describes"];
+            listing("schemas", "JSON schemas", &columns, schemas::rows())
+        }
         Registry::Settings => {
             settings::show("", arguments.json)?;
             return Ok(ExitCode::SUCCESS);
@@ -97,7 +103,11 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
         Registry::Recipes => suggest::find("recipe", name, RECIPES, |(name, _)| name)?
             .1
             .to_owned(),
-        Registry::Published | Registry::Devices | Registry::Components | Registry::Settings => {
+        Registry::Published
+        | Registry::Devices
+        | Registry::Components
+        | Registry::Settings
+        | Registry::Schemas => {
             return Err(entry::none_of(what));
         }
     })

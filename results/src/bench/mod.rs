@@ -15,6 +15,7 @@ mod tables;
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::record::{OwnCode, Phases, Provenance, Recipe, Spread};
@@ -37,7 +38,7 @@ pub const REFERENCE: &str = "transformer";
 pub const SCHEMA: u32 = 1;
 
 /// One cell: a model at a length, measured over several rounds, each in its own process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bench {
     /// [`SCHEMA`] of the program that wrote the line.
     pub schema: u32,
@@ -90,7 +91,7 @@ pub struct Bench {
 }
 
 /// Measurements of the same cell by another build of the program.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Base {
     /// The other build of the program.
@@ -102,7 +103,7 @@ pub struct Base {
 }
 
 /// Measurements of one process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Round {
     /// Number of the round, counted from 0. The processes of a round ran one after the other.

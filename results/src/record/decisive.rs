@@ -1,6 +1,7 @@
 //! Classification of settings changed by a command line: those that can affect a score, and the
 //! others.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Recipe;
@@ -24,7 +25,7 @@ const MARKED_ELSEWHERE: &[&str] = &["data.allow_partial"];
 const MICRO_BATCH: &str = "train.micro_batch";
 
 /// Split of the batches into forward passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Batching {
     /// Examples per update.
@@ -39,7 +40,7 @@ pub struct Batching {
 }
 
 /// Split of a batch into forward passes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Split {
     /// Examples per update.

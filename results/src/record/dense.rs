@@ -1,11 +1,12 @@
 //! Scores of a run on labels at positions, in addition to the labels of whole sequences.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::number;
 
 /// Scores of the labels at the positions of one split.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Dense {
     /// Labels scored.
@@ -29,7 +30,7 @@ pub struct Dense {
 }
 
 /// The scores of one group of labels.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DenseGroup {
     /// Its name, such as `depth 2`.

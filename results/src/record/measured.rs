@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Dense;
 
 /// Scores of a run. A number is absent if the run ended before it was computed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Scores {
     /// Accuracy on the test split at the checkpoint chosen by validation.
@@ -82,7 +83,7 @@ impl Scores {
 }
 
 /// A predictor that needs no model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Baseline {
     /// Its name, such as `majority`, `first token`, `bag of tokens`.
@@ -96,7 +97,7 @@ pub struct Baseline {
 pub const MAJORITY: &str = "majority";
 
 /// A distribution in three numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Spread {
     /// The median.
@@ -112,7 +113,7 @@ pub struct Spread {
 
 /// Speed of training steps: transfer, forward, backward and update, after warm-up, device
 /// synchronised at both ends.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Speed {
     /// Optimizer steps per second, over the timed steps.
@@ -149,7 +150,7 @@ pub struct Speed {
 }
 
 /// Seconds per phase, summed over the timed steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Phases {
     /// From rows to tensors on the device.
@@ -167,7 +168,7 @@ pub struct Phases {
 }
 
 /// Peak memory.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Memory {
     /// The high-water mark shown in memory tables, above the base.

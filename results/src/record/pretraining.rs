@@ -1,11 +1,12 @@
 //! Pretraining of a model.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::measured::written;
 
 /// Self-pretraining: predicting tokens of the task's own training inputs before training.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Pretraining {
     /// Tokens that were predicted: `masked` or `next`.

@@ -1,10 +1,11 @@
 //! Origin of figures: the command, the settings, the machine, the programs, the source code.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Origin of the figures of a run, or of a cell of the benchmark. On disk its fields are flattened
 /// into the object that contains it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Provenance {
     /// Time at which the figures were stored, RFC 3339 in UTC.
@@ -50,7 +51,7 @@ impl Provenance {
 }
 
 /// The machine a run took place on.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Host {
     /// Name of the processor.
@@ -74,7 +75,7 @@ pub struct Host {
 }
 
 /// Versions of the programs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Versions {
     /// This harness.
@@ -89,7 +90,7 @@ pub struct Versions {
 }
 
 /// State of the source code.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Revision {
     /// Git commit.

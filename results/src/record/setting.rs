@@ -1,11 +1,12 @@
 //! Setting of a run: the task with its data, the model, the recipe with its overrides.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Batching, Revision};
 
 /// The task and the data it was learned from.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Task {
     /// Registry name, such as `listops`.
@@ -73,7 +74,7 @@ impl Task {
 }
 
 /// Rows per split.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Rows {
     /// Training rows.
@@ -85,7 +86,7 @@ pub struct Rows {
 }
 
 /// The model.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Model {
     /// Registry name, such as `performer`.
@@ -119,7 +120,7 @@ pub struct Model {
 }
 
 /// The code of a user's own model or task.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OwnCode {
     /// SHA-256 of its source files; of a model, those of its variants.
@@ -175,7 +176,7 @@ impl Model {
 }
 
 /// The training recipe.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Recipe {
     /// Name, such as `mini`.

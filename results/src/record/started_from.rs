@@ -1,9 +1,10 @@
 //! Origin of initial weights.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Another run whose weights a run started from (`lra run --from`).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StartedFrom {
     /// Id of that run.

@@ -52,7 +52,9 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
             let figures = source.figures.iter();
             figures.map(|figure| figure.json(source)).collect()
         }
-        Registry::Devices | Registry::Components | Registry::Settings => return Err(none_of(what)),
+        Registry::Devices | Registry::Components | Registry::Settings | Registry::Schemas => {
+            return Err(none_of(what));
+        }
     })
 }
 
