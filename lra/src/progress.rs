@@ -22,6 +22,9 @@ pub struct Reporter {
     stop: Option<Stop>,
 }
 
+/// Columns of a terminal from which on a bar is long.
+const WIDE: usize = 110;
+
 /// Least time between two lines of progress without a terminal.
 const SILENCE: Duration = Duration::from_secs(15);
 
@@ -88,11 +91,14 @@ impl Reporter {
                     // If this fails, nothing is drawn, and there is no remedy.
                     let _ = out.write_str(&left(state.elapsed(), done, state.len()));
                 };
-                let style = style("{prefix} {bar:24} {pos}/{len} {msg} {left}");
+                let columns = if results::width() < WIDE { 8 } else { 24 };
+                let style = style(&format!(
+                    "{{prefix}} {{bar:{columns}}} {{pos}}/{{len}} {{left}} {{wide_msg}}"
+                ));
                 ProgressBar::new(total).with_style(style.with_key("left", tell))
             }
             (true, None) => {
-                ProgressBar::new_spinner().with_style(style("{prefix} {spinner} {pos} {msg}"))
+                ProgressBar::new_spinner().with_style(style("{prefix} {spinner} {pos} {wide_msg}"))
             }
         };
         bar.set_prefix(what.to_owned());

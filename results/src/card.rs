@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use crate::agreement::{Measure, Standing, changes};
 use crate::format::counted;
 use crate::record::{Outcome, Record, Scores};
-use crate::stats::Sample;
+use crate::stats::{Sample, binomial_error};
 use crate::store::record_file;
 use crate::table::{Cell, Column, Row, Table};
 use crate::tables::endings;
 use crate::tone::Tone;
+use crate::verdict::Verdict;
 use crate::{Format, Result};
 
 /// Name of the recipe.
@@ -70,6 +71,15 @@ struct OnTask<'a> {
     same_block: Vec<&'a Record>,
 }
 
+impl OnTask<'_> {
+    /// Returns whether the mean accuracy is no better than the majority class.
+    fn fails(&self) -> bool {
+        let accuracy = mean(&self.own, Record::test_accuracy);
+        let verdict = accuracy.and_then(|it| Verdict::of_seeds(it.mean, &self.own));
+        verdict.is_some_and(|it| it.fail)
+    }
+}
+
 impl Card<'_> {
     fn tasks(&self) -> Vec<OnTask<'_>> {
         let mut tasks: Vec<OnTask> = Vec::new();
@@ -99,7 +109,7 @@ impl Card<'_> {
         let mut columns = vec![
             Column::key("task"),
             Column::value("bits gained").holding(&["bits_gained"]),
-            Column::value("accuracy").holding(&["accuracy", "status"]),
+            Column::value("accuracy").holding(&["accuracy", "fail", "status"]),
             Column::text("best trivial").holding(&["trivial_accuracy", "trivial"]),
             Column::value("rank").holding(&["rank"]),
         ];
@@ -151,7 +161,7 @@ impl Card<'_> {
         let mut cells = vec![
             Cell::text(task.title.clone()),
             number(bits, 1, "bits_gained"),
-            with_endings(number(accuracy, 1, "accuracy"), &task.own),
+            with_endings(judged(accuracy, &task.own), &task.own),
             best_trivial(&task.own),
             match (place, standing) {
                 (Some(place), Some(all)) => {
@@ -206,6 +216,10 @@ impl Card<'_> {
              evaluations, the end and {}; accuracy on the test split in percent.",
             counted(seeds.len() as u64, "seed")
         )];
+        notes.extend(spread(seeds.len(), &self.own));
+        if self.tasks().iter().any(OnTask::fails) {
+            notes.push(Verdict::RULE.to_owned());
+        }
         if with_block {
             notes.push(format!("X-formers' block: bits gained with --set {SAME_BLOCK}, that is, what the mixer reaches without its authors' block; block adds: what that block alone contributes."));
         }
@@ -285,6 +299,24 @@ fn has_not_trained(record: &Record) -> bool {
     record.scores.as_ref().and_then(Scores::trained) == Some(false)
 }
 
+/// Returns the note on the uncertainty of the figures: what ± is, or, with one seed, the largest
+/// standard error of an accuracy.
+fn spread(seeds: usize, runs: &[&Record]) -> Option<String> {
+    if seeds > 1 {
+        return Some("±: sample standard deviation over the seeds.".to_owned());
+    }
+    let errors = runs.iter().filter_map(|run| {
+        let error = binomial_error(run.test_accuracy()?, run.task.rows.test);
+        (error > 0.0).then_some(error)
+    });
+    let largest = errors.max_by(f64::total_cmp)?;
+    Some(format!(
+        "One seed: the draw of the test examples alone gives an accuracy a standard error of up to {:.1} points; other seeds give \
+         other scores.",
+        100.0 * largest
+    ))
+}
+
 /// Returns the mean over runs that have the figure.
 fn mean(records: &[&Record], of: impl Fn(&Record) -> Option<f64>) -> Option<Sample> {
     let values: Vec<f64> = records.iter().filter_map(|record| of(record)).collect();
@@ -302,6 +334,19 @@ fn number(sample: Option<Sample>, digits: usize, name: &'static str) -> Cell {
         }
         None => Cell::default(),
     }
+}
+
+/// Returns the cell of a mean accuracy in percent, marked if it is no better than the majority
+/// class.
+fn judged(accuracy: Option<Sample>, runs: &[&Record]) -> Cell {
+    let verdict = accuracy.and_then(|it| Verdict::of_seeds(it.mean / 100.0, runs));
+    let mut cell = number(accuracy, 1, "accuracy");
+    if verdict.is_some_and(|it| it.fail) {
+        cell.text += " FAIL";
+        cell.fields.push(("fail", true.into()));
+        cell.tone = Some(Tone::Bad);
+    }
+    cell
 }
 
 /// Returns the cell of a mean over the scored runs, with the endings of the others.

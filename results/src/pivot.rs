@@ -217,8 +217,9 @@ pub(crate) struct Pivot<'a> {
     pub(crate) constant: Vec<(&'static str, String)>,
     /// Runs left out because the same seed was run again later.
     pub(crate) repeats: usize,
-    /// Commits that the runs were made with, changed files marked by `+`.
-    pub(crate) revisions: Vec<String>,
+    /// Commits that the runs were made with, changed files marked by `+`, and the models of these
+    /// runs.
+    pub(crate) revisions: BTreeMap<String, BTreeSet<&'a str>>,
 }
 
 /// One model in one setting.
@@ -498,15 +499,17 @@ impl<'a> Pivot<'a> {
             }
             findings
         };
-        let revisions: BTreeSet<_> = runs
-            .filter_map(|run| run.provenance.revision.as_ref())
-            .map(|revision| {
+        let mut revisions: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+        for run in runs {
+            if let Some(revision) = &run.provenance.revision {
                 let sign = if revision.dirty { "+" } else { "" };
-                format!("{}{sign}", brief(&revision.commit))
-            })
-            .collect();
+                let revision = format!("{}{sign}", brief(&revision.commit));
+                let models = revisions.entry(revision).or_default();
+                models.insert(run.model.name.as_str());
+            }
+        }
         Pivot {
-            revisions: revisions.into_iter().collect(),
+            revisions,
             columns: unique(data.iter().map(|one| one.header(&data)), &[]),
             origins: data.iter().map(|one| one.origin(&findings(one))).collect(),
             facts: facts(&data),

@@ -7,6 +7,7 @@ use crate::pivot::brief;
 use crate::published::{Comparison, Source, compare};
 use crate::record::{Outcome, Pretraining, Record, first_line};
 use crate::render::width;
+use crate::stats::binomial_error;
 use crate::tone::Tone;
 use crate::verdict::Verdict;
 
@@ -147,17 +148,16 @@ fn accuracy(record: &Record) -> String {
                     false => "below the majority class",
                 };
                 words.push(format!(
-                    "{state} ({} ± {} %)",
+                    "FAIL: {state} ({} ± {} %)",
                     percent(verdict.majority),
                     percent(verdict.error)
                 ));
             }
-            let fail = verdict.is_some_and(|verdict| verdict.fail);
-            format!(
-                "{} %{}",
-                percent(accuracy),
-                if fail { "  FAIL" } else { "" }
-            )
+            let error = binomial_error(accuracy, record.task.rows.test);
+            match error > 0.0 {
+                true => format!("{} % ± {}", percent(accuracy), percent(error)),
+                false => format!("{} %", percent(accuracy)),
+            }
         }
         None => {
             words.push("no test score".to_owned());

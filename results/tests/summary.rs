@@ -28,7 +28,7 @@ fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
     insta::assert_snapshot!(view(&small(run("performer", 0, 0.3845))), @r#"
     performer · listops@256 · recipe mini · seed 0
 
-      accuracy    38.45 %           validation 38.95 %; best checkpoint at step 4,800 of 5,000; 160,000
+      accuracy    38.45 % ± 1.09    validation 38.95 %; best checkpoint at step 4,800 of 5,000; 160,000
                                     examples seen
       meaning     +2.20 points      above first token (36.25 %), the best trivial predictor
       speed       10.0 steps/s      p10 9.00, p90 11.0 over 4,990 steps; 320 examples/s, 655k tokens/s,
@@ -159,8 +159,9 @@ fn a_model_on_the_majority_plateau_is_told_so() {
     insta::assert_snapshot!(view(&run("bag", 0, 0.1710)), @r#"
     bag · listops · recipe tay2021 · seed 0
 
-      accuracy    17.10 %  FAIL     still on the majority plateau (17.05 ± 0.84 %); validation 17.60 %;
-                                    best checkpoint at step 4,800 of 5,000; 160,000 examples seen
+      accuracy    17.10 % ± 0.84    FAIL: still on the majority plateau (17.05 ± 0.84 %); validation
+                                    17.60 %; best checkpoint at step 4,800 of 5,000; 160,000 examples
+                                    seen
       meaning     -19.15 points     below first token (36.25 %), the best trivial predictor
       speed       10.0 steps/s      p10 9.00, p90 11.0 over 4,990 steps; 320 examples/s, 655k tokens/s,
                                     21.4 GFLOP/s, padding counted; the harness takes 1.10 %
@@ -215,7 +216,7 @@ fn other_endings_and_synthetic_data() {
         "{text}"
     );
     assert!(
-        text.contains("9.00 %  FAIL      below the majority class (10.00 ± 0.67 %)"),
+        text.contains("9.00 % ± 0.64     FAIL: below the majority class (10.00 ± 0.67 %)"),
         "{text}"
     );
     assert!(

@@ -118,6 +118,9 @@ pub struct ExplainArgs {
     /// predictions
     #[arg(long, default_value_t = Format::Text)]
     pub format: Format,
+    /// Write the tables, or the page, to a file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
     #[command(flatten)]
     pub computing: Computing,
     #[command(flatten)]

@@ -21,8 +21,10 @@ pub fn explained(error: &clap::Error) -> Option<String> {
         ErrorKind::UnknownArgument => {
             let word = word(ContextKind::InvalidArg)?;
             let flag = word.split('=').next().unwrap_or(word);
-            flag.starts_with("--")
-                .then(|| Some(unknown_flag(flag, &command_of(error)?)))?
+            if flag.starts_with("--") {
+                return Some(unknown_flag(flag, &command_of(error)?));
+            }
+            one_too_many(word, &command_of(error)?)
         }
         ErrorKind::InvalidValue => {
             let is_list = word(ContextKind::InvalidArg)? == "<WHAT>";
@@ -64,6 +66,18 @@ fn unknown_command(word: &str, parent: &clap::Command) -> String {
             others.join("', '")
         ),
     }
+}
+
+/// Returns the message for a second folder of records, where `command` reads one.
+fn one_too_many(word: &str, command: &clap::Command) -> Option<String> {
+    let path = command.get_bin_name()?;
+    let reads_records = command.get_positionals().any(|it| it.get_id() == "dir");
+    (reads_records && !word.starts_with('-')).then(|| {
+        format!(
+            "unexpected '{word}': `{path}` reads one folder of records; \
+             `lra merge DIR... --output all.csv` collects several in a file, which `{path} all.csv` reads"
+        )
+    })
 }
 
 /// Returns the message for a flag that `command` does not have.
@@ -264,6 +278,11 @@ mod tests {
             );
         }
         assert_eq!(told("lra run foo"), None, "it is no flag");
+        let told = told("lra report runs others").unwrap();
+        assert!(
+            told.contains("'others'") && told.contains("`lra merge"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub fn run(arguments: &CheckTaskArgs) -> Result<ExitCode> {
         rows.extend(found.iter().map(|(promise, it)| row(name, promise, it)));
         if !arguments.json {
             let all = found.len();
+            // The folder as the user wrote it.
+            let name = arguments.task.as_deref().unwrap_or(name);
             cmd::print(match all - kept {
                 0 => format!("{name}: {all} of {} kept", counted(all as u64, "promise")),
                 rest => format!(

@@ -33,19 +33,33 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
         count => count,
     };
     let shown = &worst[..worst.len().min(count)];
-    if is_page {
-        cmd::print(page(&scored, count)?.render())?;
-    } else {
+    let tables = || {
         let mut tables = vec![by_trait(&scored), by_class(&scored)];
         if arguments.format != Format::Text {
             tables.push(by_example(&scored, shown));
         }
         tables.retain(|table| !table.rows.is_empty());
-        cmd::print_tables(arguments.format, &tables)?;
-    }
-    if arguments.format == Format::Text {
-        for it in shown {
-            cmd::print(example(&scored, it))?;
+        tables
+    };
+    let examples = || match arguments.format {
+        Format::Text => shown.iter().map(|it| example(&scored, it)).collect(),
+        _ => Vec::new(),
+    };
+    match &arguments.output {
+        Some(file) => {
+            let text = match is_page {
+                true => page(&scored, count)?.render(),
+                false => arguments.format.render(&tables()),
+            };
+            let examples: String = examples().iter().map(|it| format!("{it}\n")).collect();
+            cmd::write_file(file, (text + &examples).as_bytes())?;
+        }
+        None if is_page => cmd::print(page(&scored, count)?.render())?,
+        None => {
+            cmd::print_tables(arguments.format, &tables())?;
+            for it in examples() {
+                cmd::print(it)?;
+            }
         }
     }
     if let Some(file) = &arguments.png {

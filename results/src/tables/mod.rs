@@ -8,6 +8,8 @@ mod grid;
 mod judged;
 mod reproduced;
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::format::counted;
@@ -170,9 +172,14 @@ fn origins(pivot: &Pivot) -> impl Iterator<Item = String> {
 fn left_unsaid(pivot: &Pivot) -> Vec<String> {
     let mut notes = Vec::new();
     if pivot.revisions.len() > 1 {
-        let revisions = pivot.revisions.join(", ");
+        let of = |(revision, models): (&String, &BTreeSet<&str>)| {
+            let models: Vec<&str> = models.iter().copied().collect();
+            format!("{revision} ({})", some_of(&models))
+        };
+        let revisions: Vec<String> = pivot.revisions.iter().map(of).collect();
         notes.push(format!(
-            "Runs of several revisions (+ modified): {revisions}."
+            "Runs of several revisions of the program (+ modified): {}.",
+            revisions.join(", ")
         ));
     }
     if pivot.repeats > 0 {
@@ -182,6 +189,18 @@ fn left_unsaid(pivot: &Pivot) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Returns the first words of a list, and the number of the others.
+fn some_of(words: &[&str]) -> String {
+    const MOST: usize = 4;
+    match words.get(MOST..) {
+        Some([_, _, ..]) => {
+            let others = words.len() - MOST;
+            format!("{} and {others} more", words[..MOST].join(", "))
+        }
+        _ => words.join(", "),
+    }
 }
 
 /// Adds sentences, but not so many that they go unread.
