@@ -7,7 +7,7 @@ use lra_results::agreement::{
     Agreement, Cluster, Half, Measure, Selection, Standing, anchors, select,
 };
 use lra_results::card::{self, Card};
-use lra_results::record::{Batching, Outcome, Record};
+use lra_results::record::{Baseline, Batching, MAJORITY, Outcome, Record};
 use lra_results::{Format, tables};
 
 fn all(records: &[Record]) -> Vec<&Record> {
@@ -412,6 +412,56 @@ fn a_card_ranks_among_runs_of_the_same_settings_and_says_what_the_block_adds() {
             .contains("\"bits_gained_by_the_block\":12.5"),
         "{json}"
     );
+}
+
+/// A card has the uncertainty of its figures, and marks an accuracy like that of the majority class.
+#[test]
+fn a_card_says_how_far_its_figures_can_be_trusted() {
+    let run = |seed, accuracy: f64| {
+        let mut record = cell("s4d", "listops", seed, 0.5);
+        record.task.rows.test = 400;
+        record.task.classes = 10;
+        record.scores.as_mut().unwrap().test_accuracy = Some(accuracy);
+        record.baselines = vec![Baseline {
+            name: MAJORITY.to_owned(),
+            accuracy: 0.2,
+        }];
+        record
+    };
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let table = |runs: &[Record]| {
+        let card = Card {
+            model: "s4d".to_owned(),
+            own: runs.iter().collect(),
+            same_block: Vec::new(),
+            standing: None,
+            left_out: Vec::new(),
+        };
+        (
+            one_line(&Format::Text.render(&[card.table()])),
+            card.json().to_string(),
+        )
+    };
+    let (text, json) = table(&[run(0, 0.5)]);
+    assert!(
+        text.contains("One seed: ") && text.contains("up to 2.5 points"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("FAIL") && json.contains("\"fail\":false"),
+        "{text}"
+    );
+    let (text, _) = table(&[run(0, 0.5), run(1, 0.6)]);
+    assert!(
+        text.contains("55.0 ±7.1") && text.contains("sample standard deviation"),
+        "{text}"
+    );
+    let (text, json) = table(&[run(0, 0.21)]);
+    assert!(
+        text.contains("21.0 FAIL") && text.contains("no better than the majority"),
+        "{text}"
+    );
+    assert!(json.contains("\"fail\":true"), "{json}");
 }
 
 #[test]
