@@ -104,6 +104,37 @@ fn reason(error: &serde_json::Error) -> String {
     text.replace(" at line 1 column", " at column")
 }
 
+/// Returns all scores of a run: those of each validation in its log, then those of its record.
+pub(crate) fn scores(lines: &[Line], record: &Record) -> Vec<f64> {
+    let mut scores = Vec::new();
+    let of_dense = |dense: &Dense| [dense.accuracy, dense.loss];
+    for line in lines {
+        if let Line::Validation {
+            loss,
+            accuracy,
+            dense,
+            ..
+        } = line
+        {
+            scores.extend([*loss, *accuracy]);
+            scores.extend(dense.iter().flat_map(of_dense));
+        }
+    }
+    if let Some(it) = &record.scores {
+        let own = [
+            it.train_loss,
+            it.val_loss,
+            it.val_accuracy,
+            it.test_loss,
+            it.test_accuracy,
+        ];
+        scores.extend(own.into_iter().flatten());
+        let dense = [&it.val_dense, &it.test_dense];
+        scores.extend(dense.into_iter().flatten().flat_map(of_dense));
+    }
+    scores
+}
+
 /// Returns a digest over the bits of every loss of a log: equal only if training was identical.
 pub fn trace(lines: &[Line]) -> String {
     digest(lines.iter().flat_map(|line| {

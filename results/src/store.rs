@@ -20,6 +20,9 @@ use crate::{Error, Result, atomic, metrics};
 /// Name of a run's record within its folder.
 pub const FILE: &str = "record.json";
 
+/// Name of the file with what a run of a sweep printed, which is there before anything else of it.
+const SWEEP_LOG: &str = "log.txt";
+
 /// Number of levels of folders below the store that are searched.
 pub const DEPTH: usize = 4;
 
@@ -35,8 +38,8 @@ pub struct Loaded {
     pub skipped: Vec<(PathBuf, String)>,
     /// Number of skipped files that hold copies of records that are there.
     pub copies: usize,
-    /// Folders of runs that have no record, as a killed run leaves them, in the order of their
-    /// paths.
+    /// Folders of runs that have no record, as a killed run or one that could not begin leaves them,
+    /// in the order of their paths.
     pub unfinished: Vec<PathBuf>,
 }
 
@@ -213,7 +216,7 @@ fn gather(entries: fs::ReadDir, depth: usize, gathered: &mut Gathered) {
             gathered.files.push(file);
             continue;
         }
-        let begun = [metrics::SETTINGS, metrics::FILE].map(|name| path.join(name));
+        let begun = [metrics::SETTINGS, metrics::FILE, SWEEP_LOG].map(|name| path.join(name));
         if begun.iter().any(|file| is_there(file)) {
             gathered.unfinished.push(path);
             continue;

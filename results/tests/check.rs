@@ -161,7 +161,7 @@ fn outcomes_count_in_both_directions() {
     let (state, remark) = verdict(&good, &bad);
     assert_eq!(state, State::Regressed);
     assert!(
-        remark.starts_with("ended as diverged, was scored"),
+        remark.starts_with("ended: diverged; in the baseline: scored"),
         "{remark}"
     );
     assert_eq!(verdict(&bad, &good).0, State::Improved);
@@ -206,14 +206,121 @@ fn a_speed_is_as_uncertain_as_its_seeds_differ() {
 
 #[test]
 fn a_lower_accuracy_is_caught_and_noise_is_not() {
+    // Sums are rounded otherwise on another instruction set.
     let lower = |by: f64| {
-        check(&cells(
-            &with(|run| run.scores.as_mut().unwrap().test_accuracy = Some(0.37 - by)),
-            2.5,
-        ))
+        let mut records = with(|run| run.scores.as_mut().unwrap().test_accuracy = Some(0.37 - by));
+        for run in &mut records {
+            run.provenance.host.instructions = "AVX2".to_owned();
+        }
+        check(&cells(&records, 2.5 + 1e-15))
     };
     only(&lower(0.05), Aspect::Accuracy);
     assert!(lower(0.003).passed());
+}
+
+/// With the same losses at every step, another score is one of another evaluation, however few
+/// seeds there are and in whatever direction it changed.
+#[test]
+fn another_score_of_the_same_training_is_caught() {
+    type Change = fn(&mut Record);
+    let changes: [Change; 4] = [
+        |run| run.scores.as_mut().unwrap().test_accuracy = Some(0.369),
+        |run| run.scores.as_mut().unwrap().test_accuracy = Some(0.5),
+        |run| {
+            let loss = &mut run.scores.as_mut().unwrap().test_loss;
+            *loss = loss.map(|it| it * (1.0 + 1e-9));
+        },
+        |run| {
+            // The mean over the seeds stays.
+            let accuracy = &mut run.scores.as_mut().unwrap().test_accuracy;
+            *accuracy = Some(0.376 - 0.002 * (run.seed as f64 + 1.0));
+        },
+    ];
+    for change in changes {
+        let found = check(&cells(&with(change), 2.5));
+        only(&found, Aspect::Accuracy);
+        let text = Format::Text.render(&[table(&found)]);
+        assert!(text.contains("(other scores)"), "{text}");
+        assert!(text.contains("so the evaluation"), "{text}");
+    }
+    // A baseline of an older version has no digest of all scores.
+    let mut older = cells(&matrix(), 2.5);
+    for row in &mut older.rows {
+        row.scores.clear();
+    }
+    let loss = cells(&with(changes[2]), 2.5);
+    assert!(judge(&older, &loss, &Thresholds::default()).passed());
+    let accuracy = cells(&with(changes[0]), 2.5);
+    only(
+        &judge(&older, &accuracy, &Thresholds::default()),
+        Aspect::Accuracy,
+    );
+}
+
+/// Two runs of one specification and seed that differ stand for no cell.
+#[test]
+fn runs_that_contradict_each_other_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for (place, accuracy) in [("one", 0.37), ("other", 0.2)] {
+        let mut records = matrix();
+        records.truncate(1);
+        records[0].scores.as_mut().unwrap().test_accuracy = Some(accuracy);
+        write(&folder.path().join(place), &records, 2.5);
+    }
+    let cells = Baseline::of(&store::load(folder.path()).unwrap()).unwrap();
+    let reason = cells.rows[0].damaged.as_ref().unwrap();
+    assert!(reason.contains("differ in scores"), "{reason}");
+}
+
+/// An assignment that repeats the recipe makes no cell of its own.
+#[test]
+fn what_repeats_the_recipe_is_no_change() {
+    let repeating = |run: &mut Record| {
+        run.recipe.overrides = vec!["train.learning_rate=1e-3".to_owned()];
+        run.recipe.repeated = run.recipe.overrides.clone();
+    };
+    assert!(check(&cells(&with(repeating), 2.5)).passed());
+}
+
+/// An empty baseline fails, in words and for servers.
+#[test]
+fn an_empty_baseline_says_why_it_fails() {
+    let found = judge(
+        &Baseline::default(),
+        &cells(&matrix(), 2.5),
+        &Thresholds::default(),
+    );
+    assert!(!found.passed());
+    let text = Format::Text.render(&[table(&found)]);
+    assert!(
+        text.contains("FAILED because the baseline has no cell"),
+        "{text}"
+    );
+    let xml = junit(&found);
+    assert!(
+        xml.contains("failures=\"1\"") && xml.contains("<failure"),
+        "{xml}"
+    );
+}
+
+/// A new cell that did not end well is named.
+#[test]
+fn a_new_cell_that_diverged_is_told() {
+    let mut baseline = cells(&matrix(), 2.5);
+    baseline.rows.retain(|row| row.key.model != "performer");
+    let diverged = with(|run| {
+        run.outcome = Outcome::Diverged {
+            step: 3,
+            reason: "NaN".to_owned(),
+        };
+        run.scores = None;
+    });
+    let found = judge(&baseline, &cells(&diverged, 2.5), &Thresholds::default());
+    let text = Format::Text.render(&[table(&found)]);
+    assert!(
+        text.contains("performer on listops: not in the baseline; ended as diverged"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -1034,7 +1141,7 @@ fn what_differs_looks_different() {
     let last_bit = words(1.402_089, next);
     let (was, is) = last_bit.split_once(" → ").unwrap();
     assert_ne!(was, is);
-    assert_eq!(words(1.402_089, 1.402_089), "others on the way");
+    assert_eq!(words(1.402_089, 1.402_089), "differs during training");
 }
 
 /// Runs that share a machine are slower: their speeds are held against those of as many at a time.
@@ -1078,9 +1185,13 @@ fn accuracies_that_are_too_uncertain_are_not_called_the_same() {
             run.scores.as_mut().unwrap().test_accuracy = Some(accuracy);
         })
     };
+    let mut elsewhere = noisy(0.01);
+    for run in &mut elsewhere {
+        run.provenance.host.instructions = "AVX2".to_owned();
+    }
     let found = judge(
         &cells(&noisy(0.0), 2.5),
-        &cells(&noisy(0.01), 2.5),
+        &cells(&elsewhere, 2.5 + 1e-15),
         &Thresholds::default(),
     );
     assert!(found.passed());
@@ -1146,7 +1257,7 @@ fn seeds_that_diverge_are_counted() {
         let remarks: Vec<_> = cells.map(|cell| cell.remark.clone()).collect();
         (found.passed(), remarks)
     };
-    let worse = "ended as 1 scored, 2 diverged, was 2 scored, 1 diverged".to_owned();
+    let worse = "ended: 1 scored, 2 diverged; in the baseline: 2 scored, 1 diverged".to_owned();
     assert_eq!(judged(&one, &two), (false, vec![Some(worse)]));
     assert_eq!(judged(&one, &one), (true, vec![None]));
 }

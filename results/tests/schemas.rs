@@ -51,6 +51,10 @@ const COLUMNS: &[(&str, &str)] = &[
          mean_percent,deviation_percent,seeds,trained,trained_mean_percent,status",
     ),
     (
+        "ranks",
+        "model,rank,of,rank_low,rank_high,task,mean_percent,deviation_percent,seeds,accuracy_percent,status",
+    ),
+    (
         "dense",
         "model,from,variant,recipe,set,precision,device,labels,task,source,protocol,data,\
          mean_percent,deviation_percent,seeds,majority_percent,status",

@@ -1340,7 +1340,7 @@ fn names_are_parsed_and_unknown_ones_answered() {
     let error = tables::find("size").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no table is called `size`; there are: accuracy, speed, memory, averages, comparison, reproduced, bits, dense"
+        "no table is called `size`; there are: accuracy, speed, memory, averages, comparison, reproduced, bits, ranks, dense"
     );
 }
 

@@ -9,6 +9,7 @@ use super::parse::{self, Seeds};
 
 const EXAMPLES: &str = "\
 Examples:
+  lra mini                                 the table: the ranks of all models in it
   lra mini s4d --glance                    the tasks that need no download
   lra mini performer                       three seeds, with the block alone beside it
   lra mini s4d --dry-run                   how long that would take here
@@ -21,8 +22,9 @@ The same command again goes on where it stopped. docs/mini.md states the rules o
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct MiniArgs {
-    /// Models, as `name`, `name:option=value` or `name:block.norm=rms`
-    #[arg(required = true, value_name = "MODEL")]
+    /// Models, as `name`, `name:option=value` or `name:block.norm=rms`. Without any, the command
+    /// prints the table and trains nothing
+    #[arg(value_name = "MODEL")]
     pub models: Vec<String>,
     /// Use only the generated tasks, at the stored learning rates; needs no network
     #[arg(long)]

@@ -72,12 +72,15 @@ fn unknown_command(word: &str, parent: &clap::Command) -> String {
 fn one_too_many(word: &str, command: &clap::Command) -> Option<String> {
     let path = command.get_bin_name()?;
     let reads_records = command.get_positionals().any(|it| it.get_id() == "dir");
-    (reads_records && !word.starts_with('-')).then(|| {
-        format!(
-            "unexpected '{word}': `{path}` reads one folder of records; \
-             `lra merge DIR... --output all.csv` collects several in a file, which `{path} all.csv` reads"
-        )
-    })
+    // A check compares the logs of runs, too, which a file of records does not hold.
+    let remedy = match command.get_name() {
+        "check" => "folders of runs may lie side by side in one folder".to_owned(),
+        _ => format!(
+            "`lra merge DIR... --output all.csv` collects several in a file, which `{path} all.csv` reads"
+        ),
+    };
+    (reads_records && !word.starts_with('-'))
+        .then(|| format!("unexpected '{word}': `{path}` reads one folder of records; {remedy}"))
 }
 
 /// Returns the message for a flag that `command` does not have.

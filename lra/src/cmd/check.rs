@@ -79,15 +79,13 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
                 ),
             ));
         }
-        let lost = lost(&arguments.baseline, &now);
+        let lost = lost(&arguments.baseline, &now)?;
         now.write(&arguments.baseline).map_err(cmd::of_writing)?;
         let cells = results::counted(now.rows.len() as u64, "cell");
         let file = arguments.baseline.display();
         stderr::line(format!("{cells} written to {file}"));
-        for cell in lost {
-            stderr::line(format!(
-                "note: no longer in {file}, because no run has it here: {cell}"
-            ));
+        for note in lost {
+            stderr::line(format!("note: {note}"));
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -134,17 +132,49 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     })
 }
 
-/// Returns the cells of the baseline in a file that a new one lacks, such as `linear on listops`;
-/// none if there is no such file, or no baseline can be read from it.
-fn lost(file: &Path, new: &Baseline) -> Vec<String> {
-    let Ok(old) = Baseline::read(file) else {
-        return Vec::new();
-    };
+/// Returns a sentence for each cell of the baseline in a file that a new one lacks, or has with fewer
+/// seeds; none if there is no such file.
+///
+/// # Errors
+/// The file is no baseline, or a damaged one: it may be another file, or hold cells that cannot be
+/// named.
+fn lost(file: &Path, new: &Baseline) -> Result<Vec<String>> {
+    if !file.exists() {
+        return Ok(Vec::new());
+    }
+    let old = Baseline::read(file).map_err(|error| {
+        let class = Class::Data;
+        Error::new(
+            class,
+            format!(
+                "{error}; it is not replaced: remove it first, or name another file with --baseline"
+            ),
+        )
+    })?;
     let check = judge(&old, new, &Thresholds::default());
-    let lost = check
+    let mut notes = Vec::new();
+    for cell in check
         .cells
         .iter()
-        .filter(|cell| cell.state == State::Missing);
-    lost.map(|cell| format!("{} on {}", cell.key.model, cell.key.task))
-        .collect()
+        .filter(|cell| cell.state == State::Missing)
+    {
+        let (model, task, place) = (&cell.key.model, &cell.key.task, file.display());
+        notes.push(format!(
+            "no longer in {place}, because no run has it here: {model} on {task}"
+        ));
+    }
+    for row in &new.rows {
+        let Some(before) = old.rows.iter().find(|it| it.key == row.key) else {
+            continue;
+        };
+        let mut seeds = before.seeds.split_whitespace();
+        let kept = |seed: &str| row.seeds.split_whitespace().any(|it| it == seed);
+        if seeds.any(|seed| !kept(seed)) {
+            notes.push(format!(
+                "{} on {} has seeds {} now, and had {}",
+                row.key.model, row.key.task, row.seeds, before.seeds
+            ));
+        }
+    }
+    Ok(notes)
 }

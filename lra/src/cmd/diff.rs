@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use results::Record;
+use results::{Outcome, Record};
 use serde_json::{Value, json};
 
 use crate::cli::score::DiffArgs;
@@ -109,7 +109,14 @@ fn facts(first: &Record, second: &Record) -> Vec<Fact> {
             of.host.instructions.clone(),
         ];
         [
-            ("outcome", record.outcome.to_string()),
+            (
+                "outcome",
+                match record.outcome {
+                    // A killed run has no record that says how far it came.
+                    Outcome::Interrupted { step: 0 } => "unfinished".to_owned(),
+                    ref outcome => outcome.to_string(),
+                },
+            ),
             (
                 "test",
                 score.map_or("none".to_owned(), |it| format!("{:.2} %", 100.0 * it)),

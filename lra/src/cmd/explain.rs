@@ -39,6 +39,12 @@ pub fn run(arguments: &ExplainArgs) -> Result<ExitCode> {
             tables.push(by_example(&scored, shown));
         }
         tables.retain(|table| !table.rows.is_empty());
+        if let Some(first) = tables.first_mut() {
+            let run = &scored.run.record.id;
+            first
+                .notes
+                .insert(0, format!("{run}: {}.", scored.accuracy()));
+        }
         tables
     };
     let examples = || match arguments.format {

@@ -88,6 +88,15 @@ pub fn load_any(folder: &Path, strict: bool) -> Result<Loaded> {
     for (path, reason) in &loaded.skipped {
         stderr::warning(format!("{} left out: {reason}", path.display()));
     }
+    if let Some(first) = loaded.unfinished.first() {
+        let (first, count) = (first.display(), loaded.unfinished.len());
+        stderr::warning(match count {
+            1 => format!("{first} left out: an unfinished run, which has no record yet"),
+            _ => format!(
+                "{count} unfinished runs left out, which have no record yet, such as {first}"
+            ),
+        });
+    }
     let recipes = loaded.records.iter().map(|it| it.recipe.name.as_str());
     for line in recipe::absent(recipes) {
         stderr::line(&line);

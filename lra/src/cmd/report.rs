@@ -19,10 +19,11 @@ use crate::{cmd, host, stderr, suggest};
 /// Runs the command.
 pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
     let others = on_file(arguments)?;
-    let loaded = match others.is_empty() {
+    let mut loaded = match others.is_empty() {
         true => cmd::load(&arguments.dir, arguments.strict)?,
         false => cmd::load_any(&arguments.dir, arguments.strict)?,
     };
+    cmd::agree::drop_rates_of_the_recipe(&mut loaded.records);
     let bench = benchmark(arguments)?;
     if let Some(folder) = &arguments.charts {
         draw(&charts(&loaded, &others, &bench), folder)?;

@@ -43,6 +43,9 @@ pub struct Job<'a> {
     pub of_torch: Vec<(&'static str, String)>,
 }
 
+/// Place of the volume in a container of Kubernetes.
+pub const VOLUME: &str = "/lra";
+
 /// Environment variables with a mixer in PyTorch and its interpreter.
 pub const OF_TORCH: [&str; 2] = [torch::VARIABLE, torch::PYTHON];
 
@@ -68,8 +71,13 @@ impl Job<'_> {
         let words = self.arguments.iter().map(|word| quoted(word));
         let words: Vec<String> = words.collect::<Result<_>>()?;
         let (program, elements) = (quoted(&self.program.to_string_lossy())?, self.elements);
+        let mut torch = String::new();
+        for (name, value) in &self.of_torch {
+            let value = quoted(value)?;
+            torch += &format!("export {name}=\"${{{name}:-\"{value}\"}}\"\n");
+        }
         Ok(format!(
-            "# LRA names another binary, for nodes that keep it elsewhere. Options of this script are those of `lra sweep`.
+            "{torch}# LRA names another binary, for nodes that keep it elsewhere. Options of this script are those of `lra sweep`.
 lra=${{LRA:-{program}}}
 exec \"$lra\" {} --shard \"{index}/{elements}\" \"$@\"
 ",

@@ -32,7 +32,7 @@ pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
 pub use self::selection::{Selection, select};
 pub(crate) use self::selection::{changes, is_rate};
-pub use self::standing::{Standing, TaskStanding};
+pub use self::standing::{Ranked, Ranking, Standing, TaskStanding};
 
 /// Least difference of two published averages, in points, for their pair to count.
 pub const APART: f64 = 4.0;

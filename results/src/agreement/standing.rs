@@ -59,33 +59,98 @@ impl Standing {
         if reached.models.len() < 2 {
             return None;
         }
-        let count = reached.columns.len();
-        let all: Vec<usize> = (0..count).collect();
-        let rank = |columns: &[usize], seeds: Option<&[u64]>| {
-            let scores = reached.scores(columns, seeds);
-            1 + scores
-                .iter()
-                .filter(|score| **score > scores[place])
-                .count()
-        };
-        let seeds = &reached.seeds;
-        let drawn = |drawn: &[Vec<usize>]| {
-            let seeds: Vec<u64> = drawn[1].iter().map(|index| seeds[*index]).collect();
-            let seeds = (!seeds.is_empty()).then_some(seeds.as_slice());
-            Some(rank(&drawn[0], seeds) as f64)
-        };
+        let (over_all, interval) = place_of(&reached, place);
         Some(Standing {
             measure,
-            rank: rank(&all, None),
+            rank: over_all,
             of: reached.models.len(),
-            interval: interval_of(&[count, seeds.len()], drawn),
-            tasks: (0..count)
+            interval,
+            tasks: (0..reached.columns.len())
                 .map(|column| TaskStanding {
                     task: reached.columns[column].task.clone(),
                     title: reached.columns[column].title.clone(),
-                    rank: rank(&[column], None),
+                    rank: rank(&reached, place, &[column], None),
                 })
                 .collect(),
         })
     }
+}
+
+/// All models of a set of runs, the best first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranking {
+    /// The measure that runs are ranked by.
+    pub measure: Measure,
+    /// Names of the tasks in tables, in their order.
+    pub tasks: Vec<String>,
+    /// The models with a score on every task, in the order of their ranks.
+    pub models: Vec<Ranked>,
+    /// The other models, each with the tasks it lacks.
+    pub incomplete: Vec<(String, Vec<String>)>,
+}
+
+/// A model in a [`Ranking`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    /// Its name.
+    pub model: String,
+    /// Its rank over all tasks, 1 the best.
+    pub rank: usize,
+    /// The 95 % interval of the rank, by bootstrap over the tasks and the seeds; none of a single
+    /// task with a single seed.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Ranking {
+    /// Ranks the models of `records`, which are runs of one protocol (see [`select`]).
+    ///
+    /// [`select`]: super::select
+    #[must_use]
+    pub fn of(records: &[&Record]) -> Ranking {
+        let mut names: Vec<&str> = Vec::new();
+        for record in records {
+            if !names.contains(&record.model.name.as_str()) {
+                names.push(&record.model.name);
+            }
+        }
+        let measure = Measure::of(records.iter().copied());
+        let reached = Reached::new(records, measure, &names);
+        let ranked = |(place, model): (usize, &String)| {
+            let (rank, interval) = place_of(&reached, place);
+            Ranked {
+                model: model.clone(),
+                rank,
+                interval,
+            }
+        };
+        let mut models: Vec<Ranked> = reached.models.iter().enumerate().map(ranked).collect();
+        models.sort_by(|a, b| (a.rank, &a.model).cmp(&(b.rank, &b.model)));
+        Ranking {
+            measure,
+            tasks: reached.columns.iter().map(|it| it.title.clone()).collect(),
+            models,
+            incomplete: reached.incomplete,
+        }
+    }
+}
+
+/// Returns the rank over all columns of the model at `place`, and its interval.
+fn place_of(reached: &Reached, place: usize) -> (usize, Option<(f64, f64)>) {
+    let count = reached.columns.len();
+    let all: Vec<usize> = (0..count).collect();
+    let seeds = &reached.seeds;
+    let drawn = |drawn: &[Vec<usize>]| {
+        let seeds: Vec<u64> = drawn[1].iter().map(|index| seeds[*index]).collect();
+        let seeds = (!seeds.is_empty()).then_some(seeds.as_slice());
+        Some(rank(reached, place, &drawn[0], seeds) as f64)
+    };
+    let interval = interval_of(&[count, seeds.len()], drawn);
+    (rank(reached, place, &all, None), interval)
+}
+
+/// Returns the rank over `columns`, given by index, of the model at `place`.
+fn rank(reached: &Reached, place: usize, columns: &[usize], seeds: Option<&[u64]>) -> usize {
+    let scores = reached.scores(columns, seeds);
+    let better = scores.iter().filter(|score| **score > scores[place]);
+    1 + better.count()
 }

@@ -157,9 +157,17 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
         }
     };
     // Runs with the same losses at every step are the same, however uncertain their scores are.
+    // So another score is one of another evaluation.
     let repeated = known(&before.trace).is_some_and(|trace| trace == row.trace);
-    if repeated && was == is && before.accuracy_deviation == row.accuracy_deviation {
-        return Finding::Same(words);
+    if repeated {
+        let all = known(&before.scores).zip(known(&row.scores));
+        let same = was == is
+            && before.accuracy_deviation == row.accuracy_deviation
+            && all.is_none_or(|(was, is)| was == is);
+        return match same {
+            true => Finding::Same(words),
+            false => Finding::Worse(format!("{words} {OTHER_SCORES}")),
+        };
     }
     let (Some(a), Some(b)) = (uncertainty(before, was), uncertainty(row, is)) else {
         return Finding::Unjudged(format!("{words}, unknown test rows"));
@@ -184,6 +192,9 @@ fn accuracy(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
         Finding::Same(words)
     }
 }
+
+/// Mark of scores that changed although every loss of the training is the same.
+pub(super) const OTHER_SCORES: &str = "(other scores)";
 
 /// Prefix of an uncertainty that is too large for a verdict.
 pub(super) const UNCERTAIN: &str = "±";
@@ -238,7 +249,7 @@ fn same_trace(
         (Err(lost @ Finding::Worse(_)), _) | (_, Err(lost)) => lost,
         (Ok((was, is)), _) if exact && was == is => Finding::Same("exact".to_owned()),
         (Ok(_), Ok((was, is))) if exact && was == is => {
-            Finding::Worse("others on the way".to_owned())
+            Finding::Worse("differs during training".to_owned())
         }
         (Ok(_), Ok((was, is))) if exact => Finding::Worse(words(was, is)),
         (digests, Ok((was, is))) if (is - was).abs() <= share * was.abs() => {
@@ -309,6 +320,9 @@ fn signed(change: f64) -> String {
     format!("{sign}{shown}")
 }
 
+/// Words for a reference model that did not run.
+pub(super) const NOT_BESIDE: &str = "beside it";
+
 /// Words for the number of simultaneous runs.
 pub(super) const AT_A_TIME: &str = "at a time";
 
@@ -349,7 +363,7 @@ fn speed(
         return Finding::Unjudged("error unknown".to_owned());
     }
     let (Some(was), Some(is)) = (Ratio::of(before, baseline), Ratio::of(row, now)) else {
-        return Finding::Unjudged(format!("no {} beside it", thresholds.reference));
+        return Finding::Unjudged(format!("no {} {NOT_BESIDE}", thresholds.reference));
     };
     if !(was.alike && is.alike) {
         let reference = &thresholds.reference;

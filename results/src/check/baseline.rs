@@ -1,6 +1,6 @@
 //! The rows of a baseline: figures of each cell, combined from the records of its seeds.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::ErrorKind;
 
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct Key {
     pub variant: String,
     /// Recipe.
     pub recipe: String,
-    /// Changes made by the command line, separated by spaces.
+    /// Changes made by the command line to values of the recipe, separated by spaces.
     pub set: String,
     /// Number format of the arithmetic.
     pub precision: String,
@@ -78,6 +78,9 @@ pub struct Row {
     pub accuracy_deviation: Option<f64>,
     /// Mean of the last training losses, in nats.
     pub loss: Option<f64>,
+    /// Digest over all scores of all seeds, on validation and test; empty if a log was missing, and in
+    /// older files.
+    pub scores: String,
     /// Digest over all losses of all seeds; empty if a log was missing or held no step.
     pub trace: String,
     /// Digest over all norms of gradients of all seeds; empty if `trace` is.
@@ -110,14 +113,20 @@ impl Baseline {
     /// The system refuses to read a log, which says nothing about it.
     pub fn of(loaded: &Loaded) -> Result<Baseline> {
         let mut cells: BTreeMap<(usize, usize, Key), BTreeMap<u64, usize>> = BTreeMap::new();
+        let mut contradicted: HashMap<Key, String> = HashMap::new();
         for (index, record) in loaded.records.iter().enumerate() {
             let ranks = (task_rank(&record.task.name), model_rank(&record.model.name));
-            let seeds = cells
-                .entry((ranks.0, ranks.1, Key::of(record)))
-                .or_default();
-            let earlier = seeds
-                .get(&record.seed)
-                .map(|at| &loaded.records[*at].provenance.created);
+            let key = Key::of(record);
+            let seeds = cells.entry((ranks.0, ranks.1, key.clone())).or_default();
+            let earlier = seeds.get(&record.seed).copied();
+            if let Some(at) = earlier.filter(|at| contradict(&loaded.records[*at], record)) {
+                let folders = [at, index].map(|at| shown(&loaded.folders[at]));
+                let [one, other] = folders;
+                contradicted.entry(key).or_insert_with(|| {
+                    format!("{one} and {other} are runs with the same settings and seed, and differ in scores: keep one of them")
+                });
+            }
+            let earlier = earlier.map(|at| &loaded.records[at].provenance.created);
             if earlier.is_none_or(|created| *created <= record.provenance.created) {
                 seeds.insert(record.seed, index);
             }
@@ -128,7 +137,8 @@ impl Baseline {
             let record = loaded.folders[runs[0]].join(store::FILE);
             let impossible = row.check().err();
             let impossible = impossible.map(|reason| format!("{}: {reason}", shown(&record)));
-            row.damaged = row.damaged.take().or(impossible);
+            let contradicted = contradicted.remove(&row.key);
+            row.damaged = row.damaged.take().or(impossible).or(contradicted);
             Ok(row)
         });
         Ok(Baseline {
@@ -140,8 +150,7 @@ impl Baseline {
 impl Key {
     /// Returns the cell that a record belongs to.
     pub fn of(record: &Record) -> Key {
-        let mut set = record.recipe.overrides.clone();
-        set.sort();
+        let set = record.recipe.changing_overrides();
         Key {
             task: visible(&record.task.label),
             source: visible(&record.task.source),
@@ -265,6 +274,7 @@ impl Row {
             accuracy_deviation: accuracy.and_then(|sample| sample.deviation),
             loss: mean(&records, |record| record.scores.as_ref()?.train_loss)
                 .map(|sample| sample.mean),
+            scores: logs.scores,
             trace: logs.trace,
             unlogged: logs.missing,
             gradients: logs.gradients,
@@ -277,6 +287,20 @@ impl Row {
             mixture: mixture(&records),
         })
     }
+}
+
+/// Returns whether two runs with one specification on one kind of processor were scored differently,
+/// so that neither can stand for the cell.
+fn contradict(a: &Record, b: &Record) -> bool {
+    let scored = |record: &Record| record.outcome == Outcome::Scored;
+    let alike = |of: fn(&Record) -> &str| of(a) == of(b);
+    scored(a)
+        && scored(b)
+        && alike(|record| &record.provenance.spec_digest)
+        && alike(|record| &record.task.data_digest)
+        && alike(|record| &record.provenance.versions.sources)
+        && alike(|record| &record.provenance.host.instructions)
+        && a.scores != b.scores
 }
 
 /// Returns the reason why runs are no seeds of one cell: other data, or another source of their
@@ -460,6 +484,7 @@ fn mean(records: &[&Record], of: fn(&Record) -> Option<f64>) -> Option<Sample> {
 /// Contents of the logs of a cell's runs; empty if a log is missing or holds no step.
 #[derive(Default)]
 struct Logs {
+    scores: String,
     trace: String,
     gradients: String,
     gradient_norm: Option<f64>,
@@ -474,6 +499,7 @@ impl Logs {
     /// One is damaged, or lacks steps of a scored run.
     fn read(loaded: &Loaded, runs: &[usize]) -> Result<Logs> {
         let mut lines = Vec::new();
+        let mut scores = Vec::new();
         let mut norms = Vec::new();
         let mut whole = true;
         let mut missing = None;
@@ -507,6 +533,7 @@ impl Logs {
                 return Err(Error::NotALog { path, line, reason });
             }
             norms.extend(steps);
+            scores.extend(metrics::scores(&log, record));
             lines.extend(log);
         }
         if !whole {
@@ -516,6 +543,7 @@ impl Logs {
             });
         }
         Ok(Logs {
+            scores: metrics::digest(scores.into_iter()),
             trace: metrics::trace(&lines),
             gradients: metrics::digest(norms.iter().copied()),
             gradient_norm: Sample::of(&norms)

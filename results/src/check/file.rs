@@ -109,7 +109,7 @@ fn in_column(error: &csv::Error) -> Option<String> {
 }
 
 /// The first line of the file.
-const COLUMNS: [&str; 29] = [
+const COLUMNS: [&str; 30] = [
     "task",
     "source",
     "protocol",
@@ -139,6 +139,7 @@ const COLUMNS: [&str; 29] = [
     "gradients",
     "gradient_norm",
     "jobs",
+    "scores",
 ];
 
 /// Number of [`COLUMNS`] that every baseline has. Older files lack others, and the values of those
@@ -159,6 +160,7 @@ type Flat = (
         String,
         Option<f64>,
         Option<usize>,
+        String,
     ),
 );
 
@@ -212,6 +214,7 @@ impl From<Row> for Flat {
                 guarded(&row.gradients),
                 row.gradient_norm,
                 row.jobs,
+                guarded(&row.scores),
             ),
         )
     }
@@ -224,7 +227,7 @@ impl From<Flat> for Row {
         let (data, processor, threads, outcome, seeds, test_rows) = identity;
         let (accuracy, accuracy_deviation, loss, trace) = scores;
         let (peak_bytes, memory_method, steps_per_second, speed_error) = costs;
-        let (instructions, spec, parameters, gradients, gradient_norm, jobs) = later;
+        let (instructions, spec, parameters, gradients, gradient_norm, jobs, scores) = later;
         Row {
             key,
             data: read_back(&data),
@@ -240,6 +243,7 @@ impl From<Flat> for Row {
             accuracy,
             accuracy_deviation,
             loss,
+            scores: read_back(&scores),
             trace: read_back(&trace),
             gradients: read_back(&gradients),
             gradient_norm,

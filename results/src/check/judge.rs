@@ -94,6 +94,8 @@ pub struct Judged {
     pub findings: Vec<Finding>,
     /// The figures of the baseline and of the runs, in the order of [`Aspect::ALL`].
     pub figures: Vec<(Option<f64>, Option<f64>)>,
+    /// True if the cell is new and not all of its seeds were scored, or its logs are damaged.
+    pub ended_badly: bool,
     /// Reason why there is nothing to compare, or why the cell differs from that of the baseline.
     pub remark: Option<String>,
 }
@@ -110,8 +112,15 @@ pub struct Check {
 impl Check {
     /// Returns whether no cell regressed, changed or is missing. An empty baseline passes nothing.
     pub fn passed(&self) -> bool {
+        self.nothing_compared().is_none() && !self.cells.iter().any(|cell| cell.state.fails())
+    }
+
+    /// Returns why nothing could be compared, if the baseline has no cell.
+    pub fn nothing_compared(&self) -> Option<&'static str> {
         let known = self.cells.iter().any(|cell| cell.state != State::New);
-        known && !self.cells.iter().any(|cell| cell.state.fails())
+        (!known).then_some(
+            "the baseline has no cell, so nothing was compared; --update writes one from the runs",
+        )
     }
 }
 
@@ -153,6 +162,7 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
                 state: State::Missing,
                 findings: vec![],
                 figures: figures(Some(before), None),
+                ended_badly: false,
                 remark: Some(absence(&before.key, now)),
             },
         });
@@ -169,6 +179,7 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
             state: State::New,
             findings: vec![],
             figures: figures(None, Some(row)),
+            ended_badly: !row.all_scored() || row.damaged.is_some(),
             remark: Some(remarks.collect::<Vec<_>>().join("; ")),
         }
     });
@@ -209,13 +220,17 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
         state,
         findings: vec![],
         figures: figures(Some(before), Some(row)),
+        ended_badly: false,
         remark: Some(remark),
     };
     if let Some(damaged) = &row.damaged {
         return unlike(State::Regressed, damaged.clone());
     }
     if before.outcome != row.outcome {
-        let remark = format!("ended as {}, was {}", row.outcome, before.outcome);
+        let remark = format!(
+            "ended: {}; in the baseline: {}",
+            row.outcome, before.outcome
+        );
         let better = row.all_scored() && row.seeds == before.seeds && row.data == before.data;
         let state = match better {
             true => State::Improved,
@@ -252,6 +267,7 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
         state,
         findings,
         figures: figures(Some(before), Some(row)),
+        ended_badly: false,
         remark: settings
             .into_iter()
             .chain(size)

@@ -7,7 +7,9 @@ use crate::markup::escaped;
 /// Writes one test case per cell. Its class is the task; its name is the model with the settings of
 /// its runs.
 pub fn junit(check: &Check) -> String {
-    let failures = check.cells.iter().filter(|cell| cell.state.fails()).count();
+    let empty = check.nothing_compared();
+    let failed = check.cells.iter().filter(|cell| cell.state.fails()).count();
+    let failures = failed + usize::from(empty.is_some());
     let skipped = check
         .cells
         .iter()
@@ -15,8 +17,14 @@ pub fn junit(check: &Check) -> String {
         .count();
     let mut text = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n  <testsuite name=\"lra check\" tests=\"{}\" failures=\"{failures}\" skipped=\"{skipped}\">\n",
-        check.cells.len()
+        check.cells.len() + usize::from(empty.is_some())
     );
+    if let Some(reason) = empty {
+        text += &format!(
+            "    <testcase classname=\"baseline\" name=\"has cells\">\n      <failure message=\"{}\"/>\n    </testcase>\n",
+            escaped(reason)
+        );
+    }
     for cell in &check.cells {
         let key = &cell.key;
         let name = [

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use super::aspect::{AT_A_TIME, Aspect, Finding, LAST_ONLY, LEAST_BYTES, UNCERTAIN};
+use super::aspect::{
+    AT_A_TIME, Aspect, Finding, LAST_ONLY, LEAST_BYTES, NOT_BESIDE, OTHER_SCORES, UNCERTAIN,
+};
 use super::baseline::Key;
 use super::judge::{Check, State};
 use crate::equivalence::MARGIN;
@@ -145,7 +147,12 @@ pub fn table(check: &Check) -> Table {
         counted(cells.len() as u64, "cell"),
         tally.join(", ")
     ));
-    let remarks = cells.iter().filter(|cell| cell.state.fails());
+    if let Some(reason) = check.nothing_compared() {
+        notes.push(format!("FAILED because {reason}."));
+    }
+    let remarks = cells
+        .iter()
+        .filter(|cell| cell.state.fails() || cell.ended_badly);
     let remarks = remarks.filter_map(|cell| {
         let remark = cell.remark.as_ref()?;
         Some(format!(
@@ -199,8 +206,22 @@ pub fn table(check: &Check) -> Table {
             "(... {AT_A_TIME}): as many runs shared the machine (`lra sweep --jobs`); speeds under another load are not compared."
         ));
     }
-    let mut found = cells.iter().flat_map(|cell| &cell.findings);
-    if found.any(|one| one.words().ends_with(LAST_ONLY)) {
+    if unjudged(NOT_BESIDE) {
+        notes.push(format!(
+            "(no {} beside it): speeds are judged as multiples of that model's, and it did not run; --reference names another one.",
+            by.reference
+        ));
+    }
+    let ends_with = |mark: &str| {
+        let mut found = cells.iter().flat_map(|cell| &cell.findings);
+        found.any(|one| one.words().ends_with(mark))
+    };
+    if ends_with(OTHER_SCORES) {
+        notes.push(format!(
+            "{OTHER_SCORES}: every loss of the training is the same to the bit, so the evaluation or its data changed."
+        ));
+    }
+    if ends_with(LAST_ONLY) {
         notes.push(format!(
             "{LAST_ONLY}: losses on the way were not compared, since the log of a run is missing here or was missing when the \
              baseline was written."

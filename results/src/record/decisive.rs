@@ -110,6 +110,14 @@ impl Recipe {
         own.filter(|assignment| self.decides(assignment)).collect()
     }
 
+    /// Returns the overrides that change a value of the recipe, in alphabetical order.
+    pub fn changing_overrides(&self) -> Vec<&str> {
+        let own = self.overrides.iter().map(String::as_str);
+        let mut own: Vec<&str> = own.filter(|assignment| !self.repeats(assignment)).collect();
+        own.sort_unstable();
+        own
+    }
+
     /// Returns the other overrides; speed and memory may depend on them.
     pub fn indifferent_overrides(&self) -> Vec<&str> {
         let own = self.overrides.iter().map(String::as_str);

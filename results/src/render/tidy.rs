@@ -220,7 +220,8 @@ fn fields(table: &Table, column: usize) -> Vec<&'static str> {
 }
 
 /// The values that are in the unit of their column.
-const IN_UNIT: [&str; 11] = [
+const IN_UNIT: [&str; 12] = [
+    "accuracy",
     "mean",
     "deviation",
     "low",

@@ -265,7 +265,7 @@ pub fn merge(sources: &[PathBuf]) -> Result<Merged> {
     let mut merged = Merged::default();
     let mut places: BTreeMap<String, (usize, String)> = BTreeMap::new();
     for source in sources {
-        for (place, record) in places_of(source, &mut merged.skipped)? {
+        for (place, record) in places_of(source, &mut merged)? {
             if matches!(record.outcome, Outcome::Interrupted { .. }) {
                 merged.unfinished += 1;
                 continue;
@@ -324,7 +324,8 @@ pub struct Merged {
 }
 
 /// Returns the records of a folder or a file, each with its location in words.
-fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<(String, Record)>> {
+/// Files without a record, and runs without one, are added to `merged`.
+fn places_of(source: &Path, merged: &mut Merged) -> Result<Vec<(String, Record)>> {
     if is_named_so(source) {
         let records = read(source)?.into_iter();
         let place = |line: u64| format!("{}, line {line}", shown(source));
@@ -333,7 +334,8 @@ fn places_of(source: &Path, skipped: &mut Vec<(PathBuf, String)>) -> Result<Vec<
             .collect());
     }
     let loaded = super::load(source)?;
-    skipped.extend(loaded.skipped);
+    merged.skipped.extend(loaded.skipped);
+    merged.unfinished += loaded.unfinished.len();
     let places = loaded
         .folders
         .iter()

@@ -13,7 +13,7 @@ use crate::table::{Best, Cell, Column, MEASURED, Row, Schema, Table};
 use crate::tone::Tone;
 
 /// Least number of anchors for an agreement.
-const FEWEST: usize = 3;
+pub(super) const FEWEST: usize = 3;
 
 /// Makes the table. It leaves out published figures, which are of another quantity, and models
 /// without any bits. A diverged run has 0 bits.

@@ -6,6 +6,7 @@ mod comparison;
 mod dense;
 mod grid;
 mod judged;
+mod ranks;
 mod reproduced;
 
 use std::collections::BTreeSet;
@@ -75,6 +76,12 @@ pub static TABLES: &[TableKind] = &[
         summary: "Bits gained over the label shares, with the seeds that learned anything and the agreement with published tables",
         by_default: false,
         make: bits::table,
+    },
+    TableKind {
+        name: "ranks",
+        summary: "Ranks of the models over all tasks, with intervals, bits gained and accuracy on each task",
+        by_default: false,
+        make: ranks::table,
     },
     TableKind {
         name: "dense",

@@ -11,7 +11,7 @@ use datasets::{Protocol, Source, Store};
 use models::Family;
 use results::agreement::Standing;
 use results::card::{self, Card, RECIPE, SAME_BLOCK};
-use results::{Format, Record};
+use results::{Format, Record, tables};
 use serde_json::{Value, json};
 
 use self::plan::{LeftOut, OWN, OnFile, PROBES, Plan, SAME, STAGES};
@@ -37,13 +37,13 @@ use crate::{limits, runtime, shell};
 
 /// Runs the command.
 pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
+    if arguments.models.is_empty() {
+        return ranks(arguments);
+    }
     let models = sweep::plan::models(&arguments.models)?;
     let stop = Stop::on_signals().during(Class::Run, "installing signal handlers")?;
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
-    let table = match &arguments.table {
-        Some(path) => cmd::load(path, false)?.records,
-        None => card::committed().class(Class::Data)?,
-    };
+    let table = table(arguments)?;
     let (tasks, left_out) = tasks(arguments, &reporter)?;
     for (task, reason) in &left_out {
         reporter.say(&format!("left out   {task}: {reason}"));
@@ -93,6 +93,30 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
         cmd::print_tables(Format::Text, &tables)?;
     }
     Ok(scheduler::worst(&runs.states).map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Returns the runs that models are ranked among.
+fn table(arguments: &MiniArgs) -> Result<Vec<Record>> {
+    match &arguments.table {
+        Some(path) => Ok(cmd::load(path, false)?.records),
+        None => card::committed().class(Class::Data),
+    }
+}
+
+/// Prints the table: the ranks of all models in it.
+fn ranks(arguments: &MiniArgs) -> Result<ExitCode> {
+    let mut records = table(arguments)?;
+    cmd::agree::drop_rates_of_the_recipe(&mut records);
+    let ranks = tables::find("ranks")
+        .class(Class::Run)?
+        .make(&records, None);
+    let format = if arguments.json {
+        Format::Json
+    } else {
+        Format::Text
+    };
+    cmd::print_tables(format, &[ranks])?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Returns the tasks that count and whose data are here or can be generated, and those that are

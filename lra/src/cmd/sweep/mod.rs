@@ -70,7 +70,16 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
     if let Some(system) = arguments.emit {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
         cmd::print(&script::script(system, arguments, &cells, &mut estimator)?)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(match refused.len() {
+            0 => ExitCode::SUCCESS,
+            count => {
+                let count = results::counted(count as u64, "cell");
+                stderr::warning(format!(
+                    "{count} cannot be built here (see above): the numbers of elements, cores and hours are without them"
+                ));
+                Class::Usage.into()
+            }
+        });
     }
     if arguments.dry_run {
         let mut estimator = Estimator::new(&options, &stop, &cells, &on_file);
@@ -328,7 +337,7 @@ fn dry_run(
         let (state, not_compared) = match standing.transpose()? {
             Some(Standing::Over(State::Changed(_))) => ("changed", None),
             Some(Standing::Over(State::Scored { not_compared, .. })) => ("on file", not_compared),
-            Some(Standing::Over(_)) => ("on file", None),
+            Some(Standing::Over(other)) => (other.unscored().unwrap_or("on file"), None),
             Some(Standing::ToRun { .. }) if known_here => ("again", None),
             Some(Standing::ToRun { force: true }) => ("again", None),
             Some(Standing::ToRun { force: false }) if begun => ("resume", None),
@@ -437,7 +446,8 @@ impl Line<'_> {
 }
 
 fn plan_table(lines: &[Line<'_>], jobs: usize) -> Table {
-    let stays = |line: &Line<'_>| matches!(line.state, "on file" | "changed" | "incomplete");
+    let kept = ["on file", "changed", "incomplete", "failed", "diverged"];
+    let stays = |line: &Line<'_>| kept.contains(&line.state);
     let to_do = || lines.iter().filter(|line| !stays(line));
     let times = to_do().filter_map(|line| line.estimate.as_ref().ok().map(|it| it.time));
     let all: Duration = times.sum();

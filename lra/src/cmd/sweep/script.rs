@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cli::sweep::SweepArgs;
 use crate::error::{Class, Classify, Error, Result};
-use crate::sweep::batch_job::{BatchSystem, Job, OF_TORCH};
+use crate::sweep::batch_job::{BatchSystem, Job, OF_TORCH, VOLUME};
 use crate::sweep::estimator::Estimator;
 use crate::sweep::plan::Cell;
 
@@ -49,8 +49,24 @@ pub(super) fn script(
         // As many threads as the element asks for cores, also where cores are not confined.
         words.push(format!("--threads={jobs}"));
     }
-    let elements = arguments.array.map_or(MOST_ELEMENTS, |n| n as usize);
+    // An element has cores, memory and GPUs for as many runs at a time.
+    let usual = cells.len().div_ceil(jobs).min(MOST_ELEMENTS);
+    let elements = arguments.array.map_or(usual, |n| n as usize);
     let elements = elements.min(cells.len());
+    if matches!(system, BatchSystem::Kubernetes) {
+        let data = arguments.place.data.iter();
+        for (option, folder) in [("--out", &arguments.out)]
+            .into_iter()
+            .chain(data.map(|it| ("--data", it)))
+        {
+            if folder.is_absolute() && !folder.starts_with(VOLUME) {
+                return Err(Error::usage(format!(
+                    "{option} {}: a container keeps only what is on the volume at {VOLUME}; give a folder there, or a relative one",
+                    folder.display()
+                )));
+            }
+        }
+    }
     let memory = arguments.memory_limit;
     let memory = memory.map(|bytes| (bytes as f64 * jobs as f64 * BESIDE_HEAP) as usize);
     let program = std::env::current_exe().during(Class::Run, "finding this program")?;

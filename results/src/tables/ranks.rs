@@ -1,0 +1,233 @@
+//! The table of ranks: models in the order of their ranks over all tasks, with the scores behind
+//! them.
+
+use serde_json::{Value, json};
+
+use super::{capped, endings, status};
+use crate::agreement::{Agreement, Measure, Ranked, Ranking, Selection, select};
+use crate::pivot::mixture;
+use crate::published::Source;
+use crate::record::{Baseline, Record};
+use crate::stats::Sample;
+use crate::table::{Best, Cell, Column, Row, Schema, Table};
+use crate::tone::Tone;
+
+/// Model of the row with the best trivial predictor of each task.
+const FLOOR: &str = "(best trivial predictor)";
+
+/// Makes the table. Runs of several protocols are not ranked; the note says how to choose.
+pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
+    let honest = records
+        .iter()
+        .filter(|it| it.changed_on_the_way().is_none());
+    let honest: Vec<Record> = honest.cloned().collect();
+    let (runs, refusal) = match select(&honest, &Selection::default()) {
+        Ok(runs) => (runs, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let ranking = Ranking::of(&runs);
+    let place = Column {
+        key: true,
+        ..Column::value("rank")
+    };
+    let mut columns = vec![place, Column::key("model")];
+    columns.extend(ranking.tasks.iter().map(|task| {
+        let fields = &["mean", "deviation", "seeds", "accuracy", "status"];
+        Column::value(task)
+            .info(vec![("task", task.as_str().into())])
+            .holding(fields)
+    }));
+    let mut rows: Vec<Row> = ranking
+        .models
+        .iter()
+        .map(|it| row(it, &ranking, &runs))
+        .collect();
+    let mut table = Table {
+        name: "ranks".to_owned(),
+        title: "Ranks over all tasks; bits gained (accuracy)".to_owned(),
+        unit: "%".to_owned(),
+        notes: match refusal {
+            Some(error) => vec![format!("No ranks: {error}.")],
+            None => notes(&ranking, &runs),
+        },
+        schema: Schema {
+            info: &["model", "rank", "of", "rank_low", "rank_high", "task"],
+            found: &[
+                "mean_percent",
+                "deviation_percent",
+                "seeds",
+                "accuracy_percent",
+                "status",
+            ],
+        },
+        columns,
+        rows: Vec::new(),
+    };
+    if !rows.is_empty() {
+        rows.push(floor(&ranking, &runs));
+    }
+    table.rows = rows;
+    table.with_best("mean", Best::Highest)
+}
+
+/// Returns the runs on a task.
+fn on<'a>(runs: &'a [&'a Record], task: &'a str) -> impl Iterator<Item = &'a Record> {
+    let here = runs.iter().copied();
+    here.filter(move |it| it.task.title() == task)
+}
+
+fn row(it: &Ranked, ranking: &Ranking, runs: &[&Record]) -> Row {
+    let place = match it.interval {
+        Some((low, high)) => format!("{} ({low:.0} to {high:.0})", it.rank),
+        None => it.rank.to_string(),
+    };
+    let mut cells = vec![Cell::text(place), Cell::text(it.model.clone())];
+    cells.extend(ranking.tasks.iter().map(|task| {
+        let own: Vec<&Record> = on(runs, task)
+            .filter(|run| run.model.name == it.model)
+            .collect();
+        cell(&own, ranking.measure)
+    }));
+    let (low, high) = it.interval.unzip();
+    Row {
+        facts: vec![
+            ("model", it.model.as_str().into()),
+            ("rank", it.rank.into()),
+            ("of", ranking.models.len().into()),
+            ("rank_low", json!(low)),
+            ("rank_high", json!(high)),
+        ],
+        contest: Some(String::new()),
+        ..Row::new(cells)
+    }
+}
+
+/// Returns the means over the seeds of a model on a task: the measure that ranks, and in brackets
+/// the accuracy.
+fn cell(runs: &[&Record], measure: Measure) -> Cell {
+    let sample = |of: &dyn Fn(&Record) -> Option<f64>| {
+        let values: Vec<f64> = runs
+            .iter()
+            .filter_map(|run| Some(100.0 * of(run)?))
+            .collect();
+        let count = values.len();
+        Sample::of(&values).map(|sample| (sample, count))
+    };
+    let accuracy = sample(&Record::test_accuracy).map(|(sample, _)| sample.mean);
+    let Some((reached, seeds)) = sample(&|run| measure.reached(run)) else {
+        return Cell::default();
+    };
+    let words = endings(runs, true);
+    let mut text = format!("{:.1}", reached.mean);
+    if let Some(deviation) = reached.deviation {
+        text += &format!(" ±{deviation:.1}");
+    }
+    if let (Some(accuracy), Measure::Bits) = (accuracy, measure) {
+        text += &format!(" ({accuracy:.1})");
+    }
+    if !words.is_empty() {
+        text += &format!("; {}", words.join(", "));
+    }
+    Cell {
+        text,
+        tone: (!words.is_empty()).then_some(Tone::Bad),
+        fields: vec![
+            ("status", status(&words)),
+            ("mean", reached.mean.into()),
+            ("deviation", json!(reached.deviation)),
+            ("seeds", seeds.into()),
+            ("accuracy", json!(accuracy)),
+        ],
+        ..Cell::default()
+    }
+}
+
+/// Returns the row of the best trivial predictor of each task. Its bits are unknown.
+fn floor(ranking: &Ranking, runs: &[&Record]) -> Row {
+    let mut cells = vec![Cell::default(), Cell::text(FLOOR)];
+    cells.extend(ranking.tasks.iter().map(|task| {
+        let Some(best) = best_trivial(runs, task) else {
+            return Cell::default();
+        };
+        let accuracy = 100.0 * best.accuracy;
+        let text = match ranking.measure {
+            Measure::Bits => format!("({accuracy:.1})"),
+            Measure::Accuracy => format!("{accuracy:.1}"),
+        };
+        Cell::with(text, "accuracy", accuracy)
+    }));
+    Row {
+        rule: true,
+        facts: vec![
+            ("model", FLOOR.into()),
+            ("rank", Value::Null),
+            ("of", ranking.models.len().into()),
+            ("rank_low", Value::Null),
+            ("rank_high", Value::Null),
+        ],
+        ..Row::new(cells)
+    }
+}
+
+/// Returns the most accurate of the trivial predictors on a task.
+fn best_trivial<'a>(runs: &'a [&'a Record], task: &'a str) -> Option<&'a Baseline> {
+    let baselines = on(runs, task).flat_map(|run| &run.baselines);
+    baselines.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy))
+}
+
+fn notes(ranking: &Ranking, runs: &[&Record]) -> Vec<String> {
+    let scores = match ranking.measure {
+        Measure::Bits => {
+            "bits gained, 0 to 100: the share of the loss of knowing the label shares alone that predictions save, as a mean over the \
+             evaluations and the end; ± sample standard deviation over the seeds; in brackets the test accuracy in percent."
+        }
+        Measure::Accuracy => {
+            "test accuracy in percent; ± sample standard deviation over the seeds."
+        }
+    };
+    let mut notes = vec![
+        format!(
+            "rank: by the mean of the normal scores of the ranks on the tasks by {}, with its 95 % interval by bootstrap over the tasks \
+             and the seeds that all models have on all tasks.",
+            ranking.measure.words()
+        ),
+        scores.to_owned(),
+    ];
+    let trivial = ranking.tasks.iter().filter_map(|task| {
+        let best = best_trivial(runs, task)?;
+        Some(format!("{task}: {}", best.name))
+    });
+    let trivial: Vec<String> = trivial.collect();
+    if !trivial.is_empty() {
+        notes.push(format!("Best trivial predictors: {}.", trivial.join(", ")));
+    }
+    let seeds = ranking.tasks.iter().map(|task| {
+        let mut counts: Vec<usize> = ranking
+            .models
+            .iter()
+            .map(|it| {
+                on(runs, task)
+                    .filter(|run| run.model.name == it.model)
+                    .count()
+            })
+            .collect();
+        counts.sort_unstable();
+        counts.dedup();
+        let counts: Vec<String> = counts.iter().map(ToString::to_string).collect();
+        format!("{task} {}", counts.join(" or "))
+    });
+    notes.push(format!(
+        "Seeds of a model: {}.",
+        seeds.collect::<Vec<_>>().join(", ")
+    ));
+    notes.extend(mixture(runs).map(|mixture| format!("The runs are of {mixture}.")));
+    let agreement = Agreement::of(runs, Some(ranking.measure), None);
+    if agreement.models.len() >= super::bits::FEWEST {
+        notes.push(agreement.line());
+    }
+    let lacking = ranking.incomplete.iter();
+    let lacking = lacking
+        .map(|(model, lacks)| format!("{model} has no rank: no score on {}.", lacks.join(", ")));
+    capped(&mut notes, lacking.collect());
+    notes
+}
