@@ -39,16 +39,17 @@ impl Dropout {
         Self { tied, ..self }
     }
 
-    /// Returns the dropout of attention weights in this pass, for a batch of `batch` examples.
-    /// `None` in evaluation or at rate 0.
+    /// Returns the dropout of attention weights in this pass, for `batch` examples. `None` in
+    /// evaluation or at rate 0.
     #[must_use]
     pub fn of_attention(&self, batch: usize, pass: &Pass) -> Option<AttentionDropout> {
         let (stream, rate) = self.rng(pass)?;
         Some(AttentionDropout::new(&stream, batch, rate))
     }
 
-    /// Returns the dropout of the weights of one part of attention in this pass, for a batch of
-    /// `examples`.
+    /// Returns the dropout of attention weights in this pass, for attention that is computed in
+    /// parts and a batch of `examples`. Each part needs a `Dropout` of its own. Nothing is dropped
+    /// in evaluation or at rate 0.
     #[must_use]
     pub fn of_weights(&self, examples: usize, pass: &Pass) -> WeightDropout {
         WeightDropout::new(self.rng(pass), examples)
@@ -70,8 +71,9 @@ impl Dropout {
         })
     }
 
-    /// Returns x after dropout, in the same shape: (B, ..), or (1, T, D) in a pass over packed
-    /// sequences.
+    /// Returns x after dropout, in the same shape: (B, ..) with an example in each row, or
+    /// (1, T, D) in a pass over packed sequences with T valid positions in all. In evaluation it
+    /// returns x.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -82,8 +84,8 @@ impl Dropout {
         }
     }
 
-    /// Returns `residual` plus x after dropout. Both have the shape of [`Dropout::forward`], and so
-    /// has the sum.
+    /// Returns `residual` plus x after dropout, for two tensors of one shape. Shapes are (B, ..),
+    /// or (1, T, D) in a pass over packed sequences, as in [`Dropout::forward`].
     ///
     /// # Errors
     /// If the shapes differ or a tensor operation fails.

@@ -75,7 +75,8 @@ impl Projections {
         })
     }
 
-    /// Returns a copy whose weights get no gradient, and whose scores are not modified.
+    /// Returns a copy whose weights get no gradient, and whose scores are not modified by biases,
+    /// rotations, memory slots or a soft cap.
     #[must_use]
     pub fn detached(&self) -> Self {
         Self {
@@ -130,7 +131,7 @@ impl Projections {
         Ok([q?, k?, v?])
     }
 
-    /// Maps x (B, L, D) to keys and values, each (B, L, H E), not rotated.
+    /// Maps x (B, L, D) to keys and values, each (B, L, H E). Keys are not rotated by position.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -197,8 +198,8 @@ impl Projections {
         attention::attend(&q, &k, &v, &options)
     }
 
-    /// Returns the options of attention on the positions of x (B, L, D) in this pass: heads, mask
-    /// and dropout.
+    /// Returns the options of attention on the positions of x (B, L, D) in this pass: the number of
+    /// heads, the mask (B, L) and the dropout.
     ///
     /// # Errors
     /// If x has no batch dimension.
@@ -214,7 +215,7 @@ impl Projections {
 
     /// Returns linear attention of the positions of x (B, L, D) on each other and on memory slots,
     /// before [`Projections::merge`]. The result is (B, L, H E), or (B, L, H, E) if there are
-    /// slots. `map`, `epsilon` and `mask` are those of [`linear_attention::attend`].
+    /// memory slots. `map`, `epsilon` and `mask` (B, L) are those of [`linear_attention::attend`].
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -238,7 +239,8 @@ impl Projections {
         linear_attention::attend(&q?, &k?, &v?, map, epsilon, mask.as_ref())
     }
 
-    /// Maps y (B, L, H, E) or (B, L, H E) to (B, L, D) by the output projection.
+    /// Maps attention y, which is (B, L, H E) or (B, L, H, E) for H heads E wide, to (B, L, D) by
+    /// the output projection.
     ///
     /// # Errors
     /// If a tensor operation fails.

@@ -8,8 +8,8 @@ use crate::{
     ops::{Affine, linear},
 };
 
-/// Linear layer y = x Wᵀ + b over the last dimension. The weight W is (out, in), as PyTorch keeps
-/// it.
+/// Linear layer y = x Wᵀ + b over the last dimension, with or without b. The weight W is (out, in),
+/// as PyTorch keeps it, and the bias b is (out).
 #[derive(Clone)]
 pub struct Linear {
     weight: Tensor,
@@ -17,8 +17,8 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// Creates the parameters `weight` (outputs, inputs) and, if it has an initialiser, `bias`
-    /// (outputs).
+    /// Creates the parameters `weight` (outputs, inputs) and `bias` (outputs) with the given
+    /// initial values. If `bias` is `None`, the layer has no bias.
     ///
     /// # Errors
     /// If a path is taken by a parameter of another shape.

@@ -8,7 +8,7 @@ use crate::{
     ops::{Normalised, layer_norm},
 };
 
-/// LayerNorm over the last dimension, with its parameters.
+/// LayerNorm over the last dimension, of width D, with its parameters (arXiv:1607.06450).
 #[derive(Clone)]
 pub struct LayerNorm {
     scale: Tensor,
@@ -39,7 +39,7 @@ impl LayerNorm {
         }
     }
 
-    /// Maps x (.., D) to (.., D).
+    /// Maps x (.., D) to its LayerNorm over the last dimension, in the same shape.
     ///
     /// # Errors
     /// If the last dimension is not D.

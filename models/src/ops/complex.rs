@@ -7,12 +7,12 @@ use candle_core::{D, Tensor};
 
 use crate::Result;
 
-/// Tensor of complex numbers: real and imaginary parts of the same shape.
+/// Tensor of complex numbers: real and imaginary parts, of the same shape.
 #[derive(Clone, Debug)]
 pub struct Complex {
-    /// Real parts.
+    /// Real parts, of any shape.
     pub re: Tensor,
-    /// Imaginary parts.
+    /// Imaginary parts, in the shape of the real parts.
     pub im: Tensor,
 }
 

@@ -7,9 +7,9 @@ use candle_core::Tensor;
 
 use crate::Result;
 
-/// Returns every `stride`-th position as a sequence of its own: x (B, H, L, E) becomes
-/// (B * stride, H, ⌈L / stride⌉, E). Position i goes to sequence i mod stride. A sequence that is
-/// one position short ends in zeros.
+/// Returns every `stride`-th position as a sequence of its own: x (B, H, L, E) becomes (B * stride,
+/// H, ⌈L / stride⌉, E). Position i goes to sequence i mod stride. A sequence that is one position
+/// shorter than the others ends in zeros.
 ///
 /// # Errors
 /// If a tensor operation fails.

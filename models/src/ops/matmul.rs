@@ -17,10 +17,10 @@ thread_local! {
 }
 
 /// Returns the matrix product (.., M, N) of `left` (.., M, K) and `right` (.., K, N). Leading
-/// dimensions are equal or broadcast, and there may be any number of them. With `--precision bf16`, factors and gradients are rounded to
-/// bfloat16.
+/// dimensions are equal or broadcast, and there may be any number of them. With `--precision bf16`,
+/// factors and gradients are rounded to bfloat16.
 ///
-/// A model of one's own uses it in place of `Tensor::matmul`, whose factors are not rounded.
+/// Mixers use it in place of `Tensor::matmul`, whose factors are not rounded.
 ///
 /// # Errors
 /// If shapes or types do not fit.

@@ -142,7 +142,8 @@ fn check(fits: bool, operation: &str, what: impl FnOnce() -> String) -> Result<(
     }
 }
 
-/// Returns whether the fused forms take x, of any shape: it is f32 in main memory.
+/// Returns whether the fused operations of this crate take x, of any shape: it must be f32 in main
+/// memory.
 pub fn supports(x: &candle_core::Tensor) -> bool {
     x.device().is_cpu() && x.dtype() == candle_core::DType::F32
 }

@@ -25,8 +25,8 @@ pub enum Sequences<'a> {
     Packed(&'a Packing),
 }
 
-/// Positions of the sequences of a batch (B, L, D) in its packed form (1, T, D), which has only the
-/// T valid positions.
+/// Packed form (1, T, D) of the sequences of a batch (B, L, D). It has only the T valid positions,
+/// one sequence after the other.
 pub struct Packing {
     mask: Mask,
     /// (B + 1): where each sequence begins, and where the last one ends.
@@ -83,8 +83,8 @@ impl Packing {
         &self.mask
     }
 
-    /// Returns B + 1 rows of the packed batch: those where each sequence begins, and the end of the
-    /// last one.
+    /// Returns B + 1 indices of rows of the packed batch: the first row of each of the B sequences,
+    /// and the number T of all rows.
     #[must_use]
     pub fn offsets(&self) -> &Arc<[usize]> {
         &self.offsets

@@ -17,12 +17,12 @@ pub enum Order {
     Smallest,
 }
 
-/// Returns the `k` first elements of x (.., N) in `order` along the last axis: their values
-/// (.., k), and their indices (.., k) of type u32.
+/// Returns the `k` first elements of x (.., N) in `order` along the last axis, of length N: their
+/// values (.., k), and their indices (.., k) of type u32.
 ///
 /// Equal elements come in order of their index, which candle's own sort leaves open. NaN counts as
 /// larger than every number, as in PyTorch. The choice is made on the host, so that it is the same
-/// everywhere; a tensor on another device is copied to it. The gradient of the values goes to the
+/// everywhere. A tensor on another device is copied to it. The gradient of the values goes to the
 /// elements chosen. The choice itself has none.
 ///
 /// It takes O(N + k log k) time for each row.

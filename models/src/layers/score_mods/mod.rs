@@ -122,8 +122,8 @@ impl ScoreMods {
         })
     }
 
-    /// Returns the factor of the initial weights of queries. It is E^-½ for heads E wide if
-    /// products are not divided by √E, as in T5, and 1 otherwise.
+    /// Returns the factor of the initial weights of queries. It is E^-½ for heads E wide if the
+    /// products of queries and keys are not divided by √E, as in T5, and 1 otherwise.
     #[must_use]
     pub fn query_gain(block: &BlockOptions) -> f64 {
         match block.bias {

@@ -13,21 +13,24 @@ use crate::choice::Choices;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// Non-linearity of a feed-forward network.
+/// Non-linearity of a feed-forward network, applied to each element x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Activation {
     /// GELU, tanh form.
     ///
-    /// It is JAX's default, and the 2021 code's.
+    /// It is x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))), the default of JAX and of the benchmark's
+    /// code of 2021.
     Gelu,
     /// GELU, exact.
     ///
-    /// It has the error function, and is PyTorch's default.
+    /// It is x/2 (1 + erf(x / √2)), with the error function erf, and PyTorch's default.
     GeluErf,
     /// max(x, 0).
     Relu,
     /// x σ(x), Swish.
+    ///
+    /// σ(x) is 1 / (1 + exp(-x)).
     Silu,
     /// σ(x).
     ///
@@ -36,6 +39,8 @@ pub enum Activation {
     /// max(x, 0)².
     ReluSquared,
     /// x.
+    ///
+    /// The hidden layer has no non-linearity of its own.
     Identity,
 }
 

@@ -15,21 +15,22 @@ const THREADS: usize = 256;
 /// and the settings. All tensors have the shape of the parameter.
 #[derive(Clone, Copy)]
 pub struct Update<'a> {
-    /// Settings of the update. β1, β2, ε and the number of the update are taken from the first
-    /// parameter. The factor on the gradient is not used.
+    /// Settings of the update. All updates of one call must have the same β1, β2, ε and number of
+    /// the update. The factor on the gradient is not used.
     pub step: AdamW,
-    /// The parameter, which is overwritten, as its moments are.
+    /// Parameter, of any shape. The update overwrites it, as it does its moments.
     pub parameter: &'a Tensor,
-    /// The running mean of gradients.
+    /// Running mean of the parameter's gradients, which the update overwrites.
     pub first: &'a Tensor,
-    /// The running mean of squared gradients.
+    /// Running mean of the parameter's squared gradients, which the update overwrites.
     pub second: &'a Tensor,
-    /// The gradient; zeros if there is none.
+    /// Gradient of the parameter. `None` counts as zeros.
     pub gradient: Option<&'a Tensor>,
 }
 
-/// Makes all `updates` in one launch on a GPU. `scale` (rank 0, f32) is the factor on all
-/// gradients, 1 if absent. Returns false, and does nothing, unless all tensors are f32 on a GPU.
+/// Makes all `updates` in one launch on a GPU. `scale` (rank 0, f32) is a factor on all gradients,
+/// or 1 if absent. Returns true if it has made them. Returns false, and changes nothing, if there
+/// are no updates or a tensor is not f32 on a GPU.
 ///
 /// # Errors
 /// If a tensor is not contiguous, or the launch fails.

@@ -30,17 +30,19 @@ const CHUNK: usize = 16 * 1024;
 /// Settings of one AdamW update of one parameter (Loshchilov & Hutter, 2017, arXiv:1711.05101).
 #[derive(Clone, Copy, Debug)]
 pub struct AdamW {
-    /// β1, the decay of the running mean of gradients.
+    /// β1, the share of the running mean of gradients that is kept at each update, in [0, 1).
     pub beta1: f64,
-    /// β2, the decay of the running mean of squared gradients.
+    /// β2, the share of the running mean of squared gradients that is kept at each update, in [0,
+    /// 1).
     pub beta2: f64,
     /// ε, added to the square root of the running mean of squared gradients.
     pub epsilon: f64,
-    /// Learning rate of this update.
+    /// Learning rate of this update, more than 0.
     pub rate: f64,
-    /// Share of the parameter that is subtracted: rate times weight decay, or 0.
+    /// Share of the parameter that is subtracted: learning rate times weight decay, or 0 for no
+    /// decay.
     pub decay: f64,
-    /// Factor on the gradient, for clipping.
+    /// Factor on the gradient, to clip it. 1 leaves the gradient as it is.
     pub scale: f64,
     /// Number of this update, from 1.
     pub update: u64,

@@ -5,7 +5,8 @@
 //! empty, and a rule may hide keys within listed blocks (the edges of a window), so that any fixed
 //! pattern can be covered by blocks.
 
-/// Lists of the blocks of keys that each block of queries sees. All blocks have the same length.
+/// Lists of the blocks of keys that each block of queries sees. All blocks have the same number of
+/// positions.
 pub struct BlockLists {
     /// S.
     pub(super) size: usize,
@@ -20,9 +21,9 @@ pub struct BlockLists {
 }
 
 impl BlockLists {
-    /// Builds lists from `rows`: the numbers of the blocks of keys that a block of queries sees,
-    /// for each (head, block of queries) in order. A block has `size` positions. `heads` is 1 if
-    /// all heads share the lists.
+    /// Builds lists from `rows`, in the order (head, block of queries). A row has the numbers, from
+    /// 0, of the blocks of keys that the block of queries sees. A block has `size` positions.
+    /// `heads` is 1 if all heads share the lists.
     #[must_use]
     pub fn new(size: usize, heads: usize, rows: &[Vec<usize>]) -> Self {
         let width = rows.iter().map(Vec::len).max().unwrap_or(0).max(1);

@@ -44,8 +44,8 @@ use crate::ops::supports;
 use crate::{Mask, Result};
 
 /// Returns softmax attention y (B, Lq, H Ev) of queries q (B, Lq, H E) on keys k (B, Lk, H E) and
-/// values v (B, Lk, H Ev). E and Ev are widths of a head. With [`AttentionOptions::key_columns`]
-/// (Lk, P), q is (B, Lq, H (E + P)).
+/// values v (B, Lk, H Ev). There are Lq queries and Lk keys. E and Ev are the widths of a head.
+/// With [`AttentionOptions::key_columns`] (Lk, P), q is (B, Lq, H (E + P)).
 ///
 /// # Errors
 /// If shapes do not fit, or the block masks are for another number of heads or longer sequences.
@@ -56,8 +56,8 @@ pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) ->
     on_gpu_or_composed(q, k, v, options)
 }
 
-/// Returns softmax self-attention (B, L, H E). `qkv` (B, L, 3 H E) holds queries, keys and values
-/// side by side.
+/// Returns softmax self-attention (B, L, H E). `qkv` (B, L, 3 H E) has the queries first, then the
+/// keys, then the values.
 ///
 /// # Errors
 /// Errors of [`attend`].
@@ -161,7 +161,7 @@ pub(crate) fn attend_materialised(
 }
 
 /// Returns the weights (B, H, Lq, Lk) of [`attend`] before dropout, for queries q (B, Lq, H E) and
-/// keys k (B, Lk, H E). They are for inspection. Block masks are ignored.
+/// keys k (B, Lk, H E). They are for inspection, and block masks are ignored.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -33,8 +33,8 @@ pub struct PartialSoftmax {
 }
 
 impl PartialSoftmax {
-    /// Computes a part from `scores` (.., Q, K). `weigh` maps weights (.., Q, K) to weighted sums
-    /// of values (.., Q, V).
+    /// Computes a part from the scores (.., Q, K) of Q queries and K keys. `weigh` maps weights
+    /// (.., Q, K) to weighted sums (.., Q, V) of values of width V.
     ///
     /// # Errors
     /// Errors of `weigh`.
@@ -48,8 +48,8 @@ impl PartialSoftmax {
         })
     }
 
-    /// Returns a part of one query in each of `rows` rows N, in which no key is seen. Its values
-    /// are (N, 1, V) for `width` V, of the type and on the device of `like`.
+    /// Returns a part in which no key is seen, with one query in each of N = `rows` rows. Its
+    /// values are (N, 1, V) for V = `width`. It has the float type and the device of `like`.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -63,8 +63,8 @@ impl PartialSoftmax {
         })
     }
 
-    /// Joins `parts` with weighted values (N, Q, V) into one part, whose queries are those of all
-    /// parts, one after the other. The number Q may differ.
+    /// Joins `parts` into one part, whose queries are those of all parts, one after the other. The
+    /// weighted values of a part are (N, Q, V). The number Q of queries may differ between parts.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -131,9 +131,9 @@ impl PartialSoftmax {
     }
 }
 
-/// Dropout of the attention weights of one part. An example has the same random numbers however
-/// weights are arranged. For that, the first dimension of the weights must be a multiple of the
-/// batch size.
+/// Dropout of attention weights, for attention that is computed in parts. The first dimension of
+/// the weights must be a multiple of the batch size. An example then has the same random numbers
+/// however its weights are arranged.
 #[derive(Clone, Copy)]
 pub struct WeightDropout {
     /// Stream and rate in [0, 1).
@@ -142,14 +142,15 @@ pub struct WeightDropout {
 }
 
 impl WeightDropout {
-    /// Returns the dropout of one part, for a batch of `examples`. `dropout` is its stream and its
-    /// rate, in [0, 1); `None` drops nothing. Each part of a forward pass needs its own stream.
+    /// Returns the dropout of one part, for a batch of `examples`. `dropout` is its random stream
+    /// and its rate, in [0, 1). `None` drops nothing. Each part of a forward pass needs a stream of
+    /// its own.
     #[must_use]
     pub fn new(dropout: Option<(Stream, f64)>, examples: usize) -> Self {
         Self { dropout, examples }
     }
 
-    /// Returns `weights` (.., K) after dropout, in the same shape.
+    /// Returns attention weights (.., K), for K keys, after dropout in the same shape.
     ///
     /// # Errors
     /// If the weights cannot be divided equally among the examples.
@@ -164,10 +165,12 @@ impl WeightDropout {
     }
 }
 
-/// Returns softmax attention of queries q (.., Q, E) on keys k (.., K, E) and values v (.., K, V)
-/// as one part, for [`merge`]. Every query sees every key, and scores are scaled by 1 / √E.
+/// Returns softmax attention of Q queries q (.., Q, E) on K keys k (.., K, E) and values v
+/// (.., K, V) as one part, for [`merge`]. Every query sees every key, and scores are multiplied by
+/// 1 / √E.
 ///
 /// `bias` is added to the scores (.., Q, K) and must broadcast to them. A bias of -1e9 hides a key.
+/// `dropout` drops weights.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -199,8 +202,8 @@ pub fn attend(
     })
 }
 
-/// Returns attention (.., Q, V) by one softmax over the keys of all `parts`, which have one shape.
-/// A query that sees no key gets zeros.
+/// Returns attention (.., Q, V) of Q queries by one softmax over the keys of all `parts`, which
+/// have one shape. V is the width of a value. A query that sees no key gets zeros.
 ///
 /// # Errors
 /// If there is no part, or their shapes differ.

@@ -19,28 +19,33 @@ use super::{Complex, ScanOptions, check, matmul, scan};
 use crate::Result;
 use crate::ops::supports;
 
-/// Operands of [`block_scan`] for J blocks of P channels, each with N complex states. Of 2 N
-/// numbers, the first N are real parts and the others imaginary parts.
+/// Operands of [`block_scan`], for sequences of L positions in a batch of B. There are J blocks of
+/// P channels, and each channel has N complex states. A row of 2 N numbers has the N real parts
+/// first, and then the N imaginary parts.
 #[derive(Clone, Copy)]
 pub struct BlockScan<'a> {
-    /// Decays a (B, L, J, 2 N).
+    /// Decays a (B, L, J, 2 N): the N complex factors on the states of each of J blocks at a
+    /// position.
     pub decays: &'a Tensor,
-    /// Input coefficients b (B, L, J, 2 N).
+    /// Input coefficients b (B, L, J, 2 N): the N complex weights with which a position's values
+    /// are added to the states of each of J blocks.
     pub inputs: &'a Tensor,
-    /// Constant input coefficients β (J, 2 N, P).
+    /// Constant input coefficients β (J, 2 N, P), which are added to b: N complex numbers for each
+    /// of the P channels of each of J blocks.
     pub bias: &'a Tensor,
-    /// Output coefficients c (B, L, J, 2 N).
+    /// Output coefficients c (B, L, J, 2 N): the N complex weights of the states in the output of
+    /// each of J blocks.
     pub outputs: &'a Tensor,
-    /// Values v (B, L, J, P).
+    /// Values v (B, L, J, P), which are added to the states of the P channels of each of J blocks.
     pub values: &'a Tensor,
 }
 
 /// Returns y (B, L, J, P) of the recurrence `S_t = diag(a_t) S_(t-1) + (b_t 1ᵀ + β) diag(v_t)`,
-/// `y_t = Re(S_tᵀ c_t)` in each of J blocks. The operands are named in [`BlockScan`]. States S
-/// (N, P) are zeros at first.
+/// `y_t = Re(S_tᵀ c_t)` in each of J blocks of P channels. The operands are named in [`BlockScan`].
+/// The states S (N, P) are complex, and zeros at first.
 ///
 /// A position with v = 0 and a = 1 leaves the states as they were. It takes O(B L J N P) time. In
-/// main memory, f32 and f64 take the same loops: they keep a state for every 32 positions, and
+/// main memory, f32 and f64 take the same loops. These keep a state for every 32 positions, and
 /// compute the others again for the backward pass. Elsewhere all states are kept.
 ///
 /// # Errors
@@ -74,9 +79,9 @@ pub fn block_scan(operands: &BlockScan) -> Result<Tensor> {
     composed(all)
 }
 
-/// Returns the floating-point operations of [`block_scan`] for one sequence: a complex product with
-/// each state, its input, and the real part that is read. There are `blocks` blocks of `width`
-/// channels with `states` states each.
+/// Returns the floating-point operations of [`block_scan`] for one sequence of `length` positions.
+/// These are a complex product with each state, its input, and the real part that is read. There
+/// are `blocks` blocks of `width` channels with `states` states each.
 #[must_use]
 pub fn flops(length: usize, blocks: usize, states: usize, width: usize) -> u64 {
     16 * (length * blocks * states * width) as u64

@@ -14,19 +14,20 @@ use super::exact_matmul;
 use crate::Result;
 use crate::ops::supports;
 
-/// Zeros before and behind a sequence of length L that is convolved with a kernel of width W.
+/// Numbers of zeros before and behind a sequence of length L that is convolved with a kernel of
+/// width W.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding {
-    /// ⌊(W - 1) / 2⌋ before the sequence and the rest of W - 1 behind it. There are ⌈L / stride⌉
-    /// outputs, as with PyTorch's `same`.
+    /// ⌊(W - 1) / 2⌋ zeros before the sequence, and the rest of W - 1 behind it. There are ⌈L /
+    /// stride⌉ outputs, as with PyTorch's `same`.
     Same,
-    /// W - 1 before the sequence: an output sees its own position and those before.
+    /// W - 1 zeros before the sequence. An output depends on its own position and those before it.
     Causal,
-    /// Given numbers of zeros; none at all is PyTorch's `valid`.
+    /// Given numbers of zeros. No zeros at all is PyTorch's `valid`.
     Zeros {
-        /// Zeros before the first position.
+        /// Number of zeros before the first position.
         left: usize,
-        /// Zeros behind the last position.
+        /// Number of zeros behind the last position.
         right: usize,
     },
 }
@@ -82,10 +83,12 @@ impl Taps {
 /// Returns the convolution of each channel with its own kernel:
 /// `y_td = bias_d + Σ_j weight_dj x_{stride t + j - left, d}`.
 ///
-/// x is (B, L, D), `weight` (D, W), `bias` (D) and y (B, T, D). T is ⌊(L + left + right - W) /
-/// stride⌋ + 1 for the numbers of zeros, left and right, that `padding` says. This is PyTorch's
-/// `conv1d` with `groups = D` and channels last. It takes O(B T D W) time. The fused form, for
-/// stride 1, keeps only x.
+/// x is (B, L, D), and y is (B, T, D). `weight` is (D, W) for kernels of width W, and `bias` is
+/// (D). The number T of outputs is ⌊(L + left + right - W) / stride⌋ + 1, where left and right are
+/// the numbers of zeros that `padding` says. This is PyTorch's `conv1d` with `groups = D` and
+/// channels last.
+///
+/// It takes O(B T D W) time. The fused form, for stride 1, keeps only x.
 ///
 /// # Errors
 /// If shapes do not fit, the stride is 0, or the kernel is wider than the padded sequence.
@@ -135,12 +138,14 @@ fn depthwise_composed(
 /// Returns the convolution over all channels:
 /// `y_t = bias + Σ_j weight_{..j} x_{stride t + j - left}`.
 ///
-/// x is (B, L, D), `weight` (O, D, W) as in PyTorch, `bias` (O) and y (B, T, O). T and left are
-/// those of [`depthwise_conv1d`]. It is a product of the W D numbers under the kernel with the
-/// weight, and takes O(B T O D W) time. If kernel and stride are the same, as for a sequence
-/// shortened by groups, these numbers lie side by side already; otherwise they are copied W /
-/// stride times. For a last group that is filled up with zeros, `right` is the difference from L to
-/// the next multiple of W.
+/// x is (B, L, D), and y is (B, T, O) with O output channels. `weight` is (O, D, W) for a kernel of
+/// width W, as in PyTorch, and `bias` is (O). The number T of outputs and `left` are those of
+/// [`depthwise_conv1d`].
+///
+/// It is a product of the W D numbers under the kernel with the weight, and takes O(B T O D W)
+/// time. If kernel and stride are the same, as for a sequence shortened by groups, these numbers
+/// lie side by side already. Otherwise they are copied W / stride times. For a last group that is
+/// filled up with zeros, `right` is the difference from L to the next multiple of W.
 ///
 /// # Errors
 /// Errors of [`depthwise_conv1d`].

@@ -19,31 +19,33 @@ use super::{check, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Operands of [`dplr_scan`], for H heads with K key channels and V value channels.
+/// Operands of [`dplr_scan`], for sequences of L positions in a batch of B. There are H heads, each
+/// with a matrix of states (K, V) for keys of width K and values of width V.
 #[derive(Clone, Copy)]
 pub struct DplrScan<'a> {
-    /// Queries r (B, L, H, K).
+    /// Queries r (B, L, H, K), which read the states: a vector of width K for each position and
+    /// head.
     pub queries: &'a Tensor,
-    /// Decays w (B, L, H, K), not their logarithms.
+    /// Decays w (B, L, H, K): the factors on the K rows of the states. They are not logarithms.
     pub decays: &'a Tensor,
-    /// Keys k (B, L, H, K).
+    /// Keys k (B, L, H, K), which choose the rows of the states to which a value is added.
     pub keys: &'a Tensor,
-    /// Values v (B, L, H, V).
+    /// Values v (B, L, H, V), of width V, which are added to the states.
     pub values: &'a Tensor,
-    /// Vectors a (B, L, H, K), by which the state before is read.
+    /// Vectors a (B, L, H, K), of width K, that read the states of the position before.
     pub reads: &'a Tensor,
-    /// Vectors b (B, L, H, K), by which that reading is written.
+    /// Vectors b (B, L, H, K), of width K, that add to the states what a has read.
     pub writes: &'a Tensor,
 }
 
 /// Returns y (B, L, H, V) of the recurrence
-/// `S_t = diag(w_t) S_(t-1) + b_t (S_(t-1)ᵀ a_t)ᵀ + k_t v_tᵀ`, `y_t = S_tᵀ r_t` in each head. The
-/// operands are named in [`DplrScan`]. States S (K, V) are zeros at first.
+/// `S_t = diag(w_t) S_(t-1) + b_t (S_(t-1)ᵀ a_t)ᵀ + k_t v_tᵀ`, `y_t = S_tᵀ r_t` in each of H heads.
+/// The operands are named in [`DplrScan`]. The states S (K, V) are zeros at first.
 ///
-/// A position with k = b = 0 and w = 1 leaves the state as it was. It takes O(B L H K V) time. In
-/// main memory, f32 and f64 take the same loops: they keep a state for every 32 positions, and
+/// A position with k = b = 0 and w = 1 leaves the states as they were. It takes O(B L H K V) time.
+/// In main memory, f32 and f64 take the same loops. These keep a state for every 32 positions, and
 /// compute the others again for the backward pass. Elsewhere the graph has nodes for every
-/// position, and for thousands of positions it is deeper than a stack.
+/// position, and thousands of positions can make it deeper than the stack allows.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -75,8 +77,9 @@ pub fn dplr_scan(operands: &DplrScan) -> Result<Tensor> {
     composed(all)
 }
 
-/// Returns the floating-point operations of [`dplr_scan`] for one sequence: four products with the
-/// state or of it, a multiply-add being two. A head has `keys` by `values` states.
+/// Returns the floating-point operations of [`dplr_scan`] for one sequence of `length` positions
+/// and all `heads`. These are four products with the states or of them, and a multiply-add is two
+/// operations. A head has `keys` by `values` states.
 #[must_use]
 pub fn flops(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
     8 * (length * heads * keys * values) as u64

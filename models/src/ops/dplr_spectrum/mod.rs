@@ -22,13 +22,15 @@ use super::{Complex, check, exact_matmul};
 use crate::Result;
 use crate::cuda::Gpu;
 
-/// Returns the spectra K̂ of the kernels of H channels in 1 or 2 `directions`, as
-/// (H, 2 · directions, F): the real parts for all directions, then the imaginary parts. F =
-/// ⌊longest/2⌋ + 1 is the number of the upper half of the `longest` roots of unity.
+/// Returns the spectra (H, 2 · directions, F) of the convolution kernels of S4 (arXiv:2111.00396)
+/// for H channels, in 1 or 2 `directions`. Along the second axis are the real parts for all
+/// directions, then the imaginary parts. F is ⌊longest/2⌋ + 1, the number of the upper half of the
+/// `longest` roots of unity.
 ///
-/// `rows` (H, 2 J + 2, M) of type f64 have 2 Re v of the J products v, then 2 Re v λ̄ of these,
-/// then 2 Re λ and |λ|². The products are `C B` of each direction, then `C P` of each, then `B P̄`
-/// and `P P̄`. The formula is in [the module](self).
+/// `rows` (H, 2 J + 2, M) of type f64 describe the M modes of each channel by J products v of their
+/// coefficients. First come the J rows 2 Re v, then the J rows 2 Re(v λ̄), then 2 Re λ and |λ|² for
+/// the eigenvalues λ times the step. The products are `C B` of each direction, then `C P` of each,
+/// then `B P̄` and `P P̄`. J is 2 · directions + 2. The formula is in [the module](self).
 ///
 /// # Errors
 /// If shapes do not fit, or `rows` are not f64.

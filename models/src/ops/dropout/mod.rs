@@ -14,18 +14,19 @@ use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Packing, Result, rng::Stream};
 
-/// Dropout mask of a tensor x (B, ..): its random stream and its rate.
+/// Dropout mask of a tensor x (B, ..), whose rows are the B examples. It is a random stream with a
+/// rate, from which the mask is drawn.
 #[derive(Clone, Copy)]
 pub struct DropoutMask<'a> {
-    /// Stream of random numbers, one row for each example.
+    /// Random stream, with one row of numbers for each example.
     pub stream: Stream,
     /// Probability that an element is zeroed, in [0, 1).
     pub rate: f64,
-    /// True if the positions of an example share one mask, x being (B, L, D) (Gal and Ghahramani,
-    /// 2015, arXiv:1512.05287).
+    /// True if all positions of an example share one mask. x is then (B, L, D), and a channel is
+    /// dropped at every position or at none (Gal and Ghahramani, 2015, arXiv:1512.05287).
     pub tied: bool,
-    /// Packing of the examples, if x is (1, T, D). Each example drops the elements that it drops in
-    /// the padded batch.
+    /// Packing of the examples, if x is (1, T, D) with their T valid positions in all. Each example
+    /// drops the elements that it drops in the padded batch. `None` if x is not packed.
     pub packing: Option<&'a Packing>,
 }
 
@@ -73,8 +74,9 @@ impl DropoutMask<'_> {
     }
 }
 
-/// Returns x (B, ..), or (1, T, D) if it is packed, with the elements of `mask` zeroed and the
-/// others scaled by 1 / (1 - rate). The shape stays.
+/// Returns x after dropout, in the same shape. The elements that `mask` drops become zeros, and the
+/// others are multiplied by 1 / (1 - rate). x is (B, ..) with an example in each row, or (1, T, D)
+/// if it is packed, with T valid positions in all.
 ///
 /// # Errors
 /// If x is not packed as the mask says.
@@ -88,8 +90,8 @@ pub fn dropout(x: &Tensor, mask: &DropoutMask) -> Result<Tensor> {
     Ok(x.broadcast_mul(&mask.composed(x)?)?)
 }
 
-/// Returns `residual` plus [`dropout`] of x. Both are (B, ..), or (1, T, D) if they are packed, and
-/// so is the result.
+/// Returns `residual` plus [`dropout`] of x, for two tensors of one shape. They are (B, ..) with an
+/// example in each row, or (1, T, D) if they are packed, with T valid positions in all.
 ///
 /// # Errors
 /// If the shapes differ, or x is not packed as the mask says.

@@ -11,9 +11,10 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// Returns embedded sequences (B, S, D): the row of `table` (V, D) for each of `ids` (B, L), which
-/// are below V and of type u32. S is L, or L + 1 if every sequence begins with `first` (1, D). Row
-/// s of `positions` (at least S, D) is added to slot s.
+/// Returns embedded sequences (B, S, D): the row of `table` (V, D) for each of `ids` (B, L). The
+/// ids are below the size V of the vocabulary, and of type u32. S is L, or L + 1 if every sequence
+/// begins with the vector `first` (1, D). `positions` has at least S rows of width D, and row s is
+/// added to slot s.
 ///
 /// # Errors
 /// If an id is not below V, or shapes do not fit.

@@ -19,29 +19,31 @@ use super::{DropoutMask, Normalised, activation, add_dropped, dropout, layer_nor
 use crate::Result;
 use crate::ops::supports;
 
-/// Weight (out, in) and optional bias (out) of an affine map.
+/// Weight (out, in) and optional bias (out) of an affine map from `in` to `out` numbers.
 pub type Affine<'a> = (&'a Tensor, Option<&'a Tensor>);
 
-/// Options of [`feed_forward`]: everything around its two products. The formula with these names is
-/// in [the module](self).
+/// Options of [`feed_forward`]: everything around its two products. D is the width of the input and
+/// F that of the hidden layer. The formula with the names used here is in [the module](self).
 pub struct FeedForwardOptions<'a> {
-    /// Norm n of the input; the identity if absent.
+    /// LayerNorm n of the input. `None` leaves the input as it is.
     pub norm: Option<Normalised<'a>>,
-    /// Activation f of the hidden layer.
+    /// Activation f of the hidden layer, applied to each element.
     pub activation: Activation,
-    /// Weight V (F, D) and bias c (F) of the gate, if there is one.
+    /// Weight V (F, D) and bias c (F) of the gate, a linear map of the input by which the hidden
+    /// layer is multiplied. `None` for no gate.
     pub gate: Option<Affine<'a>>,
-    /// Dropout mask m₁ of the hidden layer (B, .., F), if any.
+    /// Dropout mask m₁ of the hidden layer (B, .., F). `None` drops nothing.
     pub inner_dropout: Option<DropoutMask<'a>>,
-    /// Dropout mask m₂ of the output (B, .., D), if any.
+    /// Dropout mask m₂ of the output (B, .., D). `None` drops nothing.
     pub outer_dropout: Option<DropoutMask<'a>>,
-    /// True if the input is added to the output: r is x.
+    /// True if the input is added to the output: r in the formula is then x, and else 0.
     pub residual: bool,
 }
 
 /// Returns `y = r + m₂ (W₂ m₁ f(W₁ n(x) + b₁) + b₂)`, (B, .., D), for x (B, .., D). `inner` is W₁
-/// (F, D) and b₁ (F), and `outer` is W₂ (D, F) and b₂ (D). All other names are those of
-/// [`FeedForwardOptions`].
+/// (F, D) and b₁ (F) for a hidden layer of width F. `outer` is W₂ (D, F) and b₂ (D).
+/// [`FeedForwardOptions`] has the norm n, the activation f, the dropout masks m₁ and m₂, and the
+/// residual r. With a gate, f(..) is multiplied by V n(x) + c.
 ///
 /// # Errors
 /// If shapes do not fit.

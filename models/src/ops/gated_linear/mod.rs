@@ -29,9 +29,10 @@ use crate::ops::supports;
 
 pub use self::cpu::GatedValue;
 
-/// Returns y = a ⊙ σ(g), (B, .., D), for x (B, .., D) and z = m ⊙ f(x), where `activation` is f and
-/// `mask` is m. With [`GatedValue::Linear`], a and g are the halves of W z + b for W (2D, D) and b
-/// (2D). Otherwise g is W z + b for W (D, D) and b (D), and a is z or x.
+/// Returns the gated output `y = a ⊙ σ(g)`, (B, .., D), for x (B, .., D). The linear layer reads
+/// `z = m ⊙ f(x)`, where `activation` is f and the dropout `mask` is m. With
+/// [`GatedValue::Linear`], a and g are the halves of W z + b for W (2D, D) and b (2D). Otherwise g
+/// is W z + b for W (D, D) and b (D), and a is z or x.
 ///
 /// # Errors
 /// If shapes do not fit.

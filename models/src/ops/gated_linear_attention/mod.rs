@@ -37,36 +37,45 @@ const LEFT_OUT: f64 = -1e4;
 /// The least logarithm of a decay that the composed form tells from less: e^-100 is 0 in f32.
 const LEAST_LOG_DECAY: f64 = -100.0;
 
-/// Options of [`gated_linear_attention`]: all that is not queries, keys and values.
+/// Options of [`gated_linear_attention`]: all that is not queries q, keys k and values v. Its
+/// states S are matrices (K, V) in each of H heads, for keys of width K and values of width V. The
+/// defaults compute S_t = S_(t-1) + k_t v_tᵀ.
 #[derive(Clone, Copy, Default)]
 pub struct GatedLinearAttentionOptions<'a> {
-    /// Logarithms of the decays a, not above 0: (H) for each head, (B, L, H) for each token, or
-    /// (B, L, H, K) for each token and key channel. `None` for a = 1.
+    /// Logarithms of the decays a, not above 0. They are (H) for each head, (B, L, H) for each
+    /// position, or (B, L, H, K) for each position and key channel. `None` for a = 1.
     pub log_decay: Option<&'a Tensor>,
-    /// Rates β (B, L, H) of the delta rule. `None` for sums of keys times values.
+    /// Rates β (B, L, H) of the delta rule: a key adds β times the difference between its value and
+    /// what the states hold for it. `None` adds the value itself.
     pub delta: Option<&'a Tensor>,
-    /// True for states from the last position to the first: S_t = diag(a_t) S_(t+1) + k_t v_tᵀ.
+    /// True if states run from the last position to the first: S_t = diag(a_t) S_(t+1) + k_t v_tᵀ
+    /// for decays a.
     pub reverse: bool,
-    /// True for queries that read the state before their position: y_t = S_(t-1)ᵀ q_t.
+    /// True if a query reads the states before its position: y_t = S_(t-1)ᵀ q_t in place of S_tᵀ
+    /// q_t.
     pub exclusive: bool,
-    /// Weight u (H, K) of the position's own value: adds ((u ⊙ q_t)·k_t) v_t.
+    /// Weight u (H, K) of a position's own value, for H heads and keys of width K. It adds ((u ⊙
+    /// q_t)·k_t) v_t to the output. `None` adds nothing.
     pub bonus: Option<&'a Tensor>,
-    /// Least number by which y_t is divided: the divisor is max(|n_t·q_t|, floor), for the state
-    /// n_t = a_t ⊙ n_(t-1) + k_t of the keys alone. The bonus counts, too.
+    /// Least divisor of the output y_t. The divisor is max(|n_t·q_t|, this number), for the state
+    /// n_t = a_t ⊙ n_(t-1) + k_t of the keys alone. With a `bonus`, (u ⊙ q_t)·k_t is added to
+    /// n_t·q_t. `None` divides by nothing.
     pub normalise: Option<f64>,
-    /// Packing of the sequences, if the operands are packed, (1, T, H, ..).
+    /// Packing of the sequences, if the operands are (1, T, H, ..) with T valid positions in all.
+    /// `None` if they are not packed.
     pub packing: Option<&'a Packing>,
 }
 
-/// Returns y (B, L, H, V) of q and k (B, L, H, K) and v (B, L, H, V):
-/// `S_t = diag(a_t) S_(t-1) + k_t v_tᵀ`, `y_t = S_tᵀ q_t` in each head. States S (K, V) are zeros
-/// at first. The decays a, the delta rule and other forms are set by
-/// [`GatedLinearAttentionOptions`].
+/// Returns y (B, L, H, V) of queries q and keys k, both (B, L, H, K), and values v (B, L, H, V):
+/// `S_t = diag(a_t) S_(t-1) + k_t v_tᵀ`, `y_t = S_tᵀ q_t` in each head. K is the width of a key and
+/// V that of a value. The states S (K, V) are zeros at first. The decays a, the delta rule and
+/// other forms are set by [`GatedLinearAttentionOptions`].
 ///
-/// A position with k = 0 and a = 1 leaves the state as it was. A sequence and head take O(L (K V +
-/// C (K + V))) time, with chunks of C = 16 positions. For the backward pass, a CPU keeps the state
-/// of every fourth chunk. A GPU keeps every 1, 2, 4 or more, so that states take no more than the
-/// operands. Elsewhere, and for more than 128 keys on GPUs, the states of all chunks are kept.
+/// A position with k = 0 and a = 1 leaves the states as they were. A sequence and head take O(L (K
+/// V + C (K + V))) time, with chunks of C = 16 positions. For the backward pass, a CPU keeps the
+/// states of every fourth chunk. A GPU keeps every 1, 2, 4 or more, so that states take no more
+/// memory than the operands. Elsewhere, and for more than 128 keys on GPUs, the states of all
+/// chunks are kept.
 ///
 /// # Errors
 /// If shapes do not fit.
@@ -160,9 +169,9 @@ pub(crate) fn divide_by_last(y: &Tensor, floor: f64) -> Result<Tensor> {
     Ok(y.narrow(3, 0, values)?.broadcast_div(&size)?)
 }
 
-/// Returns the floating-point operations of [`gated_linear_attention`] for one sequence and all
-/// heads: products with the state and within chunks, a multiply-add being two. A state is `keys` by
-/// `values`.
+/// Returns the floating-point operations of [`gated_linear_attention`] for one sequence of `length`
+/// positions and all `heads`. These are products with the states and within chunks, and a
+/// multiply-add is two operations. The states of a head are `keys` by `values`.
 #[must_use]
 pub fn flops(length: usize, heads: usize, keys: usize, values: usize) -> u64 {
     2 * (length * heads * (2 * keys * values + CHUNK * (keys + values))) as u64

@@ -25,10 +25,10 @@ pub const IGNORE_INDEX: u32 = u32::MAX;
 /// Returns rows of x (.., L, E) by their index along L, (.., M, E):
 /// `y[.., m, :] = x[.., indices[.., m], :]`.
 ///
-/// `indices` are (.., M) of type u32, with the leading axes of x. A row may be taken any number of
-/// times, and [`IGNORE_INDEX`] gives zeros. This is NumPy's `take_along_axis` with whole rows. The
-/// gradient of a row is the sum of the gradients of its copies, in order of m. Indices are read and
-/// checked on the host. It takes O(M E) time and memory for each sequence.
+/// `indices` are (.., M) of type u32, M for each sequence, with the leading axes of x. A row may be
+/// taken any number of times, and [`IGNORE_INDEX`] gives zeros. This is NumPy's `take_along_axis`
+/// with whole rows. The gradient of a row is the sum of the gradients of its copies, in order of m.
+/// Indices are read and checked on the host. It takes O(M E) time and memory for each sequence.
 ///
 /// # Errors
 /// If shapes do not fit, or an index is neither below L nor [`IGNORE_INDEX`].

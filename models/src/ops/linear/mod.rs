@@ -12,8 +12,8 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// Returns y = x Wᵀ + b, (.., N), for x (.., K). `weight` is W (N, K), as PyTorch keeps it, and
-/// `bias` is b (N).
+/// Returns y = x Wᵀ + b, (.., N), for x (.., K): N outputs of K inputs. `weight` is W (N, K), as
+/// PyTorch keeps it, and `bias` is b (N), or absent for 0.
 ///
 /// # Errors
 /// If shapes do not fit.

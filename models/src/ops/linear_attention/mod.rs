@@ -24,10 +24,10 @@ pub(crate) const EPS: f64 = 1e-30;
 /// Returns attention y (B, Lq, H, E) by products of features:
 /// `y_i = Σ_j φ(q_i)·φ(k_j) v_j / (Σ_j φ(q_i)·φ(k_j) + eps)` over the valid keys j.
 ///
-/// Queries q are (B, Lq, H, M), keys k (B, L, H, M) and values v (B, L, H, E). M is the width that
-/// `map` φ takes. Features must not be negative. Keys that `mask` (B, L) says are padding are left
-/// out of both sums; their features must be finite. `eps` lets a sequence without a valid key give
-/// zeros.
+/// The Lq queries q are (B, Lq, H, M), the L keys k (B, L, H, M) and the values v (B, L, H, E). M
+/// is the width that `map` φ takes. Features must not be negative. Keys that `mask` (B, L) says are
+/// padding are left out of both sums, and their features must be finite. With an `eps` above 0, a
+/// sequence without a valid key gives zeros.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -78,9 +78,9 @@ pub fn attend(
     Ok(y.transpose(1, 2)?.contiguous()?)
 }
 
-/// Returns linear self-attention (B, L, H E) in `heads` H, by the kernel of [`attend`]. `qkv`
-/// (B, L, 3 H E) holds queries, keys and values side by side. `map`, `eps` and `mask` are those of
-/// [`attend`].
+/// Returns linear self-attention (B, L, H E) in `heads` H, as [`attend`] computes it. `qkv`
+/// (B, L, 3 H E) has all queries first, then keys, then values. `map`, `eps` and `mask` (B, L) are
+/// those of [`attend`].
 ///
 /// # Errors
 /// If a tensor operation fails.

@@ -9,9 +9,9 @@ use candle_core::{DType, Device, Tensor};
 
 use crate::Result;
 
-/// Returns the buckets, numbers below n, of the vectors of x (B, L, H E) in T rounds. They are in
-/// the order (B, H, T, L). `rotations` are R (E, T, n / 2), and the bucket of a vector x in a round
-/// is argmax `[x R ; -x R]` (Andoni et al., 2015, arXiv:1509.02897).
+/// Returns the buckets of the vectors of x (B, L, H E) in T rounds of hashing: numbers below n, in
+/// the order (B, H, T, L). `rotations` are R (E, T, n / 2). The bucket of a vector x in a round is
+/// argmax `[x R ; -x R]` (Andoni et al., 2015, arXiv:1509.02897).
 ///
 /// There is no gradient. Buckets are computed in main memory and in f32, for x on any device,
 /// because callers sort positions by them there.

@@ -17,19 +17,19 @@ use crate::Result;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 
-/// Parameters of a LayerNorm or BatchNorm over D channels.
+/// Parameters of a LayerNorm or BatchNorm over D channels: `(x - μ)/√(σ² + ε) ⊙ weight + bias`.
 #[derive(Clone, Copy)]
 pub struct Normalised<'a> {
-    /// Weight (D) of the normalised channels.
+    /// Weight (D) by which the D normalised channels are multiplied.
     pub weight: &'a Tensor,
-    /// Bias (D), added after the weight.
+    /// Bias (D) that is added to the D channels at the end.
     pub bias: &'a Tensor,
-    /// Number added to variances.
+    /// Number ε that is added to variances, to keep divisors from 0.
     pub epsilon: f64,
 }
 
-/// Returns the LayerNorm of x (.., D) over its last dimension, in the same shape. `norm` has weight
-/// (D) and bias (D). Unlike candle's, it passes a gradient.
+/// Returns the LayerNorm of x (.., D) over its last dimension, in the same shape. `norm` has a
+/// weight (D) and a bias (D). Unlike candle's fused operation, it passes a gradient.
 ///
 /// # Errors
 /// If the last dimension is not D.

@@ -20,10 +20,10 @@ use super::{cat, check};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns all pairs of the recurrence `[p_t, q_t] = M [p_(t-1), q_(t-1)] + x_t` from zeros, for W
-/// columns: (B, L, 2 W), with p in the first half of the columns and q in the second. x (B, L, 2 W)
-/// is laid out in the same way. `m` (4, W) has the rows m_pp, m_pq, m_qp and m_qq of the matrices
-/// M.
+/// Returns all pairs of the recurrence `[p_t, q_t] = M [p_(t-1), q_(t-1)] + x_t` in each of W
+/// columns, from p = q = 0. The result is (B, L, 2 W), with p in the first half of the columns and
+/// q in the second. x (B, L, 2 W) is laid out in the same way. `m` (4, W) has the entries of the
+/// matrices M: its rows are m_pp, m_pq, m_qp and m_qq.
 ///
 /// For f32 in main memory it takes O(B L W) time in one pass, and keeps only x and the pairs.
 /// Elsewhere it takes ⌈log₂ L⌉ passes of doubling reach, which keep a tensor of that size each.

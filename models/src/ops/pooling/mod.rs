@@ -10,8 +10,8 @@ use super::exact_matmul;
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns the sums (B, D) over L of `hidden` (B, L, D), weighted by the constants `weights`
-/// (B, L).
+/// Returns the sums (B, D) of `hidden` (B, L, D) over the L positions, weighted by `weights`
+/// (B, L). The weights are constants, which get no gradient.
 ///
 /// # Errors
 /// If shapes do not fit.

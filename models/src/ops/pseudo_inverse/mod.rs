@@ -10,8 +10,8 @@ use candle_core::{DType, Tensor};
 use super::matmul::{count, exact_matmul};
 use crate::Result;
 
-/// Returns approximate pseudo-inverses Z (B, H, M, M) of the matrices A in `a` (B, H, M, M), whose
-/// entries must not be negative. It repeats `Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z)))`
+/// Returns approximate pseudo-inverses Z (B, H, M, M) of the M by M matrices A in `a` (B, H, M, M),
+/// whose entries must not be negative. It repeats `Z ← ¼ Z (13 I - A Z (15 I - A Z (7 I - A Z)))`
 /// `iterations` times, from Z = Aᵀ / (largest column sum of A). That is the iteration of
 /// Nyströmformer (arXiv:2102.03902).
 ///

@@ -21,12 +21,12 @@ use super::{check, exact_matmul, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Kind of a recurrent layer: its states and gates.
+/// Kind of a recurrent layer, which decides its states and gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// Long short-term memory: gates i, f, g, o.
+    /// Long short-term memory, with input gate i, forget gate f, candidate g and output gate o.
     Lstm,
-    /// Gated recurrent unit: gates r, z, n.
+    /// Gated recurrent unit, with reset gate r, update gate z and candidate n.
     Gru,
 }
 
@@ -41,14 +41,16 @@ impl Cell {
     }
 }
 
-/// Returns all states h (B, L, W) of an LSTM or GRU, by `cell`, on x (B, L, G W), the inputs of its
-/// G gates. `weight` (G W, W) and `bias` (G W) map the state before to the gates. The equations are
-/// in [the module](self). Where `mask` (B, L) is 0, states stay as they were.
+/// Returns all states h (B, L, W) of an LSTM or GRU with W channels, by `cell`. x (B, L, G W) is
+/// the inputs of its G gates. `weight` (G W, W) and `bias` (G W) map the state before to the gates.
+/// The equations are in [the module](self). States are zeros at first. Where `mask` (B, L) is 0,
+/// they stay as they were.
 ///
-/// It takes O(B L G W²) time. In main memory, f32 and f64 take the same loops: they keep h, and of
+/// It takes O(B L G W²) time. In main memory, f32 and f64 take the same loops. These keep h, and of
 /// the LSTM one c for every 32 positions, and compute gates again for the backward pass. Elsewhere
-/// the graph has nodes for every position, and for thousands of positions it is deeper than a
-/// stack. Products with the state are never rounded to bfloat16: their errors would add up.
+/// the graph has nodes for every position, and thousands of positions can make it deeper than the
+/// stack allows. Products with the state are never rounded to bfloat16, because their errors would
+/// add up.
 ///
 /// # Errors
 /// If shapes do not fit.

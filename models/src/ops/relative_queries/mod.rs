@@ -19,11 +19,12 @@ use crate::Result;
 use crate::ops::supports;
 
 /// Returns queries (B, L, H (E + C)) that score keys by contents and by distance, as in
-/// Transformer-XL (arXiv:1901.02860): `[q_l + u ; R_l Pᵀ (q_l + w)]` in each head, for q
+/// Transformer-XL (arXiv:1901.02860). In each head they are `[q_l + u ; R_l Pᵀ (q_l + w)]`, for q
 /// (B, L, H E).
 ///
-/// `content` is u (H, E), `position` w (H, E) and `pairs` P (H, E, C). R_l rotates columns 2c and
-/// 2c + 1 by l·10000^{-2 c / C}. The first query is at position l = `start`.
+/// `content` is u (H, E), `position` is w (H, E) and `pairs` is P (H, E, C), for C further columns.
+/// R_l rotates columns 2c and 2c + 1 by l·10000^{-2 c / C}. The first query is at position l =
+/// `start`.
 ///
 /// # Errors
 /// If shapes do not fit.

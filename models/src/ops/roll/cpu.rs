@@ -14,19 +14,20 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 const CHUNKS: usize = 64;
 const LEAST_ROWS: usize = 64;
 
-/// Run of neighbouring channels that are rolled by the same number of places.
+/// Run of neighbouring channels whose values move along a ring of positions by the same number of
+/// places (see [`Rings`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// First channel.
+    /// Index of the first channel, from 0.
     pub start: usize,
     /// Number of channels.
     pub width: usize,
-    /// Number of places in the ring from a position to the one that it reads.
+    /// Number of places in the ring from a position to the later one that it reads.
     pub shift: usize,
 }
 
-/// Rings of positions along which channels are rolled, one for each row of a batch. A position that
-/// is in no ring keeps its channels.
+/// Rings of positions along which channels are rolled, one for each sequence of a batch. In a ring
+/// the first position follows the last one. A position in no ring keeps its channels.
 #[derive(Debug)]
 pub struct Rings {
     pub(crate) batch: usize,

@@ -10,10 +10,11 @@ use super::check;
 use crate::Result;
 use crate::ops::supports;
 
-/// Rotates the first `columns` of x (B, L, W) by position, in groups of `width`, and returns
-/// (B, L, W). Columns 2c and 2c + 1 of a group are rotated by the angle t·10000^{-2 c / width} at
-/// position t, as in RoFormer (arXiv:2104.09864). The first position is `start`. The last column of
-/// a group stays as it is if it has no partner, and so do all columns after the first `columns`.
+/// Rotates the first `columns` of x (B, L, W), which has W columns, by position. Returns (B, L, W).
+/// Columns are taken in groups of `width`. Columns 2c and 2c + 1 of a group are rotated by the
+/// angle t·10000^{-2 c / width} at position t, as in RoFormer (arXiv:2104.09864). The first
+/// position is t = `start`. The last column of a group stays as it is if it has no partner, and so
+/// do all columns after the first `columns`.
 ///
 /// The gradient is the opposite rotation. It takes O(B L W) time, and keeps only angles.
 ///

@@ -15,11 +15,12 @@ use super::{cat, check};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns the running maximum m (B, L, W) of x (B, L, W): `m_t = max(m_(t-1) + s_t, x_t)` from
-/// m_1 = x_1. `step` is s (B, L, W), or (W) if it is the same at every position.
+/// Returns the running maximum m (B, L, W) of x (B, L, W) in each of W columns:
+/// `m_t = max(m_(t-1) + s_t, x_t)` from m_1 = x_1. `step` is s (B, L, W), or (W) if it is the same
+/// at every position.
 ///
 /// m is a constant: no gradient passes, and nothing is kept. It is for results that are shifted by
-/// m and back, which do not depend on it. For f32 and f64 in main memory it takes O(B L W) time in
+/// m and back, and so do not depend on it. For f32 and f64 in main memory it takes O(B L W) time in
 /// one pass. Elsewhere it takes ⌈log₂ L⌉ passes of doubling reach.
 ///
 /// # Errors

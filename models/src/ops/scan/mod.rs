@@ -20,15 +20,17 @@ use crate::{Packing, Result};
 /// Options of [`scan`]: the kind of its numbers, and its direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions {
-    /// True if numbers are complex. Of the last axis, the first half are then real parts, and the
-    /// second half imaginary parts.
+    /// True if numbers are complex. The first half of the last axis then has their real parts, and
+    /// the second half their imaginary parts.
     pub complex: bool,
-    /// True for a scan from the last position to the first: h_t = a_t h_{t+1} + x_t.
+    /// True if the scan runs from the last position to the first: h_t = a_t h_{t+1} + x_t in place
+    /// of h_t = a_t h_{t-1} + x_t.
     pub reverse: bool,
 }
 
-/// Returns all states h (B, L, W) of `h_t = a_t h_{t-1} + x_t` from h_0 = 0, for x (B, L, W). `a`
-/// is (B, L, W), with a coefficient for each token, or (W), which all tokens share.
+/// Returns all states h (B, L, W) of `h_t = a_t h_{t-1} + x_t` from h_0 = 0, for x (B, L, W) with W
+/// columns. `a` is (B, L, W), with a coefficient for each position, or (W) for coefficients that
+/// all positions share.
 ///
 /// Complex numbers lie in W as [`ScanOptions`] says. So one product with a matrix makes x, and
 /// another one reads h: y = Re(C h) = h \[Re C | -Im C\]ᵀ.
@@ -42,8 +44,9 @@ pub fn scan(x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
     scan_packed(x, a, options, None)
 }
 
-/// Returns the states (1, T, W) of the [`scan`] of packed sequences x (1, T, W), each from zeros.
-/// `a` is (1, T, W) or (W). Without `packing` it is the [`scan`] of x (B, L, W).
+/// Returns the states (1, T, W) of the [`scan`] of packed sequences x (1, T, W), with T valid
+/// positions and W columns. Each sequence starts from zeros. `a` is (1, T, W) or (W). Without
+/// `packing`, x is (B, L, W) and the result is that of [`scan`].
 ///
 /// # Errors
 /// If shapes do not fit.

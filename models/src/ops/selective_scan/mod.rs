@@ -18,15 +18,15 @@ const CHUNK: usize = 64;
 
 /// Returns y (B, L, D) of the state space of Mamba (arXiv:2312.00752), which has N states in each
 /// channel d: `h_tn = e^(δ_td a_dn) h_(t-1)n + δ_td b_tn x_td`,
-/// `y_td = Σ_n c_tn h_tn + skip_d x_td`.
+/// `y_td = Σ_n c_tn h_tn + skip_d x_td`. States are zeros at first.
 ///
-/// x and the steps `delta` δ are (B, L, D). `a` is (D, N), negative for states that fade.
-/// `projections` (B, L, 2 N) are b and behind it c, which all channels share. `skip` is (D). A
-/// position with δ = 0 leaves every state as it was.
+/// x and the steps `delta` δ are (B, L, D). `a` is (D, N), and negative for states that fade.
+/// `projections` (B, L, 2 N) has b and then c, which all channels share. `skip` is (D). A position
+/// with δ = 0 leaves every state as it was.
 ///
 /// It takes O(B L D N) time in one pass. For the backward pass a CPU keeps N/32 states for each
-/// token and channel, a GPU N/16. For f64 all states of a chunk are in memory at once, and with
-/// gradients those of all chunks, O(B L D N).
+/// position and channel, and a GPU N/16. For f64 all states of a chunk are in memory at once, and
+/// with gradients those of all chunks, O(B L D N).
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -15,25 +15,27 @@ use super::{Complex, ScanOptions, check, linear, scan_packed};
 use crate::ops::supports;
 use crate::{Packing, Result};
 
-/// Coefficients of [`shared_state_space`], with P complex states and D channels.
+/// Coefficients of [`shared_state_space`], for P complex states h that all D channels share.
 pub struct SharedStates<'a> {
-    /// Decays λ (P).
+    /// Decays λ (P): the complex factor on each of the P states from one position to the next.
     pub lambda: &'a Complex,
-    /// Input matrix B (P, D).
+    /// Complex input matrix B (P, D), which maps the D channels to the P states.
     pub b: &'a Complex,
-    /// Output matrix C (D, P). With both directions it is (D, 2 P), and the second half reads
-    /// states that run from the end of the sequence.
+    /// Complex output matrix C (D, P), which maps the P states to the D channels. For states in
+    /// both directions it is (D, 2 P), and its second half reads those that run from the end of the
+    /// sequence.
     pub c: &'a Complex,
-    /// Weights d (D) of the input itself.
+    /// Weights d (D) of the input itself in the output, one for each of the D channels.
     pub d: &'a Tensor,
 }
 
-/// Returns y (B, L, D) of x (B, L, D) by P states that all channels share:
-/// `h_t = λ ⊙ h_{t-1} + B x_t`, `y_t = Re(C h_t) + d ⊙ x_t`. The coefficients are [`SharedStates`].
+/// Returns y (B, L, D) of x (B, L, D) by P states that all D channels share:
+/// `h_t = λ ⊙ h_{t-1} + B x_t`, `y_t = Re(C h_t) + d ⊙ x_t`. `with` has the coefficients.
 ///
-/// With both directions a position sees itself both ways. Sequences may be packed, x being
-/// (1, T, D). It is two products with matrices and a [`super::scan()`], with O(B L P D) time and
-/// O(B L P) memory.
+/// If C is (D, 2 P), states run in both directions, and a position sees itself in each of them.
+/// Sequences may be packed, as `packing` says, and x is then (1, T, D) with T valid positions in
+/// all. It is two products with matrices and a [`super::scan()`], with O(B L P D) time and O(B L P)
+/// memory.
 ///
 /// # Errors
 /// If shapes do not fit.

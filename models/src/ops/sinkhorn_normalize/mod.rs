@@ -14,8 +14,9 @@ use super::check;
 use crate::ops::supports;
 use crate::{Result, mask::PADDED};
 
-/// Returns matrices (B, H, N, N) whose rows and columns sum to about 1, from `scores` (B, H, N, N).
-/// The rows and then the columns of exp(scores) are divided by their sums, `iterations` times.
+/// Returns matrices (B, H, N, N) whose rows and columns sum to about 1, from `scores` (B, H, N, N)
+/// in each of H heads. The rows and then the columns of exp(scores) are divided by their sums,
+/// `iterations` times.
 ///
 /// Only rows and columns where `in_use` (B, N) is not 0 take part. All other entries become zeros.
 ///

@@ -21,15 +21,16 @@ use super::{check, exact_matmul, matmul};
 use crate::Result;
 use crate::ops::supports;
 
-/// Returns all states h (B, L, H, E) of the sLSTM of xLSTM (arXiv:2405.04517) on x (B, L, H, 4 E),
-/// the inputs of its gates. `weight` R (H, 4 E, E) maps the state before to the gates. The
-/// equations are in [the module](self). States are zeros at first. Where `mask` (B, L) is 0, they
-/// stay as they were.
+/// Returns all states h (B, L, H, E) of the sLSTM of xLSTM (arXiv:2405.04517), for heads E wide. x
+/// (B, L, H, 4 E) is the inputs of its four gates. `weight` R (H, 4 E, E) maps the state before to
+/// the gates. The equations are in [the module](self). States are zeros at first. Where `mask`
+/// (B, L) is 0, they stay as they were.
 ///
-/// It takes O(B L H E²) time. In main memory, f32 and f64 take the same loops: they keep h, and for
-/// every 32 positions c, n and m, and compute gates again for the backward pass. Elsewhere the
-/// graph has nodes for every position, and for thousands of positions it is deeper than a stack.
-/// Products with the state are never rounded to bfloat16: their errors would add up.
+/// It takes O(B L H E²) time. In main memory, f32 and f64 take the same loops. These keep h, and
+/// for every 32 positions c, n and m, and compute gates again for the backward pass. Elsewhere the
+/// graph has nodes for every position, and thousands of positions can make it deeper than the stack
+/// allows. Products with the state are never rounded to bfloat16, because their errors would add
+/// up.
 ///
 /// # Errors
 /// If shapes do not fit.

@@ -15,45 +15,47 @@ use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Error, Result, mask::zero_padding, packing::Sequences};
 
-/// Coefficients of [`state_space`]: N modes for each of D channels.
+/// Coefficients of [`state_space`]: N modes, each with a state of its own, for each of D channels.
 #[derive(Clone, Debug)]
 pub enum Modes {
-    /// Real coefficients.
+    /// Real coefficients and states.
     Real {
-        /// Factors a (D, N) of the states.
+        /// Factors a (D, N) on the N states of each of D channels, from one position to the next.
         a: Tensor,
-        /// Weights c (D, N) of the states in the output.
+        /// Weights c (D, N) of the N states of each of D channels in the output.
         c: Tensor,
     },
-    /// Complex coefficients, of which the real part is read out. For a mode that stands for a
-    /// conjugate pair, c contains the factor 2.
+    /// Complex coefficients and states. The output is the real part. For a mode that stands for a
+    /// pair of conjugates, c contains the factor 2.
     Complex {
-        /// Factors a (D, N) of the states.
+        /// Complex factors a (D, N) on the N states of each of D channels, from one position to the
+        /// next.
         a: Complex,
-        /// Weights c (D, N) of the states in the output.
+        /// Complex weights c (D, N) of the N states of each of D channels in the output.
         c: Complex,
     },
 }
 
-/// Options of [`state_space`]: its direction, and the view of a position on itself.
+/// Options of [`state_space`]: its direction, and the influence of a position on its own output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateSpaceOptions {
-    /// True for a walk from the last position to the first.
+    /// True if states run from the last position to the first.
     pub reverse: bool,
-    /// True if y_t reads the state before x_t is added, so that a position does not see itself. The
-    /// second direction of S4 does so.
+    /// True if the output y_t reads the state before x_t is added, so that a position does not see
+    /// itself. The second direction of S4 does so.
     pub exclusive: bool,
 }
 
 /// Returns y (B, L, D) of x (B, L, D), each channel by itself: `h_tn = a_n h_{t-1,n} + x_t`,
-/// `y_t = Re Σ_n c_n h_tn + skip x_t`. `modes` are a and c (D, N), and `skip` is (D).
+/// `y_t = Re Σ_n c_n h_tn + skip x_t`. `modes` are a and c (D, N), for N states in each channel,
+/// and `skip` is (D).
 ///
 /// It is the convolution of x with the kernel K_l = Re Σ_n c_n a_nˡ, which is never in memory.
 /// Applied to a unit impulse (1, L, D) it is that kernel. For two directions see
 /// [`state_space_sum`].
 ///
 /// For f32 on the CPU it takes O(B L D N) time in one pass with states in registers. For its
-/// backward pass it keeps N/64 complex states for each token and channel. Beyond a dozen complex
+/// backward pass it keeps N/64 complex states for each position and channel. Beyond a dozen complex
 /// modes, [`super::fft_conv`] with the impulse response is faster. On a GPU it is that convolution.
 /// For f64 it is a [`super::scan()`] over D N columns, with O(B L D N log L) memory.
 ///
@@ -69,11 +71,11 @@ pub fn state_space(
 }
 
 /// Returns the sum (B, L, D) over `walks` of [`state_space`] of x (B, L, D), plus `skip` (D) times
-/// x, in one operation. The modes of all walks are real, or all are complex, and their numbers are
-/// equal.
+/// x, in one operation. A walk is modes with a direction. The modes of all walks are real, or all
+/// are complex, and their numbers are equal.
 ///
 /// Padded positions of `sequences` count as zeros, whatever x has there. No other position sees
-/// them, and they get no gradient. Their outputs are the traces of the states before and behind
+/// them, and they get no gradient. Their outputs are computed from the states before and behind
 /// them, as at any position of zeros. A BatchNorm over padding reads them.
 ///
 /// # Errors

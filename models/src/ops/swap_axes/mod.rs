@@ -27,8 +27,8 @@ pub fn swap_axes(x: &Tensor) -> Result<Tensor> {
     Ok(x.transpose(1, 2)?.contiguous()?)
 }
 
-/// Returns x (B, L, H E) as (B, H, L, E), contiguous, for `heads` H. A reshaping before it would be
-/// a pass over the gradient, which this operation avoids.
+/// Returns x (B, L, H E) as (B, H, L, E), contiguous, for `heads` H, each E wide. Reshaping x first
+/// would cost a pass over the gradient, which this operation avoids.
 ///
 /// # Errors
 /// If x does not have three axes, or its last axis is not a multiple of H.
@@ -40,7 +40,7 @@ pub fn split_heads(x: &Tensor, heads: usize) -> Result<Tensor> {
     swap_axes(&x.reshape((batch, length, heads, ()))?)
 }
 
-/// Returns x (B, H, L, E) as (B, L, H E), contiguous.
+/// Returns x (B, H, L, E) as (B, L, H E), contiguous, for H heads, each E wide.
 ///
 /// # Errors
 /// If x does not have four axes.

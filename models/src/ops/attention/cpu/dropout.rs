@@ -51,8 +51,8 @@ impl AttentionDropout {
     }
 
     /// Returns the factors on attention weights, (B, H, Lq, Lk) for `heads` H, `queries` Lq and
-    /// `keys` Lk: 0 for a dropped weight, 1 / (1 - rate) for any other. They are for attention that
-    /// keeps its weights in memory.
+    /// `keys` Lk. They are 0 for a dropped weight, and 1 / (1 - rate) for any other. They are for
+    /// attention that keeps its weights in memory.
     ///
     /// # Errors
     /// If the device refuses the tensor.

@@ -50,30 +50,32 @@ const NAME: &str = "attention";
 const SPLIT_WIDTH: usize = 32;
 const MASKED_SPLIT_WIDTH: usize = 64;
 
-/// Options of attention besides queries, keys and values.
+/// Options of attention: everything besides queries, keys and values.
 #[derive(Clone, Debug, Default)]
 pub struct AttentionOptions {
     /// Number of heads H. Head h owns columns h E to (h + 1) E of the keys, and its share of the
     /// columns of queries and values.
     pub heads: usize,
-    /// Factor on the products of queries and keys; 1 / √(E + P) if absent, with P key columns.
+    /// Factor on the products of queries and keys. If absent it is 1 / √(E + P), for heads E wide
+    /// with P further columns (see `key_columns`).
     pub scale: Option<f64>,
-    /// Mask (B, Lk) of the keys: 1 for a valid key, 0 for padding. A query without a valid key
-    /// yields zeros.
+    /// Mask (B, Lk) of the Lk keys of each example: 1 for a valid key, 0 for padding. A query
+    /// without a valid key gets zeros. `None` if all keys are valid.
     pub mask: Option<Tensor>,
-    /// Dropout of the weights, in training.
+    /// Dropout of the attention weights. `None` drops nothing, as in evaluation.
     pub dropout: Option<AttentionDropout>,
-    /// Block masks with the keys that each query sees; all if absent.
+    /// Block masks that list the keys that each query sees. `None` if each sees all keys.
     pub block_masks: Option<BlockMasks>,
-    /// Tables of additions to the scores by distance.
+    /// Tables of numbers that are added to the scores by distance. `None` adds nothing.
     pub relative: Option<RelativeScores>,
-    /// Bound c of the scores z after all additions: they become c tanh(z / c).
+    /// Bound c of the scores. After all additions a score z becomes c tanh(z / c). `None` for no
+    /// bound.
     pub soft_cap: Option<f64>,
-    /// Columns (Lk, P) that the keys of every head and example have after their own. Queries then
-    /// have E + P columns in each head. Key columns get no gradient.
+    /// Columns (Lk, P) that each of the Lk keys has after its own E columns, in every head and
+    /// example. Queries then have E + P columns in each head. Key columns get no gradient.
     pub key_columns: Option<Tensor>,
-    /// True to compute padded queries as all others. If false, those of a sequence on itself may
-    /// get zeros, which costs less.
+    /// True to compute padded queries as all others. If false, padded queries of self-attention may
+    /// get zeros, which takes less time.
     pub padded_queries: bool,
 }
 

@@ -22,11 +22,12 @@ pub enum Lags {
     /// Tap j meets the position j before: y_t = Σ_{j <= t} k_j x_{t-j}. Taps beyond the sequence
     /// have no effect.
     Causal,
-    /// The first K/2 taps look back as those of `Causal`; tap j of the others meets the position
-    /// `j + 1` ahead, so that a position meets itself once (the two kernels of S4, one after the
-    /// other).
+    /// The first K/2 taps look back, as those of `Causal`. Tap j of the other K/2, with j from 0,
+    /// meets the position `j + 1` ahead, so that a position meets itself once. These are the two
+    /// kernels of S4, one after the other. K is even.
     Bidirectional,
-    /// Tap j meets the position j before, counted round the sequence; K is at most L.
+    /// Tap j meets the position j before, counted round the sequence: position -1 is the last one.
+    /// K is at most L.
     Circular,
 }
 

@@ -42,15 +42,15 @@ pub struct GatedLinearOptions {
     pub value: GatedValue,
 }
 
-/// Factor a of the gate in [`crate::ops::gated_linear()`], y = a ⊙ σ(g). W is the weight of its
-/// linear layer.
+/// Factor a in the gated output `y = a ⊙ σ(g)` of [`crate::ops::gated_linear()`], whose input x is
+/// D wide. W is the weight of the linear layer that makes the gate g.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatedValue {
-    /// The first half of the linear layer's output; W is (2D, D).
+    /// The first half of the linear layer's output. Its second half is g, and W is (2D, D).
     Linear,
-    /// z, the input of the linear layer after activation and dropout; W is (D, D).
+    /// The input of the linear layer, which is x after activation and dropout. W is (D, D).
     Activated,
-    /// x, before activation and dropout; W is (D, D).
+    /// The input x before activation and dropout. W is (D, D).
     Input,
 }
 

@@ -24,25 +24,26 @@ const NAME: &str = "kernel attention";
 /// Features and columns of values from which on f32 is cut into parts.
 const SPLIT_WIDTH: usize = 32;
 
-/// Map φ from a query or key to its features, which must not be negative.
+/// Map φ from a query or key x of width E to its features, which must not be negative.
 #[derive(Clone, Debug)]
 pub enum FeatureMap {
-    /// The operands are features already.
+    /// Features are x itself: queries and keys have been mapped already.
     Given,
-    /// elu(x) + 1.
+    /// Features are elu(x) + 1: x + 1 above zero, exp(x) below.
     EluPlusOne,
-    /// max(x, 0) + floor.
+    /// Features are max(x, 0) + floor.
     Relu {
-        /// Added to every feature.
+        /// Number that is added to every feature, not negative.
         floor: f32,
     },
-    /// exp(w_r·x - |x|² / (2 √E) - shift) + epsilon: FAVOR+ (arXiv 2009.14794). The shift is the
-    /// largest w_r·x of a query. For keys it is the largest of all valid keys of an example and
-    /// head, 0 if there is none.
+    /// Features are exp(w_r·x - |x|² / (2 √E) - shift) + epsilon, the FAVOR+ of Performer
+    /// (arXiv:2009.14794). The shift of a query is its largest w_r·x. The shift of keys is the
+    /// largest w_r·x of all valid keys of an example and head, or 0 if there is none.
     Favor {
-        /// Rows w_r (M, E), times E^-¼, for M features; without gradient.
+        /// Rows w_r (M, E), for M features of a query or key of width E: random directions times
+        /// E^-¼. They get no gradient.
         directions: Tensor,
-        /// Added to every feature.
+        /// Number that is added to every feature, not negative.
         epsilon: f32,
     },
 }

@@ -17,20 +17,24 @@ use super::args::{AttentionArgs, Head, TASKS};
 use super::score_mod::Term;
 use crate::autograd::{Gradient, View};
 
-/// Additions to attention scores by the distance of key j from query i: `t_h[c] + a_i[c] + b_j[c]`
-/// in head h. Column c is K plus the distance j - i, which is limited to the range from -K to K.
-/// Queries are at 0, 1, .., and so are the keys of `keys`, from the first of them on.
+/// Numbers that are added to attention scores by the distance of key j from query i. In head h the
+/// sum is `t_h[c] + a_i[c] + b_j[c]`, where absent tables count as zeros. Column c is K plus the
+/// distance j - i, which is limited to the range from -K to K. The queries are at positions 0, 1
+/// and so on. The keys in `keys` are at positions 0, 1 and so on, too.
 #[derive(Clone, Debug)]
 pub struct RelativeScores {
-    /// K, the largest distance that has a column of its own.
+    /// K, the largest distance that has a column of its own in the tables.
     pub reach: usize,
-    /// Keys that have a position; the scores of other keys stay as they are.
+    /// Indices of the N keys that have a position. The scores of other keys stay as they are.
     pub keys: Range<usize>,
-    /// Table t (H, 2 K + 1), a row for each head.
+    /// Table t (H, 2 K + 1): a row for each of the H heads, with a column for each distance from -K
+    /// to K.
     pub of_heads: Option<Tensor>,
-    /// Table a (B, H, Lq, 2 K + 1), a row for each query.
+    /// Table a (B, H, Lq, 2 K + 1): a row for each of the Lq queries in each example and head, with
+    /// a column for each distance from -K to K.
     pub of_queries: Option<Tensor>,
-    /// Table b (B, H, N, 2 K + 1), a row for each of the N keys in `keys`.
+    /// Table b (B, H, N, 2 K + 1): a row for each of the N keys in `keys` in each example and head,
+    /// with a column for each distance from -K to K.
     pub of_keys: Option<Tensor>,
 }
 

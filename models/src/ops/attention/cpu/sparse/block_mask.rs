@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use lra_cpu::tile::{PANEL, SIDE};
 
-/// Range of the queries of a tile that see one of its keys.
+/// Range of the queries that see a key of a tile. A tile is a pair of a block of queries and a
+/// block of keys, each of at most 64 positions (see [`BlockMask`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueryRange {
     from: u8,
@@ -17,11 +18,12 @@ pub struct QueryRange {
 impl QueryRange {
     const NONE: u8 = u8::MAX;
 
-    /// Returns the queries `range` of a tile. If `diagonal` is one of its queries, the score of
-    /// that query gets the `diagonal_bias` of [`BlockMask::new`] in addition.
+    /// Returns the range of queries that see a key. `range` has the indices of the queries in their
+    /// block, from 0. If `diagonal` is one of them, the score of that query gets the
+    /// `diagonal_bias` of [`BlockMask::new`] in addition.
     ///
     /// # Panics
-    /// If a query is not among the 64 of a tile.
+    /// If an index is not below 64, the most queries of a block.
     #[must_use]
     pub fn new(range: Range<usize>, diagonal: Option<usize>) -> Self {
         assert!(
@@ -52,8 +54,8 @@ impl QueryRange {
     }
 }
 
-/// Sparse pattern of one head: blocks of queries, blocks of keys, and tiles. A tile is a pair of
-/// blocks whose scores are computed.
+/// Sparse pattern of one head: blocks of queries, blocks of keys, and tiles. A block has at most 64
+/// positions. A tile is a pair of a block of queries and a block of keys whose scores are computed.
 ///
 /// A pair of query and key that occurs in two tiles counts twice, as if the key were there twice.
 /// Queries without a tile get zeros.
@@ -117,13 +119,14 @@ pub(crate) struct TileView<'a> {
     pub(crate) ranges: Option<&'a [QueryRange]>,
 }
 
-/// The query ranges of one block of keys, kept in a block mask for use in any of its tiles.
+/// Query ranges of one block of keys, one for each key. A block mask keeps them, and any of its
+/// tiles can use them.
 #[derive(Clone, Debug)]
 pub struct QueryRanges(Range<usize>);
 
 impl BlockMask {
-    /// Returns a block mask without tiles. `diagonal_bias` is the number that a [`QueryRange`] may
-    /// add to a single score; minus infinity hides the pair.
+    /// Returns a block mask without blocks and tiles. `diagonal_bias` is added to the one score of
+    /// a key that its [`QueryRange`] names. Minus infinity hides the pair.
     #[must_use]
     pub fn new(diagonal_bias: f32) -> Self {
         BlockMask {
@@ -159,17 +162,19 @@ impl BlockMask {
         range
     }
 
-    /// Adds a block of keys at these positions, and returns its number.
+    /// Adds a block of keys at these positions of the sequence. Returns the number of the block,
+    /// for [`BlockMask::allow`].
     ///
     /// # Panics
-    /// If there are none or more than 64.
+    /// If there are no positions, or more than 64.
     pub fn key_block(&mut self, positions: impl IntoIterator<Item = u32>) -> usize {
         let positions = self.add_positions(positions);
         self.keys.push(KeyBlock { positions, slot: 0 });
         self.keys.len() - 1
     }
 
-    /// Cuts positions in blocks of keys: the number of each, and its positions.
+    /// Adds blocks of keys, of 64 positions or fewer, that together have `positions`. Returns the
+    /// number of each block and its positions.
     pub fn key_blocks_of(&mut self, positions: &[u32]) -> Vec<(usize, Vec<u32>)> {
         let blocks = positions.chunks(SIDE);
         blocks
@@ -182,10 +187,11 @@ impl BlockMask {
             .collect()
     }
 
-    /// Starts a block of queries at these positions: the tiles that follow are its own.
+    /// Adds a block of queries at these positions of the sequence. Tiles that [`BlockMask::allow`]
+    /// adds from now on are its own.
     ///
     /// # Panics
-    /// If there are none or more than 64.
+    /// If there are no positions, or more than 64.
     pub fn query_block(&mut self, positions: impl IntoIterator<Item = u32>) {
         let positions = self.add_positions(positions);
         let tiles = self.tiles.len()..self.tiles.len();
@@ -237,18 +243,19 @@ impl BlockMask {
         mask
     }
 
-    /// Stores the ranges of queries that see the keys of a block, one entry per key.
+    /// Stores query ranges in this mask, one for each key of a block. Returns a handle to them, for
+    /// [`BlockMask::allow`].
     pub fn ranges(&mut self, ranges: impl IntoIterator<Item = QueryRange>) -> QueryRanges {
         let start = self.ranges.len();
         self.ranges.extend(ranges);
         QueryRanges(start..self.ranges.len())
     }
 
-    /// Lets the present block of queries see this block of keys: all of it, or the pairs in
-    /// `ranges`.
+    /// Adds a tile: the last block of queries sees the block of keys number `keys`. Each query sees
+    /// all of its keys, or only the pairs in `ranges`.
     ///
     /// # Panics
-    /// If there is no such block, or not one query range per key.
+    /// If there is no such block of keys, no block of queries, or not one query range for each key.
     pub fn allow(&mut self, keys: usize, ranges: Option<&QueryRanges>) {
         let count = self.keys[keys].positions.len();
         assert!(

@@ -37,8 +37,9 @@ const LEAST_BLOCKS: usize = 8;
 pub struct BlockMasks(Arc<[BlockMask]>);
 
 impl BlockMasks {
-    /// Builds the masks of a batch from `block_masks` in the order (example, head). If there are
-    /// fewer than heads in the batch, they are used again from the first.
+    /// Builds the masks of a batch from `block_masks`, in the order (example, head). If there are
+    /// fewer than all examples have heads, they are used again from the first: one mask serves all
+    /// heads.
     #[must_use]
     pub fn new(mut block_masks: Vec<BlockMask>) -> Self {
         block_masks.iter_mut().for_each(BlockMask::finish);
