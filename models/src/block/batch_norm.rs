@@ -21,7 +21,9 @@ use crate::{
     params::{Buffer, Commit},
 };
 
-/// The norm with its state.
+/// BatchNorm of the channels of x (B, L, D), with its parameters and running statistics:
+/// `(x - μ)/√(σ² + ε) ⊙ γ + β` (arXiv:1502.03167). The mean μ and the variance σ² of a channel are
+/// those of the batch in training, and running ones in evaluation.
 pub struct BatchNorm {
     /// γ (D).
     weight: Tensor,

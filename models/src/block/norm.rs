@@ -28,34 +28,38 @@ use crate::{
     options::{BlockOptions, NormKind, ScaleNorm},
 };
 
-/// A norm, with its parameters.
+/// Norm of rows x of width D, with its parameters. In the formulas, μ and σ² are the mean and the
+/// variance of a row, and ε is `block.norm_epsilon`.
 pub enum Norm {
-    /// LayerNorm.
+    /// LayerNorm: `(x - μ)/√(σ² + ε) ⊙ g + b` (arXiv:1607.06450).
     Layer(LayerNorm),
-    /// RMSNorm, and ScaleNorm by the root mean square.
+    /// RMSNorm, `x/√(mean x² + ε) ⊙ g` (arXiv:1910.07467). With a single number g it is ScaleNorm
+    /// by the root mean square.
     Rms {
-        /// g, (D) or one number.
+        /// Gain g: (D) for RMSNorm, or (1) for ScaleNorm.
         weight: Tensor,
-        /// ε.
+        /// ε, added to the mean square.
         epsilon: f64,
     },
-    /// ScaleNorm.
+    /// ScaleNorm by the Euclidean norm: `g x/√(‖x‖² + ε²)` (arXiv:1910.05895).
     Scale {
-        /// g, one number.
+        /// Gain g, (1).
         weight: Tensor,
-        /// ε.
+        /// ε, whose square is added to the squared norm.
         epsilon: f64,
     },
-    /// AdaNorm.
+    /// AdaNorm: `(1 - y/10) ⊙ y` for `y = (x - μ)/(s + ε)`, with no gradient through y/10
+    /// (arXiv:1911.07013). The standard deviation s of a row has D - 1 in its denominator.
     Ada {
-        /// ε.
+        /// ε, added to the standard deviation.
         epsilon: f64,
     },
-    /// PowerNorm.
+    /// PowerNorm: x divided by the root of a running mean of x² in each channel (arXiv:2003.07845).
     Power(Box<PowerNorm>),
-    /// BatchNorm.
+    /// BatchNorm: each channel by its mean and variance over a batch, or by running ones in
+    /// evaluation (arXiv:1502.03167).
     Batch(Box<BatchNorm>),
-    /// No norm.
+    /// No norm: the output is x.
     None,
 }
 

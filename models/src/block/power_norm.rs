@@ -24,7 +24,8 @@ use crate::{
 /// α.
 const KEEP: f64 = 0.9;
 
-/// The norm with its state.
+/// PowerNorm of the channels of x (B, L, D), with its parameters and state: `γ ⊙ x/√(ψ² + ε) + β`
+/// (arXiv:2003.07845). ψ² is a running mean of x² in each channel.
 pub struct PowerNorm {
     /// γ (D).
     weight: Tensor,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Choice, Choices, LONGEST, WIDEST};
 use crate::ops::activation::Activation;
 
-/// Place of the norm in a block.
+/// Place of the norms in a block of mixer and feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormPlace {
@@ -16,83 +16,109 @@ pub enum NormPlace {
     Post,
 }
 
-/// Way in which a block's sums are carried on.
+/// Way in which the output y of a sublayer is added to the stream x of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residual {
     /// x + y.
     ///
-    /// The backward pass uses the activations kept by the forward pass.
+    /// It is the usual residual connection. The backward pass uses the activations kept by the
+    /// forward pass.
     Plain,
     /// Two streams that can be undone (Reformer).
     ///
-    /// The backward pass recomputes everything. Pre-norm only.
+    /// The backward pass recomputes all activations in place of keeping them (arXiv:2001.04451). It
+    /// is for pre-norm blocks only.
     Reversible,
     /// A GRU's gate (GTrXL).
     ///
-    /// It stands in place of each sum.
+    /// The gate (arXiv:1910.06764) stands in place of each sum.
     Gru,
     /// x + α y, α = 0 at first (ReZero).
     ///
-    /// α is a number for each branch. Without norms.
+    /// α is one number for each block, which its sublayers share (arXiv:2003.04887). It is for
+    /// blocks without norms.
     #[choice(wants = [("block.norm", "none")])]
     Rezero,
     /// ω x + y (Admin).
     ///
-    /// ω is a vector that begins well above 1. Post-norm only.
+    /// ω is a learned vector (D) that begins well above 1 (arXiv:2004.08249). It is for post-norm
+    /// blocks only.
     #[choice(wants = [("block.norm_place", "post")])]
     Admin,
     /// x + λ y, by channel (LayerScale).
+    ///
+    /// λ is a learned vector (D) that begins at 1 (arXiv:2103.17239).
     Layerscale,
 }
 
 impl Residual {
-    /// Returns whether branches are multiplied by a number that is 0 at first: then it alone has a
-    /// gradient in the first step.
+    /// Returns whether the outputs of sublayers are multiplied by a number that is 0 at first. In
+    /// the first step that number alone has a gradient then.
     #[must_use]
     pub fn starts_at_zero(self) -> bool {
         self == Self::Rezero
     }
 }
 
-/// Normalisation of the rows of a block's input or output; the definitions are in
-/// `block/norm.rs`.
+/// Kind of norm of a block's rows x of width D. In the formulas, μ and σ² are the mean and the
+/// variance of a row, and ε is `block.norm_epsilon`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NormKind {
     /// LayerNorm.
+    ///
+    /// It is (x - μ)/√(σ² + ε) ⊙ g + b (arXiv:1607.06450).
     Layer,
     /// RMSNorm.
+    ///
+    /// It is x/√(mean x² + ε) ⊙ g (arXiv:1910.07467).
     Rms,
     /// ScaleNorm: one gain for the row's length.
+    ///
+    /// It is g x/√(‖x‖² + ε²) with a number g (arXiv:1910.05895), or as `block.scale_norm` says.
     Scale,
     /// AdaNorm: no parameters.
+    ///
+    /// It is (1 - y/10) ⊙ y for y = (x - μ)/(s + ε), with no gradient through y/10
+    /// (arXiv:1911.07013). s is the standard deviation of a row.
     Ada,
     /// PowerNorm: running statistics by channel.
+    ///
+    /// Each channel is divided by the root of a running mean of x² (arXiv:2003.07845).
     Power,
     /// BatchNorm, padding counted as published.
+    ///
+    /// Mean and variance of a channel are those of all positions of a batch in training, and
+    /// running ones in evaluation (arXiv:1502.03167).
     Batch,
     /// BatchNorm over valid positions.
+    ///
+    /// It is `Batch` with padded positions left out of mean and variance.
     BatchMasked,
     /// No norm.
     None,
 }
 
-/// Divisor of a row in ScaleNorm; the gain begins such that rows have a mean square of 1.
+/// Divisor of a row x of width D in ScaleNorm. The gain begins such that rows have a mean square of
+/// 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScaleNorm {
-    /// The row's Euclidean norm, the gain being √D at first, as in the paper.
+    /// Euclidean norm of the row. The gain begins at √D, as in the paper (arXiv:1910.05895).
     Norm,
-    /// The root of its mean square, the gain being 1 at first, as in the code of Mega.
+    /// Root of the row's mean square. The gain begins at 1, as in the code of Mega.
     Rms,
 }
 
-/// Computation of a block on each position by itself.
+/// Sublayer of a block behind the mixer. It maps each position by itself, or with its near
+/// neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelKind {
     /// Two linear layers with an activation between.
+    ///
+    /// It is the usual feed-forward network of a Transformer.
     Dense,
     /// One of several experts per token (Switch).
     ///
@@ -112,10 +138,12 @@ pub enum ChannelKind {
     /// They see a few positions to each side.
     Conv,
     /// Positions are mixed and that is all.
+    ///
+    /// Blocks have no sublayer after the mixer.
     None,
 }
 
-/// Factor of the hidden layer of a feed-forward network.
+/// Gate: a factor by which the hidden layer of a feed-forward network is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
@@ -128,37 +156,49 @@ pub enum Gate {
     Glu,
 }
 
-/// Bias that is added to the scores of pairs; the definitions are in `layers/score_mods/`.
+/// Number that is added to the attention score of query i and key j. E is the width of a head.
+/// Exact definitions are in `layers/score_mods/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PairBias {
     /// Scores are products of query and key.
+    ///
+    /// Nothing is added.
     None,
     /// A learned number by bucket of distances (T5).
     ///
-    /// Each head has its own; all layers have the same.
+    /// Each head has its own numbers, and all layers share them (arXiv:1910.10683).
     T5,
     /// Less by fixed steps with distance (ALiBi).
+    ///
+    /// If the number of heads H is a power of two, head h, from 1, adds -2^(-8 h / H) times the
+    /// distance (arXiv:2108.12409).
     Alibi,
     /// A Gaussian around the query, of learned width.
     ///
-    /// Each head has its own width.
+    /// At distance δ it adds -abs(w δ² + b), with learned w >= 0 and b <= 0 for each head (Guo et
+    /// al., 2019, "Gaussian Transformer").
     Gauss,
     /// The query times a vector by distance (Shaw).
     ///
-    /// The vector is learned (Shaw et al., 2018).
+    /// It adds q_i·a / √E, with a learned vector a for each distance up to `block.bias_distance`
+    /// (arXiv:1803.02155).
     Shaw,
     /// Contents and sines of distances (Transformer-XL).
     ///
-    /// Each has a bias.
+    /// It adds a product of the query with a learned map of sines and cosines of the distance.
+    /// Contents and distances each have a learned bias, which is added to the query
+    /// (arXiv:1901.02860).
     Xl,
     /// Contents and distances, disentangled (DeBERTa).
     ///
-    /// This is the computation of DeBERTa's code.
+    /// It adds a product of the query with a vector for the distance, and one of the key with such
+    /// a vector (arXiv:2006.03654). This is the computation of DeBERTa's code.
     Deberta,
     /// The same as the paper prints its third term.
     ///
-    /// There it has the distance of key from query.
+    /// In the product with the key, it has the distance of the key from the query, where `Deberta`
+    /// has that of the query from the key.
     DebertaPaper,
 }
 
@@ -287,7 +327,7 @@ pub struct BlockOptions {
 }
 
 impl BlockOptions {
-    /// Returns the width of one head.
+    /// Returns E, the width of one head: `qkv_dim` divided by `heads`.
     #[must_use]
     pub fn head_dim(&self) -> usize {
         self.qkv_dim / self.heads

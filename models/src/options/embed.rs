@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Choice, Choices};
 
-/// Marking of positions.
+/// Way in which the embedding marks the position of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Positions {
@@ -23,12 +23,16 @@ pub enum Positions {
     /// channel.
     Complex,
     /// By a convolution after the first block (CPVT).
+    ///
+    /// The convolution's output is added to the states of the block (arXiv:2102.10882).
     Conditional,
     /// Not marked.
+    ///
+    /// Only the mixer can tell positions apart.
     None,
 }
 
-/// Meaning of a token id.
+/// Way in which a token id is embedded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Choices, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
@@ -38,7 +42,8 @@ pub enum Input {
     Scalar,
 }
 
-/// Initial values of the linear map of a number, weight w (D) and bias b (D).
+/// Initial values of the linear map of an id as a number, with weight w (D) and bias b (D). They
+/// are for `embed.input` = scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScalarInit {

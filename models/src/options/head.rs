@@ -5,35 +5,36 @@ use serde::{Deserialize, Serialize};
 
 use super::{Choices, WIDEST};
 
-/// Reduction of a sequence to one vector.
+/// Reduction of the hidden states (B, L, D) of B sequences to one vector for each sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pooling {
-    /// A learned token is put before the sequence; its hidden state is taken.
+    /// A learned CLS token is put before the sequence, and its hidden state is taken.
     Cls,
-    /// The hidden state of the first valid token (as in the 2021 code's dual encoder).
+    /// The hidden state of the first valid token is taken, as in the dual encoder of the
+    /// benchmark's code of 2021.
     First,
-    /// Mean over valid tokens.
+    /// The mean of the hidden states over valid tokens is taken.
     Mean,
-    /// Sum over valid tokens, divided by the length with padding: a short text gives a small vector
-    /// (as in the code of Xiong et al., 2021).
+    /// The sum of the hidden states over valid tokens is divided by the length with padding. A
+    /// short text gives a small vector, as in the code of Xiong et al., 2021.
     PaddedMean,
-    /// Sum over valid tokens.
+    /// The sum of the hidden states over valid tokens is taken.
     Sum,
-    /// Largest value of each channel over valid tokens.
+    /// The largest value of each channel over valid tokens is taken.
     Max,
-    /// Attention of a learned vector over the states: the Set Transformer's pooling by multihead
-    /// attention, with one seed (arXiv:1810.00825). `block.qkv_dim` wide.
+    /// A learned vector attends to the hidden states. This is the Set Transformer's pooling by
+    /// multihead attention, with one seed (arXiv:1810.00825). It is `block.qkv_dim` wide.
     Attention,
 }
 
-/// Combination of two towers' vectors.
+/// Combination of the vectors a and b of an example's two sequences, for tasks that compare them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Features {
-    /// `[a, b]`, as in the 2021 code.
+    /// `[a, b]`, as in the benchmark's code of 2021.
     Concat,
-    /// `[a, b, a * b, a - b]`, as in the paper.
+    /// `[a, b, a * b, a - b]`, as in the benchmark's paper (arXiv:2011.04006).
     Nli,
 }
 

@@ -162,7 +162,7 @@ fn check<T: OptionSet>(section: &str, options: &T) -> Result<()> {
     read::<T>(section, &to_json(options), &usual, T::RANGES).map(drop)
 }
 
-/// Returns an options object with every key, as JSON.
+/// Returns `options` as a JSON object with every key.
 #[must_use]
 pub fn to_json(options: &impl Serialize) -> Value {
     // A struct of numbers and names always has a JSON form.
