@@ -37,22 +37,26 @@ use crate::{
     rng::StreamKey,
 };
 
-/// Weights of the auxiliary losses; 0 for a loss that is not used.
+/// Weights of the auxiliary losses in the sum that is trained. A weight of 0 leaves its loss out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Auxiliary {
-    /// Weight of the loss `layers`: the class, predicted from the states behind each block but the
-    /// last.
+    /// Weight of the loss `layers`: the cross-entropy of the class, predicted from the states
+    /// behind each block but the last.
     pub layers: f64,
-    /// Weight of the loss `positions`: the class, predicted at every position.
+    /// Weight of the loss `positions`: the cross-entropy of the class, predicted at every position
+    /// from the tokens up to there.
     pub positions: f64,
-    /// Weight of the loss `next`: the two tokens after each position.
+    /// Weight of the loss `next`: the cross-entropy of the token after each position, plus half
+    /// that of the token after it. Only causal models can have it.
     pub next: f64,
-    /// Weight of the loss `masked`: tokens that are hidden from the model.
+    /// Weight of the loss `masked`: the cross-entropy of the 15 % of tokens that are hidden from
+    /// the model and predicted.
     pub masked: f64,
 }
 
 impl Auxiliary {
-    /// Builds the weights from `weight`, which returns the weight of the loss of a given name.
+    /// Builds the weights from `weight`, which returns the weight of the loss of a given name:
+    /// `layers`, `positions`, `next` or `masked`.
     #[must_use]
     pub fn new(weight: impl Fn(&str) -> f64) -> Self {
         Self {
@@ -64,7 +68,7 @@ impl Auxiliary {
     }
 }
 
-/// Prefix of the paths of the auxiliary heads' parameters, before a dot.
+/// First name in the paths of the auxiliary heads' parameters, which begin with `aux.`.
 pub const AUXILIARY: &str = "aux";
 
 const LAYERS: Loss = Loss::new("layers", 0.0);

@@ -14,10 +14,12 @@ use crate::{
     loss::Loss,
 };
 
-/// Prefix of the paths of the parameters of the head for single positions, before a dot.
+/// First name in the paths of the parameters of the head for single positions, which begin with
+/// `dense.`.
 pub const DENSE: &str = "dense";
 
-/// Classifier of sequences: embedding, encoder, pooling and head. Two towers share all weights.
+/// Classifier of sequences: embedding, encoder, pooling and head. If an example has two sequences,
+/// both go through the same weights.
 pub struct Classifier {
     backbone: Backbone,
     pool: Pool,
@@ -31,10 +33,12 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Builds `model` for tasks of `shape`, and creates its parameters in `parameters`.
+    /// Builds `model` for tasks of `shape`, and creates its parameters in `parameters`. `options`
+    /// set everything around the mixer, and the mixer's own options.
     ///
     /// # Errors
-    /// [`crate::Error::Option`] or [`crate::Error::Options`] for options out of range or unknown.
+    /// [`crate::Error::Option`], [`crate::Error::Options`] or [`crate::Error::Word`] for options
+    /// that are out of range or unknown.
     pub fn new(
         model: &Model,
         shape: &Shape,
@@ -56,7 +60,8 @@ impl Classifier {
     }
 
     /// Returns this classifier with a second head, which predicts one of `classes` classes at
-    /// single positions.
+    /// single positions. The head creates its parameters in `parameters`. `options` and
+    /// `parameters` are those of [`Classifier::new`].
     ///
     /// # Errors
     /// [`crate::Error::Option`] for a model of two sequences per example.
@@ -76,7 +81,8 @@ impl Classifier {
     }
 
     /// Returns this classifier with heads for those auxiliary losses whose weight in `auxiliary` is
-    /// more than 0.
+    /// more than 0. The heads create their parameters in `parameters`. The other arguments are
+    /// those of [`Classifier::new`].
     ///
     /// # Errors
     /// [`crate::Error::Option`] for a loss that the model cannot have.
@@ -106,9 +112,9 @@ impl Classifier {
         .concat()
     }
 
-    /// Returns the logits (B, C) of the examples in `inputs`, with token ids (B, L) for each tower.
-    /// If the pass collects losses and has [`crate::pass::Supervision`], the auxiliary heads add
-    /// theirs.
+    /// Returns the logits (B, C) of the B examples in `inputs`, for C classes. Each tower of
+    /// `inputs` has token ids (B, L). If the pass collects losses and has
+    /// [`crate::pass::Supervision`], the auxiliary heads add their losses to it.
     ///
     /// # Errors
     /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor
@@ -119,9 +125,9 @@ impl Classifier {
             .sequence)
     }
 
-    /// Returns the logits of whole sequences, (B, C), and of the N labelled positions, (N, C'). The
-    /// latter are those of the head of [`Classifier::with_dense`] with C' classes. `inputs` are
-    /// those of [`Classifier::forward`].
+    /// Returns the logits (B, C) of whole sequences, for C classes, and those (N, C') of the N
+    /// labelled positions in `labels`. The latter come from the head of [`Classifier::with_dense`],
+    /// which has C' classes. `inputs` are those of [`Classifier::forward`].
     ///
     /// # Errors
     /// Errors of [`Classifier::forward`]; [`crate::Error::Input`] if there are labels and no head
@@ -181,10 +187,11 @@ impl Classifier {
         })
     }
 
-    /// Counts the floating-point operations of a forward pass over `batch` examples of `length`
-    /// tokens per tower, without the CLS slot. Matrix products count, a multiply-add being two.
-    /// Every position counts as labelled. Auxiliary heads, which do not score, are left out. A
-    /// training step is about three times as many. The result is [`u64::MAX`] if there are more.
+    /// Counts the floating-point operations of a forward pass over `batch` examples. Each tower has
+    /// `length` tokens, without the CLS slot. Matrix products are counted, and a multiply-add is
+    /// two operations. Every position counts as labelled. Auxiliary heads, which do not score, are
+    /// left out. A training step takes about three times as many operations. The result is
+    /// [`u64::MAX`] if the number does not fit.
     #[must_use]
     pub fn flops(&self, batch: usize, length: usize) -> u64 {
         let slots = length + usize::from(self.backbone.cls);
@@ -205,7 +212,8 @@ impl Classifier {
         self.backbone.encoder.stops_gradients()
     }
 
-    /// Returns a description of the model's violation of the benchmark's rules, if there is one.
+    /// Returns a description of the model's violation of the benchmark's rules. `None` if it keeps
+    /// them.
     #[must_use]
     pub fn rule_violation(&self) -> Option<&'static str> {
         self.backbone.encoder.rule_violation()

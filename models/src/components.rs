@@ -32,7 +32,7 @@ const fn all<const N: usize>(sections: &[&[Component]]) -> [Component; N] {
 const COUNT: usize =
     BlockOptions::COMPONENTS.len() + EmbedOptions::COMPONENTS.len() + HeadOptions::COMPONENTS.len();
 
-/// All components: those of the block, the embedding and the head.
+/// Components of the block, the embedding and the head, in this order.
 pub static COMPONENTS: &[Component] = &all::<COUNT>(&[
     BlockOptions::COMPONENTS,
     EmbedOptions::COMPONENTS,
@@ -40,8 +40,8 @@ pub static COMPONENTS: &[Component] = &all::<COUNT>(&[
 ]);
 
 impl Component {
-    /// Returns `options` with this component set to `choice`. Other components get the values that
-    /// the choice requires.
+    /// Returns `options` with this component set to `choice`. Components that the choice requires
+    /// get the required values.
     ///
     /// # Errors
     /// [`Error::Option`] if there is no such value.

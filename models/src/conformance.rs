@@ -67,12 +67,12 @@ pub use self::{
     outputs::{DigestElsewhere, digest, digest_elsewhere_by},
 };
 
-/// Check of a promise that every model must keep.
+/// Check of a promise that every model must keep, such as that padding changes no logit.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// The promise in words, such as `padding_changes_no_logit`.
+    /// Name of the check, which is the promise in words: for example `padding_changes_no_logit`.
     pub name: &'static str,
-    /// The check itself; it panics with a description of the fault.
+    /// Function that checks a model. It panics with a description of the fault.
     pub check: fn(&'static Model),
     /// Names of the checks that come first. If one of them finds a fault, this check would report
     /// the same fault again.
@@ -88,15 +88,16 @@ pub enum Outcome {
     Kept,
     /// The model breaks the promise, in the way that the description says.
     Broken(String),
-    /// The check was not run, because the named promise is broken.
+    /// The check was not run, because a check that it rests on has found a fault. The text is the
+    /// name of that check.
     NotTried(&'static str),
     /// The promise cannot be checked for this model, for the given reason.
     Unchecked(&'static str),
 }
 
-/// Runs the [`CHECKS`] in order by `tried`, and returns each with its outcome. A check that rests
-/// on a broken promise is not run, so that one cause is reported once. `told` receives each outcome
-/// as soon as it is known.
+/// Runs each of the [`CHECKS`] in order by `tried`, and returns each with its outcome. A check that
+/// rests on a broken promise is not run, so that one cause is reported once. `told` receives each
+/// outcome as soon as it is known.
 ///
 /// # Errors
 /// Errors of `told`.
@@ -125,7 +126,7 @@ pub fn ask<E>(
 impl Check {
     /// Returns the line of `model`'s source that probably causes the fault that `said` describes.
     /// It is the line that creates the parameter that `said` names, or else a line with words that
-    /// belong to the promise.
+    /// belong to the promise. `None` if there is no such line.
     #[must_use]
     pub fn place(&self, model: &Model, said: &str) -> Option<Place> {
         let parts = |c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '.');
@@ -219,7 +220,7 @@ pub const CHECKS: &[Check] = promises![
 ];
 
 impl Component {
-    /// Checks whether `model` can have this component at `choice`, by building it without memory
+    /// Checks that `model` can have this component at `choice`. It builds the model without memory
     /// for its weights.
     ///
     /// # Errors
@@ -231,10 +232,11 @@ impl Component {
 
 impl Model {
     /// Returns the losses that the model adds to the cross-entropy with these options, each with
-    /// its usual weight.
+    /// its usual weight. It builds the model without memory for its weights.
     ///
     /// # Errors
-    /// If the model cannot take the options.
+    /// [`crate::Error::Option`], [`crate::Error::Options`] or [`crate::Error::Word`] for options
+    /// that the model cannot have.
     pub fn losses_with(&self, options: &Options) -> crate::Result<Vec<loss::Loss>> {
         Ok(without_weights(self, options)?.losses())
     }

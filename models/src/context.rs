@@ -11,13 +11,13 @@ use crate::{
     supports::Supports,
 };
 
-/// Structure of a task's examples beyond a row of tokens.
+/// Structure of a task's examples, beside the length of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Height and width of the image whose pixels a sequence is, row by row, without the CLS slot.
     /// `None` if sequences are no images.
     pub grid: Option<[usize; 2]>,
-    /// Number of sequences in an example.
+    /// Number of sequences in an example: 1 or 2.
     pub towers: usize,
 }
 
@@ -45,19 +45,21 @@ pub struct ModelContext<'a> {
     pub vb: VarBuilder,
     /// The residual blocks' options, already validated.
     pub block: &'a BlockOptions,
-    /// The model's own options, every key present.
+    /// The model's own options, with every key present.
     pub model: &'a Value,
     /// Largest length that the model will get, with the CLS slot.
     pub max_length: usize,
     /// True if position 0 is a CLS token.
     pub cls: bool,
-    /// Structure of the task's sequences.
+    /// Structure of the task's examples: image grid and number of sequences.
     pub geometry: Geometry,
-    /// Position vectors (slots, D) to add to the input of every block but the first.
+    /// Position vectors (S, D) that are added to the input of every block but the first. S is the
+    /// largest number of slots of a sequence. `None` if positions are not marked anew before each
+    /// block.
     pub positions: Option<Tensor>,
     /// True if a convolution that marks positions is to follow the first block.
     pub conditional: bool,
-    /// Selection of the hidden states to return.
+    /// Selection of the hidden states that the encoder returns.
     pub layers: Layers,
     /// Declaration of the model's own options.
     pub(crate) own: OwnOptions,
@@ -128,13 +130,13 @@ pub struct LayerContext<'a> {
     pub vb: VarBuilder,
     /// Builder of the parameters that all layers share.
     pub shared: VarBuilder,
-    /// Widths, heads and dropout rates.
+    /// Options of the residual blocks, such as widths, heads and dropout rates.
     pub block: &'a BlockOptions,
     /// Largest length that the mixer will get, with the CLS slot.
     pub max_length: usize,
     /// True if position 0 is a CLS token.
     pub cls: bool,
-    /// Structure of the task's sequences.
+    /// Structure of the task's examples: image grid and number of sequences.
     pub geometry: Geometry,
     /// Index of the block, from 0.
     pub index: usize,

@@ -3,7 +3,7 @@
 /// Result of every function in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error of this crate.
+/// Error of the functions of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// An option has a value that it cannot have: a number outside its range, or a choice that
@@ -14,7 +14,7 @@ pub enum Error {
         key: String,
         /// The value that was given.
         value: String,
-        /// Accepted values.
+        /// Description of the accepted values.
         allowed: String,
     },
     /// An option has a word that is none of its choices.
@@ -30,9 +30,9 @@ pub enum Error {
     /// The options of a section are not an object with exactly the known keys.
     #[error("the options {section}.*: {reason}")]
     Options {
-        /// The section, such as `block` or `model`.
+        /// Name of the section, such as `block` or `model`.
         section: String,
-        /// Complaint of the deserializer, with the known keys.
+        /// Message of the JSON reader, with the known keys.
         reason: String,
     },
     /// Two layers asked for one parameter path with different shapes.
@@ -52,13 +52,15 @@ pub enum Error {
     Load {
         /// Path of the parameter.
         path: String,
-        /// Missing, unknown, or of another shape.
+        /// Fault of the tensor: it is missing, unknown, or of another shape.
         reason: String,
     },
-    /// An input tensor does not have the shape or content that the model was built for.
+    /// An input does not have the shape or content that the model was built for. The text describes
+    /// the fault.
     #[error("input: {0}")]
     Input(String),
-    /// A file is not a parity case that can be run.
+    /// A file is not a parity case that can be run. A parity case has reference numbers that a
+    /// model is compared with. The text describes the fault.
     #[error("parity case: {0}")]
     Case(String),
     /// A tensor operation failed.

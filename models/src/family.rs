@@ -6,19 +6,20 @@ use std::fmt;
 /// family, and a recipe may have settings for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// A Transformer's block: norm, mixer, norm, feed-forward network, and positions.
+    /// The block of a Transformer: norm, mixer, norm and feed-forward network, with positions
+    /// marked in the embedding.
     Xformer,
-    /// A long filter: BatchNorm, the filter and its gated output, no feed-forward network, no
-    /// positions.
+    /// The block of a long filter, such as S4's: BatchNorm, the filter and its gated output. It has
+    /// no feed-forward network, and positions are not marked.
     Filter,
-    /// A gate within the mixer, in the block that its authors give it.
+    /// A mixer with gates of its own, such as Mega's, in the block that its authors give it.
     Gated,
-    /// A whole layer of its own, such as ChordMixer's.
+    /// A whole layer of the authors' own in place of a block's parts, such as ChordMixer's.
     Mixer,
 }
 
 impl Family {
-    /// All families.
+    /// All families, in the order of the variants.
     pub const ALL: [Family; 4] = [
         Family::Xformer,
         Family::Filter,
@@ -26,7 +27,7 @@ impl Family {
         Family::Mixer,
     ];
 
-    /// Returns the name of the family in settings.
+    /// Returns the name of the family in settings, such as `xformer`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,7 +38,7 @@ impl Family {
         }
     }
 
-    /// Returns the family called `name`, if there is one.
+    /// Returns the family that [`Family::name`] calls `name`. `None` if there is no such family.
     #[must_use]
     pub fn find(name: &str) -> Option<Family> {
         Family::ALL.into_iter().find(|family| family.name() == name)

@@ -10,40 +10,43 @@ use candle_core::Tensor;
 pub use crate::ops::{cross_entropies, cross_entropy};
 use crate::{DenseLabels, Logits, Result};
 
-/// Loss beside the cross-entropy. The model, component or head that adds it declares it.
+/// Name and weight of a loss that is added to the cross-entropy in training. It is declared by the
+/// model, the component or the head that adds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
     /// Name in settings (`train.aux.<name>`) and logs.
     pub name: &'static str,
-    /// Usual weight of the loss.
+    /// Usual weight: the factor of the loss in the sum that is trained, unless settings have
+    /// another.
     pub weight: f64,
 }
 
 impl Loss {
-    /// Returns a loss of this name and usual weight.
+    /// Returns the loss called `name` with the usual weight `weight`.
     #[must_use]
     pub const fn new(name: &'static str, weight: f64) -> Self {
         Self { name, weight }
     }
 }
 
-/// Losses of a batch whose sequences have labels at single positions too, in nats.
+/// Losses, in nats, of a batch of B sequences that have labels at N single positions too.
 pub struct DenseLosses {
-    /// Mean over the batch, rank 0, of the weighted mean of an example's losses: (Σ l_i + w l) /
-    /// (n + w). The l_i are the cross-entropies of its n labelled positions, l is that of its own
-    /// label, and w the weight of that label.
+    /// Mean over the batch, of rank 0, of the weighted mean of an example's losses:
+    /// `(Σ l_i + w l) / (n + w)`. The l_i are the cross-entropies of the example's n labelled
+    /// positions, l is that of its own label, and w is the weight of that label.
     pub weighted: Tensor,
-    /// Cross-entropies of the examples' own labels, (B).
+    /// Cross-entropies (B) of the labels of the B sequences, in nats.
     pub sequence: Tensor,
-    /// Cross-entropies of the labels at positions, (N); none where there are no labels.
+    /// Cross-entropies (N) of the labels at the N positions, in nats. `None` if there are no such
+    /// labels.
     pub positions: Option<Tensor>,
 }
 
 impl DenseLosses {
-    /// Returns the losses of `logits`. `sequence` (B) of type u32 are the classes of the sequences,
-    /// and `dense` has the labels at positions. The label of a sequence counts as `weight`
-    /// positions. An example's loss depends on no other example, so that a batch may be split in
-    /// any way.
+    /// Returns the losses of `logits`. `sequence` (B) of type u32 has the classes of the B
+    /// sequences, and `dense` the labels at positions. The label of a sequence counts as `weight`
+    /// positions. The loss of an example depends on no other example, so that a batch may be split
+    /// in any way.
     ///
     /// # Errors
     /// If a tensor operation fails, or the logits are of other labels.
@@ -104,8 +107,8 @@ impl AuxLosses {
         Ok(())
     }
 
-    /// Returns the name of each loss and its mean over the rows of the batch, a scalar, in the
-    /// order of names.
+    /// Returns the name of each loss and its mean over the rows of the batch, a tensor of rank 0,
+    /// in the order of names.
     ///
     /// # Errors
     /// If a tensor operation fails.

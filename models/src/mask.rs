@@ -4,8 +4,8 @@ use candle_core::{D, DType, Tensor};
 
 use crate::Result;
 
-/// Mask of the valid positions of a batch (B, L), in the forms that layers need. Each form is a
-/// constant of B L numbers or fewer.
+/// Mask of the valid positions of B sequences of length L, in the forms that layers need. Each form
+/// is a constant of B L numbers or fewer.
 #[derive(Clone)]
 pub struct Mask {
     valid: Tensor,
@@ -18,8 +18,8 @@ pub struct Mask {
 pub(crate) const PADDED: f64 = 1e9;
 
 impl Mask {
-    /// Builds a mask from `valid` (B, L), which is 1 for valid positions and 0 for padding. It has
-    /// the float type of the activations.
+    /// Builds a mask from `valid` (B, L), which is 1 for valid positions and 0 for padding. `valid`
+    /// has the float type of the activations.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -35,8 +35,8 @@ impl Mask {
         })
     }
 
-    /// Returns the same mask for layers whose outputs at padded positions are counted by a norm.
-    /// Such layers must compute padded positions as all others.
+    /// Returns the same mask for a block whose norm counts the outputs at padded positions, as
+    /// `block.norm = batch` does. Layers must then compute padded positions as all others.
     #[must_use]
     pub fn counted(&self) -> Self {
         Self {
@@ -64,14 +64,14 @@ impl Mask {
         &self.additive
     }
 
-    /// Returns (B, 1): 1 for each sequence that has a valid position, 0 for others.
+    /// Returns (B, 1): 1 for each sequence that has a valid position, and 0 for others.
     #[must_use]
     pub fn has_valid(&self) -> &Tensor {
         &self.any
     }
 
-    /// Returns the valid positions of each of `batch` sequences of `length`, read on the host.
-    /// Without a mask these are all positions.
+    /// Returns the valid positions of each of `batch` sequences of `length`, in ascending order.
+    /// Without a mask these are all positions. The mask is copied to the host.
     ///
     /// # Errors
     /// If a tensor operation fails.

@@ -28,8 +28,9 @@ pub trait Mixer: Send + Sync {
         false
     }
 
-    /// Returns a description of the option of this mixer that violates the benchmark's rules, if
-    /// there is one. Its scores are then not comparable with others.
+    /// Returns a description of the option of this mixer that violates the benchmark's rules.
+    /// `None` if it keeps them. Scores of a mixer that violates them cannot be compared with
+    /// others.
     fn rule_violation(&self) -> Option<&'static str> {
         None
     }
@@ -51,7 +52,7 @@ pub trait Mixer: Send + Sync {
         &[]
     }
 
-    /// Counts the floating-point operations of a forward pass over one sequence of `length`. Matrix
-    /// products count, a multiply-add being two.
+    /// Counts the floating-point operations of a forward pass over one sequence of `length`
+    /// positions. Matrix products are counted, and a multiply-add is two operations.
     fn flops(&self, length: usize) -> u64;
 }

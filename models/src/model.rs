@@ -14,11 +14,11 @@ use crate::{
     },
 };
 
-/// Entry of the registry: a model's card, options and variants.
+/// Entry of the registry: a model's description in listings, its options and its variants.
 pub struct Model {
-    /// Name on the command line.
+    /// Name on the command line, such as `linear`.
     pub name: &'static str,
-    /// Name in tables.
+    /// Name in tables of results.
     pub title: &'static str,
     /// Title of the paper.
     pub paper: &'static str,
@@ -26,36 +26,36 @@ pub struct Model {
     pub year: u16,
     /// arXiv number of the paper; empty if it has none.
     pub arxiv: &'static str,
-    /// Time per head, for length L and head width E.
+    /// Growth of the time of one head with the length L and the width E of the head.
     pub time: Cost,
-    /// Memory per head, without parameters.
+    /// Growth of the memory of one head with the length L and the width E, without parameters.
     pub memory: Cost,
-    /// Origin of its parity cases.
+    /// Origin of the reference numbers that the model is compared with in tests.
     pub reference: Reference,
-    /// Settings that its authors put around the mixer, for recipes that have settings for each
+    /// Family of blocks that its authors put around the mixer. A recipe may have settings for each
     /// family.
     pub family: Family,
-    /// Settings of the model itself, laid over all defaults before those of the recipe. JSON: an
-    /// object of sections, as in a recipe. Empty for none.
+    /// Settings of the model itself, as JSON: an object of sections, as in a recipe. They replace
+    /// defaults, and a recipe's settings replace them. Empty for none.
     pub settings: &'static str,
-    /// Values of its option `variant`, which select its computation; the first is the default.
+    /// Computations among which the option `variant` chooses. The first is the default.
     pub variants: &'static [Variant],
     /// Function that returns the model's own options that all variants share, every key with its
     /// default.
     pub options: fn() -> Value,
-    /// The range of every numeric option.
+    /// Range of every numeric option of the model's own.
     pub ranges: &'static [Range],
 }
 
-/// Growth of a cost with the length L. It holds the O() that a paper gives, with the symbols of the
-/// model's documentation.
+/// Growth of a time or memory with the length L. The text of a variant is the O() that a paper
+/// gives, with the symbols of the model's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
     /// Proportional to L or L log L.
     Linear(&'static str),
     /// Proportional to L √L.
     Sqrt(&'static str),
-    /// A linear and a quadratic part; which of them weighs more depends on the sizes.
+    /// A part proportional to L and one proportional to L². Their shares depend on the sizes.
     Mixed(&'static str),
     /// Proportional to L².
     Quadratic(&'static str),
@@ -69,15 +69,15 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Reference that a model's numbers are compared with (`models/tests/parity`).
+/// Origin of the reference numbers that a model is compared with (`models/tests/parity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// A package by other authors; at least three cases.
+    /// At least three cases computed by a package of other authors.
     Package,
-    /// A float64 program of our own, written from the paper's equations where no package can be
-    /// used; at least three cases.
+    /// At least three cases computed by a float64 program of this project. It is written from the
+    /// paper's equations, where no package can be used.
     Equations,
-    /// The cases of the model whose computation this is, with other settings.
+    /// Cases of another model, whose computation this model is with other settings.
     Shared,
     /// No reference: no paper describes the model.
     None,
@@ -108,12 +108,12 @@ pub struct Variant {
     /// Losses that the variant can add to the cross-entropy. Its options select those that it adds
     /// (see [`crate::Mixer::losses`]).
     pub losses: &'static [Loss],
-    /// Function that returns the name of the mixer's type. `None` if the variant has its own
-    /// builder.
+    /// Function that returns the name of the mixer's type. `None` if the variant is not a stack of
+    /// blocks around one mixer.
     pub mixer: Option<fn() -> &'static str>,
     /// Text of the file that defines the variant. The header of `//!` lines is its documentation.
     pub source: &'static str,
-    /// Line of that file where the variant is declared.
+    /// Line of the source file where the variant is declared.
     pub declared: &'static Location<'static>,
 }
 
@@ -121,16 +121,16 @@ pub struct Variant {
 /// padded positions, and the departures from the paper or from published code.
 pub const HEADINGS: [&str; 3] = ["Options", "Padding", "Departures"];
 
-/// Mixer that makes a model: a stack of residual blocks around it.
+/// Mixer from which a model is made: a stack of residual blocks around it.
 ///
-/// The entry of the registry follows from it: [`Model::mixer`] has its options, and
-/// [`Variant::mixer`] builds the stack. A model with another skeleton has a function that builds
-/// its [`Encoder`], see [`Variant::paper`] and [`Model::with_options`].
+/// The entry of the registry follows from it. [`Model::mixer`] has its options, and
+/// [`Variant::mixer`] builds the stack. A model that is not such a stack has a function that builds
+/// its [`Encoder`]. See [`Variant::paper`] and [`Model::with_options`].
 pub trait MixerModel: Mixer + Sized + 'static {
     /// Options of the model, with their defaults and ranges.
     type Options: OptionSet;
 
-    /// Refuses options that do not go together or do not fit the block.
+    /// Checks that the options go together and fit the block. By default it accepts all.
     ///
     /// # Errors
     /// [`Error::Option`] naming the option, by [`crate::prelude::require`].
@@ -202,7 +202,8 @@ impl Model {
         Value::Object(all)
     }
 
-    /// Returns the model's own settings, which replace defaults, by section.
+    /// Returns the settings of the model itself, as an object of sections. They replace the
+    /// defaults.
     ///
     /// # Errors
     /// [`Error::Options`] if they are not JSON.
@@ -294,7 +295,7 @@ impl Variant {
         }
     }
 
-    /// Returns this variant with `losses` that it can add to the cross-entropy.
+    /// Returns this variant, declaring `losses` as those that it can add to the cross-entropy.
     #[must_use]
     pub const fn with_losses(self, losses: &'static [Loss]) -> Self {
         Self { losses, ..self }
@@ -324,8 +325,8 @@ impl Variant {
 }
 
 impl Options {
-    /// Returns the default options for `model`: the defaults of all sections, and over them the
-    /// model's own settings.
+    /// Returns the default options for `model`: the defaults of all sections, with the model's own
+    /// settings in place of some of them.
     #[must_use]
     pub fn of(model: &Model) -> Self {
         let mut settings = json!({

@@ -29,7 +29,8 @@ pub use self::{
 };
 use crate::{Error, Result};
 
-/// All parameters and buffers of one model, by path. Clones share them.
+/// All parameters and buffers of one model, each with its path. Clones share them. A buffer is
+/// saved, and not trained.
 #[derive(Clone)]
 pub struct Parameters {
     seed: u64,
@@ -39,25 +40,25 @@ pub struct Parameters {
     handing: ParameterMode,
 }
 
-/// Treatment of a parameter by the optimizer.
+/// Way in which the optimizer treats a parameter: weight decay, learning rate and range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attributes {
-    /// True if weight decay shrinks the parameter in runs where only matrices decay.
+    /// True if weight decay shrinks the parameter. Runs in which all parameters decay ignore it.
     pub decay: bool,
     /// Learning rate as a multiple of the run's, more than 0.
     pub rate_factor: f64,
-    /// Projection that keeps it within its range after each update.
+    /// Projection of the parameter to its range after each update. `None` if it may have any value.
     pub projection: Option<Projection>,
 }
 
-/// Change of a parameter after each update, which keeps its elements in their range.
+/// Change of a parameter after each update that brings its elements back into their range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Projection {
-    /// Every element is set to the nearest number of the interval.
+    /// Each element is set to the nearest number from `least` to `most`.
     Clamp {
-        /// Lower end of the range.
+        /// Smallest number of the range.
         least: f64,
-        /// Upper end of the range.
+        /// Largest number of the range.
         most: f64,
     },
 }
@@ -175,8 +176,8 @@ impl Parameters {
         })
     }
 
-    /// Returns a builder at the root. It creates a parameter here, or returns the one that is
-    /// already at the path.
+    /// Returns a builder at the root of the paths. Layers ask it for their parameters. It creates a
+    /// parameter, or returns the one that is already at the path.
     #[must_use]
     pub fn builder(&self) -> VarBuilder {
         VarBuilder::new(self.clone())
@@ -194,13 +195,13 @@ impl Parameters {
         &self.device
     }
 
-    /// Returns the float type of the parameters and of all activations.
+    /// Returns the float type of the parameters and of all activations, f32 or f64.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Returns the paths and variables of all parameters, in path order. Setting a variable changes
+    /// Returns the path and variable of each parameter, in path order. Setting a variable changes
     /// the model.
     #[must_use]
     pub fn all(&self) -> Vec<(String, Var)> {
@@ -219,7 +220,7 @@ impl Parameters {
         parameters.collect()
     }
 
-    /// Returns the paths and variables of all buffers, in path order.
+    /// Returns the path and variable of each buffer, in path order.
     #[must_use]
     pub fn buffers(&self) -> Vec<(String, Var)> {
         let by_path = self.lock();

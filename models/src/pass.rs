@@ -12,13 +12,14 @@ use crate::{
     rng::{FixedDraws, RngKey},
 };
 
-/// Context of a forward pass: all that a layer gets beside its input.
+/// Context of a forward pass: all that a layer gets beside its input, such as the mask and the
+/// random numbers.
 #[derive(Clone, Copy)]
 pub struct Pass<'a> {
     /// True in training, when dropout and other noise apply.
     pub train: bool,
-    /// Key of all random numbers of the pass. Evaluation passes the seed and the step of the
-    /// weights that it scores, so that random features are those of training.
+    /// Key of all random numbers of the pass. Evaluation uses the seed and the step of the weights
+    /// that it scores, so that random features are those of training.
     pub rng: RngKey,
     sequences: Sequences<'a>,
     fixed: Option<&'a FixedDraws>,
@@ -30,9 +31,9 @@ pub struct Pass<'a> {
     supervision: Option<&'a Supervision>,
 }
 
-/// Labels and progress of a training run, for the losses that need them.
+/// Labels of a batch and progress of training, for the losses that need them.
 pub struct Supervision {
-    /// Classes (B) of the examples, of type u32.
+    /// Classes (B) of the B examples, of type u32.
     pub labels: Tensor,
     /// Share of training that is over, from 0 to 1.
     pub progress: f64,
@@ -40,7 +41,7 @@ pub struct Supervision {
 
 impl Pass<'static> {
     /// Returns a pass over sequences without padding. `train` is true in training, and `rng` is the
-    /// key of all random numbers. [`crate::Classifier`] adds each tower's mask.
+    /// key of all random numbers. [`crate::Classifier`] adds the mask of each tower.
     #[must_use]
     pub fn new(train: bool, rng: RngKey) -> Self {
         Self {
@@ -58,14 +59,14 @@ impl Pass<'static> {
 }
 
 impl<'a> Pass<'a> {
-    /// Returns the layout of the sequences: full, padded or packed.
+    /// Returns the layout of the sequences: all positions valid, padded, or packed without padding.
     #[must_use]
     pub fn sequences(&self) -> Sequences<'a> {
         self.sequences
     }
 
-    /// Returns the mask (B, L) of padded sequences. `None` if every position is valid, as in packed
-    /// sequences.
+    /// Returns the mask (B, L) of B padded sequences of length L. `None` if every position is
+    /// valid, as in packed sequences.
     #[must_use]
     pub fn mask(&self) -> Option<&'a Mask> {
         match self.sequences {
@@ -107,8 +108,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Runs `layer`, which does not support packed sequences, on x (B, L, D). Packed x (1, T, D) is
-    /// padded to (B, L, D) for it, and the result is packed again.
+    /// Runs `layer`, which does not support packed sequences, on x (B, L, D). Packed x (1, T, D),
+    /// with T valid positions in all, is padded to (B, L, D) for it, and the result is packed
+    /// again.
     ///
     /// # Errors
     /// Errors of `layer`, which must keep the length.
@@ -137,8 +139,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the tensor that replaces the draws called `name` in this pass, in the shape in which
-    /// the layer draws them, as in the run of a parity case. `None` if the layer has to draw.
+    /// Returns the tensor that replaces the random numbers called `name` in this pass, as in the
+    /// run of a parity case. It has the shape in which the layer draws them. `None` if the layer
+    /// has to draw them.
     #[must_use]
     pub fn fixed(&self, name: &str) -> Option<&'a Tensor> {
         self.fixed.and_then(|fixed| fixed.get(name))
@@ -156,10 +159,10 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Adds `per_row` (B), one number for each sequence, to the loss `loss` beside the
+    /// Adds `per_row` (B), one number for each of B sequences, to the loss `loss` beside the
     /// cross-entropy. The model or the component declares this loss. All additions to it are
-    /// summed, and averaged over the rows of the batch, so each number must depend on its row
-    /// alone. Without a collector the call has no effect.
+    /// summed, and averaged over the rows of the batch. So each number must depend on its row
+    /// alone. In a pass that does not collect losses, the call has no effect.
     ///
     /// # Errors
     /// If a tensor operation fails.
@@ -170,13 +173,14 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns whether this pass collects losses. If not, there is no use in computing them.
+    /// Returns whether this pass collects losses. If it does not, layers need not compute them.
     #[must_use]
     pub fn wants_losses(&self) -> bool {
         self.losses.is_some()
     }
 
-    /// Returns this pass with the labels of its examples and the progress of training.
+    /// Returns this pass with `supervision`: the labels of its examples, and the progress of
+    /// training. Auxiliary losses need them.
     #[must_use]
     pub fn with_supervision<'b>(&self, supervision: &'b Supervision) -> Pass<'b>
     where
@@ -229,7 +233,8 @@ impl<'a> Pass<'a> {
         carried.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Leaves `tensor`, of any shape, for the next block of the stack.
+    /// Hands `tensor`, of any shape, to the next block of the stack. The next block's mixer can
+    /// read it, for example attention scores of the block before.
     pub fn carry(&self, tensor: &Tensor) {
         if let Some(carried) = self.carried {
             let mut slot = carried.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -237,8 +242,9 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Returns the pass over sequence number `tower` of the `towers` in each example. Towers share
-    /// weights, but no dropout masks, and have equal shares in losses beside the cross-entropy.
+    /// Returns the pass over the sequences number `tower`, from 0, of the `towers` in each example.
+    /// Towers share weights, but no dropout masks. They have equal shares in losses beside the
+    /// cross-entropy.
     #[must_use]
     pub fn of_tower(&self, tower: usize, towers: usize) -> Self {
         Self {
@@ -267,9 +273,9 @@ impl<'a> Pass<'a> {
 pub(crate) struct Carried(Mutex<Option<Tensor>>);
 
 impl Buffer {
-    /// Adds `seen`, of the same shape in every pass, to the sum of this training step. The call has
-    /// no effect in evaluation and in passes that are run again, which have no
-    /// [`Pass::with_updates`].
+    /// Adds `seen` to the sum of this training step, from which the buffer's next value is
+    /// computed. `seen` has the same shape in every pass. The call has no effect in evaluation and
+    /// in passes that are run again, which have no [`Pass::with_updates`].
     ///
     /// # Errors
     /// If `seen` has another shape than before.

@@ -26,7 +26,7 @@ pub use crate::{
     rng::StreamKey,
 };
 
-/// Options of a mixer that has none.
+/// Options of a mixer that has no options.
 #[derive(Options, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoOptions {}

@@ -26,23 +26,23 @@ use crate::{
     rng::StreamKey,
 };
 
-/// Tokens that a model is trained to predict.
+/// Choice of the tokens that a model learns to predict in pretraining.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Objective {
-    /// Tokens that are hidden from it.
+    /// The model predicts tokens that a learned vector hides from it.
     Masked {
-        /// Share of tokens that are hidden, more than 0 and less than 1.
+        /// Share of the tokens that are hidden, more than 0 and less than 1.
         share: f64,
     },
-    /// The token that follows each token.
+    /// The model predicts the token that follows each token. It must be causal.
     Next,
 }
 
-/// Prefix of the paths of the decoder's parameters, before a dot. A classifier takes over all
-/// others.
+/// First name in the paths of the decoder's parameters, which begin with `pretrain.`. A classifier
+/// takes over all other parameters of a pretrained model.
 pub const DECODER: &str = "pretrain";
 
-/// Model that predicts tokens: embedding, encoder and decoder.
+/// Model that predicts tokens in pretraining: embedding, encoder and decoder.
 pub struct TokenModel {
     backbone: Backbone,
     decoder: Decoder,
@@ -61,11 +61,12 @@ struct Hides {
     scored: StreamKey,
 }
 
-/// Quality of the predictions of each example's tokens.
+/// Quality of a model's predictions of the tokens of B examples.
 pub struct Predictions {
-    /// Mean cross-entropy (B) over the predicted tokens of each example, in nats.
+    /// Mean cross-entropy (B) over the predicted tokens of each example, in nats per token.
     pub losses: Tensor,
-    /// Share (B) of correct predictions for each example, without gradient.
+    /// Share (B) of the predicted tokens of each example that are right, from 0 to 1. It has no
+    /// gradient.
     pub right: Tensor,
 }
 
@@ -117,8 +118,8 @@ impl TokenModel {
         })
     }
 
-    /// Predicts tokens of each example in `inputs`, with token ids (B, L) for each tower. Returns
-    /// the quality of the predictions, as a mean over the towers.
+    /// Predicts tokens of the B examples in `inputs`, which have token ids (B, L) for each tower.
+    /// Returns the quality of the predictions, as a mean over the towers.
     ///
     /// # Errors
     /// [`crate::Error::Input`] if towers, batch sizes or lengths do not fit; otherwise if a tensor

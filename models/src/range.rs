@@ -7,16 +7,17 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// Largest value of options that count tokens. No task has longer sequences.
+/// Largest value of options that count tokens: 65,536. No task has longer sequences.
 pub const LONGEST: u64 = 1 << 16;
 
-/// Largest width of a layer.
+/// Largest width of a layer: 65,536 channels.
 pub const WIDEST: u64 = 1 << 16;
 
-/// Range of a numeric option. Its numbers are whole or real, as the option's default is.
+/// Range of the values of a numeric option. They are whole numbers or real ones, as the option's
+/// default is.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
-    /// Key of the option within its section: `dim` for `block.dim`.
+    /// Key of the option within its section, for example `dim` for `block.dim`.
     pub key: &'static str,
     min: f64,
     /// True if `min` itself is left out.
@@ -27,7 +28,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Builds a range of whole numbers from `min` to `max`, both included.
+    /// Builds the range of the option `key` of whole numbers from `min` to `max`, both included.
     #[must_use]
     pub const fn int(key: &'static str, min: u64, max: u64) -> Self {
         Self {
@@ -39,7 +40,8 @@ impl Range {
         }
     }
 
-    /// Builds the range of a probability or a rate of decay: at least 0 and less than 1.
+    /// Builds the range of the option `key` of a probability or a rate of decay: at least 0 and
+    /// less than 1.
     #[must_use]
     pub const fn probability(key: &'static str) -> Self {
         Self {
@@ -51,7 +53,7 @@ impl Range {
         }
     }
 
-    /// Builds the range of finite numbers from 0 on.
+    /// Builds the range of the option `key` of all finite numbers that are not negative.
     #[must_use]
     pub const fn not_negative(key: &'static str) -> Self {
         Self {
@@ -63,7 +65,7 @@ impl Range {
         }
     }
 
-    /// Builds the range of numbers more than 0 and less than `max`.
+    /// Builds the range of the option `key` of numbers more than 0 and less than `max`.
     #[must_use]
     pub const fn positive(key: &'static str, max: f64) -> Self {
         Self {
@@ -96,8 +98,8 @@ impl fmt::Display for Range {
     }
 }
 
-/// Reads the options of `section`, such as `block`. `defaults` have every key, and `ranges` apply
-/// to numbers.
+/// Reads `options`, the JSON object of the section called `section`, such as `block`, as a value of
+/// type `T`. `defaults` have every key of the section. `ranges` apply to numbers.
 ///
 /// # Errors
 /// [`Error::Option`] naming the key, its value and the values that are allowed; [`Error::Word`] for

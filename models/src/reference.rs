@@ -7,8 +7,9 @@ use crate::Result;
 
 /// Returns attention (B, L, H, V) by a positive kernel κ:
 /// `y_i = Σ_j κ(q_i, k_j) v_j / Σ_j κ(q_i, k_j)` over valid j. `q` and `k` are (B, L, H, E) and `v`
-/// is (B, L, H, V), all f64 in main memory. `valid` is (B, L), 1 for valid keys. A sequence without
-/// a valid key gives zeros. No gradient passes, so tests take difference quotients.
+/// is (B, L, H, V), for H heads with keys of width E and values of width V. All are f64 in main
+/// memory. `valid` is (B, L), 1 for valid keys, or absent if all are valid. A sequence without a
+/// valid key gives zeros. No gradient passes, so tests take difference quotients.
 ///
 /// # Errors
 /// If a shape or type is not as described.
@@ -67,8 +68,8 @@ pub fn elu_plus_one(q: &[f64], k: &[f64]) -> f64 {
     q.iter().zip(k).map(|(q, k)| feature(q) * feature(k)).sum()
 }
 
-/// Returns `φ(q)·φ(k)` with `φ(x) = max(x, 0) + 0.001`, for vectors `q` and `k` of one width: the
-/// kernel of the deterministic Performer in the 2021 code.
+/// Returns `φ(q)·φ(k)` with `φ(x) = max(x, 0) + 0.001`, for vectors `q` and `k` of one width. It is
+/// the kernel of the deterministic Performer in the benchmark's code of 2021.
 #[must_use]
 pub fn relu(q: &[f64], k: &[f64]) -> f64 {
     let feature = |x: &f64| x.max(0.0) + 1e-3;

@@ -58,9 +58,9 @@ pub struct RngKey {
 }
 
 impl RngKey {
-    /// Returns the key of a batch in a run with `seed`, at optimizer step `step`, below 2^48. Its
-    /// first example is row `first_row` of the whole batch, below 2^32: 0 unless this is a later
-    /// micro-batch.
+    /// Returns the key of a batch in a run with `seed`, at optimizer step `step`, which is below
+    /// 2^48. The batch's first example is row `first_row` of the whole batch of the step, below
+    /// 2^32. It is 0 unless this is a later micro-batch.
     #[must_use]
     pub fn new(seed: u64, step: u64, first_row: u64) -> Self {
         Self {
@@ -83,8 +83,8 @@ impl RngKey {
         self.step
     }
 
-    /// Returns this key at another step. Numbers that are drawn anew every n steps use a rounded
-    /// step.
+    /// Returns this key at optimizer step `step`. Numbers that are drawn anew every n steps use a
+    /// step rounded to a multiple of n.
     #[must_use]
     pub fn at_step(&self, step: u64) -> Self {
         Self { step, ..*self }
@@ -99,7 +99,8 @@ impl RngKey {
         Self { branch, ..*self }
     }
 
-    /// Returns the key for a block that has already run `index` times in its tower.
+    /// Returns the key for a block that has already run `index` times in its tower, so that it
+    /// draws other numbers each time.
     #[must_use]
     pub fn repetition(&self, index: u16) -> Self {
         // There are two towers at most.
@@ -115,8 +116,8 @@ impl RngKey {
         }
     }
 
-    /// Returns the stream `key` with one row per example. It is for tensors whose first dimension
-    /// is the batch.
+    /// Returns the random stream called `key` with one row of numbers per example. It is for
+    /// tensors whose first dimension is the batch.
     #[must_use]
     pub fn per_example(&self, key: StreamKey) -> Stream {
         Stream {
@@ -129,8 +130,8 @@ impl RngKey {
         }
     }
 
-    /// Returns the stream `key` that all examples and branches share. It is for random features,
-    /// rotations and block choices.
+    /// Returns the random stream called `key` that all examples and towers share. It is for random
+    /// features, rotations and choices of blocks.
     #[must_use]
     pub fn shared(&self, key: StreamKey) -> Stream {
         Self {
@@ -186,7 +187,8 @@ impl FixedDraws {
     }
 }
 
-/// Stream of random numbers in rows. In its methods, `width` is the number of elements in a row.
+/// Stream of random numbers in rows. It returns the same numbers each time. In its methods, `width`
+/// is the number of elements of a row.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     key: [u32; 2],

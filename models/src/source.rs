@@ -4,14 +4,14 @@ use std::{fmt, ops::Range};
 
 use crate::{Model, Variant};
 
-/// A line of a model's source.
+/// Line of a model's source code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Path of the file, as the compiler was given it.
     pub file: &'static str,
     /// Number of the line, from 1.
     pub line: usize,
-    /// The line without the blanks around it.
+    /// Text of the line, without the blanks around it.
     pub code: &'static str,
 }
 
@@ -57,9 +57,9 @@ impl Variant {
         code(self.source).map(move |(line, code)| Place { file, line, code })
     }
 
-    /// Returns the first line of code that has one of `words`, which are tried in order. If the
-    /// file has several mixers, lines of the variant's own mixer come first. `None` if no line has
-    /// any.
+    /// Returns the first line of code in the variant's source that has one of `words`, which are
+    /// tried in order. If the file has several mixers, lines of the variant's own mixer come first.
+    /// `None` if no line has any of them.
     #[must_use]
     pub fn place_of(&self, words: &[&str]) -> Option<Place> {
         let own = self.lines_of_mixer();
@@ -104,7 +104,8 @@ impl Variant {
         items
     }
 
-    /// Returns the lines of the variant's source that the function [`direct_products`] finds.
+    /// Returns the lines of the variant's source that multiply matrices by candle and not by
+    /// [`crate::ops::matmul()`], as the function [`direct_products`] finds them.
     #[must_use]
     pub fn direct_products(&self) -> Vec<Place> {
         let file = self.declared.file();
@@ -190,7 +191,8 @@ impl Tests {
 }
 
 impl Model {
-    /// Returns [`Variant::direct_products`] of all variants, each line once.
+    /// Returns the lines of all variants' sources that multiply matrices by candle and not by
+    /// [`crate::ops::matmul()`]. Each line is there once.
     #[must_use]
     pub fn direct_products(&self) -> Vec<Place> {
         let mut places: Vec<Place> = Vec::new();

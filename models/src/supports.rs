@@ -6,8 +6,8 @@ use crate::{
     options::{BlockOptions, PairBias},
 };
 
-/// Options for queries, keys and scores that a mixer supports. An option that it does not support
-/// has the reason as its error.
+/// Options for queries, keys and scores that a mixer supports. A field is `Ok` for a supported
+/// option, and has the reason as its error otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Supports {
     /// Support of `block.bias` and `block.soft_cap`.
@@ -26,7 +26,7 @@ impl Supports {
         memory: Ok(()),
     };
 
-    /// Returns the support of none of the options, for this `reason`.
+    /// Returns the support of none of the options, with the `reason` why not.
     #[must_use]
     pub const fn none(reason: &'static str) -> Self {
         Self {
@@ -36,13 +36,14 @@ impl Supports {
         }
     }
 
-    /// Support of all options but those for scores, for attention by features of queries and keys.
+    /// Support of all options but those for scores. It is for attention by features of queries and
+    /// keys, which computes no score for a pair.
     pub const BY_FEATURES: Self = Self {
         scores: Err("queries and keys meet as features: no pair has a score"),
         ..Self::ALL
     };
 
-    /// Refuses options of `block` that the mixer does not support.
+    /// Checks that the mixer supports the options of `block`.
     ///
     /// # Errors
     /// [`crate::Error::Option`] with the reason.

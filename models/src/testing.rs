@@ -29,7 +29,11 @@ pub fn normal(path: &str, shape: &[usize]) -> Tensor {
 }
 
 /// Checks that every element of `actual` is less than `tolerance` away from that of `expected`.
-/// Both have the same shape and float type. `place` is named in the message.
+/// Both have the same shape, which may be any, and the same float type. `place` is named in the
+/// message.
+///
+/// # Panics
+/// If an element is farther away, or the shapes differ.
 pub fn close(actual: &Tensor, expected: &Tensor, tolerance: f64, place: &str) {
     assert_eq!(actual.dims(), expected.dims(), "{place}");
     let apart = (actual - expected)
@@ -47,8 +51,11 @@ pub fn close(actual: &Tensor, expected: &Tensor, tolerance: f64, place: &str) {
     assert!(apart < tolerance, "{place}: {apart}");
 }
 
-/// Checks that two outputs of one shape are [`close`], and so are the gradients for `inputs` of the
-/// same weighted sum of each.
+/// Checks that two outputs of one shape are [`close`]. Checks the same of the gradients for
+/// `inputs` of one weighted sum of each output. `place` is named in the message.
+///
+/// # Panics
+/// If elements are `tolerance` or more apart, or an input gets no gradient.
 pub fn agree(actual: &Tensor, expected: &Tensor, inputs: &[Var], tolerance: f64, place: &str) {
     close(actual, expected, tolerance, place);
     let weights = normal("weights", actual.dims());
@@ -67,9 +74,13 @@ pub fn agree(actual: &Tensor, expected: &Tensor, inputs: &[Var], tolerance: f64,
     }
 }
 
-/// Checks the gradient of a weighted sum of `function(inputs)` by difference quotients: for every
-/// element of an input of up to 12 elements, and along 5 random directions for a larger one.
-/// `shapes` are those of the inputs.
+/// Checks the gradient of a weighted sum of `function(inputs)` by difference quotients, in f64.
+/// `shapes` are those of the inputs, whose elements are N(0, 1) numbers. Each element of an input
+/// of up to 12 elements has a quotient of its own. For a larger input, quotients along 5 random
+/// directions are taken. `name` is named in the message.
+///
+/// # Panics
+/// If a gradient and its difference quotient differ, or an input gets no gradient.
 pub fn check_gradient(
     name: &str,
     shapes: &[&[usize]],
@@ -82,8 +93,12 @@ pub fn check_gradient(
     check_variables(name, &inputs, || function(&tensors));
 }
 
-/// Checks the gradient of a weighted sum of `layer(x)` by difference quotients, as
-/// [`check_gradient`] does, for x of `shape` and for every parameter.
+/// Checks the gradient of a weighted sum of `layer(x)` by difference quotients, for x of `shape`
+/// and for every parameter. The quotients are those of [`check_gradient`]. `name` is named in the
+/// message.
+///
+/// # Panics
+/// If a gradient and its difference quotient differ, or a parameter gets no gradient.
 pub fn check_layer(
     name: &str,
     parameters: &Parameters,
@@ -116,20 +131,20 @@ pub fn shape(towers: usize) -> Shape {
     }
 }
 
-/// Returns a pass of evaluation without mask, in which nothing is dropped.
+/// Returns a pass in evaluation, without mask, in which nothing is dropped.
 #[must_use]
 pub fn pass() -> Pass<'static> {
     Pass::new(false, RngKey::new(1, 0, 0))
 }
 
-/// Creates an empty set of parameters of type f64.
+/// Creates an empty set of parameters of type f64 in main memory.
 #[must_use]
 pub fn parameters() -> Parameters {
     Parameters::new(3, &Device::Cpu, DType::F64)
 }
 
-/// Returns the gradient of `function()` by central differences, one number for each element of
-/// `variable`.
+/// Returns the gradient of `function()` by central differences with a step of 1e-5. It has one
+/// number for each element of `variable`, an f64 tensor of any shape, in row-major order.
 #[must_use]
 pub fn differences(variable: &Var, function: impl Fn() -> f64) -> Vec<f64> {
     let step = 1e-5;
@@ -203,7 +218,8 @@ fn check_variables(name: &str, variables: &[Var], function: impl Fn() -> Result<
     }
 }
 
-/// Queries, keys and values with a mask, and the output and gradients of exact attention for them.
+/// Queries, keys and values with a mask, and the output and gradients of exact attention for them,
+/// all in f64.
 pub struct DenseReference {
     inputs: [Var; 3],
     mask: Mask,
@@ -212,7 +228,7 @@ pub struct DenseReference {
     gradients: [Vec<f64>; 3],
 }
 
-/// Root-mean-square differences of an attention from a [`DenseReference`].
+/// Differences of an attention from a [`DenseReference`], as roots of mean squares.
 #[derive(Debug)]
 pub struct MaxError {
     /// Root-mean-square difference of the outputs.
@@ -222,16 +238,18 @@ pub struct MaxError {
 }
 
 impl DenseReference {
-    /// Builds queries, keys and values (3, 5, 2, 3) of N(0, `spread`²) numbers: three sequences of
-    /// 5 positions, with two heads 3 wide. The first sequence is complete, the second padded, and
-    /// the third all padding. `kernel` is that of [`reference::attention`].
+    /// Builds queries, keys and values, each (3, 5, 2, 3), of N(0, `spread`²) numbers. They are
+    /// three sequences of 5 positions, with two heads 3 wide. All positions of the first sequence
+    /// are valid, three of the second, and none of the third. `kernel` is that of
+    /// [`reference::attention`].
     #[must_use]
     pub fn new(kernel: impl Fn(&[f64], &[f64]) -> f64, spread: f64) -> Self {
         let valid = [[1.0; 5], [1.0, 1.0, 1.0, 0.0, 0.0], [0.0; 5]];
         Self::with_valid(kernel, spread, valid)
     }
 
-    /// Builds the sequences of [`DenseReference::new`] with every position valid and a spread of 1.
+    /// Builds queries, keys and values as [`DenseReference::new`] does, with every position valid
+    /// and a spread of 1. `kernel` is that of [`reference::attention`].
     #[must_use]
     pub fn whole(kernel: impl Fn(&[f64], &[f64]) -> f64) -> Self {
         Self::with_valid(kernel, 1.0, [[1.0; 5]; 3])
@@ -266,15 +284,18 @@ impl DenseReference {
         }
     }
 
-    /// Returns the width of a head.
+    /// Returns E, the width of a head.
     #[must_use]
     pub fn width(&self) -> usize {
         self.inputs[0].dims()[3]
     }
 
     /// Returns the differences of `attend` from the reference, in its output and in the gradients
-    /// of a weighted sum of the output. `attend` maps queries, keys and values (B, L, H, E), with a
-    /// mask, to (B, L, H, E).
+    /// of a weighted sum of the output. `attend` maps queries, keys and values, each (B, L, H, E),
+    /// with a mask (B, L), to (B, L, H, E).
+    ///
+    /// # Panics
+    /// If `attend` fails, or a query, key or value gets no gradient.
     #[must_use]
     pub fn compare(
         &self,
@@ -301,8 +322,12 @@ impl DenseReference {
     }
 }
 
-/// Checks that `attend` is exact attention with `kernel`, up to `tolerance`, for complete and
-/// padded sequences. It maps queries, keys and values (B, L, H, E), with a mask, to (B, L, H, E).
+/// Checks that `attend` is exact attention with `kernel`, for complete and padded sequences. It
+/// maps queries, keys and values, each (B, L, H, E), with a mask (B, L), to (B, L, H, E). `name` is
+/// named in the message.
+///
+/// # Panics
+/// If a difference of [`MaxError`] is `tolerance` or more.
 pub fn meets_reference(
     name: &str,
     tolerance: f64,

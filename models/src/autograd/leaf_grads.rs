@@ -15,8 +15,9 @@ thread_local! {
     static LEAF_GRADS: RefCell<Option<HashMap<TensorId, Tensor>>> = const { RefCell::new(None) };
 }
 
-/// Returns the gradients of `loss`, a scalar, with respect to all variables, as `loss.backward()`
-/// does. Gradients of variables are summed outside candle's graph, which is faster.
+/// Returns the gradients of `loss`, a scalar, with respect to all variables, as candle's
+/// `loss.backward()` does. A gradient has the shape of its variable. Gradients of variables are
+/// summed outside candle's graph, which is faster.
 ///
 /// # Errors
 /// If a tensor operation fails.

@@ -99,8 +99,8 @@ pub type ProcessorSeconds = fn() -> Option<f64>;
 
 static PROCESSOR_SECONDS: OnceLock<ProcessorSeconds> = OnceLock::new();
 
-/// Sets the clock, `seconds`, by which checks time passes. Without it they are not timed. Only the
-/// first call has an effect.
+/// Sets the clock, `seconds`, by which the checks measure time. Without a clock, they do not
+/// measure it. Only the first call has an effect.
 pub fn time_passes_by(seconds: ProcessorSeconds) {
     PROCESSOR_SECONDS.get_or_init(|| seconds);
 }

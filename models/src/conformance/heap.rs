@@ -5,14 +5,15 @@ use std::sync::OnceLock;
 
 use super::*;
 
-/// Function that runs the given work. It returns the most bytes of heap in use at once, beyond
-/// those at its start.
+/// Function that runs the given work. It returns the largest number of bytes of heap in use at
+/// once, beyond those in use at its start.
 pub type HeapPeak = fn(&mut dyn FnMut()) -> usize;
 
 static HEAP_PEAK: OnceLock<HeapPeak> = OnceLock::new();
 
-/// Sets the function `peak` by which checks measure the heap, in a program whose allocator counts
-/// bytes. Without it, peaks are not checked. Only the first call has an effect.
+/// Sets the function `peak` by which the checks measure the use of the heap. It is for programs
+/// whose allocator counts bytes. Without it, the checks do not measure the heap. Only the first
+/// call has an effect.
 pub fn count_heap_by(peak: HeapPeak) {
     HEAP_PEAK.get_or_init(|| peak);
 }

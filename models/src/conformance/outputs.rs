@@ -99,14 +99,15 @@ pub(super) fn logits_are_finite_at_every_length_for_every_pooling(model: &'stati
     }
 }
 
-/// Function that returns the [`digest`] of a model from another process, or `None` if there is
-/// none.
+/// Function that returns the [`digest`] of a model as another process computes it. `None` if there
+/// is no other process.
 pub type DigestElsewhere = fn(&'static Model) -> Option<u64>;
 
 static DIGEST_ELSEWHERE: OnceLock<DigestElsewhere> = OnceLock::new();
 
-/// Sets the function `elsewhere` that returns the [`digest`] of a model from another process.
-/// Checks then compare the digests of both processes. Only the first call has an effect.
+/// Sets the function `elsewhere`, which returns the [`digest`] of a model as another process
+/// computes it. The checks then compare the digests of both processes. Only the first call has an
+/// effect.
 pub fn digest_elsewhere_by(elsewhere: DigestElsewhere) {
     DIGEST_ELSEWHERE.get_or_init(|| elsewhere);
 }

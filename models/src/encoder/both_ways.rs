@@ -15,17 +15,18 @@ use serde::{Deserialize, Serialize};
 use super::{Encoder, blocks};
 use crate::{LayerContext, Mask, Mixer, ModelContext, Pass, Result, loss::Loss, ops::flip};
 
-/// Value of the option `direction` of models whose causal mixer can also run backwards.
+/// Value of the option `direction`, for models whose causal mixer can also run from the last
+/// position to the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ways {
-    /// From the first position to the last.
+    /// The mixer runs from the first position to the last.
     #[default]
     Forward,
-    /// In both directions, with the same weights.
+    /// The mixer runs in both directions with the same weights, and the outputs are added.
     Sum,
-    /// In both directions, each with its own weights. Those of the way back are below `back` at the
-    /// mixer's place.
+    /// The mixer runs in both directions, each with its own weights, and the outputs are added.
+    /// Weights of the way back are below `back` at the mixer's path.
     Two,
 }
 

@@ -24,18 +24,19 @@ use crate::{
     pass::Carried,
 };
 
-/// Layers between embedding and pooling, which map embedded sequences (B, L, D) to hidden states
-/// (B, L', D).
+/// Layers between embedding and pooling. They map B embedded sequences (B, L, D) to hidden states
+/// (B, L', D). L' may be less than L.
 pub trait Encoder: Send + Sync {
-    /// Maps x (B, L, D) to hidden states (B, L', D) and their mask. L' may be less than L.
+    /// Maps x (B, L, D) to hidden states (B, L', D) and their mask (B, L'). The number L' of states
+    /// may be less than the length L.
     ///
     /// # Errors
     /// If a tensor operation fails, or the length is not one that this model can take.
     fn forward(&self, x: &Tensor, pass: &Pass) -> Result<Encoded>;
 
-    /// Computes [`Encoder::forward`] for x (B, L, D), and returns the hidden states behind every
-    /// block but the last as well. Each is (B, L, D) and normalised like the last. There are none
-    /// unless the encoder is a plain stack of blocks.
+    /// Computes [`Encoder::forward`] for x (B, L, D), and also returns the hidden states behind
+    /// every block but the last. Each is (B, L, D) and normalised like the last. An encoder that is
+    /// no plain stack of blocks returns none.
     ///
     /// # Errors
     /// Errors of [`Encoder::forward`].
@@ -43,7 +44,8 @@ pub trait Encoder: Send + Sync {
         Ok((self.forward(x, pass)?, Vec::new()))
     }
 
-    /// Returns the number of states that [`Encoder::forward_with_states`] adds.
+    /// Returns the number of tensors of states that [`Encoder::forward_with_states`] returns beside
+    /// the last.
     fn states_between(&self) -> usize {
         0
     }
@@ -53,8 +55,9 @@ pub trait Encoder: Send + Sync {
         true
     }
 
-    /// Returns the index of the hidden state that stands for `position` of the input, in which a
-    /// CLS slot counts. It is `position` itself if there is a hidden state for each.
+    /// Returns the index of the hidden state that stands for `position` of the input. A CLS slot
+    /// counts as position 0. The index is `position` itself if there is a hidden state for each
+    /// position.
     fn slot_of(&self, position: usize) -> usize {
         position
     }
@@ -65,24 +68,25 @@ pub trait Encoder: Send + Sync {
         false
     }
 
-    /// Returns whether no hidden state depends on a later position, as far as mixers decide.
+    /// Returns whether no hidden state depends on a later position. It looks at the mixers alone,
+    /// not at other layers of a block.
     fn is_causal(&self) -> bool {
         let mixers = self.mixers();
         !mixers.is_empty() && mixers.iter().all(|mixer| mixer.is_causal())
     }
 
-    /// Counts the floating-point operations of a forward pass over one sequence of `length`. Matrix
-    /// products count, a multiply-add being two.
+    /// Counts the floating-point operations of a forward pass over one sequence of `length`
+    /// positions. Matrix products are counted, and a multiply-add is two operations.
     fn flops(&self, length: usize) -> u64;
 
-    /// Returns the mixers of a residual stack, one per layer, for callers that run one alone. There
-    /// are none if the encoder is no such stack.
+    /// Returns the mixers of a residual stack, one for each block, for callers that run one alone.
+    /// An encoder that is no such stack returns none.
     fn mixers(&self) -> Vec<&dyn Mixer> {
         Vec::new()
     }
 
-    /// Returns a description of the encoder's violation of the benchmark's rules, if there is one
-    /// (see [`Mixer::rule_violation`]).
+    /// Returns a description of the encoder's violation of the benchmark's rules. `None` if it
+    /// keeps them (see [`Mixer::rule_violation`]).
     fn rule_violation(&self) -> Option<&'static str> {
         self.mixers()
             .iter()
@@ -90,7 +94,7 @@ pub trait Encoder: Send + Sync {
     }
 
     /// Returns a description of the values that this encoder holds constant in the backward pass on
-    /// purpose, if there are any (see [`Mixer::stops_gradients`]).
+    /// purpose. `None` if its gradients are exact (see [`Mixer::stops_gradients`]).
     fn stops_gradients(&self) -> Option<&'static str> {
         self.mixers()
             .iter()
@@ -107,9 +111,9 @@ pub trait Encoder: Send + Sync {
 
 /// Output of an encoder, for a batch of B sequences.
 pub struct Encoded {
-    /// Hidden states (B, L', D).
+    /// Hidden states (B, L', D): L' vectors of width D for each sequence.
     pub hidden: Tensor,
-    /// Mask (B, L') of the hidden states; `None` if all of them are valid.
+    /// Mask (B, L') of the hidden states, 1 for valid ones. `None` if all of them are valid.
     pub mask: Option<Mask>,
 }
 

@@ -244,7 +244,7 @@ pub fn register(models: &[&'static Model]) -> Result<()> {
     }
 }
 
-/// Returns the model called `name`.
+/// Returns the model called `name` from the [`registry`]. `None` if there is none.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Model> {
     registry().iter().copied().find(|model| model.name == name)

@@ -14,12 +14,13 @@ use candle_core::Tensor;
 use super::Parameters;
 use crate::{Error, Result};
 
-/// Function that returns the next value of a buffer. Its arguments are the value and the sum of all
-/// that the passes of a training step have added.
+/// Function that returns the next value of a buffer, in the buffer's shape. Its arguments are the
+/// present value and the sum of all that the passes of a training step have added.
 pub type Commit = Arc<dyn Fn(&Tensor, &Tensor) -> Result<Tensor> + Send + Sync>;
 
 /// Tensor of a model that is saved with the parameters and not trained, such as a running mean. The
-/// passes of a training step add to it, and the step commits the sum.
+/// passes of a training step add to a sum. At the end of the step, the buffer's next value is
+/// computed from that sum.
 #[derive(Clone)]
 pub struct Buffer {
     path: String,
@@ -66,7 +67,7 @@ impl Updates {
         Ok(())
     }
 
-    /// Sets every buffer of `parameters` that has been added to, to its next value.
+    /// Sets every buffer of `parameters` to its next value, if passes have added to it.
     ///
     /// # Errors
     /// [`Error::Load`] if `parameters` have no such buffer, or its next value has another shape.

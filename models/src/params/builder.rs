@@ -6,8 +6,8 @@ use candle_nn::Init;
 use super::{Attributes, Buffer, Commit, Parameters, Role, init};
 use crate::{Result, rng::Stream};
 
-/// Place in the tree of parameters, at which layers create theirs, as with candle's `VarBuilder`.
-/// It also takes [`Attributes`], and creates [`Buffer`]s.
+/// Place in the tree of parameter paths, at which a layer creates its parameters, as with candle's
+/// `VarBuilder`. It also takes [`Attributes`], and creates [`Buffer`]s.
 #[derive(Clone)]
 pub struct VarBuilder {
     parameters: Parameters,
@@ -22,7 +22,7 @@ impl VarBuilder {
         }
     }
 
-    /// Returns the place `name` below this one.
+    /// Returns the builder at the place `name` below this one, as candle's method of this name.
     #[must_use]
     pub fn pp(&self, name: impl ToString) -> Self {
         Self {
@@ -31,13 +31,13 @@ impl VarBuilder {
         }
     }
 
-    /// Returns the path of this place from the root, with dots between names.
+    /// Returns the path of this place from the root, with dots between names, such as `encoder.0`.
     #[must_use]
     pub fn prefix(&self) -> String {
         self.path.clone()
     }
 
-    /// Returns the float type of all parameters.
+    /// Returns the float type of all parameters, f32 or f64.
     #[must_use]
     pub fn dtype(&self) -> DType {
         self.parameters.dtype
@@ -83,9 +83,9 @@ impl VarBuilder {
             .get_or_create(&path, shape.into(), role, Box::new(values))
     }
 
-    /// Returns the parameter `name` of `shape`. Unless it exists, it is created with the numbers
-    /// that `values` returns, as many as it has elements. `values` gets the random stream of its
-    /// path.
+    /// Returns the parameter `name` of `shape`, which the optimizer treats by `attributes`. Unless
+    /// it exists, it is created with the numbers that `values` returns. There are as many as it has
+    /// elements, in row-major order. `values` gets the random stream of the parameter's path.
     ///
     /// # Errors
     /// [`crate::Error::ShapeConflict`] if the path is taken by another shape.

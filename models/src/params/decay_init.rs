@@ -5,26 +5,29 @@ use serde::{Deserialize, Serialize};
 use super::inverse_softplus_of_steps;
 use crate::rng::Stream;
 
-/// Value of the option `decay_init`: the initial rates r at which states forget. A state is
-/// multiplied by a = e^-r at each token. By these rates alone, a model keeps a token for one step
-/// or for a thousand (LION, arXiv:2502.16249).
+/// Value of the option `decay_init`: the initial rates r at which states fade. A state is
+/// multiplied by a = e^-r at each position. The rates decide whether a model keeps a token for one
+/// step or for a thousand (LION, arXiv:2502.16249).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecayInit {
-    /// r = Δ / 2, as for the real part of HiPPO's modes. Δ is from 0.001 to 0.1, uniform in its
-    /// logarithm.
+    /// r = Δ / 2, as for the real part of HiPPO's modes. Δ is drawn from 0.001 to 0.1, uniformly in
+    /// its logarithm.
     Hippo,
-    /// r = Δ, as in Mamba (arXiv:2312.00752). Δ is from 0.001 to 0.1, uniform in its logarithm.
+    /// r = Δ, as in Mamba (arXiv:2312.00752). Δ is drawn from 0.001 to 0.1, uniformly in its
+    /// logarithm.
     LogUniform,
-    /// a = 1 - 2^(-5 - h) in head h, as in RetNet (arXiv:2307.08621).
+    /// a = 1 - 2^(-5 - h) in head h, from 0, as in RetNet (arXiv:2307.08621).
     Retention,
-    /// The gate's bias is 0, as in any linear map.
+    /// Rates are those of a gate whose bias is 0 and whose weights are random, as in any linear
+    /// map.
     Random,
 }
 
 impl DecayInit {
-    /// Returns the rates r of `each` channels of each of `heads` heads, head by head, drawn from
-    /// `stream`. `None` for [`DecayInit::Random`], with biases of 0.
+    /// Returns the rates r of `each` channels in each of `heads` heads, head by head. Random rates
+    /// are drawn from `stream`. `None` for [`DecayInit::Random`], for which the caller sets the
+    /// gate's bias to 0.
     #[must_use]
     pub fn rates(self, stream: &Stream, heads: usize, each: usize) -> Option<Vec<f64>> {
         let steps = || {

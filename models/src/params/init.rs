@@ -43,8 +43,8 @@ pub(super) fn values(seed: u64, path: &str, shape: &Shape, init: Init) -> Vec<f6
     }
 }
 
-/// Returns `rows` orthonormal vectors of `width` numbers, one after the other; `rows` is at most
-/// `width`. They are normal numbers, made orthogonal row by row, so that no direction is preferred.
+/// Returns `rows` orthonormal vectors of `width` numbers, one after the other. `rows` is at most
+/// `width`. Normal numbers are made orthogonal row by row, so that no direction is preferred.
 #[must_use]
 pub fn orthonormal(stream: &Stream, rows: usize, width: usize) -> Vec<f64> {
     let mut values = stream.normal(1, rows * width);
@@ -63,8 +63,8 @@ pub fn orthonormal(stream: &Stream, rows: usize, width: usize) -> Vec<f64> {
     values
 }
 
-/// Returns the uniform initialiser on ±`fan_in`^-½, as that of PyTorch's linear layers and
-/// convolutions.
+/// Returns the initialiser that is uniform from -`fan_in`^-½ to `fan_in`^-½, as that of PyTorch's
+/// linear layers and convolutions. `fan_in` is the number of inputs of an output.
 #[must_use]
 pub fn fan_in_uniform(fan_in: usize) -> Init {
     uniform_within((fan_in as f64).powf(-0.5))
@@ -88,7 +88,8 @@ pub(crate) fn inverse_softplus_of_steps(stream: &Stream, count: usize) -> Vec<f6
     steps.map(|step| step.exp_m1().ln()).collect()
 }
 
-/// Returns the uniform initialiser of Xavier (Glorot), with variance `2 / (fan_in + fan_out)`.
+/// Returns the uniform initialiser of Xavier (Glorot), with mean 0 and variance
+/// `2 / (fan_in + fan_out)`, for a layer of `fan_in` inputs and `fan_out` outputs.
 #[must_use]
 pub fn xavier_uniform(fan_in: usize, fan_out: usize) -> Init {
     xavier_uniform_with_gain(fan_in, fan_out, 1.0)
@@ -105,7 +106,7 @@ pub(crate) fn xavier_uniform_with_gain(fan_in: usize, fan_out: usize, gain: f64)
     }
 }
 
-/// LeCun's normal initialiser for weights of shape (out, in). Its variance is `1 / fan_in`, and it
+/// LeCun's normal initialiser for weights of shape (out, in), with mean 0 and variance `1 / in`. It
 /// is cut at two standard deviations.
 pub const LECUN_NORMAL: Init = Init::Kaiming {
     dist: NormalOrUniform::Normal,

@@ -67,7 +67,8 @@ const SHARED: &str = "bias.";
 /// element of the case's gradients.
 const NOISE: f64 = 1e-6;
 
-/// Parity case that has been read from its file and can be run.
+/// Parity case that has been read from its file: inputs, and the outputs and gradients that a model
+/// must have for them according to independent code.
 pub struct Case {
     metadata: HashMap<String, String>,
     tensors: BTreeMap<String, Tensor>,
@@ -78,29 +79,29 @@ pub struct Case {
     largest_gradient: f64,
 }
 
-/// Comparison of one tensor with the case.
+/// Comparison of one tensor of this crate with that of a parity case.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Name in the case file.
+    /// Name of the tensor in the case's file, such as `out/y` or `grad/x`.
     pub tensor: String,
-    /// Largest absolute difference; `None` if the tensors were not compared.
+    /// Largest absolute difference of two elements. `None` if the tensors were not compared.
     pub max_abs: Option<f64>,
-    /// Largest absolute difference over the largest element of the reference, or over 0.001
-    /// max(g, 1) if that is more, for the largest gradient g of the case. `None` if the tensors
-    /// were not compared.
+    /// Largest absolute difference, divided by the largest absolute element of the case's tensor.
+    /// The divisor is at least 0.001 max(g, 1), for the largest gradient g of the case. `None` if
+    /// the tensors were not compared.
     pub max_rel: Option<f64>,
-    /// Verdict on these differences.
+    /// Outcome of the comparison.
     pub verdict: Verdict,
 }
 
-/// Outcome of a comparison.
+/// Outcome of the comparison of one tensor with a parity case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Within the tolerance.
+    /// The difference is within the tolerance.
     Ok,
-    /// The difference is outside the tolerance, or not a number.
+    /// The difference is outside the tolerance, or a number is NaN.
     Off,
-    /// The case has another shape than this crate.
+    /// The case's tensor has another shape than that of this crate.
     Shape,
     /// This crate has the tensor and the case lacks it.
     NotInCase,
@@ -166,13 +167,14 @@ impl Case {
         self.model.name
     }
 
-    /// Returns package, version and class by which the case was made.
+    /// Returns the package, its version and the class by which the case was made.
     #[must_use]
     pub fn source(&self) -> &str {
         self.metadata.get("source").map_or("", String::as_str)
     }
 
-    /// Runs the case, and returns one row per tensor. Only training cases need `optimizer`.
+    /// Runs the case, and returns the comparison of each tensor. Only training cases need
+    /// `optimizer`.
     ///
     /// # Errors
     /// [`Error::Case`] if the kind of case is unknown, or a tensor that every case has is missing;

@@ -11,15 +11,16 @@ use crate::{Classifier, Error, Inputs, Parameters, Pass, Result, RngKey, Shape, 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Learning rate, the same at every update.
+    /// Learning rate, the same at every update and more than 0.
     pub rate: f64,
-    /// Decay of the running mean of gradients.
+    /// Share of the running mean of gradients that is kept at each update, in [0, 1).
     pub beta1: f64,
-    /// Decay of the running mean of squared gradients.
+    /// Share of the running mean of squared gradients that is kept at each update, in [0, 1).
     pub beta2: f64,
-    /// Added to the root of the running mean of squared gradients.
+    /// Number that is added to the square root of the running mean of squared gradients.
     pub epsilon: f64,
-    /// Weight decay, decoupled, on every parameter.
+    /// Weight decay of every parameter. At each update, learning rate times weight decay times the
+    /// parameter is subtracted from it.
     pub weight_decay: f64,
 }
 
@@ -32,7 +33,7 @@ pub trait Optimizer {
     fn update(&mut self, gradients: GradStore) -> Result<()>;
 }
 
-/// Function that creates the optimizer for a case's parameters and settings.
+/// Function that creates the optimizer of a training case from its parameters and settings.
 pub type MakeOptimizer<'a> = dyn Fn(&Parameters, &Settings) -> Result<Box<dyn Optimizer>> + 'a;
 
 #[derive(Deserialize)]
