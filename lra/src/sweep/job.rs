@@ -251,7 +251,12 @@ fn ended(folder: &Path, status: ExitStatus, previous: Option<&Record>) -> Ended 
         // The signal came before the run could listen to it.
         (None, None) if child::was_stopped(status) => Ended::Interrupted,
         (_, Some(record)) => Ended::of(record),
-        (None, None) => Ended::Failed(Failure::new(Class::Run, status.to_string())),
+        (None, None) => Ended::Failed(Failure::new(
+            Class::Run,
+            format!(
+                "{status}: something else ended the process, as a system does that runs out of memory; the same command resumes it"
+            ),
+        )),
         (Some(code), None) => {
             let classes = [Class::Usage, Class::Data];
             let class = classes.into_iter().find(|it| i32::from(it.code()) == code);

@@ -106,7 +106,9 @@ impl Worker {
         };
         let file = file.to_string_lossy();
         let hello = json!({ "do": "hello", "protocol": protocol::VERSION, "file": file, "factory": factory });
-        let (answer, _) = worker.ask(&hello, &[], 0)?;
+        let (answer, _) = worker.ask(&hello, &[], 0).with_context(|| {
+            format!("loading {file} with {python_name} (LRA_PYTHON names another Python)")
+        })?;
         ensure!(
             answer["protocol"] == protocol::VERSION,
             "the Python process speaks protocol {}, not {}",
