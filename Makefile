@@ -8,7 +8,7 @@ run:
 
 ## Format check, lints as errors, documentation, whether the crates can be packaged, all tests: what a change must pass
 test:
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint test-cuda
+	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) lint test-cuda
 	cargo test --locked --workspace
 	@if python3 -c 'import numpy' 2>/dev/null; then $(MAKE) test-python; else echo "test-python was not run: it needs Python 3.9 with NumPy"; fi
 

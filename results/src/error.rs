@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// A file that should hold a baseline holds none.
     #[error(
-        "{} is not a baseline: {}; write it anew with `lra check --update`",
+        "{} is not a baseline: {}; restore it, or remove it and write it anew with `lra check --update`",
         shown(path),
         one_line(reason)
     )]

@@ -231,7 +231,7 @@ spec:
   completionMode: Indexed
   completions: {elements}
   parallelism: {elements}
-  # Each element has restarts of its own. An element whose runs failed (4), or cannot be built (2), would fail again.
+  # Each element has restarts of its own. An element whose runs failed (4), lack data (3) or cannot be built (2) would fail again.
   backoffLimitPerIndex: 2
   podFailurePolicy:
     rules:

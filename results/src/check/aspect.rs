@@ -266,6 +266,9 @@ fn same_trace(
 /// Mark of a loss whose predecessors were not compared.
 pub(super) const LAST_ONLY: &str = "(last only)";
 
+/// Words for memory that was measured on another kind of processor.
+pub(super) const ANOTHER_PROCESSOR: &str = "another processor";
+
 /// Bytes by which the peaks of equal runs may differ: 16 KiB. Equal runs of S5 at 466 kB differed by
 /// 7 kB.
 pub(super) const LEAST_BYTES: u64 = 16 << 10;
@@ -280,7 +283,7 @@ fn memory(before: &Row, row: &Row, thresholds: &Thresholds) -> Finding {
     }
     // Matrix products pack blocks on each thread, whose sizes depend on the caches.
     if !same_processor(before, row) {
-        return Finding::Unjudged("another processor".to_owned());
+        return Finding::Unjudged(ANOTHER_PROCESSOR.to_owned());
     }
     if [before.threads, row.threads].contains(&0) {
         return Finding::Unjudged("threads differ or are unknown".to_owned());

@@ -38,7 +38,10 @@ impl Baseline {
         if !known || !whole {
             return Err(Error::NotABaseline {
                 path: path.to_owned(),
-                reason: format!("its first line is not {}", COLUMNS.join(",")),
+                reason: match text.iter().all(u8::is_ascii_whitespace) {
+                    true => "it is empty".to_owned(),
+                    false => format!("its first line is not {}", COLUMNS.join(",")),
+                },
             });
         }
         // Fields are read by position, not by name, since a key is a struct within the row. So the

@@ -1,9 +1,10 @@
 //! The table of a check, for terminals and pull requests.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::aspect::{
-    AT_A_TIME, Aspect, Finding, LAST_ONLY, LEAST_BYTES, NOT_BESIDE, OTHER_SCORES, UNCERTAIN,
+    ANOTHER_PROCESSOR, AT_A_TIME, Aspect, Finding, LAST_ONLY, LEAST_BYTES, NOT_BESIDE,
+    OTHER_SCORES, UNCERTAIN,
 };
 use super::baseline::Key;
 use super::judge::{Check, State};
@@ -206,6 +207,12 @@ pub fn table(check: &Check) -> Table {
             "(... {AT_A_TIME}): as many runs shared the machine (`lra sweep --jobs`); speeds under another load are not compared."
         ));
     }
+    if unjudged(ANOTHER_PROCESSOR) {
+        notes.push(format!(
+            "({ANOTHER_PROCESSOR}): the baseline was made on a processor with another name or other vector instructions, so neither memory nor \
+             speed is judged, and losses by their thresholds where the instructions differ."
+        ));
+    }
     if unjudged(NOT_BESIDE) {
         notes.push(format!(
             "(no {} beside it): speeds are judged as multiples of that model's, and it did not run; --reference names another one.",
@@ -249,6 +256,14 @@ fn task(key: &Key) -> Cell {
     Cell::with(key.question(), "task", label)
 }
 
+/// Returns a figure as JSON: bytes are whole.
+fn counted_in(aspect: Aspect, figure: Option<f64>) -> Value {
+    match (aspect, figure) {
+        (Aspect::Memory, Some(bytes)) => json!(bytes as u64),
+        (_, figure) => json!(figure),
+    }
+}
+
 /// Returns the cell of an aspect: the finding in words, and for machines also its figures. A new
 /// cell has its accuracy in place of a finding.
 fn mark(
@@ -269,8 +284,8 @@ fn mark(
         fields: vec![
             ("finding", json!(finding.map(Finding::word))),
             ("words", json!(finding.map(Finding::words))),
-            ("baseline", json!(baseline)),
-            ("now", json!(now)),
+            ("baseline", counted_in(aspect, baseline)),
+            ("now", counted_in(aspect, now)),
         ],
         tone: matches!(finding, Some(Finding::Worse(_))).then_some(Tone::Caution),
         ..Cell::default()

@@ -6,19 +6,23 @@ use super::evidence::{self, Tier};
 use super::{Book, cells, prose};
 use crate::page::{Link, table_section};
 use crate::published::{self, TASKS, model_rank, task_name};
+use crate::record::Record;
 use crate::table::{Cell, Column, Row, Table};
+use crate::{card, tables};
 
 /// The heading of the page with every figure.
 const EVERY_FIGURE: &str = "All figures";
 
 /// Returns the page to open first.
 pub(super) fn page(book: &Book) -> String {
-    let tables = [
+    let mut tables = vec![
+        ranks(book),
         models(book),
         tasks(book),
         cells::table(&book.names, &book.cells),
         sources(book),
     ];
+    tables.retain(|table| !table.rows.is_empty());
     let mut parts = vec![Link::to_part("about", "About")];
     let mut main = prose::section(
         "about",
@@ -66,6 +70,24 @@ each source whose recipe it follows.
 The box above filters the rows of all tables of a page: type words such as `performer text`. Click a header to sort.";
     let feeds = format!("<p>For programs: {}.</p>\n", feeds.join(", "));
     prose::html(tiers) + &feeds
+}
+
+/// Returns the table of the small protocol: the ranks of the models that were run by it. It has no
+/// rows if there are none.
+fn ranks(book: &Book) -> Table {
+    let by_it = book.site.runs.records.iter();
+    let by_it = by_it.filter(|record| record.recipe.name == card::RECIPE);
+    let records: Vec<Record> = by_it.cloned().collect();
+    let mut table = tables::ranks(&records);
+    table.title = "Small protocol: ranks, bits gained (accuracy)".to_owned();
+    for row in &mut table.rows {
+        // The row of the trivial predictors has no rank.
+        let name = row.cells[1].text.clone();
+        if !row.cells[0].text.is_empty() {
+            row.cells[1] = book.names.to_model(Cell::text(name.clone()), &name);
+        }
+    }
+    table
 }
 
 /// Returns the table of models: printed accuracies, and what was run here.

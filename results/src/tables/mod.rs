@@ -102,6 +102,11 @@ impl TableKind {
     }
 }
 
+/// Returns the table of ranks.
+pub(crate) fn ranks(records: &[Record]) -> Table {
+    ranks::table(records, None)
+}
+
 /// Finds a table by its name.
 ///
 /// # Errors

@@ -81,7 +81,10 @@ fn row(it: &Ranked, ranking: &Ranking, runs: &[&Record]) -> Row {
         Some((low, high)) => format!("{} ({low:.0} to {high:.0})", it.rank),
         None => it.rank.to_string(),
     };
-    let mut cells = vec![Cell::text(place), Cell::text(it.model.clone())];
+    let mut cells = vec![
+        Cell::with(place, "rank", it.rank),
+        Cell::text(it.model.clone()),
+    ];
     cells.extend(ranking.tasks.iter().map(|task| {
         let own: Vec<&Record> = on(runs, task)
             .filter(|run| run.model.name == it.model)

@@ -23,7 +23,7 @@ struct File {
 const FILES: [File; 4] = [
     File {
         name: "record",
-        describes: "record.json of a run, and the output of `lra run --json`",
+        describes: "record.json of a run, and the output of `lra run --json` with one seed",
         make: |generator| generator.into_root_schema_for::<Record>(),
     },
     File {
