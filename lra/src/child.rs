@@ -14,15 +14,53 @@ use crate::signals::Stop;
 /// Time between two polls of a child that is waited for.
 const POLL_PERIOD: Duration = Duration::from_millis(10);
 
-/// Returns the path of this program, to start it again. A program that was built again since it
-/// started is no longer at its path; on Linux the running one can still be started.
+/// The program that a process runs, even where its file was replaced since, on Linux.
+const RUNNING: &str = "/proc/self/exe";
+
+/// Returns the path by which to start this program again. On Linux it is that of the running program
+/// itself: at its own path may be another build by now.
 pub fn this_program() -> Result<PathBuf> {
+    let running = Path::new(RUNNING);
+    match running.exists() {
+        true => Ok(running.to_owned()),
+        false => std::env::current_exe().during(Class::Run, "finding this program"),
+    }
+}
+
+/// Returns the name of this program's file without its ending.
+pub fn name_of_this_program() -> Result<String> {
     let path = std::env::current_exe().during(Class::Run, "finding this program")?;
-    let running = Path::new("/proc/self/exe");
-    Ok(match path.exists() || !running.exists() {
-        true => path,
-        false => running.to_owned(),
-    })
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    // So Linux marks a file that was removed or replaced.
+    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+    Ok(name.to_owned())
+}
+
+/// Returns a command that starts this program again, by the name by which this one was called:
+/// records contain that name, not a path on this machine.
+pub fn command_of_this_program() -> Result<Command> {
+    Ok(named(Command::new(this_program()?)))
+}
+
+/// Returns a command that passes on the name by which this program was called.
+fn named(mut command: Command) -> Command {
+    #[cfg(unix)]
+    if let Some(name) = std::env::args_os().next() {
+        std::os::unix::process::CommandExt::arg0(&mut command, name);
+    }
+    command
+}
+
+/// Gives this process the name of its program where it was started as [`RUNNING`], so that lists of
+/// processes do not call it `exe`.
+pub fn take_name() {
+    let file = Path::new("/proc/self/comm");
+    if std::fs::read_to_string(file).is_ok_and(|name| name.trim_end() == "exe")
+        && let Ok(name) = name_of_this_program()
+    {
+        // The name is for people: if it cannot be set, nothing depends on it.
+        let _ = std::fs::write(file, name);
+    }
 }
 
 /// A running child process.
@@ -51,13 +89,7 @@ impl Child {
         stdout: impl Into<Stdio>,
         stderr: impl Into<Stdio>,
     ) -> io::Result<Child> {
-        let mut process = Command::new(program);
-        // Records contain the name by which this program was called, not its path on this machine.
-        #[cfg(unix)]
-        if let Some(name) = std::env::args_os().next() {
-            std::os::unix::process::CommandExt::arg0(&mut process, name);
-        }
-        let mut process = process
+        let mut process = named(Command::new(program))
             .args(arguments)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())

@@ -109,6 +109,7 @@ pub fn main_with<'a>(own: impl Into<Own<'a>>) -> ExitCode {
         return error.class.into();
     }
     let own = own.into();
+    child::take_name();
     signals::survive_file_limit();
     // Where the handler cannot be installed, a bus error ends the process without words.
     let _ = signals::explain_bus_errors();

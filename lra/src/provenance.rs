@@ -92,10 +92,9 @@ pub fn own_task(task: &dyn Task) -> Result<Option<OwnCode>> {
 /// Returns the origin of code of this program that is not of `lra`.
 fn own_code(source: &str) -> Result<OwnCode> {
     let path = child::this_program()?;
-    let program = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut own = OwnCode {
         source: sha256(source.as_bytes()),
-        program: program.into_owned(),
+        program: child::name_of_this_program()?,
         program_digest: program_digest(&path)?,
         ..OwnCode::default()
     };

@@ -20,8 +20,8 @@ use crate::{Error, Result, atomic, metrics};
 /// Name of a run's record within its folder.
 pub const FILE: &str = "record.json";
 
-/// Name of the file with what a run of a sweep printed, which is there before anything else of it.
-const SWEEP_LOG: &str = "log.txt";
+/// Names of the files that a sweep makes before a run of it begins: its lock, and what the run prints.
+const SWEEP_FILES: [&str; 2] = ["sweep.lock", "log.txt"];
 
 /// Number of levels of folders below the store that are searched.
 pub const DEPTH: usize = 4;
@@ -216,8 +216,10 @@ fn gather(entries: fs::ReadDir, depth: usize, gathered: &mut Gathered) {
             gathered.files.push(file);
             continue;
         }
-        let begun = [metrics::SETTINGS, metrics::FILE, SWEEP_LOG].map(|name| path.join(name));
-        if begun.iter().any(|file| is_there(file)) {
+        let has = |name: &str| is_there(&path.join(name));
+        // A sweep leaves both, even if its run could not begin.
+        let of_sweep = || SWEEP_FILES.into_iter().all(has);
+        if [metrics::SETTINGS, metrics::FILE].into_iter().any(has) || of_sweep() {
             gathered.unfinished.push(path);
             continue;
         }

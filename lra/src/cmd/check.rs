@@ -55,7 +55,9 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
         if let Some(damaged) = now.rows.iter().find_map(|row| row.damaged.as_ref()) {
             return Err(Error::new(
                 Class::Data,
-                format!("{damaged}; no baseline is written: run it again with `lra run --force`"),
+                format!(
+                    "{damaged}; no baseline is written: run it again with `lra run --force`, or move it away"
+                ),
             ));
         }
         if let Some(missing) = now.rows.iter().find_map(|row| row.unlogged.as_ref()) {
@@ -143,13 +145,15 @@ fn lost(file: &Path, new: &Baseline) -> Result<Vec<String>> {
         return Ok(Vec::new());
     }
     let old = Baseline::read(file).map_err(|error| {
-        let class = Class::Data;
-        Error::new(
-            class,
-            format!(
-                "{error}; it is not replaced: remove it first, or name another file with --baseline"
-            ),
-        )
+        let told = match error {
+            results::Error::NotABaseline { path, reason } => {
+                format!("{} is not a baseline: {reason}", path.display())
+            }
+            other => other.to_string(),
+        };
+        let remedy = "restore it, remove it, or name another file with --baseline";
+        let told = disk::escape(&told);
+        Error::new(Class::Data, format!("{told}; it is not replaced: {remedy}"))
     })?;
     let check = judge(&old, new, &Thresholds::default());
     let mut notes = Vec::new();

@@ -128,7 +128,7 @@ fn check_in_another_process(model: &'static Model) -> Result<ExitCode> {
     // A model that panics has no digest; the checks describe the fault.
     let digest = panics::caught(|| Ok(conformance::digest(model)));
     let digest = digest.map_or_else(|_| String::new(), |digest| digest.to_string());
-    let mut command = Command::new(child::this_program()?);
+    let mut command = child::command_of_this_program()?;
     command
         .args(std::env::args_os().skip(1))
         .env(DIGEST, digest);

@@ -71,9 +71,15 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
     let loaded = load_any(folder, strict)?;
     if loaded.records.is_empty() {
         let place = folder.display();
+        let remedy = match loaded.unfinished.is_empty() {
+            true => "make one with `lra run`",
+            false => {
+                "its runs are unfinished, or could not begin: see log.txt in their folders, and go on with the same command"
+            }
+        };
         return Err(Error::new(
             Class::Data,
-            format!("no records under {place}; make one with `lra run`"),
+            format!("no records under {place}; {remedy}"),
         ));
     }
     Ok(loaded)

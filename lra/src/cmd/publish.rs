@@ -76,7 +76,7 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
         }
     };
     for source in &arguments.sources {
-        let loaded = cmd::load(source, arguments.strict)?;
+        let loaded = cmd::load_any(source, arguments.strict)?;
         let pairs = loaded.records.into_iter().zip(loaded.folders);
         pairs.for_each(|(record, folder)| add(record, folder));
         let file = source.join(imported::FILE);
@@ -87,6 +87,14 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
                 }
             }
         }
+    }
+    if let (true, true, Some(first)) = (
+        site.runs.records.is_empty(),
+        site.imported.is_empty(),
+        arguments.sources.first(),
+    ) {
+        // With the reason.
+        cmd::load(first, arguments.strict)?;
     }
     // Last, so that a record with a log comes before its copy in the table, which has none.
     let mut table = card::committed().class(Class::Run)?;

@@ -84,7 +84,7 @@ pub fn run(arguments: &TourArgs) -> Result<ExitCode> {
 /// Runs a command of the tour in `folder` and returns its exit code.
 fn code_of(step: &Step, folder: &Path) -> Result<u8> {
     let doing = || format!("starting lra {}", step.words);
-    let mut command = Command::new(child::this_program()?);
+    let mut command = child::command_of_this_program()?;
     command
         .args(step.words.split(' '))
         .current_dir(folder)

@@ -74,7 +74,7 @@ impl Job<'_> {
         let mut torch = String::new();
         for (name, value) in &self.of_torch {
             let value = quoted(value)?;
-            torch += &format!("export {name}=\"${{{name}:-\"{value}\"}}\"\n");
+            torch += &format!("[ -n \"${{{name}:-}}\" ] || {name}={value}\nexport {name}\n");
         }
         Ok(format!(
             "{torch}# LRA names another binary, for nodes that keep it elsewhere. Options of this script are those of `lra sweep`.
@@ -355,7 +355,7 @@ mod tests {
             directives: &[],
             program: Path::new("/opt/lra"),
             arguments,
-            of_torch: vec![("LRA_TORCH", "mix.py:neighbours".to_owned())],
+            of_torch: vec![("LRA_TORCH", "my 'mix'.py:neighbours".to_owned())],
         }
     }
 
@@ -378,6 +378,8 @@ mod tests {
                 BatchSystem::Shell,
                 vec![
                     "    for element in $(seq 7); do",
+                    "[ -n \"${LRA_TORCH:-}\" ] || LRA_TORCH='my '\\''mix'\\''.py:neighbours'",
+                    "export LRA_TORCH",
                     "exec \"$lra\" sweep --tasks toy --out 'my runs' --shard \"$element/7\" \"$@\"",
                 ],
             ),
@@ -390,7 +392,7 @@ mod tests {
                     "              nvidia.com/gpu: 1",
                     "      activeDeadlineSeconds: 3601",
                     "            - name: LRA_TORCH",
-                    "              value: \"mix.py:neighbours\"",
+                    "              value: \"my 'mix'.py:neighbours\"",
                     "              exec lra sweep --tasks toy --out 'my runs' --shard \"$((JOB_COMPLETION_INDEX + 1))/7\"",
                 ],
             ),

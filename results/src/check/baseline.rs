@@ -114,18 +114,25 @@ impl Baseline {
     pub fn of(loaded: &Loaded) -> Result<Baseline> {
         let mut cells: BTreeMap<(usize, usize, Key), BTreeMap<u64, usize>> = BTreeMap::new();
         let mut contradicted: HashMap<Key, String> = HashMap::new();
+        // All runs of a cell and a seed.
+        let mut alike: HashMap<(Key, u64), Vec<usize>> = HashMap::new();
         for (index, record) in loaded.records.iter().enumerate() {
             let ranks = (task_rank(&record.task.name), model_rank(&record.model.name));
             let key = Key::of(record);
             let seeds = cells.entry((ranks.0, ranks.1, key.clone())).or_default();
             let earlier = seeds.get(&record.seed).copied();
-            if let Some(at) = earlier.filter(|at| contradict(&loaded.records[*at], record)) {
+            let same = alike.entry((key.clone(), record.seed)).or_default();
+            let other = same
+                .iter()
+                .find(|at| contradict(&loaded.records[**at], record));
+            if let Some(at) = other.copied() {
                 let folders = [at, index].map(|at| shown(&loaded.folders[at]));
                 let [one, other] = folders;
                 contradicted.entry(key).or_insert_with(|| {
                     format!("{one} and {other} are runs with the same settings and seed, and differ in scores: keep one of them")
                 });
             }
+            same.push(index);
             let earlier = earlier.map(|at| &loaded.records[at].provenance.created);
             if earlier.is_none_or(|created| *created <= record.provenance.created) {
                 seeds.insert(record.seed, index);

@@ -94,7 +94,7 @@ pub struct Judged {
     pub findings: Vec<Finding>,
     /// The figures of the baseline and of the runs, in the order of [`Aspect::ALL`].
     pub figures: Vec<(Option<f64>, Option<f64>)>,
-    /// True if the cell is new and not all of its seeds were scored, or its logs are damaged.
+    /// True if the cell is new and not all of its seeds were scored.
     pub ended_badly: bool,
     /// Reason why there is nothing to compare, or why the cell differs from that of the baseline.
     pub remark: Option<String>,
@@ -176,10 +176,14 @@ pub fn judge(baseline: &Baseline, now: &Baseline, thresholds: &Thresholds) -> Ch
         let remarks = remarks.chain(row.damaged.clone()).chain(ended);
         Judged {
             key: row.key.clone(),
-            state: State::New,
+            // What stands for no run is no news.
+            state: match row.damaged {
+                Some(_) => State::Regressed,
+                None => State::New,
+            },
             findings: vec![],
             figures: figures(None, Some(row)),
-            ended_badly: !row.all_scored() || row.damaged.is_some(),
+            ended_badly: !row.all_scored(),
             remark: Some(remarks.collect::<Vec<_>>().join("; ")),
         }
     });

@@ -1,10 +1,14 @@
 //! The table of ranks: models in the order of their ranks over all tasks, with the scores behind
 //! them.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{capped, endings, status};
 use crate::agreement::{Agreement, Measure, Ranked, Ranking, Selection, select};
+use crate::card::RECIPE;
+use crate::format::counted;
 use crate::pivot::mixture;
 use crate::published::Source;
 use crate::record::{Baseline, Record};
@@ -21,9 +25,9 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         .iter()
         .filter(|it| it.changed_on_the_way().is_none());
     let honest: Vec<Record> = honest.cloned().collect();
-    let (runs, refusal) = match select(&honest, &Selection::default()) {
+    let (runs, refusal) = match chosen(&honest) {
         Ok(runs) => (runs, None),
-        Err(error) => (Vec::new(), Some(error)),
+        Err(reason) => (Vec::new(), Some(reason)),
     };
     let ranking = Ranking::of(&runs);
     let place = Column {
@@ -47,8 +51,8 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         title: "Ranks over all tasks; bits gained (accuracy)".to_owned(),
         unit: "%".to_owned(),
         notes: match refusal {
-            Some(error) => vec![format!("No ranks: {error}.")],
-            None => notes(&ranking, &runs),
+            Some(reason) => vec![format!("No ranks: {reason}.")],
+            None => notes(&ranking, &runs, records),
         },
         schema: Schema {
             info: &["model", "rank", "of", "rank_low", "rank_high", "task"],
@@ -68,6 +72,36 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     }
     table.rows = rows;
     table.with_best("mean", Best::Highest)
+}
+
+/// Returns the runs to rank: those of the small protocol if there are any among several recipes.
+///
+/// # Errors
+/// The reason why runs cannot be ranked together, in words.
+fn chosen(records: &[Record]) -> Result<Vec<&Record>, String> {
+    let counted = || records.iter().filter(|it| !it.task.probe);
+    let recipes: BTreeSet<&str> = counted().map(|it| it.recipe.name.as_str()).collect();
+    let recipe = match recipes.contains(RECIPE) {
+        true => RECIPE,
+        false if recipes.len() == 1 => recipes.first().copied().unwrap_or_default(),
+        false if recipes.is_empty() => {
+            return Err(
+                "there is no run, or there are only runs on probes, which do not count".to_owned(),
+            );
+        }
+        false => {
+            let known: Vec<&str> = recipes.into_iter().collect();
+            return Err(format!(
+                "runs by several recipes ({}): put those of one recipe in a folder or a file of their own",
+                known.join(", ")
+            ));
+        }
+    };
+    let asked = Selection {
+        recipe: Some(recipe.to_owned()),
+        ..Selection::default()
+    };
+    select(records, &asked).map_err(|error| error.to_string())
 }
 
 /// Returns the runs on a task.
@@ -178,7 +212,7 @@ fn best_trivial<'a>(runs: &'a [&'a Record], task: &'a str) -> Option<&'a Baselin
     baselines.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy))
 }
 
-fn notes(ranking: &Ranking, runs: &[&Record]) -> Vec<String> {
+fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
     let scores = match ranking.measure {
         Measure::Bits => {
             "bits gained, 0 to 100: the share of the loss of knowing the label shares alone that predictions save, as a mean over the \
@@ -219,10 +253,18 @@ fn notes(ranking: &Ranking, runs: &[&Record]) -> Vec<String> {
         let counts: Vec<String> = counts.iter().map(ToString::to_string).collect();
         format!("{task} {}", counts.join(" or "))
     });
+    let recipe = runs.first().map_or("", |run| run.recipe.name.as_str());
     notes.push(format!(
-        "Seeds of a model: {}.",
+        "Recipe {recipe}. Seeds of a model: {}.",
         seeds.collect::<Vec<_>>().join(", ")
     ));
+    let left = all.len() - runs.len();
+    if left > 0 {
+        notes.push(format!(
+            "{} left out: by another recipe, with other settings, resumed after changes, or on probes.",
+            counted(left as u64, "run")
+        ));
+    }
     notes.extend(mixture(runs).map(|mixture| format!("The runs are of {mixture}.")));
     let agreement = Agreement::of(runs, Some(ranking.measure), None);
     if agreement.models.len() >= super::bits::FEWEST {

@@ -105,7 +105,20 @@ fn table(arguments: &MiniArgs) -> Result<Vec<Record>> {
 
 /// Prints the table: the ranks of all models in it.
 fn ranks(arguments: &MiniArgs) -> Result<ExitCode> {
+    let trains = [
+        (arguments.glance, "--glance"),
+        (!arguments.assignments.is_empty(), "--set"),
+        (arguments.dry_run, "--dry-run"),
+        (arguments.redo_changed, "--redo-changed"),
+        (arguments.accept_changes, "--accept-changes"),
+    ];
+    if let Some((_, flag)) = trains.iter().find(|(given, _)| *given) {
+        return Err(Error::usage(format!(
+            "{flag} is for the runs of a model: name one, as in `lra mini s4d`; without a model the table is printed"
+        )));
+    }
     let mut records = table(arguments)?;
+    records.retain(|record| record.recipe.name == RECIPE);
     cmd::agree::drop_rates_of_the_recipe(&mut records);
     let ranks = tables::find("ranks")
         .class(Class::Run)?

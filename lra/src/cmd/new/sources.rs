@@ -48,7 +48,8 @@ impl Member {
             return None;
         }
         let manifest = root.join("Cargo.toml");
-        let mut document: DocumentMut = disk::read_to_string(&manifest).ok()?.parse().ok()?;
+        let text = disk::read_to_string(&manifest).ok()?;
+        let mut document: DocumentMut = text.parse().ok()?;
         let members = document.get_mut("workspace")?.get_mut("members")?;
         members.as_array_mut()?.push(names.join("/"));
         let lra = lra.strip_prefix(root).ok()?.to_str()?;
@@ -57,7 +58,10 @@ impl Member {
         let locked = locked.and_then(|text| with_package(&text, name, dependencies));
         Some(Member {
             manifest,
-            text: document.to_string(),
+            text: match text.contains("\r\n") {
+                true => document.to_string().replace('\n', "\r\n"),
+                false => document.to_string(),
+            },
             lock: locked.map(|text| (lock, text)),
             lra: "../".repeat(names.len()) + lra,
         })
@@ -66,23 +70,30 @@ impl Member {
     /// Adds the crate to the members of the workspace, and to its lock file.
     pub(super) fn join(&self) -> Result<()> {
         let writing = |path: &Path| in_writing(format!("writing {}", path.display()));
+        let before = disk::read_to_string(&self.manifest);
+        let before = before.map_err(writing(&self.manifest))?;
         rewrite(&self.manifest, &self.text).map_err(writing(&self.manifest))?;
-        if let Some((lock, text)) = &self.lock {
-            rewrite(lock, text).map_err(writing(lock))?;
-        }
-        Ok(())
+        let Some((lock, text)) = &self.lock else {
+            return Ok(());
+        };
+        rewrite(lock, text).or_else(|error| {
+            // Cargo refuses a workspace that names a member without a folder.
+            let restored = rewrite(&self.manifest, &before);
+            restored.map_err(writing(&self.manifest))?;
+            Err(writing(lock)(error))
+        })
     }
 }
 
 /// Replaces the text of a file and keeps its time of modification, by which cargo decides whether
 /// to compile `lra` again: its build does not depend on the members of the workspace.
 fn rewrite(path: &Path, text: &str) -> io::Result<()> {
-    let modified = fs::metadata(path)?.modified()?;
+    let modified = fs::metadata(path).and_then(|it| it.modified());
     disk::write(path, text.as_bytes())?;
-    File::options()
-        .write(true)
-        .open(path)?
-        .set_modified(modified)
+    // Where it cannot be set, cargo compiles more than it must.
+    let file = File::options().write(true).open(path);
+    let _ = file.and_then(|file| file.set_modified(modified?));
+    Ok(())
 }
 
 /// Returns a lock file with a new crate that depends on `lra` and on `dependencies`, lines of a
