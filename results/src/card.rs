@@ -17,8 +17,7 @@ use crate::tone::Tone;
 use crate::verdict::Verdict;
 use crate::{Format, Result};
 
-/// Name of the recipe.
-pub const RECIPE: &str = "mini";
+pub use crate::agreement::RECIPE;
 
 /// The table included in the program: runs by the recipe, as written by `lra merge`.
 const COMMITTED: &[u8] = include_bytes!("../mini/records.csv");

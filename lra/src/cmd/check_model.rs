@@ -2,7 +2,7 @@
 
 mod other_files;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use candle_core::{DType, Device};
 use models::Model;

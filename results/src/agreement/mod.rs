@@ -34,6 +34,9 @@ pub use self::selection::{Selection, select};
 pub(crate) use self::selection::{changes, is_rate};
 pub use self::standing::{Ranked, Ranking, Standing, TaskStanding};
 
+/// Name of the recipe of the small protocol.
+pub const RECIPE: &str = "mini";
+
 /// Least difference of two published averages, in points, for their pair to count.
 pub const APART: f64 = 4.0;
 

@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{capped, endings, status};
-use crate::agreement::{Agreement, Measure, Ranked, Ranking, Selection, select};
-use crate::card::RECIPE;
+use crate::agreement::{Agreement, Measure, RECIPE, Ranked, Ranking, Selection, select};
 use crate::format::counted;
 use crate::pivot::mixture;
 use crate::published::Source;
