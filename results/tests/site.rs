@@ -130,6 +130,8 @@ fn the_records_of_this_repository_become_a_site() {
     }
     assert!(site.runs.records.len() > 90);
     let index = text(&files, "index.html");
+    let ranks = part(index, "ranks");
+    assert!(ranks.contains("model-s4d.html") && ranks.contains("(best trivial predictor)"));
     for run in &site.runs.records {
         let name = format!("model-{}.html", run.model.name.replace('_', "-"));
         let page = text(&files, &name);
