@@ -97,8 +97,8 @@ pub(crate) type VisitOfFile<'a> = dyn FnMut(&Path, u64, &[u8], i64) -> Result<Ro
 /// Passes every row of the files of one split to `visit`.
 ///
 /// # Errors
-/// Those of [`read`]; also if half of the rows of a file are in other files, too. Names, compression
-/// and division of the files do not matter.
+/// Those of [`read`]; also if half of the rows of a file are in other files, too. Names,
+/// compression and division of the files do not matter.
 pub(crate) fn read_split(
     files: &[PathBuf],
     columns: &Columns<'_>,

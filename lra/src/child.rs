@@ -17,8 +17,8 @@ const POLL_PERIOD: Duration = Duration::from_millis(10);
 /// The program that a process runs, even where its file was replaced since, on Linux.
 const RUNNING: &str = "/proc/self/exe";
 
-/// Returns the path by which to start this program again. On Linux it is that of the running program
-/// itself: at its own path may be another build by now.
+/// Returns the path by which to start this program again. On Linux it is that of the running
+/// program itself: at its own path may be another build by now.
 pub fn this_program() -> Result<PathBuf> {
     let running = Path::new(RUNNING);
     match running.exists() {

@@ -1,5 +1,5 @@
-//! Colours on terminals. A piece of text has the colour of its meaning, which is named where the text
-//! is written.
+//! Colours on terminals. A piece of text has the colour of its meaning, which is named where the
+//! text is written.
 //!
 //! Text stays plain on a stream that is not a terminal, with `NO_COLOR` and with `TERM=dumb`.
 //! `CLICOLOR_FORCE` colours it anyway.

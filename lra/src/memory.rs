@@ -254,8 +254,8 @@ fn served(layout: Layout) -> Layout {
 }
 
 // SAFETY: every call is forwarded to the system's allocator with a layout that depends on the
-// requested one alone and is no smaller, or to the spare memory; counting and advice on pages do not
-// touch the memory.
+// requested one alone and is no smaller, or to the spare memory; counting and advice on pages do
+// not touch the memory.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grow(layout.size());

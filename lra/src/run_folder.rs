@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 
 use datasets::tasks::mine;
 use disk::Append;
+use results::store::{SWEEP_LOCK, SWEEP_LOG};
 use results::{Outcome, Record};
 use serde::Serialize;
 
@@ -488,11 +489,6 @@ fn remove(path: &Path) -> Result<()> {
 
 /// Name of the lock that a running process holds in a run folder.
 pub const LOCK: &str = "run.lock";
-/// Name of the lock that a sweep holds in a run folder, so that a cell whose sweep was killed is
-/// not run twice.
-pub const SWEEP_LOCK: &str = "sweep.lock";
-/// Name of the file with the output of the runs that a sweep started.
-pub const SWEEP_LOG: &str = "log.txt";
 /// Name of the file with the error of a failed run.
 pub const ERROR: &str = "error.log";
 const SPEC: &str = "spec.toml";

@@ -202,7 +202,8 @@ impl Spec {
         found
     }
 
-    /// Returns, in words, the settings of `there` with which the same weights compute something else.
+    /// Returns, in words, the settings of `there` with which the same weights compute something
+    /// else.
     pub fn differences_of_models(&self, there: &Value) -> Vec<String> {
         let mut found = Vec::new();
         collect_differences("", &self.document(), there, &mut found);

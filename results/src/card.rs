@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agreement::{Measure, Standing, changes};
 use crate::format::counted;
-use crate::record::{Outcome, Record, Scores};
+use crate::record::{Baseline, Outcome, Record, Scores};
 use crate::stats::{Sample, binomial_error};
 use crate::store::record_file;
 use crate::table::{Cell, Column, Row, Table};
@@ -71,11 +71,10 @@ struct OnTask<'a> {
 }
 
 impl OnTask<'_> {
-    /// Returns whether the mean accuracy is no better than the majority class.
-    fn fails(&self) -> bool {
-        let accuracy = mean(&self.own, Record::test_accuracy);
-        let verdict = accuracy.and_then(|it| Verdict::of_seeds(it.mean, &self.own));
-        verdict.is_some_and(|it| it.fail)
+    /// Returns the verdict on the mean accuracy beside the majority class.
+    fn verdict(&self) -> Option<Verdict> {
+        let accuracy = mean(&self.own, Record::test_accuracy)?;
+        Verdict::of_seeds(accuracy.mean, &self.own)
     }
 }
 
@@ -160,7 +159,7 @@ impl Card<'_> {
         let mut cells = vec![
             Cell::text(task.title.clone()),
             number(bits, 1, "bits_gained"),
-            with_endings(judged(accuracy, &task.own), &task.own),
+            with_endings(judged(accuracy, task.verdict()), &task.own),
             best_trivial(&task.own),
             match (place, standing) {
                 (Some(place), Some(all)) => {
@@ -216,7 +215,8 @@ impl Card<'_> {
             counted(seeds.len() as u64, "seed")
         )];
         notes.extend(spread(seeds.len(), &self.own));
-        if self.tasks().iter().any(OnTask::fails) {
+        let verdicts: Vec<Verdict> = self.tasks().iter().filter_map(OnTask::verdict).collect();
+        if verdicts.iter().any(|verdict| verdict.fail) {
             notes.push(Verdict::RULE.to_owned());
         }
         if with_block {
@@ -337,8 +337,7 @@ fn number(sample: Option<Sample>, digits: usize, name: &'static str) -> Cell {
 
 /// Returns the cell of a mean accuracy in percent, marked if it is no better than the majority
 /// class.
-fn judged(accuracy: Option<Sample>, runs: &[&Record]) -> Cell {
-    let verdict = accuracy.and_then(|it| Verdict::of_seeds(it.mean / 100.0, runs));
+fn judged(accuracy: Option<Sample>, verdict: Option<Verdict>) -> Cell {
     let mut cell = number(accuracy, 1, "accuracy");
     if let Some(Verdict { fail, .. }) = verdict {
         cell.fields.push(("fail", fail.into()));
@@ -364,8 +363,7 @@ fn with_endings(mut cell: Cell, runs: &[&Record]) -> Cell {
 /// Returns the best of a task's trivial baselines, with its accuracy in percent.
 fn best_trivial(records: &[&Record]) -> Cell {
     let baselines = records.iter().flat_map(|record| &record.baselines);
-    let best = baselines.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy));
-    best.map_or_else(Cell::default, |best| Cell {
+    Baseline::best(baselines).map_or_else(Cell::default, |best| Cell {
         text: format!("{:.1} ({})", 100.0 * best.accuracy, best.name),
         fields: vec![
             ("trivial_accuracy", json!(100.0 * best.accuracy)),

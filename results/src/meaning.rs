@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::agreement::{Cluster, anchors, is_rate};
 use crate::card::RECIPE;
 use crate::format::percent;
-use crate::record::{Outcome, Record};
+use crate::record::{Baseline, Outcome, Record};
 use crate::stats::{Sample, binomial_error};
 
 /// The meaning of a score on a test split.
@@ -28,9 +28,8 @@ impl Meaning {
     pub fn of(record: &Record, table: &[Record]) -> Option<Meaning> {
         let score = record.test_accuracy().filter(|score| score.is_finite())?;
         let baselines = record.baselines.iter();
-        let best = baselines
-            .filter(|baseline| baseline.accuracy.is_finite())
-            .max_by(|a, b| a.accuracy.total_cmp(&b.accuracy))?;
+        let known = baselines.filter(|baseline| baseline.accuracy.is_finite());
+        let best = Baseline::best(known)?;
         let distance = score - best.accuracy;
         let error = binomial_error(best.accuracy, record.task.rows.test);
         let place = match distance {

@@ -20,8 +20,11 @@ use crate::{Error, Result, atomic, metrics};
 /// Name of a run's record within its folder.
 pub const FILE: &str = "record.json";
 
-/// Names of the files that a sweep makes before a run of it begins: its lock, and what the run prints.
-const SWEEP_FILES: [&str; 2] = ["sweep.lock", "log.txt"];
+/// Name of the lock that a sweep holds in a run folder, so that a cell whose sweep was killed is not
+/// run twice.
+pub const SWEEP_LOCK: &str = "sweep.lock";
+/// Name of the file with the output of the runs that a sweep started.
+pub const SWEEP_LOG: &str = "log.txt";
 
 /// Number of levels of folders below the store that are searched.
 pub const DEPTH: usize = 4;
@@ -38,8 +41,8 @@ pub struct Loaded {
     pub skipped: Vec<(PathBuf, String)>,
     /// Number of skipped files that hold copies of records that are there.
     pub copies: usize,
-    /// Folders of runs that have no record, as a killed run or one that could not begin leaves them,
-    /// in the order of their paths.
+    /// Folders of runs that have no record, as a killed run or one that could not begin leaves
+    /// them, in the order of their paths.
     pub unfinished: Vec<PathBuf>,
 }
 
@@ -218,7 +221,7 @@ fn gather(entries: fs::ReadDir, depth: usize, gathered: &mut Gathered) {
         }
         let has = |name: &str| is_there(&path.join(name));
         // A sweep leaves both, even if its run could not begin.
-        let of_sweep = || SWEEP_FILES.into_iter().all(has);
+        let of_sweep = || [SWEEP_LOCK, SWEEP_LOG].into_iter().all(has);
         if [metrics::SETTINGS, metrics::FILE].into_iter().any(has) || of_sweep() {
             gathered.unfinished.push(path);
             continue;

@@ -251,6 +251,17 @@ impl Cell {
     }
 }
 
+/// Returns each name once, in the order of the first ones.
+pub(crate) fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
 /// Returns names of which no two are equal, nor equal to one that is `taken`: a number follows a
 /// name that occurred before.
 pub(crate) fn unique(names: impl IntoIterator<Item = String>, taken: &[&str]) -> Vec<String> {

@@ -414,7 +414,8 @@ fn a_card_ranks_among_runs_of_the_same_settings_and_says_what_the_block_adds() {
     );
 }
 
-/// A card has the uncertainty of its figures, and marks an accuracy like that of the majority class.
+/// A card has the uncertainty of its figures, and marks an accuracy like that of the majority
+/// class.
 #[test]
 fn a_card_says_how_far_its_figures_can_be_trusted() {
     let run = |seed, accuracy: f64| {

@@ -218,8 +218,8 @@ fn a_lower_accuracy_is_caught_and_noise_is_not() {
     assert!(lower(0.003).passed());
 }
 
-/// With the same losses at every step, another score is one of another evaluation, however few
-/// seeds there are and in whatever direction it changed.
+/// With the same losses at every step, another score is one of another evaluation: it fails the
+/// check with any number of seeds, and also if it is better.
 #[test]
 fn another_score_of_the_same_training_is_caught() {
     type Change = fn(&mut Record);

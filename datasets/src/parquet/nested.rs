@@ -2,8 +2,8 @@
 //!
 //! A file stores the elements of all lists one behind the other, each with two levels. The
 //! *repetition level* says which list goes on: 0 begins a new row, 1 a new element of the outer
-//! list, 2 one of the inner list. The *definition level* says how much of the path to the element is
-//! there; below its greatest value a list or an element is missing.
+//! list, 2 one of the inner list. The *definition level* says how much of the path to the element
+//! is there; below its greatest value a list or an element is missing.
 
 use parquet::basic::Repetition;
 use parquet::column::reader::ColumnReader;

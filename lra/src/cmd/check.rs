@@ -134,8 +134,8 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
     })
 }
 
-/// Returns a sentence for each cell of the baseline in a file that a new one lacks, or has with fewer
-/// seeds; none if there is no such file.
+/// Returns a sentence for each cell of the baseline in a file that a new one lacks, or has with
+/// fewer seeds; none if there is no such file.
 ///
 /// # Errors
 /// The file is no baseline, or a damaged one: it may be another file, or hold cells that cannot be

@@ -109,8 +109,8 @@ impl Scored {
         format!("{examples} of {label}, {}", self.split.name())
     }
 
-    /// Returns the scored examples with their accuracy, such as `2,000 examples of listops@64, test:
-    /// 35.15 % right`.
+    /// Returns the scored examples with their accuracy, such as `2,000 examples of listops@64,
+    /// test: 35.15 % right`.
     pub fn accuracy(&self) -> String {
         let percent = 100.0 * self.score.accuracy;
         format!("{}: {percent:.2} % right", self.examples())

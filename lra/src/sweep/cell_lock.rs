@@ -16,7 +16,7 @@ impl CellLock {
     /// working there.
     pub fn try_acquire(folder: &Path) -> Result<Option<CellLock>> {
         run_folder::make(folder)?;
-        let Some(cell) = run_folder::lock(&folder.join(run_folder::SWEEP_LOCK))? else {
+        let Some(cell) = run_folder::lock(&folder.join(results::store::SWEEP_LOCK))? else {
             return Ok(None);
         };
         // Taken only to check that no process holds it; the run will take it again.

@@ -8,13 +8,14 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use datasets::tasks::mine;
+use results::store::SWEEP_LOG;
 use results::{Outcome, Record};
 
 use crate::child::{self, Child};
 use crate::error::{Class, Classify, Error, Result};
 use crate::host;
 use crate::provenance::JOBS;
-use crate::run_folder::{self, RunFolder, SWEEP_LOG};
+use crate::run_folder::{self, RunFolder};
 use crate::runtime::STOP_ON_EOF;
 use crate::shell;
 use crate::sweep::cell_lock::CellLock;

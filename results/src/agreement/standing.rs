@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use super::bootstrap::interval_of;
 use super::scores::{Column, Measure, Reached};
 use crate::record::Record;
+use crate::table::distinct;
 
 /// The place of one model.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,12 +48,7 @@ impl Standing {
             .copied()
             .filter(|record| record.model.name != model && columns.contains(&Column::of(record)));
         let records: Vec<&Record> = own.iter().copied().chain(others).collect();
-        let mut names: Vec<&str> = vec![model];
-        for record in &records {
-            if !names.contains(&record.model.name.as_str()) {
-                names.push(&record.model.name);
-            }
-        }
+        let names = distinct(std::iter::once(model).chain(names_of(&records)));
         let measure = Measure::of(records.iter().copied());
         let reached = Reached::new(&records, measure, &names);
         let place = reached.models.iter().position(|name| name == model)?;
@@ -107,12 +103,7 @@ impl Ranking {
     /// [`select`]: super::select
     #[must_use]
     pub fn of(records: &[&Record]) -> Ranking {
-        let mut names: Vec<&str> = Vec::new();
-        for record in records {
-            if !names.contains(&record.model.name.as_str()) {
-                names.push(&record.model.name);
-            }
-        }
+        let names = distinct(names_of(records));
         let measure = Measure::of(records.iter().copied());
         let reached = Reached::new(records, measure, &names);
         let ranked = |(place, model): (usize, &String)| {
@@ -132,6 +123,11 @@ impl Ranking {
             incomplete: reached.incomplete,
         }
     }
+}
+
+/// Returns the name of the model of each record.
+fn names_of<'a>(records: &'a [&'a Record]) -> impl Iterator<Item = &'a str> {
+    records.iter().map(|record| record.model.name.as_str())
 }
 
 /// Returns the rank over all columns of the model at `place`, and its interval.

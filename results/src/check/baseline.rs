@@ -78,8 +78,8 @@ pub struct Row {
     pub accuracy_deviation: Option<f64>,
     /// Mean of the last training losses, in nats.
     pub loss: Option<f64>,
-    /// Digest over all scores of all seeds, on validation and test; empty if a log was missing, and in
-    /// older files.
+    /// Digest over all scores of all seeds, on validation and test; empty if a log was missing, and
+    /// in older files.
     pub scores: String,
     /// Digest over all losses of all seeds; empty if a log was missing or held no step.
     pub trace: String,
@@ -296,8 +296,8 @@ impl Row {
     }
 }
 
-/// Returns whether two runs with one specification on one kind of processor were scored differently,
-/// so that neither can stand for the cell.
+/// Returns whether two runs with one specification on one kind of processor were scored
+/// differently, so that neither can stand for the cell.
 fn contradict(a: &Record, b: &Record) -> bool {
     let scored = |record: &Record| record.outcome == Outcome::Scored;
     let alike = |of: fn(&Record) -> &str| of(a) == of(b);

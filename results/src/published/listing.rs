@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{Figure, Source, TASKS, Trust, distinct, sources};
-use crate::table::{Cell, Column, Row, Table, or_null};
+use super::{Figure, Source, TASKS, Trust, sources};
+use crate::table::{Cell, Column, Row, Table, distinct, or_null};
 
 /// Returns the sources as a table: key, short name, year, number of figures, tasks.
 pub fn listing() -> Table {

@@ -21,6 +21,7 @@ pub use labels::{TASKS, is_published_label, is_published_task, models};
 pub(crate) use labels::{is_path_x, model_rank, task_name, task_rank};
 pub use listing::{figures_of, listing};
 
+use crate::table::distinct;
 use crate::tone::Tone;
 use crate::{Error, Result};
 
@@ -305,16 +306,6 @@ pub fn source(key: &str) -> Result<&'static Source> {
 /// Returns the figure for one of our models on a task in the source with a key or short name.
 pub fn cell(key: &str, model: &str, task: &str, metric: &str) -> Option<&'static Figure> {
     source(key).ok()?.cell(model, task, metric)
-}
-
-fn distinct(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
-    let mut seen = Vec::new();
-    for name in names {
-        if !seen.contains(&name) {
-            seen.push(name);
-        }
-    }
-    seen
 }
 
 #[cfg(test)]

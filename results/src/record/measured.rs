@@ -93,6 +93,13 @@ pub struct Baseline {
     pub accuracy: f64,
 }
 
+impl Baseline {
+    /// Returns the most accurate of several; `None` if there are none.
+    pub(crate) fn best<'a>(all: impl Iterator<Item = &'a Baseline>) -> Option<&'a Baseline> {
+        all.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy))
+    }
+}
+
 /// The baseline that always answers with the most frequent class of the training split.
 pub const MAJORITY: &str = "majority";
 

@@ -16,8 +16,8 @@ pub struct StartedFrom {
     /// The tensors that started from random values, each with the reason in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fresh: Vec<String>,
-    /// The other differences from that run, in words: the build, the model's source, settings of the
-    /// model that change what the same weights compute.
+    /// The other differences from that run, in words: the build, the model's source, settings of
+    /// the model that change what the same weights compute.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub differing: Vec<String>,
     /// Names of tensors of that run that the model has no place for.

@@ -99,7 +99,8 @@ pub(super) fn inline(line: &str) -> String {
     html
 }
 
-/// Returns a text as HTML, with a link for each address of the web that stands as a word of its own.
+/// Returns a text as HTML, with a link for each address of the web that stands as a word of its
+/// own.
 fn linked(text: &str) -> String {
     let word = |word: &str| match word.strip_prefix("https://") {
         Some(shown) if !shown.is_empty() => {

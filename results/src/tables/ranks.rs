@@ -40,12 +40,12 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             .info(vec![("task", task.as_str().into())])
             .holding(fields)
     }));
-    let mut rows: Vec<Row> = ranking
-        .models
-        .iter()
-        .map(|it| row(it, &ranking, &runs))
-        .collect();
-    let mut table = Table {
+    let models = ranking.models.iter();
+    let mut rows: Vec<Row> = models.map(|it| row(it, &ranking, &runs)).collect();
+    if !rows.is_empty() {
+        rows.push(floor(&ranking, &runs));
+    }
+    let table = Table {
         name: "ranks".to_owned(),
         title: "Ranks over all tasks; bits gained (accuracy)".to_owned(),
         unit: "%".to_owned(),
@@ -64,12 +64,8 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             ],
         },
         columns,
-        rows: Vec::new(),
+        rows,
     };
-    if !rows.is_empty() {
-        rows.push(floor(&ranking, &runs));
-    }
-    table.rows = rows;
     table.with_best("mean", Best::Highest)
 }
 
@@ -207,8 +203,7 @@ fn floor(ranking: &Ranking, runs: &[&Record]) -> Row {
 
 /// Returns the most accurate of the trivial predictors on a task.
 fn best_trivial<'a>(runs: &'a [&'a Record], task: &'a str) -> Option<&'a Baseline> {
-    let baselines = on(runs, task).flat_map(|run| &run.baselines);
-    baselines.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy))
+    Baseline::best(on(runs, task).flat_map(|run| &run.baselines))
 }
 
 fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use results::store::record_file;
+use results::store::{SWEEP_LOG, record_file};
 use results::table::{Cell as TableCell, Column, Row, Table};
 use results::{Format, Record, Tone};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::colour::{self, Text};
 use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
-use crate::run_folder::{RunFolder, SWEEP_LOG};
+use crate::run_folder::RunFolder;
 use crate::signals::Stop;
 use crate::sweep::comparison::Comparer;
 use crate::sweep::estimator::{Estimate, Estimator};
