@@ -64,8 +64,9 @@ impl Isa {
         self.format
     }
 
-    /// Runs a kernel compiled for this instruction set.
-    #[inline]
+    /// Runs a kernel compiled for this instruction set. It is never inlined, so that each kernel
+    /// is compiled once per crate rather than once in each codegen unit that runs it.
+    #[inline(never)]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self.set {
             #[cfg(target_arch = "x86_64")]
