@@ -258,7 +258,7 @@ impl<'a> Pass<'a> {
     /// but draws of its own.
     #[must_use]
     pub(crate) fn of_repetition(&self, index: usize) -> Self {
-        self.with_rng(self.rng.repetition(index as u16))
+        self.with_rng(self.rng.repetition(index))
     }
 
     /// Returns this pass with other draws (see [`RngKey::with_branch`]).

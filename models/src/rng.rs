@@ -101,10 +101,14 @@ impl RngKey {
 
     /// Returns the key for a block that has already run `index` times in its tower, so that it
     /// draws other numbers each time.
+    ///
+    /// # Panics
+    /// If `index` is 32,767 or more. Models run a block at most 1,000 times.
     #[must_use]
-    pub fn repetition(&self, index: u16) -> Self {
+    pub fn repetition(&self, index: usize) -> Self {
+        assert!(index < 32_767, "a block ran {index} times");
         // There are two towers at most.
-        self.with_branch(self.branch + 2 * index)
+        self.with_branch(self.branch + 2 * index as u16)
     }
 
     /// Returns this key for a batch in which each example is cut into `count` consecutive rows.

@@ -228,9 +228,9 @@ pub struct DenseReference {
     gradients: [Vec<f64>; 3],
 }
 
-/// Differences of an attention from a [`DenseReference`], as roots of mean squares.
+/// Errors of an attention beside a [`DenseReference`], as roots of mean squares.
 #[derive(Debug)]
-pub struct MaxError {
+pub struct RmsErrors {
     /// Root-mean-square difference of the outputs.
     pub output: f64,
     /// Root-mean-square difference of the gradients.
@@ -300,10 +300,10 @@ impl DenseReference {
     pub fn compare(
         &self,
         attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
-    ) -> MaxError {
+    ) -> RmsErrors {
         let [q, k, v] = &self.inputs;
         let y = attend(q, k, v, Some(&self.mask)).unwrap();
-        let apart = (&y - &self.output).unwrap();
+        let error = (&y - &self.output).unwrap();
         let loss = (y * &self.weights).unwrap().sum_all().unwrap();
         let store = loss.backward().unwrap();
         let (mut sum, mut count) = (0.0, 0);
@@ -314,8 +314,8 @@ impl DenseReference {
                 count += 1;
             }
         }
-        let output = apart.sqr().unwrap().mean_all().unwrap();
-        MaxError {
+        let output = error.sqr().unwrap().mean_all().unwrap();
+        RmsErrors {
             output: output.to_scalar::<f64>().unwrap().sqrt(),
             gradient: (sum / f64::from(count)).sqrt(),
         }
@@ -327,17 +327,17 @@ impl DenseReference {
 /// named in the message.
 ///
 /// # Panics
-/// If a difference of [`MaxError`] is `tolerance` or more.
+/// If one of the [`RmsErrors`] is `tolerance` or more.
 pub fn meets_reference(
     name: &str,
     tolerance: f64,
     kernel: impl Fn(&[f64], &[f64]) -> f64,
     attend: impl Fn(&Tensor, &Tensor, &Tensor, Option<&Mask>) -> Result<Tensor>,
 ) {
-    let apart = DenseReference::new(kernel, 1.0).compare(attend);
+    let errors = DenseReference::new(kernel, 1.0).compare(attend);
     assert!(
-        apart.output < tolerance && apart.gradient < tolerance,
-        "{name}: {apart:?}"
+        errors.output < tolerance && errors.gradient < tolerance,
+        "{name}: {errors:?}"
     );
 }
 

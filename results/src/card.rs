@@ -2,34 +2,20 @@
 //! table.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::Format;
 use crate::agreement::{Measure, Standing, changes};
 use crate::format::counted;
 use crate::record::{Baseline, Outcome, Record, Scores};
 use crate::stats::{Sample, binomial_error};
-use crate::store::record_file;
 use crate::table::{Cell, Column, Row, Table};
 use crate::tables::endings;
 use crate::tone::Tone;
 use crate::verdict::Verdict;
-use crate::{Format, Result};
 
 pub use crate::agreement::RECIPE;
-
-/// The table included in the program: runs by the recipe, as written by `lra merge`.
-const COMMITTED: &[u8] = include_bytes!("../mini/records.csv");
-
-/// Returns the runs of the included table.
-///
-/// # Errors
-/// A row of it is not a record, which a test excludes.
-pub fn committed() -> Result<Vec<Record>> {
-    let rows = record_file::parse(Path::new("results/mini/records.csv"), COMMITTED)?;
-    Ok(rows.into_iter().map(|(_, record)| record).collect())
-}
 
 /// Returns the runs of a table that the runs `own` of a model are ranked among: those by the recipe
 /// with the same changes as its runs on the same data. Learning rates, and settings that affect no

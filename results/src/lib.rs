@@ -32,6 +32,7 @@ pub mod bench;
 pub mod card;
 pub mod chart;
 pub mod check;
+pub mod committed;
 mod csv_lines;
 pub mod equivalence;
 mod error;

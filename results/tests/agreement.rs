@@ -7,6 +7,7 @@ use lra_results::agreement::{
     Agreement, Cluster, Half, Measure, Selection, Standing, anchors, select,
 };
 use lra_results::card::{self, Card};
+use lra_results::committed;
 use lra_results::record::{Baseline, Batching, MAJORITY, Outcome, Record};
 use lra_results::{Format, tables};
 
@@ -467,7 +468,7 @@ fn a_card_says_how_far_its_figures_can_be_trusted() {
 
 #[test]
 fn the_table_that_the_program_brings_can_be_read() {
-    let records = card::committed().unwrap();
+    let records = committed::MINI.records().unwrap();
     for record in &records {
         assert_eq!(record.recipe.name, card::RECIPE, "{}", record.id);
         // A rate that was found for a cell is no change of the protocol.

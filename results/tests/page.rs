@@ -9,7 +9,7 @@ use lra_results::chart::{self, Axis, Chart, Form, Scale, Series};
 use lra_results::imported::Imported;
 use lra_results::store::{self, Loaded};
 use lra_results::tables::TABLES;
-use lra_results::{Record, card};
+use lra_results::{Record, committed};
 
 #[test]
 fn a_page_is_whole_and_asks_nothing_of_a_network() {
@@ -303,7 +303,7 @@ fn no_points_are_no_error() {
 /// and the page says where the rest is.
 #[test]
 fn a_page_of_ten_thousand_runs_is_below_two_megabytes() {
-    let table = card::committed().unwrap();
+    let table = committed::MINI.records().unwrap();
     let records: Vec<Record> = (0..10_000)
         .map(|index| {
             let mut record = table[index % table.len()].clone();

@@ -60,6 +60,11 @@ const COLUMNS: &[(&str, &str)] = &[
          mean_percent,deviation_percent,seeds,majority_percent,status",
     ),
     (
+        "probes",
+        "model,from,variant,recipe,set,precision,device,task,source,protocol,data,\
+         mean_percent,deviation_percent,seeds,difference_percent,status",
+    ),
+    (
         "check",
         "task,model,source,protocol,variant,recipe,set,precision,device,\
          accuracy_finding,accuracy_words,accuracy_baseline_percent,accuracy_now_percent,\

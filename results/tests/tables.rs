@@ -329,8 +329,10 @@ fn every_table_of_seeds_says_that_some_diverged() {
         record
     });
     let lost = tasks.map(|task| diverged(on(run("performer", 1, 0.0), task, "official", 2)));
-    let records: Vec<Record> = scored.into_iter().chain(lost).collect();
+    let mut records: Vec<Record> = scored.into_iter().chain(lost).collect();
     for kind in TABLES {
+        let on_probes = kind.name == "probes";
+        records.iter_mut().for_each(|run| run.task.probe = on_probes);
         let made = kind.make(&records, Some(tay()));
         let objects = made.objects();
         let status = objects[0]["status"].as_str().unwrap_or_default();
@@ -1340,7 +1342,7 @@ fn names_are_parsed_and_unknown_ones_answered() {
     let error = tables::find("size").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no table is called `size`; there are: accuracy, speed, memory, averages, comparison, reproduced, bits, ranks, dense"
+        "no table is called `size`; there are: accuracy, speed, memory, averages, comparison, reproduced, bits, ranks, dense, probes"
     );
 }
 
@@ -1442,28 +1444,30 @@ fn what_all_rows_share_is_said_once() {
     assert!(said[0].ends_with("set block.layers=2."), "{said:?}");
 }
 
+/// Returns a run with labels at positions in two groups, with these accuracies.
+fn labelled(model: &str, seed: u64, near: f64, far: f64) -> Record {
+    let mut record = run(model, seed, 0.5);
+    let group = |name: &str, accuracy: f64| DenseGroup {
+        name: name.to_owned(),
+        labels: 100,
+        accuracy,
+        loss: 0.6,
+        majority: Some(0.5),
+    };
+    let dense = Dense {
+        labels: 200,
+        accuracy: (near + far) / 2.0,
+        groups: vec![group("near", near), group("far", far)],
+        ..Dense::default()
+    };
+    record.scores.as_mut().unwrap().test_dense = Some(dense);
+    record
+}
+
 /// A row for whole sequences, one for all positions, one for each group; runs without such labels
 /// are left out.
 #[test]
 fn labels_at_positions_have_a_row_for_each_group() {
-    let labelled = |model: &str, seed: u64, near: f64, far: f64| {
-        let mut record = run(model, seed, 0.5);
-        let group = |name: &str, accuracy: f64| DenseGroup {
-            name: name.to_owned(),
-            labels: 100,
-            accuracy,
-            loss: 0.6,
-            majority: Some(0.5),
-        };
-        let dense = Dense {
-            labels: 200,
-            accuracy: (near + far) / 2.0,
-            groups: vec![group("near", near), group("far", far)],
-            ..Dense::default()
-        };
-        record.scores.as_mut().unwrap().test_dense = Some(dense);
-        record
-    };
     let records = [
         labelled("s4d", 0, 0.9, 0.6),
         labelled("s4d", 1, 0.8, 0.6),
@@ -1483,4 +1487,70 @@ fn labels_at_positions_have_a_row_for_each_group() {
             ["s4d", "far", "60.00 ±0.00 (50.00)"],
         ]
     );
+}
+
+/// Probes have a row for each model, the best mean first, a model without all probes last, then the
+/// most frequent answer. Tasks that are no probes are left out.
+#[test]
+fn probes_have_a_number_for_each_group_of_lengths() {
+    let with_order = |model: &str, label: &str, accuracy: f64| {
+        let mut record = on(run(model, 0, accuracy), "image", "official", 10);
+        record.task.label = label.to_owned();
+        if label.contains("permute") {
+            record.recipe.overrides.push("data.permute=1".to_owned());
+        }
+        record
+    };
+    let permuted = [
+        with_order("s4d", "image@64", 0.7),
+        with_order("s4d", "image@64-permute1", 0.4),
+        with_order("bag", "image@64", 0.3),
+    ];
+    let shown = table("probes", &permuted, None);
+    let texts: Vec<&str> = shown
+        .rows
+        .iter()
+        .map(|row| row.cells[2].text.as_str())
+        .collect();
+    assert_eq!(texts, ["40.0 (-30.0)", "10.0"]);
+    let difference = shown.objects()[0]["difference_percent"].as_f64().unwrap();
+    assert!((difference + 30.0).abs() < 1e-9);
+    let probed = tables::profile(&permuted, "s4d");
+    assert_eq!((probed.len(), probed[0].set.as_str()), (1, ""));
+
+    let probe = |model: &str, task: &str, seed: u64, near: f64, far: f64| {
+        let mut record = on(labelled(model, seed, near, far), task, "generated", 2);
+        record.task.probe = true;
+        record
+    };
+    let records = [
+        probe("transformer", "mqar", 0, 1.0, 0.5),
+        probe("transformer", "needle", 0, 0.5, 0.5),
+        probe("s4d", "mqar", 0, 0.25, 0.25),
+        probe("s4d", "needle", 0, 0.5, 0.5),
+        probe("lstm", "mqar", 0, 1.0, 0.9),
+        probe("lstm", "mqar", 1, 1.0, 0.8),
+        labelled("s4d", 0, 0.9, 0.6),
+    ];
+    let table = table("probes", &records, None);
+    let rows = table.rows.iter();
+    let rows: Vec<[&str; 3]> = rows
+        .map(|row| [0, 2, 3].map(|index| row.cells[index].text.as_str()))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ["transformer", "100.0 / 50.0", "50.0 / 50.0"],
+            ["s4d", "25.0 / 25.0", "50.0 / 50.0"],
+            ["lstm", "100.0 ±0.0 / 85.0 ±7.1", ""],
+            ["(most frequent answer)", "50.0 / 50.0", "50.0 / 50.0"],
+        ]
+    );
+    assert!(
+        table
+            .notes
+            .iter()
+            .any(|note| note.ends_with(": near / far."))
+    );
+    assert_eq!(table.objects()[0]["mean_percent"], 75.0);
 }

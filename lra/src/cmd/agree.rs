@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use datasets::Protocol;
 use results::agreement::{Agreement, Selection, select};
-use results::{Format, Record};
+use results::{Format, Record, committed};
 
 use crate::cli::agree::AgreeArgs;
 use crate::error::{Class, Classify, Error, Result};
@@ -25,7 +25,7 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
         ),
         None => (
             "in the table of this program".to_owned(),
-            results::card::committed().class(Class::Run)?,
+            committed::MINI.records().class(Class::Run)?,
         ),
     };
     // Records hold names as the registry spells them.

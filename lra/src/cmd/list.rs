@@ -12,8 +12,9 @@ use datasets::Protocol;
 use models::loss::Loss;
 use models::{Model, Options, Variant};
 
+use results::committed::PROBES;
 use results::table::{Align, Cell, Column, Row, Table};
-use results::{Format, published, width, wrap};
+use results::{Format, published, tables, width, wrap};
 use serde_json::{Value, json};
 
 use crate::cli::{ListArgs, Registry};
@@ -82,7 +83,7 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             let variants = variants(model).into_iter();
             let text =
                 |(names, text): (String, String)| format!("variant {names}\n{}\n\n", folded(&text));
-            variants.map(text).collect::<String>() + &settings_of(model)
+            variants.map(text).collect::<String>() + &settings_of(model) + &probes(name)?
         }
         Registry::Tasks => {
             let task = suggest::task(name)?;
@@ -111,6 +112,37 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
             return Err(entry::none_of(what));
         }
     })
+}
+
+/// Returns the scores of a model on the probes in the table of this program, in lines; empty if
+/// there are none.
+fn probes(model: &str) -> Result<String> {
+    let records = PROBES.records().class(Class::Run)?;
+    let probed = tables::profile(&records, model);
+    if probed.is_empty() {
+        return Ok(String::new());
+    }
+    let lines = probed.iter().map(|it| {
+        let set = if it.set.is_empty() { "" } else { ", " };
+        let groups = it.groups.iter();
+        let groups: Vec<String> = groups
+            .map(|(name, accuracy)| format!("{name} {accuracy:.1}"))
+            .collect();
+        let beside = match it.difference {
+            Some(difference) => format!(" ({difference:+.1} by the permutation)"),
+            None if groups.is_empty() => String::new(),
+            None => format!(" ({})", groups.join(", ")),
+        };
+        format!(
+            "\n  {}{set}{}: {:.1}{beside}",
+            it.probe, it.set, it.accuracy
+        )
+    });
+    Ok(format!(
+        "\nProbes, recipe mini, test accuracy in percent ({}, docs/probes.md):{}",
+        PROBES.path,
+        lines.collect::<String>()
+    ))
 }
 
 /// Returns the norm that a model's blocks have by default, with its ε: settings and values.

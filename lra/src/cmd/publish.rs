@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use datasets::{Protocol, SplitName};
+use results::committed::{MINI, PROBES};
 use results::site::{INDEX, Offer, Predictions, Site, Way};
-use results::{Outcome, Record, card, imported};
+use results::{Outcome, Record, imported};
 
 use self::folder::Folder;
 use crate::cli::parse::Seeds;
@@ -65,7 +66,7 @@ pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds the table of the small protocol, and the records and imported accuracies of the sources. A
+/// Adds the tables of the small protocol and of the probes, and the records and imported accuracies of the sources. A
 /// record that is in several of them counts once.
 fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
     let mut known = HashSet::new();
@@ -97,20 +98,21 @@ fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
         cmd::load(first, arguments.strict)?;
     }
     // Last, so that a record with a log comes before its copy in the table, which has none.
-    let mut table = card::committed().class(Class::Run)?;
-    drop_rates_of_the_recipe(&mut table);
     drop_rates_of_the_recipe(&mut site.runs.records);
-    let place = Path::new("results/mini/records.csv");
-    for record in table {
-        // The same cell, trained again here.
-        let is_here = site
-            .runs
-            .records
-            .iter()
-            .any(|own| cell_of(own) == cell_of(&record));
-        if !is_here {
-            site.runs.records.push(record);
-            site.runs.folders.push(place.to_owned());
+    for committed in [&MINI, &PROBES] {
+        let mut table = committed.records().class(Class::Run)?;
+        drop_rates_of_the_recipe(&mut table);
+        for record in table {
+            // The same cell, trained again here.
+            let is_here = site
+                .runs
+                .records
+                .iter()
+                .any(|own| cell_of(own) == cell_of(&record));
+            if !is_here {
+                site.runs.records.push(record);
+                site.runs.folders.push(committed.path.into());
+            }
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use results::summary::summary;
-use results::{Format, Outcome, Record, card, published};
+use results::{Format, Outcome, Record, committed, published};
 use serde_json::json;
 
 use crate::cell::{self, Finished, IfExists, RunContext};
@@ -74,7 +74,7 @@ pub fn run(arguments: &RunArgs) -> Result<ExitCode> {
         None => vec![arguments.seed],
     };
     let several = arguments.seeds.is_some();
-    let table = card::committed().class(Class::Data)?;
+    let table = committed::MINI.records().class(Class::Data)?;
     let request = RunRequest {
         task: &task.name,
         model: model.model,

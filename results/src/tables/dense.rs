@@ -92,7 +92,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
 }
 
 /// Returns the labels at positions that a run was scored on, unless a figure is damaged.
-fn dense(run: &Record) -> Option<&Dense> {
+pub(super) fn dense(run: &Record) -> Option<&Dense> {
     let scores = run.scores.as_ref()?;
     scores.test_dense.as_ref().filter(|dense| dense.is_finite())
 }

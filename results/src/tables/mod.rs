@@ -6,6 +6,7 @@ mod comparison;
 mod dense;
 mod grid;
 mod judged;
+mod probes;
 mod ranks;
 mod reproduced;
 
@@ -20,6 +21,8 @@ use crate::record::{Outcome, Record};
 use crate::table::{Table, or_null};
 use crate::{Error, Result};
 use grid::Quantity;
+
+pub use probes::{Probed, profile};
 
 /// A kind of table made from records.
 #[derive(Debug)]
@@ -88,6 +91,12 @@ pub static TABLES: &[TableKind] = &[
         summary: "Accuracy on labels at single positions, by their groups, beside that on whole sequences",
         by_default: false,
         make: dense::table,
+    },
+    TableKind {
+        name: "probes",
+        summary: "Accuracy on the probes (recall, copying, keeping a state, distance), by length",
+        by_default: false,
+        make: probes::table,
     },
 ];
 

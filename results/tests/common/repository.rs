@@ -4,23 +4,26 @@
 use std::fs;
 use std::path::Path;
 
+use lra_results::committed::{MINI, PROBES};
 use lra_results::site::{File, ModelCard, Site, TaskCard};
-use lra_results::{card, store};
+use lra_results::store;
 
 /// Returns the site.
 pub fn site() -> Site {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut runs = store::load(&crate_folder.join("records")).unwrap();
     assert!(runs.skipped.is_empty(), "{:?}", runs.skipped);
-    let mut table = card::committed().unwrap();
-    // The recipe has these rates; `lra publish`, which knows recipes, leaves them out.
-    for record in &mut table {
-        let overrides = &mut record.recipe.overrides;
-        overrides.retain(|it| !it.starts_with("train.learning_rate="));
+    for committed in [&MINI, &PROBES] {
+        let mut table = committed.records().unwrap();
+        // The recipe has these rates; `lra publish`, which knows recipes, leaves them out.
+        for record in &mut table {
+            let overrides = &mut record.recipe.overrides;
+            overrides.retain(|it| !it.starts_with("train.learning_rate="));
+        }
+        runs.folders
+            .extend(vec![committed.path.into(); table.len()]);
+        runs.records.extend(table);
     }
-    let file = crate_folder.join("mini/records.csv");
-    runs.folders.extend(vec![file; table.len()]);
-    runs.records.extend(table);
     let source = crate_folder.join("../models/src/mixers/performer.rs");
     let source = fs::read_to_string(source).unwrap();
     let header = source.lines().map_while(|line| line.strip_prefix("//!"));

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use models::{Model, Variant};
+use results::committed::PROBES;
 use results::table::or_null;
+use results::tables;
 use serde_json::{Value, json};
 
 use crate::cli::Registry;
@@ -16,7 +18,7 @@ pub(super) fn json(what: Registry, name: &str) -> Result<Value> {
     Ok(match what {
         Registry::Models => model(suggest::find("model", name, models::registry(), |model| {
             model.name
-        })?),
+        })?)?,
         Registry::Tasks => {
             let task = suggest::task(name)?;
             let info = task.info();
@@ -75,7 +77,7 @@ pub(super) fn none_of(what: Registry) -> Error {
     ))
 }
 
-fn model(model: &Model) -> Value {
+fn model(model: &Model) -> Result<Value> {
     let defaults = model.defaults();
     let options = defaults.as_object().into_iter().flatten();
     let options: Vec<Value> = options
@@ -90,7 +92,7 @@ fn model(model: &Model) -> Value {
         .collect();
     let variants = model.variants.iter();
     let variants: Vec<Value> = variants.map(|it| variant(model, it)).collect();
-    json!({
+    Ok(json!({
         "name": model.name,
         "title": model.title,
         "paper": or_null(model.paper),
@@ -102,7 +104,27 @@ fn model(model: &Model) -> Value {
         "norm": super::norm(model).into_iter().collect::<serde_json::Map<String, Value>>(),
         "variants": variants,
         "options": options,
-    })
+        "probes": probes(model.name)?,
+    }))
+}
+
+/// Returns the scores of a model on the probes in the table of this program.
+fn probes(model: &str) -> Result<Value> {
+    let records = PROBES.records().class(Class::Run)?;
+    let probed = tables::profile(&records, model).into_iter();
+    let probed = probed.map(|it| {
+        let groups = it.groups.iter();
+        let groups = groups.map(|(name, accuracy)| json!({"name": name, "percent": accuracy}));
+        json!({
+            "probe": it.probe,
+            "set": it.set,
+            "seeds": it.seeds,
+            "percent": it.accuracy,
+            "difference_percent": it.difference,
+            "groups": groups.collect::<Value>(),
+        })
+    });
+    Ok(probed.collect())
 }
 
 fn variant(model: &Model, variant: &Variant) -> Value {

@@ -11,6 +11,7 @@ use datasets::{Protocol, Source, Store};
 use models::Family;
 use results::agreement::Standing;
 use results::card::{self, Card, RECIPE, SAME_BLOCK};
+use results::committed;
 use results::{Format, Record, tables};
 use serde_json::{Value, json};
 
@@ -99,7 +100,7 @@ pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
 fn table(arguments: &MiniArgs) -> Result<Vec<Record>> {
     match &arguments.table {
         Some(path) => Ok(cmd::load(path, false)?.records),
-        None => card::committed().class(Class::Data),
+        None => committed::MINI.records().class(Class::Data),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Updates of all parameters on a GPU in one launch, and the norm of all gradients in two, by the
 //! kernels of `cuda.cu`.
 
-use candle_core::{DType, Result, Tensor};
+use candle_core::{DType, Result, Tensor, bail};
 
 use super::AdamW;
 use crate::cuda::{Argument, Gpu, Grid, Module, module};
@@ -15,8 +15,8 @@ const THREADS: usize = 256;
 /// and the settings. All tensors have the shape of the parameter.
 #[derive(Clone, Copy)]
 pub struct Update<'a> {
-    /// Settings of the update. All updates of one call must have the same β1, β2, ε and number of
-    /// the update. The factor on the gradient is not used.
+    /// Settings of the update. Those of one call have the same β1, β2, ε and number of the update,
+    /// and rates and decays of their own. The factor on the gradient is not used.
     pub step: AdamW,
     /// Parameter, of any shape. The update overwrites it, as it does its moments.
     pub parameter: &'a Tensor,
@@ -33,7 +33,8 @@ pub struct Update<'a> {
 /// are no updates or a tensor is not f32 on a GPU.
 ///
 /// # Errors
-/// If a tensor is not contiguous, or the launch fails.
+/// If updates differ in β1, β2, ε or number of the update, a tensor is not contiguous, or the
+/// launch fails.
 pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<bool> {
     let Some(first) = updates.first() else {
         return Ok(false);
@@ -49,6 +50,23 @@ pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<boo
     let Some(gpu) = shared(tensors) else {
         return Ok(false);
     };
+    let AdamW {
+        beta1,
+        beta2,
+        epsilon,
+        update,
+        ..
+    } = first.step;
+    let constants = |of: &AdamW| (of.beta1, of.beta2, of.epsilon, of.update);
+    let differs = |of: &&Update| constants(&of.step) != constants(&first.step);
+    if let Some(other) = updates.iter().find(differs) {
+        bail!(
+            "AdamW: all updates of one launch need the same beta1, beta2, epsilon and update: {:?} \
+             and {:?}",
+            first.step,
+            other.step
+        );
+    }
     let gradients = contiguous(updates.iter().map(|of| of.gradient))?;
     let mut table = Table::default();
     for (of, gradient) in updates.iter().zip(&gradients) {
@@ -65,13 +83,6 @@ pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<boo
             [(1.0 - of.step.decay) as f32, rate as f32],
         );
     }
-    let AdamW {
-        beta1,
-        beta2,
-        epsilon,
-        update,
-        ..
-    } = first.step;
     let correction = (1.0 - beta2.powf(update as f64)).powf(-0.5);
     let numbers = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, correction, epsilon];
     let list = table.upload(first.parameter)?;

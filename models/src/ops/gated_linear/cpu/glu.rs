@@ -59,7 +59,7 @@ pub(super) enum Gradients<'a> {
     /// Rows [da, dg].
     Together(&'a mut [f32]),
     /// Rows da, and rows dg.
-    MaxError(&'a mut [f32], &'a mut [f32]),
+    Separate(&'a mut [f32], &'a mut [f32]),
 }
 
 impl Kernel for Backward<'_> {
@@ -77,7 +77,7 @@ impl Kernel for Backward<'_> {
                     backward_row(s, row, da, dg);
                 }
             }
-            Gradients::MaxError(da, dg) => {
+            Gradients::Separate(da, dg) => {
                 let gradients = da.chunks_exact_mut(width).zip(dg.chunks_exact_mut(width));
                 for (row, (da, dg)) in rows.zip(gradients) {
                     backward_row(s, row, da, dg);

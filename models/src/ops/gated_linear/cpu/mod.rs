@@ -221,7 +221,7 @@ impl CustomOp<3> for GatedLinear {
                         gradients: match self.value {
                             GatedValue::Linear => Gradients::Together(dgate),
                             GatedValue::Activated | GatedValue::Input => {
-                                Gradients::MaxError(dvalue, dgate)
+                                Gradients::Separate(dvalue, dgate)
                             }
                         },
                     });
