@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io;
+use std::ops::{Deref, DerefMut};
 
 use crate::faults::{self, Operation};
 
@@ -29,21 +30,48 @@ fn known(value: &OsStr) -> Result<(), String> {
     }
 }
 
+/// An open file that this process has locked. The lock is freed when this is dropped, at once:
+/// closing the file would not free it while a child process is being started, which has a copy of
+/// all open files until its own program begins.
+#[derive(Debug)]
+pub struct Locked(File);
+
+impl Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut File {
+        &mut self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // If this fails, closing the file frees the lock.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Locks an open file without waiting. With `LRA_LOCKS=off` a file system without locks is no
 /// error, and no lock is taken.
 ///
 /// # Errors
 /// Another process holds the lock; or the file system has no locks, and the message gives the
 /// remedy.
-pub fn try_lock(file: &File) -> Result<(), TryLockError> {
-    match try_lock_strictly(file) {
+pub fn try_lock(file: File) -> Result<Locked, TryLockError> {
+    match take(&file) {
         Err(TryLockError::Error(error)) if has_no_locks(&error) => {
             match std::env::var_os(LOCKS).is_some_and(|value| value == OFF) {
-                true => Ok(()),
+                true => Ok(Locked(file)),
                 false => Err(TryLockError::Error(without_locks(&error))),
             }
         }
-        other => other,
+        other => other.map(|()| Locked(file)),
     }
 }
 
@@ -52,7 +80,11 @@ pub fn try_lock(file: &File) -> Result<(), TryLockError> {
 ///
 /// # Errors
 /// Another process holds the lock, or the file system has no locks.
-pub fn try_lock_strictly(file: &File) -> Result<(), TryLockError> {
+pub fn try_lock_strictly(file: File) -> Result<Locked, TryLockError> {
+    take(&file).map(|()| Locked(file))
+}
+
+fn take(file: &File) -> Result<(), TryLockError> {
     uninterrupted(|| {
         faults::strike(Operation::Lock).map_err(TryLockError::Error)?;
         file.try_lock()
@@ -118,12 +150,16 @@ mod tests {
     #[test]
     fn a_lock_is_held_once_and_its_lack_has_a_remedy() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let (one, other) = (file.reopen().unwrap(), file.reopen().unwrap());
-        try_lock(&one).unwrap();
-        let refused = try_lock(&other);
+        let open = || file.reopen().unwrap();
+        let one = open();
+        // As in a child process that is being started.
+        let copy = one.try_clone().unwrap();
+        let held = try_lock(one).unwrap();
+        let refused = try_lock(open());
         assert!(matches!(refused, Err(TryLockError::WouldBlock)));
-        drop(one);
-        try_lock_strictly(&other).unwrap();
+        drop(held);
+        try_lock_strictly(open()).unwrap();
+        drop(copy);
         #[cfg(unix)]
         for code in [
             libc::ENOLCK,

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::lock::try_lock_strictly;
+use crate::lock::{Locked, try_lock_strictly};
 use crate::write::{remove, rename};
 
 /// Name of the file in the folder that is locked as long as its process lives.
@@ -15,7 +15,7 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct TemporaryFolder {
     folder: tempfile::TempDir,
-    _lock: File,
+    _lock: Option<Locked>,
 }
 
 impl TemporaryFolder {
@@ -32,10 +32,10 @@ impl TemporaryFolder {
             .map_err(|error| io::Error::from(error.kind()))?;
         // Locked before it has its name, so that no other process takes the lock.
         let unnamed = folder.path().join("new");
-        let lock = crate::create(&unnamed)?;
-        match try_lock_strictly(&lock) {
-            Ok(()) => rename(&unnamed, &folder.path().join(LOCK))?,
-            Err(_) => remove(&unnamed)?,
+        let lock = try_lock_strictly(crate::create(&unnamed)?).ok();
+        match lock {
+            Some(_) => rename(&unnamed, &folder.path().join(LOCK))?,
+            None => remove(&unnamed)?,
         }
         Ok(TemporaryFolder {
             folder,
@@ -69,7 +69,7 @@ pub fn clear_temporary(parent: &Path, prefix: &OsStr, rescue: impl Fn(&Path) -> 
         // The lock is held until the leftover is removed.
         let lock = crate::own(&item.path().join(LOCK), File::options().write(true));
         if let Ok(lock) = lock
-            && try_lock_strictly(&lock).is_ok()
+            && let Ok(_held) = try_lock_strictly(lock)
             && rescue(&item.path())
         {
             let _ = fs::remove_dir_all(item.path());

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use disk::Locked;
+
 use crate::error::Result;
 use crate::{run_folder, stderr};
 
@@ -17,7 +19,7 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub struct OutputLock {
     path: PathBuf,
     #[expect(dead_code, reason = "the lock lives as long as the file")]
-    file: File,
+    file: Locked,
 }
 
 impl OutputLock {

@@ -25,7 +25,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use datasets::tasks::mine;
-use disk::Append;
+use disk::{Append, Locked};
 use results::store::{SWEEP_LOCK, SWEEP_LOG};
 use results::{Outcome, Record};
 use serde::Serialize;
@@ -40,7 +40,7 @@ use crate::{checkpoint, tracker};
 /// A run's folder, locked for this process until dropped.
 pub struct RunFolder {
     path: PathBuf,
-    _lock: File,
+    _lock: Locked,
 }
 
 /// Contents of a folder when it is opened.
@@ -464,12 +464,12 @@ pub fn other_run(record: &Record, spec: &Spec) -> Option<String> {
 /// # Errors
 /// The file cannot be opened, is a symbolic link or is not a regular file; or the file system has
 /// no locks.
-pub fn lock(path: &Path) -> Result<Option<File>> {
+pub fn lock(path: &Path) -> Result<Option<Locked>> {
     let mut options = File::options();
     let file = disk::own(path, options.create(true).truncate(false).write(true));
     let file = file.map_err(|error| not_opened(path, &error))?;
-    match disk::try_lock(&file) {
-        Ok(()) => Ok(Some(file)),
+    match disk::try_lock(file) {
+        Ok(lock) => Ok(Some(lock)),
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => {
             Err(error).during(Class::Data, format!("locking {}", path.display()))

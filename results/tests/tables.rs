@@ -332,7 +332,9 @@ fn every_table_of_seeds_says_that_some_diverged() {
     let mut records: Vec<Record> = scored.into_iter().chain(lost).collect();
     for kind in TABLES {
         let on_probes = kind.name == "probes";
-        records.iter_mut().for_each(|run| run.task.probe = on_probes);
+        records
+            .iter_mut()
+            .for_each(|run| run.task.probe = on_probes);
         let made = kind.make(&records, Some(tay()));
         let objects = made.objects();
         let status = objects[0]["status"].as_str().unwrap_or_default();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use disk::TemporaryFolder;
+use disk::{Locked, TemporaryFolder};
 
 use super::{Store, entry};
 use crate::archive::is_litter;
@@ -57,15 +57,17 @@ pub(super) fn clear_leftovers(store: &Path) {
             File::options().write(true),
         );
         // The lock is held until the leftover is removed.
-        let is_free = match &lock {
-            Ok(lock) => disk::try_lock_strictly(lock).is_ok(),
-            Err(error) => error.kind() == ErrorKind::NotFound,
+        let held = match lock.map(disk::try_lock_strictly) {
+            Ok(Ok(lock)) => Some(lock),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            _ => continue,
         };
         let folder = store.join(&*name);
-        if is_free && (prefix == BUILDING || restore(&folder, &store.join(entry)).is_ok()) {
+        if prefix == BUILDING || restore(&folder, &store.join(entry)).is_ok() {
             // A leftover only costs space.
             let _ = disk::remove(&folder);
         }
+        drop(held);
     }
 }
 
@@ -88,40 +90,43 @@ fn clear_scratch(root: &Path) {
 /// Time between attempts to take a lock that is held.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Waits for the lock of an entry; it is held as long as the file is open, and freed when a process
-/// dies. Removes the leftovers of killed processes for other entries.
-pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<File> {
+/// Waits for the lock of an entry, which is freed when the process dies. Removes the leftovers of killed processes for other entries.
+pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<Locked> {
     let store = parent(folder);
     fs::create_dir_all(store).map_err(io("create", store))?;
     clear_leftovers(store);
     clear_scratch(parent(store));
     let path = beside(folder, LOCK);
-    let file = files::lock_file(&path).map_err(io("create", &path))?;
-    match disk::try_lock(&file) {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            progress.begin(
-                "waiting for another process that builds the same data",
-                None,
-            );
-            let locked = wait(&file, &path, progress);
-            progress.finish();
-            locked?;
-        }
-        Err(TryLockError::Error(error)) => return Err(io("lock", &path)(error)),
+    if let Some(lock) = attempt(&path)? {
+        return Ok(lock);
     }
-    Ok(file)
+    progress.begin(
+        "waiting for another process that builds the same data",
+        None,
+    );
+    let lock = wait(&path, progress);
+    progress.finish();
+    lock
+}
+
+/// Takes a lock; `None` if another process holds it.
+fn attempt(path: &Path) -> Result<Option<Locked>> {
+    let file = files::lock_file(path).map_err(io("create", path))?;
+    match disk::try_lock(file) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(io("lock", path)(error)),
+    }
 }
 
 /// Polls for a lock until it is free or the user requests a stop, since a blocking call could not
 /// be interrupted.
-fn wait(file: &File, path: &Path, progress: &dyn Progress) -> Result<()> {
+fn wait(path: &Path, progress: &dyn Progress) -> Result<Locked> {
     loop {
         progress.check()?;
-        match disk::try_lock(file) {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) => thread::sleep(PERIOD),
-            Err(TryLockError::Error(error)) => return Err(io("lock", path)(error)),
+        match attempt(path)? {
+            Some(lock) => return Ok(lock),
+            None => thread::sleep(PERIOD),
         }
     }
 }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use datasets::command::data_flag;
 use datasets::{Digest, Progress, Remote, Source, Task};
-use disk::Append;
+use disk::{Append, Locked};
 
 use crate::error::{Class, Error, Result};
 use download::Download;
@@ -268,7 +268,7 @@ fn clear_copies(raw: &Path) {
         let unfinished = item.file_name().to_string_lossy().ends_with(COPY);
         let file = unfinished.then(|| disk::own(&path, File::options().write(true)));
         if let Some(Ok(file)) = file
-            && disk::try_lock_strictly(&file).is_ok()
+            && let Ok(_held) = disk::try_lock_strictly(file)
         {
             // If it cannot be removed, it only takes up space.
             let _ = fs::remove_file(&path);
@@ -278,20 +278,20 @@ fn clear_copies(raw: &Path) {
 
 /// Opens or creates the unfinished file at `path`, which is to become `target`, locked for this
 /// process.
-fn locked(path: &Path, target: &Path) -> Result<File> {
+fn locked(path: &Path, target: &Path) -> Result<Locked> {
     let mut options = File::options();
     options.create(true).truncate(false).read(true).write(true);
     let file = disk::own(path, &mut options)
         .map_err(|error| wrong(format!("cannot create {}: {error}", path.display())))?;
-    match disk::try_lock(&file) {
+    match disk::try_lock(file) {
         // Other links keep what they have: the file is begun anew.
-        Ok(()) if disk::is_shared(path) => {
+        Ok(_) if disk::is_shared(path) => {
             let removed = fs::remove_file(path);
             removed
                 .map_err(|error| wrong(format!("cannot replace {}: {error}", path.display())))?;
             locked(path, target)
         }
-        Ok(()) => Ok(file),
+        Ok(lock) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(wrong(format!(
             "another process is fetching {}",
             target.display()

@@ -1,9 +1,10 @@
 //! A partial download: its bytes so far, and the address and version that they came from.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{ErrorKind, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
+use disk::Locked;
 use ureq::Body;
 use ureq::http::{Response, header};
 
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// An incomplete file.
 pub(super) struct Part {
-    pub(super) file: File,
+    pub(super) file: Locked,
     pub(super) path: PathBuf,
     pub(super) origin: PathBuf,
     url: String,
@@ -31,7 +32,7 @@ pub(super) struct Part {
 impl Part {
     /// Opens the part. A part of the same file is continued; one of any other is kept until this
     /// file has begun to arrive.
-    pub(super) fn open(file: File, path: PathBuf, origin: PathBuf, url: &str) -> Result<Part> {
+    pub(super) fn open(file: Locked, path: PathBuf, origin: PathBuf, url: &str) -> Result<Part> {
         let said = disk::read_to_string(&origin).unwrap_or_default();
         let mut part = Part {
             file,

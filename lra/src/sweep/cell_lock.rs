@@ -1,15 +1,16 @@
 //! A lock file per cell, in addition to the lock of the run itself, so that only one sweep works on
 //! a cell at a time.
 
-use std::fs::File;
 use std::path::Path;
+
+use disk::Locked;
 
 use crate::error::Result;
 use crate::run_folder;
 
 /// Lock held while a sweep works on a cell; released when dropped, or when the process ends in any
 /// way.
-pub struct CellLock(#[expect(dead_code, reason = "the lock lives as long as the file")] File);
+pub struct CellLock(#[expect(dead_code, reason = "the lock lives as long as the file")] Locked);
 
 impl CellLock {
     /// Locks the cell in `folder`, creating the folder. Returns `None` if another process is
