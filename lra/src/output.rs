@@ -1,7 +1,6 @@
-//! Standard output, which carries results only, and files that the command line names.
+//! Standard output, which carries results only.
 
 use std::io::{self, Write};
-use std::path::Path;
 
 use results::table::Table;
 use results::{Format, Tone};
@@ -57,14 +56,6 @@ pub fn columns() -> Option<usize> {
 /// Writes a value as one JSON document to standard output.
 pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print(results::document(value).class(Class::Run)?)
-}
-
-/// Replaces a file that the command line names.
-///
-/// # Errors
-/// The file cannot be written; on a full disk the command failed, as if it was a run.
-pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
-    results::write(path, bytes).map_err(of_writing)
 }
 
 /// Returns the error of a file of results that cannot be written.

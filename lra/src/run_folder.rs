@@ -477,6 +477,31 @@ pub fn lock(path: &Path) -> Result<Option<Locked>> {
     }
 }
 
+/// Returns whether `path` is a file that a run keeps in its folder.
+pub fn is_file_of_run(path: &Path) -> bool {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let kept = [
+        results::store::FILE,
+        results::metrics::FILE,
+        SWEEP_LOCK,
+        SWEEP_LOG,
+        LOCK,
+        ERROR,
+        SPEC,
+        DRAFT,
+        TIMINGS,
+        CHECKPOINT,
+        BEST,
+    ];
+    let is_run = || {
+        [SPEC, results::store::FILE]
+            .iter()
+            .any(|own| folder.join(own).exists())
+    };
+    (kept.contains(&name) || name.starts_with(PRETRAIN)) && path.exists() && is_run()
+}
+
 /// Removes a file or a folder, if it exists.
 fn remove(path: &Path) -> Result<()> {
     match disk::remove(path) {

@@ -211,23 +211,29 @@ fn the_schemas_are_those_of_the_program() {
     assert_eq!(files.collect::<BTreeSet<_>>(), names);
 }
 
-/// The table of the small protocol in README is that of its records.
+/// The tables of the small protocol in README, and of the probes in the documentation, are those of
+/// their records.
 #[test]
-fn the_table_of_readme_is_that_of_the_records() {
+fn tables_on_pages_are_those_of_the_records() {
     let place = Place::new();
-    let records = root().join("results/mini/records.csv");
-    let words = ["report", records.to_str().unwrap(), "--table", "ranks"];
-    let output = place
-        .command("")
-        .args(words)
-        .args(["--format", "markdown"])
-        .output();
-    let table = String::from_utf8(output.unwrap().stdout).unwrap();
-    assert!(table.contains("| s4d "), "{table}");
-    assert!(
-        read("README.md").contains(table.trim()),
-        "renew it by `lra report results/mini/records.csv --table ranks --splice README.md`"
-    );
+    for (file, kind, page) in [
+        ("results/mini/records.csv", "ranks", "README.md"),
+        ("results/probes/records.csv", "probes", "docs/probes.md"),
+    ] {
+        let records = root().join(file);
+        let words = ["report", records.to_str().unwrap(), "--table", kind];
+        let output = place
+            .command("")
+            .args(words)
+            .args(["--format", "markdown"])
+            .output();
+        let table = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(table.contains("| s4d "), "{table}");
+        assert!(
+            read(page).contains(table.trim()),
+            "renew it by `lra report {file} --table {kind} --splice {page}`"
+        );
+    }
 }
 
 /// Returns the text of a page between a heading and the next one of its level or above.

@@ -29,6 +29,57 @@ fn pipe(path: &Path) {
     assert!(made.success());
 }
 
+/// What the program reads back is not replaced by an output of the same name.
+#[test]
+fn no_output_replaces_what_the_program_keeps() {
+    let place = Place::new();
+    place.ok(&format!("{TINY} --model bag"));
+    let folder = place.run_folder("runs");
+    let run = folder.display();
+    place.ok("merge runs --output table.csv");
+    place.ok("check runs --baseline base.csv --update");
+    let kept = ["record.json", "metrics.jsonl", "best.safetensors"].map(|name| folder.join(name));
+    let tables = ["table.csv", "base.csv"].map(|name| place.path().join(name));
+    let contents = || -> Vec<Vec<u8>> {
+        let files = kept.iter().chain(&tables);
+        files.map(|file| fs::read(file).unwrap()).collect()
+    };
+    let before = contents();
+    for (words, kind) in [
+        (
+            format!("explain {run} --output {run}/record.json"),
+            "a file of a run",
+        ),
+        (
+            format!("score {run} --predictions {run}/metrics.jsonl"),
+            "a file of a run",
+        ),
+        (
+            format!("report runs --output {run}/best.safetensors"),
+            "a file of a run",
+        ),
+        (
+            "check runs --baseline base.csv --junit base.csv".to_owned(),
+            "a baseline",
+        ),
+        (
+            "report table.csv --format csv --output table.csv".to_owned(),
+            "a table of records",
+        ),
+    ] {
+        let message = place.fails(2, &words);
+        assert!(
+            message.contains(kind) && message.contains("another name"),
+            "{words}: {message}"
+        );
+    }
+    assert!(contents() == before);
+    // An output may be replaced by another.
+    for _ in 0..2 {
+        place.ok("report runs --format csv --output shown.csv");
+    }
+}
+
 #[test]
 fn a_run_follows_no_link_within_its_folder() {
     let place = Place::new();

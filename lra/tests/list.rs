@@ -47,6 +47,14 @@ fn an_entry_documents_itself_within_the_width_of_a_terminal() {
     ] {
         assert!(deberta.contains(words), "{deberta}");
     }
+    // Scores on the probes, of the table in the program.
+    let s4d = place.ok("list models --long s4d");
+    let (_, probes) = s4d.split_once("Probes, recipe mini").unwrap();
+    assert!(probes.contains("\n  mqar: "), "{probes}");
+    let s4d: Value = serde_json::from_str(&place.ok("list models s4d --json")).unwrap();
+    let mqar = s4d["probes"].as_array().unwrap().iter();
+    let mqar = mqar.clone().find(|it| it["probe"] == "mqar").unwrap();
+    assert!(mqar["percent"].as_f64().unwrap() < 50.0 && mqar["groups"][0]["name"] == "length 64");
     let text = place.ok("list models --long reformer");
     assert!(text.contains("\n  model.rounds = 2"), "{text}");
 }

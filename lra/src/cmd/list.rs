@@ -14,7 +14,7 @@ use models::{Model, Options, Variant};
 
 use results::committed::PROBES;
 use results::table::{Align, Cell, Column, Row, Table};
-use results::{Format, published, tables, width, wrap};
+use results::{Format, fold, published, tables, width, wrap};
 use serde_json::{Value, json};
 
 use crate::cli::{ListArgs, Registry};
@@ -138,11 +138,12 @@ fn probes(model: &str) -> Result<String> {
             it.probe, it.set, it.accuracy
         )
     });
-    Ok(format!(
+    let text = format!(
         "\nProbes, recipe mini, test accuracy in percent ({}, docs/probes.md):{}",
         PROBES.path,
         lines.collect::<String>()
-    ))
+    );
+    Ok(fold(&text, width()))
 }
 
 /// Returns the norm that a model's blocks have by default, with its ε: settings and values.

@@ -24,6 +24,7 @@ pub mod score;
 pub mod shell;
 pub mod sweep;
 pub mod tour;
+mod write;
 
 use std::path::Path;
 
@@ -31,10 +32,9 @@ use datasets::{Source, Task};
 use results::store::Loaded;
 
 use crate::error::{Class, Classify, Error, Result};
-pub use crate::output::{
-    of_writing, print, print_json, print_judged, print_prose, print_tables, write_file,
-};
+pub use crate::output::{of_writing, print, print_json, print_judged, print_prose, print_tables};
 use crate::{recipe, stderr};
+pub use write::write_file;
 
 /// Returns the setting of `--allow-partial`.
 ///
