@@ -19,7 +19,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     let runs = chosen(records, |_| true);
     let pivot = Pivot::new(&runs, &[TRAINING]);
     let shown = shown(&pivot);
-    let mut columns = vec![Column::key("model"), Column::key("from")];
+    let mut columns = vec![Column::key("model")];
     columns.extend(pivot.varying.iter().copied().map(Column::key));
     columns.extend(shown.iter().map(|it| {
         let fields = &["mean", "deviation", "seeds", "difference", "status"];
@@ -38,14 +38,14 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             let column = &pivot.columns[it.column];
             ended.extend(told(row.model, column, &row.cells[it.column]));
         }
-        let mut cells = vec![Cell::text(row.model), Cell::text(MEASURED)];
+        let mut cells = vec![Cell::text(row.model)];
         cells.extend(row.varying.iter().map(Cell::text));
         cells.extend(shown.iter().map(|it| cell(it, row)));
         let probes = shown.iter().filter(|it| !it.permuted);
         let reached = probes.map(|it| Some(accuracy(&row.cells[it.column])?.mean));
         let reached: Option<Vec<f64>> = reached.collect();
         let row_made = Row {
-            facts: row.facts.clone(),
+            facts: [vec![("from", MEASURED.into())], row.facts.clone()].concat(),
             contest: Some(row.contest()),
             ..Row::new(cells)
         };
@@ -126,8 +126,8 @@ fn before_permutation(label: &str) -> Option<&str> {
 }
 
 /// Returns the runs of the table among those that are `wanted`: on probes, on tasks with permuted
-/// positions, and on the same tasks without. The permutation is no setting of its own here, because
-/// the label of the task has it.
+/// positions, and on the same tasks without. Settings of the data are none of the runs' own here,
+/// because the label of the task has them.
 fn chosen(records: &[Record], wanted: impl Fn(&Record) -> bool) -> Vec<Record> {
     let labels = records.iter().map(|run| run.task.label.as_str());
     let permuted: Vec<&str> = labels.filter_map(before_permutation).collect();
@@ -139,12 +139,12 @@ fn chosen(records: &[Record], wanted: impl Fn(&Record) -> bool) -> Vec<Record> {
     let mut runs: Vec<Record> = records.iter().filter(is_shown).cloned().collect();
     for run in &mut runs {
         let overrides = &mut run.recipe.overrides;
-        overrides.retain(|it| !it.starts_with("data.permute="));
+        overrides.retain(|it| !it.starts_with("data."));
     }
     runs
 }
 
-/// Returns the columns of probes and of permuted tasks.
+/// Returns the columns of probes, and after them those of permuted tasks.
 fn shown(pivot: &Pivot) -> Vec<Shown> {
     let label = |column: usize| {
         let mut runs = pivot.rows.iter().flat_map(|row| &row.cells[column]);
@@ -164,7 +164,9 @@ fn shown(pivot: &Pivot) -> Vec<Shown> {
             stored,
         })
     });
-    shown.collect()
+    let mut shown: Vec<Shown> = shown.collect();
+    shown.sort_by_key(|it| it.permuted);
+    shown
 }
 
 /// Accuracies of a model on one probe or permuted task, in percent, as means over the seeds.
@@ -304,7 +306,7 @@ fn share(sample: &Sample) -> String {
 
 /// Returns the row with the share of the most frequent answer of each group.
 fn floor(pivot: &Pivot, shown: &[Shown]) -> Row {
-    let mut cells = vec![Cell::text(FLOOR), Cell::text(MEASURED)];
+    let mut cells = vec![Cell::text(FLOOR)];
     cells.extend(pivot.varying.iter().map(|_| Cell::default()));
     cells.extend(shown.iter().map(|it| {
         let runs = || pivot.rows.iter().flat_map(|row| &row.cells[it.column]);
