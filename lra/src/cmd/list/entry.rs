@@ -117,7 +117,7 @@ fn probes(model: &str) -> Result<Value> {
         let groups = groups.map(|(name, accuracy)| json!({"name": name, "percent": accuracy}));
         json!({
             "probe": it.probe,
-            "set": it.set,
+            "set": or_null(&it.set),
             "seeds": it.seeds,
             "percent": it.accuracy,
             "difference_percent": it.difference,
