@@ -29,7 +29,7 @@ fn pipe(path: &Path) {
     assert!(made.success());
 }
 
-/// What the program reads back is not replaced by an output of the same name.
+/// An output of the same name does not replace a file that the program reads back.
 #[test]
 fn no_output_replaces_what_the_program_keeps() {
     let place = Place::new();

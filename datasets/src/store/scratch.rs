@@ -90,7 +90,8 @@ fn clear_scratch(root: &Path) {
 /// Time between attempts to take a lock that is held.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Waits for the lock of an entry, which is freed when the process dies. Removes the leftovers of killed processes for other entries.
+/// Waits for the lock of an entry, which is freed when the process dies. Removes the leftovers of
+/// killed processes for other entries.
 pub(super) fn lock(folder: &Path, progress: &dyn Progress) -> Result<Locked> {
     let store = parent(folder);
     fs::create_dir_all(store).map_err(io("create", store))?;

@@ -66,8 +66,8 @@ pub fn run(arguments: &PublishArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds the tables of the small protocol and of the probes, and the records and imported accuracies of the sources. A
-/// record that is in several of them counts once.
+/// Adds the tables of the small protocol and of the probes, and the records and imported accuracies
+/// of the sources. A record that is in several of them counts once.
 fn add_records(site: &mut Site, arguments: &PublishArgs) -> Result<()> {
     let mut known = HashSet::new();
     let mut add = |record: Record, folder: PathBuf| {

@@ -97,11 +97,21 @@ struct Shown {
 }
 
 impl Shown {
+    /// Returns the accuracies of a model over the seeds, in percent: of a probe on all labelled
+    /// positions, of a permuted task on whole sequences.
+    fn accuracies(&self, row: &PivotRow) -> Option<Sample> {
+        let runs = &row.cells[self.column];
+        match self.permuted {
+            true => whole(runs),
+            false => accuracy(runs),
+        }
+    }
+
     /// Returns the accuracy of the permuted task less that in the order in which it is stored, in
     /// points.
     fn difference(&self, row: &PivotRow) -> Option<f64> {
         let stored = whole(&row.cells[self.stored?])?;
-        Some(whole(&row.cells[self.column])?.mean - stored.mean)
+        Some(self.accuracies(row)?.mean - stored.mean)
     }
 
     /// Returns a sentence on the contents of the column.
@@ -198,17 +208,14 @@ pub fn profile(records: &[Record], model: &str) -> Vec<Probed> {
         let (shown, columns) = (&shown, &pivot.columns);
         shown.iter().filter_map(move |it| {
             let runs = &row.cells[it.column];
-            let (all, difference) = match it.permuted {
-                true => (whole(runs)?, it.difference(row)),
-                false => (accuracy(runs)?, None),
-            };
+            let all = it.accuracies(row)?;
             let groups = by_group(runs).into_iter();
             Some(Probed {
                 probe: columns[it.column].clone(),
                 set: set.to_owned(),
                 seeds: all.count,
                 accuracy: all.mean,
-                difference,
+                difference: it.difference(row),
                 groups: groups
                     .map(|(name, sample)| (name.to_owned(), sample.mean))
                     .collect(),
@@ -259,10 +266,7 @@ fn by_group<'a>(runs: &[&'a Record]) -> Vec<(&'a str, Sample)> {
 /// Returns the accuracy on each group of a probe, or on a permuted task, as means over the seeds.
 fn cell(it: &Shown, row: &PivotRow) -> Cell {
     let runs = &row.cells[it.column];
-    let (all, difference) = match it.permuted {
-        true => (whole(runs), it.difference(row)),
-        false => (accuracy(runs), None),
-    };
+    let (all, difference) = (it.accuracies(row), it.difference(row));
     let words = endings(runs, all.is_some());
     let Some(all) = all else {
         return match words.is_empty() {
