@@ -86,11 +86,20 @@ pub fn check_gradient(
     shapes: &[&[usize]],
     function: impl Fn(&[Tensor]) -> Result<Tensor>,
 ) {
+    check_gradient_of(name, shapes, &function);
+}
+
+/// Does the work of [`check_gradient`], compiled once for all functions.
+fn check_gradient_of(
+    name: &str,
+    shapes: &[&[usize]],
+    function: &dyn Fn(&[Tensor]) -> Result<Tensor>,
+) {
     let inputs: Vec<Var> = (0..shapes.len())
         .map(|index| Var::from_tensor(&normal(&format!("input {index}"), shapes[index])).unwrap())
         .collect();
     let tensors: Vec<Tensor> = inputs.iter().map(|var| var.as_tensor().clone()).collect();
-    check_variables(name, &inputs, || function(&tensors));
+    check_variables(name, &inputs, &|| function(&tensors));
 }
 
 /// Checks the gradient of a weighted sum of `layer(x)` by difference quotients, for x of `shape`
@@ -105,6 +114,16 @@ pub fn check_layer(
     shape: &[usize],
     layer: impl Fn(&Tensor) -> Result<Tensor>,
 ) {
+    check_layer_of(name, parameters, shape, &layer);
+}
+
+/// Does the work of [`check_layer`], compiled once for all layers.
+fn check_layer_of(
+    name: &str,
+    parameters: &Parameters,
+    shape: &[usize],
+    layer: &dyn Fn(&Tensor) -> Result<Tensor>,
+) {
     let x = Var::from_tensor(&normal("x", shape)).unwrap();
     let mut variables = vec![x.clone()];
     for (path, var) in parameters.all() {
@@ -114,7 +133,7 @@ pub fn check_layer(
             .unwrap();
         variables.push(var);
     }
-    check_variables(name, &variables, || layer(&x));
+    check_variables(name, &variables, &|| layer(&x));
 }
 
 /// Returns the shape of a small task with three classes, five token ids, up to six tokens, and
@@ -147,6 +166,11 @@ pub fn parameters() -> Parameters {
 /// number for each element of `variable`, an f64 tensor of any shape, in row-major order.
 #[must_use]
 pub fn differences(variable: &Var, function: impl Fn() -> f64) -> Vec<f64> {
+    differences_of(variable, &function)
+}
+
+/// Does the work of [`differences`], compiled once for all functions.
+fn differences_of(variable: &Var, function: &dyn Fn() -> f64) -> Vec<f64> {
     let step = 1e-5;
     let values: Vec<f64> = variable.flatten_all().unwrap().to_vec1().unwrap();
     (0..values.len())
@@ -194,7 +218,7 @@ fn agrees_along_directions(variable: &Var, gradient: &[f64], function: &dyn Fn()
     (0..DIRECTIONS).all(agrees)
 }
 
-fn check_variables(name: &str, variables: &[Var], function: impl Fn() -> Result<Tensor>) {
+fn check_variables(name: &str, variables: &[Var], function: &dyn Fn() -> Result<Tensor>) {
     let weights = normal("weights", function().unwrap().dims());
     let loss = || (function().unwrap() * &weights).unwrap().sum_all().unwrap();
     let number = || loss().to_scalar().unwrap();
@@ -207,7 +231,7 @@ fn check_variables(name: &str, variables: &[Var], function: impl Fn() -> Result<
         if actual.len() > FEW && agrees_along_directions(variable, &actual, &number) {
             continue;
         }
-        let expected = differences(variable, number);
+        let expected = differences_of(variable, &number);
         let scale = expected.iter().fold(1.0f64, |most, x| most.max(x.abs()));
         for (element, (actual, expected)) in actual.iter().zip(&expected).enumerate() {
             assert!(
