@@ -2,9 +2,13 @@
 //!     z' = -a ⊙ y + B x,  y' = z,  out = f(Re(C y) + d ⊙ x) and a gated linear layer;  a = max(0, α),  steps δ = σ(τ)
 //!     `im`: z_t = s (z_(t-1) - δ a y_(t-1) + δ B x_t),  y_t = s (y_(t-1) + δ z_(t-1) + δ² B x_t),  s = 1 / (1 + δ² a)
 //!     `imex`: z_t = z_(t-1) - δ a y_(t-1) + δ B x_t,  y_t = y_(t-1) + δ z_t
+//!     `damped`: z_t = (z_(t-1) - δ a y_(t-1) + δ B x_t) / u,  y_t = y_(t-1) + δ z_t,  u = 1 + δ max(0, γ),  (√u - 1)²/δ² <= a <= (√u + 1)²/δ²
 //! B batch, L length, H width; P = `state` oscillators with complex positions y and velocities z
 //! (B, L, P), shared by all channels; α, τ (P) real, B (P, H), C (H, P) complex, d (H), x, out (B,
-//! L, H). `im` forgets, `imex` keeps all energy. All is causal. Time O(L·P·H), memory O(L·P).
+//! L, H). `im` forgets, `imex` keeps all energy, `damped` learns how much each oscillator loses:
+//! D-LinOSS, Boyer, Rusch & Rus, 2025, "Learning to Dissipate Energy in Oscillatory State-Space
+//! Models", arXiv:2505.12171, with γ (P), and α cut to the bounds of a, within which a step turns.
+//! All is causal. Time O(L·P·H), memory O(L·P).
 //! Equations and initial values were read in tk-rusch/linoss@83e6318 models/LinOSS.py: α and τ
 //! uniform from 0 to 1, B and C, real and imaginary parts, uniform within H^-½ and P^-½, d normal.
 //! The layer behind is (W₁ z + b₁) ⊙ σ(W₂ z + b₂) of z = dropout(f(y)), uniform within H^-½ as
@@ -12,7 +16,11 @@
 //!
 //! # Options
 //!
-//! `state` P; `scheme`: `im` or `imex`. `direction`: `forward`; `sum` adds a second pass from the
+//! `state` P; `scheme`: `im`, `imex` or `damped`. With `damped`, the eigenvalues of a step are drawn
+//! evenly from the ring between `r_min` and `r_max`, with angles up to `theta_max`, and τ is N(0,
+//! ½²); α and γ follow from them (jaredbmit/damped-linoss@450b546
+//! src/damped_linoss/models/LinOSS.py, DampedIMEX1Layer, with the figures of
+//! src/damped_linoss/scripts/create_experiment.py). `direction`: `forward`; `sum` adds a second pass from the
 //! end with the same weights, `two` with weights of its own.
 //!
 //! # Padding
@@ -29,6 +37,8 @@
 //! the momentum `block.norm_momentum` = 0.1, and a batch in training is normalised by its own
 //! statistics.
 
+use std::f64::consts::PI;
+
 use crate::{
     encoder::{Ways, blocks_both_ways},
     layers::{GluOutput, OutputGate, OutputInit},
@@ -39,7 +49,6 @@ use crate::{
     },
     params::fan_in_uniform,
     prelude::*,
-    rng::Stream,
 };
 
 /// The registry's entry.
@@ -67,6 +76,8 @@ enum Scheme {
     Im,
     /// Implicit in the position, explicit in the velocity.
     Imex,
+    /// As `imex`, with damping that is implicit in the velocity.
+    Damped,
 }
 
 #[derive(Clone, Options, Serialize, Deserialize)]
@@ -76,11 +87,26 @@ struct Options {
     #[option(default = 64, range = int(1, 4096))]
     state: usize,
     scheme: Scheme,
+    /// Smallest size of an eigenvalue at first.
+    #[option(default = 0.9, range = positive(2.0))]
+    r_min: f64,
+    /// Largest size of an eigenvalue at first.
+    #[option(default = 1.0, range = positive(2.0))]
+    r_max: f64,
+    /// Largest angle of an eigenvalue at first.
+    #[option(default = PI, range = positive(3.2))]
+    theta_max: f64,
     direction: Ways,
 }
 
 fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
     let options: Options = context.options()?;
+    require(
+        options.r_min <= options.r_max && options.r_max <= 1.0,
+        "model.r_max",
+        options.r_max,
+        format!("at least model.r_min = {} and at most 1", options.r_min),
+    )?;
     blocks_both_ways(context, options.direction, |layer| {
         Ok(Box::new(Linoss::new(layer, &options)?))
     })
@@ -91,6 +117,8 @@ struct Linoss {
     stiffness: Tensor,
     /// τ (P).
     step: Tensor,
+    /// γ (P), of damped oscillators.
+    damping: Option<Tensor>,
     /// (P, H).
     b: Complex,
     /// (H, P).
@@ -101,12 +129,54 @@ struct Linoss {
     output: GluOutput,
 }
 
+/// Initial values of the oscillators: α, τ and γ (P).
+struct Oscillators {
+    stiffness: Vec<f64>,
+    step: Vec<f64>,
+    damping: Vec<f64>,
+}
+
+impl Oscillators {
+    /// Draws the eigenvalues r e^(±iθ) of the steps from a ring. A step has the determinant 1/u =
+    /// r² and the trace 1/u + 1 - δ² a/u = 2 r cos θ.
+    fn on_ring(vb: &VarBuilder, options: &Options) -> Self {
+        let states = options.state;
+        let drawn = |name| vb.stream(name).uniform(2, states);
+        let (shares, normal) = (drawn("stiffness"), vb.stream("step").normal(1, states));
+        let step: Vec<f64> = normal.iter().map(|x| 0.5 * x).collect();
+        let (low, high) = (options.r_min.powi(2), options.r_max.powi(2));
+        let one = |state: usize| {
+            let delta = 1.0 / (1.0 + (-step[state]).exp());
+            let r = (low + shares[state] * (high - low)).sqrt();
+            let angle = shares[states + state] * options.theta_max;
+            let stiffness = (1.0 - 2.0 * angle.cos() / r + 1.0 / (r * r)) / (delta * delta);
+            (stiffness, (1.0 / (r * r) - 1.0) / delta)
+        };
+        let (stiffness, damping) = (0..states).map(one).unzip();
+        Self {
+            stiffness,
+            step,
+            damping,
+        }
+    }
+}
+
 impl Linoss {
     fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
         let (vb, dim, states) = (&layer.vb, layer.block.dim, options.state);
-        let shares = |name| {
-            let values = |stream: &Stream| stream.uniform(1, states);
-            vb.get_with_values(states, name, Attributes::NO_DECAY, values)
+        let given = |name, values: Vec<f64>| {
+            vb.get_with_values(states, name, Attributes::NO_DECAY, |_| values)
+        };
+        let oscillators = match options.scheme {
+            Scheme::Damped => Oscillators::on_ring(vb, options),
+            Scheme::Im | Scheme::Imex => {
+                let shares = |name| vb.stream(name).uniform(1, states);
+                Oscillators {
+                    stiffness: shares("stiffness"),
+                    step: shares("step"),
+                    damping: Vec::new(),
+                }
+            }
         };
         let matrix =
             |name, shape: (usize, usize)| vb.get_with_hints(shape, name, fan_in_uniform(shape.1));
@@ -116,8 +186,12 @@ impl Linoss {
         };
         let (inward, outward) = ((states, dim), (dim, states));
         Ok(Self {
-            stiffness: shares("stiffness")?,
-            step: shares("step")?,
+            stiffness: given("stiffness", oscillators.stiffness)?,
+            step: given("step", oscillators.step)?,
+            damping: match options.scheme {
+                Scheme::Damped => Some(given("damping", oscillators.damping)?),
+                Scheme::Im | Scheme::Imex => None,
+            },
             b: Complex::new(matrix("b_re", inward)?, matrix("b_im", inward)?),
             c: Complex::new(matrix("c_re", outward)?, matrix("c_im", outward)?),
             d: vb.get_with_hints(dim, "d", normal)?,
@@ -129,10 +203,23 @@ impl Linoss {
     /// Returns the matrix of a step (4, P), rows zz, zy, yz, yy, and what an input adds to z and to
     /// y (P).
     fn steps(&self) -> Result<([Tensor; 4], [Tensor; 2])> {
-        let (step, force) = (sigmoid(&self.step)?, relu(&self.stiffness, 0.0)?);
+        let step = sigmoid(&self.step)?;
+        let ones = step.ones_like()?;
+        if let Some(damping) = &self.damping {
+            let u = ((relu(damping, 0.0)? * &step)? + 1.0)?;
+            let (root, square) = (u.sqrt()?, step.sqr()?);
+            let bound = |sign: f64| root.affine(1.0, sign)?.sqr()? / &square;
+            let (least, most) = (bound(-1.0)?, bound(1.0)?);
+            let above = |bound: &Tensor| relu(&(&self.stiffness - bound)?, 0.0);
+            let force = ((&least + above(&least)?)? - above(&most)?)?;
+            let added = [(&step / &u)?, (&square / &u)?];
+            let [slowed, turn] = [(&added[0] * &force)?.neg()?, (&added[1] * force)?];
+            let matrix = [u.recip()?, slowed, added[0].clone(), (ones - turn)?];
+            return Ok((matrix, added));
+        }
+        let force = relu(&self.stiffness, 0.0)?;
         let pull = (&step * &force)?; // δ a
         let turn = (&step * &pull)?; // δ² a
-        let ones = step.ones_like()?;
         Ok(match self.scheme {
             Scheme::Im => {
                 let s = (turn + 1.0)?.recip()?;
@@ -140,7 +227,7 @@ impl Linoss {
                 let matrix = [s.clone(), (&s * pull)?.neg()?, added[0].clone(), s];
                 (matrix, added)
             }
-            Scheme::Imex => {
+            Scheme::Imex | Scheme::Damped => {
                 let matrix = [ones, pull.neg()?, step.clone(), turn.affine(-1.0, 1.0)?];
                 (matrix, [step.clone(), step.sqr()?])
             }
@@ -207,6 +294,12 @@ mod tests {
     fn one_scheme_keeps_energy_and_the_other_loses_some() {
         let kept = determinants(Scheme::Imex);
         assert!(kept.iter().all(|x| (x - 1.0).abs() < 1e-12), "{kept:?}");
+        // r² between 0.9² and 1.
+        let damped = determinants(Scheme::Damped);
+        assert!(
+            damped.iter().all(|x| (0.8099..1.0001).contains(x)),
+            "{damped:?}"
+        );
         let lost = determinants(Scheme::Im);
         assert!(lost.iter().all(|x| (0.5..1.0).contains(x)), "{lost:?}");
     }

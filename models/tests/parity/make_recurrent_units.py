@@ -163,6 +163,11 @@ def linoss(params, x, _, options):
             # The position behind the step solves an equation of its own.
             y = (y + step * z + step**2 * f) / (1 + step**2 * stiffness)
             z = z + step * (f - stiffness * y)
+        elif options["scheme"] == "damped":
+            loss = 1 + step * params["damping"].relu()
+            low, high = ((2 + loss - 1 + sign * 2 * loss.sqrt()) / step**2 for sign in (-1, 1))
+            z = (z + step * (f - torch.minimum(torch.maximum(params["stiffness"], low), high) * y)) / loss
+            y = y + step * z
         else:
             z = z + step * (f - stiffness * y)
             y = y + step * z
@@ -241,7 +246,11 @@ def shapes(model, dim, heads, options):
         states = options["state"]
         b = {f"b_{part}": weight(dim, states) for part in ("re", "im")}
         c = {f"c_{part}": weight(states, dim) for part in ("re", "im")}
-        return {"stiffness": vector(states, 0.5), "step": vector(states)} | b | c | {"d": vector(dim)} | both("output", dim, 2 * dim)
+        rates = {"stiffness": vector(states, 0.5), "step": vector(states)}
+        if options["scheme"] == "damped":
+            # Some above and some below the bounds.
+            rates |= {"stiffness": ((states,), 5.0, 4.0), "damping": ((states,), 0.8, 0.4)}
+        return rates | b | c | {"d": vector(dim)} | both("output", dim, 2 * dim)
     if model == "rwkv6":
         mixes = {}
         for name in ("decay", "key", "value", "receptance", "gate"):
@@ -302,6 +311,9 @@ CASES = {
         (33, 5, 1, {"state": 3, "scheme": "imex"}, [33]),
         (17, 4, 1, {"state": 7, "scheme": "imex"}, [17, 1, 16]),
         (40, 4, 1, {"state": 4, "scheme": "im"}, [40]),
+        (23, 5, 1, {"state": 9, "scheme": "damped"}, [23, 8]),
+        (40, 4, 1, {"state": 6, "scheme": "damped"}, [40]),
+        (17, 6, 1, {"state": 5, "scheme": "damped"}, [17, 1, 16]),
     ]),
     rwkv6: (EQUATIONS, [
         (19, 8, 2, {"mix_rank": 3, "decay_rank": 2}, [19, 7]),

@@ -328,6 +328,11 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
         "RWKV has several versions; its published figures on this benchmark are of the fourth",
     ),
     same(&["linoss"], &["linoss-im", "linoss-imex"]),
+    near(
+        &["linoss"],
+        &["d-linoss", "damped-linoss"],
+        "linoss with --set model.scheme=damped",
+    ),
     same(&["s4d"], &["s4d-lin", "s4-diag", "diagonal-s4"]),
     near(&["s4d"], &["s4d-inv"], "s4d with --set model.init=inv"),
     near(&["s4d"], &["s4d-legs"], "s4d with --set model.init=legs"),
