@@ -3,7 +3,7 @@
 //! Approach", arXiv:2405.06147.
 //!     k = irfft(rfft([0, b₁ ... b_N, 0 ...]) / rfft([1, a₁ ... a_N, 0 ...]) + h₀),  y = k * x,   out = v ⊙ σ(g), [v, g] = W f(y) + c
 //! x, y, out (B, L, H), H the width; a, b (H, N), h₀ (H), N = `state`; W (2H, H). The transforms
-//! have the longest length, regardless of the batch. At first a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1),
+//! have the longest length, an odd one plus 1, regardless of the batch. At first a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1),
 //! so a layer starts as a scale for each channel. (With the published b = 0, a has no gradient in
 //! the first step.) Time O(L·log L) and memory O(L), for any N. The poles are unconstrained: the
 //! recurrence may be unstable, and k is its response wrapped around the longest length.
@@ -25,7 +25,8 @@
 //! has no gradient. Its other starts of a and b (`init` = xavier, montel) and its bound of the
 //! poles (`constraint`), none of which its configurations for this benchmark use, are not here. The
 //! norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5 (PyTorch's BatchNorm1d,
-//! ruke1ire/RTF@1d9e1e5 experiments/state-spaces/src/models/nn/normalization.py:35).
+//! ruke1ire/RTF@1d9e1e5 experiments/state-spaces/src/models/nn/normalization.py:35). Other
+//! numbers of a than 1 and H (`num_a`), and dropout of k, are not here.
 
 use crate::{
     layers::{Direction, LongConv},
@@ -67,8 +68,8 @@ struct Rtf {
     b: Tensor,
     /// h₀ (directions, H).
     h0: Tensor,
-    /// Length of the transforms.
-    length: usize,
+    /// Longest length, the number of taps.
+    longest: usize,
     filter: LongConv,
 }
 
@@ -92,16 +93,17 @@ impl MixerModel for Rtf {
                 normal(1.0),
                 Attributes::NO_DECAY,
             )?,
-            length: layer.max_length,
+            longest: layer.max_length,
             filter: LongConv::new(layer, directions, false)?,
         })
     }
 }
 
 impl Rtf {
-    /// Returns (H, directions · length).
+    /// Returns (H, directions · longest length).
     fn kernel(&self) -> Result<Tensor> {
-        let ((directions, dim, _), length) = (self.b.dims3()?, self.length);
+        let ((directions, dim, _), longest) = (self.b.dims3()?, self.longest);
+        let length = longest.next_multiple_of(2);
         // One sequence per direction: coefficient n stands at position n.
         let spectrum = |x: &Tensor| rfft(&swap_axes(x)?.pad_with_zeros(1, 1, 0)?, length);
         let (numerator, denominator) = (spectrum(&self.b)?, spectrum(&self.a)?);
@@ -111,10 +113,10 @@ impl Rtf {
         let denominator = Complex::new(wide(&(&denominator.re + 1.0)?)?, wide(&denominator.im)?);
         let mut ratio = numerator.div(&denominator)?;
         ratio.re = ratio.re.broadcast_add(&self.h0.unsqueeze(1)?)?;
-        let kernel = irfft(&ratio, length)?; // (directions, length, H)
+        let kernel = irfft(&ratio, length)?.narrow(1, 0, longest)?; // (directions, longest, H)
         Ok(kernel
             .permute((2, 0, 1))?
-            .reshape((dim, directions * length))?)
+            .reshape((dim, directions * longest))?)
     }
 }
 

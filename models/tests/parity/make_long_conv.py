@@ -51,12 +51,12 @@ def sgconv(p, options, longest):
 
 
 def rtf(p, options, longest):
-    kernels = []
+    kernels, size = [], longest + longest % 2
     for a, b, h0 in zip(p["a"], p["b"], p["h0"]):
         zero, one = torch.zeros(b.shape[0], 1), torch.ones(a.shape[0], 1)
-        top = torch.fft.rfft(torch.cat([zero, b], 1)[:, :longest], n=longest)
-        bottom = torch.fft.rfft(torch.cat([one, a], 1)[:, :longest], n=longest)
-        kernels.append(torch.fft.irfft(top / bottom + h0[:, None], n=longest))
+        top = torch.fft.rfft(torch.cat([zero, b], 1)[:, :size], n=size)
+        bottom = torch.fft.rfft(torch.cat([one, a], 1)[:, :size], n=size)
+        kernels.append(torch.fft.irfft(top / bottom + h0[:, None], n=size)[:, :longest])
     return kernels, None
 
 
