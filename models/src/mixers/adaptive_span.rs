@@ -29,7 +29,9 @@
 //! (facebookresearch/adaptive-span@27b815f models.py:123-126, 160-161). The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm). 1e-8 is added
 //! there to the sums that weights are divided by (adaptive_span.py:100). That code has no `dynamic`
-//! spans, whose W begins Xavier-uniform here, and no `fixed` ones.
+//! spans, whose W begins Xavier-uniform here, and no `fixed` ones. The code's ramp is one position
+//! further: it gives the key before the query what the query's own position has here. Its clamp
+//! passes a gradient also where m is exactly 0; here such a key is masked.
 
 use crate::{
     mask::PADDED,
@@ -186,7 +188,8 @@ impl AdaptiveSpan {
         let ramp = ramp.broadcast_sub(&apart.affine(1.0 / self.ramp, 0.0)?)?;
         let is = |choice: Tensor| choice.to_dtype(z.dtype());
         let seen = is(ramp.detach().gt(0.0)?)?;
-        let inside = (&seen * is(ramp.detach().lt(1.0)?)?)?;
+        // At its upper end, too, m has a gradient, as by a clamp.
+        let inside = (&seen * is(ramp.detach().le(1.0)?)?)?;
         // Off its ramp, m is replaced by 1 in the logarithm.
         let m = ((ramp * &inside)? + inside.affine(-1.0, 1.0)?)?;
         Ok((m.log()? + seen.affine(PADDED, -PADDED)?)?)

@@ -24,11 +24,14 @@
 //! The published code rolls all L positions of a batch, padding included, and pools over them:
 //! variant `padded`, whose norms count padding too, `batch_masked` like `batch`. It equals the
 //! published code if batches are padded to N, except for the embedding of id 0, which is not zero
-//! here. The published norms are LayerNorm and BatchNorm on
-//! texts, BatchNorm twice on images. The published code has two dropouts, each with a rate of its
-//! own, on the input of roll (RuslanKhalitov/ChordMixer@b46a994 models/chordmixer.py:46, 237); here
-//! there is one. Initial values are those of its lines 409-420, and the norms' ε, 1e-5, is that of
-//! torch.nn.LayerNorm and BatchNorm1d, as there.
+//! here. The published norms are LayerNorm and BatchNorm on texts, BatchNorm twice on images. The
+//! published code has two dropouts, each with a rate of its own, on the input of roll
+//! (RuslanKhalitov/ChordMixer@b46a994 models/chordmixer.py:46, 237); here there is one. Initial
+//! values are those of its lines 409-420, and the norms' ε, 1e-5, is that of torch.nn.LayerNorm and
+//! BatchNorm1d, as there. Its mode for sequences of several lengths (`var_len`, lines 142-190 and
+//! 292-301) rolls each over its own positions, like the form here, but has only as many layers as
+//! the first sequence of a batch needs, ⌈log₂ l⌉; here n is the same for all. Its norm GN is not
+//! here.
 
 use std::sync::Arc;
 

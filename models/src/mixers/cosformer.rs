@@ -12,7 +12,7 @@
 //! # Options
 //!
 //! `horizon` M: `longest`, the longest length of the task; `padded`, the padded length of the
-//! batch, as in the published code, where a sequence's result depends on its batch; `valid`, the
+//! batch, as in the published code, where a sequence's result depends on its batch; `real`, the
 //! number of valid tokens of the sequence.
 //!
 //! # Padding
@@ -28,7 +28,9 @@
 //! (OpenNLPLab/lra@dd871ef src/models/sequence/x_attention/cosformer.py:60-63,
 //! src/models/sequence/ff.py:24-42). The norms' ε is `block.norm_epsilon` = 1e-6, in the published
 //! code 1e-5 (torch.nn.LayerNorm; BatchNorm on Text and Image,
-//! configs/experiment/trans-cosformer-lra-imdb.yaml:15, trans-cosformer-lra-cifar.yaml:12).
+//! configs/experiment/trans-cosformer-lra-imdb.yaml:15, trans-cosformer-lra-cifar.yaml:12). The
+//! package OpenNLPLab/cosFormer raises the denominator to at least 1e-6, and has other activations,
+//! a form without the last projection, and a causal one, which are not here.
 
 use std::f64::consts::FRAC_PI_2;
 

@@ -26,7 +26,9 @@
 //! 1e-6²); in the published code all weights begin N(0, 0.02²), cut at two deviations, and biases,
 //! of all but queries, as 0 (laiguokun/Funnel-Transformer@1085523 tensorflow/modeling.py:234-252,
 //! tensorflow/ops.py:92-124, 283-288). The norms' ε is `block.norm_epsilon` = 1e-6, in the
-//! published code 1e-8 (tensorflow/ops.py:179).
+//! published code 1e-8 (tensorflow/ops.py:179). Where a pair has one valid and one padded position,
+//! its mean there counts the padding, and the pair is valid in the published code
+//! (pytorch/ops.py:547-621) but padding in the transformers library; here it is the valid position.
 
 use crate::{
     Encoded,

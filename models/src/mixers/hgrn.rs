@@ -32,7 +32,8 @@
 //! within inputs^-½ (±0.125 and ±0.088), biases too (OpenNLPLab/lra@dd871ef
 //! src/models/sequence/glu.py:21-23, the code of its authors' runs on this benchmark). The norms' ε
 //! of the block is `block.norm_epsilon` = 1e-6, there 1e-5 (PyTorch's norms,
-//! src/models/nn/components.py:194); that of the mixer's own LayerNorm is 1e-5.
+//! src/models/nn/components.py:194); that of the mixer's own LayerNorm is 1e-5. Rows of Γ stand in
+//! another order there (`layers/decay_bound.rs`).
 
 use crate::{
     layers::{DecayBound, Direction, LayerNorm},

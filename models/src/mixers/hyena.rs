@@ -33,6 +33,8 @@
 //! inputs^-½ (±0.125 at D = 64) as in the layer alone, biases too, and those of the feed-forward
 //! network Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (src/models/sequence/simple_lm.py:337).
+//! From `order` 3 on, filters are laid out as in standalone_hyena.py, one after the other from slow
+//! to fast; in src/models/sequence/hyena.py each spans all of it.
 
 use std::f64::consts::TAU;
 

@@ -22,7 +22,10 @@
 //! Pathfinder and Path-X (`bidirectional`, line 6). The start `double_exp`, kernels that fade, is
 //! not here (src/models/sequence/long_conv_kernel.py:57-64). The norms' ε is `block.norm_epsilon` =
 //! 1e-6, in the published code 1e-5 (PyTorch's LayerNorm and BatchNorm1d,
-//! src/models/nn/components.py:271, 281).
+//! src/models/nn/components.py:271, 281). The published code ignores the length of a shorter
+//! sequence and uses all N taps, so that its causal kernel wraps around, and of k' only the
+//! farthest taps are used (src/models/sequence/long_conv_kernel.py:67-78, long_conv.py:131-149);
+//! here kernels are cut.
 
 use crate::{
     layers::{Direction, LongConv},
@@ -83,7 +86,7 @@ impl MixerModel for LongConvMixer {
         Ok(Self {
             kernel: layer
                 .vb
-                .get_with_attributes(shape, "kernel", small, Attributes::MATRIX)?,
+                .get_with_attributes(shape, "kernel", small, Attributes::NO_DECAY)?,
             squash: options.squash,
             dropout: options.kernel_dropout,
             key: StreamKey::new(&layer.vb.pp("kernel_drop").prefix()),

@@ -22,7 +22,8 @@
 //! Projections have no biases. Weights begin Xavier-uniform, biases of the feed-forward network
 //! N(0, 1e-6²); in the authors' code both uniform within inputs^-½ (NVIDIA/transformer-ls@1527c5c
 //! lra/attention_transformer_ls.py:30-40, lra/model.py:68-74). The norms' ε is `block.norm_epsilon`
-//! = 1e-6, in the authors' code 1e-5 (torch.nn.LayerNorm).
+//! = 1e-6, in the authors' code 1e-5 (torch.nn.LayerNorm). The causal form, and the convolution of
+//! values (`conv_kernel_size`, off unless it is set), are not here.
 
 use crate::{
     layers::LayerNorm,

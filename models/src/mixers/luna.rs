@@ -32,7 +32,9 @@
 //! 1e-5. For ListOps and Text all weights but p begin there N(0, 0.02²), biases as 0. Read in
 //! XuezheMax/fairseq-apollo@3644d20 fairseq/modules/luna_attention.py:81-99,
 //! luna_sentence_encoder.py:80-84 and 160-190, fairseq/models/lra/luna_lra_encoder.py:115-123 and
-//! 246-253.
+//! 246-253. Not here: one map for keys and values (`tie_kv`, which the module has by default and
+//! its runs on this benchmark do not), another number of heads for p (`num_pheads`), and causal
+//! attention; `dynamic_projection` is on by default there.
 
 use crate::{block::norm::Norm, options::NormPlace, prelude::*};
 

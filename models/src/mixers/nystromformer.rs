@@ -26,7 +26,10 @@
 //! inputs^-½, and projections have biases, which begin likewise (mlpen/Nystromformer@5689313
 //! LRA/code/attention.py:44-46, 68, LRA/code/model.py:55-61). Kernels of conv begin uniform within
 //! w^-½ there and here. The norms' ε is `block.norm_epsilon` = 1e-6, in that code
-//! (torch.nn.LayerNorm) 1e-5.
+//! (torch.nn.LayerNorm) 1e-5. Where the length is no multiple of M, lucidrains/nystrom-attention
+//! puts zeros before the sequence, which count in the first means and, without a mask, as keys;
+//! with a mask, its segments are of positions, padding included. mlpen/Nystromformer has one padded
+//! length for all.
 
 use crate::{
     ops::{IGNORE_INDEX, Padding, exact_matmul, merge_heads, pseudo_inverse, split_heads},

@@ -22,10 +22,11 @@
 //!
 //! # Departures
 //!
-//! None known. Projections begin Xavier-uniform and have no biases, and `epsilon` and 0.001 are the
-//! authors' figures (google-research/google-research@0c1bbe5
+//! Projections begin Xavier-uniform and have no biases, and `epsilon` and 0.001 are the authors'
+//! figures (google-research/google-research@0c1bbe5
 //! performer/fast_attention/tensorflow/fast_attention.py). Biases of the feed-forward network, N(0,
 //! 1e-6²), and the norms' ε, `block.norm_epsilon` = 1e-6, are those of the benchmark's 2021 code.
+//! The causal form is not here.
 
 mod trig;
 

@@ -32,7 +32,8 @@
 //! attention in the other layers (Primal.+Trans.) is not here. The feed-forward network begins
 //! Xavier-uniform (±0.177 at D = 64 and a width of 128) with biases N(0, 1e-6²); the published code
 //! has PyTorch's linear layers, all uniform within inputs^-½ (±0.125 and ±0.088), biases too
-//! (yingyichen-cyy/PrimalAttention@084d122 PrimalAttention_LRA/PrimalFormer/model.py:54-60).
+//! (yingyichen-cyy/PrimalAttention@084d122 PrimalAttention_LRA/PrimalFormer/model.py:54-60). Its
+//! `trace_no_x` = False is not here.
 
 use crate::{
     ops::{

@@ -32,7 +32,8 @@
 //! sequence comes. The configurations for this benchmark have Δ = softplus(δ) (`dt_transform`).
 //! Other first matrices (`fout`, `legt`) and corrections of rank 2 are not here. The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (PyTorch's LayerNorm and BatchNorm1d,
-//! src/models/nn/normalization.py:25-35).
+//! src/models/nn/normalization.py:25-35). It drops elements a third time, before the activation
+//! (src/models/functional/fftconv.py:79, 136).
 
 use std::cell::OnceCell;
 

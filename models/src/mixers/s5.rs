@@ -12,7 +12,7 @@
 //! HiPPO-LegS in `blocks` blocks, those with negative imaginary part. B = V* B₀ and C = C₀ V in
 //! their basis, B₀ and C₀ as given by `c_init` (`complex_normal`: C itself). δ is uniform between
 //! the logarithms of `dt_min` and `dt_max`. `gate = half_linear`: y ⊙ σ(W z + b) (the code's
-//! half_glu2). `clip` keeps Re Λ below -1e-4.
+//! half_glu2), `full`: a ⊙ σ(g), [a, g] = W z + b, W (2H, H) (full_glu). `clip` keeps Re Λ below -1e-4.
 //!
 //! # Padding
 //!
@@ -26,7 +26,8 @@
 //! `block.norm_momentum` = 0.1; in the published code ε is 1e-5 and the momentum, in PyTorch's
 //! meaning, 0.05, on Pathfinder and Path-X 0.1 (flax.linen.BatchNorm, lindermanlab/S5@3c18fdb
 //! s5/layers.py:44-45; `bn_momentum`, run_train.py:61 and bin/run_experiments/run_lra_*.sh).
-//! LayerNorm's ε is 1e-6 there, too.
+//! LayerNorm's ε is 1e-6 there, too. The output without a gate (`gelu`), the bilinear
+//! discretization and a state without conjugates (`conj_sym` = False) are not here.
 
 use crate::{
     hippo,
@@ -114,12 +115,6 @@ impl MixerModel for S5 {
             format!("a multiple of 2 model.blocks = {}", 2 * blocks),
         )?;
         step_size::check(options.dt_min, options.dt_max)?;
-        require(
-            options.gate != OutputGate::Full,
-            "model.gate",
-            "full",
-            "half or half_linear",
-        )?;
         require(
             state / blocks <= hippo::LARGEST,
             "model.blocks",

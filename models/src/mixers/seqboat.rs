@@ -31,9 +31,12 @@
 //!
 //! Parameters of m begin as those of Mega here; in the published code their normal numbers are cut
 //! at two deviations, too. Images there get sinusoidal positions times a learned number
-//! (`--add-apos`); here `embed.positions = sinusoid` has no such number. C is 128, that of the class
-//! SeqBoatModel of the published code: its commands leave it to the user. Embedding and head are
-//! those of this benchmark.
+//! (`--add-apos`); here `embed.positions = sinusoid` has no such number. C is 128, that of the
+//! class SeqBoatModel of the published code: its commands leave it to the user. Embedding and head
+//! are those of this benchmark. There, a batch in which some row is active everywhere is not
+//! compressed: the windows of all its rows are then of positions, not of active ones
+//! (fairseq/modules/seqboat_unit.py:591-621), so that a row depends on its batch. Not here: Laplace
+//! attention, rotary and T5's biases, attention without windows, `always_act`.
 
 use super::mega::MovingAverage;
 use crate::{
@@ -215,7 +218,7 @@ impl Layer {
             or(options.values, block.mlp_dim),
         );
         let taps = (options.taps > 0).then_some(options.taps);
-        let dropout = |name, rate| Dropout::new(&vb.pp(name), rate);
+        let dropout = |name, rate| Dropout::new(&vb.pp(name), rate).tied(block.dropout_tied);
         let temperature = options.temperature * (dim as f64).sqrt();
         let rate = block.attention_dropout;
         Ok(Self {
@@ -235,7 +238,7 @@ impl Layer {
                 shared,
                 longest,
                 options,
-                dropout("attention_drop", rate),
+                Dropout::new(&vb.pp("attention_drop"), rate),
             )?,
             dropout: dropout("drop", block.dropout),
             average_dropout: dropout("average_drop", block.dropout),

@@ -31,7 +31,8 @@
 //! times faster. Biases of the feed-forward network begin N(0, 1e-6²), there as 0; weights begin
 //! Xavier-uniform there and here (tensorflow/tensor2tensor@bafdc1b
 //! tensor2tensor/models/transformer.py:1785-1787). Its configurations have the norm before each
-//! sublayer (transformer_base_v2, lines 1846-1847).
+//! sublayer (transformer_base_v2, lines 1846-1847). Other forms of ACT in that code (`act_type` =
+//! global, random) are not here.
 
 use crate::{
     Encoded,

@@ -17,6 +17,8 @@
 //! # Departures
 //!
 //! Those of GAU. g₂ and g₃ begin N(0, 0.02²), b₂ and b₃ as 0, like g and b of the unit.
+//! lucidrains/FLASH-pytorch divides by the size of a chunk and by the padded length, padding
+//! included; here, as the equations say, by the number of valid keys.
 
 use super::Beside;
 use super::Gated;

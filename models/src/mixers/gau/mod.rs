@@ -121,7 +121,8 @@ impl MixerModel for Gated {
             outer: linear("outer", hidden, dim)?,
             attention: SharedAttention::new(&vb, shared, chunk, options.attention, rate)?,
             beside: None,
-            dropout: Dropout::new(&layer.vb.pp("hidden_drop"), options.hidden_dropout),
+            dropout: Dropout::new(&layer.vb.pp("hidden_drop"), options.hidden_dropout)
+                .tied(layer.block.dropout_tied),
             hidden,
             shared,
         })

@@ -208,7 +208,7 @@ impl GatedAttention {
             Linear::new(&vb.pp(name), inputs, outputs, WEIGHT, bias)
         };
         let taps = (options.taps > 0).then_some(options.taps);
-        let dropout = |name, rate| Dropout::new(&vb.pp(name), rate);
+        let dropout = |name, rate| Dropout::new(&vb.pp(name), rate).tied(block.dropout_tied);
         Ok(Self {
             norm: Norm::new(&vb.pp("norm"), block)?,
             place: block.norm_place,
@@ -283,7 +283,7 @@ impl FeedForwardBranch {
             norm: Norm::new(&vb.pp("norm"), block)?,
             place: block.norm_place,
             network: FeedForward::drawn(vb, &within, WEIGHT, Init::Const(0.0))?,
-            dropout: Dropout::new(&vb.pp("outer_drop"), block.dropout),
+            dropout: Dropout::new(&vb.pp("outer_drop"), block.dropout).tied(block.dropout_tied),
         })
     }
 

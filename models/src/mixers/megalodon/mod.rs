@@ -34,9 +34,11 @@
 //! The published code is that of the language model, which is causal. Its form for this benchmark
 //! was not released, nor its settings: the average from the end and attention to both sides are
 //! those of Mega, and TimestepNorm runs from the first position in either case. The feed-forward
-//! network has biases, which begin as 0; the published one has none. The last norm is
-//! LayerNorm or what `block.norm` says, in the published code TimestepNorm. Published gains are
-//! kept as 1 plus a parameter of zeros. ω is cut at four deviations there.
+//! network has biases, which begin as 0; the published one has none. The last norm is LayerNorm or
+//! what `block.norm` says, in the published code TimestepNorm. Published gains are kept as 1 plus a
+//! parameter of zeros. ω is cut at four deviations there. A learned scale of the feed-forward
+//! branch (`rescale_nffn`) and another base of rotary angles (`rope_base`), both off unless they
+//! are set there, are not here.
 
 mod average;
 #[cfg(test)]
@@ -238,7 +240,7 @@ impl Layer {
         let linear = |name, inputs, outputs, bias| {
             Linear::new(&mixer.pp(name), inputs, outputs, weight(inputs), bias)
         };
-        let dropout = |name, rate| Dropout::new(&mixer.pp(name), rate);
+        let dropout = |name, rate| Dropout::new(&mixer.pp(name), rate).tied(block.dropout_tied);
         let norm = mixer.pp("norm");
         let inner = BlockOptions {
             dropout: options.hidden_dropout,
@@ -271,7 +273,7 @@ impl Layer {
             values_dropout: dropout("values_drop", options.hidden_dropout),
             dropout: dropout("drop", block.dropout),
             feed_dropout: dropout("feed_drop", block.dropout),
-            attention_dropout: dropout("attention_drop", block.attention_dropout),
+            attention_dropout: Dropout::new(&mixer.pp("attention_drop"), block.attention_dropout),
             widths: [dim, shared, values],
             heads,
             chunk: options.chunk,

@@ -26,7 +26,9 @@
 //! and outputs of attention N(0, 1 / inputs) and queries N(0, 1 / (D E)), whose scores are not
 //! divided by √E (tensorflow/lingvo@e0be5dc lingvo/core/gshard_builder.py:1988-2042, 2097-2166 and
 //! 1134). 1e-9 is added there to p_e1 + p_e2 (gshard_layers.py:2219). Its norms are RMSNorm, with
-//! the same ε, 1e-6 (gshard_builder.py:139, 1833-1844).
+//! the same ε, 1e-6 (gshard_builder.py:139, 1833-1844). The capacity is rounded up, without a least
+//! one; tensor2tensor and lucidrains/mixture-of-experts round down and have at least 4, lingvo
+//! rounds up to a multiple of 4.
 
 use crate::{mixers::transformer, prelude::*};
 

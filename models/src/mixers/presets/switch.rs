@@ -25,7 +25,9 @@
 //! for the router, and no biases (google/flaxformer@399ea3a
 //! flaxformer/t5x/configs/moe/architectures/moe.gin:189-197, 212-226, 260-290 and
 //! models/tokens_choose_base.gin). Its feed-forward networks are gated, GELU(x W) ⊙ (x V), and its
-//! norms are RMSNorm, with the same ε, 1e-6 (flaxformer/components/layer_norm.py:46).
+//! norms are RMSNorm, with the same ε, 1e-6 (flaxformer/components/layer_norm.py:46). The capacity
+//! is rounded up, without a least one; tensor2tensor and lucidrains/mixture-of-experts round down
+//! and have at least 4.
 
 use crate::{mixers::transformer, prelude::*};
 

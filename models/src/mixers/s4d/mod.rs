@@ -36,7 +36,8 @@
 //! `init = real` the published code has the factor 2 and C ~ N(0, 1/2) (kernels/ssm.py:182, 527,
 //! and src/models/functional/vandermonde.py:45), which is the same filter at first. The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in state-spaces/s4 1e-5 (PyTorch's LayerNorm and BatchNorm1d,
-//! src/models/nn/normalization.py:25-35).
+//! src/models/nn/normalization.py:25-35). The published code drops elements a third time, before
+//! the activation (src/models/functional/fftconv.py:79, 136).
 
 use crate::{
     hippo,

@@ -62,7 +62,7 @@ pub const MODEL: Model = Model {
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Scores {
+pub(super) enum Scores {
     Random,
     FixedRandom,
     FactorisedRandom,
@@ -74,7 +74,7 @@ enum Scores {
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     #[option(default = Scores::Random)]
-    scores: Scores,
+    pub(super) scores: Scores,
     #[option(default = true)]
     pub(super) dot_product: bool,
     #[option(range = int(0, LONGEST))]

@@ -1,5 +1,6 @@
 //! The 2021 code's Linformer: `rank` K = 16 unless it is set, A and F start Xavier-uniform instead
-//! of N(0, 1/K). It has no mask, so padding is projected like any token.
+//! of N(0, 1/K). Keys and values share one projection of the length; other forms of `sharing` are
+//! the paper's. It has no mask, so padding is projected like any token.
 
 use crate::{
     mixers::linformer::{self, Form},

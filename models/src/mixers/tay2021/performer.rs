@@ -5,7 +5,8 @@
 //! where max is the largest w·x' of a query's row, or of all keys of a head; unlike the authors'
 //! constant it has a gradient. That code drew w at every call, from the bits of the queries' sum.
 //! Here w is drawn at every step from the seed, so `redraw` is refused. Padding is summed like any
-//! token. Symbols as in the paper's form.
+//! token. Its sines and cosines (`nonnegative_features` = False) and its causal form, which no
+//! configuration has, are not here. Symbols as in the paper's form.
 
 use crate::{
     mixers::performer::{Favor, Kernel, Options},
@@ -35,7 +36,7 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         options.kernel != Kernel::Trig,
         "model.kernel",
         "trig",
-        "relu or favor with model.variant = tay2021, whose code had no other",
+        "relu or favor with model.variant = tay2021, whose configurations have no other",
     )?;
     encoder::blocks(context, |layer| {
         Ok(Box::new(Performer::new(layer, &options)?))

@@ -2,10 +2,11 @@
 //! configurations all have `scores=random`, the default. The factors of `factorised_random` start
 //! Xavier-uniform, with JAX's bound for three dimensions, √(6 / (H·(N + K))), and `rank` K = 32
 //! unless it is set. Without the dot product that code has no mask, so `dot_product=false` is
-//! refused here.
+//! refused here. So are `dense` scores, whose axes of positions and heads that code mixes by a
+//! reshape, and the forms that it does not have.
 
 use crate::{
-    mixers::synthesizer::{self, Form, Options},
+    mixers::synthesizer::{self, Form, Options, Scores},
     prelude::*,
 };
 
@@ -21,6 +22,12 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         "model.dot_product",
         "false",
         "true with model.variant = tay2021, which masks no padding without it",
+    )?;
+    require(
+        matches!(options.scores, Scores::Random | Scores::FactorisedRandom),
+        "model.scores",
+        to_json(&options.scores),
+        "random or factorised_random with model.variant = tay2021",
     )?;
     let form = Form {
         mixed: false,
