@@ -119,3 +119,45 @@ fn two_imports_into_one_file_lose_nothing() {
     let all = fs::read_to_string(place.path().join("all.csv")).unwrap();
     assert_eq!(all.lines().count(), 401);
 }
+
+/// The file that collects accuracies is only added to: a table of somebody's own loses no column.
+#[test]
+fn files_with_other_columns_are_not_written_over() {
+    let place = Place::new();
+    let table = "dataset,model,accuracy,lr,notes\nlistops,s4d,0.6,1e-3,mine\n";
+    let path = place.path().join("theirs.csv");
+    fs::write(&path, table).unwrap();
+    let message = place.fails(2, "import theirs.csv --output theirs.csv");
+    assert!(message.contains("other columns"), "{message}");
+    let message = place.fails(2, "import theirs.csv --output all.json");
+    assert!(message.contains("ends in .csv"), "{message}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), table);
+    place.ok("import theirs.csv --output all.csv");
+    // No output of another command takes its place, nor that of a damaged table of records.
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --out runs --quiet");
+    place.ok("merge runs --output records.csv");
+    let records = fs::read_to_string(place.path().join("records.csv")).unwrap();
+    let damaged = records.replace("scored", "pending");
+    fs::write(place.path().join("damaged.csv"), &damaged).unwrap();
+    for (file, kind) in [
+        ("all.csv", "a file of imported accuracies"),
+        ("damaged.csv", "a table of records"),
+    ] {
+        let message = place.fails(2, &format!("report runs --format csv --output {file}"));
+        assert!(message.contains(kind), "{message}");
+    }
+    let kept = fs::read_to_string(place.path().join("damaged.csv")).unwrap();
+    assert_eq!(kept, damaged);
+}
+
+/// Names of one model are one cell before its seeds are averaged.
+#[test]
+fn seeds_under_several_names_of_a_model_are_averaged() {
+    let place = Place::new();
+    let table = "source,task,model,accuracy,seed\nx,listops,S4D,0.5,0\nx,listops,s4d,0.6,1\n";
+    fs::write(place.path().join("theirs.csv"), table).unwrap();
+    place.ok("import theirs.csv");
+    let written = fs::read_to_string(place.path().join("runs/imported.csv")).unwrap();
+    assert!(written.contains("x,listops,s4d,55,"), "{written}");
+    assert!(written.trim_end().ends_with(",2,"), "{written}");
+}

@@ -41,6 +41,7 @@ pub mod imported;
 mod markup;
 pub mod meaning;
 pub mod metrics;
+pub mod own_file;
 pub mod page;
 pub mod paired;
 mod pivot;

@@ -291,3 +291,19 @@ fn imported_figures_do_not_stand_beside_stand_ins() {
         ["image (clean)", "image (tay2021)", "image (imported)"]
     );
 }
+
+#[test]
+fn a_percent_sign_makes_a_fraction_a_percentage() {
+    let text = "task,model,accuracy\nlistops,a,0.9%\nlistops,b,0.9\nlistops,c,62.5 %\n";
+    let contents = read("table.csv", text, &Given::default()).unwrap();
+    let percents: Vec<f64> = contents.cells.iter().map(|it| it.percent).collect();
+    assert_eq!(percents, [0.9, 90.0, 62.5]);
+    let given = Given {
+        is_task: Some(|header| header == "listops"),
+        fractions: true,
+        ..Given::default()
+    };
+    let contents = read("wide.csv", "model,listops\na,60%\nb,0.6\n", &given).unwrap();
+    let percents: Vec<f64> = contents.cells.iter().map(|it| it.percent).collect();
+    assert_eq!(percents, [60.0, 60.0]);
+}

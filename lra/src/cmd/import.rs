@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use results::imported::{self, Field, Given, Imported};
+use results::own_file;
 
 use crate::cli::import::ImportArgs;
 use crate::error::{Class, Classify, Error, Result, in_writing};
@@ -13,12 +14,23 @@ use crate::{cmd, stderr, suggest};
 /// Runs the command.
 pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
     let given = given(arguments)?;
+    let output = arguments.output.display();
+    if arguments.output.extension().is_none_or(|it| it != "csv") {
+        return Err(Error::usage(format!(
+            "--output {output}: the name of a file of imported accuracies ends in .csv"
+        )));
+    }
     if let Some(folder) = arguments.output.parent() {
         std::fs::create_dir_all(folder)
             .map_err(in_writing(format!("making {}", folder.display())))?;
     }
     let _lock = OutputLock::acquire(&arguments.output)?;
     let mut cells = match arguments.output.exists() {
+        true if own_file::kind(&arguments.output) != Some(own_file::IMPORTED) => {
+            return Err(Error::usage(format!(
+                "--output {output}: this file has other columns than those that `lra import` writes, and would lose them: choose another name"
+            )));
+        }
         true => on_file(&arguments.output)?,
         false => Vec::new(),
     };
@@ -34,12 +46,11 @@ pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
                 file.display()
             ));
         }
-        let named = contents.cells.into_iter().map(in_our_names).collect();
-        cells = imported::merge(cells, named).class(Class::Data)?;
+        cells = imported::merge(cells, contents.cells).class(Class::Data)?;
     }
     imported::write(&arguments.output, &cells).map_err(cmd::of_writing)?;
     let added = results::counted((cells.len() - before) as u64, "cell");
-    let mut line = format!("{added} added to {}", arguments.output.display());
+    let mut line = format!("{added} added to {output}");
     if without > 0 {
         let lines = results::counted(without as u64, "line");
         line += &format!("; {lines} without an accuracy left out");
@@ -59,6 +70,7 @@ fn given(arguments: &ImportArgs) -> Result<Given> {
     let mut given = Given {
         is_task: Some(|header| suggest::called("task", header).is_some()),
         fractions: arguments.fractions,
+        rename: Some(in_our_names),
         ..Given::default()
     };
     for (field, value) in [

@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use results::check::Baseline;
-use results::store::record_file;
+use results::own_file;
 
 use crate::error::{Error, Result};
 use crate::output::of_writing;
 use crate::run_folder;
 
 /// Replaces a file that the command line names. A file that the program reads back is not replaced:
-/// one of a run, a table of records, or a baseline.
+/// one of a run, a table of records, a baseline, imported accuracies or a session of `lra bench`.
 ///
 /// # Errors
 /// The file is one of those, or cannot be written. On a full disk the command failed, as if it was
@@ -27,16 +26,6 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Returns what a file is that is not to be replaced, in words.
 fn kind(path: &Path) -> Option<&'static str> {
-    if run_folder::is_file_of_run(path) {
-        return Some("a file of a run");
-    }
-    // A pipe must not be read.
-    if !record_file::is_named_so(path) || !path.is_file() {
-        return None;
-    }
-    if Baseline::read(path).is_ok() {
-        return Some("a baseline");
-    }
-    let records = record_file::read(path).unwrap_or_default();
-    (!records.is_empty()).then_some("a table of records")
+    let of_run = run_folder::is_file_of_run(path).then_some("a file of a run");
+    of_run.or_else(|| own_file::kind(path))
 }

@@ -33,9 +33,7 @@ impl Baseline {
                 reason: format!("its first line has the column {name} twice"),
             });
         }
-        let known = head.iter().all(|name| COLUMNS.contains(&name));
-        let whole = places.iter().take(REQUIRED).all(Option::is_some);
-        if !known || !whole {
+        if !Baseline::has_columns(head) {
             return Err(Error::NotABaseline {
                 path: path.to_owned(),
                 reason: match text.iter().all(u8::is_ascii_whitespace) {
@@ -80,6 +78,13 @@ impl Baseline {
             });
         }
         Ok(Baseline { rows })
+    }
+
+    /// Returns whether these columns are those of a baseline.
+    pub(crate) fn has_columns(columns: &csv::StringRecord) -> bool {
+        let is_known = |name: &str| COLUMNS.contains(&name);
+        let is_there = |name: &&str| columns.iter().any(|column| column == *name);
+        columns.iter().all(is_known) && COLUMNS[..REQUIRED].iter().all(is_there)
     }
 
     /// Writes the baseline, replacing an existing file.

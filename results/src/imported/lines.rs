@@ -35,9 +35,8 @@ impl Line {
 const NO_ACCURACY: [&str; 10] = ["-", "–", "—", "x", "✗", "✘", "n/a", "nan", "fail", "none"];
 
 /// Turns lines that have a column for each task into lines with one task each, as `melt` of pandas
-/// does: the header is the value `task`, the entry is the value `accuracy`, without a percent sign,
-/// or left out where it says that there is none. Other values are repeated. Lines without such
-/// columns stay as they are.
+/// does: the header is the value `task`, the entry is the value `accuracy`, or left out where it says
+/// that there is none. Other values are repeated. Lines without such columns stay as they are.
 pub(super) fn melt(
     lines: Vec<Line>,
     is_task: fn(&str) -> bool,
@@ -57,8 +56,8 @@ pub(super) fn melt(
         }
         let number = line.number;
         let of_task = |(name, entry): (String, String)| {
-            let entry = entry.trim().trim_end_matches('%').trim().to_owned();
-            let is_mark = NO_ACCURACY.contains(&entry.to_lowercase().as_str());
+            let bare = entry.trim().trim_end_matches('%').trim_end().to_lowercase();
+            let is_mark = NO_ACCURACY.contains(&bare.as_str());
             let mut values = others.clone();
             values.push((task.to_owned(), name));
             values.push((

@@ -83,7 +83,7 @@ pub enum Field {
     Task,
     /// Name of the model.
     Model,
-    /// Accuracy as a fraction, 0 to 1.
+    /// Accuracy as a fraction, 0 to 1; with a percent sign, in percent.
     Accuracy,
     /// Accuracy in percent.
     AccuracyPercent,
@@ -155,6 +155,9 @@ pub struct Given {
     pub is_task: Option<fn(&str) -> bool>,
     /// True if such columns hold fractions, false if they hold percent.
     pub fractions: bool,
+    /// Replaces the names of a cell by those in use here. Lines whose names become equal are of
+    /// one cell.
+    pub rename: Option<fn(Imported) -> Imported>,
 }
 
 impl Given {
@@ -253,6 +256,7 @@ pub fn read(path: &Path, given: &Given) -> Result<Contents> {
             contents.without_accuracy += 1;
             continue;
         };
+        let one = given.rename.map_or(one.clone(), |rename| rename(one));
         let run = Run {
             line: line.number,
             seed: given.value(line, Field::Seed).map(str::to_owned),
@@ -346,7 +350,11 @@ fn cell(path: &Path, line: &Line, given: &Given) -> Result<Option<Imported>> {
             let name = "the accuracy (if it is in percent, name its column by --column accuracy_percent=HEADER)";
             // Without the last digits, which the product does not have: 0.8734 is 87.34 %.
             let in_percent = |share: f64| (100.0 * share * 1e9).round() / 1e9;
-            number(Field::Accuracy, name, 1.0)?.map(in_percent)
+            let text = given.value(line, Field::Accuracy).unwrap_or_default();
+            match text.trim_end().ends_with('%') {
+                true => number(Field::Accuracy, "the accuracy in percent", 100.0)?,
+                false => number(Field::Accuracy, name, 1.0)?.map(in_percent),
+            }
         }
     };
     let Some(percent) = percent else {
@@ -429,6 +437,11 @@ pub fn merge(mut cells: Vec<Imported>, more: Vec<Imported>) -> Result<Vec<Import
         }
     }
     Ok(cells)
+}
+
+/// Returns whether these are the columns that [`write`] writes.
+pub(crate) fn has_columns(columns: &csv::StringRecord) -> bool {
+    columns.iter().eq(HEADER)
 }
 
 /// Writes cells as a file that [`read`] reads.
