@@ -43,7 +43,7 @@ pub struct Card<'a> {
     /// Its runs in the block of X-formers; empty if that is its own block, or if they were not
     /// requested.
     pub same_block: Vec<&'a Record>,
-    /// Its rank in the table, if the table has this data.
+    /// Its rank in the table, on those data sets that the table has.
     pub standing: Option<Standing>,
     /// Tasks that were left out, each with the reason and the remedy.
     pub left_out: Vec<(String, String)>,
@@ -244,7 +244,17 @@ impl Card<'_> {
                 .iter()
                 .map(|(task, reason)| format!("{task} left out: {reason}")),
         );
-        if self.standing.is_none() {
+        if let Some(standing) = &self.standing {
+            let ranked = |task: &&OnTask| standing.tasks.iter().any(|it| it.title == task.title);
+            let tasks = self.tasks();
+            let others = tasks.iter().filter(|task| !ranked(task));
+            notes.extend(others.map(|task| {
+                format!(
+                    "{} does not count in the rank: the table has no other model on these data.",
+                    task.title
+                )
+            }));
+        } else {
             let changed: BTreeSet<&str> = self.own.iter().flat_map(|it| changes(it)).collect();
             let with = match changed.is_empty() {
                 true => String::new(),
@@ -256,7 +266,7 @@ impl Card<'_> {
             let split = self.own.iter().find_map(|it| it.recipe.split_statistics());
             let split = split.map_or(String::new(), |it| format!(" ({it})"));
             notes.push(format!(
-                "No rank: the table has no other model on all of these data{with}{split}."
+                "No rank: the table has no other model on these data{with}{split}."
             ));
         }
         notes

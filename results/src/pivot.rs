@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 
 use crate::published::{model_rank, task_rank};
-use crate::record::{Outcome, OwnCode, Record, SEVERAL};
+use crate::record::{OwnCode, Record, SEVERAL};
 use crate::table::{Fact, or_null, unique};
 
 /// A setting that distinguishes rows of the same model.
@@ -594,17 +594,10 @@ fn enter<'a>(grid: &mut Grid<'a>, record: &'a Record, setting: Vec<String>) -> u
             0
         }
         Entry::Occupied(mut place) => {
-            if weight(record) > weight(place.get()) {
+            if record.weight() > place.get().weight() {
                 place.insert(record);
             }
             1
         }
     }
-}
-
-/// Returns the weight of a run among those of its seed: a scored run wins over an unscored one, a
-/// later one over an earlier one.
-fn weight(record: &Record) -> (bool, &str, &str) {
-    let scored = record.outcome == Outcome::Scored;
-    (scored, &record.provenance.created, &record.id)
 }

@@ -7,6 +7,7 @@
 //!
 //! Accuracies are fractions from 0 to 1, times are seconds, sizes are bytes.
 
+mod assignment;
 mod decisive;
 mod dense;
 mod finite;
@@ -21,6 +22,7 @@ mod started_from;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use self::assignment::canonical;
 pub use self::decisive::{Batching, Split};
 pub use self::dense::{Dense, DenseGroup};
 pub use self::measured::{
@@ -94,6 +96,13 @@ impl Record {
     pub fn changed_on_the_way(&self) -> Option<String> {
         let accepted = &self.provenance.accepted_changes;
         (!accepted.is_empty()).then(|| accepted.join("; "))
+    }
+
+    /// Returns the weight of a run among those of its cell and seed: a scored run supersedes an
+    /// unscored one, a later one an earlier one.
+    pub(crate) fn weight(&self) -> (bool, &str, &str) {
+        let scored = self.outcome == Outcome::Scored;
+        (scored, &self.provenance.created, &self.id)
     }
 
     /// Returns the accuracy on the test split, if it was scored.

@@ -336,10 +336,13 @@ fn a_model_stands_among_others_by_its_own_runs() {
     let standing = Standing::of("d", &all(&again), &all(&table)).unwrap();
     assert_eq!((standing.rank, standing.of), (4, 4));
 
-    // Other data are another table.
+    // Data that the table does not have count in no rank.
     let mut other = cell("mine", "listops", 0, 0.9);
     other.task.data_digest = "other".to_owned();
     assert_eq!(Standing::of("mine", &[&other], &all(&table)), None);
+    let image = cell("mine", "image", 0, 0.0);
+    let standing = Standing::of("mine", &[&other, &image], &all(&table)).unwrap();
+    assert_eq!((standing.rank, standing.tasks.len()), (5, 1));
 }
 
 #[test]
@@ -560,4 +563,21 @@ fn probes_are_not_among_the_records_that_are_ranked() {
     );
     records.retain(|record| record.task.probe);
     assert!(select(&records, &Selection::default()).is_err());
+}
+
+#[test]
+fn a_seed_that_was_run_twice_counts_once_in_the_table_of_ranks() {
+    let mut records: Vec<Record> = ["a", "b"]
+        .iter()
+        .map(|model| cell(model, "listops", 1, 0.25))
+        .collect();
+    let mut earlier = cell("b", "listops", 1, 0.9);
+    earlier.provenance.created = "2020-01-01T00:00:00Z".to_owned();
+    records.push(earlier);
+    let table = tables::find("ranks").unwrap().make(&records, None);
+    let text = Format::Text.render(&[table]);
+    assert!(text.contains("1 run left out"), "{text}");
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("1 b 25.0 (50.0)"), "{words}");
+    assert!(words.contains("Seeds of a model: listops@64 1."), "{words}");
 }

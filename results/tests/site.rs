@@ -132,6 +132,8 @@ fn the_records_of_this_repository_become_a_site() {
     let index = text(&files, "index.html");
     let ranks = part(index, "ranks");
     assert!(ranks.contains("model-s4d.html") && ranks.contains("(best trivial predictor)"));
+    let probes = part(index, "probes");
+    assert!(probes.contains("model-s4d.html") && probes.contains("(most frequent answer)"));
     for run in &site.runs.records {
         let name = format!("model-{}.html", run.model.name.replace('_', "-"));
         let page = text(&files, &name);

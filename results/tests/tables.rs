@@ -1503,7 +1503,11 @@ fn probes_have_a_number_for_each_group_of_lengths() {
         }
         record
     };
+    let mut other_seed = with_order("s4d", "image@64", 0.9);
+    other_seed.seed = 1;
     let permuted = [
+        // The difference is over the seeds of both.
+        other_seed,
         with_order("s4d", "image@64", 0.7),
         with_order("s4d", "image@64-permute1", 0.4),
         with_order("bag", "image@64", 0.3),

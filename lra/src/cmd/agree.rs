@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use datasets::Protocol;
 use results::agreement::{Agreement, Selection, select};
+use results::record::canonical;
 use results::{Format, Record, committed};
 
 use crate::cli::agree::AgreeArgs;
@@ -36,7 +37,11 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
     };
     let asked = Selection {
         recipe: arguments.recipe.as_ref().map(spelt),
-        set: arguments.assignments.clone(),
+        set: arguments
+            .assignments
+            .iter()
+            .map(|it| canonical(it))
+            .collect(),
         protocol: arguments.protocol.clone(),
         precision: arguments.precision.clone(),
         device: arguments.device.clone(),
@@ -76,17 +81,13 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
 }
 
 /// Leaves out the learning rates of command lines that the recipe has, too: a run that was made
-/// before its rate was found is a seed of one cell with those made later.
+/// before its rate was found is a seed of one cell with those made later. The recipe's rate is the
+/// one for all other settings of the run, such as its block's family.
 pub fn drop_rates_of_the_recipe(records: &mut [Record]) {
+    const RATE: &str = "train.learning_rate=";
     for record in records {
-        let rates: Vec<String> = record
-            .recipe
-            .overrides
-            .iter()
-            .filter(|it| it.starts_with("train.learning_rate="))
-            .cloned()
-            .collect();
-        if rates.is_empty() {
+        let overrides = &record.recipe.overrides;
+        if !overrides.iter().any(|it| it.starts_with(RATE)) {
             continue;
         }
         let resolved = RunRequest {
@@ -96,11 +97,43 @@ pub fn drop_rates_of_the_recipe(records: &mut [Record]) {
             source: record.task.source.parse().ok(),
             protocol: Protocol::default(),
             seed: record.seed,
-            assignments: &rates,
+            assignments: overrides,
         }
         .resolve();
         // Another program may know the recipe.
         let repeated = resolved.map_or(Vec::new(), |resolved| resolved.repeated);
-        record.recipe.overrides.retain(|it| !repeated.contains(it));
+        let is_of_recipe = |it: &String| it.starts_with(RATE) && repeated.contains(it);
+        record.recipe.overrides.retain(|it| !is_of_recipe(it));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The rate of the recipe is that of the block that the run has.
+    #[test]
+    fn a_rate_is_compared_with_that_of_the_block_of_the_run() {
+        let left = |set: &[&str]| {
+            let record = json!({
+                "schema": 1,
+                "id": "listops@64-s4d-mini-s0-0a1b2c3d",
+                "outcome": { "status": "scored" },
+                "task": { "name": "listops", "label": "listops@64", "source": "generated" },
+                "model": { "name": "s4d" },
+                "recipe": { "name": "mini", "overrides": set },
+            });
+            let mut records: Vec<Record> = vec![serde_json::from_value(record).unwrap()];
+            drop_rates_of_the_recipe(&mut records);
+            records.remove(0).recipe.overrides
+        };
+        let (own, others) = ("train.learning_rate=1e-2", "train.learning_rate=1.5e-3");
+        let family = "block.family=xformer";
+        assert!(left(&[own]).is_empty());
+        assert_eq!(left(&[others]), [others]);
+        assert_eq!(left(&[family, own]), [family, "train.learning_rate=0.01"]);
+        assert_eq!(left(&[family, others]), [family]);
     }
 }

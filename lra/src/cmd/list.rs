@@ -14,10 +14,12 @@ use models::{Model, Options, Variant};
 
 use results::committed::PROBES;
 use results::table::{Align, Cell, Column, Row, Table};
-use results::{Format, fold, published, tables, width, wrap};
+use results::tables::{self, Probed};
+use results::{Format, fold, published, width, wrap};
 use serde_json::{Value, json};
 
 use crate::cli::{ListArgs, Registry};
+use crate::cmd::agree::drop_rates_of_the_recipe;
 use crate::error::{Class, Classify, Error, Result};
 use crate::recipe::{DEFAULT, RECIPES, Recipe};
 use crate::spec::RunRequest;
@@ -114,11 +116,16 @@ fn documentation(what: Registry, name: &str) -> Result<String> {
     })
 }
 
-/// Returns the scores of a model on the probes in the table of this program, in lines; empty if
-/// there are none.
+/// Returns the scores of a model on the probes in the table of this program.
+fn profile(model: &str) -> Result<Vec<Probed>> {
+    let mut records = PROBES.records().class(Class::Run)?;
+    drop_rates_of_the_recipe(&mut records);
+    Ok(tables::profile(&records, model))
+}
+
+/// Returns these scores in lines; empty if there are none.
 fn probes(model: &str) -> Result<String> {
-    let records = PROBES.records().class(Class::Run)?;
-    let probed = tables::profile(&records, model);
+    let probed = profile(model)?;
     if probed.is_empty() {
         return Ok(String::new());
     }

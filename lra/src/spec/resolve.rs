@@ -189,8 +189,11 @@ impl RunRequest<'_> {
             model,
             variant,
             recipe,
-            overrides: overlay::effective(self.assignments),
-            repeated,
+            overrides: overlay::effective(self.assignments)
+                .iter()
+                .map(|it| record::canonical(it))
+                .collect(),
+            repeated: repeated.iter().map(|it| record::canonical(it)).collect(),
             replaced: replaced(&overlay::effective(self.assignments), &by_recipe),
             rule_violation: None,
             family,

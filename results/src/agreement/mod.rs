@@ -30,6 +30,7 @@ use crate::table::{Cell, Column, Row, Schema, Table};
 
 pub use self::anchors::{AVERAGED, Anchor, Cluster, Half, Published, anchors};
 pub use self::scores::Measure;
+pub(crate) use self::scores::newest;
 pub use self::selection::{Selection, select};
 pub(crate) use self::selection::{changes, is_rate};
 pub use self::standing::{Ranked, Ranking, Standing, TaskStanding};
@@ -141,7 +142,7 @@ impl Agreement {
         });
         format!(
             "Agreement with the published averages over {}, by {}: rho {}{interval}, AUC of the two clusters {}, \
-             {} of {} {APART} points apart in print told apart; {}.",
+             {} of the {} at least {APART} points apart in print have the same order here; {}.",
             counted(self.models.len() as u64, "anchor"),
             self.measure.words(),
             number(all.rho),
@@ -237,10 +238,10 @@ impl Agreement {
              with the published accuracies on that task."
                 .to_owned(),
             format!(
-                "AUC: of the models with published averages above 72.5 against those below. Pairs told: of those at least {APART} points apart in print."
+                "AUC: how often a model with a published average above 72.5 scores above one below it. Pairs told: pairs at least {APART} points apart in print that have the same order here."
             ),
             match self.seeds.len() {
-                0 | 1 => "Split-half reliability wants at least two seeds that every model has on every task.".to_owned(),
+                0 | 1 => "Split half needs at least two seeds that every model has on every task.".to_owned(),
                 _ => format!("Split half: reliability over the seeds {}.", seeds.join(", ")),
             },
         ];
@@ -250,7 +251,7 @@ impl Agreement {
             ));
         }
         notes.extend(self.clusters_alone.map(|rho| {
-            format!("A ranking that tells only the two clusters apart has a mean rho of {rho:.2} on these anchors.")
+            format!("A ranking that only separates the two clusters has a mean rho of {rho:.2} on these anchors.")
         }));
         notes.extend(
             self.incomplete.iter().map(|(model, lacks)| {

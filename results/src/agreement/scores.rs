@@ -89,26 +89,33 @@ pub(super) struct Reached {
     normal: NormalScores,
 }
 
-/// The time at which a record was made, and its value.
-type Dated<'a> = (&'a str, f64);
+/// Returns the records without those of a model, data set and seed that another record of the same
+/// supersedes ([`Record::weight`]).
+pub(crate) fn newest<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
+    let cell = |record: &'a Record| (record.model.name.as_str(), Column::of(record), record.seed);
+    let mut newest: BTreeMap<(&str, Column, u64), &Record> = BTreeMap::new();
+    for record in records {
+        let known = newest.entry(cell(record)).or_insert(record);
+        if known.weight() < record.weight() {
+            *known = record;
+        }
+    }
+    let counts = |record: &&'a Record| {
+        let known = newest.get(&cell(record));
+        known.is_some_and(|known| std::ptr::eq(*known, *record))
+    };
+    records.iter().copied().filter(counts).collect()
+}
 
 impl Reached {
-    /// Sorts the records of `models`. Of several with the same seed, the latest counts.
+    /// Sorts the records of `models`. Of several with the same seed, the [`newest`] counts.
     pub(super) fn new(records: &[&Record], measure: Measure, models: &[&str]) -> Reached {
-        let mut cells: BTreeMap<(Column, &str), BTreeMap<u64, Dated>> = BTreeMap::new();
-        let of_models = records
-            .iter()
-            .filter(|it| models.contains(&it.model.name.as_str()));
-        for record in of_models {
-            let Some(value) = measure.reached(record) else {
-                continue;
-            };
-            let cell = (Column::of(record), record.model.name.as_str());
-            let created = record.provenance.created.as_str();
-            let seeds = cells.entry(cell).or_default();
-            let known = seeds.entry(record.seed).or_insert((created, value));
-            if known.0 <= created {
-                *known = (created, value);
+        let mut cells: BTreeMap<(Column, &str), BTreeMap<u64, f64>> = BTreeMap::new();
+        for record in newest(records) {
+            let model = record.model.name.as_str();
+            if let Some(value) = measure.reached(record).filter(|_| models.contains(&model)) {
+                let seeds = cells.entry((Column::of(record), model)).or_default();
+                seeds.insert(record.seed, value);
             }
         }
         let columns: BTreeSet<&Column> = cells.keys().map(|(column, _)| column).collect();
@@ -127,8 +134,7 @@ impl Reached {
         }
         let of = |column: &Column, model: &String| -> BTreeMap<u64, f64> {
             let seeds = cells.get(&(column.clone(), model.as_str()));
-            let seeds = seeds.into_iter().flatten();
-            seeds.map(|(seed, (_, value))| (*seed, *value)).collect()
+            seeds.cloned().unwrap_or_default()
         };
         let values: Vec<Vec<BTreeMap<u64, f64>>> = columns
             .iter()

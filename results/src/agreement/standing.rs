@@ -36,18 +36,31 @@ pub struct TaskStanding {
 }
 
 impl Standing {
-    /// Ranks `model`, with the runs `own`, among the models of `table`, on the data sets of `own`.
+    /// Ranks `model`, with the runs `own`, among the models of `table`, on the data sets that both
+    /// have.
     ///
     /// Runs of the table by a model of the same name do not count. Returns none if no other model
-    /// has a score on every data set of `own`, or `own` has no score.
+    /// has a score on each of these data sets, or `own` has no score.
     #[must_use]
     pub fn of(model: &str, own: &[&Record], table: &[&Record]) -> Option<Standing> {
-        let columns: BTreeSet<Column> = own.iter().copied().map(Column::of).collect();
-        let others = table
+        let columns = |records: &[&Record]| -> BTreeSet<Column> {
+            records.iter().copied().map(Column::of).collect()
+        };
+        let others: Vec<&Record> = table
             .iter()
             .copied()
-            .filter(|record| record.model.name != model && columns.contains(&Column::of(record)));
-        let records: Vec<&Record> = own.iter().copied().chain(others).collect();
+            .filter(|record| record.model.name != model)
+            .collect();
+        let (mine, theirs) = (columns(own), columns(&others));
+        let records: Vec<&Record> = own
+            .iter()
+            .copied()
+            .chain(others)
+            .filter(|record| {
+                let column = Column::of(record);
+                mine.contains(&column) && theirs.contains(&column)
+            })
+            .collect();
         let names = distinct(std::iter::once(model).chain(names_of(&records)));
         let measure = Measure::of(records.iter().copied());
         let reached = Reached::new(&records, measure, &names);

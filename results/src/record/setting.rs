@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Batching, Revision};
+use super::{Batching, Revision, assignment};
 
 /// The task and the data it was learned from.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -186,10 +186,15 @@ pub struct Recipe {
     /// True if it is a complete published protocol, so that its scores may be compared with
     /// published ones.
     pub published: bool,
-    /// Changes made by the command line, such as `train.steps=200`.
+    /// Changes made by the command line, such as `train.steps=200`. Numbers have one spelling each,
+    /// whatever the command line had.
+    #[serde(deserialize_with = "assignment::read")]
     pub overrides: Vec<String>,
     /// The `overrides` that repeat a value of the recipe.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        deserialize_with = "assignment::read",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub repeated: Vec<String>,
     /// The recipe's own values of those settings among `overrides` that are judged by them (see
     /// [`Recipe::is_judged_by_its_own`]), each as `key=value`.

@@ -17,6 +17,7 @@ const EVERY_FIGURE: &str = "All figures";
 pub(super) fn page(book: &Book) -> String {
     let mut tables = vec![
         ranks(book),
+        probes(book),
         models(book),
         tasks(book),
         cells::table(&book.names, &book.cells),
@@ -80,14 +81,24 @@ fn ranks(book: &Book) -> Table {
     let records: Vec<Record> = by_it.cloned().collect();
     let mut table = tables::ranks(&records);
     table.title = "Small protocol: ranks, bits gained (accuracy)".to_owned();
-    for row in &mut table.rows {
-        // The row of the trivial predictors has no rank.
-        let name = row.cells[1].text.clone();
-        if !row.cells[0].text.is_empty() {
-            row.cells[1] = book.names.to_model(Cell::text(name.clone()), &name);
-        }
-    }
+    link_models(book, &mut table, 1);
     table
+}
+
+/// Returns the table of probes, by models. It has no rows if no run was scored on a probe.
+fn probes(book: &Book) -> Table {
+    let mut table = tables::probes(&book.site.runs.records);
+    link_models(book, &mut table, 0);
+    table
+}
+
+/// Links the names of models in a column to their pages. The row of trivial predictors, which is
+/// below a rule, names none.
+fn link_models(book: &Book, table: &mut Table, column: usize) {
+    for row in table.rows.iter_mut().filter(|row| !row.rule) {
+        let name = row.cells[column].text.clone();
+        row.cells[column] = book.names.to_model(Cell::text(name.clone()), &name);
+    }
 }
 
 /// Returns the table of models: printed accuracies, and what was run here.

@@ -116,6 +116,11 @@ pub(crate) fn ranks(records: &[Record]) -> Table {
     ranks::table(records, None)
 }
 
+/// Returns the table of probes.
+pub(crate) fn probes(records: &[Record]) -> Table {
+    probes::table(records, None)
+}
+
 /// Finds a table by its name.
 ///
 /// # Errors

@@ -108,10 +108,14 @@ impl Shown {
     }
 
     /// Returns the accuracy of the permuted task less that in the order in which it is stored, in
-    /// points.
+    /// points, over the seeds that were scored on both.
     fn difference(&self, row: &PivotRow) -> Option<f64> {
-        let stored = whole(&row.cells[self.stored?])?;
-        Some(self.accuracies(row)?.mean - stored.mean)
+        let (permuted, stored) = (&row.cells[self.column], &row.cells[self.stored?]);
+        let pairs = permuted.iter().filter_map(|run| {
+            let same = stored.iter().find(|other| other.seed == run.seed)?;
+            Some(100.0 * (run.test_accuracy()? - same.test_accuracy()?))
+        });
+        Sample::of(&pairs.collect::<Vec<f64>>()).map(|sample| sample.mean)
     }
 
     /// Returns a sentence on the contents of the column.
@@ -119,7 +123,7 @@ impl Shown {
         let name = &pivot.columns[self.column];
         if self.permuted {
             return Some(format!(
-                "{name}: test accuracy with the positions permuted, and the difference from the order in which they are stored."
+                "{name}: test accuracy with the positions permuted, and the difference from the order in which they are stored, over the seeds of both."
             ));
         }
         let names = names(pivot.rows.iter().flat_map(|row| &row.cells[self.column]));
@@ -190,7 +194,8 @@ pub struct Probed {
     pub seeds: usize,
     /// Accuracy on all labelled positions; of a permuted task, on whole sequences.
     pub accuracy: f64,
-    /// Accuracy on a permuted task less that in the order in which it is stored.
+    /// Accuracy on a permuted task less that in the order in which it is stored, over the seeds of
+    /// both.
     pub difference: Option<f64>,
     /// Names of the groups of lengths, with the accuracy on each.
     pub groups: Vec<(String, f64)>,

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{capped, endings, status};
-use crate::agreement::{Agreement, Measure, RECIPE, Ranked, Ranking, Selection, select};
+use crate::agreement::{Agreement, Measure, RECIPE, Ranked, Ranking, Selection, newest, select};
 use crate::format::counted;
 use crate::pivot::mixture;
 use crate::published::Source;
-use crate::record::{Baseline, Record};
+use crate::record::{Baseline, Outcome, Record};
 use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, Row, Schema, Table};
 use crate::tone::Tone;
@@ -69,7 +69,8 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     table.with_best("mean", Best::Highest)
 }
 
-/// Returns the runs to rank: those of the small protocol if there are any among several recipes.
+/// Returns the runs to rank, one for each seed of a cell: those of the small protocol if there are
+/// any among several recipes.
 ///
 /// # Errors
 /// The reason why runs cannot be ranked together, in words.
@@ -96,7 +97,8 @@ fn chosen(records: &[Record]) -> Result<Vec<&Record>, String> {
         recipe: Some(recipe.to_owned()),
         ..Selection::default()
     };
-    select(records, &asked).map_err(|error| error.to_string())
+    let selected = select(records, &asked).map_err(|error| error.to_string())?;
+    Ok(newest(&selected))
 }
 
 /// Returns the runs on a task.
@@ -209,8 +211,8 @@ fn best_trivial<'a>(runs: &'a [&'a Record], task: &'a str) -> Option<&'a Baselin
 fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
     let scores = match ranking.measure {
         Measure::Bits => {
-            "bits gained, 0 to 100: the share of the loss of knowing the label shares alone that predictions save, as a mean over the \
-             evaluations and the end; ± sample standard deviation over the seeds; in brackets the test accuracy in percent."
+            "bits gained, 0 to 100: how much lower the loss is than that of always predicting the class shares, in percent; mean over the \
+             validations and the final test. ±: sample standard deviation over the seeds. In brackets: test accuracy in percent."
         }
         Measure::Accuracy => {
             "test accuracy in percent; ± sample standard deviation over the seeds."
@@ -218,12 +220,19 @@ fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
     };
     let mut notes = vec![
         format!(
-            "rank: by the mean of the normal scores of the ranks on the tasks by {}, with its 95 % interval by bootstrap over the tasks \
-             and the seeds that all models have on all tasks.",
+            "rank: models are ranked on each task by {}. The ranks become normal scores, whose mean gives the rank over all tasks. In \
+             brackets the 95 % interval, by bootstrap over the tasks and over the seeds that every model has on every task.",
             ranking.measure.words()
         ),
         scores.to_owned(),
     ];
+    let diverged = |run: &&Record| matches!(run.outcome, Outcome::Diverged { .. });
+    if runs.iter().any(diverged) {
+        notes.push(format!(
+            "A run that diverged counts as 0 in ranks and means of {}.",
+            ranking.measure.words()
+        ));
+    }
     let trivial = ranking.tasks.iter().filter_map(|task| {
         let best = best_trivial(runs, task)?;
         Some(format!("{task}: {}", best.name))
@@ -255,7 +264,7 @@ fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
     let left = all.len() - runs.len();
     if left > 0 {
         notes.push(format!(
-            "{} left out: by another recipe, with other settings, resumed after changes, or on probes.",
+            "{} left out: by another recipe, with other settings, resumed after changes, on probes, or scored again later.",
             counted(left as u64, "run")
         ));
     }

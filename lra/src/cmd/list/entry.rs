@@ -3,9 +3,7 @@
 use std::path::Path;
 
 use models::{Model, Variant};
-use results::committed::PROBES;
 use results::table::or_null;
-use results::tables;
 use serde_json::{Value, json};
 
 use crate::cli::Registry;
@@ -110,8 +108,7 @@ fn model(model: &Model) -> Result<Value> {
 
 /// Returns the scores of a model on the probes in the table of this program.
 fn probes(model: &str) -> Result<Value> {
-    let records = PROBES.records().class(Class::Run)?;
-    let probed = tables::profile(&records, model).into_iter();
+    let probed = super::profile(model)?.into_iter();
     let probed = probed.map(|it| {
         let groups = it.groups.iter();
         let groups = groups.map(|(name, accuracy)| json!({"name": name, "percent": accuracy}));
