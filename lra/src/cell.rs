@@ -108,7 +108,13 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     let mut draft = record::draft(resolved, context, &shape)?;
     let mut resumes = false;
     let before = match start(resolved, context, &folder, &draft)? {
-        Start::OnFile(record, remarks) => {
+        Start::OnFile(record, mut remarks) => {
+            if context.tensorboard {
+                remarks.push(
+                    "no event files for TensorBoard, which are written while a run trains; --tracker writes a finished run"
+                        .to_owned(),
+                );
+            }
             return Ok(Finished {
                 record: *record,
                 fresh: false,

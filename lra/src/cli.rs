@@ -39,7 +39,7 @@ Examples:
   lra run --task listops --model linear --seeds 0..3  the same over three seeds
   lra data show listops                               look at an example and the trivial baselines
   lra report                                          tables of all runs under runs/
-  lra mini s4d --glance                               a model's place in the table of all
+  lra mini s4d --glance                               a model's rank in the table of the small protocol
   lra sweep --tasks listops,pathfinder --seeds 0..3   all models on two tasks, three seeds each
   lra repro tay2021 listops performer --dry-run       what it takes to reproduce a published cell
   lra bench --quick                                   speed and memory of all models over length";
@@ -63,7 +63,7 @@ pub enum Verb {
     Repro(repro::ReproArgs),
     /// Measure how well runs rank models in the order of the published tables
     Agree(agree::AgreeArgs),
-    /// Train a model on the small protocol, and show its rank in the table of all models
+    /// Train a model on the small protocol, and show its rank in the table of the models that were run
     Mini(mini::MiniArgs),
     /// Merge the records of folders and files into one CSV file, each cell once
     Merge(agree::MergeArgs),
@@ -283,9 +283,9 @@ pub struct ReportArgs {
     /// Also write every chart into a folder, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub charts: Option<PathBuf>,
-    /// Insert the tables between the markers of a Markdown file instead of printing them: --table,
-    /// else all that have markers
-    #[arg(long, value_name = "FILE")]
+    /// Insert tables between the markers of a Markdown file instead of printing them: the table of
+    /// --table, or every table that has markers
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "output"])]
     pub splice: Option<PathBuf>,
     /// Fail if a folder holds a damaged record
     #[arg(long)]
@@ -320,11 +320,11 @@ pub struct CheckArgs {
     /// Level of the one-sided test on accuracies
     #[arg(long, default_value_t = 0.99, value_parser = parse::share, value_name = "SHARE")]
     pub level: f64,
-    /// Fraction by which the last loss may change where traces cannot be exact (another instruction
-    /// set, a GPU)
+    /// Fraction by which the last loss may change if training cannot be equal to the bit (another
+    /// instruction set, a GPU)
     #[arg(long, default_value_t = 0.01, value_parser = parse::share, value_name = "SHARE")]
     pub loss_threshold: f64,
-    /// Fraction by which the mean norm of the gradients may change there
+    /// Fraction by which the mean norm of the gradients may change in that case
     #[arg(long, default_value_t = 0.1, value_parser = parse::share, value_name = "SHARE")]
     pub gradient_threshold: f64,
     /// Fraction by which peak memory may grow
@@ -456,13 +456,13 @@ pub struct NewPlace {
 
 #[derive(Debug, Subcommand)]
 pub enum NewVerb {
-    /// Make a crate with a model of your own: a program that is lra with one model more
+    /// Make a crate with a model of your own: a program that is lra plus this model
     #[command(after_help = NEW_MODEL_EXAMPLES)]
     Model {
         #[command(flatten)]
         place: NewPlace,
     },
-    /// Make a crate with a task of your own: a program that is lra with one task more
+    /// Make a crate with a task of your own: a program that is lra plus this task
     #[command(after_help = NEW_TASK_EXAMPLES)]
     Task {
         #[command(flatten)]

@@ -428,6 +428,13 @@ fn a_probe_finds_the_rate_with_the_least_validation_loss() {
     let folder = place.path().join(cells[0]["folder"].as_str().unwrap());
     let spec = fs::read_to_string(folder.join("spec.toml")).unwrap();
     assert!(spec.contains("learning_rate = 0.01"), "{spec}");
+    // A part of the rates has no best one, and a rate that is given is not searched.
+    place.fails(2, &format!("{words} --shard 1/2"));
+    let given = place.fails(2, &format!("{words} --set train.learning_rate=5e-3"));
+    assert!(
+        given.contains("leave out train.learning_rate=5e-3"),
+        "{given}"
+    );
     let message = place.fails(2, "sweep --tasks toy --models bag --recipe smoke --probe");
     assert!(message.contains("mini"), "{message}");
 }

@@ -40,7 +40,7 @@ pub struct AgreeArgs {
     /// frozen [default: all]
     #[arg(long, value_name = "HALF", ignore_case = true)]
     pub half: Option<HalfChoice>,
-    /// What runs are ranked by [default: bits gained where every record has them, else accuracy]
+    /// Measure to rank runs by [default: bits gained where every record has them, else accuracy]
     #[arg(long, value_name = "MEASURE", ignore_case = true)]
     pub by: Option<MeasureChoice>,
     /// Format of the table: text, markdown, csv, json or latex
@@ -75,7 +75,7 @@ impl From<HalfChoice> for Half {
 /// Quantity that ranks runs.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum MeasureChoice {
-    /// Bits gained over the class shares, over the whole of training
+    /// Bits gained, averaged over the training
     Bits,
     /// Test accuracy
     Accuracy,

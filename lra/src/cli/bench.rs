@@ -83,7 +83,9 @@ pub struct BenchArgs {
     #[arg(long, default_value = "runs/bench", value_name = "DIR")]
     pub out: PathBuf,
     /// Measure nothing: show the tables of an earlier session
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lengths", "models", "recipe", "batch",
+        "assignments", "rounds", "per_round", "quick", "memory_limit", "time_limit", "device",
+        "threads", "out"])]
     pub show: Option<PathBuf>,
     /// Print no progress
     #[arg(long, short)]

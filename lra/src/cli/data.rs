@@ -21,7 +21,8 @@ impl DataPlace {
         if let Some(path) = &self.data {
             datasets::command::name_directory(path);
         }
-        let from_environment = || std::env::var_os("LRA_DATA").map(PathBuf::from);
+        let set = || std::env::var_os("LRA_DATA").filter(|it| !it.is_empty());
+        let from_environment = || set().map(PathBuf::from);
         let from_platform = || dirs::cache_dir().map(|cache| cache.join("lra"));
         self.data
             .clone()
@@ -99,7 +100,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub enum DataVerb {
-    /// List the data of every task, with the command that gets what is not here
+    /// List the data of every task, with the command that gets missing data
     #[command(after_help = LIST_EXAMPLES)]
     List {
         #[command(flatten)]

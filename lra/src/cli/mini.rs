@@ -11,10 +11,10 @@ const EXAMPLES: &str = "\
 Examples:
   lra mini                                 the table: the ranks of all models in it
   lra mini s4d --glance                    the tasks that need no download
-  lra mini performer                       three seeds, with the block alone beside it
+  lra mini performer                       three seeds, also in the block of X-formers
   lra mini s4d --dry-run                   how long that would take here
   lra mini linear local --jobs 2           two models, two runs at a time
-  cargo run --release -- mini my_mixer     a model of one's own, from its program
+  cargo run --release -- mini my_mixer     your own model, from its program
 
 The same command again goes on where it stopped. docs/mini.md states the rules of the protocol.";
 

@@ -13,8 +13,8 @@ use super::parse::{self, Seeds};
 const EXAMPLES: &str = "\
 Examples:
   lra repro --list                                all published cells that can be trained here, cheapest first
-  lra repro s5                                    those of one source: rough hours here, and how many things differ
-  lra repro --unoffered mega                      its other figures of models that are here, and why there is no way
+  lra repro s5                                    the cells of one source, with estimated hours and the number of differences
+  lra repro --unoffered mega                      figures of this source that cannot be reproduced here, with reasons
   lra repro tay2021 listops performer --dry-run   what was printed, what differs here, what it costs
   lra repro s4d text s4d                          train it and compare it with the printed figure
   lra repro nystromformer listops transformer --seeds 0..3

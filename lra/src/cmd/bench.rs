@@ -1,6 +1,8 @@
 //! `lra bench`: the efficiency table.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +13,7 @@ use crate::bench::session::{LEAST, Plan, Session, TIME_LIMIT};
 use crate::bench::worker;
 use crate::cli::bench::BenchArgs;
 use crate::cmd;
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Classify, Error, Result, in_writing};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
@@ -55,9 +57,12 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     let reporter = Reporter::new(arguments.quiet);
     fs::create_dir_all(&arguments.out)
         .map_err(|error| run_folder::not_made(&arguments.out, error))?;
-    let id = host::now().replace(':', "-");
-    let path = arguments.out.join(format!("{id}.jsonl"));
-    let mut session = Session::new(&plan, &id, path.clone(), &reporter, &stop)?;
+    let (id, path) = claim(&arguments.out)?;
+    let session = Session::new(&plan, &id, path.clone(), &reporter, &stop);
+    let mut session = session.inspect_err(|_| {
+        // Nothing was measured.
+        let _ = fs::remove_file(&path);
+    })?;
     let whole = session.run()?;
     let cells = session.tried();
     show(arguments, &cells)?;
@@ -79,6 +84,25 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
 const BASE_ROUNDS: usize = 10;
 /// Least number of rounds against another build: fewer have no interval at 95 %.
 const LEAST_BASE_ROUNDS: usize = 6;
+
+/// Takes a name for a session that no other has, and makes its file, which is empty until the first
+/// measurement. Returns the name and the file.
+fn claim(folder: &Path) -> Result<(String, PathBuf)> {
+    let now = host::now().replace(':', "-");
+    let mut number = 1;
+    loop {
+        let id = match number {
+            1 => now.clone(),
+            number => format!("{now}-{number}"),
+        };
+        let path = folder.join(format!("{id}.jsonl"));
+        match File::options().write(true).create_new(true).open(&path) {
+            Ok(_) => return Ok((id, path)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(in_writing(format!("making {}", path.display()))(error)),
+        }
+    }
+}
 
 /// Answers a request for a measurement: the hidden command.
 pub fn measure() -> Result<ExitCode> {

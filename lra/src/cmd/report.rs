@@ -1,6 +1,6 @@
 //! `lra report`: tables from records.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use results::bench::Bench;
@@ -24,7 +24,12 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
         false => cmd::load_any(&arguments.dir, arguments.strict)?,
     };
     cmd::agree::drop_rates_of_the_recipe(&mut loaded.records);
-    let bench = benchmark(arguments)?;
+    let page = arguments.format == Format::Html;
+    let shows_bench = page || arguments.charts.is_some() || arguments.splice.is_some();
+    let bench = match shows_bench || arguments.bench.is_some() {
+        true => benchmark(arguments)?,
+        false => Vec::new(),
+    };
     if let Some(folder) = &arguments.charts {
         draw(&charts(&loaded, &others, &bench), folder)?;
     }
@@ -32,7 +37,6 @@ pub fn run(arguments: &ReportArgs) -> Result<ExitCode> {
         splice_into(file, arguments, &loaded, &others, &bench)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let page = arguments.format == Format::Html;
     let wanted = |kind: &TableKind| match arguments.table {
         Some(only) => kind.name == only.name,
         None => kind.by_default || page,
@@ -107,14 +111,24 @@ fn benchmark(arguments: &ReportArgs) -> Result<Vec<Bench>> {
         let entries = std::fs::read_dir(arguments.dir.join("bench")).ok()?;
         let files = entries.flatten().map(|entry| entry.path());
         // The name of a session begins with its date.
-        files
-            .filter(|file| file.extension().is_some_and(|ending| ending == "jsonl"))
-            .max()
+        let is_session = |file: &PathBuf| {
+            // A session has an empty file until its first measurement.
+            let has_cells = file.metadata().is_ok_and(|it| it.len() > 0);
+            has_cells && file.extension().is_some_and(|ending| ending == "jsonl")
+        };
+        files.filter(is_session).max()
     };
-    match arguments.bench.clone().or_else(latest) {
-        Some(file) => results::bench::read(&file).class(Class::Data),
-        None => Ok(Vec::new()),
+    if let Some(file) = &arguments.bench {
+        return results::bench::read(file).class(Class::Data);
     }
+    let read = latest().map(|file| results::bench::read(&file));
+    Ok(read
+        .transpose()
+        .unwrap_or_else(|error| {
+            stderr::warning(format!("benchmark left out: {error}"));
+            None
+        })
+        .unwrap_or_default())
 }
 
 fn bench_tables(bench: &[Bench], against: &str) -> Result<Vec<Table>> {

@@ -7,20 +7,30 @@ use results::table::{Cell as TableCell, Column, Row, Table};
 
 use crate::error::{Error, Result};
 use crate::model_choice::ModelChoice;
+use crate::overlay;
 use crate::recipe::{Probe, Recipe};
 use crate::sweep::plan::{Cell, Matrix, Planned, Refused};
 use crate::sweep::scheduler::State;
 use crate::sweep::seeds::Seeds;
 
-/// Number of settings that a probe adds to a model's options; the learning rate is the last.
-const ADDED: usize = 4;
+/// Settings that a probe adds to a model's options.
+const ADDED: [&str; 4] = ["train.steps", "train.warmup", "train.eval_every", RATE];
+/// The setting that is searched.
+pub const RATE: &str = "train.learning_rate";
 
 /// Returns the short runs: every model of a matrix on every task at every learning rate of its
 /// recipe, in this order.
 ///
 /// # Errors
-/// A recipe names no rates, or as [`Matrix::planned`].
+/// A recipe names no rates, the user gives a rate, or as [`Matrix::planned`].
 pub fn cells(matrix: &Matrix, typed: &[String]) -> Result<Planned> {
+    let of_models = matrix.models.iter().flat_map(ModelChoice::assignments);
+    let mut given = matrix.assignments.iter().cloned().chain(of_models);
+    if let Some(rate) = given.find(|it| overlay::key(it) == RATE) {
+        return Err(Error::usage(format!(
+            "--probe tries the rates of the recipe; leave out {rate}"
+        )));
+    }
     for name in &matrix.recipes {
         rates_of(name)?;
     }
@@ -46,13 +56,17 @@ pub fn cells(matrix: &Matrix, typed: &[String]) -> Result<Planned> {
                 let train = &whole[0].resolved.spec.train;
                 let shortened = |steps: usize| (steps as f64 * probe.share).ceil() as usize;
                 for rate in &probe.learning_rates {
+                    let values = [
+                        shortened(train.steps).to_string(),
+                        shortened(train.warmup).to_string(),
+                        "0".to_owned(),
+                        format!("{rate:e}"),
+                    ];
+                    let added = ADDED.iter().zip(values);
                     let mut short = model.clone();
-                    short.options.extend([
-                        format!("train.steps={}", shortened(train.steps)),
-                        format!("train.warmup={}", shortened(train.warmup)),
-                        "train.eval_every=0".to_owned(),
-                        format!("train.learning_rate={rate:e}"),
-                    ]);
+                    short
+                        .options
+                        .extend(added.map(|(key, value)| format!("{key}={value}")));
                     cells.extend(of_model(short).cells()?);
                 }
             }
@@ -113,7 +127,7 @@ fn probed<'a>(cells: &'a [Cell], states: &[State]) -> Vec<Probed<'a>> {
     let mut all: Vec<Probed> = Vec::new();
     for (cell, state) in cells.iter().zip(states) {
         let options = &cell.model.options;
-        let own = &options[..options.len().saturating_sub(ADDED)];
+        let own = &options[..options.len().saturating_sub(ADDED.len())];
         let mut words = vec![cell.model.model.to_owned()];
         words.extend(own.iter().cloned());
         let (model, spec) = (words.join(":"), &cell.resolved.spec);

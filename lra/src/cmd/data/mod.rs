@@ -293,7 +293,10 @@ fn show(choice: &DataChoice, row: usize, split: SplitName, png: Option<&Path>) -
     if let Some(file) = png {
         let sheet = contact_sheet(&chosen, rows, row)?;
         cmd::write_file(file, &sheet)?;
-        cmd::print(format!("{}", file.display()))?;
+        match choice.json {
+            true => cmd::print_json(&json!({ "png": file }))?,
+            false => cmd::print(format!("{}", file.display()))?,
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let towers: Vec<&[u8]> = (0..chosen.task.info().towers)

@@ -1,4 +1,4 @@
-//! `lra mini`: a model on the small protocol, and its place in the table of all models.
+//! `lra mini`: a model on the small protocol, and its rank in the table.
 
 mod plan;
 
@@ -34,7 +34,7 @@ use crate::sweep::time_left::TimeLeft;
 use crate::sweep::{self, comparison, probe, scheduler};
 use crate::task_choice::TaskChoice;
 use crate::timing::human_duration;
-use crate::{limits, runtime, shell};
+use crate::{limits, overlay, runtime, shell};
 
 /// Runs the command.
 pub fn run(arguments: &MiniArgs) -> Result<ExitCode> {
@@ -267,13 +267,16 @@ impl<'a> Runs<'a> {
         let mut stages = [const { Vec::new() }; STAGES];
         stages[OWN] = self.cells(&model, tasks, &Rates::new())?;
         let recipe = Recipe::load(RECIPE)?;
+        let is_rate = |it: &String| overlay::key(it) == probe::RATE;
+        let has_rate = self.arguments.assignments.iter().any(is_rate)
+            || model.assignments().any(|it| is_rate(&it));
         for task in tasks.iter().filter(|_| !self.arguments.glance) {
             let on_file = recipe.body.rates.iter().any(|rate| {
                 rate.model == model.model
                     && rate.task == task.name
                     && family.is_some_and(|family| family.name() == rate.family)
             });
-            if !on_file {
+            if !on_file && !has_rate {
                 let matrix = Matrix {
                     seeds: self.arguments.seeds.0.iter().copied().take(1).collect(),
                     ..self.matrix(&model, task, self.arguments.assignments.clone())

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use results::record::Scores;
 use results::store::{SWEEP_LOG, record_file};
 use results::table::{Cell as TableCell, Column, Row, Table};
 use results::{Format, Record, Tone};
@@ -117,7 +118,13 @@ pub fn run(arguments: &SweepArgs) -> Result<ExitCode> {
             cmd::print(format!("\n{lines}"))?;
         }
         if !arguments.grid.is_empty() {
-            let table = best::table(&cells, &states, arguments.grid.len());
+            let mut table = best::table(&cells, &states, arguments.grid.len());
+            if arguments.shard.is_some() {
+                table.notes.push(
+                    "Only the settings of this shard were compared; those of the others may be better."
+                        .to_owned(),
+                );
+            }
             cmd::print_tables(Format::Text, &[table])?;
         }
     }
@@ -293,6 +300,7 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
         State::Scored { not_compared, .. } => not_compared.as_deref(),
         _ => None,
     };
+    let scores = state.score().and_then(|record| record.scores.as_ref());
     json!({
         "id": cell.id,
         "task": settings.task,
@@ -302,6 +310,8 @@ fn as_json(cell: &Cell, options: &JobOptions, state: &State) -> Value {
         "seed": settings.seed,
         "state": word,
         "detail": detail,
+        "val_accuracy": scores.and_then(Scores::deciding_accuracy),
+        "val_loss": scores.and_then(Scores::deciding_loss),
         "not_compared": not_compared,
         "folder": options.folder(cell),
     })

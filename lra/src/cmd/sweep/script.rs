@@ -25,6 +25,8 @@ pub(super) fn script(
     estimator: &mut Estimator<'_>,
 ) -> Result<String> {
     let mut words = Vec::new();
+    // 0 stands for all cores, and an element only has those that it asks for.
+    let all_cores = |word: &str| arguments.threads == 0 && word.starts_with("--threads=");
     let mut given = std::env::args_os().skip(1);
     while let Some(word) = given.next() {
         let word = word.into_string().map_err(|word| {
@@ -38,7 +40,11 @@ pub(super) fn script(
             "--emit" | "--array" | "--sbatch" => {
                 given.next();
             }
+            "--threads" if arguments.threads == 0 => {
+                given.next();
+            }
             "--estimate" => {}
+            told if all_cores(told) => {}
             told if of_script.iter().any(|name| told.starts_with(name)) => {}
             _ => words.push(word),
         }
