@@ -26,6 +26,7 @@ use crate::run_folder::{Found, Missing, RunFolder};
 use crate::signals::Stop;
 use crate::spec::{Difference, Resolved};
 use crate::step::Network;
+use crate::tracker::tensorboard;
 use crate::train::{TrainOutcome, TrainRun};
 use crate::{banner, checkpoint, device, panics};
 
@@ -109,7 +110,7 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
     let mut resumes = false;
     let before = match start(resolved, context, &folder, &draft)? {
         Start::OnFile(record, mut remarks) => {
-            if context.tensorboard {
+            if context.tensorboard && !folder.file(tensorboard::FOLDER).exists() {
                 remarks.push(
                     "no event files for TensorBoard, which are written while a run trains; --tracker writes a finished run"
                         .to_owned(),

@@ -63,7 +63,7 @@ pub enum Verb {
     Repro(repro::ReproArgs),
     /// Measure how well runs rank models in the order of the published tables
     Agree(agree::AgreeArgs),
-    /// Train a model on the small protocol, and show its rank in the table of the models that were run
+    /// Train a model on the small protocol, and show its rank among the models that were run
     Mini(mini::MiniArgs),
     /// Merge the records of folders and files into one CSV file, each cell once
     Merge(agree::MergeArgs),

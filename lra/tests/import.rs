@@ -120,7 +120,7 @@ fn two_imports_into_one_file_lose_nothing() {
     assert_eq!(all.lines().count(), 401);
 }
 
-/// The file that collects accuracies is only added to: a table of somebody's own loses no column.
+/// The file that collects accuracies is only added to: a table with other columns loses none.
 #[test]
 fn files_with_other_columns_are_not_written_over() {
     let place = Place::new();

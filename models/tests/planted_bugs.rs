@@ -495,7 +495,7 @@ fn main() {
     let other = command.stdout(Stdio::piped()).spawn().unwrap();
     let own = libtest_mimic::run(&arguments, of_bugs());
     let output = other.wait_with_output().unwrap();
-    println!("{}", String::from_utf8_lossy(&output.stdout));
+    print!("{}", String::from_utf8_lossy(&output.stdout));
     own.exit_if_failed();
     process::exit(output.status.code().unwrap_or(1));
 }

@@ -14,7 +14,7 @@ use crate::imported;
 pub const IMPORTED: &str = "a file of imported accuracies";
 
 /// The most bytes of a first line that are read.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: u64 = 64 << 20;
 
 /// Returns the kind of a file, in words; `None` if it is not a file of this program, or cannot be
 /// read.
@@ -28,7 +28,7 @@ pub fn kind(path: &Path) -> Option<&'static str> {
     let mut reader = BufReader::new(File::open(path).ok()?.take(LONGEST));
     reader.read_until(b'\n', &mut first).ok()?;
     let first = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&first);
-    match path.extension()?.to_str()? {
+    match path.extension()?.to_ascii_lowercase().to_str()? {
         "csv" => of_columns(first),
         "jsonl" => {
             let line: Value = serde_json::from_slice(first).ok()?;
@@ -51,11 +51,11 @@ fn of_columns(first: &[u8]) -> Option<&'static str> {
     if Baseline::has_columns(columns) {
         return Some("a baseline");
     }
-    let is_schema = |column: &str| column == "schema";
-    columns
+    // Every record has these fields.
+    let is_of_records = ["schema", "id", "task.name"]
         .iter()
-        .any(is_schema)
-        .then_some("a table of records")
+        .all(|name| columns.iter().any(|column| column == *name));
+    is_of_records.then_some("a table of records")
 }
 
 #[cfg(test)]
@@ -70,7 +70,8 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             kind(&path)
         };
-        assert_eq!(of("a.csv", "schema,id\n1\n"), Some("a table of records"));
+        let records = "schema,id,outcome.status,task.name\n1\n";
+        assert_eq!(of("a.CSV", records), Some("a table of records"));
         let imported = "source,task,model,accuracy_percent,deviation_percent,seeds,settings";
         for end in ["\n", "\r\n", "\nx\n"] {
             let text = format!("{imported}{end}");
@@ -81,6 +82,7 @@ mod tests {
         assert_eq!(of("c.jsonl", &format!("{bench}\noops")), words);
         for (name, text) in [
             ("d.csv", "model,accuracy\n"),
+            ("d2.csv", "schema,id\n"),
             ("e.csv", ""),
             ("f.jsonl", "{\"index\":0}\n"),
             ("g.jsonl", "oops"),

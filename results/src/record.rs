@@ -23,6 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::assignment::canonical;
+pub(crate) use self::assignment::read as assignments;
 pub use self::decisive::{Batching, Split};
 pub use self::dense::{Dense, DenseGroup};
 pub use self::measured::{

@@ -1318,3 +1318,19 @@ fn seeds_of_two_programs_or_instruction_sets_are_said_to_be_a_mixture() {
         );
     }
 }
+
+/// Files of earlier versions have numbers as the command line had them.
+#[test]
+fn settings_of_a_baseline_are_known_in_any_spelling() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("base.csv");
+    let set = |assignment: &str| {
+        let assignment = assignment.to_owned();
+        with(move |run| run.recipe.overrides = vec![assignment.clone()])
+    };
+    let baseline = cells(&set("train.learning_rate=2e-3"), 2.5);
+    baseline.write(&path).unwrap();
+    let older = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, older.replace("=2e-3", "=0.002")).unwrap();
+    assert_eq!(Baseline::read(&path).unwrap(), baseline);
+}

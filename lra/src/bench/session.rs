@@ -7,7 +7,7 @@ use candle_core::{DType, Device};
 use datasets::Source;
 use models::{Classifier, Parameters};
 use results::bench::{Base, Bench, Outcome, Round, SCHEMA};
-use results::record::Provenance;
+use results::record::{Provenance, canonical};
 use results::stats::quantile;
 
 use crate::bench::measure_process::{Answer, request, request_from};
@@ -360,7 +360,7 @@ fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Resu
     let (flops, parameters) = cost(&resolved, length)?;
     let bench = Bench {
         model: model.model.to_owned(),
-        options: model.options.clone(),
+        options: model.options.iter().map(|it| canonical(it)).collect(),
         length,
         batch: resolved.spec.train.batch,
         flops_per_step: flops,

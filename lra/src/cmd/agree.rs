@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use datasets::Protocol;
 use results::agreement::{Agreement, Selection, select};
-use results::record::canonical;
+use results::record::StartedFrom;
 use results::{Format, Record, committed};
 
 use crate::cli::agree::AgreeArgs;
 use crate::error::{Class, Classify, Error, Result};
 use crate::spec::RunRequest;
-use crate::{cmd, stderr};
+use crate::{cmd, overlay, stderr};
 
 /// Runs the command.
 pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
@@ -37,11 +37,7 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
     };
     let asked = Selection {
         recipe: arguments.recipe.as_ref().map(spelt),
-        set: arguments
-            .assignments
-            .iter()
-            .map(|it| canonical(it))
-            .collect(),
+        set: arguments.assignments.clone(),
         protocol: arguments.protocol.clone(),
         precision: arguments.precision.clone(),
         device: arguments.device.clone(),
@@ -86,8 +82,10 @@ pub fn run(arguments: &AgreeArgs) -> Result<ExitCode> {
 pub fn drop_rates_of_the_recipe(records: &mut [Record]) {
     const RATE: &str = "train.learning_rate=";
     for record in records {
-        let overrides = &record.recipe.overrides;
-        if !overrides.iter().any(|it| it.starts_with(RATE)) {
+        // The weights that a run started from are no setting.
+        let mut settings = record.recipe.overrides.clone();
+        settings.retain(|it| overlay::key(it) != StartedFrom::KEY);
+        if !settings.iter().any(|it| it.starts_with(RATE)) {
             continue;
         }
         let resolved = RunRequest {
@@ -97,7 +95,7 @@ pub fn drop_rates_of_the_recipe(records: &mut [Record]) {
             source: record.task.source.parse().ok(),
             protocol: Protocol::default(),
             seed: record.seed,
-            assignments: overrides,
+            assignments: &settings,
         }
         .resolve();
         // Another program may know the recipe.
@@ -135,5 +133,7 @@ mod tests {
         assert_eq!(left(&[others]), [others]);
         assert_eq!(left(&[family, own]), [family, "train.learning_rate=0.01"]);
         assert_eq!(left(&[family, others]), [family]);
+        let from = "from=00e379237760";
+        assert_eq!(left(&[own, from]), [from]);
     }
 }

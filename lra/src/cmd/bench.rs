@@ -58,15 +58,16 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     fs::create_dir_all(&arguments.out)
         .map_err(|error| run_folder::not_made(&arguments.out, error))?;
     let (id, path) = claim(&arguments.out)?;
-    let session = Session::new(&plan, &id, path.clone(), &reporter, &stop);
-    let mut session = session.inspect_err(|_| {
-        // Nothing was measured.
+    let measured = measure_all(&plan, &id, &path, &reporter, &stop);
+    if fs::metadata(&path).is_ok_and(|file| file.len() == 0) {
+        // Nothing was measured. If the file cannot be removed, it stays empty.
         let _ = fs::remove_file(&path);
-    })?;
-    let whole = session.run()?;
-    let cells = session.tried();
+    }
+    let (whole, cells) = measured?;
     show(arguments, &cells)?;
-    reporter.say(&format!("kept in {}", path.display()));
+    if path.exists() {
+        reporter.say(&format!("kept in {}", path.display()));
+    }
     if !whole {
         return Ok(Class::Interrupted.into());
     }
@@ -77,6 +78,19 @@ pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
         (false, true) => Class::Check.into(),
         (false, false) => ExitCode::SUCCESS,
     })
+}
+
+/// Runs a session. Returns whether it came to its end, and the cells that were tried.
+fn measure_all(
+    plan: &Plan,
+    id: &str,
+    path: &Path,
+    reporter: &Reporter,
+    stop: &Stop,
+) -> Result<(bool, Vec<Bench>)> {
+    let mut session = Session::new(plan, id, path.to_owned(), reporter, stop)?;
+    let whole = session.run()?;
+    Ok((whole, session.tried()))
 }
 
 /// Rounds against another build: with ten rounds, an interval for the median leaves out the least
@@ -93,7 +107,7 @@ fn claim(folder: &Path) -> Result<(String, PathBuf)> {
     loop {
         let id = match number {
             1 => now.clone(),
-            number => format!("{now}-{number}"),
+            number => format!("{now}-{number:03}"),
         };
         let path = folder.join(format!("{id}.jsonl"));
         match File::options().write(true).create_new(true).open(&path) {

@@ -15,7 +15,8 @@ use crate::{cmd, stderr, suggest};
 pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
     let given = given(arguments)?;
     let output = arguments.output.display();
-    if arguments.output.extension().is_none_or(|it| it != "csv") {
+    let ending = arguments.output.extension();
+    if ending.is_none_or(|it| !it.eq_ignore_ascii_case("csv")) {
         return Err(Error::usage(format!(
             "--output {output}: the name of a file of imported accuracies ends in .csv"
         )));
@@ -25,15 +26,19 @@ pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
             .map_err(in_writing(format!("making {}", folder.display())))?;
     }
     let _lock = OutputLock::acquire(&arguments.output)?;
-    let mut cells = match arguments.output.exists() {
-        true if own_file::kind(&arguments.output) != Some(own_file::IMPORTED) => {
-            return Err(Error::usage(format!(
-                "--output {output}: this file has other columns than those that `lra import` writes, and would lose them: choose another name"
-            )));
-        }
+    let is_empty = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|it| it.is_file() && it.len() == 0)
+    };
+    let mut cells = match arguments.output.exists() && !is_empty(&arguments.output) {
         true => on_file(&arguments.output)?,
         false => Vec::new(),
     };
+    if !cells.is_empty() && own_file::kind(&arguments.output) != Some(own_file::IMPORTED) {
+        return Err(Error::usage(format!(
+            "--output {output}: this file has other columns than those that `lra import` writes, and would lose them: choose another name"
+        )));
+    }
     let before = cells.len();
     let mut without = 0;
     for file in &arguments.files {

@@ -16,7 +16,7 @@ use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::{Resolved, RunRequest};
 use crate::trained::TrainedRun;
-use crate::{cmd, device, run_folder, runtime};
+use crate::{cmd, device, overlay, run_folder, runtime};
 
 /// Runs the command: exit code 1 if the scores differ.
 pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
@@ -151,10 +151,8 @@ fn resolve(
     };
     let weights = weights.transpose()?;
     let mut assignments = record.recipe.overrides.clone();
-    if let Some(started) = started {
-        let from = StartedFrom::assignment(&started.weights);
-        assignments.retain(|it| *it != from);
-    }
+    // The weights that it started from are no setting.
+    assignments.retain(|it| overlay::key(it) != StartedFrom::KEY);
     let request = RunRequest {
         task: task_name,
         model: &record.model.name,

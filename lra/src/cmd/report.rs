@@ -116,7 +116,9 @@ fn benchmark(arguments: &ReportArgs) -> Result<Vec<Bench>> {
             let has_cells = file.metadata().is_ok_and(|it| it.len() > 0);
             has_cells && file.extension().is_some_and(|ending| ending == "jsonl")
         };
-        files.filter(is_session).max()
+        // The stem, since a number behind the date sorts before the dot.
+        let stem = |file: &PathBuf| file.file_stem().map(ToOwned::to_owned);
+        files.filter(is_session).max_by_key(stem)
     };
     if let Some(file) = &arguments.bench {
         return results::bench::read(file).class(Class::Data);

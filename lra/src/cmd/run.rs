@@ -15,6 +15,7 @@ use crate::damaged::Damaged;
 use crate::error::{Class, Classify, Error, Result};
 use crate::initial::Weights;
 use crate::model_choice::ModelChoice;
+use crate::output_lock::OutputLock;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::{Resolved, RunRequest};
@@ -235,6 +236,8 @@ fn track(trackers: &[TrackerKind], folder: &Path, record: &Record) -> Result<Vec
     if trackers.is_empty() {
         return Ok(Vec::new());
     }
+    // Of two processes that export one run, one waits.
+    let _lock = OutputLock::acquire(&folder.join("trackers"))?;
     let spec = run_folder::read_spec(folder)?;
     let settings = spec.map_or_else(Vec::new, |spec| spec.leaves());
     tracker::export(trackers, folder, record, &settings).map_err(|cause| Error {

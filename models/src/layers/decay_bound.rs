@@ -1,8 +1,8 @@
 //! Lower bounds of decays that grow with the layer (HGRN, arXiv:2311.04823): γ of layer l is the
-//! sum of softmax(Γ) over layers 1.. l, for Γ (layers, W) that all layers share, zeros at first: γ is
-//! then l/n in layer l of n, counted from 0. The authors' code for this benchmark sums layers 0..
-//! l - 1 (OpenNLPLab/lra@dd871ef src/models/sequence/model.py), the same function with the rows of Γ
-//! in another order.
+//! sum of softmax(Γ) over layers 1.. l, for Γ (layers, W) that all layers share, zeros at first: γ
+//! is then l/n in layer l of n, counted from 0. The authors' code for this benchmark sums layers
+//! 0.. l - 1 (OpenNLPLab/lra@dd871ef src/models/sequence/model.py), the same function with the rows
+//! of Γ in another order.
 
 use candle_core::{D, Tensor};
 use candle_nn::Init;

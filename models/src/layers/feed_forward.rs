@@ -81,7 +81,7 @@ impl FeedForward {
             },
             outer: linear("outer", hidden, dim)?,
             activation: block.activation,
-            dropout: Dropout::new(&vb.pp("drop"), block.dropout),
+            dropout: Dropout::new(&vb.pp("drop"), block.dropout).tied(block.dropout_tied),
         })
     }
 

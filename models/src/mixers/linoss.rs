@@ -16,12 +16,12 @@
 //!
 //! # Options
 //!
-//! `state` P; `scheme`: `im`, `imex` or `damped`. With `damped`, the eigenvalues of a step are drawn
-//! evenly from the ring between `r_min` and `r_max`, with angles up to `theta_max`, and τ is N(0,
-//! ½²); α and γ follow from them (jaredbmit/damped-linoss@450b546
+//! `state` P; `scheme`: `im`, `imex` or `damped`. With `damped`, the eigenvalues of a step are
+//! drawn evenly from the ring between `r_min` and `r_max`, with angles up to `theta_max`, and τ is
+//! N(0, ½²); α and γ follow from them (jaredbmit/damped-linoss@450b546
 //! src/damped_linoss/models/LinOSS.py, DampedIMEX1Layer, with the figures of
-//! src/damped_linoss/scripts/create_experiment.py). `direction`: `forward`; `sum` adds a second pass from the
-//! end with the same weights, `two` with weights of its own.
+//! src/damped_linoss/scripts/create_experiment.py). `direction`: `forward`; `sum` adds a second
+//! pass from the end with the same weights, `two` with weights of its own.
 //!
 //! # Padding
 //!
@@ -35,7 +35,7 @@
 //! statistics in training, too, which begin with those of the first batch; ε is 1e-5 and the
 //! momentum 0.01 in PyTorch's meaning (`momentum` = 0.99). Here ε is `block.norm_epsilon` = 1e-6,
 //! the momentum `block.norm_momentum` = 0.1, and a batch in training is normalised by its own
-//! statistics.
+//! statistics. With `damped`, the published bounds divide by at least 1e-6; here by δ².
 
 use std::f64::consts::PI;
 
@@ -88,7 +88,7 @@ struct Options {
     state: usize,
     scheme: Scheme,
     /// Smallest size of an eigenvalue at first.
-    #[option(default = 0.9, range = positive(2.0))]
+    #[option(default = 0.9, range = positive(1.0))]
     r_min: f64,
     /// Largest size of an eigenvalue at first.
     #[option(default = 1.0, range = positive(2.0))]
@@ -106,6 +106,18 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         "model.r_max",
         options.r_max,
         format!("at least model.r_min = {} and at most 1", options.r_min),
+    )?;
+    let ring = Options {
+        scheme: options.scheme,
+        state: options.state,
+        direction: options.direction,
+        ..Options::default()
+    };
+    require(
+        options.scheme == Scheme::Damped || to_json(&ring) == to_json(&options),
+        "model.scheme",
+        to_json(&options.scheme),
+        "damped with model.r_min, model.r_max or model.theta_max",
     )?;
     blocks_both_ways(context, options.direction, |layer| {
         Ok(Box::new(Linoss::new(layer, &options)?))
@@ -227,6 +239,7 @@ impl Linoss {
                 let matrix = [s.clone(), (&s * pull)?.neg()?, added[0].clone(), s];
                 (matrix, added)
             }
+            // A damped one has been returned above.
             Scheme::Imex | Scheme::Damped => {
                 let matrix = [ones, pull.neg()?, step.clone(), turn.affine(-1.0, 1.0)?];
                 (matrix, [step.clone(), step.sqr()?])

@@ -3,10 +3,11 @@
 //! Approach", arXiv:2405.06147.
 //!     k = irfft(rfft([0, b₁ ... b_N, 0 ...]) / rfft([1, a₁ ... a_N, 0 ...]) + h₀),  y = k * x,   out = v ⊙ σ(g), [v, g] = W f(y) + c
 //! x, y, out (B, L, H), H the width; a, b (H, N), h₀ (H), N = `state`; W (2H, H). The transforms
-//! have the longest length, an odd one plus 1, regardless of the batch. At first a = 0, b ~ N(0, 10⁻⁸), h₀ ~ N(0, 1),
-//! so a layer starts as a scale for each channel. (With the published b = 0, a has no gradient in
-//! the first step.) Time O(L·log L) and memory O(L), for any N. The poles are unconstrained: the
-//! recurrence may be unstable, and k is its response wrapped around the longest length.
+//! have the longest length, an odd one plus 1, regardless of the batch. At first a = 0, b ~ N(0,
+//! 10⁻⁸), h₀ ~ N(0, 1), so a layer starts as a scale for each channel. (With the published b = 0, a
+//! has no gradient in the first step.) Time O(L·log L) and memory O(L), for any N. The poles are
+//! unconstrained: the recurrence may be unstable, and k is its response wrapped around the length
+//! of the transforms.
 //!
 //! # Options
 //!

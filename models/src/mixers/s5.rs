@@ -12,7 +12,8 @@
 //! HiPPO-LegS in `blocks` blocks, those with negative imaginary part. B = V* B₀ and C = C₀ V in
 //! their basis, B₀ and C₀ as given by `c_init` (`complex_normal`: C itself). δ is uniform between
 //! the logarithms of `dt_min` and `dt_max`. `gate = half_linear`: y ⊙ σ(W z + b) (the code's
-//! half_glu2), `full`: a ⊙ σ(g), [a, g] = W z + b, W (2H, H) (full_glu). `clip` keeps Re Λ below -1e-4.
+//! half_glu2), `full`: a ⊙ σ(g), [a, g] = W z + b, W (2H, H) (full_glu). `clip` keeps Re Λ below
+//! -1e-4.
 //!
 //! # Padding
 //!

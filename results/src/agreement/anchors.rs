@@ -37,7 +37,7 @@ pub struct Anchor {
 pub enum Cluster {
     /// Above 72.5: state spaces, long convolutions, and models that contain them.
     Strong,
-    /// Below 72.5: the X-formers, and Mamba.
+    /// Below 72.5: the X-formers, Mamba, Griffin and RWKV-4.
     Weak,
 }
 

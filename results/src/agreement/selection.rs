@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::pivot::{Dimension, PROTOCOL, TRAINING};
-use crate::record::Record;
+use crate::record::{Record, canonical};
 use crate::{Error, Result};
 
 /// The assignment that gives every model the block of one family.
@@ -73,7 +73,8 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
     };
     let of_recipe = || scored().filter(|it| it.recipe.name == recipe);
     let mut sets: BTreeSet<Vec<&str>> = of_recipe().map(changes).collect();
-    let mut wanted = changes_asked_for(&asked.set, &of_recipe().collect::<Vec<_>>());
+    let set: Vec<String> = asked.set.iter().map(|it| canonical(it)).collect();
+    let mut wanted = changes_asked_for(&set, &of_recipe().collect::<Vec<_>>());
     if wanted.is_empty() && !sets.contains(&wanted) {
         let Some(only) = sets.pop_first().filter(|_| sets.is_empty()) else {
             return Err(refuse(format!(

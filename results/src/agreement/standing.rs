@@ -43,8 +43,10 @@ impl Standing {
     /// has a score on each of these data sets, or `own` has no score.
     #[must_use]
     pub fn of(model: &str, own: &[&Record], table: &[&Record]) -> Option<Standing> {
+        let measure = Measure::of(own.iter().chain(table).copied());
         let columns = |records: &[&Record]| -> BTreeSet<Column> {
-            records.iter().copied().map(Column::of).collect()
+            let scored = records.iter().filter(|it| measure.reached(it).is_some());
+            scored.copied().map(Column::of).collect()
         };
         let others: Vec<&Record> = table
             .iter()

@@ -18,7 +18,7 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::record::{OwnCode, Phases, Provenance, Recipe, Spread};
+use crate::record::{OwnCode, Phases, Provenance, Recipe, Spread, assignments};
 use crate::stats::quantile;
 use crate::store::Schema;
 use crate::{Error, Result, atomic};
@@ -47,7 +47,7 @@ pub struct Bench {
     /// Registry name of the model.
     pub model: String,
     /// The model's options that differ from the defaults, such as `attention=materialised`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "assignments")]
     pub options: Vec<String>,
     /// Tokens per example.
     pub length: usize,

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::Bench;
 use crate::format::counted;
-use crate::record::canonical;
 use crate::table::{Fact, or_null};
 
 /// A dimension of the setting of a cell.
@@ -81,7 +80,7 @@ fn changes(cell: &Bench) -> Vec<&str> {
             || cell
                 .options
                 .iter()
-                .any(|own| [option, change].contains(&canonical(own).as_str()))
+                .any(|own| own == option || own == change)
     };
     let mut changes: Vec<&str> = cell.recipe.overrides.iter().map(String::as_str).collect();
     changes.retain(|change| !told(change));

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::baseline::{Baseline, Key, Row};
 use crate::csv_lines::{line_of, located};
 use crate::markup::{guarded, unguarded};
+use crate::record::canonical;
 use crate::{Error, Result, atomic};
 
 impl Baseline {
@@ -231,7 +232,10 @@ impl From<Row> for Flat {
 impl From<Flat> for Row {
     fn from(flat: Flat) -> Row {
         let (key, identity, scores, costs, later) = flat;
-        let key = with_words(&key, read_back);
+        let mut key = with_words(&key, read_back);
+        // Older files have numbers as the command line had them.
+        let set: Vec<String> = key.set.split(' ').map(canonical).collect();
+        key.set = set.join(" ");
         let (data, processor, threads, outcome, seeds, test_rows) = identity;
         let (accuracy, accuracy_deviation, loss, trace) = scores;
         let (peak_bytes, memory_method, steps_per_second, speed_error) = costs;

@@ -35,8 +35,8 @@ impl Line {
 const NO_ACCURACY: [&str; 10] = ["-", "–", "—", "x", "✗", "✘", "n/a", "nan", "fail", "none"];
 
 /// Turns lines that have a column for each task into lines with one task each, as `melt` of pandas
-/// does: the header is the value `task`, the entry is the value `accuracy`, or left out where it says
-/// that there is none. Other values are repeated. Lines without such columns stay as they are.
+/// does: the header is the value `task`, the entry is the value `accuracy`, or left out where it
+/// says that there is none. Other values are repeated. Lines without such columns stay as they are.
 pub(super) fn melt(
     lines: Vec<Line>,
     is_task: fn(&str) -> bool,

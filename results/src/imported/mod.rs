@@ -256,7 +256,10 @@ pub fn read(path: &Path, given: &Given) -> Result<Contents> {
             contents.without_accuracy += 1;
             continue;
         };
-        let one = given.rename.map_or(one.clone(), |rename| rename(one));
+        let one = match given.rename {
+            Some(rename) => rename(one),
+            None => one,
+        };
         let run = Run {
             line: line.number,
             seed: given.value(line, Field::Seed).map(str::to_owned),

@@ -3,9 +3,11 @@
 
 use serde::{Deserialize, Deserializer};
 
-/// Numbers from here on are written with a decimal exponent if they are smaller.
+use super::StartedFrom;
+
+/// Smallest size of a real number that is written without an exponent.
 const SMALL: f64 = 0.01;
-/// Whole numbers below it are written as such.
+/// Size from which on a real number is written with an exponent.
 const LARGE: f64 = 1e15;
 
 /// Returns an assignment without spaces around key and value, a number in its usual notation
@@ -18,7 +20,9 @@ pub fn canonical(assignment: &str) -> String {
     };
     let (key, value) = (key.trim(), value.trim());
     let is_of_key = |it: char| it.is_ascii_alphanumeric() || "_.".contains(it);
-    if key.is_empty() || !key.chars().all(is_of_key) {
+    // A digest is no number, whatever its digits are.
+    let is_digest = key == StartedFrom::KEY;
+    if key.is_empty() || is_digest || !key.chars().all(is_of_key) {
         return assignment.to_owned();
     }
     let number = number(value);
@@ -30,9 +34,9 @@ pub fn canonical(assignment: &str) -> String {
     format!("{key}={value}")
 }
 
-/// Returns a number in its usual notation; `None` if the text is none.
+/// Returns a number of TOML in its usual notation; `None` if the text is none.
 fn number(text: &str) -> Option<String> {
-    if !text.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) {
+    if !is_number(text) {
         return None;
     }
     let digits = text.replace('_', "");
@@ -40,11 +44,35 @@ fn number(text: &str) -> Option<String> {
         return Some(whole.to_string());
     }
     let real = digits.parse::<f64>().ok().filter(|real| real.is_finite())?;
-    let is_plain = real == 0.0 || (SMALL..LARGE).contains(&real.abs());
-    Some(match is_plain {
-        true => format!("{real}"),
-        false => format!("{real:e}"),
+    Some(match real.abs() {
+        0.0 => "0".to_owned(),
+        size if (SMALL..LARGE).contains(&size) => format!("{real}"),
+        _ => format!("{real:e}"),
     })
+}
+
+/// Returns whether a text is a decimal number of TOML: digits before the dot, without a zero in
+/// front, and behind it; digits in the exponent.
+fn is_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let (whole, fraction) = match mantissa.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let digits = |text: &str| {
+        let is_digit = |it: char| it.is_ascii_digit() || it == '_';
+        let ends = text.ends_with(|it: char| it.is_ascii_digit());
+        ends && text.starts_with(|it: char| it.is_ascii_digit()) && text.chars().all(is_digit)
+    };
+    let exponent = exponent.map(|it| it.strip_prefix(['+', '-']).unwrap_or(it));
+    digits(whole)
+        && (whole == "0" || !whole.starts_with('0'))
+        && fraction.is_none_or(digits)
+        && exponent.is_none_or(digits)
 }
 
 /// Returns whether a text is the same value with and without quotes.
@@ -56,7 +84,7 @@ fn is_word(text: &str) -> bool {
 }
 
 /// Reads assignments, each in its one spelling.
-pub(super) fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Vec<String>, D::Error> {
+pub(crate) fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Vec<String>, D::Error> {
     let read = Vec::<String>::deserialize(reader)?;
     Ok(read.iter().map(|it| canonical(it)).collect())
 }
@@ -73,7 +101,7 @@ mod tests {
             (&["a=0.05", "a=5e-2"], "a=0.05"),
             (&["a=1000", "a=1_000", "a=1e3", "a=1000.0"], "a=1000"),
             (&["a=-3", "a= -3.0"], "a=-3"),
-            (&["a=0", "a=0.0"], "a=0"),
+            (&["a=0", "a=0.0", "a=-0.0", "a=-0", "a=0e0"], "a=0"),
             (&["a=1e38"], "a=1e38"),
             (&["a=word", "a=\"word\"", "a='word'"], "a=word"),
             (&["a=18446744073709551615"], "a=18446744073709551615"),
@@ -100,6 +128,14 @@ mod tests {
             "",
             "= 1",
             "a,b=\"c\"",
+            "a=007",
+            "a=.5",
+            "a=5.",
+            "a=1e",
+            "a=_1",
+            "a=0x10",
+            "from=00e379237760",
+            "from=012345678901",
         ] {
             assert_eq!(canonical(assignment), assignment);
         }

@@ -264,7 +264,7 @@ fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
     let left = all.len() - runs.len();
     if left > 0 {
         notes.push(format!(
-            "{} left out: by another recipe, with other settings, resumed after changes, on probes, or scored again later.",
+            "{} left out: by another recipe, with other settings, resumed after changes, on probes, or superseded by another run of the same seed.",
             counted(left as u64, "run")
         ));
     }

@@ -272,6 +272,9 @@ fn refused_as_json(cell: &Refused) -> Value {
         "seed": cell.seed,
         "state": "failed",
         "detail": cell.reason,
+        "val_accuracy": Value::Null,
+        "val_loss": Value::Null,
+        "not_compared": Value::Null,
         "folder": Value::Null,
     })
 }
