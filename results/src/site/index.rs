@@ -89,6 +89,14 @@ fn ranks(book: &Book) -> Table {
 fn probes(book: &Book) -> Table {
     let mut table = tables::probes(&book.site.runs.records);
     link_models(book, &mut table, 0);
+    // Settings come last: a telephone shows two or three columns.
+    let keys = table.columns.iter().filter(|column| column.key).count();
+    if keys > 1 {
+        table.columns[1..].rotate_left(keys - 1);
+        for row in &mut table.rows {
+            row.cells[1..].rotate_left(keys - 1);
+        }
+    }
     table
 }
 
