@@ -244,3 +244,31 @@ fn steps_beside_a_peer_tell_heap_and_resident_size() {
     // What is on the heap and was written is resident.
     assert!(base > 0 && peak >= base + heap / 2, "{told}");
 }
+
+/// Sessions that begin in one second have files of their own. A damaged one stops no table that
+/// does not show it.
+#[test]
+fn two_sessions_of_one_second_lose_nothing() {
+    let place = Place::new();
+    let both = ["bag", "linear"].map(|model| {
+        let words = format!("{TINY} --threads 1 --lengths 64 --models {model} --quiet");
+        place.command(&words).stdout(Stdio::null()).spawn().unwrap()
+    });
+    for mut child in both {
+        assert!(child.wait().unwrap().success());
+    }
+    let files: Vec<_> = fs::read_dir(place.path().join("runs/bench"))
+        .unwrap()
+        .collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    place.fails(2, "bench --show a.jsonl --models bag");
+
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --quiet");
+    fs::write(place.path().join("runs/bench/9999.jsonl"), "oops\n").unwrap();
+    let table = place.ok("report --table accuracy");
+    assert!(table.contains("bag"), "{table}");
+    place.fails(3, "report --bench runs/bench/9999.jsonl");
+    let words = "report --splice page.md --output tables.json --format json";
+    let message = place.fails(2, words);
+    assert!(message.contains("cannot be used with"), "{message}");
+}

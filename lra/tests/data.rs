@@ -316,3 +316,20 @@ fn printed_commands_can_be_pasted() {
         .unwrap();
     assert!(pasted(command).status.success(), "{command}");
 }
+
+/// An empty variable counts as unset: jobs of some schedulers have all variables, empty ones too.
+#[test]
+fn an_empty_variable_names_no_folder() {
+    let place = Place::new();
+    let mut command = place.command("data make toy");
+    command.env("LRA_DATA", "");
+    command.env("XDG_CACHE_HOME", place.path().join("cache"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", common::err(&output));
+    assert!(!place.path().join("store").exists());
+    assert!(place.path().join("cache/lra/store").exists());
+
+    let text = place.ok("data show image:synthetic --recipe smoke --png sheet.png --json");
+    let shown: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(shown["png"], "sheet.png");
+}

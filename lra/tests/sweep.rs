@@ -237,6 +237,13 @@ fn the_job_script_is_this_sweep_in_shards() {
             "{line}: {script}"
         );
     }
+    // All cores of a node are those that the element asks for.
+    let all = place.ok(&format!("{TINY} --emit slurm --threads 0 --jobs 2"));
+    assert!(all.contains("--cpus-per-task=2\n"), "{all}");
+    assert!(
+        !all.contains("--threads 0") && all.contains("--threads=2"),
+        "{all}"
+    );
     let last = script.lines().last().unwrap();
     assert!(
         last.contains("sweep --tasks toy --models bag,linear"),
