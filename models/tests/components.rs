@@ -9,7 +9,7 @@ use lra_models::{
     Tokens,
     components::{Choice, Component},
     loss, mixers,
-    options::NormKind,
+    options::{ChannelKind, NormKind},
 };
 
 const KINDS: [&str; 4] = ["transformer", "performer", "local", "sinkhorn"];
@@ -427,4 +427,28 @@ fn deberta_has_the_form_of_its_code_and_that_of_its_paper() {
     let [code, paper] = [code, paper].map(|options| logits(deberta, &options));
     assert_ne!(code, paper);
     assert_eq!(paper, logits(transformer, &bias));
+}
+
+/// A model that takes `block.dropout_tied` drops whole channels by it, not single elements.
+#[test]
+fn tied_dropout_is_another_one_in_every_model_that_takes_it() {
+    let mut taken = 0;
+    for model in MODELS {
+        let logits = |tied: bool| {
+            let mut options = small(model);
+            options.block.ffn = ChannelKind::None;
+            options.block.dropout = 0.4;
+            options.block.dropout_tied = tied;
+            let parameters = Parameters::new(17, &Device::Cpu, DType::F32);
+            let classifier = Classifier::new(model, &shape(), &options, &parameters).ok()?;
+            let pass = Pass::new(true, RngKey::new(3, 1, 0));
+            let output = classifier.forward(&inputs(&[23, 9], 23), &pass);
+            Some(values(&output.unwrap()))
+        };
+        if let (Some(single), Some(tied)) = (logits(false), logits(true)) {
+            assert_ne!(single, tied, "{}", model.name);
+            taken += 1;
+        }
+    }
+    assert!(taken > 40, "{taken}");
 }

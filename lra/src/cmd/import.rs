@@ -26,15 +26,15 @@ pub fn run(arguments: &ImportArgs) -> Result<ExitCode> {
             .map_err(in_writing(format!("making {}", folder.display())))?;
     }
     let _lock = OutputLock::acquire(&arguments.output)?;
-    let is_empty = |path: &Path| {
-        path.metadata()
-            .is_ok_and(|it| it.is_file() && it.len() == 0)
+    let is_new = match arguments.output.metadata() {
+        Ok(file) => file.is_file() && file.len() == 0,
+        Err(_) => !arguments.output.exists(),
     };
-    let mut cells = match arguments.output.exists() && !is_empty(&arguments.output) {
-        true => on_file(&arguments.output)?,
-        false => Vec::new(),
+    let mut cells = match is_new {
+        true => Vec::new(),
+        false => on_file(&arguments.output)?,
     };
-    if !cells.is_empty() && own_file::kind(&arguments.output) != Some(own_file::IMPORTED) {
+    if !is_new && own_file::kind(&arguments.output) != Some(own_file::IMPORTED) {
         return Err(Error::usage(format!(
             "--output {output}: this file has other columns than those that `lra import` writes, and would lose them: choose another name"
         )));

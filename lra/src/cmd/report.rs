@@ -123,14 +123,13 @@ fn benchmark(arguments: &ReportArgs) -> Result<Vec<Bench>> {
     if let Some(file) = &arguments.bench {
         return results::bench::read(file).class(Class::Data);
     }
-    let read = latest().map(|file| results::bench::read(&file));
-    Ok(read
-        .transpose()
-        .unwrap_or_else(|error| {
-            stderr::warning(format!("benchmark left out: {error}"));
-            None
-        })
-        .unwrap_or_default())
+    let Some(file) = latest() else {
+        return Ok(Vec::new());
+    };
+    Ok(results::bench::read(&file).unwrap_or_else(|error| {
+        stderr::warning(format!("benchmark left out: {error}"));
+        Vec::new()
+    }))
 }
 
 fn bench_tables(bench: &[Bench], against: &str) -> Result<Vec<Table>> {

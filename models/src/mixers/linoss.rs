@@ -2,7 +2,8 @@
 //!     z' = -a ⊙ y + B x,  y' = z,  out = f(Re(C y) + d ⊙ x) and a gated linear layer;  a = max(0, α),  steps δ = σ(τ)
 //!     `im`: z_t = s (z_(t-1) - δ a y_(t-1) + δ B x_t),  y_t = s (y_(t-1) + δ z_(t-1) + δ² B x_t),  s = 1 / (1 + δ² a)
 //!     `imex`: z_t = z_(t-1) - δ a y_(t-1) + δ B x_t,  y_t = y_(t-1) + δ z_t
-//!     `damped`: z_t = (z_(t-1) - δ a y_(t-1) + δ B x_t) / u,  y_t = y_(t-1) + δ z_t,  u = 1 + δ max(0, γ),  (√u - 1)²/δ² <= a <= (√u + 1)²/δ²
+//!     `damped`: z_t = (z_(t-1) - δ a y_(t-1) + δ B x_t) / u,  y_t = y_(t-1) + δ z_t
+//!         u = 1 + δ max(0, γ),  (√u - 1)²/δ² <= a <= (√u + 1)²/δ²
 //! B batch, L length, H width; P = `state` oscillators with complex positions y and velocities z
 //! (B, L, P), shared by all channels; α, τ (P) real, B (P, H), C (H, P) complex, d (H), x, out (B,
 //! L, H). `im` forgets, `imex` keeps all energy, `damped` learns how much each oscillator loses:
@@ -20,8 +21,8 @@
 //! drawn evenly from the ring between `r_min` and `r_max`, with angles up to `theta_max`, and τ is
 //! N(0, ½²); α and γ follow from them (jaredbmit/damped-linoss@450b546
 //! src/damped_linoss/models/LinOSS.py, DampedIMEX1Layer, with the figures of
-//! src/damped_linoss/scripts/create_experiment.py). `direction`: `forward`; `sum` adds a second
-//! pass from the end with the same weights, `two` with weights of its own.
+//! src/damped_linoss/scripts/create_experiment.py at 4c4f12d). `direction`: `forward`; `sum` adds a
+//! second pass from the end with the same weights, `two` with weights of its own.
 //!
 //! # Padding
 //!
@@ -107,14 +108,9 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         options.r_max,
         format!("at least model.r_min = {} and at most 1", options.r_min),
     )?;
-    let ring = Options {
-        scheme: options.scheme,
-        state: options.state,
-        direction: options.direction,
-        ..Options::default()
-    };
+    let ring = |of: &Options| [of.r_min, of.r_max, of.theta_max];
     require(
-        options.scheme == Scheme::Damped || to_json(&ring) == to_json(&options),
+        options.scheme == Scheme::Damped || ring(&options) == ring(&Options::default()),
         "model.scheme",
         to_json(&options.scheme),
         "damped with model.r_min, model.r_max or model.theta_max",
@@ -217,19 +213,19 @@ impl Linoss {
     fn steps(&self) -> Result<([Tensor; 4], [Tensor; 2])> {
         let step = sigmoid(&self.step)?;
         let ones = step.ones_like()?;
-        if let Some(damping) = &self.damping {
-            let u = ((relu(damping, 0.0)? * &step)? + 1.0)?;
-            let (root, square) = (u.sqrt()?, step.sqr()?);
-            let bound = |sign: f64| root.affine(1.0, sign)?.sqr()? / &square;
-            let (least, most) = (bound(-1.0)?, bound(1.0)?);
-            let above = |bound: &Tensor| relu(&(&self.stiffness - bound)?, 0.0);
-            let force = ((&least + above(&least)?)? - above(&most)?)?;
-            let added = [(&step / &u)?, (&square / &u)?];
-            let [slowed, turn] = [(&added[0] * &force)?.neg()?, (&added[1] * force)?];
-            let matrix = [u.recip()?, slowed, added[0].clone(), (ones - turn)?];
-            return Ok((matrix, added));
-        }
-        let force = relu(&self.stiffness, 0.0)?;
+        let u = match &self.damping {
+            Some(damping) => ((relu(damping, 0.0)? * &step)? + 1.0)?,
+            None => ones.clone(),
+        };
+        let force = match self.scheme {
+            Scheme::Im | Scheme::Imex => relu(&self.stiffness, 0.0)?,
+            Scheme::Damped => {
+                let bound = |sign: f64| u.sqrt()?.affine(1.0, sign)?.sqr()? / step.sqr()?;
+                let (least, most) = (bound(-1.0)?, bound(1.0)?);
+                let above = |bound: &Tensor| relu(&(&self.stiffness - bound)?, 0.0);
+                ((&least + above(&least)?)? - above(&most)?)?
+            }
+        };
         let pull = (&step * &force)?; // δ a
         let turn = (&step * &pull)?; // δ² a
         Ok(match self.scheme {
@@ -239,10 +235,11 @@ impl Linoss {
                 let matrix = [s.clone(), (&s * pull)?.neg()?, added[0].clone(), s];
                 (matrix, added)
             }
-            // A damped one has been returned above.
             Scheme::Imex | Scheme::Damped => {
-                let matrix = [ones, pull.neg()?, step.clone(), turn.affine(-1.0, 1.0)?];
-                (matrix, [step.clone(), step.sqr()?])
+                let added = [(&step / &u)?, (step.sqr()? / &u)?];
+                let [slowed, turned] = [(pull / &u)?.neg()?, (&ones - (turn / &u)?)?];
+                let matrix = [u.recip()?, slowed, added[0].clone(), turned];
+                (matrix, added)
             }
         })
     }

@@ -282,8 +282,8 @@ pub struct BlockOptions {
     /// the feed-forward, in [0, 1).
     #[option(default = 0.1, range = probability)]
     pub dropout: f64,
-    /// Whether dropout drops a channel at all positions of a sequence or at none; for blocks that
-    /// consist of the mixer alone. Attention weights are dropped one by one.
+    /// Drops a channel at all positions of a sequence or at none, instead of single elements; for
+    /// blocks that consist of the mixer alone. Attention weights are dropped one by one.
     #[option(default = false, component = [
         Choice::new("false", "dropout of each element by itself"),
         Choice::new("true", "of a channel at all positions (S4)").wants(&[("block.ffn", "none")]),

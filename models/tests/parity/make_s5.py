@@ -32,11 +32,15 @@ def layer(p, x, mask, gate, clip):
     h = [states(factor, entering, backwards) for backwards in (False, True)[: c.shape[1] // pole.shape[0]]]
     y = 2 * (torch.cat(h, -1) @ c.T).real + p["d"] * u
     z = F.gelu(y, approximate="tanh")
+    if gate == "full":
+        value, share = (z @ p["output.weight"].T + p["output.bias"]).chunk(2, -1)
+        return value * torch.sigmoid(share)
     share = torch.sigmoid(z @ p["output.weight"].T + p["output.bias"])
     return (z if gate == "half" else y) * share
 
 
-def parameters(seed, dim, count, directions):
+def parameters(seed, dim, count, directions, gate="half"):
+    outputs = 2 * dim if gate == "full" else dim
     at = iter(range(1000 * seed, 1000 * seed + 100))
     return {
         "lambda_re": -0.5 + normal(next(at), count, scale=0.1),
@@ -45,8 +49,8 @@ def parameters(seed, dim, count, directions):
         "b_re": normal(next(at), count, dim), "b_im": normal(next(at), count, dim),
         "c_re": normal(next(at), dim, directions * count), "c_im": normal(next(at), dim, directions * count),
         "d": normal(next(at), dim),
-        "output.weight": normal(next(at), dim, dim, scale=dim**-0.5),
-        "output.bias": normal(next(at), dim, scale=0.3),
+        "output.weight": normal(next(at), outputs, dim, scale=dim**-0.5),
+        "output.bias": normal(next(at), outputs, scale=0.3),
     }
 
 
@@ -55,8 +59,9 @@ if __name__ == "__main__":
         ("s5_both", 1, 3, 27, 6, 8, 2, [27, 13, 1], {}),
         ("s5_forward", 2, 2, 33, 5, 6, 3, [33, 20], {"direction": "forward", "gate": "half_linear"}),
         ("s5_clip", 3, 2, 19, 4, 4, 1, None, {"clip": True, "gate": "half_linear"}),
+        ("s5_full", 5, 2, 21, 6, 8, 2, [21, 9], {"gate": "full"}),
     ]:
-        params = parameters(seed, dim, state // 2, 1 if options.get("direction") == "forward" else 2)
+        params = parameters(seed, dim, state // 2, 1 if options.get("direction") == "forward" else 2, options.get("gate", "half"))
         if options.get("clip"):
             params["lambda_re"][0] = 0.25
         params = {path: value.float().double() for path, value in params.items()}

@@ -43,9 +43,9 @@ impl Standing {
     /// has a score on each of these data sets, or `own` has no score.
     #[must_use]
     pub fn of(model: &str, own: &[&Record], table: &[&Record]) -> Option<Standing> {
-        let measure = Measure::of(own.iter().chain(table).copied());
         let columns = |records: &[&Record]| -> BTreeSet<Column> {
-            let scored = records.iter().filter(|it| measure.reached(it).is_some());
+            let ended = |it: &&&Record| Measure::Accuracy.reached(it).is_some();
+            let scored = records.iter().filter(ended);
             scored.copied().map(Column::of).collect()
         };
         let others: Vec<&Record> = table

@@ -20,7 +20,7 @@ pub fn canonical(assignment: &str) -> String {
     };
     let (key, value) = (key.trim(), value.trim());
     let is_of_key = |it: char| it.is_ascii_alphanumeric() || "_.".contains(it);
-    // A digest is no number, whatever its digits are.
+    // Digits of a digest are no number.
     let is_digest = key == StartedFrom::KEY;
     if key.is_empty() || is_digest || !key.chars().all(is_of_key) {
         return assignment.to_owned();

@@ -186,8 +186,8 @@ pub struct Recipe {
     /// True if it is a complete published protocol, so that its scores may be compared with
     /// published ones.
     pub published: bool,
-    /// Changes made by the command line, such as `train.steps=200`. Numbers have one spelling each,
-    /// whatever the command line had.
+    /// Changes made by the command line, such as `train.steps=200`. Each number has one spelling:
+    /// `2e-3` stands for `0.002`, too.
     #[serde(deserialize_with = "assignment::read")]
     pub overrides: Vec<String>,
     /// The `overrides` that repeat a value of the recipe.

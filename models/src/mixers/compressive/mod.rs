@@ -27,9 +27,8 @@
 //!
 //! The paper's other loss, a decoder of f(o), performed worse and is left out. No code of the
 //! authors was found: initial values are those of Transformer-XL here, and f of width c begins
-//! Xavier-uniform (±0.137 at D = 64 and c = 4) with biases 0. The paper's algorithm 2 sums norms of
-//! the differences; lucidrains/compressive-transformer-pytorch divides the loss by the number of
-//! layers.
+//! Xavier-uniform (±0.137 at D = 64 and c = 4) with biases 0. In the code of lucidrains/
+//! compressive-transformer-pytorch, the loss is divided by the number of layers.
 
 mod compression;
 mod most_used;
