@@ -1,5 +1,10 @@
 //! Small classifiers and inputs that checks run on, and errors of tensor operations as breaches.
 
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    thread,
+};
+
 use super::*;
 use crate::rng::StreamKey;
 
@@ -156,10 +161,27 @@ fn shift_those(parameters: &Parameters, moves: impl Fn(&Tensor) -> bool) {
 
 /// Runs `work` in a pool of `count` threads.
 pub(super) fn on_threads<T: Send>(count: usize, work: impl FnOnce() -> T + Send) -> T {
-    // The threads end with the pool, so that what they free is not counted later.
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(count);
-    let outcome = pool.build_scoped(|thread| thread.run(), |pool| pool.install(work));
-    outcome.unwrap_or_else(|error| panic!("{count} threads: {error}"))
+    thread::scope(|scope| {
+        let mut workers = Vec::new();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(count)
+            .spawn_handler(|worker| {
+                let started = thread::Builder::new().spawn_scoped(scope, || worker.run())?;
+                workers.push(started);
+                Ok(())
+            })
+            .build();
+        let pool = pool.unwrap_or_else(|error| panic!("{count} threads: {error}"));
+        let outcome = catch_unwind(AssertUnwindSafe(|| pool.install(work)));
+        drop(pool);
+        // A thread frees the buffers that it keeps when it ends, after its work and after the end
+        // of its scope. That must not be counted in another measurement of the heap: `join` waits
+        // for it.
+        for worker in workers {
+            worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
 
 /// Returns rows of the given lengths, padded to `width` with id 0; ids depend on row and position
