@@ -37,8 +37,6 @@ impl Score {
         let values: Vec<f64> = scored.filter(|accuracy| accuracy.is_finite()).collect();
         let fractions = Sample::of(&values)?;
         let uncertainty = Uncertainty::of(&fractions, test_rows(runs));
-        let diverged =
-            |run: &&&Record| matches!(run.outcome, Outcome::Diverged { .. } | Outcome::Unknown);
         let percent: Vec<f64> = values.iter().map(|accuracy| 100.0 * accuracy).collect();
         let percent = Sample::of(&percent)?;
         Some(Score {
@@ -49,9 +47,36 @@ impl Score {
                 (100.0 * low, 100.0 * high)
             }),
             seeds: percent.count,
-            diverged: runs.iter().filter(diverged).count(),
+            diverged: runs.iter().filter(|run| failed(run)).count(),
         })
     }
+}
+
+impl Score {
+    /// Combines the shares of labelled positions that the runs of one cell got right, one per seed,
+    /// without an interval. Returns `None` if no run has one.
+    pub(crate) fn of_labels(runs: &[&Record]) -> Option<Score> {
+        let labels = |run: &&Record| {
+            let dense = run.scores.as_ref()?.test_dense.as_ref()?;
+            let scored = run.outcome == Outcome::Scored && dense.accuracy.is_finite();
+            scored.then_some(100.0 * dense.accuracy)
+        };
+        let percent: Vec<f64> = runs.iter().filter_map(labels).collect();
+        let percent = Sample::of(&percent)?;
+        Some(Score {
+            mean: percent.mean,
+            deviation: percent.deviation,
+            interval: None,
+            seeds: percent.count,
+            diverged: runs.iter().filter(|run| failed(run)).count(),
+        })
+    }
+}
+
+/// Returns whether the model failed in a run: it diverged, or has an outcome that this program does
+/// not know.
+fn failed(run: &Record) -> bool {
+    matches!(run.outcome, Outcome::Diverged { .. } | Outcome::Unknown)
 }
 
 /// Returns the number of test rows behind every score of some runs: the least of the numbers that

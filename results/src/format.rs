@@ -110,7 +110,8 @@ pub fn listed<T: Display>(items: impl IntoIterator<Item = T>) -> String {
 
 /// Returns two numbers with the same number of decimals: `least`, or as many as it takes for
 /// different numbers to look different.
-pub(crate) fn apart(one: f64, other: f64, least: usize) -> (String, String) {
+#[must_use]
+pub fn apart(one: f64, other: f64, least: usize) -> (String, String) {
     // The digits that a 64-bit float has, and the zeros that may stand before them.
     const MOST: usize = 17 + 20;
     let shown = |decimals: usize| (format!("{one:.decimals$}"), format!("{other:.decimals$}"));

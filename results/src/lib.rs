@@ -61,7 +61,7 @@ pub mod verdict;
 pub use atomic::{clear_unfinished, write};
 pub use bench::Bench;
 pub use error::{Error, Result};
-pub use format::{counted, fold, grouped, listed, scaled, wrap};
+pub use format::{apart, counted, fold, grouped, listed, scaled, wrap};
 pub use pivot::mixture;
 pub use record::{Outcome, Record};
 pub use render::{Format, document, markdown, on_terminal, set_width, width};

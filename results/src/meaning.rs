@@ -9,6 +9,9 @@ use crate::format::percent;
 use crate::record::{Baseline, Outcome, Record};
 use crate::stats::{Sample, binomial_error};
 
+/// Normal quantile of a two-sided test at the level of 5 %.
+const TWO_SIDED: f64 = 1.96;
+
 /// The meaning of a score on a test split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Meaning {
@@ -31,9 +34,10 @@ impl Meaning {
         let known = baselines.filter(|baseline| baseline.accuracy.is_finite());
         let best = Baseline::best(known)?;
         let distance = score - best.accuracy;
-        let error = binomial_error(best.accuracy, record.task.rows.test);
+        let rows = record.task.rows.test;
+        let error = binomial_error(best.accuracy, rows).hypot(binomial_error(score, rows));
         let place = match distance {
-            near if near.abs() <= error => "level with",
+            near if near.abs() <= TWO_SIDED * error => "level with",
             above if above > 0.0 => "above",
             _ => "below",
         };

@@ -30,7 +30,7 @@ fn a_reduced_run_shows_its_figure_and_says_that_it_is_not_comparable() {
 
       accuracy    38.45 % ± 1.09    validation 38.95 %; best checkpoint at step 4,800 of 5,000; 160,000
                                     examples seen
-      meaning     +2.20 points      above first token (36.25 %), the best trivial predictor
+      meaning     +2.20 points      level with first token (36.25 %), the best trivial predictor
       speed       10.0 steps/s      p10 9.00, p90 11.0 over 4,990 steps; 320 examples/s, 655k tokens/s,
                                     21.4 GFLOP/s, padding counted; the harness takes 1.10 %
       memory      174.0 MiB         live heap bytes since the start, counting allocator; 12.0 MiB before
@@ -110,12 +110,16 @@ fn a_score_stands_among_those_of_the_table_on_the_same_data() {
     ];
     let words = |record: &Record| Meaning::of(record, &table).unwrap().words;
     assert_eq!(
-        words(&mini("performer", 0, 0.3845)),
+        words(&mini("performer", 0, 0.4045)),
         "above first token (36.25 %), the best trivial predictor; on these data, recipe mini: models weak in print \
          35.00 to 38.00 (best linear), models strong in print 53.00 (s4d)"
     );
-    let near = mini("performer", 0, 0.3575);
-    assert!(words(&near).starts_with("level with first token"));
+    // Both accuracies are counted on 2,000 rows: 3 points are within chance.
+    for near in [0.3575, 0.3845] {
+        let near = mini("performer", 0, near);
+        assert!(words(&near).starts_with("level with first token"));
+    }
+    assert!(words(&mini("performer", 0, 0.3)).starts_with("below first token"));
     for apart in [&changed, &run("performer", 0, 0.4)] {
         assert!(words(apart).ends_with("the best trivial predictor"));
     }

@@ -96,12 +96,25 @@ fn line(name: &str, values: &[String; 2]) -> String {
     }
 }
 
+/// Returns two figures with their unit and as many decimals, at least `least`, as tell them apart;
+/// `none` for a record without one.
+fn figures(values: [Option<f64>; 2], least: usize, unit: &str) -> [String; 2] {
+    if let [Some(one), Some(other)] = values {
+        let (one, other) = results::apart(one, other, least);
+        return [one, other].map(|it| it + unit);
+    }
+    values.map(|it| it.map_or("none".to_owned(), |it| format!("{it:.least$}{unit}")))
+}
+
 /// Returns the facts in which two records differ, settings aside.
 fn facts(first: &Record, second: &Record) -> Vec<Fact> {
-    let read = |record: &Record| {
+    let scores = [first, second].map(|record| record.scores.as_ref());
+    let accuracies = scores.map(|it| it.and_then(|it| it.test_accuracy));
+    let percent = figures(accuracies.map(|it| it.map(|it| 100.0 * it)), 2, " %");
+    let losses = figures(scores.map(|it| it.and_then(|it| it.test_loss)), 4, "");
+    let read = |record: &Record, score: usize| {
         let (of, own) = (&record.provenance, record.model.own.as_ref());
         let task = record.task.own.as_ref();
-        let score = record.scores.as_ref().and_then(|it| it.test_accuracy);
         let changes = of.accepted_changes.join("; ");
         let machine = [
             of.host.cpu.clone(),
@@ -117,10 +130,8 @@ fn facts(first: &Record, second: &Record) -> Vec<Fact> {
                     ref outcome => outcome.to_string(),
                 },
             ),
-            (
-                "test",
-                score.map_or("none".to_owned(), |it| format!("{:.2} %", 100.0 * it)),
-            ),
+            ("test", percent[score].clone()),
+            ("test loss", losses[score].clone()),
             (
                 "data",
                 format!("{} {}", record.task.label, record.task.data_digest),
@@ -157,7 +168,7 @@ fn facts(first: &Record, second: &Record) -> Vec<Fact> {
             ),
         ]
     };
-    let pairs = read(first).into_iter().zip(read(second));
+    let pairs = read(first, 0).into_iter().zip(read(second, 1));
     let differing = pairs.filter(|((_, one), (_, other))| one != other);
     let fact = differing.map(|((name, one), (_, other))| Fact {
         name,

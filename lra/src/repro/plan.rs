@@ -6,6 +6,7 @@ use std::time::Duration;
 use datasets::{Split, Store};
 use results::published::ACCURACY;
 use results::table::or_null;
+use results::site::Floor;
 use results::{width, wrap};
 use serde_json::{Value, json};
 
@@ -132,10 +133,19 @@ impl Plan {
     }
 
     /// Returns the best trivial predictor on the task, with a word on a figure that is no better.
+    /// Returns the best trivial predictor on the data of the cell, as far as it was measured.
+    fn floor(&self) -> Option<&'static Floor> {
+        let length = self.resolved.data_shape().ok()?.max_length;
+        results::site::best_floor(&self.cell.figure.task, length)
+    }
+
     fn trivial(&self) -> Option<String> {
         let figure = self.cell.figure;
-        let floor = results::site::best_floor(&figure.task)?;
-        let words = format!("{:.2} % by {}", floor.accuracy, floor.predictor);
+        let floor = self.floor()?;
+        let words = format!(
+            "{:.2} % by {} ({})",
+            floor.accuracy, floor.predictor, floor.data
+        );
         let value = figure.value.filter(|_| figure.metric == ACCURACY);
         Some(match value.is_some_and(|value| value <= floor.accuracy) {
             true => format!("{words}; the published figure is no better"),
@@ -209,7 +219,7 @@ impl Plan {
             recipe,
         } = &self.cell;
         let estimate = self.estimate.as_ref();
-        let floor = results::site::best_floor(&figure.task);
+        let floor = self.floor();
         let milestones: Vec<Value> = self
             .milestones()
             .into_iter()
@@ -230,6 +240,7 @@ impl Plan {
             "notes": or_null(&figure.notes),
             "trivial": floor.map(|it| &it.predictor),
             "trivial_percent": floor.map(|it| it.accuracy),
+            "trivial_data": floor.map(|it| &it.data),
             "recipe": recipe,
             "follows": or_null(&self.resolved.recipe.body.source),
             "variant": self.resolved.variant.name,

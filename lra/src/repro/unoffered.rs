@@ -271,8 +271,12 @@ mod tests {
         assert!(told("mini").contains("recipe mini follows no published source"));
         for source in published::sources() {
             let selection = Selection::of(Some(source.alias), None).unwrap();
+            let advice = format!("`lra repro --list {}`", source.alias);
+            let notes = published::figures_of(source).notes;
+            let advised = notes.iter().any(|note| note.contains(&advice));
             if selection.cells().unwrap().is_empty() {
                 told(source.alias);
+                assert!(!advised, "{notes:?}");
             }
         }
     }

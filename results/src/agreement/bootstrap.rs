@@ -17,19 +17,26 @@ pub(super) fn interval(
     count: usize,
     statistic: impl Fn(&[usize]) -> Option<f64>,
 ) -> Option<(f64, f64)> {
-    interval_of(&[count], |drawn| statistic(&drawn[0]))
+    let values = draws(&[count], |drawn| statistic(&drawn[0]));
+    middle(&values.into_iter().flatten().collect::<Vec<f64>>())
 }
 
-/// Returns the 95 % interval of a statistic of several populations, each drawn with replacement;
-/// `None` if no population has two items, or fewer than half of the draws define the statistic.
+/// Returns the middle 95 % of the values of a statistic; `None` if fewer than half of the draws
+/// define it.
+pub(super) fn middle(values: &[f64]) -> Option<(f64, f64)> {
+    if values.len() < DRAWS / 2 {
+        return None;
+    }
+    Some((quantile(values, 0.025)?, quantile(values, 0.975)?))
+}
+
+/// Returns what `statistic` says of each draw of several populations, each drawn with replacement.
+/// There are none if no population has two items.
 ///
 /// `statistic` receives the indices drawn from each population.
-pub(super) fn interval_of(
-    counts: &[usize],
-    statistic: impl Fn(&[Vec<usize>]) -> Option<f64>,
-) -> Option<(f64, f64)> {
+pub(super) fn draws<T>(counts: &[usize], statistic: impl Fn(&[Vec<usize>]) -> T) -> Vec<T> {
     if counts.iter().all(|count| *count < 2) {
-        return None;
+        return Vec::new();
     }
     let mut rng = ChaCha8Rng::seed_from_u64(counts.iter().sum::<usize>() as u64);
     let mut values = Vec::with_capacity(DRAWS);
@@ -42,12 +49,9 @@ pub(super) fn interval_of(
                 *index = ((u128::from(rng.next_u64()) * *count as u128) >> 64) as usize;
             }
         }
-        values.extend(statistic(&drawn));
+        values.push(statistic(&drawn));
     }
-    if values.len() < DRAWS / 2 {
-        return None;
-    }
-    Some((quantile(&values, 0.025)?, quantile(&values, 0.975)?))
+    values
 }
 
 #[cfg(test)]

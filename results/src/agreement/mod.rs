@@ -33,7 +33,7 @@ pub use self::scores::Measure;
 pub(crate) use self::scores::newest;
 pub use self::selection::{Selection, select};
 pub(crate) use self::selection::{changes, is_rate};
-pub use self::standing::{Ranked, Ranking, Standing, TaskStanding};
+pub use self::standing::{Ranked, RankedData, Ranking, Standing, TaskStanding};
 
 /// Name of the recipe of the small protocol.
 pub const RECIPE: &str = "mini";
@@ -59,6 +59,10 @@ pub struct Agreement {
     /// Mean of Spearman's rho over all rankings that put the strong cluster above the weak one, in
     /// any order within each.
     pub clusters_alone: Option<f64>,
+    /// For each cluster its number of models, and the rho among them alone.
+    pub within: [(Cluster, usize, Option<f64>); 2],
+    /// Remarks on how runs count.
+    pub remarks: Vec<String>,
     /// Anchors that lack a task, each with its missing tasks.
     pub incomplete: Vec<(String, Vec<String>)>,
     /// Seeds that every model has on every task.
@@ -84,7 +88,7 @@ pub struct Figures {
     /// number of all such pairs.
     pub pairs: (usize, usize),
     /// The correlation of scores by half of the seeds with scores by the other half, stepped up to
-    /// all seeds.
+    /// all seeds; absent if it is not positive.
     pub reliability: Option<f64>,
 }
 
@@ -108,21 +112,39 @@ impl Agreement {
         let mut rows = vec![compared("all".to_owned(), &all)];
         if count > 1 {
             for (at, column) in reached.columns.iter().enumerate() {
-                rows.push(compared(column.title.clone(), &[at]));
+                rows.push(compared(column.name_among(&reached.columns), &[at]));
             }
         }
         // With two tasks, all but one is the other.
         if count > 2 {
             for (at, column) in reached.columns.iter().enumerate() {
                 let others: Vec<usize> = all.iter().copied().filter(|it| *it != at).collect();
-                rows.push(compared(format!("without {}", column.title), &others));
+                let name = column.name_among(&reached.columns);
+                rows.push(compared(format!("without {name}"), &others));
             }
         }
         let written = records
             .iter()
             .map(|record| record.provenance.created.as_str());
+        let within = [Cluster::Strong, Cluster::Weak].map(|cluster| {
+            let (scores, averages): (Vec<f64>, Vec<f64>) = reached
+                .scores(&all, None)
+                .into_iter()
+                .zip(&known)
+                .filter(|(_, (it, _))| *it == cluster)
+                .map(|(score, (_, figures))| (score, figures.average()))
+                .unzip();
+            (cluster, scores.len(), spearman(&scores, &averages))
+        });
+        let compared: Vec<&Record> = records
+            .iter()
+            .copied()
+            .filter(|record| reached.models.contains(&record.model.name))
+            .collect();
         Agreement {
             measure,
+            within,
+            remarks: measure.remarks(&compared),
             rows,
             latest: written.max().unwrap_or_default().to_owned(),
             clusters_alone: clusters_alone(&known),
@@ -253,6 +275,17 @@ impl Agreement {
         notes.extend(self.clusters_alone.map(|rho| {
             format!("A ranking that only separates the two clusters has a mean rho of {rho:.2} on these anchors.")
         }));
+        let [strong, weak] = self.within.map(|(_, count, rho)| {
+            let rho = rho.map_or("unknown".to_owned(), |rho| format!("{rho:.2}"));
+            (count, rho)
+        });
+        if self.models.len() >= LEAST {
+            notes.push(format!(
+                "Among the models of the strong cluster alone ({}), rho is {}; among those of the weak ({}), {}.",
+                strong.0, strong.1, weak.0, weak.1
+            ));
+        }
+        notes.extend(self.remarks.iter().cloned());
         notes.extend(
             self.incomplete.iter().map(|(model, lacks)| {
                 format!("{model} left out: nothing on {}.", lacks.join(", "))
@@ -343,7 +376,8 @@ fn reliability(reached: &Reached, columns: &[usize]) -> Option<f64> {
         return None;
     }
     let mean = correlations.iter().sum::<f64>() / correlations.len() as f64;
-    Some(spearman_brown(mean)).filter(|it| it.is_finite())
+    // The formula assumes halves that measure the same. It says nothing of halves that disagree.
+    (mean > 0.0).then(|| spearman_brown(mean))
 }
 
 /// Returns the smaller halves of all splits of the seeds, at most the first [`SPLITS`]; empty for

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::statistics::NormalScores;
+use crate::pivot::brief;
 use crate::published::task_rank;
 use crate::record::{Outcome, Record};
 
@@ -27,11 +28,41 @@ impl Measure {
 
     /// Returns the bits if every scored record has them, else the accuracy.
     pub(crate) fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Measure {
-        let mut scored = records.into_iter().filter_map(|it| it.scores.as_ref());
-        match scored.all(|scores| scores.test_accuracy.is_none() || scores.bits_gained.is_some()) {
-            true => Measure::Bits,
-            false => Measure::Accuracy,
+        match Measure::without_bits(records) {
+            None => Measure::Bits,
+            Some(_) => Measure::Accuracy,
         }
+    }
+
+    /// Returns the first run that has an accuracy and no bits.
+    pub(crate) fn without_bits<'a>(
+        records: impl IntoIterator<Item = &'a Record>,
+    ) -> Option<&'a Record> {
+        records.into_iter().find(|record| {
+            let scores = record.scores.as_ref();
+            scores.is_some_and(|it| it.test_accuracy.is_some() && it.bits_gained.is_none())
+        })
+    }
+
+    /// Returns remarks on how runs count: on those that diverged, and on one without bits, because
+    /// of which runs are ranked by accuracy.
+    pub(crate) fn remarks(self, records: &[&Record]) -> Vec<String> {
+        let mut remarks = Vec::new();
+        let diverged = |it: &&Record| matches!(it.outcome, Outcome::Diverged { .. });
+        if records.iter().any(diverged) {
+            remarks.push(format!(
+                "A run that diverged counts as 0 in ranks and means of {}.",
+                self.words()
+            ));
+        }
+        let without = Measure::without_bits(records.iter().copied());
+        if let (Measure::Accuracy, Some(record)) = (self, without) {
+            remarks.push(format!(
+                "Ranked by accuracy because not every run has bits gained ({} has none).",
+                record.id
+            ));
+        }
+        remarks
     }
 
     /// Returns the measure of a run, a fraction: 0 if it diverged, `None` if it did not end.
@@ -50,7 +81,7 @@ impl Measure {
 
 /// One data set that models are ranked on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Column {
+pub struct Column {
     rank: usize,
     /// Registry name of the task.
     pub(super) task: String,
@@ -61,7 +92,8 @@ pub(super) struct Column {
 }
 
 impl Column {
-    pub(super) fn of(record: &Record) -> Column {
+    /// Returns the data set of a record.
+    pub(crate) fn of(record: &Record) -> Column {
         let task = &record.task;
         Column {
             rank: task_rank(&task.name),
@@ -69,6 +101,16 @@ impl Column {
             title: task.title(),
             protocol: task.protocol.clone(),
             digest: task.data_digest.clone(),
+        }
+    }
+
+    /// Returns its name in tables among `all` columns: with the digest of the data if another has
+    /// the same title.
+    pub(super) fn name_among(&self, all: &[Column]) -> String {
+        let same = all.iter().filter(|it| it.title == self.title).count();
+        match same > 1 {
+            true => format!("{} (data {})", self.title, brief(&self.digest)),
+            false => self.title.clone(),
         }
     }
 }
@@ -105,6 +147,16 @@ pub(crate) fn newest<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
         known.is_some_and(|known| std::ptr::eq(*known, *record))
     };
     records.iter().copied().filter(counts).collect()
+}
+
+/// Returns the mean of some values.
+fn mean<'a>(values: impl Iterator<Item = &'a f64>) -> f64 {
+    let (mut sum, mut count) = (0.0, 0.0);
+    for value in values {
+        sum += value;
+        count += 1.0;
+    }
+    sum / count
 }
 
 impl Reached {
@@ -160,26 +212,45 @@ impl Reached {
     /// scores of its ranks. Models are ranked by the mean over `seeds`, or over all their seeds.
     /// Repeated columns and seeds count repeatedly.
     pub(super) fn scores(&self, columns: &[usize], seeds: Option<&[u64]>) -> Vec<f64> {
+        self.scores_by(columns, &|_, _, of_seed| match seeds {
+            Some(seeds) => mean(seeds.iter().filter_map(|seed| of_seed.get(seed))),
+            None => mean(of_seed.values()),
+        })
+    }
+
+    /// Returns the numbers of seeds of the cells, column by column, each model by model.
+    pub(super) fn seeds_of_cells(&self) -> Vec<usize> {
+        self.values.iter().flatten().map(BTreeMap::len).collect()
+    }
+
+    /// Returns the scores ([`Reached::scores`]) by chosen seeds of each cell: `drawn` has their
+    /// places, in the order of [`Reached::seeds_of_cells`].
+    pub(super) fn scores_of_draw(&self, columns: &[usize], drawn: &[Vec<usize>]) -> Vec<f64> {
+        self.scores_by(columns, &|column, model, of_seed| {
+            let values: Vec<&f64> = of_seed.values().collect();
+            let places = &drawn[column * self.models.len() + model];
+            mean(places.iter().map(|place| values[*place]))
+        })
+    }
+
+    /// Returns the scores of the models, ranked on each column by a mean of the values of their
+    /// seeds. It is that which `mean_of` returns for a column, a model and the values by seed.
+    fn scores_by(
+        &self,
+        columns: &[usize],
+        mean_of: &dyn Fn(usize, usize, &BTreeMap<u64, f64>) -> f64,
+    ) -> Vec<f64> {
         let mut scores = vec![0.0; self.models.len()];
         for column in columns {
-            let means: Vec<f64> = self.values[*column]
-                .iter()
-                .map(|of_seed| {
-                    let values: Vec<f64> = match seeds {
-                        Some(seeds) => seeds
-                            .iter()
-                            .filter_map(|seed| of_seed.get(seed))
-                            .copied()
-                            .collect(),
-                        None => of_seed.values().copied().collect(),
-                    };
-                    values.iter().sum::<f64>() / values.len() as f64
-                })
+            let cells = self.values[*column].iter().enumerate();
+            let means: Vec<f64> = cells
+                .map(|(model, of_seed)| mean_of(*column, model, of_seed))
                 .collect();
             for (score, normal) in scores.iter_mut().zip(self.normal.of(&means)) {
                 *score += normal / columns.len() as f64;
             }
         }
-        scores
+        // Equal scores stay equal: the rounding of their sums depends on the order of the tasks.
+        scores.iter().map(|it| (it * 1e9).round() / 1e9).collect()
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::bootstrap::interval_of;
+use super::bootstrap::{draws, middle};
 use super::scores::{Column, Measure, Reached};
 use crate::record::Record;
 use crate::table::distinct;
@@ -17,8 +17,8 @@ pub struct Standing {
     pub rank: usize,
     /// The number of ranked models, this one included.
     pub of: usize,
-    /// The 95 % interval of the rank, by bootstrap over the tasks and the seeds; none of a single
-    /// task with a single seed.
+    /// The lowest and the highest of the middle 95 % of its ranks in draws of the tasks, and of the
+    /// seeds of each cell, with replacement; none of a single task with a single seed.
     pub interval: Option<(f64, f64)>,
     /// Each task.
     pub tasks: Vec<TaskStanding>,
@@ -70,19 +70,19 @@ impl Standing {
         if reached.models.len() < 2 {
             return None;
         }
-        let (over_all, interval) = place_of(&reached, place);
+        let places = Places::of(&reached);
+        let columns = reached.columns.iter().enumerate();
+        let tasks = columns.map(|(index, column)| TaskStanding {
+            task: column.task.clone(),
+            title: column.title.clone(),
+            rank: ranks(&reached.scores(&[index], None))[place],
+        });
         Some(Standing {
             measure,
-            rank: over_all,
+            rank: places.ranks[place],
             of: reached.models.len(),
-            interval,
-            tasks: (0..reached.columns.len())
-                .map(|column| TaskStanding {
-                    task: reached.columns[column].task.clone(),
-                    title: reached.columns[column].title.clone(),
-                    rank: rank(&reached, place, &[column], None),
-                })
-                .collect(),
+            interval: places.intervals[place],
+            tasks: tasks.collect(),
         })
     }
 }
@@ -92,12 +92,28 @@ impl Standing {
 pub struct Ranking {
     /// The measure that runs are ranked by.
     pub measure: Measure,
-    /// Names of the tasks in tables, in their order.
-    pub tasks: Vec<String>,
+    /// The data sets, in the order of tables.
+    pub data: Vec<RankedData>,
     /// The models with a score on every task, in the order of their ranks.
     pub models: Vec<Ranked>,
     /// The other models, each with the tasks it lacks.
     pub incomplete: Vec<(String, Vec<String>)>,
+}
+
+/// A data set in a [`Ranking`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankedData {
+    /// Its name in tables.
+    pub name: String,
+    column: Column,
+}
+
+impl RankedData {
+    /// Returns the runs on it.
+    pub fn runs<'a>(&'a self, runs: &'a [&'a Record]) -> impl Iterator<Item = &'a Record> {
+        let here = runs.iter().copied();
+        here.filter(|it| Column::of(it) == self.column)
+    }
 }
 
 /// A model in a [`Ranking`].
@@ -107,8 +123,8 @@ pub struct Ranked {
     pub model: String,
     /// Its rank over all tasks, 1 the best.
     pub rank: usize,
-    /// The 95 % interval of the rank, by bootstrap over the tasks and the seeds; none of a single
-    /// task with a single seed.
+    /// The lowest and the highest of the middle 95 % of its ranks in draws of the tasks, and of the
+    /// seeds of each cell, with replacement; none of a single task with a single seed.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -121,19 +137,21 @@ impl Ranking {
         let names = distinct(names_of(records));
         let measure = Measure::of(records.iter().copied());
         let reached = Reached::new(records, measure, &names);
-        let ranked = |(place, model): (usize, &String)| {
-            let (rank, interval) = place_of(&reached, place);
-            Ranked {
-                model: model.clone(),
-                rank,
-                interval,
-            }
+        let places = Places::of(&reached);
+        let ranked = |(place, model): (usize, &String)| Ranked {
+            model: model.clone(),
+            rank: places.ranks[place],
+            interval: places.intervals[place],
         };
         let mut models: Vec<Ranked> = reached.models.iter().enumerate().map(ranked).collect();
+        let data = |column: &Column| RankedData {
+            name: column.name_among(&reached.columns),
+            column: column.clone(),
+        };
         models.sort_by(|a, b| (a.rank, &a.model).cmp(&(b.rank, &b.model)));
         Ranking {
             measure,
-            tasks: reached.columns.iter().map(|it| it.title.clone()).collect(),
+            data: reached.columns.iter().map(data).collect(),
             models,
             incomplete: reached.incomplete,
         }
@@ -145,23 +163,34 @@ fn names_of<'a>(records: &'a [&'a Record]) -> impl Iterator<Item = &'a str> {
     records.iter().map(|record| record.model.name.as_str())
 }
 
-/// Returns the rank over all columns of the model at `place`, and its interval.
-fn place_of(reached: &Reached, place: usize) -> (usize, Option<(f64, f64)>) {
-    let count = reached.columns.len();
-    let all: Vec<usize> = (0..count).collect();
-    let seeds = &reached.seeds;
-    let drawn = |drawn: &[Vec<usize>]| {
-        let seeds: Vec<u64> = drawn[1].iter().map(|index| seeds[*index]).collect();
-        let seeds = (!seeds.is_empty()).then_some(seeds.as_slice());
-        Some(rank(reached, place, &drawn[0], seeds) as f64)
-    };
-    let interval = interval_of(&[count, seeds.len()], drawn);
-    (rank(reached, place, &all, None), interval)
+/// The ranks over all columns of every model of `reached`.
+struct Places {
+    ranks: Vec<usize>,
+    intervals: Vec<Option<(f64, f64)>>,
 }
 
-/// Returns the rank over `columns`, given by index, of the model at `place`.
-fn rank(reached: &Reached, place: usize, columns: &[usize], seeds: Option<&[u64]>) -> usize {
-    let scores = reached.scores(columns, seeds);
-    let better = scores.iter().filter(|score| **score > scores[place]);
-    1 + better.count()
+impl Places {
+    fn of(reached: &Reached) -> Places {
+        let count = reached.columns.len();
+        let all: Vec<usize> = (0..count).collect();
+        let mut populations = vec![count];
+        populations.extend(reached.seeds_of_cells());
+        let drawn = draws(&populations, |drawn| {
+            ranks(&reached.scores_of_draw(&drawn[0], &drawn[1..]))
+        });
+        let interval = |place: usize| {
+            let of_model: Vec<f64> = drawn.iter().map(|ranks| ranks[place] as f64).collect();
+            middle(&of_model)
+        };
+        Places {
+            ranks: ranks(&reached.scores(&all, None)),
+            intervals: (0..reached.models.len()).map(interval).collect(),
+        }
+    }
+}
+
+/// Returns the rank of each score, 1 the highest. Equal scores have the same rank.
+fn ranks(scores: &[f64]) -> Vec<usize> {
+    let better = |own: &f64| scores.iter().filter(|score| *score > own).count();
+    scores.iter().map(|own| 1 + better(own)).collect()
 }

@@ -23,6 +23,9 @@ pub(crate) fn body(table: &Table) -> String {
     let rooms: Vec<Room> = (0..table.columns.len())
         .map(|column| room(table, column))
         .collect();
+    let keys: Vec<Option<&str>> = (0..table.columns.len())
+        .map(|column| sort_key(table, column))
+        .collect();
     let mut text =
         "<div class=\"scroll\" tabindex=\"0\"><table class=\"sorts\">\n<thead><tr>".to_owned();
     let shown = || (0..table.columns.len()).filter(|column| same[*column].is_none());
@@ -42,7 +45,7 @@ pub(crate) fn body(table: &Table) -> String {
         };
         for column in shown() {
             if let Some(cell) = row.cells.get(column) {
-                text += &self::cell(cell, table.columns[column].align, rooms[column]);
+                text += &self::cell(cell, table.columns[column].align, keys[column], rooms[column]);
             }
         }
         text += "</tr>\n";
@@ -100,9 +103,22 @@ fn room(table: &Table, column: usize) -> Room {
     }
 }
 
+/// Returns the field by which a column is sorted: the first of those declared that is a number in
+/// some cell. A cell without it, such as one of failed runs, comes last.
+fn sort_key(table: &Table, column: usize) -> Option<&'static str> {
+    let is_number = |name: &&&'static str| {
+        let mut cells = table.rows.iter().filter_map(|row| row.cells.get(column));
+        cells.any(|cell| cell.field(name).is_some_and(|value| value.is_number()))
+    };
+    table.columns[column].fields.iter().find(is_number).copied()
+}
+
 /// Returns a cell. A failure is a badge before the number, so that numbers stay aligned.
-fn cell(cell: &Cell, align: Align, room: Room) -> String {
-    let number = cell.fields.iter().find_map(|(_, value)| value.as_f64());
+fn cell(cell: &Cell, align: Align, key: Option<&str>, room: Room) -> String {
+    let number = match key {
+        Some(key) => cell.field(key).and_then(|value| value.as_f64()),
+        None => cell.fields.iter().find_map(|(_, value)| value.as_f64()),
+    };
     let value = number.map_or_else(String::new, |number| format!(" data-value=\"{number}\""));
     let shown = cell.shown();
     let status = cell.field("status").and_then(|status| status.as_str());

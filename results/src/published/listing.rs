@@ -112,10 +112,15 @@ pub fn figures_of(source: &Source) -> Table {
     }
     if !source.recipes.is_empty() {
         let recipes = source.recipes.join(", ");
-        notes.push(format!(
-            "Recipes that follow it: {recipes}; `lra repro --list {}` shows what they train.",
-            source.alias
-        ));
+        let offered = source.figures.iter().any(|it| !it.entry.is_empty());
+        let more = match offered {
+            true => format!(
+                "; `lra repro --list {}` shows what they train",
+                source.alias
+            ),
+            false => String::new(),
+        };
+        notes.push(format!("Recipes that follow it: {recipes}{more}."));
     }
     Table {
         name: "figures".to_owned(),

@@ -128,9 +128,10 @@ impl<'a> Summary<'a> {
                     return;
                 };
                 self.groups += 1;
+                // Chosen by what the setting was chosen by: its test score would be flattered.
                 let rank = |group: &Group| {
-                    let mean = group.score().map_or(f64::MIN, |score| score.mean);
-                    (group.is_comparable(), mean)
+                    let validation = group.validation().unwrap_or(f64::MIN);
+                    (group.is_comparable(), validation, group.seeds())
                 };
                 let better = self.best.is_none_or(|best| rank(group) > rank(best));
                 if group.is_of_the_task() {
@@ -203,7 +204,8 @@ impl<'a> Summary<'a> {
             ("here_mean", json!(self.highest(Tier::Here))),
             ("here_comparable", json!(best.map(Group::is_comparable))),
             ("here_setting", json!(best.map(Group::setting_words))),
-            ("seeds", json!(best.map(|group| group.runs.len()))),
+            ("seeds", json!(best.map(Group::seeds))),
+            ("status", json!(best.map(Group::endings).filter(|it| !it.is_empty()))),
             ("seeds_trained", json!(best.map(|group| group.trained().0))),
             ("seeds_known", json!(best.map(|group| group.trained().1))),
             ("hours", json!(best.and_then(Group::hours))),
@@ -263,7 +265,7 @@ const NOTES: [&str; 6] = [
     "printed: test accuracies in percent, from the lowest to the highest; copies of another source's figure and figures with a known \
      defect (*) are left out, unless all are such. They are of different recipes and are never averaged. A word such as FAIL is \
      printed in place of a number. figures: how many different ones. floor: the best trivial predictor, as far as it was measured.",
-    "re-run here: the mean over the seeds of the setting with the highest mean, among runs that can be compared with a published \
+    "re-run here: the mean over the seeds of the setting with the highest validation accuracy, among runs that can be compared with a published \
      figure; † there are none, and this is another setting, which no figure is of. trained: seeds that ended \
      more than 2 % below the loss of knowing the class shares alone, of those where that is known.",
     "hours: of one of these runs, from its start to its record, on the machine that its record names. PFLOP a seed: floating point \
@@ -300,7 +302,7 @@ fn row(names: &Names, it: &Summary) -> Row {
             let words = group.score_words() + mark;
             Cell::with(words, "value", json!(it.highest(Tier::Here)))
         }),
-        count(best.map_or(0, |group| group.runs.len())),
+        count(best.map_or(0, Group::seeds)),
         Cell::text(best.map_or_else(String::new, Group::trained_words)),
         number(best.and_then(Group::hours), 2),
         it.offer.map_or_else(Cell::default, |offer| {

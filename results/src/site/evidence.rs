@@ -267,7 +267,8 @@ impl<'a> Evidence<'a> {
                 json!(petaflop.or(group.and_then(Group::petaflop))),
             ),
             ("hours", json!(group.and_then(Group::hours))),
-            ("seeds", json!(group.map(|it| it.runs.len()))),
+            ("seeds", json!(group.map(|it| it.seeds()))),
+            ("status", json!(group.map(|it| it.endings()).filter(|it| !it.is_empty()))),
             ("seeds_trained", json!(group.map(|it| it.trained().0))),
             ("seeds_known", json!(group.map(|it| it.trained().1))),
         ]

@@ -19,7 +19,7 @@ pub struct Floor {
     /// The task.
     task: String,
     /// The data that it was measured on.
-    data: String,
+    pub data: String,
     /// Name of the predictor.
     pub predictor: String,
     /// Test accuracy in percent.
@@ -31,12 +31,29 @@ fn measured() -> &'static [Floor] {
     &FLOORS
 }
 
+/// Returns the best trivial predictor on a task as published, whose sequences have at most `length`
+/// tokens. If no form of the data with this length was measured, the form with the lowest accuracy
+/// counts.
+#[must_use]
+pub fn best_at(task: &str, length: usize) -> Option<&'static Floor> {
+    let bytes = format!("first {length} bytes");
+    best_of_forms(task, &|data| data == bytes).or_else(|| best(task))
+}
+
 /// Returns the best trivial predictor on a task as published. If several forms of the data were
 /// measured, the form with the lowest accuracy counts, since a source may have used any of them.
-#[must_use]
-pub fn best(task: &str) -> Option<&'static Floor> {
+pub(super) fn best(task: &str) -> Option<&'static Floor> {
+    best_of_forms(task, &|_| true)
+}
+
+/// Returns the best trivial predictor on the form of a task's data on which the best has the lowest
+/// accuracy, among the forms that `chosen` takes.
+fn best_of_forms(task: &str, chosen: &dyn Fn(&str) -> bool) -> Option<&'static Floor> {
     let name = task_name(task);
-    let of_task = || measured().iter().filter(|floor| floor.task == name);
+    let of_task = || {
+        let of_task = measured().iter().filter(|floor| floor.task == name);
+        of_task.filter(|floor| chosen(&floor.data))
+    };
     let best_of = |data: &str| {
         let same = of_task().filter(|floor| floor.data == data);
         same.max_by(|a, b| a.accuracy.total_cmp(&b.accuracy))
@@ -131,5 +148,9 @@ mod tests {
         // Of two lengths of the texts, the one with the lower floor.
         assert!(remark("text", 64.27).is_none() && remark("text", 64.2).is_some());
         assert_eq!(remark("retrieval", 1.0), None);
+        let at = |length| best_at("text", length).map(|floor| floor.data.as_str());
+        assert_eq!(at(4000), Some("first 4000 bytes"));
+        assert_eq!(at(1000), Some("first 1000 bytes"));
+        assert_eq!(at(2048), Some("first 1000 bytes"));
     }
 }

@@ -8,6 +8,7 @@ use super::Book;
 use super::evidence::Origin;
 use super::ours::Group;
 use crate::published::{ACCURACY, task_name};
+use crate::stats::Sample;
 use crate::table::{Cell, Column, Row, Table};
 
 /// Our model that sees a few neighbours only.
@@ -48,17 +49,13 @@ pub(super) fn table(book: &Book, task: &str) -> Option<Table> {
         .filter(|group| task_name(group.task) == task_name(task));
     for group in groups.clone().filter(|group| group.data.contains(PERMUTED)) {
         let ordered = groups.clone().find(|other| is_ordered_of(other, group));
-        let (score, before) = (group.score(), ordered.and_then(Group::score));
-        let lost = score
-            .zip(before)
-            .map(|(after, before)| before.mean - after.mean);
-        let remark = match (before, lost) {
-            (Some(before), Some(lost)) => format!(
-                "{}; in order {:.2}: {lost:.2} points came from the order of positions",
+        let score = group.score();
+        let remark = match ordered.and_then(|ordered| in_order(ordered, group)) {
+            Some((before, lost)) => format!(
+                "{}; in order {before:.2}: {lost:.2} points came from the order of positions",
                 group.setting_words(),
-                before.mean
             ),
-            _ => format!("{}; not measured in order", group.setting_words()),
+            None => format!("{}; not measured in order", group.setting_words()),
         };
         let value = score.map(|score| score.mean);
         rows.push(row(
@@ -106,6 +103,18 @@ fn is_permuted(book: &Book, origin: &Origin) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns the mean accuracy of the ordered runs in percent and what the permuted ones lost, over
+/// the seeds that were scored on both.
+fn in_order(ordered: &Group, permuted: &Group) -> Option<(f64, f64)> {
+    let pairs = permuted.runs.iter().filter_map(|run| {
+        let same = ordered.runs.iter().find(|other| other.seed == run.seed)?;
+        let before = 100.0 * same.test_accuracy()?;
+        Some((before, before - 100.0 * run.test_accuracy()?))
+    });
+    let (before, lost): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    Some((Sample::of(&before)?.mean, Sample::of(&lost)?.mean))
 }
 
 /// Returns whether the runs of `ordered` differ from those of `permuted` in the order of positions

@@ -47,7 +47,7 @@ use crate::published;
 use crate::store::Loaded;
 
 pub use self::entry::{ModelCard, Offer, TaskCard, Way};
-pub use self::floors::{Floor, best as best_floor};
+pub use self::floors::{Floor, best_at as best_floor};
 pub use self::predictions::Predictions;
 
 /// Name of the file that marks a folder as a site, and lists its files.

@@ -163,7 +163,7 @@ fn runs_here(groups: &[&Group], all: &[Group]) -> Table {
         Row::new(vec![
             Cell::text(group.data.clone()),
             Cell::with(group.score_words(), "value", serde_json::json!(score)),
-            Cell::with(group.runs.len().to_string(), "value", group.runs.len()),
+            Cell::with(group.seeds().to_string(), "value", group.seeds()),
             Cell::text(group.trained_words()),
             number(group.hours()),
             number(group.petaflop()),

@@ -7,7 +7,7 @@ use crate::Record;
 use crate::equivalence::{Equivalence, Score, margin};
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::{self, Comparison, Source, compare, is_published_label};
-use crate::record::Scores;
+use crate::record::{Outcome, Scores};
 use crate::stats::Sample;
 use crate::tables::endings;
 use crate::verdict::Verdict;
@@ -66,9 +66,32 @@ impl<'a> Group<'a> {
         words.join(", ")
     }
 
-    /// Returns the mean over the scored seeds.
+    /// Returns the mean over the scored seeds: the accuracy, on a probe that on labelled positions.
     pub(super) fn score(&self) -> Option<Score> {
-        Score::of(&self.runs)
+        match self.is_of_a_probe() {
+            true => Score::of_labels(&self.runs),
+            false => Score::of(&self.runs),
+        }
+    }
+
+    fn is_of_a_probe(&self) -> bool {
+        self.first().is_some_and(|run| run.task.probe)
+    }
+
+    /// Returns the mean over the scored seeds of the validation accuracy by which weights were
+    /// chosen, in percent.
+    pub(super) fn validation(&self) -> Option<f64> {
+        self.mean(|run| Some(100.0 * run.scores.as_ref()?.deciding_accuracy()?))
+    }
+
+    /// Returns the number of seeds behind the score.
+    pub(super) fn seeds(&self) -> usize {
+        self.score().map_or(0, |score| score.seeds)
+    }
+
+    /// Returns the endings of the seeds that were not scored, in words; empty if all were.
+    pub(super) fn endings(&self) -> String {
+        endings(&self.runs, true).join(", ")
     }
 
     /// Returns the accuracy in words, with the endings of other seeds.
@@ -85,10 +108,11 @@ impl<'a> Group<'a> {
         words.join(", ")
     }
 
-    /// Returns how many seeds ended well below the loss of the class shares, and of how many that
+    /// Returns how many scored seeds ended well below the loss of the class shares, and of how many that
     /// is known.
     pub(super) fn trained(&self) -> (usize, usize) {
-        let scores = self.runs.iter().filter_map(|run| run.scores.as_ref());
+        let scored = self.runs.iter().filter(|run| run.outcome == Outcome::Scored);
+        let scores = scored.filter_map(|run| run.scores.as_ref());
         let trained: Vec<bool> = scores.filter_map(Scores::trained).collect();
         let count = trained.iter().filter(|trained| **trained).count();
         (count, trained.len())
@@ -213,8 +237,12 @@ impl<'a> Group<'a> {
             let day = day(run);
             marks.extend(departures.map(|it| format!("departs (as of {day}): {it}")));
         }
+        if self.is_of_a_probe() {
+            marks.insert("share of labelled positions, not of whole sequences".to_owned());
+        }
         let fails = self
             .score()
+            .filter(|_| !self.is_of_a_probe())
             .and_then(|score| Verdict::of_seeds(score.mean / 100.0, &self.runs));
         if fails.is_some_and(|verdict| verdict.fail) {
             marks.insert("FAIL: no better than the majority class".to_owned());

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{capped, endings, status};
-use crate::agreement::{Agreement, Measure, RECIPE, Ranked, Ranking, Selection, newest, select};
+use crate::agreement::{Agreement, Measure, RECIPE, Ranked, RankedData, Ranking, Selection, newest, select};
 use crate::format::counted;
 use crate::pivot::mixture;
 use crate::published::Source;
-use crate::record::{Baseline, Outcome, Record};
+use crate::record::{Baseline, Record};
 use crate::stats::Sample;
 use crate::table::{Best, Cell, Column, Row, Schema, Table};
 use crate::tone::Tone;
@@ -34,10 +34,10 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         ..Column::value("rank")
     };
     let mut columns = vec![place, Column::key("model")];
-    columns.extend(ranking.tasks.iter().map(|task| {
+    columns.extend(ranking.data.iter().map(|data| {
         let fields = &["mean", "deviation", "seeds", "accuracy", "status"];
-        Column::value(task)
-            .info(vec![("task", task.as_str().into())])
+        Column::value(&data.name)
+            .info(vec![("task", data.name.as_str().into())])
             .holding(fields)
     }));
     let models = ranking.models.iter();
@@ -101,11 +101,8 @@ fn chosen(records: &[Record]) -> Result<Vec<&Record>, String> {
     Ok(newest(&selected))
 }
 
-/// Returns the runs on a task.
-fn on<'a>(runs: &'a [&'a Record], task: &'a str) -> impl Iterator<Item = &'a Record> {
-    let here = runs.iter().copied();
-    here.filter(move |it| it.task.title() == task)
-}
+/// Number of tasks from which on the bootstrap over the tasks is about as wide as it claims.
+const ENOUGH: usize = 12;
 
 fn row(it: &Ranked, ranking: &Ranking, runs: &[&Record]) -> Row {
     let place = match it.interval {
@@ -116,8 +113,9 @@ fn row(it: &Ranked, ranking: &Ranking, runs: &[&Record]) -> Row {
         Cell::with(place, "rank", it.rank),
         Cell::text(it.model.clone()),
     ];
-    cells.extend(ranking.tasks.iter().map(|task| {
-        let own: Vec<&Record> = on(runs, task)
+    cells.extend(ranking.data.iter().map(|data| {
+        let own: Vec<&Record> = data
+            .runs(runs)
             .filter(|run| run.model.name == it.model)
             .collect();
         cell(&own, ranking.measure)
@@ -179,8 +177,8 @@ fn cell(runs: &[&Record], measure: Measure) -> Cell {
 /// Returns the row of the best trivial predictor of each task. Its bits are unknown.
 fn floor(ranking: &Ranking, runs: &[&Record]) -> Row {
     let mut cells = vec![Cell::default(), Cell::text(FLOOR)];
-    cells.extend(ranking.tasks.iter().map(|task| {
-        let Some(best) = best_trivial(runs, task) else {
+    cells.extend(ranking.data.iter().map(|data| {
+        let Some(best) = best_trivial(runs, data) else {
             return Cell::default();
         };
         let accuracy = 100.0 * best.accuracy;
@@ -203,9 +201,9 @@ fn floor(ranking: &Ranking, runs: &[&Record]) -> Row {
     }
 }
 
-/// Returns the most accurate of the trivial predictors on a task.
-fn best_trivial<'a>(runs: &'a [&'a Record], task: &'a str) -> Option<&'a Baseline> {
-    Baseline::best(on(runs, task).flat_map(|run| &run.baselines))
+/// Returns the most accurate of the trivial predictors on a data set.
+fn best_trivial<'a>(runs: &'a [&'a Record], data: &'a RankedData) -> Option<&'a Baseline> {
+    Baseline::best(data.runs(runs).flat_map(|run| &run.baselines))
 }
 
 fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
@@ -221,32 +219,31 @@ fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
     let mut notes = vec![
         format!(
             "rank: models are ranked on each task by {}. The ranks become normal scores, whose mean gives the rank over all tasks. In \
-             brackets the 95 % interval, by bootstrap over the tasks and over the seeds that every model has on every task.",
-            ranking.measure.words()
+             brackets the middle 95 % of the ranks in draws of the {} tasks, and of the seeds of each cell, with replacement{}.",
+            ranking.measure.words(),
+            ranking.data.len(),
+            match ranking.data.len() < ENOUGH {
+                true => "; so few tasks make this range too narrow for a confidence interval",
+                false => "",
+            }
         ),
         scores.to_owned(),
     ];
-    let diverged = |run: &&Record| matches!(run.outcome, Outcome::Diverged { .. });
-    if runs.iter().any(diverged) {
-        notes.push(format!(
-            "A run that diverged counts as 0 in ranks and means of {}.",
-            ranking.measure.words()
-        ));
-    }
-    let trivial = ranking.tasks.iter().filter_map(|task| {
-        let best = best_trivial(runs, task)?;
-        Some(format!("{task}: {}", best.name))
+    notes.extend(ranking.measure.remarks(runs));
+    let trivial = ranking.data.iter().filter_map(|data| {
+        let best = best_trivial(runs, data)?;
+        Some(format!("{}: {}", data.name, best.name))
     });
     let trivial: Vec<String> = trivial.collect();
     if !trivial.is_empty() {
         notes.push(format!("Best trivial predictors: {}.", trivial.join(", ")));
     }
-    let seeds = ranking.tasks.iter().map(|task| {
+    let seeds = ranking.data.iter().map(|data| {
         let mut counts: Vec<usize> = ranking
             .models
             .iter()
             .map(|it| {
-                on(runs, task)
+                data.runs(runs)
                     .filter(|run| run.model.name == it.model)
                     .count()
             })
@@ -254,7 +251,7 @@ fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
         counts.sort_unstable();
         counts.dedup();
         let counts: Vec<String> = counts.iter().map(ToString::to_string).collect();
-        format!("{task} {}", counts.join(" or "))
+        format!("{} {}", data.name, counts.join(" or "))
     });
     let recipe = runs.first().map_or("", |run| run.recipe.name.as_str());
     notes.push(format!(
