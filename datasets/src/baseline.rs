@@ -5,12 +5,13 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::logistic::Logistic;
+use crate::shuffle::sample;
 use crate::{Split, Splits, TaskInfo};
 
 /// Steps of the logistic fit; more steps do not change the third decimal of its accuracy.
 const STEPS: usize = 40;
 
-/// Maximum size of the feature table, in numbers: beyond it, rows are left out evenly.
+/// Maximum size of the feature table, in numbers: beyond it, rows are left out at random.
 const TABLE: usize = 1 << 22;
 
 /// Number of classes above which more rows are left out.
@@ -95,7 +96,7 @@ fn regression(
     // Time grows with the number of classes, too.
     let numbers = features * info.classes.div_ceil(CLASSES);
     let step = (train.len() * numbers).div_ceil(TABLE).max(1);
-    let rows: Vec<usize> = (0..train.len()).step_by(step).collect();
+    let rows = sample(train.len(), train.len().div_ceil(step));
     let labels: Vec<u8> = rows.iter().map(|&row| train.label(row)).collect();
     let x: Vec<f64> = rows
         .par_iter()

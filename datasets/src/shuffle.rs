@@ -15,6 +15,19 @@ pub fn permutation(rows: usize, seed: u64, epoch: u64) -> Vec<u32> {
     order
 }
 
+/// Returns `count` of `0..rows`, drawn at random but always the same, in ascending order. Every n-th
+/// row, or the first ones, may all have one label: those of drawn data take turns, and files of
+/// one's own may be sorted.
+pub fn sample(rows: usize, count: usize) -> Vec<usize> {
+    let drawn = permutation(rows, 0, SAMPLE).into_iter().take(count);
+    let mut drawn: Vec<usize> = drawn.map(|row| row as usize).collect();
+    drawn.sort_unstable();
+    drawn
+}
+
+/// Stream of samples, which no epoch of training reaches.
+const SAMPLE: u64 = u64::MAX - 1;
+
 /// Order of the positions of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
@@ -51,13 +64,27 @@ impl Permutation {
 
 #[cfg(test)]
 mod tests {
-    use super::{Order, permutation};
+    use super::{Order, permutation, sample};
 
     #[test]
     fn golden() {
         // Our own first values: they must not change, or resumed runs would see other batches.
         insta::assert_compact_debug_snapshot!(permutation(10, 0, 0), @"[1, 5, 9, 3, 4, 2, 8, 7, 0, 6]");
         insta::assert_compact_debug_snapshot!(permutation(10, 0, 1), @"[4, 6, 2, 5, 1, 0, 8, 7, 9, 3]");
+    }
+
+    #[test]
+    fn a_sample_has_every_label_of_rows_whose_labels_take_turns() {
+        for classes in [2, 3, 10] {
+            let chosen = sample(1000, 1000 / classes);
+            assert_eq!(chosen.len(), 1000 / classes);
+            assert!(chosen.is_sorted_by(|one, next| one < next));
+            let mut labels: Vec<usize> = chosen.iter().map(|row| row % classes).collect();
+            labels.sort_unstable();
+            labels.dedup();
+            assert_eq!(labels.len(), classes);
+        }
+        assert_eq!(sample(5, 9), [0, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use candle_core::{Device, Result, Tensor};
-use datasets::shuffle::Order;
-use datasets::{Split, Splits, TaskInfo};
+use datasets::shuffle::{Order, permutation, sample};
+use datasets::{Source, Split, Splits, TaskInfo};
 use models::rng::Stream;
 use models::{DenseLabels, Inputs, Tokens};
 
@@ -27,6 +27,8 @@ pub struct Layout {
     pub bucket: usize,
     /// Order of the positions of every row; `None` for that of the data.
     pub order: Option<Order>,
+    /// True if rows may be in the order of their classes: those of files of one's own.
+    pub in_file_order: bool,
 }
 
 impl Layout {
@@ -38,6 +40,7 @@ impl Layout {
             first_id: info.first_id,
             bucket: 0,
             order: None,
+            in_file_order: info.sources == [Source::Folder],
         }
     }
 
@@ -51,10 +54,16 @@ impl Layout {
         Layout { bucket, ..self }
     }
 
-    /// Returns the first `rows` rows of a split in the order of scoring.
+    /// Returns `rows` rows of a split in the order of scoring: the first, or a fixed sample if files
+    /// of one's own may have them in the order of their classes.
     pub fn scored(&self, split: &Split, rows: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..rows).collect();
-        if self.bucket > 0 {
+        let mut order: Vec<usize> = match self.in_file_order && rows < split.len() {
+            true => sample(split.len(), rows),
+            false => (0..rows).collect(),
+        };
+        // Rows that training does not sort are scored in batches of mixed lengths too, because some
+        // models compute with the padded length.
+        if self.bucket > 1 {
             order.sort_by_key(|row| self.length(split, *row));
         }
         order
@@ -275,7 +284,7 @@ fn cut(
         rows.sort_by_key(|row| length(*row));
         let sorted: Vec<&[usize]> = rows.chunks(batch).collect();
         let seed = seed.wrapping_add(index as u64 + 1);
-        let turns = datasets::shuffle::permutation(sorted.len(), seed, epoch);
+        let turns = permutation(sorted.len(), seed, epoch);
         batches.extend(turns.iter().map(|turn| sorted[*turn as usize].to_vec()));
     }
     batches
@@ -309,7 +318,7 @@ impl Prefetcher {
                 let per_epoch = rows.div_ceil(batch);
                 let mut skip = first_step % per_epoch;
                 for epoch in (first_step / per_epoch) as u64.. {
-                    let order = datasets::shuffle::permutation(rows, seed, epoch);
+                    let order = permutation(rows, seed, epoch);
                     let order = order.iter().map(|row| *row as usize).collect();
                     let length = |row| layout.length(&splits.train, row);
                     let sizes = (batch, layout.bucket);
@@ -380,6 +389,14 @@ mod tests {
             after.sort_unstable();
             assert_eq!(before, after);
         }
+        // The first rows are scored, of files of one's own a sample.
+        let of_files = Layout {
+            in_file_order: true,
+            ..plain
+        };
+        assert_eq!(plain.scored(split, 3), [0, 1, 2]);
+        assert_ne!(of_files.scored(split, 3), [0, 1, 2]);
+        assert_eq!(of_files.scored(split, split.len()).len(), split.len());
         // Bucketed, row 3 of 64 tokens is padded to its own length alone.
         let alone = HostBatch::assemble(split, 3..4, permuted.bucketed(2));
         assert_eq!(alone.ids[0], other.ids[0][3 * 256..3 * 256 + 64]);

@@ -143,6 +143,9 @@ pub fn run(resolved: &Resolved, context: &RunContext<'_>) -> Result<Finished> {
                 }
                 context.reporter.note(&other);
             }
+            if let Some(remark) = resolved.spec.train.endless_warmup() {
+                context.reporter.note(&remark);
+            }
             None
         }
     };
@@ -454,7 +457,9 @@ impl RunAttempt<'_> {
             seed: spec.cell.seed,
             digest: self.digest(),
             splits: Arc::clone(splits),
-            layouts: spec.layouts(resolved.task, self.shape),
+            layouts: spec
+                .layouts(resolved.task, self.shape)
+                .map(|layout| layout.bucketed(options.bucket)),
             parameters: &parameters,
             network: Network::Tokens(&model),
             scoring: Network::Tokens(&scoring),

@@ -128,7 +128,7 @@ Examples:
 const RUN_EXAMPLES: &str = "\
 Examples:
   lra run --task listops --model performer
-  lra run --task listops --model transformer --recipe nystromformer --steps 200
+  lra run --task listops --model transformer --recipe nystromformer --steps 200 --set train.warmup=40
   lra run --task listops --model linear --seeds 0..3 --set train.learning_rate=1e-3
   lra run --task image:synthetic --model linear --recipe smoke    data that is drawn: no file is needed
   lra run --task listops --model performer --pretrain masked    learn hidden tokens of the inputs first

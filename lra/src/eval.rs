@@ -52,8 +52,10 @@ pub struct Scorer<'a> {
     pub network: Network<'a>,
     /// Conversion of rows into tensors.
     pub layout: Layout,
-    /// Examples per forward pass.
+    /// Rows of a batch: all are padded to the longest of them if rows are sorted by length.
     pub batch: usize,
+    /// Examples per forward pass, a part of a batch.
+    pub part: usize,
     /// The kind of labels that single positions have, if any.
     pub dense: Option<datasets::Dense>,
     /// The number of labelled positions that the label of a whole sequence counts as.
@@ -67,9 +69,11 @@ impl Scorer<'_> {
     /// make a batch.
     #[must_use]
     pub fn of_longer_rows(self, training: Layout, test: Layout) -> Self {
+        let fewer = |rows: usize| (rows * training.max_length / test.max_length.max(1)).max(1);
         Scorer {
             layout: test,
-            batch: (self.batch * training.max_length / test.max_length.max(1)).max(1),
+            batch: fewer(self.batch),
+            part: fewer(self.part),
             ..self
         }
     }
@@ -113,35 +117,41 @@ impl Scorer<'_> {
             let last = (first + self.batch).min(rows);
             let rows = &order[first..last];
             let host = HostBatch::assemble(split, rows.iter().copied(), self.layout);
-            let batch = host.to_device(0..host.len(), self.device)?;
-            let sums = |mean: &Tensor, hits: &Tensor| -> Result<(f64, f64)> {
-                let mean = mean.to_dtype(DType::F64)?.to_scalar::<f64>()?;
-                let hits = hits.to_dtype(DType::F64)?.sum_all()?.to_scalar::<f64>()?;
-                Ok((mean * host.len() as f64, hits))
-            };
-            let (lost, hits) = match (self.network, &mut dense, &batch.dense) {
-                (Network::Classes(classifier), Some(tally), Some(labels)) => {
-                    let logits = classifier.forward_dense(&batch.inputs, &labels.labels, &pass)?;
-                    seen(rows, &logits.sequence)?;
-                    tally.add(&logits, &batch.labels, labels)?
+            for start in (0..rows.len()).step_by(self.part) {
+                let part = start..(start + self.part).min(rows.len());
+                let (rows, first, last) =
+                    (&rows[part.clone()], first + part.start, first + part.end);
+                let batch = host.to_device(part, self.device)?;
+                let sums = |mean: &Tensor, hits: &Tensor| -> Result<(f64, f64)> {
+                    let mean = mean.to_dtype(DType::F64)?.to_scalar::<f64>()?;
+                    let hits = hits.to_dtype(DType::F64)?.sum_all()?.to_scalar::<f64>()?;
+                    Ok((mean * rows.len() as f64, hits))
+                };
+                let (lost, hits) = match (self.network, &mut dense, &batch.dense) {
+                    (Network::Classes(classifier), Some(tally), Some(labels)) => {
+                        let logits =
+                            classifier.forward_dense(&batch.inputs, &labels.labels, &pass)?;
+                        seen(rows, &logits.sequence)?;
+                        tally.add(&logits, &batch.labels, labels)?
+                    }
+                    (Network::Classes(classifier), ..) => {
+                        let logits = classifier.forward(&batch.inputs, &pass)?;
+                        seen(rows, &logits)?;
+                        let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
+                        sums(&mean, &logits.argmax(D::Minus1)?.eq(&batch.labels)?)?
+                    }
+                    (Network::Tokens(model), ..) => {
+                        // The hidden tokens are drawn for the row, not for its position in the batch.
+                        let rng = RngKey::new(rng.seed(), rng.step(), first as u64);
+                        let found = model.forward(&batch.inputs, &Pass::new(false, rng))?;
+                        sums(&found.losses.mean_all()?, &found.right)?
+                    }
+                };
+                loss += lost;
+                right += hits;
+                if !each(last) {
+                    return Ok(None);
                 }
-                (Network::Classes(classifier), ..) => {
-                    let logits = classifier.forward(&batch.inputs, &pass)?;
-                    seen(rows, &logits)?;
-                    let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
-                    sums(&mean, &logits.argmax(D::Minus1)?.eq(&batch.labels)?)?
-                }
-                (Network::Tokens(model), ..) => {
-                    // The hidden tokens are drawn for the row, not for its position in the batch.
-                    let rng = RngKey::new(rng.seed(), rng.step(), first as u64);
-                    let found = model.forward(&batch.inputs, &Pass::new(false, rng))?;
-                    sums(&found.losses.mean_all()?, &found.right)?
-                }
-            };
-            loss += lost;
-            right += hits;
-            if !each(last) {
-                return Ok(None);
             }
         }
         let examples = rows as f64;

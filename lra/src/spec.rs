@@ -282,6 +282,23 @@ mod tests {
     }
 
     #[test]
+    fn settings_that_do_not_apply_to_the_source_leave_no_mark_in_the_label() {
+        let label = |source, assignments: &[&str]| {
+            let resolved = resolve("listops", "linear", assignments).unwrap();
+            let mut spec = resolved.spec;
+            spec.cell.source = source;
+            spec.data_shape(resolved.task).unwrap().label
+        };
+        let [drawn, files] = [Source::Generated, Source::Official];
+        let fewer = ["data.train=50", "data.max_depth=5"];
+        assert_eq!(label(files, &fewer), label(files, &[]));
+        assert_ne!(
+            label(drawn, &fewer),
+            label(drawn, &["data.max_length=2000"])
+        );
+    }
+
+    #[test]
     fn settings_of_the_model_are_those_that_weights_depend_on() {
         let spec = |assignments: &[&str]| resolve("toy", "linear", assignments).unwrap().spec;
         let there = spec(&[]).document();

@@ -194,11 +194,12 @@ impl TrainRun<'_> {
 
     /// Returns the scorer of the validation split.
     fn scorer(&self) -> Scorer<'_> {
-        let batch = self.options().forward_examples();
+        let options = self.options();
         Scorer {
             network: self.scoring,
             layout: self.layouts[0],
-            batch,
+            batch: options.batch,
+            part: options.forward_examples(),
             dense: match self.scoring {
                 Network::Classes(_) => self.splits.manifest.dense.clone(),
                 Network::Tokens(_) => None,

@@ -240,7 +240,8 @@ impl TrainedRun {
         let scorer = Scorer {
             network: Network::Classes(&classifier),
             layout: training,
-            batch: self.spec.train.forward_examples(),
+            batch: self.spec.train.batch,
+            part: self.spec.train.forward_examples(),
             dense: splits.manifest.dense.clone(),
             sequence_weight: self.spec.train.sequence_weight,
             device,

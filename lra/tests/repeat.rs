@@ -47,6 +47,46 @@ fn micro_batches_make_the_update_of_the_whole_batch() {
     );
 }
 
+/// Scores depend on the padded length of a batch here, which its parts share.
+#[test]
+fn micro_batches_are_padded_like_the_whole_batch_where_padding_counts() {
+    let place = Place::new();
+    let cell = "run --task listops --model cosformer --recipe smoke --steps 1 --set model.horizon=padded \
+                --set train.learning_rate=0 --set train.warmup=0";
+    for (out, micro) in [("whole", 0), ("parts", 3)] {
+        let bucket = "--set train.bucket=1";
+        place.ok(&format!(
+            "{cell} {bucket} --out {out} --micro-batch {micro}"
+        ));
+    }
+    let loss = |out: &str| place.record(out)["scores"]["test_loss"].as_f64().unwrap();
+    let (whole, parts) = (loss("whole"), loss("parts"));
+    assert!(
+        (whole - parts).abs() < 1e-6 * whole,
+        "{whole} is not {parts}"
+    );
+    let sorted = place.lra(&format!("{cell} --set train.bucket=4 --out sorted"));
+    assert!(
+        err(&sorted).contains("computes with the padded length"),
+        "{}",
+        err(&sorted)
+    );
+}
+
+#[test]
+fn a_warm_up_of_the_whole_run_is_told() {
+    let place = Place::new();
+    let told = |words: &str| {
+        let output = place.lra(&format!(
+            "run --task toy --model bag --recipe smoke --steps 4 {words}"
+        ));
+        assert!(output.status.success(), "{}", err(&output));
+        err(&output).contains("the learning rate does not reach")
+    };
+    assert!(told("--set train.warmup=4 --out long"));
+    assert!(!told("--set train.warmup=1 --out short"));
+}
+
 #[test]
 fn micro_batches_under_batch_norm_are_told_and_elsewhere_no_reason_not_to_compare() {
     let place = Place::new();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use datasets::{Split, Store};
 use results::published::ACCURACY;
-use results::table::or_null;
 use results::site::Floor;
+use results::table::or_null;
 use results::{width, wrap};
 use serde_json::{Value, json};
 

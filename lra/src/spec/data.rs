@@ -10,12 +10,16 @@ use crate::{permute, suggest};
 
 impl Spec {
     /// Returns the shape and the label of the data of `task`, permuted if the settings say so.
+    /// Settings that do not apply to the source of the data are checked, and leave no mark in the
+    /// label.
     ///
     /// # Errors
     /// The task refuses the settings.
     pub fn data_shape(&self, task: &dyn Task) -> Result<Shape> {
         let (options, seed) = permute::without(&self.data);
-        let shape = task.shape(&options).map_err(suggest::of_task)?;
+        task.shape(&options).map_err(suggest::of_task)?;
+        let applied = task.identity(&self.data_key()).options;
+        let shape = task.shape(&applied).map_err(suggest::of_task)?;
         Ok(permute::shape(shape, seed))
     }
 

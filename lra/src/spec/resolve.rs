@@ -183,6 +183,12 @@ impl RunRequest<'_> {
                 spec.train.bucket, model.name, variant.name
             )));
         }
+        if spec.train.bucket > 1 && spec.model["horizon"] == "padded" {
+            return Err(Error::usage(format!(
+                "train.bucket = {}: with model.horizon = padded, {} computes with the padded length, which must not depend on how rows are sorted; use 0 or 1",
+                spec.train.bucket, model.name
+            )));
+        }
         let mut resolved = Resolved {
             spec,
             task,

@@ -286,6 +286,19 @@ impl TrainOptions {
         }
     }
 
+    /// Returns a remark if the warm-up takes the whole run.
+    pub fn endless_warmup(&self) -> Option<String> {
+        (self.warmup > 0 && self.warmup >= self.steps && self.steps > 0).then(|| {
+            format!(
+                "train.warmup = {} is no less than train.steps = {}: the learning rate does not reach {:e}; `--set train.warmup={}` shortens the warm-up",
+                self.warmup,
+                self.steps,
+                self.learning_rate,
+                self.steps / 10
+            )
+        })
+    }
+
     /// Returns the number of examples per forward pass.
     pub fn forward_examples(&self) -> usize {
         if self.micro_batch == 0 {

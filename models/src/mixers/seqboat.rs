@@ -364,10 +364,15 @@ impl WindowAttention {
             Distance::Order => 2 * options.window + 1,
         };
         Ok(Self {
-            scale: vb.get_with_values((2, width), "scale", Attributes::MATRIX, |stream| {
+            scale: vb.get_with_values((2, width), "scale", Attributes::NO_DECAY, |stream| {
                 narrow(stream, 2 * width)
             })?,
-            shift: vb.get_with_hints((2, width), "shift", Init::Const(0.0))?,
+            shift: vb.get_with_attributes(
+                (2, width),
+                "shift",
+                Init::Const(0.0),
+                Attributes::NO_DECAY,
+            )?,
             distance: vb.get_with_values(
                 distances,
                 "distance",

@@ -115,6 +115,9 @@ impl Column {
     }
 }
 
+/// Values by seed.
+type Seeds = BTreeMap<u64, f64>;
+
 /// Measures of every model on every task with every seed.
 pub(super) struct Reached {
     /// The tasks, in the order of the tables.
@@ -126,7 +129,7 @@ pub(super) struct Reached {
     /// Seeds that every model has on every task.
     pub(super) seeds: Vec<u64>,
     /// Values by task, by model, by seed.
-    values: Vec<Vec<BTreeMap<u64, f64>>>,
+    values: Vec<Vec<Seeds>>,
     /// The normal scores of as many ranks as there are models.
     normal: NormalScores,
 }
@@ -162,7 +165,7 @@ fn mean<'a>(values: impl Iterator<Item = &'a f64>) -> f64 {
 impl Reached {
     /// Sorts the records of `models`. Of several with the same seed, the [`newest`] counts.
     pub(super) fn new(records: &[&Record], measure: Measure, models: &[&str]) -> Reached {
-        let mut cells: BTreeMap<(Column, &str), BTreeMap<u64, f64>> = BTreeMap::new();
+        let mut cells: BTreeMap<(Column, &str), Seeds> = BTreeMap::new();
         for record in newest(records) {
             let model = record.model.name.as_str();
             if let Some(value) = measure.reached(record).filter(|_| models.contains(&model)) {
@@ -184,11 +187,11 @@ impl Reached {
                 false => incomplete.push(((*model).to_owned(), lacks)),
             }
         }
-        let of = |column: &Column, model: &String| -> BTreeMap<u64, f64> {
+        let of = |column: &Column, model: &String| -> Seeds {
             let seeds = cells.get(&(column.clone(), model.as_str()));
             seeds.cloned().unwrap_or_default()
         };
-        let values: Vec<Vec<BTreeMap<u64, f64>>> = columns
+        let values: Vec<Vec<Seeds>> = columns
             .iter()
             .map(|column| whole.iter().map(|model| of(column, model)).collect())
             .collect();
@@ -238,7 +241,7 @@ impl Reached {
     fn scores_by(
         &self,
         columns: &[usize],
-        mean_of: &dyn Fn(usize, usize, &BTreeMap<u64, f64>) -> f64,
+        mean_of: &dyn Fn(usize, usize, &Seeds) -> f64,
     ) -> Vec<f64> {
         let mut scores = vec![0.0; self.models.len()];
         for column in columns {

@@ -45,7 +45,12 @@ pub(crate) fn body(table: &Table) -> String {
         };
         for column in shown() {
             if let Some(cell) = row.cells.get(column) {
-                text += &self::cell(cell, table.columns[column].align, keys[column], rooms[column]);
+                text += &self::cell(
+                    cell,
+                    table.columns[column].align,
+                    keys[column],
+                    rooms[column],
+                );
             }
         }
         text += "</tr>\n";

@@ -205,7 +205,10 @@ impl<'a> Summary<'a> {
             ("here_comparable", json!(best.map(Group::is_comparable))),
             ("here_setting", json!(best.map(Group::setting_words))),
             ("seeds", json!(best.map(Group::seeds))),
-            ("status", json!(best.map(Group::endings).filter(|it| !it.is_empty()))),
+            (
+                "status",
+                json!(best.map(Group::endings).filter(|it| !it.is_empty())),
+            ),
             ("seeds_trained", json!(best.map(|group| group.trained().0))),
             ("seeds_known", json!(best.map(|group| group.trained().1))),
             ("hours", json!(best.and_then(Group::hours))),

@@ -268,7 +268,10 @@ impl<'a> Evidence<'a> {
             ),
             ("hours", json!(group.and_then(Group::hours))),
             ("seeds", json!(group.map(|it| it.seeds()))),
-            ("status", json!(group.map(|it| it.endings()).filter(|it| !it.is_empty()))),
+            (
+                "status",
+                json!(group.map(|it| it.endings()).filter(|it| !it.is_empty())),
+            ),
             ("seeds_trained", json!(group.map(|it| it.trained().0))),
             ("seeds_known", json!(group.map(|it| it.trained().1))),
         ]

@@ -111,7 +111,10 @@ impl<'a> Group<'a> {
     /// Returns how many scored seeds ended well below the loss of the class shares, and of how many that
     /// is known.
     pub(super) fn trained(&self) -> (usize, usize) {
-        let scored = self.runs.iter().filter(|run| run.outcome == Outcome::Scored);
+        let scored = self
+            .runs
+            .iter()
+            .filter(|run| run.outcome == Outcome::Scored);
         let scores = scored.filter_map(|run| run.scores.as_ref());
         let trained: Vec<bool> = scores.filter_map(Scores::trained).collect();
         let count = trained.iter().filter(|trained| **trained).count();

@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{capped, endings, status};
-use crate::agreement::{Agreement, Measure, RECIPE, Ranked, RankedData, Ranking, Selection, newest, select};
+use crate::agreement::{
+    Agreement, Measure, RECIPE, Ranked, RankedData, Ranking, Selection, newest, select,
+};
 use crate::format::counted;
 use crate::pivot::mixture;
 use crate::published::Source;

@@ -10,6 +10,7 @@
 use rayon::prelude::*;
 
 use super::parameters::{Difficulty, Parameters, Size};
+use crate::shuffle::sample;
 use crate::{Baseline, Split, Splits};
 
 /// Minimum grey value inside a disc.
@@ -84,10 +85,10 @@ fn name(step: usize) -> String {
     }
 }
 
-/// Returns the squared distance between the discs and the label of every `step`th row; distance 0
+/// Returns the squared distance between the discs and the label of one row in `step`; distance 0
 /// where discs were not found.
 fn distances(split: &Split, step: usize) -> Vec<(i32, u8)> {
-    let rows: Vec<usize> = (0..split.len()).step_by(step).collect();
+    let rows = sample(split.len(), split.len().div_ceil(step));
     rows.into_par_iter()
         .map(|row| {
             let apart = find_discs(split.tokens(0, row)).map_or(0, |[(y0, x0), (y1, x1)]| {

@@ -170,7 +170,10 @@ impl Parameters {
     /// Returns the parameters of the published set of this size and difficulty.
     ///
     /// Distractor counts for easy and intermediate, and all numbers specific to 32 x 32, come only
-    /// from the documentation of the release.
+    /// from the documentation of the release. The authors' script computes the number of
+    /// distractors once, for the easy set (drewlinsley/pathfinder@ab9c130, snakes2_wrapper.py:73).
+    /// By that rule, which images of 64 and 128 pixels follow, it would be 10 at 32 x 32 for every
+    /// difficulty. No published image of 32 x 32 was found to tell.
     pub fn published(size: Size, difficulty: Difficulty) -> Parameters {
         let contour_length = match difficulty {
             Difficulty::Easy => 6,

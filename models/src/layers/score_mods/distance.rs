@@ -17,6 +17,7 @@ use crate::{
     LayerContext, Result, VarBuilder,
     ops::attention::{AttentionOptions, RelativeScores},
     options::BlockOptions,
+    params::Attributes,
 };
 
 /// A bias by distance, as defined above.
@@ -43,7 +44,12 @@ impl ByDistance {
         };
         let vb = layer.shared.pp("bias");
         Ok(Self::T5 {
-            buckets: vb.get_with_hints((BUCKETS, layer.block.heads), "t5", init)?,
+            buckets: vb.get_with_attributes(
+                (BUCKETS, layer.block.heads),
+                "t5",
+                init,
+                Attributes::NO_DECAY,
+            )?,
         })
     }
 

@@ -18,6 +18,7 @@ use crate::{
     Result, VarBuilder,
     ops::{attention::AttentionOptions, relative_queries, rotary::turns},
     options::BlockOptions,
+    params::Attributes,
     params::xavier_uniform,
 };
 
@@ -47,9 +48,11 @@ impl TransformerXl {
         };
         let frequencies = block.dim / 2;
         let init = xavier_uniform(block.dim, block.qkv_dim);
+        let bias =
+            |name| biases.get_with_attributes((heads, width), name, small, Attributes::NO_DECAY);
         Ok(Self {
-            content: biases.get_with_hints((heads, width), "content", small)?,
-            position: biases.get_with_hints((heads, width), "position", small)?,
+            content: bias("content")?,
+            position: bias("position")?,
             relative: vb.get_with_hints((block.qkv_dim, 2 * frequencies), "relative", init)?,
             heads,
             width,

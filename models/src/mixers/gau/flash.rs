@@ -68,8 +68,13 @@ pub(super) struct LinearAttention {
 impl LinearAttention {
     pub(super) fn new(vb: &VarBuilder, shared: usize, hidden: usize) -> Result<Self> {
         Ok(Self {
-            scale: vb.get_with_hints((2, shared), "scale", NARROW)?,
-            shift: vb.get_with_hints((2, shared), "shift", Init::Const(0.0))?,
+            scale: vb.get_with_attributes((2, shared), "scale", NARROW, Attributes::NO_DECAY)?,
+            shift: vb.get_with_attributes(
+                (2, shared),
+                "shift",
+                Init::Const(0.0),
+                Attributes::NO_DECAY,
+            )?,
             products: shared * hidden,
         })
     }

@@ -50,8 +50,13 @@ impl SharedAttention {
             stdev: 0.02,
         };
         Ok(Self {
-            scale: vb.get_with_hints((2, width), "scale", normal)?,
-            shift: vb.get_with_hints((2, width), "shift", Init::Const(0.0))?,
+            scale: vb.get_with_attributes((2, width), "scale", normal, Attributes::NO_DECAY)?,
+            shift: vb.get_with_attributes(
+                (2, width),
+                "shift",
+                Init::Const(0.0),
+                Attributes::NO_DECAY,
+            )?,
             distance: vb.get_with_hints(2 * chunk - 1, "distance", normal)?,
             chunk,
             weighing,
