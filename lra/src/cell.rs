@@ -385,6 +385,13 @@ impl RunAttempt<'_> {
         for how in &splits.manifest.altered {
             self.context.reporter.say(&format!("ALTERED    {how}"));
         }
+        let (batch, rows) = (resolved.spec.train.batch, splits.train.len());
+        if batch > rows {
+            self.context.reporter.note(&format!(
+                "train.batch = {batch}: there are {} to train on, so every update has these",
+                results::counted(rows as u64, "example")
+            ));
+        }
         let prior_loss = datasets::prior_loss(&splits, resolved.spec.train.sequence_weight);
         let dense_baselines = splits.dense_baselines().unwrap_or_default();
         let pretraining = match self.pretrain(&splits, resumes)? {

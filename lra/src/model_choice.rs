@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
-use crate::suggest;
+use crate::{overlay, suggest};
 
 /// A model with some settings changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,10 +33,12 @@ impl ModelChoice {
                 "'{text}': '{wrong}' is not an option such as variant=tay2021"
             )));
         }
-        Ok(ModelChoice {
+        let choice = ModelChoice {
             model: model.name,
             options,
-        })
+        };
+        overlay::check_once(&choice.assignments().collect::<Vec<_>>())?;
+        Ok(choice)
     }
 
     /// Returns every registered model.

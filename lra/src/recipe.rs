@@ -278,6 +278,10 @@ impl Recipe {
         for rate in &body.rates {
             self.known_family(&rate.family)?;
         }
+        if let Some(full) = body.full.as_ref().filter(|it| !it.ends_with(".toml")) {
+            let found = suggest::find("recipe", full, RECIPES, |(name, _)| name);
+            self.check_name("full recipe", full, found.map(|(name, _)| *name))?;
+        }
         Ok(())
     }
 

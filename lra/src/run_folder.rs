@@ -62,6 +62,12 @@ impl RunFolder {
     /// of killed processes.
     pub fn open(out: &Path, id: &str) -> Result<Self> {
         let path = out.join(id);
+        if out.join(SPEC).is_file() && out.join(LOCK).is_file() {
+            return Err(Error::usage(format!(
+                "--out {} is itself the folder of a run, in which reports look for no other: name the folder that holds it",
+                out.display()
+            )));
+        }
         make(&path)?;
         let Some(lock) = lock(&path.join(LOCK))? else {
             let place = path.display();
@@ -341,7 +347,7 @@ pub struct PhaseFiles {
 }
 
 /// Remedy for a damaged file of a run.
-const START_OVER: &str = "start over with --force";
+const START_OVER: &str = "start over with `lra run --force`";
 
 /// Returns whether an error of a run folder tells of damage. Those of the system do not: the files
 /// may be sound.
@@ -377,7 +383,7 @@ pub fn not_opened(path: &Path, error: &io::Error) -> Error {
         false => (Class::of_writing(error), "move it away, or"),
     };
     let remedy = match disk::is_of_content(error) {
-        true => format!("; {first} {START_OVER} of `lra run`"),
+        true => format!("; {first} {START_OVER}"),
         false => String::new(),
     };
     Error::new(

@@ -291,7 +291,7 @@ fn a_lost_checkpoint_is_told_by_any_trace_of_it() {
     let sweep = sweep.replace("--model ", "--models ");
     for flag in ["", " --retry-failed"] {
         let message = place.fails(2, &format!("{sweep}{flag}"));
-        assert!(message.contains("--force of `lra run`"), "{message}");
+        assert!(message.contains("`lra run --force`"), "{message}");
     }
     let plan = place.ok(&format!("{sweep} --dry-run"));
     assert!(

@@ -106,7 +106,7 @@ fn kind(start: &[u8]) -> String {
         }
         Err(_) => {
             let first = &start[..start.len().min(8)];
-            return format!("of no known kind (its first bytes are {first:02x?})");
+            return format!("a file of no known kind (its first bytes are {first:02x?})");
         }
     };
     let text = text.trim_start_matches('\u{feff}').trim();
@@ -118,7 +118,7 @@ fn kind(start: &[u8]) -> String {
     } else if text.starts_with(['{', '[']) {
         "JSON"
     } else if text.contains('\0') {
-        return "of no known kind (zero bytes)".to_owned();
+        return "a file of no known kind (zero bytes)".to_owned();
     } else {
         "text"
     };
@@ -176,7 +176,7 @@ mod tests {
             (b"Not found", "text (`Not found`)"),
             (
                 &[7, 200, 1],
-                "of no known kind (its first bytes are [07, c8, 01])",
+                "a file of no known kind (its first bytes are [07, c8, 01])",
             ),
             (&[b'a', 0xc3], "text (`a`)"),
         ] {

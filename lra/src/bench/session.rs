@@ -13,8 +13,9 @@ use results::stats::quantile;
 use crate::bench::measure_process::{Answer, request, request_from};
 use crate::bench::preflight::{Limits, Sample, predict_skip};
 use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
-use crate::error::{Class, Classify, Result};
+use crate::error::{Class, Classify, Error, Result};
 use crate::model_choice::ModelChoice;
+use crate::overlay;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Resolved;
@@ -312,7 +313,10 @@ fn ended(answer: Answer, limit: Duration) -> Option<std::result::Result<Measured
             reason: "the measuring process answered another question".to_owned(),
         },
         Answer::TimedOut => Outcome::TimedOut {
-            reason: format!("the limit is {}", human_duration(limit)),
+            reason: match limit.as_secs() {
+                0 => format!("the limit is {} ms", limit.as_millis()),
+                _ => format!("the limit is {}", human_duration(limit)),
+            },
         },
     }))
 }
@@ -343,7 +347,16 @@ fn as_round(round: usize, measured: Measured) -> Round {
 /// Returns a cell before its first measurement.
 fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Result<(Steps, Bench)> {
     let mut assignments = plan.assignments.clone();
-    assignments.push(format!("data.max_length={length}"));
+    let asked = format!("data.max_length={length}");
+    if let Some(other) = assignments
+        .iter()
+        .find(|it| overlay::key(it) == "data.max_length")
+    {
+        return Err(Error::usage(format!(
+            "{other}: --lengths has the lengths to measure, here {length}"
+        )));
+    }
+    assignments.push(asked);
     assignments.extend(model.assignments());
     let steps = Steps {
         task: TASK.to_owned(),

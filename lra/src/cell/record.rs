@@ -13,7 +13,7 @@ use crate::run_folder::{self, PhaseFiles, RunFolder};
 use crate::spec::{PretrainKind, PretrainOptions, Resolved};
 use crate::timing::Timings;
 use crate::train::TrainOutcome;
-use crate::{device, host, panics, provenance};
+use crate::{device, host, panics, provenance, stderr};
 
 /// Returns the record as far as it is known before the data are open and the model is built.
 ///
@@ -251,7 +251,10 @@ pub(super) fn fail(draft: Record, folder: &RunFolder, error: Error) -> Result<Re
     // The disk may be the cause of the failure; then only the error itself can be shown.
     write(folder, &record).map_err(|_| error)?;
     if full.lines().count() > 1 {
-        folder.keep_error(Some(&full))?;
+        // The error itself matters more than where its full text is.
+        if let Err(other) = folder.keep_error(Some(&full)) {
+            stderr::line(format!("note: {other}"));
+        }
     }
     Ok(record)
 }

@@ -48,6 +48,13 @@ const QUICK: Effort = Effort {
 pub fn run(arguments: &BenchArgs) -> Result<ExitCode> {
     if let Some(file) = &arguments.show {
         let cells = results::bench::read(file).class(Class::Data)?;
+        if cells.is_empty() {
+            let file = disk::escape(&file.display().to_string());
+            return Err(Error::new(
+                Class::Data,
+                format!("{file} holds no measurement"),
+            ));
+        }
         show(arguments, &cells)?;
         return Ok(ExitCode::SUCCESS);
     }

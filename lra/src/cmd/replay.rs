@@ -25,6 +25,13 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     let reporter = Reporter::new(arguments.quiet).with_stop(&stop);
     let device = device::select(&arguments.computing.device)?;
     let file = file_of(&arguments.record);
+    let folder = &arguments.record;
+    if !file.exists() && run_folder::read_spec(folder)?.is_some() {
+        return Err(Error::usage(format!(
+            "{} holds an unfinished run: go on with `lra run --resume` first",
+            disk::escape(&folder.display().to_string())
+        )));
+    }
     let record = results::store::read(&file).class(Class::Data)?;
     let resolved = resolve(
         &record,

@@ -222,6 +222,12 @@ impl TrainOptions {
                 "train.cycle_momentum = true needs train.schedule = one_cycle: other schedules have no cycle",
             ));
         }
+        if self.epsilon as f32 == 0.0 && self.optimizer == OptimizerKind::Adamw {
+            return Err(Error::usage(format!(
+                "train.epsilon = {:e} is out of range: more than 0 as a 32-bit number, because a weight without gradient would become 0 / 0",
+                self.epsilon
+            )));
+        }
         if self.micro_batch > self.batch {
             let (micro, batch) = (self.micro_batch, self.batch);
             return Err(Error::usage(format!(

@@ -273,6 +273,9 @@ pub fn read(path: &Path, given: &Given) -> Result<Contents> {
             None => runs.push((one, vec![run])),
         }
     }
+    if lines.is_empty() {
+        return Err(fault(path, 1, "it holds no line of results".to_owned()));
+    }
     if let (true, Some(first)) = (runs.is_empty(), lines.first()) {
         return Err(fault(
             path,

@@ -245,8 +245,10 @@ impl Mine {
         match hashes.len() {
             0 | 1 => Err(Error::File {
                 file: path.clone(),
-                problem: "all of its examples are equal: none can be held out for validation"
-                    .to_owned(),
+                problem: format!(
+                    "all of its examples are equal as far as they are read ({} by data.max_length): none can be held out for validation",
+                    counted(longest, "token")
+                ),
             }),
             different => Ok(hashes[(different / 10).max(1) - 1]),
         }
