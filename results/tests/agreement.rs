@@ -4,7 +4,7 @@
 
 use crate::common::anchors::{cell, records};
 use lra_results::agreement::{
-    Agreement, Cluster, Half, Measure, Selection, Standing, anchors, select,
+    Agreement, Cluster, Half, Measure, Ranking, Selection, Standing, anchors, select,
 };
 use lra_results::card::{self, Card};
 use lra_results::committed;
@@ -546,6 +546,61 @@ fn learning_rates_are_no_change_of_the_protocol() {
     assert_eq!(rows.len(), 2, "{json}");
     assert_eq!(rows[0]["rank"]["rank"], 2);
     assert_eq!(rows[0]["best trivial"]["trivial_accuracy"], 36.25);
+}
+
+/// Three models take turns in being first, second and third: no order of the tasks may break the tie.
+#[test]
+fn models_with_the_same_ranks_in_another_order_are_tied() {
+    let tasks = ["listops", "image", "pathfinder"];
+    let records: Vec<Record> = ["a", "b", "c"]
+        .iter()
+        .enumerate()
+        .flat_map(|(shift, model)| {
+            let bits = [0.1, 0.2, 0.3];
+            let cells = tasks.iter().enumerate();
+            cells.map(move |(at, task)| cell(model, task, 0, bits[(at + shift) % 3]))
+        })
+        .collect();
+    let ranking = Ranking::of(&all(&records));
+    let ranks: Vec<usize> = ranking.models.iter().map(|it| it.rank).collect();
+    assert_eq!(ranks, [1, 1, 1]);
+}
+
+/// One model has seeds that others lack: its range is over its own.
+#[test]
+fn the_range_of_a_rank_is_over_the_seeds_of_each_cell() {
+    let on = |model: &'static str, seed, bits| {
+        ["listops", "image"].map(|task| cell(model, task, seed, bits))
+    };
+    let records: Vec<Record> = [
+        on("a", 0, 0.3),
+        on("b", 0, 0.2),
+        on("c", 0, 0.45),
+        on("c", 1, 0.1),
+        on("c", 2, 0.1),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let ranking = Ranking::of(&all(&records));
+    let c = ranking.models.iter().find(|it| it.model == "c").unwrap();
+    assert_eq!((c.rank, c.interval), (2, Some((1.0, 3.0))));
+}
+
+#[test]
+fn data_sets_with_one_title_are_told_apart() {
+    let mut records: Vec<Record> = ["a", "b", "c"]
+        .iter()
+        .zip([0.1, 0.2, 0.3])
+        .flat_map(|(model, bits)| [0, 1].map(|seed| cell(model, "listops", seed, bits)))
+        .collect();
+    for record in records.iter_mut().filter(|record| record.seed == 1) {
+        record.task.data_digest = "another digest".to_owned();
+    }
+    let table = tables::find("ranks").unwrap().make(&records, None);
+    let names: Vec<&str> = table.columns.iter().map(|it| it.name.as_str()).collect();
+    let data = names.iter().filter(|name| name.contains("(data "));
+    assert_eq!(data.count(), 2, "{names:?}");
 }
 
 /// A probe is no task of the score, whatever its recipe.
