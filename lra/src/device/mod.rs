@@ -151,10 +151,12 @@ pub fn method(device: &Device) -> &'static str {
 /// Returns whether an error means that a GPU had no memory left, or the system no addresses to map
 /// a file to. (A lack of heap is reported by the allocator itself.)
 pub fn is_out_of_memory(error: &anyhow::Error) -> bool {
+    const OF_GPUS: [&str; 2] = ["CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED"];
     error.chain().any(|cause| {
         let system = cause.downcast_ref::<std::io::Error>();
+        let text = cause.to_string();
         system.is_some_and(|error| error.kind() == std::io::ErrorKind::OutOfMemory)
-            || cause.to_string().contains("CUDA_ERROR_OUT_OF_MEMORY")
+            || OF_GPUS.iter().any(|name| text.contains(name))
     })
 }
 
@@ -186,6 +188,8 @@ mod tests {
     fn a_lack_of_memory_is_told_from_other_failures() {
         let full = anyhow::anyhow!("DriverError(CUDA_ERROR_OUT_OF_MEMORY, \"out of memory\")");
         assert!(is_out_of_memory(&full.context("step 7")));
+        let full = anyhow::anyhow!("CublasError(CUBLAS_STATUS_ALLOC_FAILED)");
+        assert!(is_out_of_memory(&full.context("step 8")));
         assert!(!is_out_of_memory(&anyhow::anyhow!("shape mismatch")));
         let unmapped = std::io::Error::from(std::io::ErrorKind::OutOfMemory);
         assert!(is_out_of_memory(

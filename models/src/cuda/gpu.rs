@@ -4,6 +4,7 @@
 //! stream, in order: memory that is freed after a launch was issued is given to later work only,
 //! and no event is needed to wait for.
 
+use candle_core::cuda_backend::DeviceId;
 use candle_core::cuda_backend::cudarc::driver::{
     DevicePtr, LaunchConfig, PushKernelArg, sys::CUfunction_attribute_enum as Attribute,
 };
@@ -11,10 +12,13 @@ use candle_core::{
     CudaDevice, CudaStorage, DType, Device, Error, Result, Shape, Storage, Tensor, bail,
 };
 
-use super::{Argument, Buffer, Grid, Module};
+use super::{Argument, Buffer, Grid, Module, check_operand};
 
 /// Bytes of dynamic shared memory that need no permission.
 const USUAL_SHARED: usize = 48 * 1024;
+
+/// Tells devices apart, also two of one card: each has a stream of its own.
+pub(crate) type GpuId = DeviceId;
 
 /// The GPU that holds a tensor.
 #[derive(Clone)]
@@ -32,6 +36,11 @@ impl Gpu {
             Device::Cuda(device) => Some(Self(device.clone())),
             _ => None,
         }
+    }
+
+    /// Returns what tells this device from others.
+    pub(crate) fn id(&self) -> GpuId {
+        self.0.id()
     }
 
     /// Returns memory for a tensor, with any contents.
@@ -75,11 +84,22 @@ impl Gpu {
         })
     }
 
+    /// Returns the address of the first element of a tensor of f32.
+    ///
+    /// # Errors
+    /// If the tensor has another type or another number of elements, is not contiguous, or not on a
+    /// GPU.
+    pub(crate) fn floats(&self, x: &Tensor, elements: usize) -> Result<Argument> {
+        self.pointer(x, DType::F32, elements)
+    }
+
     /// Returns the address of a tensor's first element.
     ///
     /// # Errors
-    /// If the tensor is not contiguous, or not on a GPU.
-    pub(crate) fn pointer(&self, x: &Tensor) -> Result<Argument> {
+    /// If the tensor has another type or another number of elements, is not contiguous, or not on a
+    /// GPU.
+    pub(crate) fn pointer(&self, x: &Tensor, dtype: DType, elements: usize) -> Result<Argument> {
+        check_operand(x, dtype, elements)?;
         let (storage, layout) = x.storage_and_layout();
         let (Storage::Cuda(cuda), Some((start, _))) = (&*storage, layout.contiguous_offsets())
         else {
@@ -92,7 +112,7 @@ impl Gpu {
     /// Launches a kernel of a module.
     ///
     /// # Errors
-    /// If the driver refuses it.
+    /// If the grid has more blocks than a GPU takes, or the driver refuses the launch.
     pub(crate) fn launch(
         &self,
         module: &Module,
@@ -100,6 +120,7 @@ impl Gpu {
         grid: Grid,
         arguments: &[Argument],
     ) -> Result<()> {
+        grid.check(kernel)?;
         let function = self
             .0
             .get_or_load_custom_func(kernel, module.name, module.ptx)?;

@@ -12,9 +12,9 @@ mod gpu;
 mod sum_parts;
 mod transpose;
 
-use candle_core::{Result, Shape, Storage, Tensor, op::BackpropOp};
+use candle_core::{DType, Result, Shape, Storage, Tensor, bail, op::BackpropOp};
 
-pub(crate) use self::gpu::Gpu;
+pub(crate) use self::gpu::{Gpu, GpuId};
 pub(crate) use self::sum_parts::sum_parts;
 pub(crate) use self::transpose::transpose;
 
@@ -40,6 +40,11 @@ macro_rules! module {
 }
 pub(crate) use module;
 
+/// Most blocks of a grid along y, and along z.
+pub(crate) const MOST_BLOCKS: usize = 65_535;
+/// Most blocks of a grid along x.
+const MOST_BLOCKS_ALONG_X: usize = i32::MAX as usize;
+
 /// The size of a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Grid {
@@ -60,6 +65,32 @@ impl Grid {
             shared: 0,
         }
     }
+
+    /// Refuses more blocks than a GPU takes.
+    fn check(&self, kernel: &str) -> Result<()> {
+        let [x, y, z] = self.blocks;
+        if x > MOST_BLOCKS_ALONG_X || y.max(z) > MOST_BLOCKS {
+            bail!(
+                "kernel {kernel}: a grid of {x} x {y} x {z} blocks, and a GPU takes at most \
+                 {MOST_BLOCKS_ALONG_X} x {MOST_BLOCKS} x {MOST_BLOCKS}; fewer examples at once \
+                 (a smaller train.micro_batch) or shorter sequences need fewer blocks"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an operand of a kernel unless it has this type and so many elements.
+fn check_operand(x: &Tensor, dtype: DType, elements: usize) -> Result<()> {
+    if x.dtype() != dtype || x.elem_count() != elements {
+        bail!(
+            "a kernel reads {elements} elements of type {dtype:?}, and its operand is {:?} of type \
+             {:?}",
+            x.shape(),
+            x.dtype()
+        );
+    }
+    Ok(())
 }
 
 /// An argument of a kernel.
@@ -148,5 +179,32 @@ impl Buffer {
     /// Returns the tensor.
     pub(crate) fn into_tensor(self) -> Tensor {
         Tensor::from_storage(self.storage, self.shape, BackpropOp::none(), false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::Device;
+
+    use super::*;
+
+    #[test]
+    fn grids_beyond_a_gpu_are_refused_by_name() {
+        for blocks in [[1, 1, 1], [1 << 30, MOST_BLOCKS, MOST_BLOCKS]] {
+            Grid::new(blocks, 32).check("scan").unwrap();
+        }
+        for blocks in [[1 << 31, 1, 1], [1, 1 << 16, 1], [1, 1, 1 << 16]] {
+            let error = Grid::new(blocks, 32).check("scan").unwrap_err().to_string();
+            assert!(error.contains("kernel scan"), "{error}");
+            assert!(error.contains("train.micro_batch"), "{error}");
+        }
+    }
+
+    #[test]
+    fn operands_of_another_size_or_type_are_refused() {
+        let x = Tensor::zeros((2, 3), DType::U32, &Device::Cpu).unwrap();
+        check_operand(&x, DType::U32, 6).unwrap();
+        assert!(check_operand(&x, DType::U32, 5).is_err());
+        assert!(check_operand(&x, DType::F32, 6).is_err());
     }
 }

@@ -2,7 +2,10 @@
 
 use candle_core::{DType, Device, Error, Result, Shape, Tensor};
 
-use super::{Argument, Buffer, Grid, Module};
+use super::{Argument, Buffer, Grid, Module, check_operand};
+
+/// Tells devices apart, of which there are none.
+pub(crate) type GpuId = usize;
 
 /// A GPU, of which there is none.
 #[derive(Clone)]
@@ -17,6 +20,10 @@ impl Gpu {
         device.is_cuda().then_some(Self)
     }
 
+    pub(crate) fn id(&self) -> GpuId {
+        0
+    }
+
     pub(crate) fn empty(&self, _: impl Into<Shape>, _: DType) -> Result<Buffer> {
         Err(Error::NotCompiledWithCudaSupport)
     }
@@ -25,11 +32,23 @@ impl Gpu {
         Err(Error::NotCompiledWithCudaSupport)
     }
 
-    pub(crate) fn pointer(&self, _: &Tensor) -> Result<Argument> {
+    pub(crate) fn floats(&self, x: &Tensor, elements: usize) -> Result<Argument> {
+        self.pointer(x, DType::F32, elements)
+    }
+
+    pub(crate) fn pointer(&self, x: &Tensor, dtype: DType, elements: usize) -> Result<Argument> {
+        check_operand(x, dtype, elements)?;
         Err(Error::NotCompiledWithCudaSupport)
     }
 
-    pub(crate) fn launch(&self, _: &Module, _: &str, _: Grid, _: &[Argument]) -> Result<()> {
+    pub(crate) fn launch(
+        &self,
+        _: &Module,
+        kernel: &str,
+        grid: Grid,
+        _: &[Argument],
+    ) -> Result<()> {
+        grid.check(kernel)?;
         Err(Error::NotCompiledWithCudaSupport)
     }
 }

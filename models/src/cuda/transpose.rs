@@ -17,7 +17,7 @@ pub(crate) fn transpose(gpu: &Gpu, x: &Tensor) -> Result<Buffer> {
     let y = gpu.empty((batch, columns, rows), DType::F32)?;
     let blocks = [columns.div_ceil(TILE), rows.div_ceil(TILE), batch];
     let arguments = [
-        gpu.pointer(x)?,
+        gpu.floats(x, batch * rows * columns)?,
         y.pointer(),
         Argument::size(rows)?,
         Argument::size(columns)?,

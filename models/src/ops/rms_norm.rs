@@ -18,7 +18,7 @@ use crate::cuda::Gpu;
 /// # Errors
 /// If shapes do not fit.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64) -> Result<Tensor> {
-    if let Some(gpu) = Gpu::of(x) {
+    if let Some(gpu) = Gpu::of(x).filter(|_| cuda::takes(x)) {
         let weight = weight.broadcast_as(x.dim(D::Minus1)?)?;
         return Ok(cuda::norm(&gpu, x, &weight, None, epsilon)?);
     }

@@ -6,7 +6,7 @@
 #   resources  registers, shared memory, spills and occupancy of every kernel, compared with
 #              resources.csv (needs nvcc; RENEW=1 writes the file)
 #   device     the same tests built by nvcc, and run where there is a GPU
-#   speed      times and bytes per second of every kernel (needs nvcc and a GPU)
+#   speed      times and bytes per second of most kernels (needs nvcc and a GPU)
 # `run.sh [PART...]` runs the parts named; by default tests, faults and resources. JOBS builds run at
 # once (default: all cores).
 set -euo pipefail

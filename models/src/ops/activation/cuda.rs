@@ -23,17 +23,19 @@ pub(in crate::ops) fn activate(gpu: &Gpu, x: &Tensor, activation: Activation) ->
         Activation::Softplus => (5, 0.0),
     };
     let function = Argument::Int(function);
-    let count = Argument::Long(x.elem_count() as i64);
-    let grid = Grid::new([x.elem_count().div_ceil(ELEMENTS), 1, 1], THREADS);
+    let elements = x.elem_count();
+    let count = Argument::Long(elements as i64);
+    let grid = Grid::new([elements.div_ceil(ELEMENTS), 1, 1], THREADS);
     let y = gpu.empty(x.shape(), DType::F32)?;
-    let operands = [gpu.pointer(&x)?, y.pointer()];
+    let operands = [gpu.floats(&x, elements)?, y.pointer()];
     let arguments = [&operands[..], &[function, Argument::Float(floor), count]].concat();
     gpu.launch(&MODULE, "activation_forward", grid, &arguments)?;
     let (gpu, kept) = (gpu.clone(), x.detach());
     let output = y.into_output();
     with_backward("activation", &[&x], output, false, move |_, dy| {
         let dx = gpu.empty(kept.shape(), DType::F32)?;
-        let operands = [gpu.pointer(&kept)?, gpu.pointer(dy)?, dx.pointer()];
+        let [x, dy] = [&kept, dy].map(|x| gpu.floats(x, elements));
+        let operands = [x?, dy?, dx.pointer()];
         let arguments = [&operands[..], &[function, count]].concat();
         gpu.launch(&MODULE, "activation_backward", grid, &arguments)?;
         Ok(vec![Some(dx.into_tensor())])

@@ -33,8 +33,8 @@ pub struct Update<'a> {
 /// are no updates or a tensor is not f32 on a GPU.
 ///
 /// # Errors
-/// If updates differ in β1, β2, ε or number of the update, a tensor is not contiguous, or the
-/// launch fails.
+/// If updates differ in β1, β2, ε or number of the update, a tensor is not contiguous or not as
+/// large as its parameter, or the launch fails.
 pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<bool> {
     let Some(first) = updates.first() else {
         return Ok(false);
@@ -70,16 +70,18 @@ pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<boo
     let gradients = contiguous(updates.iter().map(|of| of.gradient))?;
     let mut table = Table::default();
     for (of, gradient) in updates.iter().zip(&gradients) {
-        let pointers = [of.parameter, of.first, of.second].map(|x| gpu.pointer(x));
+        let elements = of.parameter.elem_count();
+        let tensors = [of.parameter, of.first, of.second];
+        let pointers = tensors.map(|x| gpu.floats(x, elements));
         let [parameter, first, second] = pointers;
         let gradient = match gradient {
-            Some(gradient) => gpu.pointer(gradient)?,
+            Some(gradient) => gpu.floats(gradient, elements)?,
             None => Argument::NULL,
         };
         let rate = of.step.rate / (1.0 - of.step.beta1.powf(of.step.update as f64));
         table.push(
             [parameter?, first?, second?, gradient],
-            of.parameter.elem_count(),
+            elements,
             [(1.0 - of.step.decay) as f32, rate as f32],
         );
     }
@@ -87,11 +89,11 @@ pub fn update_together(updates: &[Update], scale: Option<&Tensor>) -> Result<boo
     let numbers = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, correction, epsilon];
     let list = table.upload(first.parameter)?;
     let arguments = [
-        gpu.pointer(&list)?,
+        gpu.pointer(&list, DType::I64, table.words.len())?,
         Argument::size(updates.len())?,
         Argument::words(&numbers.map(|number| (number as f32).to_bits())),
         match scale {
-            Some(scale) => gpu.pointer(scale)?,
+            Some(scale) => gpu.floats(scale, 1)?,
             None => Argument::NULL,
         },
     ];
@@ -114,13 +116,15 @@ pub fn gradient_norm(gradients: &[&Tensor], clip: f64) -> Result<Option<[Tensor;
     for gradient in kept.iter().flatten() {
         let pointers = [Argument::NULL, Argument::NULL, Argument::NULL];
         let [parameter, first, second] = pointers;
-        let gradients = [parameter, first, second, gpu.pointer(gradient)?];
-        table.push(gradients, gradient.elem_count(), [0.0; 2]);
+        let elements = gradient.elem_count();
+        let gradients = [parameter, first, second, gpu.floats(gradient, elements)?];
+        table.push(gradients, elements, [0.0; 2]);
     }
     let list = table.upload(gradients[0])?;
     let count = Argument::size(gradients.len())?;
     let squares = gpu.empty(table.chunks, DType::F64)?;
-    let arguments = [gpu.pointer(&list)?, count, squares.pointer()];
+    let list = gpu.pointer(&list, DType::I64, table.words.len())?;
+    let arguments = [list, count, squares.pointer()];
     gpu.launch(&MODULE, "gradient_squares", table.grid(), &arguments)?;
     let [norm, scale] = [gpu.empty((), DType::F32)?, gpu.empty((), DType::F32)?];
     let arguments = [

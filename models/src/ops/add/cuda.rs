@@ -16,9 +16,10 @@ pub(in crate::ops) fn add(gpu: &Gpu, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (a, b) = (a.contiguous()?, b.contiguous()?);
     let y = gpu.empty(a.shape(), DType::F32)?;
     let count = a.elem_count();
+    let [of_a, of_b] = [&a, &b].map(|x| gpu.floats(x, count));
     let grid = Grid::new([count.div_ceil(ELEMENTS), 1, 1], THREADS);
     let count = Argument::Long(count as i64);
-    let arguments = [gpu.pointer(&a)?, gpu.pointer(&b)?, y.pointer(), count];
+    let arguments = [of_a?, of_b?, y.pointer(), count];
     gpu.launch(&MODULE, "add", grid, &arguments)?;
     with_backward("add", &[&a, &b], y.into_output(), false, |_, dy| {
         Ok(vec![Some(dy.clone()); 2])

@@ -8,7 +8,7 @@ use self::tables::Tables;
 use super::{AttentionOptions, RelativeScores, with_columns};
 use crate::Result;
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Buffer, Gpu, Grid, Module, module, sum_parts};
+use crate::cuda::{Argument, Buffer, Gpu, Grid, MOST_BLOCKS, Module, module, sum_parts};
 
 const MODULE: Module = module!("ops-attention-cuda");
 const THREADS: usize = 128;
@@ -45,6 +45,9 @@ impl Form {
             padded_queries: _,
         } = options;
         if k.elem_count() == 0 || v.elem_count() == 0 || *heads == 0 {
+            return None;
+        }
+        if q.dim(0).ok()? * heads > MOST_BLOCKS {
             return None;
         }
         let [width, values] = [q, v].map(|x| x.dims().last().map_or(0, |row| row / heads));
@@ -138,6 +141,15 @@ struct Sizes {
     values: usize,
 }
 
+impl Sizes {
+    /// Returns the numbers of queries, keys, values and outputs.
+    fn elements(self) -> [usize; 4] {
+        let (of_queries, of_keys) = (self.queries * self.width, self.keys * self.width);
+        let (of_values, of_y) = (self.keys * self.values, self.queries * self.values);
+        [of_queries, of_keys, of_values, of_y].map(|row| self.batch * self.heads * row)
+    }
+}
+
 /// A side whose rows a kernel writes.
 #[derive(Clone, Copy)]
 enum Side {
@@ -165,6 +177,11 @@ impl BlockTables {
         })
     }
 
+    /// Returns the address of all lists.
+    fn pointer(&self, gpu: &Gpu) -> candle_core::Result<Argument> {
+        gpu.pointer(&self.words, DType::U32, self.words.elem_count())
+    }
+
     /// Returns structure `Blocks` of a side, with `rows` rows of gradients of an example.
     fn argument(&self, gpu: &Gpu, side: Side, rows: usize) -> candle_core::Result<Argument> {
         let tables = &self.tables;
@@ -180,7 +197,7 @@ impl BlockTables {
             rows,
         ];
         let places = places.map(|place| place as u32);
-        let all = gpu.pointer(&self.words)?.halves();
+        let all = self.pointer(gpu)?.halves();
         Ok(Argument::words(
             &[&all[..], &places, &[tables.diagonal.to_bits()]].concat(),
         ))
@@ -200,9 +217,21 @@ struct Call {
 }
 
 impl Call {
-    /// Returns the address of a tensor, or none.
-    fn pointer(&self, x: Option<&Tensor>) -> candle_core::Result<Argument> {
-        x.map_or(Ok(Argument::NULL), |x| self.gpu.pointer(x))
+    /// Returns the address of a tensor of so many numbers, or none.
+    fn pointer(&self, x: Option<&Tensor>, elements: usize) -> candle_core::Result<Argument> {
+        x.map_or(Ok(Argument::NULL), |x| self.gpu.floats(x, elements))
+    }
+
+    /// Returns the addresses of q, k, v and the mask.
+    fn operands(&self, [q, k, v]: [&Tensor; 3]) -> candle_core::Result<[Argument; 4]> {
+        let [of_q, of_k, of_v, _] = self.sizes.elements();
+        let gpu = &self.gpu;
+        Ok([
+            gpu.floats(q, of_q)?,
+            gpu.floats(k, of_k)?,
+            gpu.floats(v, of_v)?,
+            self.pointer(self.mask.as_ref(), self.sizes.batch * self.sizes.keys)?,
+        ])
     }
 
     /// Returns memory for rows of which blocks of a mask may leave some alone.
@@ -234,10 +263,16 @@ impl Call {
         let Some(relative) = &self.relative else {
             return Ok(Argument::words(&[]));
         };
-        let tables = [&relative.of_heads, &relative.of_queries, &relative.of_keys];
+        let rows = self.sizes.batch * self.sizes.heads;
+        let tables = [
+            (&relative.of_heads, self.sizes.heads),
+            (&relative.of_queries, rows * self.sizes.queries),
+            (&relative.of_keys, rows * relative.keys.len()),
+        ];
         let mut words = Vec::new();
-        for table in tables {
-            words.extend(self.pointer(table.as_ref())?.halves());
+        for (table, rows) in tables {
+            let elements = rows * relative.columns();
+            words.extend(self.pointer(table.as_ref(), elements)?.halves());
         }
         for buffer in [parts, gradients] {
             words.extend(buffer.map_or(Argument::NULL, Buffer::pointer).halves());
@@ -296,14 +331,8 @@ impl Call {
         let gpu = &self.gpu;
         let y = self.rows((batch, queries, heads * values))?;
         let logs = gpu.empty((batch, heads, queries), DType::F32)?;
-        let arguments = [
-            gpu.pointer(q)?,
-            gpu.pointer(k)?,
-            gpu.pointer(v)?,
-            self.pointer(self.mask.as_ref())?,
-            y.pointer(),
-            logs.pointer(),
-        ];
+        let operands = self.operands([q, k, v])?;
+        let arguments = [&operands[..], &[y.pointer(), logs.pointer()]].concat();
         // Numbers in shared memory: own rows, and two tiles.
         let numbers = (OWN + TILE) * shared_row(width) + TILE * shared_row(values);
         let distances = self.distances(None, None)?;
@@ -364,13 +393,13 @@ impl Call {
         let of_queries = zeros(1, [batch, heads, queries, columns])?;
         let of_keys = zeros(2, [batch, heads, placed, columns])?;
 
-        let valid = self.pointer(self.mask.as_ref())?;
-        let operands = [gpu.pointer(q)?, gpu.pointer(k)?, gpu.pointer(v)?, valid];
+        let operands = self.operands([q, k, v])?;
+        let [.., of_y] = self.sizes.elements();
         let dq = self.rows((batch, queries, heads * width))?;
         let dots = gpu.empty((batch, heads, queries), DType::F32)?;
-        let dy = gpu.pointer(dy)?;
+        let dy = gpu.floats(dy, of_y)?;
         let rest = [
-            gpu.pointer(y)?,
+            gpu.floats(y, of_y)?,
             logs.pointer(),
             dy,
             dq.pointer(),
@@ -440,11 +469,8 @@ impl Call {
             keys,
             sums.rows,
         ];
-        let mut arguments = vec![
-            parts.pointer(),
-            sum.pointer(),
-            self.gpu.pointer(&blocks.words)?,
-        ];
+        let lists = blocks.pointer(&self.gpu)?;
+        let mut arguments = vec![parts.pointer(), sum.pointer(), lists];
         for size in sizes {
             arguments.push(Argument::size(size)?);
         }

@@ -4,13 +4,19 @@ use candle_core::{D, DType, Result, Tensor};
 
 use super::Normalised;
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Buffer, Gpu, Grid, Module, module, sum_parts};
+use crate::cuda::{Argument, Buffer, Gpu, Grid, MOST_BLOCKS, Module, module, sum_parts};
 
 const MODULE: Module = module!("ops-batch_norm-cuda");
 /// Columns and rows of a block, and threads.
 const COLUMNS: usize = 32;
 const SEGMENT: usize = 512;
 const THREADS: usize = 256;
+
+/// Returns whether a grid has blocks enough for x (.., D), which is not empty.
+pub(super) fn takes(x: &Tensor) -> bool {
+    let width = x.dims().last().copied().unwrap_or(1);
+    (x.elem_count() / width).div_ceil(SEGMENT) <= MOST_BLOCKS
+}
 
 /// Statistics of the rows of x that count.
 pub(in crate::ops) struct Statistics {
@@ -33,7 +39,7 @@ pub(in crate::ops) fn statistics(
     let valid = valid.map(|valid| valid.detach().contiguous()).transpose()?;
     let rows = Rows::of(gpu, &x)?;
     let part = gpu.empty((rows.segments, 3, rows.width), DType::F32)?;
-    let operands = [gpu.pointer(&x)?, rows.pointer(valid.as_ref())?];
+    let operands = [rows.floats(&x)?, rows.pointer(valid.as_ref())?];
     let arguments = [&operands[..], &[part.pointer()], &rows.sizes].concat();
     gpu.launch(&MODULE, "batch_norm_segments", rows.grid(), &arguments)?;
     let moments = gpu.empty((2, rows.width), DType::F32)?;
@@ -68,8 +74,10 @@ pub(in crate::ops) fn norm(
     let rows = Rows::of(gpu, &x)?;
     let epsilon = Argument::Float(norm.epsilon as f32);
     let y = gpu.empty(x.shape(), DType::F32)?;
-    let [of_x, of_gain, of_offset] = [&x, &gain, &offset].map(|x| gpu.pointer(x));
-    let operands = [of_x?, of_gain?, of_offset?, gpu.pointer(&moments)?];
+    let width = rows.width;
+    let [of_gain, of_offset] = [&gain, &offset].map(|x| gpu.floats(x, width));
+    let of_moments = gpu.floats(&moments, 2 * width)?;
+    let operands = [rows.floats(&x)?, of_gain?, of_offset?, of_moments];
     let arguments = [&operands[..], &[y.pointer()], &rows.sizes, &[epsilon]].concat();
     gpu.launch(&MODULE, "batch_norm_forward", rows.grid(), &arguments)?;
     let operands = [&x, &gain, &offset];
@@ -77,8 +85,11 @@ pub(in crate::ops) fn norm(
     let output = y.into_output();
     with_backward("batch norm", &operands, output, false, move |_, dy| {
         let gpu = &rows.gpu;
-        let [x, gain, moments] = kept.each_ref().map(|x| gpu.pointer(x));
-        let (x, gain, moments, dy) = (x?, gain?, moments?, gpu.pointer(dy)?);
+        let [x, dy] = [rows.floats(&kept[0])?, rows.floats(dy)?];
+        let [gain, moments] = [
+            gpu.floats(&kept[1], width)?,
+            gpu.floats(&kept[2], 2 * width)?,
+        ];
         let parts = gpu.empty((rows.segments, 2, rows.width), DType::F32)?;
         let operands = [x, moments, dy, parts.pointer()];
         let arguments = [&operands[..], &rows.sizes, &[epsilon]].concat();
@@ -87,7 +98,7 @@ pub(in crate::ops) fn norm(
         let own = match &own {
             Some(of_x) => [
                 rows.pointer(of_x.valid.as_ref())?,
-                gpu.pointer(&sums)?,
+                gpu.floats(&sums, 2 * width)?,
                 of_x.count.pointer(),
             ],
             None => [Argument::NULL; 3],
@@ -111,6 +122,7 @@ pub(in crate::ops) fn norm(
 /// The launches over the rows of one tensor (R, D).
 struct Rows {
     gpu: Gpu,
+    rows: usize,
     width: usize,
     segments: usize,
     /// R and D.
@@ -123,6 +135,7 @@ impl Rows {
         let rows = x.elem_count() / width;
         Ok(Self {
             gpu: gpu.clone(),
+            rows,
             width,
             segments: rows.div_ceil(SEGMENT),
             sizes: [Argument::size(rows)?, Argument::size(width)?],
@@ -134,8 +147,16 @@ impl Rows {
         Grid::new(blocks, THREADS)
     }
 
+    /// Returns the address of a tensor (R, D).
+    fn floats(&self, x: &Tensor) -> Result<Argument> {
+        self.gpu.floats(x, self.rows * self.width)
+    }
+
     /// Returns the address of which rows count, none if all do.
     fn pointer(&self, valid: Option<&Tensor>) -> Result<Argument> {
-        valid.map_or(Ok(Argument::NULL), |valid| self.gpu.pointer(valid))
+        match valid {
+            Some(valid) => self.gpu.floats(valid, self.rows),
+            None => Ok(Argument::NULL),
+        }
     }
 }

@@ -43,7 +43,7 @@ impl Moments {
         if supports(&x) {
             return Ok(Self(cpu::channel_moments(&x, valid)?));
         }
-        match Gpu::of(&x) {
+        match Gpu::of(&x).filter(|_| cuda::takes(&x)) {
             Some(gpu) => Ok(Self(cuda::statistics(&gpu, &x, valid)?.moments)),
             None => Ok(Self(composed_moments(&x, valid)?)),
         }
@@ -110,7 +110,7 @@ pub fn batch_norm(
         let y = cpu::channel_norm(x, affine, &moments.0, norm.epsilon, Some(valid))?;
         return Ok((y, moments));
     }
-    if let Some(gpu) = Gpu::of(x) {
+    if let Some(gpu) = Gpu::of(x).filter(|_| cuda::takes(x)) {
         let of_x = cuda::statistics(&gpu, &x.detach(), valid)?;
         let moments = of_x.moments.clone();
         let y = cuda::norm(&gpu, x, norm, &moments, Some(of_x))?;
@@ -136,7 +136,7 @@ pub fn batch_norm_by(x: &Tensor, norm: &Normalised, moments: &Moments) -> Result
             None,
         )?);
     }
-    if let Some(gpu) = Gpu::of(x) {
+    if let Some(gpu) = Gpu::of(x).filter(|_| cuda::takes(x)) {
         return Ok(cuda::norm(&gpu, x, norm, &moments.0, None)?);
     }
     affine(x, norm, &moments.0)

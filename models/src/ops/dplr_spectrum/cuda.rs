@@ -31,7 +31,8 @@ pub(super) fn dplr_spectrum(
         threads: THREADS,
         shared: NUMBER * count * modes,
     };
-    let operands = [gpu.pointer(&rows)?, spectra.pointer()];
+    let elements = channels * count * modes;
+    let operands = [gpu.pointer(&rows, DType::F64, elements)?, spectra.pointer()];
     let arguments = [&operands[..], &sizes].concat();
     gpu.launch(&MODULE, "dplr_spectrum_forward", grid, &arguments)?;
     let (gpu, kept) = (gpu.clone(), rows.detach());
@@ -44,7 +45,9 @@ pub(super) fn dplr_spectrum(
             threads: THREADS,
             shared: NUMBER * count * (modes + THREADS),
         };
-        let operands = [gpu.pointer(&kept)?, gpu.pointer(dy)?, part.pointer()];
+        let rows = gpu.pointer(&kept, DType::F64, elements)?;
+        let dy = gpu.pointer(dy, DType::F64, channels * 2 * directions * bins)?;
+        let operands = [rows, dy, part.pointer()];
         let arguments = [&operands[..], &sizes].concat();
         gpu.launch(&MODULE, "dplr_spectrum_backward", grid, &arguments)?;
         Ok(vec![Some(part.into_tensor().sum(0)?)])

@@ -4,7 +4,7 @@ use candle_core::{D, DType, Device, Result, Tensor};
 
 use super::DropoutMask;
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Gpu, Grid, Module, module};
+use crate::cuda::{Argument, Gpu, Grid, MOST_BLOCKS, Module, module};
 use crate::rng::{Stream, mask_constants};
 
 const MODULE: Module = module!("ops-dropout-cuda");
@@ -13,6 +13,17 @@ const THREADS: usize = 128;
 const REPEATS: usize = 64;
 /// Elements whose words are drawn by 16 threads.
 const GROUP: usize = 64;
+
+/// Returns whether a grid has blocks enough for x (B, ..), which is not empty, and its mask.
+pub(super) fn takes(x: &Tensor, mask: &DropoutMask) -> bool {
+    let (batch, width) = (x.dims().first(), x.dims().last());
+    let (batch, width) = (batch.copied().unwrap_or(1), width.copied().unwrap_or(1));
+    let positions = match mask.tied {
+        true => x.elem_count() / batch / width,
+        false => 1,
+    };
+    batch.max(positions.div_ceil(REPEATS)) <= MOST_BLOCKS
+}
 
 /// Returns `residual`, if any, plus x (B, ..) with the elements of `mask` dropped. The mask is not
 /// of a packed batch.
@@ -35,11 +46,12 @@ pub(in crate::ops) fn dropout(
         },
     };
     let y = gpu.empty(x.shape(), DType::F32)?;
+    let elements = x.elem_count();
     let added = match &residual {
-        Some(residual) => gpu.pointer(residual)?,
+        Some(residual) => gpu.floats(residual, elements)?,
         None => Argument::NULL,
     };
-    launch.run(gpu.pointer(&x)?, added, y.pointer())?;
+    launch.run(gpu.floats(&x, elements)?, added, y.pointer())?;
     let mut operands = vec![&x];
     operands.extend(&residual);
     let count = operands.len();
@@ -50,7 +62,8 @@ pub(in crate::ops) fn dropout(
         false,
         move |_, dy| {
             let dx = launch.gpu.empty(dy.shape(), DType::F32)?;
-            launch.run(launch.gpu.pointer(dy)?, Argument::NULL, dx.pointer())?;
+            let of_dy = launch.gpu.floats(dy, elements)?;
+            launch.run(of_dy, Argument::NULL, dx.pointer())?;
             let mut gradients = vec![Some(dx.into_tensor())];
             gradients.resize(count, Some(dy.clone()));
             Ok(gradients)
@@ -108,7 +121,8 @@ pub(in crate::ops) fn factors(
         period: elements,
     };
     let factors = gpu.empty((batch, elements), DType::F32)?;
-    launch.run(gpu.pointer(&ones)?, Argument::NULL, factors.pointer())?;
+    let ones = gpu.floats(&ones, batch * elements)?;
+    launch.run(ones, Argument::NULL, factors.pointer())?;
     Ok(factors.into_tensor())
 }
 

@@ -10,6 +10,7 @@ mod tests;
 
 use candle_core::Tensor;
 
+use super::check;
 use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Packing, Result, rng::Stream};
@@ -74,6 +75,11 @@ impl DropoutMask<'_> {
     }
 }
 
+/// Returns the GPU that holds x, if its kernel draws the mask.
+fn gpu_of(x: &Tensor, mask: &DropoutMask) -> Option<Gpu> {
+    Gpu::of(x).filter(|_| mask.packing.is_none() && cuda::takes(x, mask))
+}
+
 /// Returns x after dropout, in the same shape. The elements that `mask` drops become zeros, and the
 /// others are multiplied by 1 / (1 - rate). x is (B, ..) with an example in each row, or (1, T, D)
 /// if it is packed, with T valid positions in all.
@@ -84,7 +90,7 @@ pub fn dropout(x: &Tensor, mask: &DropoutMask) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::dropout(x, mask.options())?);
     }
-    if let (Some(gpu), None) = (Gpu::of(x), mask.packing) {
+    if let Some(gpu) = gpu_of(x, mask) {
         return Ok(cuda::dropout(&gpu, x, None, mask)?);
     }
     Ok(x.broadcast_mul(&mask.composed(x)?)?)
@@ -99,7 +105,11 @@ pub fn add_dropped(residual: &Tensor, x: &Tensor, mask: &DropoutMask) -> Result<
     if supports(x) {
         return Ok(cpu::add_dropped(residual, x, mask.options())?);
     }
-    if let (Some(gpu), None) = (Gpu::of(x), mask.packing) {
+    check(residual.dims() == x.dims(), "dropout", || {
+        let (residual, x) = (residual.shape(), x.shape());
+        format!("x {x:?} is added to {residual:?}, of another shape")
+    })?;
+    if let Some(gpu) = gpu_of(x, mask) {
         return Ok(cuda::dropout(&gpu, x, Some(residual), mask)?);
     }
     Ok((residual + dropout(x, mask)?)?)

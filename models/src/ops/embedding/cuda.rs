@@ -20,14 +20,16 @@ pub(super) fn takes(vocabulary: usize) -> bool {
     vocabulary <= MOST_ROWS
 }
 
-/// Returns rows (R, D) of `table` (V, D) by `ids` (R) of type u32.
+/// Returns rows (R, D) of `table` (V, D) by `ids`, R of them in any shape.
 pub(super) fn rows(gpu: &Gpu, ids: &Tensor, table: &Tensor) -> Result<Tensor> {
-    let (ids, table) = (ids.contiguous()?, table.contiguous()?);
+    let (ids, table) = (ids.to_dtype(DType::U32)?.contiguous()?, table.contiguous()?);
     let (rows, (vocabulary, width)) = (ids.elem_count(), table.dims2()?);
     let y = gpu.empty((rows, width), DType::F32)?;
     let sizes = [Argument::size(vocabulary)?, Argument::size(width)?];
     let numbers = Argument::Long((rows * width) as i64);
-    let operands = [gpu.pointer(&ids)?, gpu.pointer(&table)?, y.pointer()];
+    let of_ids = gpu.pointer(&ids, DType::U32, rows)?;
+    let of_table = gpu.floats(&table, vocabulary * width)?;
+    let operands = [of_ids, of_table, y.pointer()];
     let arguments = [&operands[..], &[numbers], &sizes].concat();
     let grid = Grid::new([(rows * width).div_ceil(THREADS), 1, 1], THREADS);
     gpu.launch(&MODULE, "embedding_forward", grid, &arguments)?;
@@ -37,7 +39,8 @@ pub(super) fn rows(gpu: &Gpu, ids: &Tensor, table: &Tensor) -> Result<Tensor> {
         let segment = rows.div_ceil(SEGMENTS).max(LEAST_SEGMENT);
         let segments = rows.div_ceil(segment);
         let parts = gpu.empty((segments, vocabulary, width), DType::F32)?;
-        let operands = [gpu.pointer(&ids)?, gpu.pointer(dy)?, parts.pointer()];
+        let of_ids = gpu.pointer(&ids, DType::U32, rows)?;
+        let operands = [of_ids, gpu.floats(dy, rows * width)?, parts.pointer()];
         let count = [Argument::size(rows)?];
         let arguments = [&operands[..], &count, &sizes, &[Argument::size(segment)?]].concat();
         let grid = Grid {

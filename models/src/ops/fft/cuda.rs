@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use candle_core::{DType, DeviceLocation, Result, Tensor};
+use candle_core::{DType, Result, Tensor};
 
 use super::{Complex, Lags};
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Buffer, Gpu, Grid, Module, module, sum_parts, transpose};
+use crate::cuda::{
+    Argument, Buffer, Gpu, GpuId, Grid, MOST_BLOCKS, Module, module, sum_parts, transpose,
+};
 
 const SHORT: Module = module!("ops-fft-cuda");
 const LONG: Module = module!("ops-fft-long");
@@ -23,14 +25,24 @@ const ENOUGH_BLOCKS: usize = 1024;
 const COMPLEX: usize = 8;
 
 /// Returns the transform's length for x (B, L, D) and K taps, if the kernels compute it.
-pub(super) fn transform_length(length: usize, taps: usize, lags: Lags) -> Option<usize> {
+pub(super) fn transform_length(
+    (batch, length, width): (usize, usize, usize),
+    taps: usize,
+    lags: Lags,
+) -> Option<usize> {
     let reach = match lags {
         Lags::Causal => taps,
         Lags::Bidirectional => taps / 2,
         Lags::Circular => return None,
     };
     let n = (length + reach.min(length)).next_power_of_two().max(4);
-    (n <= MOST_LONG).then_some(n)
+    (n <= MOST_LONG && takes(batch, width, n)).then_some(n)
+}
+
+/// Returns whether a grid has blocks enough for `width` channels of `batch` examples, with
+/// transforms of length n.
+fn takes(batch: usize, width: usize, n: usize) -> bool {
+    batch <= MOST_BLOCKS && (n <= MOST_SHORT || width <= MOST_BLOCKS)
 }
 
 /// Returns the convolution of x (B, L, D) with `kernel` (D, K), by transforms of length n.
@@ -45,7 +57,7 @@ pub(super) fn fft_conv(
     let (batch, length, width) = x.dims3()?;
     let conv = Conv {
         gpu: gpu.clone(),
-        roots: roots(gpu, &x, n)?,
+        roots: roots(gpu, n)?,
         batch,
         length,
         width,
@@ -78,9 +90,12 @@ pub(super) fn fft_conv(
     )
 }
 
-/// Returns whether [`irfft`] computes sequences of n positions.
-pub(super) fn inverts(n: usize) -> bool {
-    n.is_power_of_two() && (4..=MOST_LONG).contains(&n)
+/// Returns whether [`irfft`] computes sequences of n positions of spectra x (B, F, D).
+pub(super) fn inverts(x: &Tensor, n: usize) -> bool {
+    let fits = x
+        .dims3()
+        .is_ok_and(|(batch, _, width)| takes(1, batch * width, n));
+    fits && n.is_power_of_two() && (4..=MOST_LONG).contains(&n)
 }
 
 /// Returns real sequences (B, n, D) of their spectra (B, n/2 + 1, D): pulses convolved with what
@@ -93,7 +108,7 @@ pub(super) fn irfft(gpu: &Gpu, x: &Complex, n: usize) -> Result<Tensor> {
     let channels = batch * width;
     let conv = Conv {
         gpu: gpu.clone(),
-        roots: roots(gpu, &spectra, n)?,
+        roots: roots(gpu, n)?,
         batch: 1,
         length: n,
         width: channels,
@@ -111,7 +126,8 @@ pub(super) fn irfft(gpu: &Gpu, x: &Complex, n: usize) -> Result<Tensor> {
     let kept = spectra.detach().broadcast_mul(&bins(1.0, 1.0)?)?;
     let pulse = Tensor::ones((1, channels, 1), DType::F32, spectra.device())?;
     let pulse = pulse.pad_with_zeros(2, 0, n - 1)?;
-    let y = conv.apply(&pulse, gpu.pointer(&kept)?, false)?; // (1, n, B D)
+    let spectrum = gpu.floats(&kept, channels * (n / 2 + 1) * 2)?;
+    let y = conv.apply(&pulse, spectrum, false)?; // (1, n, B D)
     let weights = bins(1.0 / n as f64, 2.0 / n as f64)?;
     let (shape, output) = (spectra.shape().clone(), y.into_output());
     let y = with_backward("irfft", &[&spectra], output, false, move |_, dy| {
@@ -123,12 +139,11 @@ pub(super) fn irfft(gpu: &Gpu, x: &Complex, n: usize) -> Result<Tensor> {
     y.transpose(0, 1)?.contiguous()
 }
 
-/// Returns e^{-2πij/n} for j < n, (n, 2). Made once for each card.
-fn roots(gpu: &Gpu, like: &Tensor, n: usize) -> Result<Tensor> {
-    static ROOTS: LazyLock<Mutex<HashMap<(DeviceLocation, usize), Tensor>>> =
-        LazyLock::new(Mutex::default);
+/// Returns e^{-2πij/n} for j < n, (n, 2). Made once for each device.
+fn roots(gpu: &Gpu, n: usize) -> Result<Tensor> {
+    static ROOTS: LazyLock<Mutex<HashMap<(GpuId, usize), Tensor>>> = LazyLock::new(Mutex::default);
     let mut known = ROOTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = (like.device().location(), n);
+    let key = (gpu.id(), n);
     if let Some(roots) = known.get(&key) {
         return Ok(roots.clone());
     }
@@ -212,6 +227,16 @@ impl Conv {
         [of_columns, of_rows]
     }
 
+    /// Returns the address of x (B, D, L).
+    fn channels(&self, x: &Tensor) -> Result<Argument> {
+        self.gpu.floats(x, self.batch * self.width * self.length)
+    }
+
+    /// Returns the address of the roots of unity.
+    fn roots(&self) -> Result<Argument> {
+        self.gpu.floats(&self.roots, 4 * self.plan.size())
+    }
+
     /// Returns memory for the transforms of `count` examples between two passes.
     fn scratch(&self, count: usize) -> Result<Buffer> {
         let shape = (count, self.width, self.plan.size(), 2);
@@ -220,8 +245,9 @@ impl Conv {
 
     /// Returns the transform of the taps, D times K numbers: (D, M + 1) complex numbers.
     fn spectrum(&self, kernel: &Tensor) -> Result<Buffer> {
-        let (gpu, kernel) = (&self.gpu, self.gpu.pointer(kernel)?);
-        let roots = gpu.pointer(&self.roots)?;
+        let gpu = &self.gpu;
+        let kernel = gpu.floats(kernel, self.width * self.taps)?;
+        let roots = self.roots()?;
         let spectrum = gpu.empty((self.width, self.plan.size() + 1, 2), DType::F32)?;
         let [taps, length] = [self.taps, self.length].map(Argument::size);
         let of_taps = [taps?, length?, self.bidirectional.into()];
@@ -248,8 +274,8 @@ impl Conv {
 
     /// Returns the convolution (B, L, D) of x (B, D, L), or with `adjoint` dx of dy.
     fn apply(&self, x: &Tensor, spectrum: Argument, adjoint: bool) -> Result<Buffer> {
-        let (gpu, x) = (&self.gpu, self.gpu.pointer(x)?);
-        let roots = gpu.pointer(&self.roots)?;
+        let (gpu, x) = (&self.gpu, self.channels(x)?);
+        let roots = self.roots()?;
         let y = gpu.empty((self.batch, self.width, self.length), DType::F32)?;
         let [length, width] = [self.length, self.width].map(Argument::size);
         let (length, width) = (length?, width?);
@@ -281,7 +307,7 @@ impl Conv {
     /// Returns the first pass over x (B, D, L).
     fn columns_of(&self, x: Argument, split: [Argument; 2], grid: Grid) -> Result<Buffer> {
         let scratch = self.scratch(self.batch)?;
-        let roots = self.gpu.pointer(&self.roots)?;
+        let roots = self.roots()?;
         let operands = [x, roots, scratch.pointer(), Argument::size(self.length)?];
         let arguments = [&operands[..], &split].concat();
         self.gpu
@@ -292,8 +318,8 @@ impl Conv {
     /// Returns the gradient of the taps (D, K), for x and dy (B, D, L).
     fn taps_gradient(&self, x: &Tensor, dy: &Tensor) -> Result<Tensor> {
         let gpu = &self.gpu;
-        let [x, dy] = [gpu.pointer(x)?, gpu.pointer(dy)?];
-        let roots = gpu.pointer(&self.roots)?;
+        let [x, dy] = [self.channels(x)?, self.channels(dy)?];
+        let roots = self.roots()?;
         let group = (self.batch * self.width).div_ceil(ENOUGH_BLOCKS);
         let group = group.clamp(1, self.batch);
         let groups = self.batch.div_ceil(group);

@@ -3,8 +3,8 @@
 //!
 //! For f32 and f64 on the CPU these are fast transforms of any length, O(L log L) (a length with
 //! small prime factors is fastest). So are long convolutions in f32 on a GPU, and inverse
-//! transforms to a power of 2 there; elsewhere products with matrices of cosines and sines, O(L²),
-//! exact and slow.
+//! transforms to a power of 2 there, both up to a length; elsewhere products with matrices of
+//! cosines and sines, O(L²), exact and slow. A GPU has none of more than 2³⁰ numbers.
 
 pub(in crate::ops) mod cpu;
 mod cuda;
@@ -56,7 +56,7 @@ pub fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
     if transforms(&x.re) {
         return Ok(cpu::sequence(&x.re, &x.im, n)?);
     }
-    match Gpu::of(&x.re).filter(|_| cuda::inverts(n)) {
+    match Gpu::of(&x.re).filter(|_| cuda::inverts(&x.re, n)) {
         Some(gpu) => Ok(cuda::irfft(&gpu, x, n)?),
         None => composed::irfft(x, n),
     }
@@ -72,7 +72,8 @@ pub fn irfft(x: &Complex, n: usize) -> Result<Tensor> {
 /// # Errors
 /// If shapes do not fit, K is odd with `Bidirectional`, or larger than L with `Circular`.
 pub fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
-    let ((_, length, width), (channels, taps)) = (x.dims3()?, kernel.dims2()?);
+    let (sizes, (channels, taps)) = (x.dims3()?, kernel.dims2()?);
+    let (_, length, width) = sizes;
     let fits = match lags {
         Lags::Causal => true,
         Lags::Bidirectional => taps % 2 == 0,
@@ -85,7 +86,7 @@ pub fn fft_conv(x: &Tensor, kernel: &Tensor, lags: Lags) -> Result<Tensor> {
     if transforms(x) {
         return Ok(cpu::long_convolution(x, kernel, lags)?);
     }
-    match (Gpu::of(x), cuda::transform_length(length, taps, lags)) {
+    match (Gpu::of(x), cuda::transform_length(sizes, taps, lags)) {
         (Some(gpu), Some(n)) => Ok(cuda::fft_conv(&gpu, x, kernel, lags, n)?),
         _ => composed::fft_conv(x, kernel, lags),
     }
@@ -117,9 +118,11 @@ mod composed {
     use std::collections::HashMap;
     use std::sync::{LazyLock, Mutex, PoisonError};
 
-    use candle_core::DeviceLocation;
+    use super::{Complex, DType, Device, Lags, Result, TAU, Tensor, check};
+    use crate::cuda::{Gpu, GpuId};
 
-    use super::{Complex, DType, Device, Lags, Result, TAU, Tensor};
+    /// Most numbers of a matrix on a GPU: 4 GiB of f32.
+    const MOST_NUMBERS: usize = 1 << 30;
 
     /// The element of a matrix at row r and column c, with a = 2π r c / n.
     #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -149,7 +152,7 @@ mod composed {
     }
 
     /// A matrix: its numbers, n, its shape, its type and its GPU.
-    type Key = (Wave, usize, (usize, usize), DType, DeviceLocation);
+    type Key = (Wave, usize, (usize, usize), DType, GpuId);
 
     /// Matrices on GPUs, each made once.
     static WAVES: LazyLock<Mutex<HashMap<Key, Tensor>>> = LazyLock::new(Mutex::default);
@@ -172,17 +175,30 @@ mod composed {
             let waves = Tensor::from_vec(all, (rows, columns), &Device::Cpu)?;
             Ok(waves.to_dtype(dtype)?.to_device(device)?)
         };
-        if device.is_cpu() {
+        let Some(gpu) = Gpu::on(device) else {
             return make();
-        }
+        };
+        fits_a_gpu(n, (rows, columns))?;
         let mut known = WAVES.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (wave, n, (rows, columns), dtype, device.location());
+        let key = (wave, n, (rows, columns), dtype, gpu.id());
         if let Some(waves) = known.get(&key) {
             return Ok(waves.clone());
         }
         let waves = make()?;
         known.insert(key, waves.clone());
         Ok(waves)
+    }
+
+    /// Refuses a matrix that is too large for a GPU.
+    pub(super) fn fits_a_gpu(n: usize, (rows, columns): (usize, usize)) -> Result<()> {
+        let numbers = rows.saturating_mul(columns);
+        check(numbers <= MOST_NUMBERS, "transform on a GPU", || {
+            format!(
+                "a length of {n} needs a matrix of {rows} x {columns} numbers, and the limit is \
+                 {MOST_NUMBERS}; kernels convolve up to 65,536 positions and invert to powers of 2 \
+                 up to 131,072, and the CPU (--device cpu) transforms any length"
+            )
+        })
     }
 
     /// Returns `matrix` (n, L) times each x (B, L, D): (B, n, D), by one product.

@@ -32,6 +32,15 @@ fn same(
 }
 
 #[test]
+fn matrices_beyond_a_gpu_are_refused_by_their_length() {
+    composed::fits_a_gpu(32_768, (32_768, 32_768)).unwrap();
+    let error = composed::fits_a_gpu(131_074, (65_538, 65_537)).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("a length of 131074"), "{error}");
+    assert!(error.contains("65538 x 65537"), "{error}");
+}
+
+#[test]
 fn spectra_and_sequences_are_what_the_definition_says() {
     for (length, n) in (1..38usize).flat_map(|n| [(n, n), (n + 3, n), (n.div_ceil(2), n)]) {
         let place = format!("length {length}, n {n}");

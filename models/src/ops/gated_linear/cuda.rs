@@ -3,12 +3,10 @@
 use candle_core::{D, DType, Result, Tensor};
 
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Gpu, Grid, Module, module};
+use crate::cuda::{Argument, Gpu, Grid, MOST_BLOCKS, Module, module};
 
 const MODULE: Module = module!("ops-gated_linear-cuda");
 const THREADS: usize = 256;
-/// Most blocks along the rows.
-const ROWS: usize = 65_535;
 
 /// Returns v ⊙ σ(g) (.., D) of v and g side by side (.., 2D).
 pub(in crate::ops) fn gate_halves(gpu: &Gpu, made: &Tensor) -> Result<Tensor> {
@@ -21,13 +19,13 @@ pub(in crate::ops) fn gate_halves(gpu: &Gpu, made: &Tensor) -> Result<Tensor> {
     }
     let (gate, half) = (Gate::new(gpu, rows, width, 2 * width)?, 4 * width as u64);
     let y = gpu.empty(shape, DType::F32)?;
-    let value = gpu.pointer(&made)?;
+    let value = gpu.floats(&made, 2 * rows * width)?;
     gate.forward([value, value.plus(half), y.pointer()])?;
     let kept = made.detach();
     with_backward("gate", &[&made], y.into_output(), false, move |_, dy| {
-        let value = gate.gpu.pointer(&kept)?;
+        let value = gate.gpu.floats(&kept, 2 * rows * width)?;
         let dmade = gate.gpu.empty(kept.shape(), DType::F32)?;
-        let (dvalue, dy) = (dmade.pointer(), gate.gpu.pointer(dy)?);
+        let (dvalue, dy) = (dmade.pointer(), gate.gpu.floats(dy, rows * width)?);
         gate.backward([value, value.plus(half), dy, dvalue, dvalue.plus(half)])?;
         Ok(vec![Some(dmade.into_tensor())])
     })
@@ -36,21 +34,22 @@ pub(in crate::ops) fn gate_halves(gpu: &Gpu, made: &Tensor) -> Result<Tensor> {
 /// Returns v ⊙ σ(g) of v and g, both (.., D).
 pub(in crate::ops) fn gate(gpu: &Gpu, value: &Tensor, gate: &Tensor) -> Result<Tensor> {
     let operands = [value.contiguous()?, gate.contiguous()?];
-    let width = value.dim(D::Minus1)?;
-    let gate = Gate::new(gpu, value.elem_count() / width, width, width)?;
+    let (elements, width) = (value.elem_count(), value.dim(D::Minus1)?);
+    let gate = Gate::new(gpu, elements / width, width, width)?;
     let y = gpu.empty(value.shape(), DType::F32)?;
-    let [of_value, of_gate] = [gpu.pointer(&operands[0])?, gpu.pointer(&operands[1])?];
-    gate.forward([of_value, of_gate, y.pointer()])?;
+    let [of_value, of_gate] = operands.each_ref().map(|x| gpu.floats(x, elements));
+    gate.forward([of_value?, of_gate?, y.pointer()])?;
     let kept = [operands[0].detach(), operands[1].detach()];
     let [value, of_gate] = &operands;
     let output = y.into_output();
     with_backward("gate", &[value, of_gate], output, false, move |_, dy| {
         let gpu = &gate.gpu;
-        let [value, of_gate] = [gpu.pointer(&kept[0])?, gpu.pointer(&kept[1])?];
+        let [value, of_gate] = kept.each_ref().map(|x| gpu.floats(x, elements));
+        let of_dy = gpu.floats(dy, elements)?;
         let dvalue = gpu.empty(dy.shape(), DType::F32)?;
         let dgate = gpu.empty(dy.shape(), DType::F32)?;
         let gradients = [dvalue.pointer(), dgate.pointer()];
-        gate.backward([value, of_gate, gpu.pointer(dy)?, gradients[0], gradients[1]])?;
+        gate.backward([value?, of_gate?, of_dy, gradients[0], gradients[1]])?;
         Ok(vec![Some(dvalue.into_tensor()), Some(dgate.into_tensor())])
     })
 }
@@ -69,7 +68,7 @@ impl Gate {
         let stride = stride?;
         Ok(Self {
             gpu: gpu.clone(),
-            grid: Grid::new([width.div_ceil(THREADS), rows.min(ROWS), 1], THREADS),
+            grid: Grid::new([width.div_ceil(THREADS), rows.min(MOST_BLOCKS), 1], THREADS),
             sizes: [height?, of_row?, stride, stride],
         })
     }

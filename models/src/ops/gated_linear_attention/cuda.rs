@@ -4,7 +4,7 @@ use candle_core::{DType, Result, Tensor};
 
 use super::{CHUNK, GatedLinearAttentionOptions};
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Buffer, Gpu, Grid, Module, module};
+use crate::cuda::{Argument, Buffer, Gpu, Grid, MOST_BLOCKS, Module, module};
 
 const MODULE: Module = module!("ops-gated_linear_attention-cuda");
 const THREADS: usize = 128;
@@ -13,7 +13,10 @@ const WIDEST: usize = 128;
 
 /// Returns whether the kernels compute attention with keys (B, L, H, K).
 pub(super) fn takes(k: &Tensor) -> bool {
-    k.elem_count() > 0 && k.dims().last().is_some_and(|keys| *keys <= WIDEST)
+    let fits = k
+        .dims4()
+        .is_ok_and(|(_, length, _, keys)| keys <= WIDEST && length.div_ceil(CHUNK) <= MOST_BLOCKS);
+    fits && k.elem_count() > 0
 }
 
 /// Returns y (B, L, H, V) of q and k (B, L, H, K), v (B, L, H, V), logarithms of decays (B, L, H)
@@ -41,7 +44,7 @@ pub(super) fn gated_linear_attention(
     let (kept, gpu) = (operands.detached(), gpu.clone());
     let backward = move |_: &Tensor, dy: &Tensor| {
         let [q, k, v, log_decay, delta] = kept.pointers(&gpu)?;
-        let dy = gpu.pointer(dy)?;
+        let dy = gpu.floats(dy, kept.v.elem_count())?;
         let dstates = launches.states("adjoint", &[q, k, log_decay, delta, dy], true)?;
         let like = |x: &Tensor| gpu.empty(x.shape(), DType::F32);
         let (dq, dk, dv) = (like(&kept.q)?, like(&kept.k)?, like(&kept.v)?);
@@ -98,16 +101,22 @@ impl Operands {
 
     /// Returns the addresses of all operands, none for those that there are not.
     fn pointers(&self, gpu: &Gpu) -> Result<[Argument; 5]> {
-        let gate = |x: &Option<Tensor>| match x {
-            Some(x) => gpu.pointer(x),
+        let (batch, length, heads, keys) = self.q.dims4()?;
+        let rows = batch * length * heads;
+        let gate = |x: &Option<Tensor>, elements| match x {
+            Some(x) => gpu.floats(x, elements),
             None => Ok(Argument::NULL),
         };
+        let decays = match &self.log_decay {
+            Some(decays) if decays.rank() == 4 => keys,
+            _ => 1,
+        };
         Ok([
-            gpu.pointer(&self.q)?,
-            gpu.pointer(&self.k)?,
-            gpu.pointer(&self.v)?,
-            gate(&self.log_decay)?,
-            gate(&self.delta)?,
+            gpu.floats(&self.q, rows * keys)?,
+            gpu.floats(&self.k, rows * keys)?,
+            gpu.floats(&self.v, rows * self.v.dim(3)?)?,
+            gate(&self.log_decay, rows * decays)?,
+            gate(&self.delta, rows)?,
         ])
     }
 }

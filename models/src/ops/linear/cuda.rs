@@ -6,13 +6,18 @@ use candle_core::{DType, Tensor};
 use super::matmul;
 use crate::Result;
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Gpu, Grid, Module, module, sum_parts};
+use crate::cuda::{Argument, Gpu, Grid, MOST_BLOCKS, Module, module, sum_parts};
 
 const MODULE: Module = module!("ops-linear-cuda");
 /// Columns and rows of a block, and threads.
 const COLUMNS: usize = 32;
 const SEGMENT: usize = 512;
 const THREADS: usize = 256;
+
+/// Returns whether a grid has blocks enough for so many rows.
+pub(super) fn takes(rows: usize) -> bool {
+    rows.div_ceil(SEGMENT) <= MOST_BLOCKS
+}
 
 /// Returns x (.., K) times the transposed weight (N, K), plus bias (N): `dims`, which are (.., N).
 pub(in crate::ops) fn linear(
@@ -31,7 +36,8 @@ pub(in crate::ops) fn linear(
     let grid = Grid::new([width.div_ceil(COLUMNS), segments, 1], THREADS);
     let sizes = [Argument::size(rows)?, Argument::size(width)?];
     let y = gpu.empty(dims, DType::F32)?;
-    let operands = [gpu.pointer(&product)?, gpu.pointer(&bias)?, y.pointer()];
+    let of_product = gpu.floats(&product, rows * width)?;
+    let operands = [of_product, gpu.floats(&bias, width)?, y.pointer()];
     let arguments = [&operands[..], &sizes].concat();
     gpu.launch(&MODULE, "linear_bias", grid, &arguments)?;
     let (gpu, of_x) = (gpu.clone(), x.track_op());
@@ -41,7 +47,7 @@ pub(in crate::ops) fn linear(
         let [x, weight] = &kept;
         let dy = &dy.reshape((rows, width))?;
         let part = gpu.empty((segments, width), DType::F32)?;
-        let operands = [gpu.pointer(dy)?, part.pointer()];
+        let operands = [gpu.floats(dy, rows * width)?, part.pointer()];
         let arguments = [&operands[..], &sizes].concat();
         gpu.launch(&MODULE, "linear_bias_gradient", grid, &arguments)?;
         let dbias = sum_parts(&gpu, &part, segments, width)?;

@@ -34,7 +34,7 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     if let Some(last) = dims.last_mut() {
         *last = outputs;
     }
-    if let (Some(gpu), Some(bias)) = (Gpu::of(x), bias) {
+    if let (Some(gpu), Some(bias)) = (Gpu::of(x).filter(|_| cuda::takes(rows)), bias) {
         return cuda::linear(&gpu, x, weight, bias, dims);
     }
     // One tall product instead of one per example: the weight's gradient is then one product too.

@@ -3,7 +3,7 @@
 use candle_core::{D, DType, Result, Tensor};
 
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Gpu, Grid, Module, module, sum_parts};
+use crate::cuda::{Argument, Gpu, Grid, MOST_BLOCKS, Module, module, sum_parts};
 
 const MODULE: Module = module!("ops-norm-cuda");
 /// Rows of a block, and threads.
@@ -12,6 +12,12 @@ const THREADS: usize = 256;
 /// Columns and rows of a block of `norm_parameters`.
 const COLUMNS: usize = 32;
 const SEGMENT: usize = 512;
+
+/// Returns whether a grid has blocks enough for x (.., D), which is not empty.
+pub(in crate::ops) fn takes(x: &Tensor) -> bool {
+    let width = x.dims().last().copied().unwrap_or(1);
+    (x.elem_count() / width).div_ceil(SEGMENT) <= MOST_BLOCKS
+}
 
 /// Returns the LayerNorm of x (.., D) with `bias` (D), or the RMSNorm without; `weight` is (D).
 pub(in crate::ops) fn norm(
@@ -33,9 +39,10 @@ pub(in crate::ops) fn norm(
     };
     let sizes = [Argument::size(rows)?, Argument::size(width)?];
     let grid = Grid::new([rows.div_ceil(ROWS), 1, 1], THREADS);
-    let mut arguments = vec![gpu.pointer(&x)?, gpu.pointer(&weight)?];
+    let elements = rows * width;
+    let mut arguments = vec![gpu.floats(&x, elements)?, gpu.floats(&weight, width)?];
     if let Some(bias) = &bias {
-        arguments.push(gpu.pointer(bias)?);
+        arguments.push(gpu.floats(bias, width)?);
     }
     arguments.push(y.pointer());
     arguments.extend(means.as_ref().map(crate::cuda::Buffer::pointer));
@@ -57,8 +64,8 @@ pub(in crate::ops) fn norm(
     };
     with_backward(name, &operands, y.into_output(), false, move |_, dy| {
         let [x, weight] = kept;
-        let [x, weight] = [gpu.pointer(&x)?, gpu.pointer(&weight)?];
-        let (scales, dy) = (scales.pointer(), gpu.pointer(dy)?);
+        let [x, weight] = [gpu.floats(&x, elements)?, gpu.floats(&weight, width)?];
+        let (scales, dy) = (scales.pointer(), gpu.floats(dy, elements)?);
         let dx = gpu.empty((rows, width), DType::F32)?;
         let mut arguments = vec![x, weight];
         arguments.extend(means.as_ref().map(crate::cuda::Buffer::pointer));

@@ -42,7 +42,7 @@ pub fn layer_norm(x: &Tensor, norm: &Normalised) -> Result<Tensor> {
     if supports(x) {
         return Ok(cpu::layer_norm(x, weight, bias, epsilon)?);
     }
-    if let Some(gpu) = Gpu::of(x) {
+    if let Some(gpu) = Gpu::of(x).filter(|_| cuda::takes(x)) {
         return Ok(cuda::norm(&gpu, x, weight, Some(bias), epsilon)?);
     }
     let centred = x.broadcast_sub(&x.mean_keepdim(D::Minus1)?)?;

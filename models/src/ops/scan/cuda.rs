@@ -4,7 +4,7 @@ use candle_core::{DType, Result, Tensor};
 
 use super::ScanOptions;
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Buffer, Gpu, Grid, Module, module, sum_parts};
+use crate::cuda::{Argument, Buffer, Gpu, Grid, MOST_BLOCKS, Module, module, sum_parts};
 
 const MODULE: Module = module!("ops-scan-cuda");
 const THREADS: usize = 128;
@@ -13,15 +13,28 @@ const ENOUGH_THREADS: usize = 1 << 18;
 /// Least positions of a chunk.
 const LEAST_CHUNK: usize = 64;
 
+/// Returns whether a grid has blocks enough for x (B, L, W).
+pub(super) fn takes(x: &Tensor) -> bool {
+    x.dims3()
+        .is_ok_and(|(batch, length, _)| batch.max(length.div_ceil(LEAST_CHUNK)) <= MOST_BLOCKS)
+}
+
 /// Returns all states of x (B, L, W) with coefficients a (W) or (B, L, W).
 pub(super) fn scan(gpu: &Gpu, x: &Tensor, a: &Tensor, options: ScanOptions) -> Result<Tensor> {
     let (x, a) = (x.contiguous()?, a.contiguous()?);
     let chunked = ChunkedScan::new(gpu, &x, a.rank() == 3, options)?;
     let h = gpu.empty(x.shape(), DType::F32)?;
-    let starts = chunked.starts(gpu.pointer(&x)?, gpu.pointer(&a)?, false)?;
+    let elements = x.elem_count();
+    let coefficients = if chunked.varies {
+        elements
+    } else {
+        chunked.width
+    };
+    let (of_x, of_a) = (gpu.floats(&x, elements)?, gpu.floats(&a, coefficients)?);
+    let starts = chunked.starts(of_x, of_a, false)?;
     chunked.launch(
         "forward",
-        [gpu.pointer(&x)?, gpu.pointer(&a)?, Argument::NULL],
+        [of_x, of_a, Argument::NULL],
         starts.as_ref(),
         &[h.pointer()],
     )?;
@@ -29,7 +42,7 @@ pub(super) fn scan(gpu: &Gpu, x: &Tensor, a: &Tensor, options: ScanOptions) -> R
     let output = h.into_output();
     with_backward("scan", &[&x, &a], output, true, move |h, dh| {
         let gpu = &chunked.gpu;
-        let (dh, a) = (gpu.pointer(dh)?, gpu.pointer(&kept)?);
+        let (dh, a) = (gpu.floats(dh, elements)?, gpu.floats(&kept, coefficients)?);
         let dx = gpu.empty(h.shape(), DType::F32)?;
         let parts = chunked.batch * chunked.chunks;
         let da = match chunked.varies {
@@ -39,7 +52,7 @@ pub(super) fn scan(gpu: &Gpu, x: &Tensor, a: &Tensor, options: ScanOptions) -> R
         let starts = chunked.starts(dh, a, true)?;
         chunked.launch(
             "backward",
-            [dh, gpu.pointer(h)?, a],
+            [dh, gpu.floats(h, elements)?, a],
             starts.as_ref(),
             &[dx.pointer(), da.pointer()],
         )?;

@@ -73,7 +73,7 @@ pub fn scan_packed(
         return Ok(cpu::scan(x, a, options)?);
     }
     let Some(packing) = packing else {
-        return match Gpu::of(x) {
+        return match Gpu::of(x).filter(|_| cuda::takes(x)) {
             Some(gpu) => Ok(cuda::scan(&gpu, x, a, options)?),
             None => composed(x, a, options),
         };

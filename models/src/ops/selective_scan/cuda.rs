@@ -3,12 +3,17 @@
 use candle_core::{DType, Result, Tensor};
 
 use crate::autograd::with_backward;
-use crate::cuda::{Argument, Gpu, Grid, Module, module, sum_parts};
+use crate::cuda::{Argument, Gpu, Grid, MOST_BLOCKS, Module, module, sum_parts};
 
 const MODULE: Module = module!("ops-selective_scan-cuda");
 const THREADS: usize = 256;
 /// Positions between two states that are kept.
 const TILE: usize = 16;
+
+/// Returns whether a grid has blocks enough for x (B, L, D).
+pub(super) fn takes(x: &Tensor) -> bool {
+    x.dims().first().is_some_and(|batch| *batch <= MOST_BLOCKS)
+}
 
 /// Returns y (B, L, D) of x, δ (B, L, D), a (D, N), projections (B, L, 2N) and skip (D).
 pub(super) fn selective_scan(gpu: &Gpu, operands: [&Tensor; 5]) -> Result<Tensor> {
@@ -24,8 +29,19 @@ pub(super) fn selective_scan(gpu: &Gpu, operands: [&Tensor; 5]) -> Result<Tensor
         modes,
         ..
     } = launches;
-    let pointers = |gpu: &Gpu, of: &[Tensor]| -> Result<Vec<Argument>> {
-        of.iter().map(|operand| gpu.pointer(operand)).collect()
+    let rows = batch * length;
+    let elements = [
+        rows * width,
+        rows * width,
+        width * modes,
+        rows * 2 * modes,
+        width,
+    ];
+    let pointers = move |gpu: &Gpu, of: &[Tensor]| -> Result<Vec<Argument>> {
+        let sized = of.iter().zip(elements);
+        sized
+            .map(|(operand, count)| gpu.floats(operand, count))
+            .collect()
     };
     let trained = contiguous.iter().any(Tensor::track_op);
     let shape = (batch, length.div_ceil(TILE), width, modes);
@@ -50,7 +66,8 @@ pub(super) fn selective_scan(gpu: &Gpu, operands: [&Tensor; 5]) -> Result<Tensor
         let results = [&dx, &ddelta, &da, &dprojections, &dskip].map(|it| it.pointer());
         let states = states.as_ref().map_or(Argument::NULL, |it| it.pointer());
         let operands = pointers(&gpu, &saved)?;
-        let arguments = [&operands[..], &[states, gpu.pointer(dy)?], &results].concat();
+        let of_dy = gpu.floats(dy, rows * width)?;
+        let arguments = [&operands[..], &[states, of_dy], &results].concat();
         launches.launch(&gpu, "selective_scan_backward", &arguments)?;
         let da = sum_parts(&gpu, &da, batch, (width, modes))?;
         let shape = (batch, length, 2 * modes);

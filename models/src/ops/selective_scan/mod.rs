@@ -54,7 +54,7 @@ pub fn selective_scan(
         let parameters = Tensor::cat(&[&a.t()?, &skip.unsqueeze(0)?], 0)?;
         return Ok(cpu::selective_scan(x, delta, projections, &parameters)?);
     }
-    match Gpu::of(x) {
+    match Gpu::of(x).filter(|_| cuda::takes(x)) {
         Some(gpu) => Ok(cuda::selective_scan(
             &gpu,
             [x, delta, a, projections, skip],

@@ -18,19 +18,22 @@ pub(in crate::ops) fn softmax(gpu: &Gpu, x: &Tensor, valid: Option<&Tensor>) -> 
     let rows = x.elem_count() / keys;
     let rows_each = rows / x.dim(0)?;
     let y = gpu.empty(x.shape(), DType::F32)?;
+    let elements = rows * keys;
     let valid = match &valid {
-        Some(valid) => gpu.pointer(valid)?,
+        Some(valid) => gpu.floats(valid, x.dim(0)? * keys)?,
         None => Argument::NULL,
     };
     let grid = Grid::new([rows.div_ceil(ROWS), 1, 1], THREADS);
     let [rows, rows_each, keys] = [rows, rows_each, keys].map(Argument::size);
     let (rows, keys) = (rows?, keys?);
-    let arguments = [gpu.pointer(&x)?, valid, y.pointer(), rows, rows_each?, keys];
+    let of_x = gpu.floats(&x, elements)?;
+    let arguments = [of_x, valid, y.pointer(), rows, rows_each?, keys];
     gpu.launch(&MODULE, "softmax_forward", grid, &arguments)?;
     let gpu = gpu.clone();
     with_backward("softmax", &[&x], y.into_output(), true, move |y, dy| {
         let dx = gpu.empty(dy.shape(), DType::F32)?;
-        let arguments = [gpu.pointer(y)?, gpu.pointer(dy)?, dx.pointer(), rows, keys];
+        let [y, dy] = [y, dy].map(|x| gpu.floats(x, elements));
+        let arguments = [y?, dy?, dx.pointer(), rows, keys];
         gpu.launch(&MODULE, "softmax_backward", grid, &arguments)?;
         Ok(vec![Some(dx.into_tensor())])
     })

@@ -86,10 +86,10 @@ fn taps(gpu: &Gpu, modes: &Modes, length: usize) -> Result<Tensor> {
         .map(Tensor::contiguous)
         .collect::<Result<_, _>>()?;
     let (width, count) = operands[0].dims2()?;
-    let pointers = |gpu: &Gpu, of: &[Tensor]| {
+    let pointers = move |gpu: &Gpu, of: &[Tensor]| {
         let mut all = Vec::new();
         for operand in of {
-            all.push(gpu.pointer(operand)?);
+            all.push(gpu.floats(operand, width * count)?);
             if of.len() == 2 {
                 all.push(Argument::NULL);
             }
@@ -113,7 +113,7 @@ fn taps(gpu: &Gpu, modes: &Modes, length: usize) -> Result<Tensor> {
         false,
         move |_, dkernel| {
             let parts = gpu.empty((spans, 4, width, count), DType::F32)?;
-            let gradients = [gpu.pointer(dkernel)?, parts.pointer()];
+            let gradients = [gpu.floats(dkernel, width * length)?, parts.pointer()];
             let arguments = [&pointers(&gpu, &kept)?[..], &gradients, &sizes].concat();
             gpu.launch(&MODULE, "state_space_kernel_backward", grid, &arguments)?;
             let sums = sum_parts(&gpu, &parts, spans, (4, width, count))?;

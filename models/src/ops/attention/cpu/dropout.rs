@@ -6,7 +6,7 @@ use lra_cpu::simd::Lanes;
 use lra_cpu::tile::{PAD, SIDE};
 use rayon::prelude::*;
 
-use crate::cuda::Gpu;
+use crate::cuda::{Gpu, MOST_BLOCKS};
 use crate::ops::dropout;
 use crate::rng::{Stream, mask_constants};
 
@@ -64,7 +64,8 @@ impl AttentionDropout {
         device: &Device,
     ) -> Result<Tensor> {
         let rows = self.counters.len();
-        if let Some(gpu) = Gpu::on(device).filter(|_| rows * heads * queries * keys > 0) {
+        let fits = rows * heads * queries * keys > 0 && rows <= MOST_BLOCKS;
+        if let Some(gpu) = Gpu::on(device).filter(|_| fits) {
             let row = row_length(keys);
             let size = (rows, heads * queries * row);
             let all = dropout::cuda::factors(&gpu, self.philox_words(), size, device)?;
