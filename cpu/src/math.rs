@@ -41,7 +41,7 @@ fn power<S: Lanes>(s: S, fraction: S::f32s, rounded: S::f32s) -> S::f32s {
     s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(p), n))
 }
 
-/// Computes 2^x for x <= 127; 0 where the result would be subnormal.
+/// Computes 2^x for x <= 127; 0 where the result would be subnormal. NaN stays NaN.
 #[inline(always)]
 pub fn exp2_bounded<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     let rounded = s.add_f32s(x, s.splat_f32s(TO_INTEGER));
@@ -51,7 +51,7 @@ pub fn exp2_bounded<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
 }
 
 /// Computes e^x, within 2 units in the last place; infinity or 0 where the result is not a normal
-/// number.
+/// number. NaN stays NaN.
 #[inline(always)]
 pub fn exp<S: Lanes>(s: S, x: S::f32s) -> S::f32s {
     let log2e = s.splat_f32s(std::f32::consts::LOG2_E);
@@ -205,6 +205,21 @@ mod tests {
             );
             assert_eq!(y[..5], [0.0, 0.0, 0.0, 1.0, 8.0]);
             assert!(y[5].is_nan());
+        }
+    }
+
+    /// The payload of a NaN reaches into the bits that become the exponent.
+    #[test]
+    fn exponentials_of_what_is_not_a_number_are_none() {
+        let payloads = (0..0x800).chain([0x3f_ffff]);
+        let numbers = payloads.flat_map(|payload| [0x7fc0_0000, 0xffc0_0000].map(|x| x | payload));
+        let x: Vec<f32> = numbers.map(f32::from_bits).collect();
+        for isa in Isa::all() {
+            for (name, y) in [("exp", apply(isa, Exp, &x)), ("exp2", apply(isa, Exp2, &x))] {
+                for (x, y) in x.iter().zip(y) {
+                    assert!(y.is_nan(), "{isa:?} {name} of {:x} is {y}", x.to_bits());
+                }
+            }
         }
     }
 

@@ -17,11 +17,12 @@ pub trait Lanes: Simd {
     /// Computes `a * b + c` of f64.
     fn fma_f64s(self, a: Self::f64s, b: Self::f64s, c: Self::f64s) -> Self::f64s;
 
-    /// Selects 0 where `x < bound`, and `y` elsewhere, also where x is NaN.
+    /// Selects 0 where `x < bound`, x where it is NaN, and `y` elsewhere. `bound` is not positive.
     #[inline(always)]
     fn zero_below(self, x: Self::f32s, bound: f32, y: Self::f32s) -> Self::f32s {
         let below = self.less_than_f32s(x, self.splat_f32s(bound));
-        self.select_f32s(below, self.splat_f32s(0.0), y)
+        let y = self.select_f32s(below, self.splat_f32s(0.0), y);
+        self.select_f32s(self.equal_f32s(x, x), y, x)
     }
 
     /// Loads the elements of `from`, at most a register, followed by zeros. A whole register is one
@@ -46,13 +47,15 @@ pub trait Lanes: Simd {
 
 #[cfg(target_arch = "x86_64")]
 impl Lanes for V4 {
-    // One comparison that is also true for NaN; the default needs two instructions.
+    // Two instructions; the default needs four. The larger of 0 and NaN is the second of them.
     #[inline(always)]
     fn zero_below(self, x: Self::f32s, bound: f32, y: Self::f32s) -> Self::f32s {
-        use std::arch::x86_64::{__m512, _CMP_NLT_UQ};
-        let (x, bound): (__m512, __m512) = (pulp::cast(x), pulp::cast(self.splat_f32s(bound)));
-        let stays = self.avx512f._mm512_cmp_ps_mask::<_CMP_NLT_UQ>(x, bound);
-        pulp::cast(self.avx512f._mm512_maskz_mov_ps(stays, pulp::cast(y)))
+        use std::arch::x86_64::{__m512, _CMP_NGE_UQ};
+        let (x, y): (__m512, __m512) = (pulp::cast(x), pulp::cast(y));
+        let bound: __m512 = pulp::cast(self.splat_f32s(bound));
+        let zero: __m512 = pulp::cast(self.splat_f32s(0.0));
+        let replaced = self.avx512f._mm512_cmp_ps_mask::<_CMP_NGE_UQ>(x, bound);
+        pulp::cast(self.avx512f._mm512_mask_max_ps(y, replaced, zero, x))
     }
 
     #[inline(always)]
@@ -68,6 +71,20 @@ impl Lanes for V4 {
 
 #[cfg(target_arch = "x86_64")]
 impl Lanes for V3 {
+    // Three instructions; the default needs four. The larger of 0 and NaN is the second of them.
+    #[inline(always)]
+    fn zero_below(self, x: Self::f32s, bound: f32, y: Self::f32s) -> Self::f32s {
+        use std::arch::x86_64::{__m256, _CMP_GE_OQ};
+        let (x, y): (__m256, __m256) = (pulp::cast(x), pulp::cast(y));
+        let bound: __m256 = pulp::cast(self.splat_f32s(bound));
+        let zero: __m256 = pulp::cast(self.splat_f32s(0.0));
+        let stays = self.avx._mm256_cmp_ps::<_CMP_GE_OQ>(x, bound);
+        pulp::cast(
+            self.avx
+                ._mm256_blendv_ps(self.avx._mm256_max_ps(zero, x), y, stays),
+        )
+    }
+
     #[inline(always)]
     fn fma(self, a: Self::f32s, b: Self::f32s, c: Self::f32s) -> Self::f32s {
         self.mul_add_f32s(a, b, c)

@@ -47,7 +47,7 @@ pub const fn steps(terms: usize) -> usize {
 ///
 /// # Panics
 /// If an operand is smaller than its shape.
-pub fn pack<const PARTS: usize, const RIGHT: bool>(
+pub(crate) fn pack<const PARTS: usize, const RIGHT: bool>(
     x: &[f32],
     strides: (usize, usize),
     (sides, terms): (usize, usize),

@@ -26,6 +26,13 @@ pub fn round_to_bfloat16(on: bool) {
 }
 
 /// A number format of operands, and the instructions that multiply it.
+///
+/// Code outside this crate cannot name a format whose instructions a processor may lack. It gets
+/// one from [`Format::current`] and the functions like it, which ask the processor.
+///
+/// ```compile_fail
+/// let format = lra_cpu::format::Format::Bf16Vnni;
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// f32, multiplied as f32.
@@ -35,12 +42,15 @@ pub enum Format {
     /// bfloat16, multiplied by AVX512-BF16: two terms in a word, the first in the upper half, which
     /// the instruction adds first.
     #[cfg(target_arch = "x86_64")]
+    #[non_exhaustive]
     Bf16Vnni,
     /// bfloat16 in tiles, multiplied by AMX.
     #[cfg(target_arch = "x86_64")]
+    #[non_exhaustive]
     Bf16Amx,
     /// f32 as the sum of three bfloat16 in tiles, multiplied by AMX.
     #[cfg(target_arch = "x86_64")]
+    #[non_exhaustive]
     Bf16x3Amx,
 }
 

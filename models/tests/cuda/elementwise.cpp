@@ -6,6 +6,8 @@
 #include "ops/add/cuda.cu"
 #include "ops/linear/cuda.cu"
 
+constexpr int FUNCTIONS = SIGMOID + 1;
+
 /// Returns f(x) and f'(x).
 std::pair<double, double> reference(int function, double floor, double x) {
     const double open = 1 / (1 + std::exp(-x));
@@ -23,12 +25,14 @@ std::pair<double, double> reference(int function, double floor, double x) {
         case RELU: return {std::max(x, 0.0) + floor, x > 0};
         case ELU_PLUS_ONE: return {x > 0 ? x + 1 : std::exp(x), x > 0 ? 1 : std::exp(x)};
         case SILU: return {x * open, open + x * open * (1 - open)};
+        case SIGMOID: return {open, open / (1 + std::exp(x))};
         default: return {std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))), open};
     }
 }
 
 void check_activation(int function, int count) {
-    const char* const names[] = {"gelu", "gelu_erf", "relu", "elu + 1", "silu", "softplus"};
+    const char* const names[] = {"gelu", "gelu_erf", "relu", "elu + 1", "silu", "softplus",
+                                 "sigmoid"};
     const float floor = 0.25f, points[] = {0.0f, -0.0f, 40.0f, -40.0f, 1e4f, -1e4f};
     Floats x = random(count, -6, 6), dy = random(count), y(count), dx(count);
     for (int i = 0; i < std::min(count / 2, 6); ++i) x[i] = points[i];
@@ -56,13 +60,31 @@ void check_activation(int function, int count) {
 /// A number that is none has no value that hides it.
 void stays_visible() {
     const Floats x{NAN};
-    for (int function = 0; function < 6; ++function) {
+    for (int function = 0; function < FUNCTIONS; ++function) {
         Floats y(1);
         launch(activation_forward, dim3{1}, dim3{ACTIVATION_THREADS}, 0, x.data(), y.data(),
                function, 0.0f, 1ll);
         if (std::isnan(y[0])) continue;
         ++failures;
         std::printf("activation %d hides what is not a number\n", function);
+    }
+}
+
+/// Slopes where the square of a number is infinite, and values far below 1.
+void far_from_zero() {
+    const Floats x{3e30f, -3e30f, -40.0f, -60.0f}, ones(4, 1.0f);
+    Floats dx(4), y(4);
+    launch(activation_backward, dim3{1}, dim3{ACTIVATION_THREADS}, 0, x.data(), ones.data(),
+           dx.data(), int(GELU_TANH), 2ll);
+    compare("slopes of gelu, large", {dx[0], dx[1]}, {1, 0}, 1e-7);
+    launch(activation_forward, dim3{1}, dim3{ACTIVATION_THREADS}, 0, x.data(), y.data(),
+           int(SIGMOID), 0.0f, 4ll);
+    launch(activation_backward, dim3{1}, dim3{ACTIVATION_THREADS}, 0, x.data(), ones.data(),
+           dx.data(), int(SIGMOID), 4ll);
+    for (int i : {2, 3}) {
+        const double small = std::exp(double(x[i]));
+        compare("sigmoid, small", {y[i]}, {small}, 1e-6, 0.0);
+        compare("slope of sigmoid, small", {dx[i]}, {small}, 1e-6, 0.0);
     }
 }
 
@@ -97,9 +119,10 @@ void check_bias(int rows, int width) {
 }
 
 void cases() {
-    for (int function = 0; function < 6; ++function)
+    for (int function = 0; function < FUNCTIONS; ++function)
         for (int count : {1, 17, 1023, 2049}) check_activation(function, count);
     stays_visible();
+    far_from_zero();
     for (int count : {1, 1023, 1025, 5000}) check_sum(count);
     for (auto [rows, width] : {std::pair{1, 1}, {9, 17}, {521, 33}, {1030, 2}})
         check_bias(rows, width);

@@ -36,6 +36,17 @@ void check_softmax(int batch, int each, int keys, bool masked) {
     compare(sized("softmax dx", rows, keys), dx, gradient, 2e-6, 0.1);
 }
 
+/// A number that is none makes its row none.
+void no_number() {
+    const Floats x{NAN, NAN, 1.0f, NAN};
+    Floats y(4);
+    launch(softmax_forward, dim3{1}, dim3{256}, 0, x.data(), (const float*)nullptr, y.data(), 2, 2,
+           2);
+    if (std::all_of(y.begin(), y.end(), [](float y) { return std::isnan(y); })) return;
+    ++failures;
+    std::printf("softmax hides what is not a number\n");
+}
+
 void check_loss(int rows, int classes) {
     const size_t all = size_t(rows) * classes;
     const Floats x = random(all, -20, 90), dlosses = random(rows);
@@ -106,6 +117,7 @@ void cases() {
     for (auto [rows, classes] : {std::pair{1, 1}, {9, 2}, {17, 10}, {3, 1023}})
         check_loss(rows, classes);
     bad_label();
+    no_number();
     for (bool halves : {false, true})
         for (auto [rows, width] : {std::pair{1, 1}, {17, 3}, {6, 257}}) check_gate(rows, width, halves);
 }

@@ -357,13 +357,14 @@ fn cross_entropies() -> Vec<Comparison> {
 fn activations() -> Vec<Comparison> {
     use ops::activation;
     type Function = fn(&Tensor) -> lra_models::Result<Tensor>;
-    let functions: [(&str, Function); 6] = [
+    let functions: [(&str, Function); 7] = [
         ("gelu", activation::gelu),
         ("gelu_erf", activation::gelu_erf),
         ("relu", |x| activation::relu(x, 0.5)),
         ("elu_plus_one", activation::elu_plus_one),
         ("silu", activation::silu),
         ("softplus", activation::softplus),
+        ("sigmoid", activation::sigmoid),
     ];
     let mut all = Vec::new();
     for (name, function) in functions {

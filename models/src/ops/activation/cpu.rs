@@ -33,6 +33,8 @@ pub enum Activation {
     Silu,
     /// ln(1 + e^x).
     Softplus,
+    /// 1 / (1 + e^-x).
+    Sigmoid,
 }
 
 /// Applies `activation` to every element of a tensor of any shape.
@@ -50,6 +52,7 @@ impl Activation {
             Activation::EluPlusOne => isa.run(Forward(EluPlusOne, x, y)),
             Activation::Silu => isa.run(Forward(Silu, x, y)),
             Activation::Softplus => isa.run(Forward(Softplus, x, y)),
+            Activation::Sigmoid => isa.run(Forward(Sigmoid, x, y)),
         }
     }
 
@@ -62,6 +65,7 @@ impl Activation {
             Activation::EluPlusOne => isa.run(Backward(EluPlusOne, x, dy, dx)),
             Activation::Silu => isa.run(Backward(Silu, x, dy, dx)),
             Activation::Softplus => isa.run(Backward(Softplus, x, dy, dx)),
+            Activation::Sigmoid => isa.run(Backward(Sigmoid, x, dy, dx)),
         }
     }
 
@@ -79,6 +83,7 @@ impl Activation {
             Activation::EluPlusOne => isa.run(Both(EluPlusOne, [x, dy], [y, dx])),
             Activation::Silu => isa.run(Both(Silu, [x, dy], [y, dx])),
             Activation::Softplus => isa.run(Both(Softplus, [x, dy], [y, dx])),
+            Activation::Sigmoid => isa.run(Both(Sigmoid, [x, dy], [y, dx])),
         }
     }
 }
@@ -97,6 +102,8 @@ pub(in crate::ops) struct GeluTanh;
 impl GeluTanh {
     const LINEAR: f32 = 1.595_769;
     const CUBIC: f32 = Self::LINEAR * 0.044_715;
+    /// The slope is 0 or 1 from here on.
+    const FAR: f32 = 100.0;
 }
 
 impl UnaryFunction for GeluTanh {
@@ -113,6 +120,10 @@ impl UnaryFunction for GeluTanh {
 
     #[inline(always)]
     fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        // The square of a large number is infinite. Not `min`, which may swallow a NaN.
+        let [low, high] = [s.splat_f32s(-Self::FAR), s.splat_f32s(Self::FAR)];
+        let x = s.select_f32s(s.less_than_f32s(x, low), low, x);
+        let x = s.select_f32s(s.greater_than_f32s(x, high), high, x);
         let square = s.mul_f32s(x, x);
         let u = s.fma(
             s.splat_f32s(Self::CUBIC),
@@ -188,6 +199,24 @@ impl UnaryFunction for Softplus {
     #[inline(always)]
     fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
         sigmoid(s, x)
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(in crate::ops) struct Sigmoid;
+
+impl UnaryFunction for Sigmoid {
+    #[inline(always)]
+    fn value<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        sigmoid(s, x)
+    }
+
+    /// Computes e / (1 + e)², e = e^-|x|, which is exact where it is small.
+    #[inline(always)]
+    fn slope<S: Lanes>(self, s: S, x: S::f32s) -> S::f32s {
+        let small = exp(s, s.neg_f32s(s.abs_f32s(x)));
+        let sum = s.add_f32s(s.splat_f32s(1.0), small);
+        s.div_f32s(small, s.mul_f32s(sum, sum))
     }
 }
 

@@ -8,10 +8,11 @@ constexpr int ACTIVATION_THREADS = 256;
 constexpr int ACTIVATION_EACH = 4;  // elements of a thread
 
 /// The functions, numbered as cuda.rs numbers them.
-enum Activation { GELU_TANH, GELU_ERF, RELU, ELU_PLUS_ONE, SILU, SOFTPLUS };
+enum Activation { GELU_TANH, GELU_ERF, RELU, ELU_PLUS_ONE, SILU, SOFTPLUS, SIGMOID };
 
 constexpr float GELU_LINEAR = 1.5957691216f;  // 2 √(2/π)
 constexpr float GELU_CUBIC = GELU_LINEAR * 0.044715f;
+constexpr float GELU_FAR = 100.0f;  // the slope is 0 or 1 from here on
 
 /// Returns the share of the normal distribution below x.
 __device__ inline float normal_share(float x) { return 0.5f * erfcf(-0.70710678119f * x); }
@@ -24,6 +25,7 @@ __device__ inline float activation_value(int function, float floor, float x) {
         case RELU: return (x < 0.0f ? 0.0f : x) + floor;
         case ELU_PLUS_ONE: return x > 0.0f ? x + 1.0f : expf(x);
         case SILU: return x * sigmoid(x);
+        case SIGMOID: return sigmoid(x);
         default: return (x < 0.0f ? 0.0f : x) + log1pf(expf(-fabsf(x)));
     }
 }
@@ -32,6 +34,8 @@ __device__ inline float activation_value(int function, float floor, float x) {
 __device__ inline float activation_slope(int function, float x) {
     switch (function) {
         case GELU_TANH: {
+            // The square of a large number is infinite. Not fminf, which swallows a NaN.
+            x = x < -GELU_FAR ? -GELU_FAR : x > GELU_FAR ? GELU_FAR : x;
             const float square = x * x, share = sigmoid(x * (GELU_LINEAR + GELU_CUBIC * square));
             return share +
                    x * share * (1.0f - share) * (GELU_LINEAR + 3.0f * GELU_CUBIC * square);
@@ -42,6 +46,10 @@ __device__ inline float activation_slope(int function, float x) {
         case SILU: {
             const float share = sigmoid(x);
             return share + x * share * (1.0f - share);
+        }
+        case SIGMOID: {
+            const float small = expf(-fabsf(x));
+            return small / ((1.0f + small) * (1.0f + small));
         }
         default: return sigmoid(x);
     }

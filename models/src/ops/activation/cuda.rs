@@ -21,6 +21,7 @@ pub(in crate::ops) fn activate(gpu: &Gpu, x: &Tensor, activation: Activation) ->
         Activation::EluPlusOne => (3, 0.0),
         Activation::Silu => (4, 0.0),
         Activation::Softplus => (5, 0.0),
+        Activation::Sigmoid => (6, 0.0),
     };
     let function = Argument::Int(function);
     let elements = x.elem_count();

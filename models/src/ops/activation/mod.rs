@@ -52,7 +52,8 @@ impl Activation {
             Self::GeluErf => Some(cpu::Activation::GeluErf),
             Self::Relu => Some(cpu::Activation::Relu { floor: 0.0 }),
             Self::Silu => Some(cpu::Activation::Silu),
-            Self::Sigmoid | Self::ReluSquared | Self::Identity => None,
+            Self::Sigmoid => Some(cpu::Activation::Sigmoid),
+            Self::ReluSquared | Self::Identity => None,
         }
     }
 }
@@ -83,13 +84,22 @@ fn by_kernel(x: &Tensor, activation: cpu::Activation) -> Result<Option<Tensor>> 
     Ok(y.transpose()?)
 }
 
-/// Returns `1 / (1 + exp(-x))` of every element of x, in the shape of x. It is computed as
-/// `(1 + tanh(x / 2)) / 2`, which overflows nowhere.
+/// Returns `1 / (1 + exp(-x))` of every element of x, in the shape of x. Small values have as many
+/// digits as others.
+///
+/// It is composed as `exp(min(x, 0)) / (1 + exp(-|x|))`, which overflows nowhere.
 ///
 /// # Errors
 /// If a tensor operation fails.
 pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
-    Ok(x.affine(0.5, 0.0)?.tanh()?.affine(0.5, 0.5)?)
+    if let Some(y) = by_kernel(x, cpu::Activation::Sigmoid)? {
+        return Ok(y);
+    }
+    // One condition for both parts, so that the slope is right at 0.
+    let positive = x.ge(0.0)?;
+    let small = positive.where_cond(&x.neg()?, x)?.exp()?;
+    let share = positive.where_cond(&small.ones_like()?, &small)?;
+    Ok((share * small.affine(1.0, 1.0)?.recip()?)?)
 }
 
 /// Returns `x / (1 + exp(-x))` of every element of x, in the shape of x. The function is also
@@ -104,7 +114,8 @@ pub fn silu(x: &Tensor) -> Result<Tensor> {
     Ok((x * sigmoid(x)?)?)
 }
 
-/// Returns `ln(1 + exp(x))` of every element of x, in the shape of x. It is positive everywhere.
+/// Returns `ln(1 + exp(x))` of every element of x, in the shape of x. It is positive, and 0 only
+/// where `exp(x)` is below the normal numbers.
 ///
 /// # Errors
 /// If a tensor operation fails.
@@ -112,8 +123,18 @@ pub fn softplus(x: &Tensor) -> Result<Tensor> {
     if let Some(y) = by_kernel(x, cpu::Activation::Softplus)? {
         return Ok(y);
     }
-    let small = x.abs()?.neg()?.exp()?;
-    Ok((x.relu()? + small.affine(1.0, 1.0)?.log()?)?)
+    Ok((x.relu()? + ln_1p(&x.abs()?.neg()?.exp()?)?)?)
+}
+
+/// Returns `ln(1 + x)` of every element of x, which is from 0 to 1.
+fn ln_1p(x: &Tensor) -> Result<Tensor> {
+    // 1 + x has few digits of a small x: the series has them all.
+    let mut series = x.affine(1.0 / 5.0, -1.0 / 4.0)?;
+    for term in [1.0 / 3.0, -1.0 / 2.0, 1.0, 0.0] {
+        series = (series * x)?.affine(1.0, term)?;
+    }
+    let log = x.affine(1.0, 1.0)?.log()?;
+    Ok(x.lt(1e-3)?.where_cond(&series, &log)?)
 }
 
 /// Returns `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))` of every element of x, in the shape of x.
@@ -128,7 +149,10 @@ pub fn gelu(x: &Tensor) -> Result<Tensor> {
         return Ok(y);
     }
     let slope = (2.0 / std::f64::consts::PI).sqrt();
-    let inner = (x.sqr()?.affine(0.044_715 * slope, slope)? * x)?;
+    // The square of a large number is infinite: from 100 on, tanh is -1 or 1.
+    let far = x.detach().sign()?.affine(100.0, 0.0)?;
+    let near = x.abs()?.gt(100.0)?.where_cond(&far, x)?;
+    let inner = (near.sqr()?.affine(0.044_715 * slope, slope)? * near)?;
     Ok((inner.tanh()?.affine(0.5, 0.5)? * x)?)
 }
 
@@ -153,11 +177,13 @@ pub fn relu(x: &Tensor, floor: f32) -> Result<Tensor> {
     if let Some(y) = by_kernel(x, cpu::Activation::Relu { floor })? {
         return Ok(y);
     }
-    Ok(x.relu()?.affine(1.0, f64::from(floor))?)
+    // Not candle's `relu`, which swallows a NaN and has slope 1 at 0.
+    let positive = x.le(0.0)?.where_cond(&x.zeros_like()?, x)?;
+    Ok(positive.affine(1.0, f64::from(floor))?)
 }
 
 /// Returns `elu(x) + 1` of every element of x, in the shape of x: `x + 1` above zero, `exp(x)`
-/// below. It is positive everywhere.
+/// below. It is positive, and 0 only where `exp(x)` is below the normal numbers.
 ///
 /// It is composed as `max(x, 0) + exp(min(x, 0))`. Each part runs in parallel, which candle's `elu`
 /// does not.

@@ -1,4 +1,4 @@
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor, Var};
 
 use super::*;
 use crate::ops::testing::{Sampler, agree};
@@ -19,8 +19,9 @@ fn the_kernels_meet_their_composed_forms() {
 
 type Function = fn(&Tensor) -> Result<Tensor>;
 
-const FUSED: [(&str, Function); 7] = [
+const FUSED: [(&str, Function); 8] = [
     ("softplus", softplus),
+    ("sigmoid", sigmoid),
     ("silu", silu),
     ("gelu", gelu),
     ("gelu_erf", gelu_erf),
@@ -31,10 +32,75 @@ const FUSED: [(&str, Function); 7] = [
 
 #[test]
 fn what_is_not_a_number_stays_visible() {
-    let x = Tensor::new(&[f32::NAN, 1.0], &Device::Cpu).unwrap();
     for (name, function) in FUSED {
-        let y = function(&x).unwrap().to_vec1::<f32>().unwrap();
-        assert!(y[0].is_nan(), "{name}");
+        for dtype in [DType::F32, DType::F64] {
+            let (y, _) = values_and_slopes(function, dtype, &[f64::NAN, 1.0]);
+            assert!(y[0].is_nan() && y[1].is_finite(), "{name} {dtype:?}");
+        }
+    }
+}
+
+/// Returns f(x) and f'(x), computed in `dtype`: in f32 by the kernel, in f64 by the composed form.
+fn values_and_slopes(function: Function, dtype: DType, x: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let x = Tensor::new(x, &Device::Cpu)
+        .unwrap()
+        .to_dtype(dtype)
+        .unwrap();
+    let x = Var::from_tensor(&x).unwrap();
+    let y = function(&x).unwrap();
+    let gradients = y.sum_all().unwrap().backward().unwrap();
+    let numbers = |x: &Tensor| x.to_dtype(DType::F64).unwrap().to_vec1().unwrap();
+    (numbers(&y), numbers(gradients.get(&x).unwrap()))
+}
+
+fn near(name: &str, actual: &[f64], expected: &[f64], tolerance: f64) {
+    for (actual, expected) in actual.iter().zip(expected) {
+        let error = (actual / expected - 1.0).abs();
+        assert!(error < tolerance, "{name}: {actual:e} {expected:e}");
+    }
+}
+
+#[test]
+fn both_forms_have_one_slope_at_zero() {
+    let slopes = [0.5, 0.25, 0.5, 0.5, 0.5, 0.0, 0.0, 1.0];
+    for ((name, function), expected) in FUSED.into_iter().zip(slopes) {
+        for dtype in [DType::F32, DType::F64] {
+            let (_, slopes) = values_and_slopes(function, dtype, &[0.0, -0.0]);
+            for slope in slopes {
+                assert!((slope - expected).abs() < 1e-6, "{name} {dtype:?}: {slope}");
+            }
+        }
+    }
+}
+
+#[test]
+fn far_below_zero_the_digits_of_small_values_and_slopes_are_right() {
+    let x = [-80.0, -50.0, -38.0, -20.0, -12.0, -7.0, -6.75, -1.0, 3.0];
+    let small = x.map(f64::exp);
+    let open = small.map(|small| small / (1.0 + small));
+    for (dtype, tolerance) in [(DType::F32, 1e-6), (DType::F64, 1e-12)] {
+        let (values, slopes) = values_and_slopes(sigmoid, dtype, &x);
+        near("sigmoid", &values, &open, tolerance);
+        let expected = small.map(|small| small / (1.0 + small).powi(2));
+        near("slope of sigmoid", &slopes, &expected, tolerance);
+        let (values, slopes) = values_and_slopes(softplus, dtype, &x);
+        near("softplus", &values, &small.map(f64::ln_1p), tolerance);
+        near("slope of softplus", &slopes, &open, tolerance);
+    }
+    // Above zero, the slope is as small and has as many digits.
+    let (_, slopes) = values_and_slopes(sigmoid, DType::F32, &x.map(|x| -x));
+    let expected = small.map(|small| small / (1.0 + small).powi(2));
+    near("slope of sigmoid", &slopes, &expected, 1e-6);
+}
+
+#[test]
+fn gelu_has_slopes_where_squares_overflow() {
+    for (dtype, large) in [(DType::F32, 1e30), (DType::F64, 1e200)] {
+        let x = [large, 101.0, -101.0, -large];
+        let (values, slopes) = values_and_slopes(gelu, dtype, &x);
+        assert_eq!(slopes, [1.0, 1.0, 0.0, 0.0], "{dtype:?}");
+        near("gelu", &values[..2], &x[..2], 1e-6);
+        assert_eq!(values[2..], [0.0, 0.0], "{dtype:?}");
     }
 }
 

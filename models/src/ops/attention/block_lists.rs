@@ -53,7 +53,8 @@ impl BlockLists {
     ) -> Self {
         let blocks = length.div_ceil(size);
         // No list is longer than the sequence.
-        let (before, after) = (before.min(blocks - 1), after.min(blocks - 1));
+        let most = blocks.saturating_sub(1);
+        let (before, after) = (before.min(most), after.min(most));
         let width = before + 1 + after;
         let lists = (0..blocks)
             .flat_map(|block| (0..width).map(move |place| (block + place).checked_sub(before)))
@@ -79,7 +80,7 @@ impl BlockLists {
     pub fn window(length: usize, before: usize, after: usize) -> Self {
         // Blocks as long as the longer side reach one neighbour each way and compute the fewest
         // hidden pairs per copied key.
-        let size = before.max(after).clamp(1, length);
+        let size = before.max(after).min(length).max(1);
         let reach = |side: usize| side.div_ceil(size);
         Self::around(length, size, (reach(before), reach(after)), |i, j| {
             i - j <= before as isize && j - i <= after as isize
@@ -106,6 +107,16 @@ mod tests {
                     i <= j + before && j <= i + after
                 });
             }
+        }
+    }
+
+    #[test]
+    fn sequences_without_a_position_have_no_pairs() {
+        for lists in [
+            BlockLists::window(0, 3, 2),
+            BlockLists::around(0, 4, (1, 1), |_, _| true),
+        ] {
+            assert_eq!(lists.block_masks(0).pairs(2), 0);
         }
     }
 

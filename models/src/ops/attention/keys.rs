@@ -188,12 +188,15 @@ impl<'a> Keys<'a> {
             ranges.resize(self.count, QueryRange::nothing());
             ranges
         };
-        let mut blocks: Vec<Vec<QueryRange>> = Vec::new();
-        for block_mask in &self.tiles {
+        // Each with the addition to diagonal scores, which hides them if it is minus infinity.
+        let mut blocks: Vec<(f32, Vec<QueryRange>)> = Vec::new();
+        for (block_mask, diagonal_bias) in self.tiles.iter().zip(&group.diagonal_biases) {
+            let diagonal_bias = diagonal_bias.max(-PADDED as f32);
             let missing = group.count - block_mask.len();
-            blocks.extend(block_mask.iter().map(ranges));
             // Outputs of blocks that only fill up are never read, so they are copies of the first.
-            blocks.extend(block_mask.iter().take(1).cycle().take(missing).map(ranges));
+            let filling = block_mask.iter().take(1).cycle().take(missing);
+            let filled = block_mask.iter().chain(filling);
+            blocks.extend(filled.map(|tiles| (diagonal_bias, ranges(tiles))));
         }
         let (mut block_masks, mut count, mut rows) = (self.tiles.len(), group.count, group.queries);
         if blocks.iter().all(|block| *block == blocks[0]) {
@@ -201,33 +204,31 @@ impl<'a> Keys<'a> {
             blocks.truncate(1);
         }
         let hides = |range: &QueryRange| range.range().is_empty();
-        if blocks
-            .iter()
-            .flatten()
-            .all(|range| *range == all || hides(range))
-        {
+        let mut of_blocks = blocks.iter().flat_map(|(_, ranges)| ranges);
+        if of_blocks.clone().all(|range| *range == all || hides(range)) {
             rows = 1;
         }
-        if blocks.iter().flatten().all(|range| *range == all) {
+        if of_blocks.all(|range| *range == all) {
             return Ok(None);
         }
-        let bias = |range: &QueryRange, query: usize| match (
+        let bias = |diagonal_bias: f32, range: &QueryRange, query: usize| match (
             range.range().contains(&query),
             range.diagonal(),
         ) {
             (false, _) => -PADDED as f32,
-            (true, Some(diagonal)) if diagonal == query => group.diagonal_bias,
+            (true, Some(diagonal)) if diagonal == query => diagonal_bias,
             (true, _) => 0.0,
         };
         let mut biases = vec![0.0; blocks.len() * rows * self.count];
         let each = biases.par_chunks_mut((rows * self.count).max(1));
-        each.zip(&blocks).for_each(|(biases, ranges)| {
-            for (query, biases) in biases.chunks_mut(self.count).enumerate() {
-                for (out, range) in biases.iter_mut().zip(ranges) {
-                    *out = bias(range, query);
+        each.zip(&blocks)
+            .for_each(|(biases, (diagonal_bias, ranges))| {
+                for (query, biases) in biases.chunks_mut(self.count).enumerate() {
+                    for (out, range) in biases.iter_mut().zip(ranges) {
+                        *out = bias(*diagonal_bias, range, query);
+                    }
                 }
-            }
-        });
+            });
         let bias = Tensor::from_vec(
             biases,
             (1, block_masks, count, rows, self.count),

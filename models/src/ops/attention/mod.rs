@@ -38,7 +38,7 @@ use self::{
     score_mod::{Pairs, ScoreMod},
     sparse::Operands,
 };
-use super::{matmul, softmax};
+use super::{check, matmul, softmax};
 use crate::cuda::Gpu;
 use crate::ops::supports;
 use crate::{Mask, Result};
@@ -62,10 +62,14 @@ pub fn attend(q: &Tensor, k: &Tensor, v: &Tensor, options: &AttentionOptions) ->
 /// # Errors
 /// Errors of [`attend`].
 pub fn attend_packed(qkv: &Tensor, options: &AttentionOptions) -> Result<Tensor> {
+    let width = qkv.dim(2)?;
+    check(width.is_multiple_of(3), "attention", || {
+        format!("width {width} is not three times that of the heads")
+    })?;
     if supports(qkv) {
         return Ok(cpu::attention_packed(qkv, options)?);
     }
-    let width = qkv.dim(2)? / 3;
+    let width = width / 3;
     let [q, k, v] = [0, 1, 2].map(|index: usize| qkv.narrow(2, index * width, width)?.contiguous());
     on_gpu_or_composed(&q?, &k?, &v?, options)
 }

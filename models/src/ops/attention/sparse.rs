@@ -108,7 +108,8 @@ pub(super) struct Group<'a> {
     pub(super) count: usize,
     /// Q, the most queries of a block.
     pub(super) queries: usize,
-    pub(super) diagonal_bias: f32,
+    /// Addition to the diagonal scores of each of the P' block masks.
+    pub(super) diagonal_biases: Vec<f32>,
 }
 
 impl<'a> Group<'a> {
@@ -124,21 +125,22 @@ impl<'a> Group<'a> {
                     block_masks: Vec::new(),
                     count: 0,
                     queries: 0,
-                    diagonal_bias: block_mask.diagonal_bias(),
+                    diagonal_biases: Vec::new(),
                 });
-                group.add(number, block);
+                group.add((number, block_mask.diagonal_bias()), block);
             }
         }
         groups.into_values().collect()
     }
 
-    fn add(&mut self, block_mask: usize, block: BlockView<'a>) {
+    fn add(&mut self, (block_mask, diagonal_bias): (usize, f32), block: BlockView<'a>) {
         if self
             .block_masks
             .last()
             .is_none_or(|(last, _)| *last != block_mask)
         {
             self.block_masks.push((block_mask, Vec::new()));
+            self.diagonal_biases.push(diagonal_bias);
         }
         self.queries = self.queries.max(block.queries.len());
         if let Some((_, blocks)) = self.block_masks.last_mut() {

@@ -127,6 +127,53 @@ fn both_forms_agree_and_drop_the_same_weights_under_every_plan() {
     }
 }
 
+/// Query 0 sees the pair on the diagonal alone, query 1 another one, too.
+#[test]
+fn each_mask_has_a_diagonal_bias_which_may_hide_the_pair() {
+    let block_mask = |bias: f32| {
+        let mut block_mask = BlockMask::new(bias);
+        let keys = block_mask.key_block(0..2);
+        block_mask.query_block(0..2);
+        let ranges = [0..2, 1..2].into_iter().enumerate();
+        let ranges = ranges.map(|(key, queries)| QueryRange::new(queries, Some(key)));
+        let ranges = block_mask.ranges(ranges);
+        block_mask.allow(keys, Some(&ranges));
+        block_mask
+    };
+    let hidden = f32::NEG_INFINITY;
+    for biases in [[hidden; HEADS], [0.5, -1.5], [1.0, hidden], [hidden, 1.0]] {
+        let options = AttentionOptions {
+            heads: HEADS,
+            block_masks: Some(BlockMasks::new(biases.map(block_mask).to_vec())),
+            ..AttentionOptions::default()
+        };
+        let inputs = ["q", "k", "v"]
+            .map(|path| Var::from_tensor(&normal(path, &[1, 2, HEADS * 3])).unwrap());
+        let run = |dtype: DType| {
+            let [q, k, v] = inputs.each_ref().map(|x| x.to_dtype(dtype).unwrap());
+            let y = attend(&q, &k, &v, &options).unwrap();
+            y.to_dtype(DType::F64).unwrap()
+        };
+        let (fused, composed) = (run(DType::F32), run(DType::F64));
+        agree(&fused, &composed, &inputs, 2e-5, &format!("{biases:?}"));
+        for (head, bias) in biases.into_iter().enumerate() {
+            let row = |x: &Tensor, position: usize| -> Vec<f64> {
+                let x = x.reshape((2, HEADS, 3)).unwrap();
+                x.get(position)
+                    .unwrap()
+                    .get(head)
+                    .unwrap()
+                    .to_vec1()
+                    .unwrap()
+            };
+            if bias == hidden {
+                assert_eq!(row(&composed, 0), [0.0; 3]);
+                assert_eq!(row(&composed, 1), row(&inputs[2], 0));
+            }
+        }
+    }
+}
+
 #[test]
 fn gradients_agree_with_differences() {
     let (shape, values): (&[usize], &[usize]) = (&[1, 7, 4], &[1, 7, 6]);
@@ -223,6 +270,9 @@ fn what_does_not_fit_is_refused_by_both_forms() {
         let q = Tensor::cat(&[&x, &x], 2).unwrap();
         let refused = attend(&q, &x, &x, &options).unwrap_err().to_string();
         assert!(refused.contains("take no gradient"), "{refused}");
+        let refused = attend_packed(&normal("x", &[1, 8, 13]).to_dtype(dtype).unwrap(), &options);
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("width 13 is not three times"), "{refused}");
         let refused = refusal(2, Some(block_masks.clone()));
         assert!(
             refused.contains("a block_mask for 9 queries and 9 keys, given 8 and 8"),

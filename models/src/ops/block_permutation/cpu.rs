@@ -142,8 +142,8 @@ impl CustomOp<2> for Mixing {
         let total = outputs + sizes.beside;
         let mut y = unspecified(sizes.batch * total * sizes.stride());
         if sizes.beside > 0 {
-            let examples = y.par_chunks_mut(total * sizes.stride());
-            let x = x.par_chunks(inputs * sizes.stride());
+            let examples = y.par_chunks_mut((total * sizes.stride()).max(1));
+            let x = x.par_chunks((inputs * sizes.stride()).max(1));
             examples
                 .zip(x)
                 .for_each(|(y, x)| y[outputs * sizes.stride()..].copy_from_slice(x));
@@ -183,8 +183,8 @@ impl CustomOp<2> for Mixing {
         let total = outputs + sizes.beside;
         let mut dx = vec![0.0; x.len()];
         if sizes.beside > 0 {
-            let examples = dx.par_chunks_mut(inputs * sizes.stride());
-            let dy = dy.par_chunks(total * sizes.stride());
+            let examples = dx.par_chunks_mut((inputs * sizes.stride()).max(1));
+            let dy = dy.par_chunks((total * sizes.stride()).max(1));
             examples
                 .zip(dy)
                 .for_each(|(dx, dy)| dx.copy_from_slice(&dy[outputs * sizes.stride()..]));

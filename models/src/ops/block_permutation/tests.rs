@@ -1,4 +1,4 @@
-use candle_core::{DType, Device};
+use candle_core::{DType, Device, Var};
 
 use super::*;
 use crate::ops::testing::{Sampler, agree};
@@ -48,6 +48,27 @@ fn a_permutation_moves_whole_blocks() {
         "swap",
     );
 }
+
+#[test]
+fn positions_without_numbers_give_none() {
+    let [weights, x] = [&[1, 2, 3, 3][..], &[1, 6, 0]].map(|shape| {
+        let ones = Tensor::ones(shape, DType::F32, &Device::Cpu).unwrap();
+        Var::from_tensor(&ones).unwrap()
+    });
+    for (form, length) in [
+        (permute_blocks as Form, 6),
+        (permute_blocks_beside as Form, 12),
+    ] {
+        let y = form(&weights, &x, 2).unwrap();
+        assert_eq!(y.dims(), [1, length, 0]);
+        let gradients = y.backward().unwrap();
+        assert_eq!(gradients.get(&x).unwrap().dims(), [1, 6, 0]);
+        let gradient = gradients.get(&weights).unwrap().flatten_all().unwrap();
+        assert_eq!(gradient.to_vec1::<f32>().unwrap(), [0.0; 18]);
+    }
+}
+
+type Form = fn(&Tensor, &Tensor, usize) -> Result<Tensor>;
 
 #[test]
 fn shapes_that_do_not_fit_are_errors() {

@@ -39,6 +39,7 @@ pub fn dplr_spectrum(rows: &Tensor, directions: usize, longest: usize) -> Result
     let fits = count == 4 * directions + 6
         && matches!(directions, 1 | 2)
         && longest > 0
+        && channels * modes > 0
         && rows.dtype() == DType::F64;
     check(fits, "rank-1 spectrum", || {
         format!("rows {rows:?}, {directions} directions and {longest} roots do not fit")

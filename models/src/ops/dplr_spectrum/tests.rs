@@ -43,5 +43,9 @@ fn shapes_that_do_not_fit_are_errors() {
     let rows = normal("rows", &[2, 14, 3]);
     assert!(dplr_spectrum(&rows, 1, 6).is_err());
     assert!(dplr_spectrum(&rows, 2, 0).is_err());
+    for shape in [[2, 14, 0], [0, 14, 3]] {
+        let empty = Tensor::zeros(&shape, DType::F64, &Device::Cpu).unwrap();
+        assert!(dplr_spectrum(&empty, 2, 6).is_err());
+    }
     assert!(dplr_spectrum(&rows.to_dtype(DType::F32).unwrap(), 2, 6).is_err());
 }

@@ -29,13 +29,14 @@ fn run(x: &[Tensor], activation: Activation, rate: f64, residual: bool) -> Resul
 
 #[test]
 fn the_kernel_meets_its_composed_form() {
-    use Activation::{Gelu, GeluErf, Relu, Silu};
+    use Activation::{Gelu, GeluErf, Relu, Sigmoid, Silu};
     let mut sampler = Sampler::new(31);
     let forms = [
         (vec![3, 5, 7], 9, true, true, Gelu),
         (vec![2, 131, 16], 24, true, true, GeluErf),
         (vec![2, 70, 12], 5, false, true, Relu),
         (vec![2, 40, 9], 7, true, true, Silu),
+        (vec![2, 41, 9], 7, true, true, Sigmoid),
         (vec![1, 300, 33], 20, true, false, Gelu),
         (vec![9, 4], 6, false, false, GeluErf),
         // Whole tiles without gradient.

@@ -13,13 +13,13 @@ mod tests;
 use candle_core::{D, Tensor};
 
 pub use self::cpu::FeatureMap;
-use super::{activation, exact_matmul, linear, matmul};
+use super::{activation, check, exact_matmul, linear, matmul};
 use crate::ops::supports;
 use crate::{Mask, Result};
 
 /// Epsilon for denominators that have none in the paper: it only turns 0 / 0 into 0.
-/// Far from the ends of f32's range, so that gradients over it are finite.
-pub(crate) const EPS: f64 = 1e-30;
+/// Its square is a normal f32, because the gradient of a reciprocal divides by the square.
+pub(crate) const EPS: f64 = 1e-18;
 
 /// Returns attention y (B, Lq, H, E) by products of features:
 /// `y_i = Σ_j φ(q_i)·φ(k_j) v_j / (Σ_j φ(q_i)·φ(k_j) + eps)` over the valid keys j.
@@ -51,8 +51,17 @@ pub fn attend(
         let y = cpu::linear_attention(&q?, &k?, &v?, &options)?;
         return Ok(y.reshape((batch, queries, heads, width))?);
     }
+    composed([q, k, v], &map, eps, mask)
+}
+
+fn composed(
+    [q, k, v]: [&Tensor; 3],
+    map: &FeatureMap,
+    eps: f64,
+    mask: Option<&Mask>,
+) -> Result<Tensor> {
     let heads = |x: &Tensor| x.transpose(1, 2)?.contiguous(); // (B, H, L, ..)
-    let [q, k] = features(&map, q, k, mask)?;
+    let [q, k] = features(map, q, k, mask)?;
     let (q, k, v) = (heads(&q)?, heads(&k)?, heads(v)?);
     let (batch, heads, length, _) = v.dims4()?;
     // Sums over positions are products with a row of ones, which is much faster than candle's
@@ -103,6 +112,9 @@ pub fn attend_packed(
         return Ok(cpu::linear_attention_packed(qkv, &options)?);
     }
     let (batch, length, row) = qkv.dims3()?;
+    check(row.is_multiple_of(3), "kernel attention", || {
+        format!("width {row} is not three times that of the heads")
+    })?;
     let part = |index: usize| -> Result<Tensor> {
         let part = qkv.narrow(2, index * (row / 3), row / 3)?.contiguous()?;
         Ok(part.reshape((batch, length, heads, ()))?)

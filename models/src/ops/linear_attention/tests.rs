@@ -90,7 +90,7 @@ fn gradients_agree_with_differences() {
         });
     }
 }
-/// Checks the kernel's numbers, float32, and those of the composed operations.
+/// Checks the numbers of the kernel, and those of the composed operations in either precision.
 #[test]
 fn a_sequence_without_a_real_key_gives_zeros_and_finite_gradients_under_the_least_guard() {
     let mask = Tensor::new(&[[1.0, 0.0, 1.0], [0.0, 0.0, 0.0f64]], &Device::Cpu).unwrap();
@@ -101,27 +101,30 @@ fn a_sequence_without_a_real_key_gives_zeros_and_finite_gradients_under_the_leas
             Var::from_tensor(&(x * 30.0).unwrap()).unwrap()
         });
         let map = FeatureMap::Relu { floor: 1e-3 };
+        let by_operations = composed([&q, &k, &v], &map, EPS, Some(&mask)).unwrap();
         let y = attend(&q, &k, &v, map, EPS, Some(&mask)).unwrap();
-        let without = y.get(1).unwrap().abs().unwrap().sum_all().unwrap();
-        assert_eq!(
-            without
-                .to_dtype(DType::F64)
-                .unwrap()
-                .to_vec0::<f64>()
-                .unwrap(),
-            0.0
-        );
-        let gradients = (y * 1e3).unwrap().sum_all().unwrap().backward().unwrap();
-        for var in [&q, &k, &v] {
-            let gradient = gradients
-                .get(var)
-                .unwrap()
-                .sqr()
-                .unwrap()
-                .sum_all()
-                .unwrap();
-            let gradient = gradient.to_dtype(DType::F64).unwrap();
-            assert!(gradient.to_vec0::<f64>().unwrap().is_finite(), "{dtype:?}");
+        for (form, y) in [("attend", y), ("composed", by_operations)] {
+            let sum = |x: &Tensor| {
+                let sum = x.to_dtype(DType::F64).unwrap().abs().unwrap().sum_all();
+                sum.unwrap().to_vec0::<f64>().unwrap()
+            };
+            assert_eq!(sum(&y.get(1).unwrap()), 0.0, "{form} {dtype:?}");
+            let gradients = (y * 1e3).unwrap().sum_all().unwrap().backward().unwrap();
+            for var in [&q, &k, &v] {
+                let size = sum(gradients.get(var).unwrap());
+                assert!(size.is_finite(), "{form} {dtype:?}");
+            }
         }
+    }
+}
+
+#[test]
+fn packed_projections_that_are_not_three_are_errors() {
+    for dtype in [DType::F32, DType::F64] {
+        let x = |width| normal("x", &[1, 4, width]).to_dtype(dtype).unwrap();
+        let attend = |width| attend_packed(&x(width), 2, FeatureMap::EluPlusOne, 1e-6, None);
+        assert!(attend(12).is_ok(), "{dtype:?}");
+        let refused = attend(13).unwrap_err().to_string();
+        assert!(refused.contains("width 13 is not three times"), "{refused}");
     }
 }

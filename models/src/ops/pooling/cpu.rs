@@ -57,7 +57,7 @@ impl CustomOp<1> for WeightedSum {
         let y = match parts {
             0 | 1 => partials,
             _ => partials
-                .chunks(parts * dim)
+                .chunks((parts * dim).max(1))
                 .flat_map(|parts| sum_partials(parts, dim))
                 .collect(),
         };

@@ -1,4 +1,4 @@
-use candle_core::DType;
+use candle_core::{DType, Device, Var};
 
 use super::*;
 use crate::ops::testing::{Sampler, agree};
@@ -13,6 +13,18 @@ fn the_kernel_meets_its_composed_form() {
         let f = |x: &[Tensor]| Ok(weighted_sum(&x[0], &weights.to_dtype(x[0].dtype())?)?);
         agree("weighted sum", &x, f, f);
     }
+}
+
+/// There are enough positions for several tasks.
+#[test]
+fn rows_without_numbers_have_sums_without_numbers() {
+    let [x, weights] = [&[2, 600, 0][..], &[2, 600]]
+        .map(|shape| Tensor::ones(shape, DType::F32, &Device::Cpu).unwrap());
+    let x = Var::from_tensor(&x).unwrap();
+    let y = weighted_sum(&x, &weights).unwrap();
+    assert_eq!(y.dims(), [2, 0]);
+    let gradients = y.backward().unwrap();
+    assert_eq!(gradients.get(&x).unwrap().dims(), [2, 600, 0]);
 }
 
 #[test]

@@ -21,7 +21,8 @@ const CHUNKS: usize = 64;
 const EPS: usize = 4096;
 
 /// Returns softmax of x (.., K). With `valid` (B, K), whose zeros are hidden keys, x is (B, .., K):
-/// hidden keys get 0, and rows of an example without a valid key are zeros.
+/// hidden keys get 0, and rows of an example without a valid key are zeros. A row with a NaN
+/// becomes NaN.
 pub fn softmax(x: &Tensor, valid: Option<&Tensor>) -> Result<Tensor> {
     let keys = x.dims().last().copied().unwrap_or(0);
     let hidden = match valid {
@@ -134,7 +135,7 @@ impl Kernel for Forward<'_> {
             let (hidden, hidden_tail) =
                 S::as_simd_f32s(&self.hidden[example * keys..(example + 1) * keys]);
             let (x, x_tail) = S::as_simd_f32s(x);
-            let (to, tail) = S::as_mut_simd_f32s(&mut *y);
+            let (to, tail) = S::as_mut_simd_f32s(y);
             let mut largest = lowest;
             for ((to, x), hidden) in to.iter_mut().zip(x).zip(hidden) {
                 *to = s.add_f32s(*x, *hidden);
@@ -147,11 +148,11 @@ impl Kernel for Forward<'_> {
                 last = s.select_f32s(present, last, lowest);
                 largest = s.max_f32s(largest, last);
             }
-            let largest = s.reduce_max_f32s(largest);
-            if largest == f32::NEG_INFINITY {
-                y.fill(0.0);
-                continue;
-            }
+            // Where every key is hidden, or no number: the maximum of some sets swallows a NaN.
+            let largest = match s.reduce_max_f32s(largest) {
+                f32::NEG_INFINITY => 0.0,
+                largest => largest,
+            };
             let largest = s.splat_f32s(largest);
             let mut sum = s.splat_f32s(0.0);
             for to in to.iter_mut() {
@@ -162,7 +163,11 @@ impl Kernel for Forward<'_> {
                 last = exp(s, s.sub_f32s(last, largest));
                 sum = s.add_f32s(sum, last);
             }
-            let share = s.splat_f32s(s.reduce_sum_f32s(sum).recip());
+            let share = match s.reduce_sum_f32s(sum) {
+                0.0 => 0.0,
+                sum => sum.recip(),
+            };
+            let share = s.splat_f32s(share);
             for to in to {
                 *to = s.mul_f32s(*to, share);
             }

@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (int k = lane(); k < keys; k += WARP)
         if (!valid || valid[k] != 0.0f) sum += expf(x[k] - largest);
     sum = warp_sum(sum);
-    const float factor = sum > 0.0f ? 1.0f / sum : 0.0f;
+    const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
     for (int k = lane(); k < keys; k += WARP)
         y[k] = !valid || valid[k] != 0.0f ? expf(x[k] - largest) * factor : 0.0f;
 }

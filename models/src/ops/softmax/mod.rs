@@ -15,6 +15,9 @@ use crate::{Mask, Result};
 /// says are padding get weight 0, and a sequence without a valid key gets zeros throughout. Without
 /// a mask, scores may have any number of dimensions.
 ///
+/// Scores must be finite. A key is hidden by the mask, not by a score of minus infinity. A row with
+/// a NaN becomes NaN.
+///
 /// # Errors
 /// If a tensor operation fails.
 pub fn masked(scores: &Tensor, mask: Option<&Mask>) -> Result<Tensor> {

@@ -2,6 +2,7 @@ use super::*;
 use crate::ops::testing::{Sampler, agree};
 use crate::testing::{check_gradient, normal};
 use candle_core::Device;
+use lra_cpu::isa::Isa;
 
 fn mask() -> Mask {
     let valid = [[1.0, 0.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0f64]];
@@ -60,6 +61,36 @@ fn rows_far_apart_and_masks_that_do_not_fit() {
     assert!(y[1].iter().all(|y| (y - 1.0 / 3.0).abs() < 1e-6));
     let mask = Tensor::ones((2, 4), candle_core::DType::F32, &Device::Cpu).unwrap();
     assert!(cpu::softmax(&x, Some(&mask)).is_err());
+}
+
+/// Beside a whole number of registers, and less than one.
+#[test]
+fn what_is_not_a_number_makes_its_row_none() {
+    for isa in Isa::all() {
+        for keys in [1, 3, 4, 16, 37] {
+            let of = |x: f32| vec![x; keys];
+            let mut last = of(1.0);
+            last[keys - 1] = f32::NAN;
+            let x = [of(f32::NAN), last, of(2.0)].concat();
+            let x = Tensor::from_vec(x, (1, 3, keys), &Device::Cpu).unwrap();
+            let x = Tensor::cat(&[&x, &x], 0).unwrap();
+            let valid = [of(1.0), of(0.0)].concat();
+            let valid = Tensor::from_vec(valid, (2, keys), &Device::Cpu).unwrap();
+            let rows = |y: candle_core::Result<Tensor>| -> Vec<Vec<f32>> {
+                y.unwrap().reshape((6, keys)).unwrap().to_vec2().unwrap()
+            };
+            let plain = isa.force(|| rows(cpu::softmax(&x, None)));
+            let masked = isa.force(|| rows(cpu::softmax(&x, Some(&valid))));
+            for (row, y) in plain.iter().chain(&masked).enumerate() {
+                let is_number = row % 3 == 2;
+                assert!(
+                    y.iter().all(|y| y.is_nan() != is_number),
+                    "{isa:?} {row}: {y:?}"
+                );
+            }
+            assert_eq!(masked[5], of(0.0), "{isa:?}: no key is valid");
+        }
+    }
 }
 
 #[test]

@@ -306,7 +306,7 @@ impl<'a> AttentionArgs<'a> {
             (0..heads).into_par_iter().for_each(|index| {
                 let target = self.of_head(&targets, 0, self.head(index));
                 let partials = &partials[index * (parts - 1) * partial..][..(parts - 1) * partial];
-                for partial in partials.chunks_exact(partial) {
+                for partial in partials.chunks_exact(partial.max(1)) {
                     for (i, partial) in partial.chunks_exact(self.widths.queries).enumerate() {
                         // SAFETY: this task alone has its head's columns of its example's rows, and
                         // the tasks above are done.

@@ -136,11 +136,12 @@ impl Kept {
     /// other.
     fn head_gradients(
         &self,
+        isa: Isa,
         (example, head): (usize, usize),
         [q, k, v, dy, weights]: [&[f32]; 5],
         gradients: &mut [f32],
     ) {
-        let (isa, sizes) = (Isa::current(), self.sizes);
+        let sizes = self.sizes;
         let Sizes {
             queries,
             keys,
@@ -290,6 +291,7 @@ impl CustomOp<3> for Kept {
         [q, k, v]: [View; 3],
         pass: BackwardPass<Self::Saved, 3>,
     ) -> Result<[Gradient; 3]> {
+        let isa = Isa::current();
         let Sizes {
             queries,
             keys,
@@ -304,7 +306,7 @@ impl CustomOp<3> for Kept {
         tasks.for_each(|(index, gradients)| {
             let place = (index / heads, index % heads);
             let data = [q.data, k.data, v.data, pass.dy, &pass.saved];
-            workspaces.lend(|()| self.head_gradients(place, data, gradients));
+            workspaces.lend(|()| self.head_gradients(isa, place, data, gradients));
         });
         // (B, H, .., E) to (B, .., H E).
         let by_row = |(length, width): (usize, usize), start: usize| {

@@ -315,6 +315,36 @@ fn dropout_meets_its_twin() {
     }
 }
 
+/// The instruction set of the calling thread counts, on any number of threads.
+#[test]
+fn weights_that_are_kept_meet_their_twin() {
+    let mut sampler = Sampler::new(12);
+    let inputs = [(); 3].map(|()| sampler.normal(&[4, 130, 4 * 8], 1.0));
+    agree_in_f32(
+        "attention with weights kept",
+        &inputs,
+        |x| attention_materialized(&x[0], &x[1], &x[2], &options(4, None)),
+        |x| composed([&x[0], &x[1], &x[2]], 4, None, None),
+    );
+}
+
+/// There are enough keys for several tasks.
+#[test]
+fn without_queries_the_gradients_of_keys_and_values_are_zeros() {
+    let of = |length: usize| {
+        let x = Tensor::ones((1, length, 4), DType::F32, &Device::Cpu).unwrap();
+        candle_core::Var::from_tensor(&x).unwrap()
+    };
+    let (q, k, v) = (of(0), of(1100), of(1100));
+    let y = attention(&q, &k, &v, &options(1, None)).unwrap();
+    assert_eq!(y.dims(), [1, 0, 4]);
+    let gradients = y.backward().unwrap();
+    for x in [&k, &v] {
+        let gradient = gradients.get(x).unwrap().flatten_all().unwrap();
+        assert_eq!(gradient.to_vec1::<f32>().unwrap(), [0.0; 4400]);
+    }
+}
+
 #[test]
 fn scores_far_apart_neither_overflow_nor_vanish() {
     let mut sampler = Sampler::new(9);

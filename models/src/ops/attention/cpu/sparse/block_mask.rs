@@ -57,8 +57,9 @@ impl QueryRange {
 /// Sparse pattern of one head: blocks of queries, blocks of keys, and tiles. A block has at most 64
 /// positions. A tile is a pair of a block of queries and a block of keys whose scores are computed.
 ///
-/// A pair of query and key that occurs in two tiles counts twice, as if the key were there twice.
-/// Queries without a tile get zeros.
+/// A pair of query and key that occurs in two tiles counts twice, as if the key were there twice. A
+/// position that is in several blocks of queries sees the keys of all of them. Queries without a
+/// tile get zeros.
 #[derive(Clone, Debug)]
 pub struct BlockMask {
     /// Positions of all blocks, one after the other.
@@ -141,8 +142,8 @@ impl BlockMask {
         }
     }
 
-    /// Allows a position to be in several blocks of queries; its keys are then those of all of
-    /// them.
+    /// Lets one task compute all blocks of queries of a head, as where a position is in several of
+    /// them. Gradients of keys are then summed in one order, whether or not a position is.
     #[must_use]
     pub(crate) fn repeating_queries(self) -> Self {
         BlockMask {
@@ -268,10 +269,19 @@ impl BlockMask {
         block.expect("a block of queries comes first").tiles.end = self.tiles.len();
     }
 
+    /// Returns whether a position is in several blocks of queries, or twice in one.
+    fn has_repeated_query(&self) -> bool {
+        let mut seen = vec![false; self.lengths().0];
+        let blocks = self.queries.iter();
+        let mut positions = blocks.flat_map(|block| self.query_positions(block));
+        positions.any(|position| std::mem::replace(&mut seen[*position as usize], true))
+    }
+
     /// Gives each block of keys a slot that no other needs between its first and its last block of
     /// queries, so that a pattern of near keys holds few blocks at once; and frees memory that was
-    /// allocated and not used.
+    /// allocated and not used. Finds queries that are in several blocks.
     pub(super) fn finish(&mut self) {
+        self.repeats_queries = self.repeats_queries || self.has_repeated_query();
         let mut last = vec![None; self.keys.len()];
         for (number, block) in self.queries.iter().enumerate() {
             for tile in &self.tiles[block.tiles.clone()] {

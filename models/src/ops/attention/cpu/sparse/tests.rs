@@ -244,6 +244,41 @@ fn a_key_that_only_an_odd_score_reaches_has_all_the_weight() {
     );
 }
 
+/// Returns a mask whose queries are in two blocks of four each, which see different keys.
+fn twice(length: u32) -> BlockMask {
+    let mut block_mask = BlockMask::new(0.0);
+    for shift in [0, 9] {
+        for first in (0..length).step_by(4) {
+            block_mask.query_block((first..first + 4).map(|query| (query + shift) % length));
+            let keys = block_mask.key_block((0..3).map(|key| (first + 2 * shift + key) % length));
+            block_mask.allow(keys, None);
+        }
+    }
+    block_mask
+}
+
+/// There are enough blocks for several tasks.
+#[test]
+fn a_query_in_several_blocks_is_found() {
+    let x = Sampler::new(35).normal(&[1, 256, 12], 1.0);
+    let bits = |block_mask: BlockMask| {
+        let options = AttentionOptions {
+            heads: 1,
+            block_masks: Some(BlockMasks::new(vec![block_mask])),
+            ..Default::default()
+        };
+        let x = candle_core::Var::from_tensor(&x).unwrap();
+        let y = attention_packed(&x, &options).unwrap();
+        let gradients = y.sqr().unwrap().sum_all().unwrap().backward().unwrap();
+        [&y, gradients.get(&x).unwrap()].map(|x| x.flatten_all().unwrap().to_vec1::<f32>().unwrap())
+    };
+    assert!(bits(twice(256)) == bits(twice(256).repeating_queries()));
+    // It may also be one block that has a position twice.
+    let mut block_mask = BlockMask::new(0.0);
+    block_mask.query_block([1, 0, 1]);
+    assert!(BlockMasks::new(vec![block_mask]).all()[0].repeats_queries());
+}
+
 #[test]
 fn plans_that_do_not_fit_are_errors() {
     let mut sampler = Sampler::new(34);
