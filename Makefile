@@ -13,13 +13,13 @@ test:
 
 # Unit tests run while the other test programs are built, so that no core waits for the last function of a crate or the last test of
 # a program. Their output comes in one piece when they end, and that of the others (the recipes with a `+`) at once. Cargo would take
-# the number of jobs from MAKEFLAGS.
+# the number of jobs from MAKEFLAGS. Of the test programs whose names begin with g, `gpu` needs the feature `cuda`.
 .PHONY: test-unit test-integration
 test-unit: lint
 	MAKEFLAGS= cargo test --locked --workspace --lib --bins --examples
 
 test-integration: lint
-	+MAKEFLAGS= cargo test --locked --workspace --test '*'
+	+MAKEFLAGS= cargo test --locked --workspace --test '[!g]*' --test growth
 	+MAKEFLAGS= cargo test --locked --workspace --doc
 
 # Variables by which the code for NVIDIA GPUs is built without any CUDA, so that it is linted with everything else.

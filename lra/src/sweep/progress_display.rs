@@ -67,6 +67,18 @@ impl ProgressDisplay {
         self.say(&line);
     }
 
+    /// Reports, quiet or not, that another process works on a cell.
+    pub fn waits(&self, cell: &Cell) {
+        let line = format!(
+            "{}: another process is at work on it; waiting",
+            cell.title()
+        );
+        match &self.live {
+            Some(bar) => bar.suspend(|| stderr::line(line)),
+            None => stderr::line(line),
+        }
+    }
+
     /// Reports that a cell has ended; `took` is given if it ran here.
     pub fn ended(
         &mut self,

@@ -175,6 +175,9 @@ impl Scheduler<'_> {
                         running.push(*job);
                     }
                     Start::Taken => {
+                        if states[index] != State::Elsewhere {
+                            self.display.waits(&self.cells[index]);
+                        }
                         states[index] = State::Elsewhere;
                         elsewhere.push_back(index);
                     }
