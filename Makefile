@@ -8,19 +8,14 @@ run:
 
 ## Format check, lints as errors, documentation, whether the crates can be packaged, all tests: what a change must pass
 test:
-	@$(MAKE) --no-print-directory --jobs=4 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) test-cuda test-unit test-integration
+	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) test-cuda test-cargo
 	@if python3 -c 'import numpy' 2>/dev/null; then $(MAKE) test-python; else echo "test-python was not run: it needs Python 3.9 with NumPy"; fi
 
-# Unit tests run while the other test programs are built, so that no core waits for the last function of a crate or the last test of
-# a program. Their output comes in one piece when they end, and that of the others (the recipes with a `+`) at once. Cargo would take
-# the number of jobs from MAKEFLAGS. Of the test programs whose names begin with g, `gpu` needs the feature `cuda`.
-.PHONY: test-unit test-integration
-test-unit: lint
-	MAKEFLAGS= cargo test --locked --workspace --lib --bins --examples
-
-test-integration: lint
-	+MAKEFLAGS= cargo test --locked --workspace --test '[!g]*' --test growth
-	+MAKEFLAGS= cargo test --locked --workspace --doc
+# The tests are built while `test-cuda` still runs. The output of a recipe with a `+` comes at once, that of others when they end.
+# Cargo would take the number of jobs from MAKEFLAGS.
+.PHONY: test-cargo
+test-cargo: lint
+	+MAKEFLAGS= cargo test --locked --workspace
 
 # Variables by which the code for NVIDIA GPUs is built without any CUDA, so that it is linted with everything else.
 STUBS := NVCC=$(CURDIR)/lra/cuda/nvcc-none CUDARC_CUDA_VERSION=13000 CUDA_COMPUTE_CAP=90
