@@ -8,14 +8,13 @@ run:
 
 ## Format check, lints as errors, documentation, whether the crates can be packaged, all tests: what a change must pass
 test:
-	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) test-cuda test-cargo
+	@$(MAKE) --no-print-directory --jobs=2 test-cuda test-cargo
 	@if python3 -c 'import numpy' 2>/dev/null; then $(MAKE) test-python; else echo "test-python was not run: it needs Python 3.9 with NumPy"; fi
 
-# The tests are built while `test-cuda` still runs. The output of a recipe with a `+` comes at once, that of others when they end.
-# Cargo would take the number of jobs from MAKEFLAGS.
+# The tests are built while `test-cuda` still runs. Cargo would take the number of jobs from MAKEFLAGS.
 .PHONY: test-cargo
 test-cargo: lint
-	+MAKEFLAGS= cargo test --locked --workspace
+	MAKEFLAGS= cargo test --locked --workspace
 
 # Variables by which the code for NVIDIA GPUs is built without any CUDA, so that it is linted with everything else.
 STUBS := NVCC=$(CURDIR)/lra/cuda/nvcc-none CUDARC_CUDA_VERSION=13000 CUDA_COMPUTE_CAP=90
