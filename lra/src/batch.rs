@@ -54,8 +54,8 @@ impl Layout {
         Layout { bucket, ..self }
     }
 
-    /// Returns `rows` rows of a split in the order of scoring: the first, or a fixed sample if files
-    /// of one's own may have them in the order of their classes.
+    /// Returns `rows` rows of a split in the order of scoring: the first, or a fixed sample if
+    /// files of one's own may have them in the order of their classes.
     pub fn scored(&self, split: &Split, rows: usize) -> Vec<usize> {
         let mut order: Vec<usize> = match self.in_file_order && rows < split.len() {
             true => sample(split.len(), rows),

@@ -113,43 +113,41 @@ impl Scorer<'_> {
             .clone()
             .map(|kind| DenseTally::new(kind, self.sequence_weight));
         let order = self.layout.scored(split, rows);
-        for first in (0..rows).step_by(self.batch) {
-            let last = (first + self.batch).min(rows);
-            let rows = &order[first..last];
+        let mut done = 0;
+        for rows in order.chunks(self.batch) {
             let host = HostBatch::assemble(split, rows.iter().copied(), self.layout);
-            for start in (0..rows.len()).step_by(self.part) {
-                let part = start..(start + self.part).min(rows.len());
-                let (rows, first, last) =
-                    (&rows[part.clone()], first + part.start, first + part.end);
-                let batch = host.to_device(part, self.device)?;
+            for part in rows.chunks(self.part) {
+                let first = done % self.batch;
+                let batch = host.to_device(first..first + part.len(), self.device)?;
                 let sums = |mean: &Tensor, hits: &Tensor| -> Result<(f64, f64)> {
                     let mean = mean.to_dtype(DType::F64)?.to_scalar::<f64>()?;
                     let hits = hits.to_dtype(DType::F64)?.sum_all()?.to_scalar::<f64>()?;
-                    Ok((mean * rows.len() as f64, hits))
+                    Ok((mean * part.len() as f64, hits))
                 };
                 let (lost, hits) = match (self.network, &mut dense, &batch.dense) {
                     (Network::Classes(classifier), Some(tally), Some(labels)) => {
-                        let logits =
-                            classifier.forward_dense(&batch.inputs, &labels.labels, &pass)?;
-                        seen(rows, &logits.sequence)?;
+                        let labelled = &labels.labels;
+                        let logits = classifier.forward_dense(&batch.inputs, labelled, &pass)?;
+                        seen(part, &logits.sequence)?;
                         tally.add(&logits, &batch.labels, labels)?
                     }
                     (Network::Classes(classifier), ..) => {
                         let logits = classifier.forward(&batch.inputs, &pass)?;
-                        seen(rows, &logits)?;
+                        seen(part, &logits)?;
                         let mean = models::loss::cross_entropy(&logits, &batch.labels)?;
                         sums(&mean, &logits.argmax(D::Minus1)?.eq(&batch.labels)?)?
                     }
                     (Network::Tokens(model), ..) => {
-                        // The hidden tokens are drawn for the row, not for its position in the batch.
-                        let rng = RngKey::new(rng.seed(), rng.step(), first as u64);
+                        // Hidden tokens are drawn for the row, not for its position in the batch.
+                        let rng = RngKey::new(rng.seed(), rng.step(), done as u64);
                         let found = model.forward(&batch.inputs, &Pass::new(false, rng))?;
                         sums(&found.losses.mean_all()?, &found.right)?
                     }
                 };
                 loss += lost;
                 right += hits;
-                if !each(last) {
+                done += part.len();
+                if !each(done) {
                     return Ok(None);
                 }
             }

@@ -278,9 +278,19 @@ impl Recipe {
         for rate in &body.rates {
             self.known_family(&rate.family)?;
         }
-        if let Some(full) = body.full.as_ref().filter(|it| !it.ends_with(".toml")) {
-            let found = suggest::find("recipe", full, RECIPES, |(name, _)| name);
-            self.check_name("full recipe", full, found.map(|(name, _)| *name))?;
+        match &body.full {
+            None => {}
+            Some(file) if file.ends_with(".toml") && Path::new(file).is_file() => {}
+            Some(file) if file.ends_with(".toml") => {
+                let name = &self.name;
+                return Err(Error::usage(format!(
+                    "recipe {name}: full = \"{file}\": there is no such file"
+                )));
+            }
+            Some(full) => {
+                let found = suggest::find("recipe", full, RECIPES, |(name, _)| name);
+                self.check_name("full recipe", full, found.map(|(name, _)| *name))?;
+            }
         }
         Ok(())
     }

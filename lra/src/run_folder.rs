@@ -349,6 +349,14 @@ pub struct PhaseFiles {
 /// Remedy for a damaged file of a run.
 const START_OVER: &str = "start over with `lra run --force`";
 
+/// Returns the error for a folder whose run has no record yet.
+pub fn unfinished(folder: &Path) -> Error {
+    Error::usage(format!(
+        "{} holds an unfinished run: go on with `lra run --resume` first",
+        disk::escape(&folder.display().to_string())
+    ))
+}
+
 /// Returns whether an error of a run folder tells of damage. Those of the system do not: the files
 /// may be sound.
 pub fn is_damage(error: &Error) -> bool {

@@ -92,9 +92,7 @@ impl TrainedRun {
         let model = *suggest::find("model", &spec.cell.model, models::registry(), |it| it.name)?;
         let file = path.join(results::store::FILE);
         if !file.exists() {
-            return Err(Error::usage(format!(
-                "{place} holds an unfinished run: go on with `lra run --resume` first"
-            )));
+            return Err(run_folder::unfinished(path));
         }
         let record = run_folder::read_record(&file, &spec)?;
         if record.outcome != Outcome::Scored {

@@ -813,3 +813,78 @@ fn a_sweep_writes_into_a_folder_whose_name_is_no_text() {
             .all(|name| !name.to_string_lossy().contains("bad") || name == folder)
     );
 }
+
+/// Each of these was taken silently, or found only in the middle of a run.
+#[test]
+fn settings_that_cannot_be_meant_are_refused_before_anything_is_made() {
+    let place = Place::new();
+    fs::write(
+        place.path().join("f.toml"),
+        "about = \"x\"\nsource = \"own\"\npublished = false\nfull = \"nosuch\"\n[tasks.toy]\n",
+    )
+    .unwrap();
+    fs::write(place.path().join("none.csv"), "task,model,accuracy\n").unwrap();
+    fs::write(place.path().join("none.jsonl"), "").unwrap();
+    let twice = "bag:block.layers=1:block.layers=2";
+    for (code, words, told) in [
+        (
+            2,
+            "run --task toy --model bag --recipe f.toml".to_owned(),
+            "nosuch",
+        ),
+        (
+            2,
+            format!("sweep --tasks toy --models {twice} --recipe smoke"),
+            "two values",
+        ),
+        (2, format!("check-model {twice}"), "two values"),
+        (2, format!("mini {twice} --dry-run"), "two values"),
+        (
+            2,
+            format!("bench --models {twice} --lengths 64"),
+            "two values",
+        ),
+        (
+            2,
+            "run --task toy --model bag --recipe smoke --set train.epsilon=1e-60".to_owned(),
+            "train.epsilon",
+        ),
+        (
+            2,
+            "bench --models bag --lengths 64 --set data.max_length=32".to_owned(),
+            "--lengths",
+        ),
+        (3, "import none.csv".to_owned(), "no line of results"),
+        (3, "bench --show none.jsonl".to_owned(), "no measurement"),
+    ] {
+        let message = place.fails(code, &words);
+        assert!(message.contains(told), "{words}: {message}");
+    }
+    place.ok("run --task toy --model bag --recipe smoke --steps 2 --out o --quiet");
+    let run = place.run_folder("o");
+    let inside = run
+        .strip_prefix(place.path())
+        .unwrap()
+        .display()
+        .to_string();
+    let message = place.fails(
+        2,
+        &format!("run --task toy --model linear --recipe smoke --out {inside}"),
+    );
+    assert!(message.contains("itself the folder of a run"), "{message}");
+    fs::remove_file(run.join("record.json")).unwrap();
+    let message = place.fails(2, &format!("replay {inside}"));
+    assert!(message.contains("holds an unfinished run"), "{message}");
+}
+
+#[test]
+fn a_batch_larger_than_the_training_split_is_told() {
+    let place = Place::new();
+    let run = "run --task toy --model bag --recipe smoke --steps 2 --set train.warmup=1";
+    let output = place.lra(&format!("{run} --set train.batch=5000"));
+    assert!(
+        common::err(&output).contains("there are 2,000 examples to train on"),
+        "{}",
+        common::err(&output)
+    );
+}

@@ -125,7 +125,7 @@ impl Card<'_> {
         match &self.standing {
             Some(it) => {
                 let interval = it.interval.map_or(String::new(), |(low, high)| {
-                    format!(" ({low:.0} to {high:.0} in 95 % of draws of the tasks)")
+                    format!(" ({low:.0} to {high:.0} in 95 % of draws of tasks and seeds)")
                 });
                 format!("{}: rank {} of {}{interval}", self.model, it.rank, it.of)
             }

@@ -50,19 +50,13 @@ impl Score {
             diverged: runs.iter().filter(|run| failed(run)).count(),
         })
     }
-}
 
-impl Score {
     /// Combines the shares of labelled positions that the runs of one cell got right, one per seed,
     /// without an interval. Returns `None` if no run has one.
     pub(crate) fn of_labels(runs: &[&Record]) -> Option<Score> {
-        let labels = |run: &&Record| {
-            let dense = run.scores.as_ref()?.test_dense.as_ref()?;
-            let scored = run.outcome == Outcome::Scored && dense.accuracy.is_finite();
-            scored.then_some(100.0 * dense.accuracy)
-        };
-        let percent: Vec<f64> = runs.iter().filter_map(labels).collect();
-        let percent = Sample::of(&percent)?;
+        let scored = runs.iter().filter(|run| run.outcome == Outcome::Scored);
+        let shares = scored.filter_map(|run| Some(100.0 * run.test_dense()?.accuracy));
+        let percent = Sample::of(&shares.collect::<Vec<f64>>())?;
         Some(Score {
             mean: percent.mean,
             deviation: percent.deviation,

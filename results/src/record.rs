@@ -110,4 +110,10 @@ impl Record {
     pub fn test_accuracy(&self) -> Option<f64> {
         self.scores.as_ref().and_then(|scores| scores.test_accuracy)
     }
+
+    /// Returns the scores on labelled positions of the test split, unless a figure is damaged.
+    pub(crate) fn test_dense(&self) -> Option<&Dense> {
+        let scores = self.scores.as_ref()?;
+        scores.test_dense.as_ref().filter(|dense| dense.is_finite())
+    }
 }

@@ -548,7 +548,8 @@ fn learning_rates_are_no_change_of_the_protocol() {
     assert_eq!(rows[0]["best trivial"]["trivial_accuracy"], 36.25);
 }
 
-/// Three models take turns in being first, second and third: no order of the tasks may break the tie.
+/// Three models take turns in being first, second and third: no order of the tasks may break the
+/// tie.
 #[test]
 fn models_with_the_same_ranks_in_another_order_are_tied() {
     let tasks = ["listops", "image", "pathfinder"];

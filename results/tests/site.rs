@@ -266,6 +266,25 @@ fn a_task_shows_floors_and_only_the_locality_that_is_known() {
     assert!(text(&files, "task-mqar.html").contains("a probe"));
 }
 
+/// The site says of this repository's runs what the table of probes says: shares of labelled
+/// positions, and losses by permutation over the seeds of both orders.
+#[test]
+fn a_probe_shows_its_labelled_positions_and_a_permuted_task_the_loss_of_the_same_seeds() {
+    let mut unread = Vec::new();
+    let files = repository::site().files(&mut unread);
+    assert!(unread.is_empty(), "{unread:?}");
+    let mqar = text(&files, "task-mqar.html");
+    assert!(
+        mqar.contains(">99.95"),
+        "the Transformer's, of whole rows 14 %"
+    );
+    assert!(mqar.contains("share of labelled positions, not of whole sequences"));
+    let locality = part(text(&files, "task-listops.html"), "locality");
+    for lost in ["6.80 points", "18.80 points", "14.90 points"] {
+        assert!(locality.contains(lost), "{lost}: {locality}");
+    }
+}
+
 #[test]
 fn strings_of_records_are_text_everywhere() {
     let files = files();

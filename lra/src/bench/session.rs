@@ -13,9 +13,8 @@ use results::stats::quantile;
 use crate::bench::measure_process::{Answer, request, request_from};
 use crate::bench::preflight::{Limits, Sample, predict_skip};
 use crate::bench::worker::{Measured, Measurement, Reply, Request, Steps};
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
-use crate::overlay;
 use crate::progress::Reporter;
 use crate::signals::Stop;
 use crate::spec::Resolved;
@@ -347,16 +346,7 @@ fn as_round(round: usize, measured: Measured) -> Round {
 /// Returns a cell before its first measurement.
 fn cell(plan: &Plan, common: &Bench, model: &ModelChoice, length: usize) -> Result<(Steps, Bench)> {
     let mut assignments = plan.assignments.clone();
-    let asked = format!("data.max_length={length}");
-    if let Some(other) = assignments
-        .iter()
-        .find(|it| overlay::key(it) == "data.max_length")
-    {
-        return Err(Error::usage(format!(
-            "{other}: --lengths has the lengths to measure, here {length}"
-        )));
-    }
-    assignments.push(asked);
+    assignments.push(format!("data.max_length={length}"));
     assignments.extend(model.assignments());
     let steps = Steps {
         task: TASK.to_owned(),

@@ -17,7 +17,7 @@ use crate::error::{Class, Classify, Error, Result, in_writing};
 use crate::model_choice::ModelChoice;
 use crate::progress::Reporter;
 use crate::signals::Stop;
-use crate::{device, host, limits, provenance, run_folder, runtime, suggest};
+use crate::{device, host, limits, overlay, provenance, run_folder, runtime, suggest};
 
 /// Defaults of the effort of a session.
 struct Effort {
@@ -149,6 +149,12 @@ fn plan(arguments: &BenchArgs) -> Result<Plan> {
         .into_iter()
         .collect();
     assignments.extend(arguments.assignments.iter().cloned());
+    let of_length = |it: &&String| overlay::key(it) == "data.max_length";
+    if let Some(other) = assignments.iter().find(of_length) {
+        return Err(Error::usage(format!(
+            "{other}: --lengths has the lengths to measure"
+        )));
+    }
     let most_of_it = || limits::free_memory().map(|bytes| (bytes as f64 * 0.9) as usize);
     let memory = arguments.memory_limit.or_else(most_of_it);
     let memory = memory.ok_or_else(|| {

@@ -27,10 +27,7 @@ pub fn run(arguments: &ReplayArgs) -> Result<ExitCode> {
     let file = file_of(&arguments.record);
     let folder = &arguments.record;
     if !file.exists() && run_folder::read_spec(folder)?.is_some() {
-        return Err(Error::usage(format!(
-            "{} holds an unfinished run: go on with `lra run --resume` first",
-            disk::escape(&folder.display().to_string())
-        )));
+        return Err(run_folder::unfinished(folder));
     }
     let record = results::store::read(&file).class(Class::Data)?;
     let resolved = resolve(

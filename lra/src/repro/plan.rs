@@ -132,13 +132,13 @@ impl Plan {
         lines.text
     }
 
-    /// Returns the best trivial predictor on the task, with a word on a figure that is no better.
     /// Returns the best trivial predictor on the data of the cell, as far as it was measured.
     fn floor(&self) -> Option<&'static Floor> {
         let length = self.resolved.data_shape().ok()?.max_length;
         results::site::best_floor(&self.cell.figure.task, length)
     }
 
+    /// Returns [`Plan::floor`] in words, with a word on a figure that is no better.
     fn trivial(&self) -> Option<String> {
         let figure = self.cell.figure;
         let floor = self.floor()?;

@@ -108,8 +108,8 @@ impl<'a> Group<'a> {
         words.join(", ")
     }
 
-    /// Returns how many scored seeds ended well below the loss of the class shares, and of how many that
-    /// is known.
+    /// Returns how many scored seeds ended well below the loss of the class shares, and of how many
+    /// that is known.
     pub(super) fn trained(&self) -> (usize, usize) {
         let scored = self
             .runs

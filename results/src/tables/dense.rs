@@ -7,7 +7,7 @@ use super::{capped, endings, every_row, info, origins, status, told};
 use crate::format::percent;
 use crate::pivot::{Pivot, TRAINING};
 use crate::published::Source;
-use crate::record::{Dense, Outcome, Record};
+use crate::record::{Outcome, Record};
 use crate::stats::Sample;
 use crate::table::{Cell, Column, MEASURED, Row, Schema, Table};
 
@@ -18,7 +18,7 @@ const ALL: &str = "all positions";
 /// Makes the table of runs that have such labels, and of those on the same data that were not
 /// scored.
 pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
-    let scored = || records.iter().filter(|run| dense(run).is_some());
+    let scored = || records.iter().filter(|run| run.test_dense().is_some());
     let same_data = |one: &Record, other: &Record| {
         (&one.task.label, &one.task.data_digest) == (&other.task.label, &other.task.data_digest)
     };
@@ -26,7 +26,7 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         .iter()
         .filter(|run| {
             let ended = run.outcome != Outcome::Scored;
-            dense(run).is_some() || ended && scored().any(|other| same_data(run, other))
+            run.test_dense().is_some() || ended && scored().any(|other| same_data(run, other))
         })
         .cloned()
         .collect();
@@ -46,7 +46,11 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
             ended.extend(told(row.model, column, runs));
         }
         let mut names = vec![WHOLE.to_owned(), ALL.to_owned()];
-        let found = row.cells.iter().flatten().filter_map(|run| dense(run));
+        let found = row
+            .cells
+            .iter()
+            .flatten()
+            .filter_map(|run| run.test_dense());
         for group in found.flat_map(|it| &it.groups) {
             if !names.contains(&group.name) {
                 names.push(group.name.clone());
@@ -91,17 +95,11 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
     }
 }
 
-/// Returns the labels at positions that a run was scored on, unless a figure is damaged.
-pub(super) fn dense(run: &Record) -> Option<&Dense> {
-    let scores = run.scores.as_ref()?;
-    scores.test_dense.as_ref().filter(|dense| dense.is_finite())
-}
-
 /// Returns the mean over the seeds of the accuracy on labels of this name, with the majority
 /// accuracy.
 fn cell(runs: &[&Record], name: &str) -> Cell {
     let group = |run: &Record| -> Option<(f64, Option<f64>)> {
-        let dense = dense(run)?;
+        let dense = run.test_dense()?;
         match name {
             WHOLE => Some((run.test_accuracy()?, run.majority())),
             ALL => Some((dense.accuracy, None)),

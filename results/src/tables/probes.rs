@@ -3,7 +3,6 @@
 
 use serde_json::{Value, json};
 
-use super::dense::dense;
 use super::{capped, endings, every_row, info, status, told};
 use crate::pivot::{Pivot, PivotRow, TRAINING};
 use crate::published::Source;
@@ -232,7 +231,7 @@ pub fn profile(records: &[Record], model: &str) -> Vec<Probed> {
 
 /// Returns the accuracies on all labelled positions, in percent, over the seeds.
 fn accuracy(runs: &[&Record]) -> Option<Sample> {
-    let scored = runs.iter().filter_map(|run| dense(run));
+    let scored = runs.iter().filter_map(|run| run.test_dense());
     let found: Vec<f64> = scored.map(|it| 100.0 * it.accuracy).collect();
     Sample::of(&found)
 }
@@ -246,7 +245,7 @@ fn whole(runs: &[&Record]) -> Option<Sample> {
 
 /// Returns the groups of the first run that has some.
 fn groups<'a: 'b, 'b>(runs: impl IntoIterator<Item = &'b &'a Record>) -> &'a [DenseGroup] {
-    let mut all = runs.into_iter().filter_map(|run| dense(run));
+    let mut all = runs.into_iter().filter_map(|run| run.test_dense());
     all.find(|it| !it.groups.is_empty())
         .map_or(&[], |it| &it.groups)
 }
@@ -259,7 +258,7 @@ fn names<'a: 'b, 'b>(runs: impl IntoIterator<Item = &'b &'a Record>) -> Vec<&'a 
 /// Returns the accuracies on each group, in percent, over the seeds.
 fn by_group<'a>(runs: &[&'a Record]) -> Vec<(&'a str, Sample)> {
     let of_group = |name: &'a str| {
-        let found = runs.iter().filter_map(|run| dense(run));
+        let found = runs.iter().filter_map(|run| run.test_dense());
         let found = found.flat_map(|it| &it.groups);
         let found = found.filter(|group| group.name == name);
         let found: Vec<f64> = found.map(|group| 100.0 * group.accuracy).collect();

@@ -103,9 +103,6 @@ fn chosen(records: &[Record]) -> Result<Vec<&Record>, String> {
     Ok(newest(&selected))
 }
 
-/// Number of tasks from which on the bootstrap over the tasks is about as wide as it claims.
-const ENOUGH: usize = 12;
-
 fn row(it: &Ranked, ranking: &Ranking, runs: &[&Record]) -> Row {
     let place = match it.interval {
         Some((low, high)) => format!("{} ({low:.0} to {high:.0})", it.rank),
@@ -221,13 +218,10 @@ fn notes(ranking: &Ranking, runs: &[&Record], all: &[Record]) -> Vec<String> {
     let mut notes = vec![
         format!(
             "rank: models are ranked on each task by {}. The ranks become normal scores, whose mean gives the rank over all tasks. In \
-             brackets the middle 95 % of the ranks in draws of the {} tasks, and of the seeds of each cell, with replacement{}.",
+             brackets the middle 95 % of the ranks in draws of the {}, and of the seeds of each cell, with replacement. With few tasks \
+             this range is narrower than a confidence interval.",
             ranking.measure.words(),
-            ranking.data.len(),
-            match ranking.data.len() < ENOUGH {
-                true => "; so few tasks make this range too narrow for a confidence interval",
-                false => "",
-            }
+            counted(ranking.data.len() as u64, "task")
         ),
         scores.to_owned(),
     ];

@@ -15,9 +15,9 @@
 //!
 //! Stand-in (`synthetic`): a dark and a bright disc of the same size on grey noise. The class is
 //! the direction from the dark one to the bright one, in ten sectors. All classes have the same
-//! grey values in the same number. The position of one disc relative to the other gives the class. The
-//! place of one disc alone says little: the other one has to fit beside it (25 % of the classes are
-//! right by the dark disc alone at 32 x 32 pixels, 10 % by chance).
+//! grey values in the same number. The position of one disc relative to the other gives the class.
+//! The place of one disc alone says little: the other one has to fit beside it (25 % of the classes
+//! are right by the dark disc alone at 32 x 32 pixels, 10 % by chance).
 
 mod checksums;
 mod grey;

@@ -12,9 +12,8 @@
 //! only on its own text, so equal texts are never in two splits; texts that are equal only as far
 //! as `max_length` may be. White space at both ends of a review stays, which the 2021 code's data
 //! set library strips (tensorflow/datasets, text/imdb.py): one of the 50,000 reviews begins with
-//! some, and 64 end with some. Rows are in the order of their
-//! hashes: the same reviews give the same bytes whether they came from an unpacked folder, the
-//! archive, or parquet files.
+//! some, and 64 end with some. Rows are in the order of their hashes: the same reviews give the
+//! same bytes whether they came from an unpacked folder, the archive, or parquet files.
 //!
 //! Stand-in (`synthetic`): meaningless words, among them `Hope` and `Fear`. A text has a turning
 //! point, somewhere from 30 to 70 % of its length. One of the two words is more frequent before it,

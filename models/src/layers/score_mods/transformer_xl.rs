@@ -18,8 +18,7 @@ use crate::{
     Result, VarBuilder,
     ops::{attention::AttentionOptions, relative_queries, rotary::turns},
     options::BlockOptions,
-    params::Attributes,
-    params::xavier_uniform,
+    params::{Attributes, xavier_uniform},
 };
 
 /// u, w and W_R.

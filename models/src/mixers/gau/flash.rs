@@ -67,14 +67,11 @@ pub(super) struct LinearAttention {
 
 impl LinearAttention {
     pub(super) fn new(vb: &VarBuilder, shared: usize, hidden: usize) -> Result<Self> {
+        let pair =
+            |name, init| vb.get_with_attributes((2, shared), name, init, Attributes::NO_DECAY);
         Ok(Self {
-            scale: vb.get_with_attributes((2, shared), "scale", NARROW, Attributes::NO_DECAY)?,
-            shift: vb.get_with_attributes(
-                (2, shared),
-                "shift",
-                Init::Const(0.0),
-                Attributes::NO_DECAY,
-            )?,
+            scale: pair("scale", NARROW)?,
+            shift: pair("shift", Init::Const(0.0))?,
             products: shared * hidden,
         })
     }

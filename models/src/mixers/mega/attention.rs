@@ -49,14 +49,11 @@ impl SharedAttention {
             mean: 0.0,
             stdev: 0.02,
         };
+        let pair =
+            |name, init| vb.get_with_attributes((2, width), name, init, Attributes::NO_DECAY);
         Ok(Self {
-            scale: vb.get_with_attributes((2, width), "scale", normal, Attributes::NO_DECAY)?,
-            shift: vb.get_with_attributes(
-                (2, width),
-                "shift",
-                Init::Const(0.0),
-                Attributes::NO_DECAY,
-            )?,
+            scale: pair("scale", normal)?,
+            shift: pair("shift", Init::Const(0.0))?,
             distance: vb.get_with_hints(2 * chunk - 1, "distance", normal)?,
             chunk,
             weighing,

@@ -241,6 +241,8 @@ impl Layer {
             Linear::new(&mixer.pp(name), inputs, outputs, weight(inputs), bias)
         };
         let dropout = |name, rate| Dropout::new(&mixer.pp(name), rate).tied(block.dropout_tied);
+        let pair =
+            |name, init| mixer.get_with_attributes((2, shared), name, init, Attributes::NO_DECAY);
         let norm = mixer.pp("norm");
         let inner = BlockOptions {
             dropout: options.hidden_dropout,
@@ -264,18 +266,8 @@ impl Layer {
             gates: linear("gates", dim, shared + values + dim, Some(zeros))?,
             values: linear("values", dim, values, Some(zeros))?,
             hidden: linear("hidden", values, dim, None)?,
-            scale: mixer.get_with_attributes(
-                (2, shared),
-                "attention.scale",
-                Init::Const(1.0),
-                Attributes::NO_DECAY,
-            )?,
-            shift: mixer.get_with_attributes(
-                (2, shared),
-                "attention.shift",
-                zeros,
-                Attributes::NO_DECAY,
-            )?,
+            scale: pair("attention.scale", Init::Const(1.0))?,
+            shift: pair("attention.shift", zeros)?,
             plain: Tensor::ones(shared / heads, vb.dtype(), vb.device())?,
             feed_norm: Norm::new(&vb.pp("feed").pp("norm"), block)?,
             feed: FeedForward::drawn_by_fan_in(&vb.pp("feed"), &inner, weight, zeros)?,

@@ -4,8 +4,9 @@
 //! arXiv:2404.08819. A row is a word of uniform random elements; the answer at position t is the
 //! product of the first t + 1 elements, and the label of a row is the product of all. Words of
 //! training and validation have `min_length` to `train_length` elements, those of test
-//! `test_min_length` to `max_length`; lengths are drawn evenly until a word is new, so short words are rarer. Scores are grouped by the number
-//! of elements multiplied: up to `train_length`, up to twice as many, and so on.
+//! `test_min_length` to `max_length`; lengths are drawn evenly until a word is new, so short words
+//! are rarer. Scores are grouped by the number of elements multiplied: up to `train_length`, up to
+//! twice as many, and so on.
 //!
 //! Stored bytes are the numbers of elements (`group.rs`).
 
