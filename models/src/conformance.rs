@@ -6,6 +6,7 @@
 
 mod causality;
 mod costs;
+mod effects;
 mod gradients;
 mod graph;
 mod heap;
@@ -19,6 +20,7 @@ use self::{
     costs::{
         operations_are_those_counted, operations_grow_as_the_card_says, time_grows_as_the_card_says,
     },
+    effects::every_option_has_an_effect,
     gradients::gradients_are_difference_quotients,
     graph::{
         memory_grows_as_the_card_says, no_number_is_kept_with_fewer_bits_than_the_parameters_have,
@@ -188,6 +190,7 @@ pub const CHECKS: &[Check] = promises![
         [no_number_is_kept_with_fewer_bits_than_the_parameters_have], FORWARD;
     a_pass_leaves_nothing_behind: [the_seed_decides_every_bit], FORWARD;
     parameters_set_later_are_seen: [a_pass_leaves_nothing_behind], NEW;
+    every_option_has_an_effect: [the_seed_decides_every_bit, a_pass_leaves_nothing_behind], NEW;
     passes_leave_no_memory_behind: [a_pass_leaves_nothing_behind], FORWARD;
     rows_do_not_know_each_other: [a_pass_leaves_nothing_behind], FORWARD;
     evaluation_drops_nothing: [rows_do_not_know_each_other], FORWARD;

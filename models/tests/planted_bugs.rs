@@ -32,10 +32,12 @@ use lra_models::{
     rng::StreamKey,
 };
 
+use serde_json::{Value, json};
+
 const SOURCE: &str = include_str!("planted_bugs.rs");
 
 fn build(context: &ModelContext, bug: Bug) -> Result<Box<dyn Encoder>> {
-    let rate = context.model["dropout"].as_f64().unwrap();
+    let rate = context.model["dropout"].as_f64().unwrap_or_default();
     encoder::blocks(context, move |layer| {
         Ok(Box::new(Planted::new(layer, bug, rate)?))
     })
@@ -312,6 +314,8 @@ const NAMING: &str = concat!(
 /// In place of the source of one that rounds a constant.
 const ROUNDING: &str = concat!("fn forward() {\n    places.to_dtype(DType::F", "16)?\n}\n");
 
+const RATE: &[Range] = &[Range::probability("dropout")];
+
 impl Bug {
     /// Returns the settings of its card.
     const fn settings(self) -> &'static str {
@@ -321,6 +325,28 @@ impl Bug {
             }
             Bug::NormalisesTheBatch => r#"{"block": {"norm": "batch"}}"#,
             _ => "",
+        }
+    }
+
+    /// Returns whether the model has a rate of dropout of its own.
+    const fn has_a_rate(self) -> bool {
+        matches!(
+            self,
+            Bug::IgnoresAnOption | Bug::DropsInEvaluationAtItsOwnRate
+        )
+    }
+
+    const fn options(self) -> fn() -> Value {
+        match self.has_a_rate() {
+            true => || json!({ "dropout": 0.1 }),
+            false => || json!({}),
+        }
+    }
+
+    const fn ranges(self) -> &'static [Range] {
+        match self.has_a_rate() {
+            true => RATE,
+            false => &[],
         }
     }
 }
@@ -356,8 +382,8 @@ macro_rules! plant {
                     },
                     ..Variant::paper(|context| build(context, Bug::$bug), SOURCE)
                 }],
-                options: || serde_json::json!({ "dropout": 0.1 }),
-                ranges: &[Range::probability("dropout")],
+                options: Bug::$bug.options(),
+                ranges: Bug::$bug.ranges(),
             },
         )),*];
     };
@@ -381,6 +407,7 @@ plant![
     KeepsEveryPass "passes_leave_no_memory_behind" "fn forward",
     KeepsParametersOfTheFirstEvaluation "parameters_set_later_are_seen" "fn new",
     KeepsWhatNewComputed "parameters_set_later_are_seen" "fn new",
+    IgnoresAnOption "every_option_has_an_effect" "fn new",
     KeepsState "a_pass_leaves_nothing_behind" "fn forward",
     MixesRows "rows_do_not_know_each_other" "fn forward",
     CentresByTheBatch "rows_do_not_know_each_other" "fn forward",

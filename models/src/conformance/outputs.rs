@@ -139,10 +139,7 @@ fn digest_of(model: &'static Model, seed: u64, step: u64) -> u64 {
     for (_, var) in subject.parameters.all() {
         numbers.extend(gradients.get(&var).map(values).unwrap_or_default());
     }
-    // FNV-1a, by words.
-    numbers.iter().fold(0xcbf2_9ce4_8422_2325, |hash, number| {
-        (hash ^ u64::from(number.to_bits())).wrapping_mul(0x0100_0000_01b3)
-    })
+    fnv(numbers.iter().map(|number| u64::from(number.to_bits())))
 }
 
 /// Checks that logits and gradients are decided by the seed and the step: they are the same when

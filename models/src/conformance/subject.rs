@@ -225,6 +225,13 @@ pub(super) fn values(tensor: &Tensor) -> Vec<f32> {
     tensor.flatten_all().kept().to_vec1().kept()
 }
 
+/// Returns the FNV-1a hash of `words`.
+pub(super) fn fnv(words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(0xcbf2_9ce4_8422_2325, |hash, word| {
+        (hash ^ word).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 /// Returns cross-entropy, and the model's losses with their usual weights, of one pass.
 pub(super) fn whole_loss(
     classifier: &Classifier,
