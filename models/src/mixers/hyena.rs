@@ -91,9 +91,30 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         options.positions,
         "an odd number: the position itself, and pairs of a cosine and a sine",
     )?;
+    let places = places(context, options.positions)?;
     blocks_both_ways(context, options.direction, |layer| {
-        Ok(Box::new(Hyena::new(layer, &options)?))
+        Ok(Box::new(Hyena::new(layer, &places, &options)?))
     })
+}
+
+/// Returns z (N, `count`), the features of each position, which all layers share.
+fn places(context: &ModelContext, count: usize) -> Result<Tensor> {
+    let (longest, vb) = (context.max_length, &context.vb);
+    let end = (longest - 1).max(1) as f64;
+    let bands = (count - 1) / 2;
+    // As torch.linspace(1e-4, K - 1, K).
+    let band = move |at: usize| {
+        let share = at as f64 / (bands - 1).max(1) as f64;
+        1e-4 + share * (bands as f64 - 1.0 - 1e-4)
+    };
+    let place = |t: usize| {
+        let angle = move |at: usize| band(at) * TAU * t as f64 / longest as f64;
+        let cosines = (0..bands).map(move |at| angle(at).cos());
+        let sines = (0..bands).map(move |at| -angle(at).sin());
+        [t as f64 / end].into_iter().chain(cosines).chain(sines)
+    };
+    let places: Vec<f64> = (0..longest).flat_map(place).collect();
+    Ok(Tensor::from_vec(places, (longest, count), vb.device())?.to_dtype(vb.dtype())?)
 }
 
 struct Hyena {
@@ -110,7 +131,7 @@ struct Hyena {
 }
 
 impl Hyena {
-    fn new(layer: &LayerContext, options: &Options) -> Result<Self> {
+    fn new(layer: &LayerContext, places: &Tensor, options: &Options) -> Result<Self> {
         let (vb, dim) = (&layer.vb, layer.block.dim);
         let (width, filters) = (dim * (options.order + 1), options.order - 1);
         let linear = |name: &str, outputs: usize| {
@@ -128,7 +149,7 @@ impl Hyena {
                 vb.get_with_hints((width, options.taps), "conv.weight", taps)?,
                 vb.get_with_hints(width, "conv.bias", taps)?,
             ),
-            filter: Filter::new(&vb.pp("filter"), filters * dim, layer.max_length, options)?,
+            filter: Filter::new(&vb.pp("filter"), filters * dim, places, options)?,
             skip: vb.get_with_attributes((filters, dim), "skip", normal, Attributes::NO_DECAY)?,
             outer: linear("outer", dim)?,
             dim,
@@ -153,24 +174,9 @@ struct Filter {
 }
 
 impl Filter {
-    fn new(vb: &VarBuilder, outputs: usize, longest: usize, options: &Options) -> Result<Self> {
+    fn new(vb: &VarBuilder, outputs: usize, places: &Tensor, options: &Options) -> Result<Self> {
         let (width, inputs) = (options.filter_width, options.positions);
         let (dtype, device) = (vb.dtype(), vb.device());
-        let end = (longest - 1).max(1) as f64;
-        let bands = (inputs - 1) / 2;
-        // As torch.linspace(1e-4, K - 1, K).
-        let band = move |at: usize| {
-            let share = at as f64 / (bands - 1).max(1) as f64;
-            1e-4 + share * (bands as f64 - 1.0 - 1e-4)
-        };
-        let place = |t: usize| {
-            let angle = move |at: usize| band(at) * TAU * t as f64 / longest as f64;
-            let cosines = (0..bands).map(move |at| angle(at).cos());
-            let sines = (0..bands).map(move |at| -angle(at).sin());
-            [t as f64 / end].into_iter().chain(cosines).chain(sines)
-        };
-        let places: Vec<f64> = (0..longest).flat_map(place).collect();
-        let places = Tensor::from_vec(places, (longest, inputs), device)?.to_dtype(dtype)?;
         let [slow, fast] = [1.5, 0.3].map(|share| 0.01f64.ln() / share);
         let decay = |at: usize| slow + (fast - slow) * at as f64 / (outputs - 1).max(1) as f64;
         let decay: Vec<f64> = (0..outputs).map(decay).collect();
@@ -181,7 +187,7 @@ impl Filter {
         };
         Ok(Self {
             time: places.narrow(1, 0, 1)?.contiguous()?,
-            places,
+            places: places.clone(),
             layers: (0..=options.inner).map(layer).collect::<Result<_>>()?,
             frequency: vb.get_with_hints(width, "frequency", Init::Const(options.frequency))?,
             last: Linear::new(&vb.pp("last"), width, outputs, fan_in_uniform(width), None)?,
