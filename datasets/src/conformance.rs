@@ -167,7 +167,7 @@ impl Subject {
         let Some(&source) = sources.find(|&&source| source != Source::Official) else {
             return Err(Error::Infeasible {
                 task: task.info().name,
-                reason: "its data are published files alone: `lra data verify` checks them"
+                reason: "its data consists of published files only: `lra data verify` checks them"
                     .to_owned(),
             });
         };

@@ -74,7 +74,7 @@ pub enum Error {
         reason: String,
     },
     /// Tasks of a program's own that it cannot register.
-    #[error("tasks of one's own: {reason}")]
+    #[error("your own tasks: {reason}")]
     Registry {
         /// Reason, and the remedy.
         reason: String,
@@ -165,7 +165,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// The user requested a stop: see [`Progress::stopped`](crate::Progress::stopped).
-    #[error("interrupted before the data were built; the same command goes on")]
+    #[error("interrupted before the data was built; run the same command again to continue")]
     Interrupted,
     /// A task's builder violated the task's own description: a bug in this program, not in the
     /// data.
@@ -257,7 +257,7 @@ fn hint(action: &str, cause: &io::Error) -> &'static str {
             "\n  it is there, but you may not read it: have its permissions changed"
         }
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "\n  these data are not complete there: make them (`lra data make`) as a user who may write to it, \
+            "\n  this data is not complete there: make it (`lra data make`) as a user who may write to it, \
              or choose a folder you may write to with --data or LRA_DATA"
         }
         _ => "",

@@ -53,7 +53,7 @@ pub enum Source {
     Official,
     /// Synthetic data of the task's shape; its scores are never compared with published ones.
     Synthetic,
-    /// The files of a folder of one's own, which is the task ([`tasks::mine`](crate::tasks::mine)).
+    /// The files of a folder of your own, which is the task ([`tasks::mine`](crate::tasks::mine)).
     Folder,
 }
 

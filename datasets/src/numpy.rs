@@ -50,7 +50,7 @@ impl Dtype {
     /// Returns a value as a number.
     pub(crate) fn number(&self, value: &[u8]) -> Result<i64, String> {
         if value.len() != self.width || !matches!(self.kind, b'u' | b'i' | b'b') {
-            return Err("a value that is no whole number".to_owned());
+            return Err("a value that is not a whole number".to_owned());
         }
         let add = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
         let number = match self.big_endian {

@@ -383,7 +383,7 @@ impl Column {
             (Meaning::Half, &[low, high]) => float(labels::half(u16::from_le_bytes([low, high]))),
             _ => {
                 let Ok(word) = std::str::from_utf8(value) else {
-                    return Err(format!("a label of `{name}` is no text in UTF-8").into());
+                    return Err(format!("a label of `{name}` is not text in UTF-8").into());
                 };
                 let label = label_of(word.trim()).or_else(|| whole_number(word));
                 label.ok_or_else(|| {

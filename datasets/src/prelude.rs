@@ -1,4 +1,4 @@
-//! The names that a task of one's own imports.
+//! The names that a task of your own imports.
 
 pub use rand_chacha::ChaCha8Rng;
 pub use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ pub fn permutation(rows: usize, seed: u64, epoch: u64) -> Vec<u32> {
 
 /// Returns `count` of `0..rows`, drawn at random but always the same, in ascending order. Every
 /// n-th row, or the first ones, may all have one label: those of drawn data take turns, and files
-/// of one's own may be sorted.
+/// of your own may be sorted.
 pub fn sample(rows: usize, count: usize) -> Vec<usize> {
     let drawn = permutation(rows, 0, SAMPLE).into_iter().take(count);
     let mut drawn: Vec<usize> = drawn.map(|row| row as usize).collect();

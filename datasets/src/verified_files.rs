@@ -86,7 +86,7 @@ impl OpenedFile {
                 file: self.path.clone(),
                 problem: "another program has changed it since the run opened it, so nothing is scored"
                     .to_owned(),
-                remedy: "`lra data verify` tells whether the data are whole; runs that saw the change start over with --force"
+                remedy: "`lra data verify` says whether the data is complete; runs that saw the change start over with --force"
                     .to_owned(),
             }),
         }

@@ -544,7 +544,7 @@ fn what_is_no_data_is_refused_by_name() {
             &Image,
             batches(),
             "x/train/lorry/1.png",
-            "`lorry` is no class of CIFAR-10",
+            "`lorry` is not a class of CIFAR-10",
         ),
         (&Image, batches(), "x/train/cat/1.jpg", "no PNG file"),
         (&Image, batches(), "x/val/cat/1.png", "a split `val`"),
@@ -564,7 +564,7 @@ fn what_is_no_data_is_refused_by_name() {
             &Text,
             reviews(),
             "x/train/mixed/1_5.txt",
-            "a folder that is no class",
+            "a folder that is not a class",
         ),
         (
             &Text,

@@ -1,4 +1,4 @@
-//! A folder of one's own as a task.
+//! A folder of your own as a task.
 
 use std::fs;
 use std::io::Write;
@@ -324,7 +324,7 @@ fn labels_of_tables_are_those_of_lines() {
     );
     let said = words(&[b"caf\xe9", b"caf\xe8"]).unwrap_err();
     assert!(
-        said.contains("a label of `label` is no text in UTF-8"),
+        said.contains("a label of `label` is not text in UTF-8"),
         "{said}"
     );
     let said = of_tables(|path| {
@@ -447,7 +447,7 @@ fn mistakes_are_named_by_file_and_line_with_the_remedy() {
     );
     let error = refused(&[("train.jsonl", &good)]);
     assert!(
-        error.starts_with(": it has no test.jsonl; a folder has train and test"),
+        error.starts_with(": it has no test.jsonl; a task's folder has train and test"),
         "{error}"
     );
     let error = refused(&[("train.jsonl", &good), test, ("dev.jsonl", &good)]);

@@ -112,7 +112,7 @@ fn regular(found: &Metadata) -> io::Result<()> {
     }
     let problem = match found.is_dir() {
         true => "it is a folder where a file is wanted",
-        false => "it is no regular file but a pipe, a socket or a device",
+        false => "it is not a regular file but a pipe, a socket or a device",
     };
     Err(io::Error::new(ErrorKind::InvalidInput, problem))
 }
@@ -143,7 +143,7 @@ fn worded(error: io::Error) -> io::Error {
         Some(libc::ENXIO) => {
             return io::Error::new(
                 ErrorKind::InvalidInput,
-                "it is no regular file but a pipe, a socket or a device",
+                "it is not a regular file but a pipe, a socket or a device",
             );
         }
         _ => {}
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(read_to_string(&at("file")).unwrap(), "text");
         assert_eq!(read(&at("link")).unwrap(), b"text");
         let refused = |path: &Path| read(path).unwrap_err().to_string();
-        assert!(refused(&at("pipe")).contains("no regular file"));
+        assert!(refused(&at("pipe")).contains("not a regular file"));
         assert!(refused(place.path()).contains("a folder"));
         assert!(refused(Path::new("/dev/zero")).contains("a device"));
         let missing = read(&at("missing")).unwrap_err();

@@ -1,4 +1,4 @@
-//! Neighbours: a model of one's own, in a program of one's own.
+//! Neighbours: a model of your own, in a program of your own.
 //!     y_i = W m_i + b,  m_i the mean of x_j over |i - j| ≤ r
 //! x, y (B, L, D), W (D, D), b (D). Time O(L), memory O(L).
 //!

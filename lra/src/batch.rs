@@ -27,7 +27,7 @@ pub struct Layout {
     pub bucket: usize,
     /// Order of the positions of every row; `None` for that of the data.
     pub order: Option<Order>,
-    /// True if rows may be in the order of their classes: those of files of one's own.
+    /// True if rows may be in the order of their classes: those of files of your own.
     pub in_file_order: bool,
 }
 
@@ -55,7 +55,7 @@ impl Layout {
     }
 
     /// Returns `rows` rows of a split in the order of scoring: the first, or a fixed sample if
-    /// files of one's own may have them in the order of their classes.
+    /// files of your own may have them in the order of their classes.
     pub fn scored(&self, split: &Split, rows: usize) -> Vec<usize> {
         let mut order: Vec<usize> = match self.in_file_order && rows < split.len() {
             true => sample(split.len(), rows),
@@ -389,7 +389,7 @@ mod tests {
             after.sort_unstable();
             assert_eq!(before, after);
         }
-        // The first rows are scored, of files of one's own a sample.
+        // The first rows are scored, of files of your own a sample.
         let of_files = Layout {
             in_file_order: true,
             ..plain

@@ -224,10 +224,10 @@ fn start(
             if !changes.is_empty() && !context.accept_changes {
                 let ways = match stored.other_raw_files() {
                     Some(_) => {
-                        "make the data anew first and then run it again with --force, or show it nevertheless with --accept-changes"
+                        "first make the data again, then run it again with --force, or show it anyway with --accept-changes"
                     }
                     None => {
-                        "run it again with --force, show it nevertheless with --accept-changes, or choose another --out"
+                        "run it again with --force, show it anyway with --accept-changes, or choose another --out"
                     }
                 };
                 return Err(Error::usage(format!(
@@ -240,7 +240,7 @@ fn start(
         }
         (Found::Failed(record), IfExists::Keep) => Ok(Start::OnFile(record, Vec::new())),
         (Found::Unfinished, IfExists::Keep) => Err(Error::usage(format!(
-            "{place} holds an unfinished run; go on with --resume or start over with --force"
+            "{place} holds an unfinished run; continue with --resume or start over with --force"
         ))),
         (Found::Unfinished | Found::Failed(_), _) => go_on(resolved, context, folder, draft),
     }
@@ -298,8 +298,8 @@ fn other_raw_files(resolved: &Resolved, context: &RunContext<'_>) -> Option<Stri
 
 fn cannot_go_on(folder: &RunFolder, changes: &[String]) -> Error {
     Error::usage(format!(
-        "{} holds an unfinished run, and to go on would mix two: {}; start over with --force, or go on with \
-         --accept-changes, and the record will say so",
+        "{} holds an unfinished run that began under other conditions: {}; start over with --force, or continue with \
+         --accept-changes, which the record will mention",
         folder.path().display(),
         changes.join("; ")
     ))
@@ -314,7 +314,7 @@ fn nothing_to_resume(resolved: &Resolved, folder: &RunFolder) -> String {
         if spec.cell == resolved.spec.cell {
             let differences = Difference::list(&spec.differences(&resolved.spec));
             let line = format!(
-                "{} is another run of this cell, which this one cannot go on from: asked for is {differences}",
+                "{} is another run of this cell, from which this run cannot continue: this run has {differences}",
                 other.display()
             );
             // Words of its settings are no lines of their own.

@@ -34,12 +34,12 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  lra tour                                           the tutorial in a minute
-  lra run --task listops --model performer           train one model on one task
-  lra run --task listops --model linear --seeds 0..3  the same over three seeds
+  lra tour                                            the tutorial in a minute
+  lra run --task listops --model performer            train one model on one task
+  lra run --task listops --model linear --seeds 0..3  one model with three seeds
   lra data show listops                               look at an example and the trivial baselines
   lra report                                          tables of all runs under runs/
-  lra mini s4d --glance                               a model's rank in the table of the small protocol
+  lra mini s4d --glance                               a model's rank in the small protocol
   lra sweep --tasks listops,pathfinder --seeds 0..3   all models on two tasks, three seeds each
   lra repro tay2021 listops performer --dry-run       what it takes to reproduce a published cell
   lra bench --quick                                   speed and memory of all models over length";
@@ -67,7 +67,7 @@ pub enum Verb {
     Mini(mini::MiniArgs),
     /// Merge the records of folders and files into one CSV file, each cell once
     Merge(agree::MergeArgs),
-    /// Import accuracies that others measured, to be shown beside runs
+    /// Import accuracies that others measured, to show them beside runs
     Import(import::ImportArgs),
     /// Compare the runs of a folder with a baseline; the exit code is 1 if any cell got worse
     Check(CheckArgs),
@@ -79,21 +79,19 @@ pub enum Verb {
     Explain(score::ExplainArgs),
     /// Train a recorded run again and compare its scores to the bit
     Replay(score::ReplayArgs),
-    /// Show in what two runs differ: settings, data, program, machine
+    /// Show how two runs differ: settings, data, program, machine
     Diff(score::DiffArgs),
     /// List tasks, models, recipes, published results, devices, components, settings and schemas
     List(ListArgs),
-    /// Test what every model promises on one model: gradients, padding, rows, lengths, costs,
-    /// causality, determinism
+    /// Test a model: gradients, padding, rows, lengths, costs, causality, determinism
     CheckModel(CheckModelArgs),
-    /// Test what every task promises on one task: seeds, splits, labels, lengths, stored data,
-    /// trivial predictors
+    /// Test a task: seeds, splits, labels, lengths, stored data, trivial predictors
     CheckTask(CheckTaskArgs),
     /// Start a program with a model or a task of your own
     #[command(subcommand, after_help = NEW_EXAMPLES)]
     New(NewVerb),
-    /// Run the tutorial in small, in a folder of its own: each command is shown before it runs, with
-    /// what to look at
+    /// Run a short tutorial in its own folder: shows each command before it runs, and says what to
+    /// look at
     Tour(TourArgs),
     /// Print completions for a shell
     #[command(after_help = COMPLETIONS_EXAMPLES)]
@@ -102,13 +100,13 @@ pub enum Verb {
         #[arg(ignore_case = true)]
         shell: clap_complete::Shell,
     },
-    /// Write manual pages, a file for each command
+    /// Write manual pages, one file per command
     #[command(after_help = MAN_EXAMPLES)]
     Man {
         /// Folder to write them to
         folder: PathBuf,
     },
-    /// Compare mixers with other people's implementations, by case files
+    /// Compare mixers with other implementations, using case files
     Parity(ParityArgs),
     /// Answer a request for a measurement, as JSON from standard input to standard output; started
     /// by other commands
@@ -130,12 +128,12 @@ Examples:
   lra run --task listops --model performer
   lra run --task listops --model transformer --recipe nystromformer --steps 200 --set train.warmup=40
   lra run --task listops --model linear --seeds 0..3 --set train.learning_rate=1e-3
-  lra run --task image:synthetic --model linear --recipe smoke    data that is drawn: no file is needed
+  lra run --task image:synthetic --model linear --recipe smoke    generated data: no file is needed
   lra run --task listops --model performer --pretrain masked    learn hidden tokens of the inputs first
   lra run --task mine:birds --model s4d                   a folder of your own (docs/own-task.md)
   lra run --task text:synthetic --model s4d --recipe smoke --from runs/A    start from the weights of a finished run
   lra run --task text --model s4d --recipe s4 --dry-run   every setting, without a run
-  lra run --task listops --model performer --resume       go on after an interruption or a failure
+  lra run --task listops --model performer --resume       continue after an interruption or a failure
   lra run --task toy --model bag --recipe smoke --tracker mlflow    a file store for MLflow in the run's folder
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 
@@ -251,7 +249,7 @@ Examples:
   lra report --table comparison --against mega        differences and verdicts beside a published source
   lra report --table reproduced                       the same for every source whose recipe was followed
   lra report --format html --output report.html       one page with charts, for a browser
-  lra report --charts plots                           learning curves and bubbles as SVG and PNG
+  lra report --charts plots                           every chart as SVG and PNG
   lra report --splice docs/measured.md                keep the tables of a Markdown file fresh";
 
 #[derive(Debug, Args)]
@@ -295,7 +293,7 @@ pub struct ReportArgs {
 const CHECK_EXAMPLES: &str = "\
 Examples:
   lra check --baseline smoke.csv --update runs       write the baseline from the runs of today
-  lra check --baseline smoke.csv runs                hold later runs against it
+  lra check --baseline smoke.csv runs                compare later runs with it
   lra check --baseline smoke.csv runs --format markdown --junit check.xml
   lra check --baseline smoke.csv runs --no-speed     where machines are busy";
 
@@ -386,8 +384,8 @@ pub struct ListArgs {
 
 const CHECK_MODEL_EXAMPLES: &str = "\
 Compares gradients with difference quotients in f64, `is_causal` with the effect of later tokens, the card's costs with the memory and \
-the operations of passes, and `flops` with the products computed. A promise that rests on a broken one is not tried. A broken promise \
-names a line of the model's source, and an error of a tensor operation names the line that asked for it.
+the operations of passes, and `flops` with the products computed. A promise that depends on a broken one is not tested. The report of \
+a broken promise names a line of the model's source. An error of a tensor operation names the line that called it.
 
 Examples:
   lra check-model performer
@@ -404,9 +402,9 @@ pub struct CheckModelArgs {
 }
 
 const CHECK_TASK_EXAMPLES: &str = "\
-Builds the data in a temporary folder, with at most 2,000 examples of train. Checks the description and the options, that equal seeds \
-give equal bytes and other seeds others, that splits have no example in common, labels and lengths, stored data, the text of examples, \
-and trivial predictors. Remarks name what breaks no promise, such as a task that a trivial predictor solves.
+Builds the data in a temporary folder, with at most 2,000 examples of train. Checks the description and the options, whether equal \
+seeds give equal bytes and different seeds do not, whether splits have examples in common, labels and lengths, stored data, the text of \
+examples, and trivial predictors. Remarks point out other findings, such as a task that a trivial predictor solves.
 
 Examples:
   lra check-task toy

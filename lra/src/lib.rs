@@ -10,7 +10,7 @@
 //! Train the example with `cargo run --release --example own_model -- run --task listops --model
 //! neighbours`.
 //!
-//! A task of one's own is made in the same way: a type that implements [`datasets::Task`], passed in
+//! A task of your own is made in the same way: a type that implements [`datasets::Task`], passed in
 //! [`Own`]. `lra new task NAME` writes its crate.
 //!
 //! ```ignore

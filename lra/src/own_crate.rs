@@ -37,7 +37,7 @@ pub(crate) fn register_tasks(tasks: &[&'static dyn Task]) -> Result<(), String> 
     let mut names = tasks.iter().map(|task| task.info().name);
     if let Some(name) = names.find(|name| published::is_published_task(name)) {
         return Err(format!(
-            "tasks of one's own: {name} is the name of a published task; choose another one"
+            "your own tasks: {name} is the name of a published task; choose another one"
         ));
     }
     datasets::tasks::register(tasks).map_err(|error| error.to_string())

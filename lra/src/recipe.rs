@@ -88,7 +88,7 @@ pub struct Body {
     /// Tasks that count in the score of `lra mini`.
     #[serde(default)]
     pub counted: Vec<String>,
-    /// Settings for tasks of one's own that `tasks` has none for: folders, and those of a program.
+    /// Settings for tasks of your own that `tasks` has none for: folders, and those of a program.
     #[serde(default)]
     pub own: Option<Value>,
     /// Settings per family of blocks, regardless of the task; those of a task for the family
@@ -395,7 +395,7 @@ impl Recipe {
         match source {
             Some(Ok(source)) => Ok(Some(source)),
             _ => Err(Error::usage(format!(
-                "recipe {}: tasks.{task}.source = {named} is no source of data",
+                "recipe {}: tasks.{task}.source = {named} is not a source of data",
                 self.name
             ))),
         }

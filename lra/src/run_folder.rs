@@ -248,7 +248,7 @@ impl RunFolder {
             return Ok(true);
         }
         Err(Error::usage(format!(
-            "{} holds other settings than the ones asked for: {}; start over with --force",
+            "{} holds a run with other settings: you asked for {}; start over with --force",
             path.display(),
             Difference::list(&differences)
         )))
@@ -352,7 +352,7 @@ const START_OVER: &str = "start over with `lra run --force`";
 /// Returns the error for a folder whose run has no record yet.
 pub fn unfinished(folder: &Path) -> Error {
     Error::usage(format!(
-        "{} holds an unfinished run: go on with `lra run --resume` first",
+        "{} holds an unfinished run: continue it with `lra run --resume` first",
         disk::escape(&folder.display().to_string())
     ))
 }
@@ -567,7 +567,7 @@ impl Log {
         }
         let digest = digest_of(&mut file, bytes).with_context(context)?;
         if checksum.is_some_and(|checksum| checksum != digest.sha256()) {
-            let problem = "it is not the log that its checkpoint goes on from".to_owned();
+            let problem = "it is not the log that its checkpoint belongs to".to_owned();
             return Err(Damaged { path, problem }.into());
         }
         Ok(Log {

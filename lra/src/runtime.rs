@@ -61,7 +61,7 @@ pub fn set_up(threads: Option<usize>) -> Result<()> {
     {
         let (given, most) = (given.to_string_lossy(), most_threads());
         stderr::warning(format!(
-            "{RAYON}={given} is no number of threads from 1 to {most}; {threads} are used"
+            "{RAYON}={given} is not a number of threads from 1 to {most}; {threads} are used"
         ));
     }
     limits::check(needs(threads as u64), less)?;

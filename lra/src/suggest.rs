@@ -135,7 +135,7 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str>)
                 .to_owned()
         }
         "task" if fold(name) == fold(mine::PREFIX) => {
-            "a folder of your own is named behind a colon: mine:FOLDER".to_owned()
+            "write a folder of your own after a colon: mine:FOLDER".to_owned()
         }
         "task" | "model" | "recipe" => format!("`lra list {kind}s` names them all"),
         "published source" => "`lra list published` names them all".to_owned(),

@@ -146,9 +146,11 @@ fn the_page_of_all_settings_is_that_of_the_program() {
         .to_owned();
     let mut section = String::new();
     let cell = |value: &Value| {
-        let words = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let words = match value {
+            Value::Null => "-".to_owned(),
+            Value::String(words) => words.clone(),
+            other => other.to_string(),
+        };
         words.replace('|', "\\|")
     };
     for it in &settings {

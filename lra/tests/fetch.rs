@@ -186,7 +186,7 @@ fn goes_on_in_another_process_but_never_with_another_version() {
         assert_eq!(error.class, Class::Data);
         let text = error.to_string();
         assert!(
-            text.contains("503") && text.contains("the same command goes on from there"),
+            text.contains("503") && text.contains("the same command continues from there"),
             "{text}"
         );
         assert_eq!(
@@ -231,7 +231,7 @@ fn interrupted(replies: Vec<(&'static str, &'static [u8])>) -> Server {
 fn a_wrong_reply_costs_nothing_that_was_fetched() {
     const BYTES: &str = "200 OK\r\nContent-Type: application/octet-stream";
     const OTHER: &str = "206 Partial Content\r\nETag: \"two\"\r\nContent-Range: bytes 5-9/10";
-    let kept = "; 100,000 bytes kept, the same command goes on from there";
+    let kept = "; 100,000 bytes kept, the same command continues from there";
     for (replies, said) in [
         (vec![("200 OK\r\nContent-Type: text/html", PAGE)], kept),
         (vec![(BYTES, PAGE)], kept),
@@ -590,7 +590,7 @@ fn what_is_no_archive_is_not_kept() {
             assert_eq!(error.class, Class::Data);
             let text = error.to_string();
             assert!(
-                text.contains("no archive but") && text.contains(told),
+                text.contains("is not an archive but") && text.contains(told),
                 "{text}"
             );
             assert_eq!(names(&raw), ["data.tar.gz"], "{text}");
@@ -820,7 +820,7 @@ fn from_another_address_or_a_file() {
         .unwrap_err()
         .to_string()
     };
-    assert!(error(root.path().to_str().unwrap()).contains("is no regular file"));
+    assert!(error(root.path().to_str().unwrap()).contains("is not a regular file"));
     assert!(error("nowhere.tar.gz").contains("cannot read nowhere.tar.gz"));
     assert_eq!(names(&raw), ["data.tar.gz"]);
 }

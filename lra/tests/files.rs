@@ -263,7 +263,7 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
     ] {
         let message = place.fails(code, words);
         assert!(
-            message.contains("no regular file"),
+            message.contains("not a regular file"),
             "lra {words}: {message}"
         );
     }
@@ -276,7 +276,7 @@ fn pipes_and_devices_are_refused_wherever_a_file_is_read() {
     pipe(&folder.join("record.json"));
     let message = place.fails(3, "report runs");
     assert!(
-        message.contains("record.json") && message.contains("no regular file"),
+        message.contains("record.json") && message.contains("not a regular file"),
         "{message}"
     );
     place.fails(

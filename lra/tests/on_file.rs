@@ -178,7 +178,7 @@ fn a_score_of_another_program_or_other_instructions_is_not_on_file() {
 fn data_that_are_not_here_are_said_not_to_be_compared() {
     let place = Place::new();
     place.ok(RUN);
-    let told = "its data are not here and were not compared";
+    let told = "its data is not here and was not compared";
     let said = |words: &str| {
         let output = place.lra(words);
         assert!(output.status.success(), "{}", err(&output));

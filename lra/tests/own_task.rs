@@ -1,4 +1,4 @@
-//! Tasks of one's own: a folder, and a program with tasks, `examples/own_task`.
+//! Your own tasks: a folder, and a program with tasks, `examples/own_task`.
 
 #![allow(clippy::unwrap_used)]
 

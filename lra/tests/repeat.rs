@@ -81,7 +81,7 @@ fn a_warm_up_of_the_whole_run_is_told() {
             "run --task toy --model bag --recipe smoke --steps 4 {words}"
         ));
         assert!(output.status.success(), "{}", err(&output));
-        err(&output).contains("the learning rate does not reach")
+        err(&output).contains("the learning rate never reaches")
     };
     assert!(told("--set train.warmup=4 --out long"));
     assert!(!told("--set train.warmup=1 --out short"));

@@ -20,7 +20,7 @@
 //! No generator has a state: initial values depend on (seed, path), and all random numbers of a
 //! forward pass on (seed, step, path, row). See [`rng`] and [`params`].
 //!
-//! # A mixer of one's own
+//! # A mixer of your own
 //! [`prelude`] has the names that it needs, [`MixerModel`] makes a registry entry of it,
 //! [`testing`] and [`conformance`] check it.
 //!

@@ -1,4 +1,4 @@
-//! Checks for the tests of a mixer, here or in a program of one's own: gradients against difference
+//! Checks for the tests of a mixer, here or in a program of your own: gradients against difference
 //! quotients, and attention against its exact definition in plain loops, in f64.
 //!
 //! A check panics with a description of the fault. [`crate::conformance`] has the checks that every

@@ -250,7 +250,7 @@ impl Card<'_> {
             let others = tasks.iter().filter(|task| !ranked(task));
             notes.extend(others.map(|task| {
                 format!(
-                    "{} does not count in the rank: the table has no other model on these data.",
+                    "{} does not count in the rank: the table has no other model on this data.",
                     task.title
                 )
             }));
@@ -266,7 +266,7 @@ impl Card<'_> {
             let split = self.own.iter().find_map(|it| it.recipe.split_statistics());
             let split = split.map_or(String::new(), |it| format!(" ({it})"));
             notes.push(format!(
-                "No rank: the table has no other model on these data{with}{split}."
+                "No rank: the table has no other model on this data{with}{split}."
             ));
         }
         notes

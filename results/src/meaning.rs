@@ -48,7 +48,7 @@ impl Meaning {
         );
         let others = others(record, table);
         if !others.is_empty() {
-            words += &format!("; on these data, recipe {RECIPE}: {}", others.join(", "));
+            words += &format!("; on this data, recipe {RECIPE}: {}", others.join(", "));
         }
         Some(Meaning {
             points: 100.0 * distance,
@@ -73,8 +73,8 @@ fn others(record: &Record, table: &[Record]) -> Vec<String> {
         accuracies.entry(&it.model.name).or_default().extend(scored);
     }
     let clusters = [
-        (Cluster::Weak, "models weak in print"),
-        (Cluster::Strong, "models strong in print"),
+        (Cluster::Weak, "models with weak published figures"),
+        (Cluster::Strong, "models with strong ones"),
     ];
     let reached = clusters.into_iter().filter_map(|(cluster, name)| {
         let models = anchors().iter().filter(|anchor| anchor.cluster == cluster);

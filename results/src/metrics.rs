@@ -266,7 +266,9 @@ fn impossible(line: &Line) -> Option<String> {
         } => {
             if let Some((name, loss)) = aux.iter().find(|(_, loss)| !loss.is_finite()) {
                 let name = visible(name);
-                return Some(format!("the loss {name} at step {step} is no loss: {loss}"));
+                return Some(format!(
+                    "the loss {name} at step {step} is not a possible loss: {loss}"
+                ));
             }
             let losses = [Some(("loss", *loss)), weighted_loss.map(|it| ("loss", it))];
             let norm = Some(("norm of the gradient", *gradient_norm));
@@ -281,7 +283,7 @@ fn impossible(line: &Line) -> Option<String> {
         } => {
             if !(0.0..=1.0).contains(accuracy) {
                 return Some(format!(
-                    "the accuracy at step {step} is no share: {accuracy}"
+                    "the accuracy at step {step} is not between 0 and 1: {accuracy}"
                 ));
             }
             let weighted = dense.as_ref().map(|it| ("loss", it.weighted_loss));

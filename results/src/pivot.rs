@@ -88,7 +88,7 @@ pub(crate) const TRAINING: &[Dimension] = &[
     },
 ];
 
-/// Returns the variant of a record's model, and the source of a model of one's own: an edit of it
+/// Returns the variant of a record's model, and the source of a model of your own: an edit of it
 /// is another model.
 fn computation(record: &Record) -> String {
     let variant = record.model.departure().map(str::to_owned);
@@ -527,7 +527,7 @@ type Grid<'a> =
     BTreeMap<(usize, &'a str, Vec<String>), HashMap<Data<'a>, BTreeMap<u64, &'a Record>>>;
 
 /// Returns in words which of the things that a score may depend on the seeds do not share: the
-/// build of the program, the instructions, the program of a model of one's own, or several; `None`
+/// build of the program, the instructions, the program of a model of your own, or several; `None`
 /// if they agree. What an older record does not know is a value of its own.
 #[must_use]
 pub fn mixture(runs: &[&Record]) -> Option<String> {

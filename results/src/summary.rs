@@ -93,16 +93,16 @@ fn title(record: &Record) -> String {
 fn ending(record: &Record) -> String {
     match &record.outcome {
         Outcome::Failed { reason } | Outcome::OutOfMemory { reason } => format!(
-            "{}; `--resume` goes on from the last checkpoint, `--force` starts over",
+            "{}; `--resume` continues from the last checkpoint, `--force` starts over",
             first_line(reason)
         ),
         Outcome::Interrupted { step: 0 } if record.pretraining.is_some() => {
-            "in pretraining; `--resume` goes on from its checkpoint".to_owned()
+            "in pretraining; `--resume` continues from its checkpoint".to_owned()
         }
         Outcome::Diverged { step, reason } => format!("at step {}: {reason}", grouped(*step)),
         Outcome::Interrupted { step } => {
             format!(
-                "at step {}; `--resume` goes on from its checkpoint",
+                "at step {}; `--resume` continues from its checkpoint",
                 grouped(*step)
             )
         }

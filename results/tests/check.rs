@@ -439,7 +439,7 @@ fn a_log_cut_between_lines_is_told_and_no_baseline() {
                     r#"{"event":"validation","step":5000,"loss":1.0,"accuracy":7.0,"examples":8}"#;
                 [lines, &[accuracy]].concat().join("\n")
             },
-            "the accuracy at step 5000 is no share: 7",
+            "the accuracy at step 5000 is not between 0 and 1: 7",
         ),
         (
             |lines| lines[..2].join("\n"),
@@ -475,7 +475,7 @@ fn a_log_cut_between_lines_is_told_and_no_baseline() {
                     .join("\n")
                     .replacen("\"gradient_norm\":1.0", "\"gradient_norm\":null", 1)
             },
-            "line 1: not a line of a run's log: the norm of the gradient at step 1667 is no norm: NaN",
+            "line 1: not a line of a run's log: the norm of the gradient at step 1667 is not a possible norm: NaN",
         ),
         (
             |lines| {
@@ -483,11 +483,11 @@ fn a_log_cut_between_lines_is_told_and_no_baseline() {
                     .join("\n")
                     .replacen("\"accuracy\":0.3", "\"accuracy\":null", 1)
             },
-            "the accuracy at step 200 is no share: NaN",
+            "the accuracy at step 200 is not between 0 and 1: NaN",
         ),
         (
             |lines| lines.join("\n").replacen("\"loss\":", "\"loss\":-", 1),
-            "is no loss",
+            "is not a possible loss",
         ),
     ];
     for (change, reason) in changes {

@@ -111,8 +111,8 @@ fn a_score_stands_among_those_of_the_table_on_the_same_data() {
     let words = |record: &Record| Meaning::of(record, &table).unwrap().words;
     assert_eq!(
         words(&mini("performer", 0, 0.4045)),
-        "above first token (36.25 %), the best trivial predictor; on these data, recipe mini: models weak in print \
-         35.00 to 38.00 (best linear), models strong in print 53.00 (s4d)"
+        "above first token (36.25 %), the best trivial predictor; on this data, recipe mini: models with weak \
+         published figures 35.00 to 38.00 (best linear), models with strong ones 53.00 (s4d)"
     );
     // Both accuracies are counted on 2,000 rows: 3 points are within chance.
     for near in [0.3575, 0.3845] {
@@ -254,17 +254,17 @@ fn other_endings_and_synthetic_data() {
                 // As older versions wrote them.
                 reason: "disk full\n   0: main\n".into(),
             },
-            "failed            disk full; `--resume` goes on from the last checkpoint,",
+            "failed            disk full; `--resume` continues from the last checkpoint,",
         ),
         (
             Outcome::OutOfMemory {
                 reason: "9 GiB".into(),
             },
-            "out of memory     9 GiB; `--resume` goes on from the last checkpoint,",
+            "out of memory     9 GiB; `--resume` continues from the last checkpoint,",
         ),
         (
             Outcome::Interrupted { step: 1200 },
-            "interrupted       at step 1,200; `--resume` goes on",
+            "interrupted       at step 1,200; `--resume` continues",
         ),
         (Outcome::Unknown, "unknown outcome\n"),
     ];

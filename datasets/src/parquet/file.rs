@@ -90,7 +90,7 @@ impl File<'_> {
         let meaning = meaning.map_err(|problem| self.damaged(&problem))?;
         match arrow::is_duration(self.reader.metadata().file_metadata(), label) {
             true => Err(self.damaged(&format!(
-                "column `{label}` holds durations, which are no labels"
+                "column `{label}` holds durations, which cannot be labels"
             ))),
             false => Ok(meaning),
         }

@@ -115,7 +115,7 @@ impl Unfit {
     fn fraction(number: f64) -> Unfit {
         Unfit {
             number: number.to_string(),
-            problem: "is no whole number",
+            problem: "is not a whole number",
         }
     }
 

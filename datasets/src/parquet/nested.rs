@@ -104,7 +104,7 @@ impl NestedColumn {
             ColumnReader::ByteArrayColumnReader(reader) => {
                 read!(reader, |value| match std::str::from_utf8(value.data()) {
                     Ok(text) => Ok(text.into()),
-                    Err(_) => Err(format!("`{name}` is no text in UTF-8").into()),
+                    Err(_) => Err(format!("`{name}` is not text in UTF-8").into()),
                 })
             }
             ColumnReader::Int96ColumnReader(_) => {

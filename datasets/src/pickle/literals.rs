@@ -46,7 +46,7 @@ pub(super) fn unicode(line: &[u8]) -> Result<Vec<u8>, String> {
         text.push(
             number
                 .and_then(char::from_u32)
-                .ok_or("an escape that is no character")?,
+                .ok_or("an escape that is not a character")?,
         );
         rest = &behind[1 + digits..];
     }

@@ -1,4 +1,4 @@
-//! Last marker: a task of one's own.
+//! Last marker: a task of your own.
 //!
 //! A sequence of 16 to `max_length` tokens, one in four of them a marker, A to D. The label is the
 //! last marker.

@@ -1,4 +1,4 @@
-//! Tasks of one's own, in a program of one's own: one for each `--kind` of `lra new task`.
+//! Your own tasks, in a program of your own: one for each `--kind` of `lra new task`.
 //!
 //! # Use
 //!

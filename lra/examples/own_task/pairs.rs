@@ -1,4 +1,4 @@
-//! Equal markers: a task of one's own.
+//! Equal markers: a task of your own.
 //!
 //! Two sequences of 16 to `max_length` tokens, one in four of them a marker, A to D. The label is 1
 //! if their last markers are equal.

@@ -1,4 +1,4 @@
-//! Markers so far: a task of one's own.
+//! Markers so far: a task of your own.
 //!
 //! A sequence of 16 to `max_length` tokens, one in four of them a marker, A to D. The label of each
 //! position is the last marker up to there, and that of the sequence the one at its end.

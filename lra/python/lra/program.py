@@ -80,7 +80,7 @@ def torch_mixer(factory: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     except TypeError:
         file = None
     if not name.isidentifier() or not file or not os.path.exists(file):
-        raise ValueError(f"{factory!r} is no function or class at the top level of a Python file")
+        raise ValueError(f"{factory!r} is not a function or class at the top level of a Python file")
     python = os.environ.get("LRA_PYTHON") or sys.executable
     variables = {"LRA_TORCH": f"{os.path.abspath(file)}:{name}", "LRA_PYTHON": python}
     return f"torch_{name.lower()}", variables

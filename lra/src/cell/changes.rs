@@ -98,12 +98,12 @@ impl StoredData {
     /// Returns the reason why the data of `record` were not compared; `None` if they were.
     pub fn not_compared(&self, record: &Record) -> Option<String> {
         match (&self.digest, &self.refused) {
-            (None, None) => Some("its data are not here and were not compared".to_owned()),
+            (None, None) => Some("its data is not here and was not compared".to_owned()),
             (None, Some(refused)) => Some(format!(
-                "its data were not compared, since none can be made from the raw files: {refused}"
+                "its data was not compared, since none can be made from the raw files: {refused}"
             )),
             (Some(_), _) if record.task.data_digest.is_empty() => Some(
-                "its record does not say on which data it was run, so they were not compared"
+                "its record does not say on which data it was run, so it was not compared"
                     .to_owned(),
             ),
             (Some(_), _) => None,

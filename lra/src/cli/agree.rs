@@ -36,8 +36,8 @@ pub struct AgreeArgs {
     /// Device of the runs, such as cpu or cuda:0; required if the runs have several
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// Anchors to compare: those that a protocol may be tuned on, or those sealed until it is
-    /// frozen [default: all]
+    /// Anchors to compare: those for tuning a protocol, or those that stay sealed until it is frozen
+    /// [default: all]
     #[arg(long, value_name = "HALF", ignore_case = true)]
     pub half: Option<HalfChoice>,
     /// Measure to rank runs by [default: bits gained where every record has them, else accuracy]

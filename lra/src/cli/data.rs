@@ -62,7 +62,7 @@ pub struct DataChoice {
 pub const EXAMPLES: &str = "\
 Examples:
   lra data list                           the data of every task that is here, and how to get the rest
-  lra data make listops                   draw the data of a task that is generated
+  lra data make listops                   generate the data of a task
   lra data fetch text                     download published files
   lra data make text                      ... and build the data from them
   lra data verify listops                 counts, labels and checksums
@@ -76,7 +76,7 @@ Examples:
 const FETCH_EXAMPLES: &str = "\
 Examples:
   lra data fetch text
-  lra data fetch image --from downloads/cifar-10-binary.tar.gz    a file that is here already
+  lra data fetch image --from downloads/cifar-10-binary.tar.gz    a file that you have
   lra data fetch retrieval --mirror https://mirror.example/lra    from a mirror";
 
 const MAKE_EXAMPLES: &str = "\
@@ -89,7 +89,7 @@ Examples:
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   lra data verify listops
-  lra data verify text --from downloads/aclImdb_v1.tar.gz    files that nothing is built from yet";
+  lra data verify text --from downloads/aclImdb_v1.tar.gz    raw files, before data is built from them";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
@@ -109,7 +109,7 @@ pub enum DataVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Download the published files of a task; an interrupted download goes on where it broke
+    /// Download the published files of a task; an interrupted download continues where it stopped
     #[command(after_help = FETCH_EXAMPLES)]
     Fetch {
         /// Task (see `lra list tasks`)
@@ -160,10 +160,10 @@ pub enum DataVerb {
         /// Number of the example, from 0
         #[arg(long, default_value_t = 0)]
         row: usize,
-        /// Split that it is from: train, val or test
+        /// Split of the example: train, val or test
         #[arg(long, default_value_t = SplitName::Train)]
         split: SplitName,
-        /// For image tasks: write a contact sheet of the examples from --row on to this file
+        /// For image tasks: write a contact sheet of the examples, starting at --row, to this file
         #[arg(long, value_name = "FILE")]
         png: Option<PathBuf>,
     },

@@ -16,7 +16,7 @@ Examples:
   lra mini linear local --jobs 2           two models, two runs at a time
   cargo run --release -- mini my_mixer     your own model, from its program
 
-The same command again goes on where it stopped. docs/mini.md states the rules of the protocol.";
+Run the same command again to continue where it stopped. docs/mini.md states the rules of the protocol.";
 
 /// Trains models by recipe `mini` and prints a score card of each.
 #[derive(Debug, Args)]

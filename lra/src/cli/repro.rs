@@ -21,7 +21,7 @@ Examples:
   lra repro chordmixer text chordmixer --budget 12h    as many seeds as fit
   lra repro nystromformer --budget 12h            as many of its cells as fit, cheapest first
 
-The same command again goes on where it stopped.";
+Run the same command again to continue where it stopped.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -49,8 +49,8 @@ pub struct ReproArgs {
     /// Seeds of one cell: FIRST..END, END not included, or a list [default: 0]
     #[arg(long, value_parser = parse::seeds, value_name = "A..B")]
     pub seeds: Option<Seeds>,
-    /// Run as many seeds as fit into this time by the estimate, such as 3h; with SOURCE alone or
-    /// without, as many cells
+    /// Run as many seeds as the estimate says fit into this time, such as 3h; as many cells if no
+    /// single cell is named
     #[arg(long, value_parser = parse::duration, value_name = "TIME", conflicts_with = "seeds")]
     pub budget: Option<Duration>,
     /// Examples per forward pass; gradients are accumulated (as `lra run --micro-batch`)

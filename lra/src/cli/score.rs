@@ -78,7 +78,7 @@ Examples:
 pub struct CompareArgs {
     /// Folder of a finished run
     pub first: PathBuf,
-    /// Folder of another on the same data
+    /// Folder of another run on the same data
     pub second: PathBuf,
     #[command(flatten)]
     pub on: ScoredData,
@@ -175,7 +175,7 @@ Examples:
 pub struct DiffArgs {
     /// Folder of a run
     pub first: PathBuf,
-    /// Folder of another
+    /// Folder of another run
     pub second: PathBuf,
     /// Print JSON
     #[arg(long)]

@@ -31,7 +31,7 @@ Examples:
   lra sweep --tasks listops --emit kubernetes --array 8 > job.yaml && kubectl create -f job.yaml
   lra sweep --tasks listops --emit slurm --estimate --sbatch=--partition=short > job.sh
 
-Every cell is an `lra run` with a log, <out>/<run id>/log.txt. The same command again goes on where it stopped.";
+Every cell is an `lra run` with a log, <out>/<run id>/log.txt. Run the same command again to continue where it stopped.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]

@@ -47,7 +47,7 @@ pub fn run(arguments: &CheckArgs) -> Result<ExitCode> {
                 Class::Data,
                 format!(
                     "{} holds an unfinished run, which would be missing from the baseline; no baseline is written: \
-                     go on with it by `lra run --resume`, or move it away",
+                     continue it with `lra run --resume`, or move it away",
                     folder.display()
                 ),
             ));

@@ -172,10 +172,10 @@ fn norm_lines(model: &Model) -> String {
         .map(|(key, value)| format!("\n  {key} = {value}"))
         .collect();
     format!(
-        "Block: of the recipe, in recipe mini that of family {}.\n\
-         Authors often have another (place of norms, norm behind the embedding,\n\
-         activation); `lra run --dry-run` shows that of a run.\n\
-         Norm, unless the recipe has another:{lines}",
+        "Block: set by the recipe; recipe mini uses that of family {}.\n\
+         Authors often use another (place of norms, norm after the embedding,\n\
+         activation); `lra run --dry-run` shows the block of a run.\n\
+         Norm, unless the recipe sets another:{lines}",
         model.family.name()
     )
 }
@@ -386,8 +386,8 @@ fn models(recipe: &str, task: &str) -> Result<Table> {
     table.columns[7].align = Align::Right;
     table.notes = vec![
         format!("weights: parameters at recipe {recipe} on {label} (--recipe, --task)."),
-        "masked: padding influences nothing that is read.".to_owned(),
-        "variant: what else model.variant may be (--set), * not masked; tay2021: as the 2021 code."
+        "masked: whether padding has no effect on the result.".to_owned(),
+        "variant: other values of model.variant (--set), * with padding not masked; tay2021: as in the 2021 code."
             .to_owned(),
         "lra list models --long NAME: the paper, the equation, the symbols, the options."
             .to_owned(),
@@ -400,7 +400,7 @@ fn components() -> Result<Table> {
     let mut rows = Vec::new();
     let mut reasons = BTreeMap::new();
     for component in models::COMPONENTS {
-        for (index, choice) in component.values.iter().enumerate() {
+        for choice in component.values {
             let mut without = Vec::new();
             for model in models::registry() {
                 if let Err(error) = component.try_around(model, choice) {
@@ -414,11 +414,7 @@ fn components() -> Result<Table> {
             let wants = choice.wants.iter();
             let wants: Vec<String> = wants.map(|(key, value)| format!("{key}={value}")).collect();
             rows.push(Row::new(vec![
-                Cell::with(
-                    if index == 0 { component.key } else { "" },
-                    "component",
-                    component.key,
-                ),
+                Cell::with(component.key, "component", component.key),
                 Cell::with(choice.value, "value", choice.value),
                 Cell::with(choice.summary, "summary", choice.summary),
                 Cell::with(wants.join(" "), "wants", json!(wants)),
@@ -428,9 +424,11 @@ fn components() -> Result<Table> {
     }
     let columns = ["component", "value", "what", "with", "not around"];
     let mut table = listing("components", "Components", &columns, rows);
+    // A table that is too wide repeats its key columns: a value says little without its component.
+    table.columns[1] = Column::key("value");
     table.notes = vec![
-        "Each is a setting of its own, around any model: --set block.norm=rms. The first value is the default.".to_owned(),
-        "with: what else must be set. not around: models that cannot take it.".to_owned(),
+        "Choose a value with --set, such as --set block.norm=rms. The first value of a component is the default.".to_owned(),
+        "with: settings that the value requires. not around: models that cannot take it.".to_owned(),
     ];
     let told = reasons.into_iter();
     table

@@ -74,7 +74,7 @@ pub fn load(folder: &Path, strict: bool) -> Result<Loaded> {
         let remedy = match loaded.unfinished.is_empty() {
             true => "make one with `lra run`",
             false => {
-                "its runs are unfinished, or could not begin: see log.txt in their folders, and go on with the same command"
+                "its runs are unfinished, or could not begin: see log.txt in their folders, and continue them with the same command"
             }
         };
         return Err(Error::new(

@@ -348,12 +348,12 @@ fn manifest(kind: &Kind, name: &str, lra: &Path, member: Option<&Member>) -> Str
 
 fn readme(name: &str) -> String {
     format!(
-        "# {name}\n\nA model of one's own for the Long Range Arena: `lra` with one model more.\n\n```sh\n\
+        "# {name}\n\nA model of your own for the Long Range Arena: `lra` plus one model.\n\n```sh\n\
          cargo run --release -- run --task listops --model {name}\n\
          cargo run --release -- sweep --tasks listops --models {name},transformer --seeds 0..3\n\
-         cargo run --release -- check-model {name}      # what every model promises\n\
+         cargo run --release -- check-model {name}      # tests gradients, padding, rows, lengths, costs\n\
          cargo run --release -- mini {name} --glance    # its score card on the small protocol\n\
-         cargo test\n```\n\n`src/main.rs` is the whole of it: the card, the options, the mixer.\n"
+         cargo test\n```\n\n`src/main.rs` is the whole program: the card, the options, the mixer.\n"
     )
 }
 

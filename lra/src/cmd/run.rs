@@ -206,7 +206,9 @@ pub fn each_seed(
             let [id, since] = [&record.id, &record.provenance.created].map(|it| disk::escape(it));
             let remedy = match record.outcome.is_final() {
                 true => "`lra run --force` runs it again",
-                false => "`lra run --resume` goes on from its last checkpoint, --force starts over",
+                false => {
+                    "`lra run --resume` continues from its last checkpoint, --force starts over"
+                }
             };
             // Printed even without progress: the reader must know that a figure is an old one.
             reporter.note(&format!("{id} is on file since {since}; {remedy}"));

@@ -79,7 +79,7 @@ impl Scoring {
         let changes = run.changes(&self.data, &self.device, &self.reporter)?;
         if !changes.is_empty() && !on.accept_changes {
             return Err(Error::usage(format!(
-                "{}; train it again with `lra run --force`, or use its weights nevertheless with --accept-changes",
+                "{}; train it again with `lra run --force`, or use its weights anyway with --accept-changes",
                 changes::of_finished(path, &changes)
             )));
         }

@@ -35,7 +35,7 @@ const STEPS: [Step; 7] = [
     },
     Step {
         words: "sweep --tasks toy --models transformer,linear,bag --recipe smoke --steps 300 --seeds 0..2",
-        look: "six runs, one line for each; the same command would go on where it stopped",
+        look: "six runs, one line for each; the same command would continue where it stopped",
     },
     Step {
         words: "report --table accuracy",

@@ -88,11 +88,11 @@ impl Download<'_> {
     fn problem(&self, part: &Part, sha256: &str) -> Result<Option<String>> {
         let problem = match self.sha256 {
             Some(known) => (known != sha256).then(|| {
-                format!("what came has the SHA-256 {sha256} instead of the published {known}")
+                format!("the download has the SHA-256 {sha256} instead of the published {known}")
             }),
             // Nothing else shows whether it is whole.
             None => damage_of(&part.path, self.progress)?
-                .map(|damage| format!("what came is no whole archive ({damage})")),
+                .map(|damage| format!("the download is not a complete archive ({damage})")),
         };
         Ok(problem)
     }
@@ -118,7 +118,7 @@ impl Download<'_> {
     fn refused(&self, part: &Part, problem: &str) -> Error {
         let kept = match part.is_kept() {
             true => format!(
-                "; {} kept, the same command goes on from there",
+                "; {} kept, the same command continues from there",
                 counted(part.bytes, "byte")
             ),
             false => String::new(),
@@ -223,7 +223,7 @@ impl Download<'_> {
                     return Ok(End::Broken(reason));
                 }
                 let got = disk::escape(&got);
-                let problem = format!("what came is no archive but {got}; it was not kept");
+                let problem = format!("the download is not an archive but {got}; it was not kept");
                 return Err(self.refused(part, &problem));
             }
             part.restart()?;

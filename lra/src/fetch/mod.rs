@@ -309,13 +309,13 @@ fn copy(from: &Path, target: &Path, progress: &dyn Progress) -> Result<Fetched> 
     let size = fs::metadata(from).map_err(unreadable)?;
     if !size.is_file() {
         return Err(wrong(format!(
-            "{} is no regular file; a folder is named when the data is made: lra data make TASK --from FOLDER",
+            "{} is not a regular file; for a folder use: lra data make TASK --from FOLDER",
             from.display()
         )));
     }
     if let Some(got) = datasets::unlike_archive(from)? {
         return Err(wrong(format!(
-            "{} is no archive but {}; other files are named when the data is made: lra data make TASK --from FOLDER",
+            "{} is not an archive but {}; for other files use: lra data make TASK --from FOLDER",
             from.display(),
             disk::escape(&got)
         )));

@@ -48,7 +48,7 @@ impl Reason {
             Reason::Unpublished(_) => "their source leaves out settings of the recipe",
             Reason::OtherModels(_) => "their source's recipe is made for other models",
             Reason::NoSettings(_) => "their source's recipe has no settings for the task",
-            Reason::OtherData(_) => "their data is no task here",
+            Reason::OtherData(_) => "their data is not a task of this program",
             Reason::OtherVersion => "their source has another figure that counts",
         }
     }
@@ -72,7 +72,7 @@ impl fmt::Display for Reason {
                     recipes.join(", ")
                 )
             }
-            Reason::OtherData(task) => write!(f, "{task} is no task here"),
+            Reason::OtherData(task) => write!(f, "{task} is not a task of this program"),
             Reason::OtherVersion => f.write_str("another figure of this source counts"),
         }
     }
@@ -127,7 +127,7 @@ pub fn nothing(selection: &Selection) -> Result<Error> {
         }
         _ => format!(
             "of the printed accuracies of {name}, those of models that are here are not offered: {}; \
-             `lra repro --unoffered {name}` tells of each",
+             `lra repro --unoffered {name}` gives the reason for each",
             reasons(&left).join(", ")
         ),
     };

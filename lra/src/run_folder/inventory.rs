@@ -24,7 +24,7 @@ impl fmt::Display for Missing {
         let verb = if self.0.len() == 1 { "is" } else { "are" };
         write!(
             f,
-            "the run cannot go on: {files} {verb} missing; put back what was removed, or start over with `lra run --force`"
+            "the run cannot continue: {files} {verb} missing; put back what was removed, or start over with `lra run --force`"
         )
     }
 }

@@ -296,7 +296,7 @@ impl TrainOptions {
     pub fn endless_warmup(&self) -> Option<String> {
         (self.warmup > 0 && self.warmup >= self.steps && self.steps > 0).then(|| {
             format!(
-                "train.warmup = {} is no less than train.steps = {}: the learning rate does not reach {:e}; `--set train.warmup={}` shortens the warm-up",
+                "train.warmup = {} is not less than train.steps = {}, so the learning rate never reaches {:e}; `--set train.warmup={}` shortens the warm-up",
                 self.warmup,
                 self.steps,
                 self.learning_rate,

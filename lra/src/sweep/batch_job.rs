@@ -118,7 +118,7 @@ exec \"$lra\" {} --shard \"{index}/{elements}\" \"$@\"
         let (elements, cores) = (self.elements, self.cores);
         Ok(format!(
             "#!/bin/sh
-# Submit with `sbatch FILE`; submit again to go on with whatever a time limit or a failed node cut short. A preempted job is
+# Submit with `sbatch FILE`; submit it again to continue the runs that a time limit or a failed node interrupted. A preempted job is
 # queued again, and goes on where it stopped.
 #SBATCH --job-name=lra-sweep
 #SBATCH --array=1-{elements}
@@ -153,7 +153,7 @@ exec \"$lra\" {} --shard \"{index}/{elements}\" \"$@\"
         });
         Ok(format!(
             "#!/bin/sh
-# Submit with `qsub FILE`; submit again to go on with whatever a time limit or a failed node cut short.
+# Submit with `qsub FILE`; submit it again to continue the runs that a time limit or a failed node interrupted.
 #PBS -N lra-sweep
 {array}#PBS -l select=1:ncpus={}{memory}{gpus}
 {time}#PBS -j oe
@@ -172,8 +172,8 @@ cd \"$PBS_O_WORKDIR\" || exit 1
         let elements = self.elements;
         Ok(format!(
             "#!/bin/sh
-# Run `sh FILE I` on machine number I of {elements}, or `sh FILE` on one machine for all; run it again to go on with whatever was
-# cut short. An element that fails does not keep the others from running: the exit code is the highest one.
+# Run `sh FILE I` on machine number I of {elements}, or `sh FILE` on one machine for all; run it again to continue the runs
+# that were interrupted. An element that fails does not stop the others: the exit code is the highest one.
 case ${{1:-}} in
   [0-9]*) element=$1; shift ;;
   *)
@@ -220,7 +220,7 @@ esac
             variables += &format!("            - name: {name}\n              value: {value}\n");
         }
         Ok(format!(
-            "# Create with `kubectl create -f FILE`; create it again to go on with whatever was cut short. `kubectl delete job NAME`, with the
+            "# Create with `kubectl create -f FILE`; create it again to continue interrupted runs. `kubectl delete job NAME`, with the
 # name that it printed, removes an old one. The image is that of the Dockerfile, which runs as user 1000. The claim `lra` is a
 # volume that all elements can write.
 apiVersion: batch/v1

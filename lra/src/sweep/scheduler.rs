@@ -340,7 +340,7 @@ impl Judge<'_> {
         let has_weights = RunFolder::has_weights(&self.options.folder(cell));
         let remedy = match (has_weights, self.retry) {
             (true, _) => {
-                " of `lra run`, or move the file away and go on from the weights beside it with --retry-failed"
+                " of `lra run`, or move the file away and continue from the weights beside it with --retry-failed"
             }
             (false, false) => ", in a sweep with --retry-failed",
             (false, true) => return Standing::ToRun { force: true },

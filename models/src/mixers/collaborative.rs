@@ -21,7 +21,7 @@
 //! N(0, 0.2²) otherwise. Weights begin Xavier-uniform; in their code uniform within inputs^-½,
 //! values and output with biases (epfml/collaborative-attention@5b05408
 //! src/collaborative_attention/collaborative_attention.py:61-69, 150-162). The authors' layer can
-//! have a LayerNorm with ε = 1e-5 (`use_layer_norm`), which is not here; the block's has
+//! have a LayerNorm with ε = 1e-5 (`use_layer_norm`), which is left out; the block's has
 //! `block.norm_epsilon` = 1e-6. The block around it is the recipe's: its feed-forward network
 //! begins Xavier-uniform with biases N(0, 1e-6²).
 

@@ -30,7 +30,7 @@
 //! code 1e-5 (torch.nn.LayerNorm; BatchNorm on Text and Image,
 //! configs/experiment/trans-cosformer-lra-imdb.yaml:15, trans-cosformer-lra-cifar.yaml:12). The
 //! package OpenNLPLab/cosFormer raises the denominator to at least 1e-6, and has other activations,
-//! a form without the last projection, and a causal one, which are not here.
+//! a form without the last projection, and a causal one, which are left out.
 
 use std::f64::consts::FRAC_PI_2;
 

@@ -24,7 +24,7 @@
 //! The published N is 1024 and more: N = 64 here, which is the N of other state spaces, leaves
 //! weights for the width of small models. The GLU is that of the experiments (`postact: glu`); the
 //! layer by itself has none (configs/model/layer/dlr.yaml:5). The forms with real W or imaginary Λ
-//! are not here. On ListOps the published layer looks back only and is post-norm
+//! are left out. On ListOps the published layer looks back only and is post-norm
 //! (configs/experiment/dss-listops-subtrees.yaml:16, 22; ag1988/dlr@580d854). The norm of the
 //! published configurations is (s / σ) (x - μ + m), with one s, which begins as 1, and one m, which
 //! begins as 0, for all channels and no ε (`norm: layer` with `transposed: True`,

@@ -25,7 +25,7 @@
 //!
 //! Flow_Attention.py has biases in its projections, which begin uniform within inputs^-½, weights
 //! too (torch.nn.Linear, lines 12-15); the code for the benchmark has none, and counts padded
-//! positions like any other. The causal form (Flow_Attention_Causal) is not here.
+//! positions like any other. The causal form (Flow_Attention_Causal) is left out.
 
 use crate::{
     ops::{

@@ -20,7 +20,7 @@
 //! with biases N(0, 1e-6²); in the authors' code weights and inner biases begin N(0, 0.02²), outer
 //! biases as 0 (google-research/google-research@1d4d2f1 f_net/layers.py, FeedForwardLayer). The
 //! norms' ε is `block.norm_epsilon` = 1e-6, in that code 1e-12 (LAYER_NORM_EPSILON there). Its
-//! LayerNorm and linear layer behind the embedding (EmbeddingLayer) are not here.
+//! LayerNorm and linear layer behind the embedding (EmbeddingLayer) are left out.
 
 use crate::{options::NormPlace, prelude::*};
 

@@ -24,7 +24,7 @@
 //!
 //! # Departures
 //!
-//! Heads of more than one column (`head_dim`, 1 in the published layer) are not here, nor the
+//! Heads of more than one column (`head_dim`, 1 in the published layer) are left out, as are the
 //! layers of softmax attention that the published language models have among these. The published
 //! language model begins all linear weights again, N(0, 0.02²), those of the feed-forward network's
 //! second layer N(0, 0.02²/(2n)) for n layers, and their biases as 0

@@ -27,7 +27,7 @@
 //! (Doraemonzzz/hgru-pytorch@09f4ed2 hgru/bihgru1d.py:44-82), and BatchNorm, which its
 //! configuration for Text has, counts it. Real and imaginary parts of u are halves of the columns
 //! rather than neighbours, an order of the rows of W_u. The published figures of images come from
-//! an operator over two dimensions, which the rules forbid and which is not here. The SwiGLU begins
+//! an operator over two dimensions, which the rules forbid and which is left out. The SwiGLU begins
 //! Xavier-uniform (±0.177 at D = 64 and a width of 128) with biases N(0, 1e-6²); there uniform
 //! within inputs^-½ (±0.125 and ±0.088), biases too (OpenNLPLab/lra@dd871ef
 //! src/models/sequence/glu.py:21-23, the code of its authors' runs on this benchmark). The norms' ε

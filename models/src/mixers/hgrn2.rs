@@ -23,7 +23,7 @@
 //! # Departures
 //!
 //! The published figures of images on this benchmark come from operators over two dimensions, which
-//! the rules forbid and which are not here. The SwiGLU begins Xavier-uniform (±0.177 at D = 64 and
+//! the rules forbid and which are left out. The SwiGLU begins Xavier-uniform (±0.177 at D = 64 and
 //! a width of 128) with biases N(0, 1e-6²); there uniform within inputs^-½ (±0.125 and ±0.088),
 //! biases too (OpenNLPLab/lra@dd871ef src/models/sequence/glu.py:21-23, the code of its authors'
 //! runs on this benchmark). The norms' ε of the block is `block.norm_epsilon` = 1e-6, there 1e-5

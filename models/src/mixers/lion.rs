@@ -35,7 +35,7 @@
 //! keys, values and outputs have biases (lines 99-101, 470); here nothing but decays has. 1e-6 is
 //! added there to the sums of weights times E^-½ (lines 160, 178); here sums below 1e-6 count as
 //! 1e-6, and for `lit` 1e-18 is added. The walks along curves through an image (`order` = S) are
-//! not here. The norms' ε is 1e-6 in both (line 471). The published code puts 1 in place of the
+//! left out. The norms' ε is 1e-6 in both (line 471). The published code puts 1 in place of the
 //! first decay, that of CLS, and builds its decays by `torch.tensor`, so that W_a and b of `s` get
 //! no gradient (models_lion.py:144, 149); here position 0 has a decay of its own, and all have
 //! gradients.

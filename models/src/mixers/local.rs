@@ -20,7 +20,7 @@
 //! code (google-research/long-range-arena@cd31e5c lra_benchmarks/models/local/local.py:62-84):
 //! weights begin Xavier-uniform, projections have no biases, those of the feed-forward network
 //! begin N(0, 1e-6²). In lucidrains/local-attention, zeros that fill the last block count as keys
-//! unless there is a mask (`autopad`); here they never do. The causal form is not here.
+//! unless there is a mask (`autopad`); here they never do. The causal form is left out.
 
 use crate::{mixers::tay2021, ops::attention::BlockLists, prelude::*};
 

@@ -20,7 +20,7 @@
 //! a D each, both of which W (2H, 2H) reads, which begins uniform within (2H)^-½ (`channels`,
 //! HazyResearch/safari@02220c6 configs/model/layer/long-conv.yaml:2), and there is no k' but on
 //! Pathfinder and Path-X (`bidirectional`, line 6). The start `double_exp`, kernels that fade, is
-//! not here (src/models/sequence/long_conv_kernel.py:57-64). The norms' ε is `block.norm_epsilon` =
+//! left out (src/models/sequence/long_conv_kernel.py:57-64). The norms' ε is `block.norm_epsilon` =
 //! 1e-6, in the published code 1e-5 (PyTorch's LayerNorm and BatchNorm1d,
 //! src/models/nn/components.py:271, 281). The published code ignores the length of a shorter
 //! sequence and uses all N taps, so that its causal kernel wraps around, and of k' only the

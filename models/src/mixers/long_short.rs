@@ -23,7 +23,7 @@
 //! N(0, 1e-6²); in the authors' code both uniform within inputs^-½ (NVIDIA/transformer-ls@1527c5c
 //! lra/attention_transformer_ls.py:30-40, lra/model.py:68-74). The norms' ε is `block.norm_epsilon`
 //! = 1e-6, in the authors' code 1e-5 (torch.nn.LayerNorm). The causal form, and the convolution of
-//! values (`conv_kernel_size`, off unless it is set), are not here.
+//! values (`conv_kernel_size`, off unless it is set), are left out.
 
 use crate::{
     layers::LayerNorm,

@@ -21,7 +21,7 @@
 //! # Departures
 //!
 //! The package minGRU-pytorch has no b, and rounds the inner width down. Its convolution before the
-//! layer, off by default, is not here. The feed-forward network begins Xavier-uniform (±0.177 at D
+//! layer, off by default, is left out. The feed-forward network begins Xavier-uniform (±0.177 at D
 //! = 64 and a width of 128) with biases N(0, 1e-6²); there uniform within inputs^-½ (±0.125 and
 //! ±0.088), biases too (minGRULM.py:21-25). The package's norm divides rows by their length, 1e-12
 //! at least (minGRULM.py:17); here `block.norm_epsilon` = 1e-6 is added to the mean of squares. In

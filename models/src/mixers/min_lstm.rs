@@ -21,7 +21,7 @@
 //! # Departures
 //!
 //! The package minGRU-pytorch has no b_f and b_i, and rounds the inner width down. Its convolution
-//! before the layer, off by default, is not here. The feed-forward network begins Xavier-uniform
+//! before the layer, off by default, is left out. The feed-forward network begins Xavier-uniform
 //! (±0.177 at D = 64 and a width of 128) with biases N(0, 1e-6²); there uniform within inputs^-½
 //! (±0.125 and ±0.088), biases too (minLM.py:19-23). The package's norms have the ε of
 //! torch.nn.RMSNorm, 1.2e-7 in 32 bits (minLM.py:67), here `block.norm_epsilon` = 1e-6. In the

@@ -222,7 +222,7 @@ pub fn registry() -> &'static [&'static Model] {
 /// If the registry has been read or filled before, or a name is taken, is not made of `a` to `z`,
 /// `0` to `9` and `_`, or has no variant.
 pub fn register(models: &[&'static Model]) -> Result<()> {
-    let refuse = |reason: String| Err(Error::Input(format!("models of one's own: {reason}")));
+    let refuse = |reason: String| Err(Error::Input(format!("your own models: {reason}")));
     let mut all = MODELS.to_vec();
     for model in models {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';

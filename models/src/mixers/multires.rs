@@ -25,7 +25,7 @@
 //! # Departures
 //!
 //! The filters that begin as those of a wavelet, and the trees that keep more coefficients of the
-//! finest levels (`tree_select` = `uniform`), are not here. Dropout behind W is that of the block.
+//! finest levels (`tree_select` = `uniform`), are left out. Dropout behind W is that of the block.
 //! The published code pads every batch to the task's length, and filters and BatchNorm read the
 //! padding (classification.py:130-134, 182-185). Its mean is over valid positions, as here.
 //! The norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5, of LayerNorm and of

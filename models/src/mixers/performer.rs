@@ -26,7 +26,7 @@
 //! figures (google-research/google-research@0c1bbe5
 //! performer/fast_attention/tensorflow/fast_attention.py). Biases of the feed-forward network, N(0,
 //! 1e-6²), and the norms' ε, `block.norm_epsilon` = 1e-6, are those of the benchmark's 2021 code.
-//! The causal form is not here.
+//! The causal form is left out.
 
 mod trig;
 

@@ -29,11 +29,11 @@
 //! The published J squares a mean over all sequences of a batch; here each sequence has a J of its
 //! own, and the loss is their mean. The published rows of X' are those of the padded length. Blocks
 //! that keep no states cannot have J, so reversible ones are refused. The form with softmax
-//! attention in the other layers (Primal.+Trans.) is not here. The feed-forward network begins
+//! attention in the other layers (Primal.+Trans.) is left out. The feed-forward network begins
 //! Xavier-uniform (±0.177 at D = 64 and a width of 128) with biases N(0, 1e-6²); the published code
 //! has PyTorch's linear layers, all uniform within inputs^-½ (±0.125 and ±0.088), biases too
 //! (yingyichen-cyy/PrimalAttention@084d122 PrimalAttention_LRA/PrimalFormer/model.py:54-60). Its
-//! `trace_no_x` = False is not here.
+//! `trace_no_x` = False is left out.
 
 use crate::{
     ops::{

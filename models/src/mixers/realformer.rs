@@ -21,8 +21,8 @@
 //! biases in attention (google-research/google-research@5b09c22 realformer/realformer.py,
 //! create_initializer). Biases of the feed-forward network begin N(0, 1e-6²), there as 0. The
 //! norms' ε is `block.norm_epsilon` = 1e-6, there 1e-12 (tf_slim 1.1.0 layers/layers.py:2351,
-//! layer_norm). Its norm behind the embedding (embedding_postprocessor) is not here. Its running
-//! mean of the scores (`use_running_mean`, off unless it is set) is not here.
+//! layer_norm). Its norm behind the embedding (embedding_postprocessor) is left out. Its running
+//! mean of the scores (`use_running_mean`, off unless it is set) is left out.
 
 use crate::{
     ops::attention::{scores, weigh},

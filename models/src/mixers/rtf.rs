@@ -24,10 +24,10 @@
 //! The block has no feed-forward network. The published block has BatchNorm and separate learning
 //! rates for a, b, h₀. b begins as N(0, 1e-4²); the published code begins with zeros, of which a
 //! has no gradient. Its other starts of a and b (`init` = xavier, montel) and its bound of the
-//! poles (`constraint`), none of which its configurations for this benchmark use, are not here. The
+//! poles (`constraint`), none of which its configurations for this benchmark use, are left out. The
 //! norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5 (PyTorch's BatchNorm1d,
 //! ruke1ire/RTF@1d9e1e5 experiments/state-spaces/src/models/nn/normalization.py:35). Other
-//! numbers of a than 1 and H (`num_a`), and dropout of k, are not here.
+//! numbers of a than 1 and H (`num_a`), and dropout of k, are left out.
 
 use crate::{
     layers::{Direction, LongConv},

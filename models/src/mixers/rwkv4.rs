@@ -24,7 +24,7 @@
 //! The block's feed-forward network with squared ReLU stands for channel mixing, which mixes inputs
 //! with those before, too, and has a receptance. It begins Xavier-uniform with biases N(0, 1e-6²);
 //! that of the published code has no biases and begins uniform within inputs^-½ (lines 388-390). A
-//! norm of the embedding before the first block (line 446) is not here. The norms' ε is
+//! norm of the embedding before the first block (line 446) is left out. The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (torch.nn.LayerNorm). There, dropout is
 //! on the sum of a sublayer and its input, here on the sublayer alone. BlinkDL's own RWKV-4 begins
 //! W_k, W_r and W_o as 0.

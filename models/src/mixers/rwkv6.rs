@@ -32,7 +32,7 @@
 //! stands for channel mixing, which mixes inputs with those before, too, and has a receptance. It
 //! begins Xavier-uniform with biases N(0, 1e-6²); the published one has no biases, and its matrices
 //! begin uniform within inputs^-½ (lines 628-630), drawn again the first as orthogonal with gain 1
-//! and the others as 0. A norm of the embedding before the first block (line 689) is not here. The
+//! and the others as 0. A norm of the embedding before the first block (line 689) is left out. The
 //! block's norms have ε = `block.norm_epsilon` = 1e-6, in the published code 1e-5
 //! (torch.nn.LayerNorm, lines 685-686); that of the heads' LayerNorm is 6.4e-4 in both (line 343).
 

@@ -36,7 +36,7 @@
 //! for channel mixing, which mixes inputs with those before, too. It begins Xavier-uniform with
 //! biases N(0, 1e-6²); the published one has no biases, and its first matrix begins uniform within
 //! ½ D^-½, drawn again as orthogonal with gain 1, the second as 0 (lines 220-224). A norm of the
-//! embedding before the first block (line 251) is not here. A second direction is not here: it
+//! embedding before the first block (line 251) is left out. A second direction is left out: it
 //! would need first values of its own. The block's norms have ε = `block.norm_epsilon` = 1e-6, in
 //! the published code 1e-5 (torch.nn.LayerNorm); that of the heads' LayerNorm is 6.4e-4 in both
 //! (line 157).

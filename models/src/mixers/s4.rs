@@ -30,7 +30,7 @@
 //!
 //! Positions more than T apart do not see each other; the published code doubles T when a longer
 //! sequence comes. The configurations for this benchmark have Δ = softplus(δ) (`dt_transform`).
-//! Other first matrices (`fout`, `legt`) and corrections of rank 2 are not here. The norms' ε is
+//! Other first matrices (`fout`, `legt`) and corrections of rank 2 are left out. The norms' ε is
 //! `block.norm_epsilon` = 1e-6, in the published code 1e-5 (PyTorch's LayerNorm and BatchNorm1d,
 //! src/models/nn/normalization.py:25-35). It drops elements a third time, before the activation
 //! (src/models/functional/fftconv.py:79, 136).

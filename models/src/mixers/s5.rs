@@ -28,7 +28,7 @@
 //! meaning, 0.05, on Pathfinder and Path-X 0.1 (flax.linen.BatchNorm, lindermanlab/S5@3c18fdb
 //! s5/layers.py:44-45; `bn_momentum`, run_train.py:61 and bin/run_experiments/run_lra_*.sh).
 //! LayerNorm's ε is 1e-6 there, too. The output without a gate (`gelu`), the bilinear
-//! discretization and a state without conjugates (`conj_sym` = False) are not here.
+//! discretization and a state without conjugates (`conj_sym` = False) are left out.
 
 use crate::{
     hippo,

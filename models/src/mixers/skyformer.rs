@@ -28,7 +28,7 @@
 //! published code has PyTorch's linear layers, all uniform within inputs^-½ (±0.125, and ±0.088
 //! from a width of 128), biases too (pkuzengqi/Skyformer@1a677cb src/models/attention.py:109-117,
 //! src/models/model_transformer.py:59-62). The norms' ε is `block.norm_epsilon` = 1e-6, in the
-//! published code 1e-5 (torch.nn.LayerNorm). Its `accumulation` above 1 is not here.
+//! published code 1e-5 (torch.nn.LayerNorm). Its `accumulation` above 1 is left out.
 
 use crate::{
     ops::{IGNORE_INDEX, exact_matmul, merge_heads, pseudo_inverse, split_heads},

@@ -11,7 +11,7 @@
 //! values were read in the package xlstm 2.0.6, xlstm/blocks/slstm: W of variance 2 / (5 D), R
 //! zeros, b zeros but of f, which is 5 - 12 (k / (E - 1))^(0.3 + 1.3 l / (n - 1)) for column k of a
 //! head and layer l of n; conv as PyTorch's. `xlstm` is the layer with matrix memory; layers of
-//! both kinds in one stack are not here. Its authors have not run this layer on this benchmark.
+//! both kinds in one stack are left out. Its authors have not run this layer on this benchmark.
 //!
 //! # Options
 //!

@@ -12,7 +12,7 @@
 //! benchmark (layers x D, e, feed-forward over D, r x n, γ): ListOps 4x128, 1, 1, 32x2, 1; Text
 //! 4x128, 1, 2, 32x2, 0.9; Retrieval 2x64, 1, 1.5, 16x2, 0.6. Image, Pathfinder and Path-X have an
 //! operator over two dimensions there (12x128, 2, 3, 16x2, 0.7; 6x64, 3, 2.5, 16x2, 1 and 0.999),
-//! which the benchmark's rules forbid and which is not here.
+//! which the benchmark's rules forbid and which is left out.
 //!
 //! # Options
 //!

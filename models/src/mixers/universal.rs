@@ -32,7 +32,7 @@
 //! Xavier-uniform there and here (tensorflow/tensor2tensor@bafdc1b
 //! tensor2tensor/models/transformer.py:1785-1787). Its configurations have the norm before each
 //! sublayer (transformer_base_v2, lines 1846-1847). Other forms of ACT in that code (`act_type` =
-//! global, random) are not here.
+//! global, random) are left out.
 
 use crate::{
     Encoded,

@@ -12,7 +12,7 @@
 //! Sizes and initial values were read in the package xlstm 2.0.6, xlstm/blocks/mlstm: W_up, W_q,
 //! W_k and W_v normal of variance 2 / (5 D), W_down of deviation 2 / (blocks · D^½), W_f and W_i
 //! zeros, b_f even from 3 to 6 over the heads, b_i of deviation 0.1, s ones, conv as PyTorch's.
-//! Layers with scalar memory (sLSTM) are not here: this is xLSTM[1:0]. Its authors' figures on this
+//! Layers with scalar memory (sLSTM) are left out: this is xLSTM[1:0]. Its authors' figures on this
 //! benchmark are second-hand.
 //!
 //! # Options

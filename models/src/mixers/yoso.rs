@@ -22,7 +22,7 @@
 //!
 //! # Departures
 //!
-//! Samples of hash codes, by which the paper's cost is O(L), are not here; the paper has figures of
+//! Samples of hash codes, by which the paper's cost is O(L), are left out; the paper has figures of
 //! the expectation, too, as YOSO-E. The derivative is that of w; the authors' is τ w/2 in its
 //! place, which has no pole where q̂ and k̂ are equal. Products are held within ±(1 - 1e-6)
 //! instead. The authors' projections have biases. Projections begin Xavier-uniform (±0.217 at D =

@@ -25,7 +25,7 @@ pub enum Residual {
     /// It is the usual residual connection. The backward pass uses the activations kept by the
     /// forward pass.
     Plain,
-    /// Two streams that can be undone (Reformer).
+    /// Two streams, recomputed backward (Reformer).
     ///
     /// The backward pass recomputes all activations in place of keeping them (arXiv:2001.04451). It
     /// is for pre-norm blocks only.
@@ -137,7 +137,7 @@ pub enum ChannelKind {
     ///
     /// They see a few positions to each side.
     Conv,
-    /// Positions are mixed and that is all.
+    /// No feed-forward network.
     ///
     /// Blocks have no sublayer after the mixer.
     None,
@@ -169,7 +169,7 @@ pub enum PairBias {
     ///
     /// Each head has its own numbers, and all layers share them (arXiv:1910.10683).
     T5,
-    /// Less by fixed steps with distance (ALiBi).
+    /// Falls linearly with distance (ALiBi).
     ///
     /// If the number of heads H is a power of two, head h, from 1, adds -2^(-8 h / H) times the
     /// distance (arXiv:2108.12409).
@@ -184,7 +184,7 @@ pub enum PairBias {
     /// It adds q_i·a / √E, with a learned vector a for each distance up to `block.bias_distance`
     /// (arXiv:1803.02155).
     Shaw,
-    /// Contents and sines of distances (Transformer-XL).
+    /// Content, and sinusoids of distances (Transformer-XL).
     ///
     /// It adds a product of the query with a learned map of sines and cosines of the distance.
     /// Contents and distances each have a learned bias, which is added to the query
@@ -227,9 +227,9 @@ pub struct BlockOptions {
     /// Kind of norm.
     #[option(default = NormKind::Layer, component)]
     pub norm: NormKind,
-    /// Divisor of ScaleNorm, for norm = scale. The function is the same at first, but an optimizer
-    /// whose steps have the size of its rate, such as Adam, moves a gain of 1 by a √D times larger
-    /// share than one of √D.
+    /// Divisor of ScaleNorm, for norm = scale. Both values compute the same function at first. The
+    /// gain begins at √D with norm and at 1 with rms, so a step of Adam changes it by a √D times
+    /// larger share with rms.
     #[option(default = ScaleNorm::Norm)]
     pub scale_norm: ScaleNorm,
     /// Place of the norm in the block.
@@ -245,23 +245,23 @@ pub struct BlockOptions {
     /// (PyTorch's `momentum`).
     #[option(default = 0.1, range = positive(1.0))]
     pub norm_momentum: f64,
-    /// Way in which its sums are carried on.
+    /// Kind of residual connection.
     #[option(default = Residual::Plain, component)]
     pub residual: Residual,
     /// Added to the variance in LayerNorm; in the other norms it keeps the denominators from 0.
     #[option(default = 1e-6, range = positive(1.0))]
     pub norm_epsilon: f64,
-    /// Computation on each position by itself.
+    /// Kind of feed-forward network.
     #[option(default = ChannelKind::Dense, component)]
     pub ffn: ChannelKind,
-    /// Factor of the feed-forward's hidden layer.
+    /// Gate that multiplies the hidden layer of the feed-forward network.
     #[option(default = Gate::None, component)]
     pub gate: Gate,
     /// Feed-forward networks to choose from, for ffn = switch and moe.
     #[option(default = 4, range = int(1, 256))]
     pub experts: usize,
-    /// Period of blocks with experts: one block of so many has them, the last of each; the last
-    /// block of all if there are fewer. The others have one network.
+    /// Period of blocks with experts: with 2, every second block has them. If there are fewer
+    /// blocks than that, the last one has them. The other blocks have one network.
     #[option(default = 2, range = int(1, 1000))]
     pub expert_period: usize,
     /// Tokens that an expert takes in training, as a multiple of its even share of a sequence; 0
@@ -314,7 +314,7 @@ pub struct BlockOptions {
     /// Number of keys and values of each head that belong to no token (all-attention).
     #[option(default = 0, range = int(0, LONGEST), component = [
         Choice::new("0", "every key is a token's"),
-        Choice::new("8", "so many learned keys and values beside (all-attention)"),
+        Choice::new("8", "this many learned keys and values (all-attention)"),
     ])]
     pub memory: usize,
     /// c, which bounds attention scores after all additions: c tanh(z / c); 0 for no bound (Gemma

@@ -26,7 +26,7 @@ pub enum Positions {
     ///
     /// The convolution's output is added to the states of the block (arXiv:2102.10882).
     Conditional,
-    /// Not marked.
+    /// No position embedding.
     ///
     /// Only the mixer can tell positions apart.
     None,
@@ -69,11 +69,11 @@ pub struct EmbedOptions {
     /// Meaning of a token id.
     #[option(default = Input::Ids, component)]
     pub input: Input,
-    /// Subtracted from the number, for input = scalar: an id is first divided by the largest one,
-    /// so that white is 1.
+    /// Number subtracted from the pixel, for input = scalar. An id is first divided by the largest,
+    /// so white is 1.
     #[option(default = 0.5, range = not_negative)]
     pub mean: f64,
-    /// Divisor of the difference.
+    /// Divisor after `mean` is subtracted, for input = scalar.
     #[option(default = 0.5, range = positive(1e3))]
     pub std: f64,
     /// Initial values of the linear map, for input = scalar.
@@ -82,13 +82,13 @@ pub struct EmbedOptions {
     /// Standard deviation of the initial token vectors, for input = ids: 1 in the 2021 code.
     #[option(default = 1.0, range = positive(1e3))]
     pub token_std: f64,
-    /// Marking of positions.
+    /// Kind of position embedding.
     #[option(default = Positions::Sinusoid, component)]
     pub positions: Positions,
     /// Standard deviation of the initial vectors of learned positions: 0.02 in the 2021 code.
     #[option(default = 0.02, range = positive(1e3))]
     pub position_std: f64,
-    /// Whether positions are marked anew before every block.
+    /// Whether position embeddings are added again before every block.
     #[option(default = false, component = [
         Choice::new("false", "positions are added once"),
         Choice::new("true", "positions are added before every block"),
@@ -97,6 +97,6 @@ pub struct EmbedOptions {
     /// Dropout on the sum of embedding and position, in [0, 1).
     #[option(default = 0.1, range = probability)]
     pub dropout: f64,
-    /// Whether id 0 stands for padding if the task has none: the 2021 code hides black pixels so.
+    /// Whether id 0 stands for padding if the task has none: the 2021 code hides black pixels this way.
     pub zero_is_padding: bool,
 }

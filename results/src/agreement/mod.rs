@@ -164,7 +164,7 @@ impl Agreement {
         });
         format!(
             "Agreement with the published averages over {}, by {}: rho {}{interval}, AUC of the two clusters {}, \
-             {} of the {} at least {APART} points apart in print have the same order here; {}.",
+             {} of the {} whose averages differ by at least {APART} points have the same order here; {}.",
             counted(self.models.len() as u64, "anchor"),
             self.measure.words(),
             number(all.rho),
@@ -260,7 +260,7 @@ impl Agreement {
              with the published accuracies on that task."
                 .to_owned(),
             format!(
-                "AUC: how often a model with a published average above 72.5 scores above one below it. Pairs told: pairs at least {APART} points apart in print that have the same order here."
+                "AUC: how often a model with a published average above 72.5 scores above one below it. Pairs told: of the pairs whose published figures differ by at least {APART} points, those that have the same order here."
             ),
             match self.seeds.len() {
                 0 | 1 => "Split half needs at least two seeds that every model has on every task.".to_owned(),

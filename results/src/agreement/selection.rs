@@ -111,8 +111,8 @@ pub fn select<'a>(records: &'a [Record], asked: &Selection) -> Result<Vec<&'a Re
     Ok(chosen)
 }
 
-/// Refuses runs of one model on one task that are no seeds of one cell: they have different
-/// learning rates (that of the recipe is one), variants, or sources of a model of one's own.
+/// Refuses runs of one model on one task that are not seeds of one cell: they have different
+/// learning rates (that of the recipe is one), variants, or sources of a model of your own.
 fn refuse_mixed_cells(records: &[&Record]) -> Result<()> {
     let mut cells: BTreeMap<(&str, String), BTreeSet<String>> = BTreeMap::new();
     for record in records {

@@ -322,7 +322,7 @@ fn unlike(records: &[&Record]) -> Option<String> {
             true => return None,
         };
         Some(format!(
-            "{} and {} are no seeds of one cell: the {what} changed in between; keep the runs of one version",
+            "{} and {} are not seeds of one cell: the {what} changed in between; keep the runs of one version",
             first.id, record.id
         ))
     })

@@ -243,7 +243,7 @@ fn compare(before: &Row, row: &Row, cells: (&Cells, &Cells), thresholds: &Thresh
         return unlike(state, remark);
     }
     if row.data != before.data {
-        let remark = format!("its data are not those of the baseline ({ANEW})");
+        let remark = format!("its data is not that of the baseline ({ANEW})");
         return unlike(State::Changed, remark);
     }
     if row.seeds != before.seeds {

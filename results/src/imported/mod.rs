@@ -544,7 +544,7 @@ fn column_of(table: &mut Table, task: &str) -> usize {
         let found = found.filter(move |(_, label)| **label == sought);
         found.map(|(index, _)| index).collect::<Vec<usize>>()
     };
-    // `folder` is the source of tasks of one's own, `mine:NAME`.
+    // `folder` is the source of tasks of your own, `mine:NAME`.
     let own = ["official", "generated", "folder"].map(labelled).concat();
     let known = match own.as_slice() {
         [only] => Some(*only),

@@ -161,7 +161,7 @@ pub(super) fn placed(name: &str) -> Option<Placed> {
                 .to_owned(),
         ),
         (Some(_), None) if is_picture => stray(format!(
-            "`{class}` is no class of CIFAR-10: known are {}, or 0 to 9",
+            "`{class}` is not a class of CIFAR-10; the classes are {}, or 0 to 9",
             CLASSES.join(", ")
         )),
         (None, Some(_)) if is_picture => stray(format!(

@@ -186,7 +186,7 @@ fn data_below(path: &Path, depth: usize) -> Result<Option<PathBuf>> {
 
 /// Layout of a folder of examples, as messages state it.
 const LAYOUT: &str =
-    "a folder has train and test, and val if you have one, as .jsonl, .jsonl.gz or .parquet";
+    "a task's folder has train and test, and val if you have one, as .jsonl, .jsonl.gz or .parquet";
 
 /// Passes every row of a file to `visit`, with its number from 1: that of the line, or of the row of
 /// a table. Returns the number of rows.

@@ -1,4 +1,4 @@
-//! A folder of one's own as a task: `mine:FOLDER`.
+//! A folder of your own as a task: `mine:FOLDER`.
 //!
 //! The folder holds `train` and `test`, and `val` if there is one, as `.jsonl`, `.jsonl.gz` or
 //! `.parquet`. A line is an object with a `label` and one of four fields: `text`, `tokens` (whole
@@ -172,8 +172,8 @@ impl Mine {
             info: Box::leak(Box::new(TaskInfo {
                 name: name.leak(),
                 title: label.clone().leak(),
-                summary: "A folder of one's own.",
-                paper: "a folder of one's own",
+                summary: "A folder of your own.",
+                paper: "a folder of your own",
                 version: 1,
                 vocabulary: survey.bytes + first_id as usize,
                 first_id,

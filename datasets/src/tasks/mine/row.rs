@@ -252,7 +252,7 @@ fn label(value: &Value) -> Result<Label, String> {
         Value::Number(number) => match number.as_f64().and_then(whole) {
             Some(number) => Label::of_number(number),
             None => Err(format!(
-                "label {number} is no whole number: classes are words, or whole numbers from 0"
+                "label {number} is not a whole number: classes are words, or whole numbers from 0"
             )),
         },
         Value::Array(_) | Value::Object(_) => Err(
@@ -274,12 +274,14 @@ fn sequence(
             Some("") => Err(empty(name)),
             Some(text) => Ok((Sequence::Bytes(text.as_bytes().to_vec()), None)),
             None => Err(format!(
-                "`{name}` is no text in quotes; lists of numbers are `tokens`, `pixels` or `values`"
+                "`{name}` is not a text in quotes; lists of numbers are `tokens`, `pixels` or `values`"
             )),
         };
     }
     let Some(items) = value.as_array() else {
-        return Err(format!("`{name}` is no list of numbers, such as [1, 2, 3]"));
+        return Err(format!(
+            "`{name}` is not a list of numbers, such as [1, 2, 3]"
+        ));
     };
     if items.is_empty() {
         return Err(empty(name));
@@ -314,7 +316,7 @@ fn pixels(name: &str, rows: &[Value]) -> Result<(Sequence, Option<[usize; 2]>), 
     let mut width = 0;
     for (place, row) in rows.iter().enumerate() {
         let Some(items) = row.as_array().filter(|items| !items.is_empty()) else {
-            return Err(format!("row {place} of `{name}` is no list of numbers"));
+            return Err(format!("row {place} of `{name}` is not a list of numbers"));
         };
         if place > 0 && items.len() != width {
             return Err(format!(
@@ -381,7 +383,10 @@ mod tests {
                 "it has no `label`: add one",
             ),
             (r#"{"text": "", "label": 1}"#, "`text` is empty"),
-            (r#"{"text": 5, "label": 1}"#, "`text` is no text in quotes"),
+            (
+                r#"{"text": 5, "label": 1}"#,
+                "`text` is not a text in quotes",
+            ),
             (
                 r#"{"text": "a", "tokens": [1], "label": 1}"#,
                 "it has `text` and `tokens`: keep one",
@@ -392,7 +397,7 @@ mod tests {
             ),
             (
                 r#"{"text": "a", "label": 0.5}"#,
-                "label 0.5 is no whole number",
+                "label 0.5 is not a whole number",
             ),
             (
                 r#"{"text": "a", "label": [0, 1]}"#,
@@ -408,7 +413,7 @@ mod tests {
             ),
             (
                 r#"{"tokens": "a", "label": 1}"#,
-                "`tokens` is no list of numbers",
+                "`tokens` is not a list of numbers",
             ),
             (
                 r#"{"values": [1, null], "label": 1}"#,

@@ -32,7 +32,7 @@ pub(super) fn build(
     let total: usize = batches.iter().map(|batch| batch.rows.len()).sum();
     let progress = request.progress;
     let what = match request.checkpoint.exists() {
-        true => "drawing images, going on with an interrupted build",
+        true => "drawing images, continuing an interrupted build",
         false => "drawing images",
     };
     progress.begin(what, Some(total as u64));

@@ -84,7 +84,7 @@ pub(super) fn placed(name: &str) -> Option<Placed<'_>> {
             "among the reviews, but its name does not end in .txt",
         )),
         (Some(_), None) if is_text && !is_unlabelled(class) => Some(Placed::Stray(
-            "a text in a folder that is no class: known are neg, pos, and unsup, which is passed over",
+            "a text in a folder that is not a class: the classes are neg and pos, and unsup is ignored",
         )),
         (None, Some(_))
             if is_text && ["val", "valid", "validation", "dev"].contains(&split.as_str()) =>

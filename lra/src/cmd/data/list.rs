@@ -180,7 +180,7 @@ fn missing(store: &Store, task: &'static dyn Task, entries: &[Entry]) -> Vec<Mis
                     let flag = shell::data_flag();
                     ("not here", format!("lra data fetch {}{flag}", info.name))
                 }
-                _ if store.begun(task, &key) => ("interrupted, goes on with", make),
+                _ if store.begun(task, &key) => ("interrupted, continues with", make),
                 _ => ("not made yet", make),
             };
             Missing {

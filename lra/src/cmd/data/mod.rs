@@ -87,7 +87,7 @@ fn fetch_files(
         if fetch::damage_of(&there, &reporter)?.is_none() {
             let there = there.display();
             cmd::print(format!(
-                "{there}: there already, fetched for another task that is published in it; remove it to fetch it anew"
+                "{there}: there already, fetched for another task that is published in it; remove it to fetch it again"
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -103,7 +103,7 @@ fn fetch_files(
         };
         let path = file.path.display();
         let kept = match (file.kept, file.published) {
-            (true, None) => "; it was there already: remove it to fetch it anew",
+            (true, None) => "; it was there already: remove it to fetch it again",
             _ => "",
         };
         cmd::print(format!(

@@ -165,7 +165,7 @@ fn tasks(arguments: &MiniArgs, reporter: &Reporter) -> Result<(Vec<TaskChoice>, 
                 false => "fetch",
             };
             let reason = format!(
-                "--glance runs the generated tasks only; without it, after `lra data {get} {name}{}`, this one too",
+                "--glance runs the generated tasks only; for this one, use `lra data {get} {name}{}` and leave out --glance",
                 shell::data_flag()
             );
             left_out.push((name.clone(), reason));

@@ -51,7 +51,7 @@ pub(super) fn files(kind: &Kind, name: &str) -> (Files, String) {
         code = code.replace(&format!("\"{file}\""), "\"task.rs\"");
     }
     let program = format!(
-        "//! `lra` with one task more: {name}.\n\nmod task;\n\nuse std::process::ExitCode;\n\n\
+        "//! `lra` plus one task: {name}.\n\nmod task;\n\nuse std::process::ExitCode;\n\n\
          fn main() -> ExitCode {{\n    let own = lra::Own {{\n        tasks: &[&task::{}],\n        ..lra::Own::default()\n    }};\n    \
          lra::main_of(lra::this_crate!(), own)\n}}\n",
         camel_case(name)
@@ -61,7 +61,10 @@ pub(super) fn files(kind: &Kind, name: &str) -> (Files, String) {
             format!("data show {name}"),
             "an example and the trivial baselines",
         ),
-        (format!("check-task {name}"), "what every task promises"),
+        (
+            format!("check-task {name}"),
+            "tests seeds, splits, labels, lengths",
+        ),
         (
             format!("run --task {name} --model s4d"),
             "one model, one score",
@@ -75,8 +78,8 @@ pub(super) fn files(kind: &Kind, name: &str) -> (Files, String) {
         .iter()
         .map(|(command, remark)| format!("cargo run --release -- {command}    # {remark}\n"));
     let readme = format!(
-        "# {name}\n\nA task of one's own for the Long Range Arena: `lra` with one task more.\n\n```sh\n{}cargo test\n```\n\n\
-         `src/task.rs` is the whole of it: the description, the options, the drawing of examples.\n",
+        "# {name}\n\nA task of your own for the Long Range Arena: `lra` plus one task.\n\n```sh\n{}cargo test\n```\n\n\
+         `src/task.rs` is the whole task: the description, the options, the generation of examples.\n",
         lines.collect::<String>()
     );
     let told = commands.iter().take(3);

@@ -167,7 +167,7 @@ fn foreign(place: &Path) -> io::Result<Option<String>> {
     let other = names.iter().find(|name| !listed.contains(name.as_str()));
     Ok(other.map(|name| {
         format!(
-            "holds {}, which is no file of the site there",
+            "holds {}, which is not a file of that site",
             disk::escape(name)
         )
     }))

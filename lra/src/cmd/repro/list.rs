@@ -85,7 +85,7 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
     };
     if cells.iter().any(|(_, time)| !time.complete) {
         table.notes.push(
-            "Of data that is not at hand, the operations of evaluations are left out.".to_owned(),
+            "If the data is not there, the operations of evaluations are left out.".to_owned(),
         );
     }
     let mut others: Vec<&str> = cells
@@ -114,7 +114,7 @@ fn counted(arguments: &ReproArgs) -> Result<Option<String>> {
     let only = only.map_or(String::new(), |source| format!(" {source}"));
     Ok((!left.is_empty()).then(|| {
         format!(
-            "Of models that are here, {} not offered: {}. `lra repro --unoffered{only}` tells of each.",
+            "Of the figures of models that this program has, {} not offered: {}. `lra repro --unoffered{only}` gives the reason for each.",
             match left.len() {
                 1 => "another figure is".to_owned(),
                 count => format!("{count} more figures are"),

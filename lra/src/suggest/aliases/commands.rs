@@ -25,7 +25,7 @@ pub(in crate::suggest) const COMMANDS: &[Alias] = &[
     near(
         &["run"],
         &["resume", "continue"],
-        "`lra run ... --resume` goes on from the last checkpoint",
+        "`lra run ... --resume` continues from the last checkpoint",
     ),
     near(
         &["run"],

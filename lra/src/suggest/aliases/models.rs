@@ -288,7 +288,7 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     near(
         &["tnn"],
         &["tno2d"],
-        "the operator over two dimensions is not here, since the benchmark's rules forbid it",
+        "the operator over two dimensions is left out, since the benchmark's rules forbid it",
     ),
     same(&["mamba"], &["s6", "selective-ssm", "mamba-1"]),
     same(&["mamba2"], &["ssd"]),
@@ -303,13 +303,13 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     near(
         &["hgrn"],
         &["hgrn2d"],
-        "the operator over two dimensions is not here, since the benchmark's rules forbid it",
+        "the operator over two dimensions is left out, since the benchmark's rules forbid it",
     ),
     same(&["hgrn2"], &["hgru2", "hgrn2_1d"]),
     near(
         &["hgrn2"],
         &["hgrn2_2d"],
-        "the operator over two dimensions is not here, since the benchmark's rules forbid it",
+        "the operator over two dimensions is left out, since the benchmark's rules forbid it",
     ),
     same(&["lion"], &["lion-s", "lion-d", "lion-lit"]),
     same(&["deltanet"], &["delta-rule"]),
@@ -341,7 +341,7 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     near(
         &["s4"],
         &["hippo", "s4-lssl", "s4-fout"],
-        "s4 begins with HiPPO-LegS; other matrices and LSSL, from which it comes, are not here",
+        "s4 begins with HiPPO-LegS; other matrices and LSSL, from which it comes, are left out",
     ),
     same(&["dss"], &["dss-softmax", "diagonal-state-space"]),
     near(&["dss"], &["dss-exp"], "dss with --set model.kernel=exp"),
@@ -349,7 +349,7 @@ pub(in crate::suggest) const MODELS: &[Alias] = &[
     near(
         &["s4d"],
         &["liquid-s4", "liquid", "liquidssm"],
-        "Liquid-S4's term of products of inputs is not here; recipe liquid-s4 trains s4d by its settings",
+        "Liquid-S4's term of products of inputs is left out; recipe liquid-s4 trains s4d by its settings",
     ),
     same(&["s5"], &["s5-ssm", "simplified-state-space"]),
     same(&["lru"], &["linear-recurrent-unit", "lru-minimal"]),

@@ -131,7 +131,7 @@ pub(in crate::suggest) const TASKS: &[Alias] = &[
             "induction",
             "induction-heads",
         ],
-        "it asks for the value of every key; one pair alone is asked for by `needle`",
+        "it asks for the value of every key; `needle` asks for one value only",
     ),
     same(
         &["selective_copy"],

@@ -30,7 +30,7 @@
 //! # Departures
 //!
 //! Embedding and head are those of this benchmark. The rotary form of w (`rel_pos_bias` = rotary,
-//! facebookresearch/mega@aeaa4b4 fairseq/modules/relative_positional_bias.py:49) is not here.
+//! facebookresearch/mega@aeaa4b4 fairseq/modules/relative_positional_bias.py:49) is left out.
 //! Initial values and the norms' ε, 1e-5, are those of that code
 //! (fairseq/modules/moving_average_gated_attention.py, exponential_moving_average.py,
 //! sequence_norm.py:15).

@@ -38,7 +38,7 @@
 //! what `block.norm` says, in the published code TimestepNorm. Published gains are kept as 1 plus a
 //! parameter of zeros. ω is cut at four deviations there. A learned scale of the feed-forward
 //! branch (`rescale_nffn`) and another base of rotary angles (`rope_base`), both off unless they
-//! are set there, are not here.
+//! are set there, are left out.
 
 mod average;
 #[cfg(test)]

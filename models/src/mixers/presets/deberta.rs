@@ -29,7 +29,7 @@
 //! function's (DeBERTa/deberta/ops.py:226), here `gelu` is tanh's, at most 5e-4 from it. That code
 //! also drops elements of the vectors of distances (disentangled_attention.py:53), by one mask for
 //! all positions, which is not done here, and has a LayerNorm behind the embedding
-//! (DeBERTa/deberta/bert.py:239), which is not here.
+//! (DeBERTa/deberta/bert.py:239), which is left out.
 
 use crate::{mixers::transformer, options::PairBias, prelude::*};
 

@@ -6,7 +6,7 @@
 //! constant it has a gradient. That code drew w at every call, from the bits of the queries' sum.
 //! Here w is drawn at every step from the seed, so `redraw` is refused. Padding is summed like any
 //! token. Its sines and cosines (`nonnegative_features` = False) and its causal form, which no
-//! configuration has, are not here. Symbols as in the paper's form.
+//! configuration has, are left out. Symbols as in the paper's form.
 
 use crate::{
     mixers::performer::{Favor, Kernel, Options},

@@ -88,7 +88,7 @@ fn line_of(line: &str) -> Result<Listed, String> {
             label,
         }),
         _ => Err(format!(
-            "{} is no image of this set; wanted: imgs/<batch> <name>.png",
+            "{} is not an image of this set; expected: imgs/<batch> <name>.png",
             shortened(line)
         )),
     }
@@ -146,12 +146,12 @@ mod tests {
             ),
             (
                 "imgs/.. a.png 0 1",
-                "43.npy:1: \"imgs/.. a.png 0 1\" is no image",
+                "43.npy:1: \"imgs/.. a.png 0 1\" is not an image",
             ),
-            ("../imgs a.png 0 1", "is no image"),
-            ("/etc passwd.png 0 1", "is no image"),
-            ("imgs/0 ../../a.png 0 1", "is no image"),
-            ("imgs/0 a.npy 0 1", "is no image"),
+            ("../imgs a.png 0 1", "is not an image"),
+            ("/etc passwd.png 0 1", "is not an image"),
+            ("imgs/0 ../../a.png 0 1", "is not an image"),
+            ("imgs/0 a.npy 0 1", "is not an image"),
         ] {
             let problem = problem(text.as_bytes());
             assert!(problem.contains(expected), "{problem}");
