@@ -255,7 +255,7 @@ fn section(page: &str, heading: &str) -> String {
 /// said of all rows holds beside the tuned one.
 #[test]
 fn speed_is_claimed_beside_tuned_pytorch() {
-    let text = section("README.md", "## Beside PyTorch");
+    let text = section("README.md", "## Compared with PyTorch");
     let rows = text.lines().filter(|line| line.starts_with('|'));
     let rows = rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect());
     let rows: Vec<Vec<&str>> = rows.collect();
