@@ -19,7 +19,7 @@ const ROWS: [(&str, u64); 3] = [("train", 2000), ("val", 500), ("test", 500)];
 /// Test accuracy from which a trivial predictor solves a task.
 const SOLVED: f64 = 0.95;
 
-/// A task with the data that its promises are asked of.
+/// A task with the data on which its promises are tested.
 pub struct Subject {
     task: &'static dyn Task,
     key: Key,
@@ -86,7 +86,7 @@ pub static CHECKS: &[ConformanceCheck] = &[
     check("trivial_predictors_are_scored", baselines, Some(BUILT)),
 ];
 
-/// Name of the promise that most others rest on.
+/// Name of the promise that most others depend on.
 const BUILT: &str = "the_data_are_built";
 
 const fn check(
@@ -101,7 +101,7 @@ const fn check(
     }
 }
 
-/// Asks the [`CHECKS`] in order, except those that rest on a broken one, so that one cause is
+/// Runs the [`CHECKS`] in order, except those that depend on a broken one, so that one cause is
 /// reported once. `tried` runs a check, and catches its panics where they must not end the program;
 /// `told` receives each outcome as soon as it is known.
 ///
@@ -135,7 +135,7 @@ pub fn ask<E: From<Error>>(
     Ok(all)
 }
 
-/// Asks all promises of a task, for its tests.
+/// Checks all promises of a task, for its tests.
 ///
 /// # Panics
 /// If a promise is broken; the message names all that are.

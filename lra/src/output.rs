@@ -46,7 +46,7 @@ pub fn print_prose(text: &str) -> Result<()> {
     }
 }
 
-/// Returns the width of the terminal, or of what `COLUMNS` says if there is none.
+/// Returns the width of the terminal, or the value of `COLUMNS` if there is none.
 pub fn columns() -> Option<usize> {
     let terminal = terminal_size::terminal_size_of(io::stdout());
     let terminal = terminal.map(|(terminal_size::Width(columns), _)| usize::from(columns));

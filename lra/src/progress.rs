@@ -58,7 +58,7 @@ impl Reporter {
         self.bar().suspend(|| stderr::prose(line));
     }
 
-    /// Prints a line about the meaning of a figure, quiet or not.
+    /// Prints a line about the meaning of a figure, also in quiet mode.
     pub fn note(&self, line: &str) {
         self.bar().suspend(|| stderr::line(line));
     }

@@ -150,7 +150,7 @@ impl RunFolder {
         read_record(path, spec).map(Some)
     }
 
-    /// Returns the files of weights that name no run, as those of older versions do, in words.
+    /// Returns, in words, the files of weights that name no run, such as those of older versions.
     pub fn nameless(&self) -> Option<String> {
         let phases = [self.pretraining(), self.training()];
         let files = phases

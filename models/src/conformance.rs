@@ -90,7 +90,7 @@ pub enum Outcome {
     Kept,
     /// The model breaks the promise, in the way that the description says.
     Broken(String),
-    /// The check was not run, because a check that it rests on has found a fault. The text is the
+    /// The check was not run, because a check that it depends on has found a fault. The text is the
     /// name of that check.
     NotTried(&'static str),
     /// The promise cannot be checked for this model, for the given reason.
@@ -98,7 +98,7 @@ pub enum Outcome {
 }
 
 /// Runs each of the [`CHECKS`] in order by `tried`, and returns each with its outcome. A check that
-/// rests on a broken promise is not run, so that one cause is reported once. `told` receives each
+/// depends on a broken promise is not run, so that one cause is reported once. `told` receives each
 /// outcome as soon as it is known.
 ///
 /// # Errors
@@ -160,7 +160,7 @@ macro_rules! promises {
 const FORWARD: &[&str] = &["fn forward"];
 const NEW: &[&str] = &["fn new", "fn build"];
 
-/// All checks, each after those that it rests on.
+/// All checks, each after those that it depends on.
 pub const CHECKS: &[Check] = promises![
     it_is_built_and_trained: [], FORWARD;
     matrices_decay_and_biases_norms_and_embeddings_do_not: [it_is_built_and_trained], NEW;

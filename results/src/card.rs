@@ -196,8 +196,8 @@ impl Card<'_> {
             .map(|record| record.seed)
             .collect::<BTreeSet<_>>();
         let mut notes = vec![format!(
-            "Bits gained: the share of the loss of knowing the label shares alone that predictions save, 0 to 100, as a mean over the \
-             evaluations, the end and {}; accuracy on the test split in percent.",
+            "Bits gained, 0 to 100: how much lower the loss is than that of always predicting the class shares, in percent; mean over the \
+             validations and the final test of {}. Accuracy: on the test split, in percent.",
             counted(seeds.len() as u64, "seed")
         )];
         notes.extend(spread(seeds.len(), &self.own));
@@ -210,7 +210,10 @@ impl Card<'_> {
         }
         let of_xformers = |record: &&Record| record.model.family.as_deref() == Some("xformer");
         if !with_block && !self.own.is_empty() && self.own.iter().all(of_xformers) {
-            notes.push("The block is that of X-formers: no other block adds anything.".to_owned());
+            notes.push(
+                "The model's own block is that of X-formers, so there is no comparison with it."
+                    .to_owned(),
+            );
         }
         let untrained: Vec<String> = self
             .own
@@ -223,7 +226,7 @@ impl Card<'_> {
                     record.seed,
                     match record.outcome {
                         Outcome::Scored =>
-                            "has not trained (within 2 % of the loss of the label shares)"
+                            "has not trained (final loss within 2 % of that of the class shares)"
                                 .to_owned(),
                         ref other => other.to_string(),
                     }
@@ -306,7 +309,7 @@ fn spread(seeds: usize, runs: &[&Record]) -> Option<String> {
     });
     let largest = errors.max_by(f64::total_cmp)?;
     Some(format!(
-        "One seed: the draw of the test examples alone gives an accuracy a standard error of up to {:.1} points; other seeds give \
+        "One seed: the sampling of test examples alone gives accuracies a standard error of up to {:.1} points. Other seeds give \
          other scores.",
         100.0 * largest
     ))

@@ -85,7 +85,7 @@ impl StoredData {
         self.other_raw_files.as_deref()
     }
 
-    /// Returns the differences in words between these data and those that `record` was made with.
+    /// Returns the differences in words between this data and that which `record` was made with.
     pub fn changes(&self, record: &Record) -> Vec<String> {
         let digest = self.digest.as_deref();
         let of_digest = digest.and_then(|stored| of_data(record, stored));

@@ -13,7 +13,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Returns 2 or 1.
+    /// Returns the number of directions.
     #[must_use]
     pub fn count(self) -> usize {
         match self {

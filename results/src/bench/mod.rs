@@ -217,7 +217,7 @@ pub fn write(path: &Path, cells: &[Bench]) -> Result<()> {
 /// Reads the cells of a session.
 ///
 /// # Errors
-/// The file cannot be read, or one of its lines is not a cell or has a figure that cannot be.
+/// The file cannot be read, or one of its lines is not a cell or has an impossible figure.
 pub fn read(path: &Path) -> Result<Vec<Bench>> {
     let text = disk::read_to_string(path).map_err(Error::io("read", path))?;
     let lines = text

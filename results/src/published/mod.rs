@@ -147,7 +147,7 @@ impl Figure {
         self.value.is_none().then(|| self.text())
     }
 
-    /// Returns what the figure says of its model, if it is no number.
+    /// Returns the tone of a word that is printed instead of a number: bad for a failure.
     #[must_use]
     pub fn tone(&self) -> Option<Tone> {
         let failed = self.value.is_none() && self.missing == Some(Missing::Fail);

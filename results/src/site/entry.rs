@@ -2,7 +2,7 @@
 
 use crate::published::Figure;
 
-/// A model: what its card says.
+/// A model: the content of its card.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelCard {
     /// Name on the command line.

@@ -61,10 +61,10 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         }
     }
     let mut notes = vec![
-        "Share of the loss of knowing the label shares alone that predictions save, 0 to 100: the mean over the evaluations and the \
-         end, so that speed of learning counts; ± sample standard deviation over the seeds."
+        "How much lower the loss is than that of always predicting the class shares, in percent, 0 to 100: the mean over the validations \
+         and the final test, so that speed of learning counts; ± sample standard deviation over the seeds."
             .to_owned(),
-        "k/n trained: seeds that ended more than 2 % below that loss, and their mean, where some did not.".to_owned(),
+        "k/n trained: only k of n seeds ended more than 2 % below that loss; their mean follows the colon.".to_owned(),
     ];
     notes.extend(without_prior(&pivot, &defined));
     notes.extend(every_row(&pivot));
@@ -109,8 +109,7 @@ fn without_prior(pivot: &Pivot, defined: &[bool]) -> Option<String> {
         .collect();
     (!without.is_empty()).then(|| {
         format!(
-            "No bits on {}: runs there have no loss of knowing the label shares, which is undefined where validation has a label that \
-             training lacks.",
+            "No bits on {}: the loss of the class shares is undefined there, because validation has a label that training lacks.",
             without.join(", ")
         )
     })

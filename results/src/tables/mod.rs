@@ -76,7 +76,7 @@ pub static TABLES: &[TableKind] = &[
     },
     TableKind {
         name: "bits",
-        summary: "Bits gained over the label shares, with the seeds that learned anything and the agreement with published tables",
+        summary: "Bits gained, with the seeds that trained and the agreement with published tables",
         by_default: false,
         make: bits::table,
     },

@@ -12,7 +12,7 @@ use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 /// Elements per parallel task, about.
 const CHUNK: usize = 16 * 1024;
 
-/// Returns x and y (.., E) to (..).
+/// Returns the squared distances (..) between the rows of x and y (.., E).
 pub fn squared_distance(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     let fits = x.dims() == y.dims() && x.dims().last().is_some_and(|width| *width > 0);
     if !fits {
