@@ -119,7 +119,7 @@ exec \"$lra\" {} --shard \"{index}/{elements}\" \"$@\"
         Ok(format!(
             "#!/bin/sh
 # Submit with `sbatch FILE`; submit it again to continue the runs that a time limit or a failed node interrupted. A preempted job is
-# queued again, and goes on where it stopped.
+# queued again, and continues where it stopped.
 #SBATCH --job-name=lra-sweep
 #SBATCH --array=1-{elements}
 #SBATCH --ntasks=1
