@@ -374,7 +374,7 @@ impl Column {
             (Meaning::Decimal { scale }, _) => {
                 let unscaled = labels::big_endian(value).ok_or_else(|| {
                     Fault::from(format!(
-                        "a label of `{name}` is no decimal of at most {} digits, which alone are read",
+                        "a label of `{name}` is not a decimal of at most {} digits",
                         labels::MOST_DIGITS
                     ))
                 })?;
@@ -389,7 +389,7 @@ impl Column {
                 label.ok_or_else(|| {
                     let shown: String = word.chars().take(40).collect();
                     Fault::from(format!(
-                        "the label `{shown}` of `{name}` is no number and no known class"
+                        "the label `{shown}` of `{name}` is neither a number nor a known class"
                     ))
                 })
             }

@@ -75,7 +75,7 @@ impl<'a> Pickle<'a> {
                 let rest = bytes.len() - machine.next;
                 if rest > 0 {
                     return Err(format!(
-                        "{} behind its end, such as a second pickle, would not be read",
+                        "{} after its end, such as a second pickle, would not be read",
                         counted(rest, "byte")
                     ));
                 }

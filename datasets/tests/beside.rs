@@ -568,7 +568,7 @@ fn notes_name_the_files_that_were_not_read() {
             ] {
                 let notes = read(task, &form).manifest().notes.clone();
                 let note = format!(
-                    "lies among the data, is none by its name, and was not read: {folder}{stray}"
+                    "lies among the data, has no name of a data file, and was not read: {folder}{stray}"
                 );
                 assert!(notes.contains(&note), "{notes:?}");
             }

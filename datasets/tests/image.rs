@@ -206,7 +206,7 @@ fn a_second_pickle_in_a_file_is_refused() {
     let error = build(&Image, &key(true), &raw::folder(root.path(), &files)).unwrap_err();
     let said = error.to_string();
     assert!(
-        said.contains("data_batch_1: ") && said.contains("behind its end, such as a second pickle"),
+        said.contains("data_batch_1: ") && said.contains("after its end, such as a second pickle"),
         "{said}"
     );
 }
@@ -320,7 +320,7 @@ fn archives_beside_other_forms_are_told() {
         let built = build(&Image, &key(true), root.path()).unwrap();
         let notes = built.manifest().notes.join("\n");
         assert!(notes.contains(told), "{notes}");
-        assert!(!notes.contains("none by its name"), "{notes}");
+        assert!(!notes.contains("has no name of a data file"), "{notes}");
         // It was not read.
         fs::remove_file(root.path().join("cifar-10-python.tar.gz")).unwrap();
         let alone = build(&Image, &key(true), root.path()).unwrap();

@@ -503,7 +503,7 @@ fn stored_numbers_that_are_no_labels_are_refused() {
         (
             "fixed_len_byte_array(32) label (DECIMAL(76,40))",
             1,
-            "decimals with 40 digits behind the point; read are those with 0 to 38",
+            "decimals with 40 digits after the point; read are those with 0 to 38",
         ),
         (
             "fixed_len_byte_array(21) label (DECIMAL(50,1))",

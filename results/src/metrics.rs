@@ -294,7 +294,9 @@ fn impossible(line: &Line) -> Option<String> {
     let mut figures = figures.into_iter().flatten();
     let (name, figure) = figures.find(|(_, figure)| !is_size(*figure))?;
     let kind = if name == "loss" { "loss" } else { "norm" };
-    Some(format!("the {name} at step {step} is no {kind}: {figure}"))
+    Some(format!(
+        "the {name} at step {step} is not a possible {kind}: {figure}"
+    ))
 }
 
 /// Updates between the lines of a log.

@@ -61,7 +61,7 @@ fn only(text: &str, marker: &str) -> Result<usize> {
         (Some(place), None) => Ok(place),
         (Some(_), Some(second)) => {
             let line = 1 + text[..second].matches('\n').count();
-            let reason = format!("{marker} stands more than once, again on line {line}");
+            let reason = format!("{marker} occurs more than once, again on line {line}");
             Err(Error::Marker { reason })
         }
         (None, _) => {
@@ -121,7 +121,7 @@ mod tests {
         );
         assert_eq!(
             wrong(&format!("{PAGE}<!-- lra:speed -->"), "speed"),
-            "<!-- lra:speed --> stands more than once, again on line 9"
+            "<!-- lra:speed --> occurs more than once, again on line 9"
         );
         assert_eq!(
             wrong("<!-- /lra:a -->\n<!-- lra:a -->", "a"),

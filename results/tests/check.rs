@@ -979,7 +979,7 @@ fn a_baseline_survives_its_file_and_a_damaged_one_is_named() {
         ),
         (
             text.clone() + text.lines().nth(1).unwrap() + "\n",
-            "stands twice with the same settings",
+            "occurs twice with the same settings",
         ),
         (
             text.replacen(",scored,", ",Scored,", 1),
@@ -1020,7 +1020,7 @@ fn a_baseline_survives_its_file_and_a_damaged_one_is_named() {
         ),
         (
             text.replacen(",1 2,", ",1 1,", 1),
-            "line 2: the seed 1 stands twice",
+            "line 2: the seed 1 occurs twice",
         ),
         (
             text.replacen(",1 2,", ",1 two,", 1),

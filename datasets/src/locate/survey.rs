@@ -272,8 +272,8 @@ impl Survey {
         };
         notes.extend(about(
             &files,
-            "lies among the data, is none by its name, and was not read",
-            "lie among the data, are none by their names, and were not read",
+            "lies among the data, has no name of a data file, and was not read",
+            "lie among the data, have no names of data files, and were not read",
         ));
         notes.extend(about(
             &self.links,

@@ -96,7 +96,7 @@ fn of_scale(column: &ColumnDescriptor, scale: i32) -> Result<Meaning, String> {
     match u32::try_from(scale) {
         Ok(scale @ 0..=MOST_DIGITS) => Ok(Meaning::Decimal { scale }),
         _ => Err(format!(
-            "column `{name}` holds decimals with {scale} digits behind the point; read are those \
+            "column `{name}` holds decimals with {scale} digits after the point; read are those \
              with 0 to {MOST_DIGITS}"
         )),
     }

@@ -14,7 +14,7 @@ pub(super) fn number(line: &[u8]) -> Result<Value, String> {
     let number = text.trim().trim_end_matches('L').parse();
     number
         .map(Value::Int)
-        .map_err(|_| "a number that is none, or has more than 64 bits".to_owned())
+        .map_err(|_| "a value that is not a number, or has more than 64 bits".to_owned())
 }
 
 /// Reads a string of Python 2, in quotes and with escapes.

@@ -81,7 +81,7 @@ impl Grid<'_> {
             },
             notes: vec![match forms.is_empty() {
                 true => format!("No {REFERENCE} was measured, so that there is nothing to compare with."),
-                false => "The length from which on a model takes less time, or less memory, than softmax attention at every \
+                false => "The length from which a model takes less time, or less memory, than softmax attention at every \
                  longer length measured; between two lengths interpolated on logarithmic scales."
                     .to_owned(),
             }],

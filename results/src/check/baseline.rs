@@ -403,7 +403,7 @@ impl Row {
                 .parse()
                 .map_err(|_| format!("the seed `{seed}` is not a whole number"))?;
             if !seeds.insert(number) {
-                return Err(format!("the seed {number} stands twice"));
+                return Err(format!("the seed {number} occurs twice"));
             }
         }
         if seeds.is_empty() {

@@ -74,7 +74,7 @@ impl Baseline {
             return Err(Error::NotABaseline {
                 path: path.to_owned(),
                 reason: format!(
-                    "{model} on {task} stands twice with the same settings; keep one line"
+                    "{model} on {task} occurs twice with the same settings; keep one line"
                 ),
             });
         }

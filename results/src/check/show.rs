@@ -199,7 +199,7 @@ pub fn table(check: &Check) -> Table {
     };
     if unjudged(UNCERTAIN) {
         notes.push(format!(
-            "({UNCERTAIN} ...): cannot tell, because the change is uncertain by so many points, more than {MARGIN}; more seeds or test rows narrow it."
+            "({UNCERTAIN} ...): cannot tell, because the change is uncertain by this many points, more than {MARGIN}; more seeds or test rows narrow it."
         ));
     }
     if unjudged(AT_A_TIME) {

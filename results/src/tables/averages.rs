@@ -191,7 +191,7 @@ impl Facts {
         );
         notes.extend(left_unsaid(pivot));
         if self.reduced {
-            notes.push("Tasks were made smaller: these averages stand beside each other, not beside published ones.".to_owned());
+            notes.push("Tasks were made smaller: compare these averages with each other, not with published ones.".to_owned());
         }
         if self.published {
             notes.push("Published rows are recomputed from the printed cells.".to_owned());

@@ -68,8 +68,8 @@ pub(super) fn table(records: &[Record], _against: Option<&Source>) -> Table {
         }
     }
     let mut notes = vec![
-        "Share of labels that are right, on the test split; ± sample standard deviation over the seeds. In brackets what always answering a \
-         group's most frequent class gets right."
+        "Share of labels that are right, on the test split; ± sample standard deviation over the seeds. In brackets the accuracy of always \
+         answering a group's most frequent class."
             .to_owned(),
     ];
     notes.extend(every_row(&pivot));

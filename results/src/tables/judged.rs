@@ -247,12 +247,12 @@ pub(super) fn legend() -> String {
     format!(
         "reproduced: our {:.0} % interval for the mean over seeds lies within {MARGIN} points of the published figure, or within the \
          spread that the source prints, if that is larger, and no seed diverged; differs: the interval lies wholly outside; cannot \
-         tell: it lies partly inside, or seeds diverged. The interval is Student's. Its spread is at least the error of counting \
-         right answers on the test split, so that seeds with equal scores have an interval too; more seeds narrow it.",
+         tell: it lies partly inside, or seeds diverged. The interval is Student's, with a spread of at least the sampling error of the \
+         test split, so seeds with equal scores have an interval, too. More seeds narrow it.",
         100.0 * LEVEL
     )
 }
 
 /// Explains the interval of a single seed.
-pub(super) const ONE_SEED: &str = "Where there is one seed, the interval is that of counting right answers on the test split: it \
-    knows nothing of other seeds, so there is no verdict.";
+pub(super) const ONE_SEED: &str = "A single seed has only the sampling error of the test split as its interval. This says nothing \
+    about other seeds, so there is no verdict.";
