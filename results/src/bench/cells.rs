@@ -80,7 +80,7 @@ impl Grid<'_> {
                 found: &["tokens", "verdict"],
             },
             notes: vec![match forms.is_empty() {
-                true => format!("No {REFERENCE} was measured, so that there is nothing to compare with."),
+                true => format!("No {REFERENCE} was measured, so there is nothing to compare with."),
                 false => "The length from which a model takes less time, or less memory, than softmax attention at every \
                  longer length measured; between two lengths interpolated on logarithmic scales."
                     .to_owned(),
@@ -108,7 +108,7 @@ impl Grid<'_> {
         ];
         self.in_full(
             "bench-rates",
-            "Every cell: what it reaches",
+            "Speed of every cell",
             columns,
             found,
             |row, cell| {
@@ -155,7 +155,7 @@ impl Grid<'_> {
             "gflop_per_second",
             "share_of_matmul",
         ];
-        let title = "Every cell: what it costs";
+        let title = "Cost of every cell";
         let mut table = self.in_full("bench-costs", title, columns, found, |_, cell| {
             let (rate, peak) = (cell.steps_per_second()?, cell.peak_bytes()?);
             let shown = short(peak as f64 / unit.bytes);

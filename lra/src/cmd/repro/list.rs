@@ -71,14 +71,14 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
             match &failure {
                 Some(reason) => format!("about hours: not known, because no small step could be measured: {reason}."),
                 None => format!(
-                    "about hours: of one seed on this machine, a rough estimate for the order: operations with every sequence at its \
-                     full length, over those per second of a small step of the model, measured just now{}. The cell's own steps may \
-                     be several times as fast or as slow.",
+                    "about hours: a rough estimate for one seed on this machine, to order the list: operations with every sequence at its \
+                     full length, divided by the speed of a small step of the model, measured just now{}. The real time may be \
+                     several times as long or as short.",
                     load::remark()
                 ),
             },
-            "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every difference, the time by the cell's own steps, which \
-             --budget goes by."
+            "lra repro SOURCE TASK MODEL --dry-run: the printed figure, every difference, the time estimated from steps of the \
+             cell, which --budget uses."
                 .to_owned(),
         ],
         ..Table::default()
@@ -97,7 +97,7 @@ pub(super) fn cells(arguments: &ReproArgs, stop: &Stop) -> Result<()> {
     others.dedup();
     if !others.is_empty() {
         table.notes.push(format!(
-            "Not measured in time, and taken to be as fast as the Transformer: {}.",
+            "Not measured in time, and assumed to be as fast as the Transformer: {}.",
             others.join(", ")
         ));
     }
