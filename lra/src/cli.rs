@@ -133,7 +133,7 @@ Examples:
   lra run --task mine:birds --model s4d                   a folder of your own (docs/own-task.md)
   lra run --task text:synthetic --model s4d --recipe smoke --from runs/A    start from the weights of a finished run
   lra run --task text --model s4d --recipe s4 --dry-run   every setting, without a run
-  lra run --task listops --model performer --resume       continue after an interruption or a failure
+  lra run --task listops --model performer --resume       continue an interrupted or failed run
   lra run --task toy --model bag --recipe smoke --tracker mlflow    a file store for MLflow in the run's folder
   lra run --task toy --model bag --recipe smoke --json | jq .scores";
 

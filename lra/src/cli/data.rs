@@ -89,7 +89,7 @@ Examples:
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   lra data verify listops
-  lra data verify text --from downloads/aclImdb_v1.tar.gz    raw files, before data is built from them";
+  lra data verify text --from downloads/aclImdb_v1.tar.gz    raw files, before anything is built";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:

@@ -12,7 +12,7 @@ Examples:
   lra publish site runs                    with the runs under runs/ and the figures imported there
   lra publish site runs --predictions      and with what their weights get wrong
   lra publish site old theirs.csv          with several folders and files of records
-  lra publish site --force                 into a folder that is not a site; its content is moved away";
+  lra publish site --force                 replace a folder that is not a site";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
