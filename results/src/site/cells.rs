@@ -265,18 +265,19 @@ pub(super) fn table<'a>(names: &Names, shown: impl IntoIterator<Item = &'a Summa
 
 /// Explanations of the columns.
 const NOTES: [&str; 6] = [
-    "printed: test accuracies in percent, from the lowest to the highest; copies of another source's figure and figures with a known \
-     defect (*) are left out, unless all are such. They are of different recipes and are never averaged. A word such as FAIL is \
-     printed in place of a number. figures: how many different ones. floor: the best trivial predictor, as far as it was measured.",
-    "re-run here: the mean over the seeds of the setting with the highest validation accuracy, among runs that can be compared with a published \
-     figure; † there are none, and this is another setting, which no figure is of. trained: seeds that ended \
-     more than 2 % below the loss of knowing the class shares alone, of those where that is known.",
+    "printed: test accuracies in percent, from the lowest to the highest. Copies of another source's figure and figures with a known \
+     defect (*) are left out, unless there are no others. The figures come from different recipes and are never averaged. A word such \
+     as FAIL is what the source prints in place of a number. figures: how many different ones there are. floor: the accuracy of the \
+     best trivial predictor, if it was measured.",
+    "re-run here: the mean over the seeds of the setting with the highest validation accuracy, among runs that can be compared with a \
+     published figure; † there are no such runs, and the mean is that of another setting. trained: seeds that ended more than 2 % \
+     below the loss of the class shares, out of those for which this is known.",
     "hours: of one of these runs, from its start to its record, on the machine that its record names. PFLOP a seed: floating point \
      operations, in units of 10¹⁵, of the cheapest recipe that follows a source, with every sequence at its full length.",
     "settings tried: settings of the same model, recipe and data among the runs here; their spread: lowest and highest validation \
-     accuracy in percent; expected best: the expected highest of so many settings drawn at random.",
-    "pretrained: the mean of runs here that predicted tokens of the training inputs before they were trained, and behind it that of \
-     runs which were trained alone and saw as many examples (5 % more or fewer), if there are any.",
+     accuracy in percent; expected best: the expected highest of that many settings drawn at random.",
+    "pretrained: the mean of runs here that first predicted tokens of the training inputs. After it, if there are any, comes the mean \
+     of runs without pretraining that saw as many examples (5 % more or fewer).",
     "An empty cell means that nothing is known, not that the score is bad.",
 ];
 

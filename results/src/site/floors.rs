@@ -125,8 +125,8 @@ pub(super) fn table(task: &str, groups: &[&Group], classes: usize) -> Table {
         ],
         rows: rows.collect(),
         notes: vec![
-            "Test accuracy in percent, measured by this program. A score near these, on the same data, shows no learning, \
-             whatever the model. Other lengths and sizes of a task have other floors."
+            "Test accuracy in percent, measured by this program. A score near these, on the same data, shows that nothing \
+             was learned. Other lengths and sizes of a task have other floors."
                 .to_owned(),
         ],
         ..Table::default()

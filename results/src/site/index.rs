@@ -43,8 +43,8 @@ pub(super) fn evidence(book: &Book) -> String {
     table.name = "evidence".to_owned();
     table.title = EVERY_FIGURE.to_owned();
     table.notes = vec![
-        "model: our name of it, empty if it is not here. figure: accuracies in percent; other quantities in the unit that their name \
-         says."
+        "model: the name of the model in this program, empty if it has none. figure: accuracies in percent; other quantities in the \
+         unit that their name says."
             .to_owned(),
     ];
     let parts = vec![Link::to_part(&table.name, EVERY_FIGURE)];

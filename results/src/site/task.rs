@@ -49,7 +49,7 @@ pub(super) fn page(book: &Book, name: &str) -> String {
     let figures = book.evidence.iter().filter(|one| is_here(one.task));
     let mut figures = evidence::table(&book.names, figures, true);
     figures.name = "figures".to_owned();
-    figures.title = "Every figure on it".to_owned();
+    figures.title = "Every figure of the task".to_owned();
     tables.push(figures);
     tables.retain(|table| !table.rows.is_empty());
     for table in &tables {
