@@ -91,15 +91,14 @@ fn build(context: &ModelContext) -> Result<Box<dyn Encoder>> {
         options.positions,
         "an odd number: the position itself, and pairs of a cosine and a sine",
     )?;
-    let places = places(context, options.positions)?;
+    let places = places(&context.vb, context.max_length, options.positions)?;
     blocks_both_ways(context, options.direction, |layer| {
         Ok(Box::new(Hyena::new(layer, &places, &options)?))
     })
 }
 
-/// Returns z (N, `count`), the features of each position, which all layers share.
-fn places(context: &ModelContext, count: usize) -> Result<Tensor> {
-    let (longest, vb) = (context.max_length, &context.vb);
+/// Returns z (N, `count`), the features of each of `longest` positions, which all layers share.
+fn places(vb: &VarBuilder, longest: usize, count: usize) -> Result<Tensor> {
     let end = (longest - 1).max(1) as f64;
     let bands = (count - 1) / 2;
     // As torch.linspace(1e-4, K - 1, K).
@@ -269,7 +268,8 @@ mod tests {
                 frequency: 1.0,
                 ..Options::default()
             };
-            let mixer = Hyena::new(&layer, &options).unwrap();
+            let places = places(&layer.vb, layer.max_length, options.positions).unwrap();
+            let mixer = Hyena::new(&layer, &places, &options).unwrap();
             check_layer("hyena", &parameters, &[2, 4, 2], |x| {
                 mixer.forward(x, &pass())
             });
