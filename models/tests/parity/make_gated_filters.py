@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from case import lengths_mask, normal, write
+from ways import both_ways, directed
 
 SOURCE = "equations, float64, matrices of lags"
 
@@ -108,6 +109,14 @@ def shapes(model, dim, options):
     return own
 
 
+def parameters(seed, model, dim, options):
+    params = {}
+    for offset, (path, (shape, deviation, mean)) in enumerate(shapes(model, dim, options).items()):
+        # Sums are rounded again.
+        params[path] = (mean + normal(seed + offset, *shape, scale=deviation)).float().double()
+    return params
+
+
 CASES = [
     (h3, 4, {"state": 6}, [13, 6], 15),
     (h3, 3, {"state": 16}, [11], 11),
@@ -115,6 +124,7 @@ CASES = [
     (hyena, 4, {"order": 2, "taps": 3, "filter_width": 6, "positions": 5, "inner": 2, "frequency": 1.0}, [13, 6], 15),
     (hyena, 3, {"order": 3, "taps": 4, "filter_width": 4, "positions": 3, "inner": 0, "frequency": 2.0}, [11], 11),
     (hyena, 2, {"order": 4, "taps": 1, "filter_width": 5, "positions": 7, "inner": 1, "frequency": 3.0}, [1, 10, 7], 12),
+    (hyena, 2, {"order": 2, "taps": 3, "filter_width": 4, "positions": 3, "inner": 1, "frequency": 2.0, "direction": "two"}, [9, 1, 4], 12),
 ]
 
 
@@ -124,13 +134,13 @@ def main():
         name = model.__name__
         counts[name] = counts.get(name, 0) + 1
         seed, length = 43_000 + 100 * index, max(lengths)
-        params = {}
-        for offset, (path, (shape, deviation, mean)) in enumerate(shapes(model, dim, options).items()):
-            # Sums are rounded again.
-            params[path] = (mean + normal(seed + offset, *shape, scale=deviation)).float().double()
+        params = parameters(seed, model, dim, options)
+        if options.get("direction") == "two":
+            params = both_ways(params, parameters(seed + 50, model, dim, options))
+        run = directed(lambda params, x, _, options: model(params, x, options, longest))
 
         def forward(params, x):
-            rows = [model(params, x[row, :count], options, longest) for row, count in enumerate(lengths)]
+            rows = [run(params, x[row, :count], 1, options) for row, count in enumerate(lengths)]
             return torch.stack([F.pad(y, (0, 0, 0, x.shape[1] - len(y))) for y in rows])
 
         write(f"{name}-{counts[name]}", mixer=name, heads=1, source=SOURCE, options=options, params=params,

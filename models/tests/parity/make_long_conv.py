@@ -108,6 +108,8 @@ for name, seed, batch, length, dim, longest, lengths, kernel, first, rho in [
     shapes = {f"kernel.{i}": ((2, dim, kernel), 1.0) for i in range(max(count, 1))}
     options = {"kernel": kernel, "first_scale": first, "decay_min": rho[0], "decay_max": rho[1]}
     case(name, "sgconv", sgconv, seed, batch, length, dim, longest, lengths, shapes | {"d": ((dim,), 1.0)}, options)
+case("sgconv_forward", "sgconv", sgconv, 35, 3, 13, 4, 15, [13, 6, 1], {f"kernel.{i}": ((1, 4, 2), 1.0) for i in range(4)} | {"d": ((4,), 1.0)},
+     {"kernel": 2, "first_scale": 0, "decay_min": 2.0, "decay_max": 2.0, "direction": "forward"})
 
 for name, seed, batch, length, dim, longest, lengths, state, shared, directions in [
     ("rtf_both", 41, 3, 19, 5, 24, [19, 7, 1], 4, False, 2), ("rtf_shared", 42, 2, 17, 4, 17, None, 3, True, 1),

@@ -6,6 +6,7 @@ import torch
 from mambapy.mamba import MambaBlock, MambaConfig
 
 from case import lengths_mask, normal, write
+from ways import both_ways, directed
 
 SOURCE = f"mambapy {importlib.metadata.version('mambapy')}, MambaBlock, changed: float64, one position after the other"
 
@@ -42,9 +43,11 @@ def mamba(dim, options, lengths):
         weights["conv1d.weight"] = weights["conv1d.weight"][:, None, :]
         return torch.func.functional_call(block, weights, (x,))
 
+    whole = directed(lambda params, row, _, __: run(params, row[None])[0])
+
     def forward(params, x):
-        rows = [run(params, x[row : row + 1, :length]) for row, length in enumerate(lengths)]
-        return torch.cat([torch.nn.functional.pad(y, (0, 0, 0, x.shape[1] - y.shape[1])) for y in rows])
+        rows = [whole(params, x[row, :length], 1, options) for row, length in enumerate(lengths)]
+        return torch.stack([torch.nn.functional.pad(y, (0, 0, 0, x.shape[1] - y.shape[0])) for y in rows])
 
     return forward
 
@@ -72,13 +75,17 @@ CASES = [
     (37, 3, {"state": 4, "expand": 2, "taps": 4, "rank": 2}, [37, 11, 1]),
     (9, 17, {"state": 3, "expand": 1, "taps": 3, "rank": 0}, [9, 2]),
     (5, 4, {"state": 2, "expand": 3, "taps": 7, "rank": 1}, [5]),
+    (11, 4, {"state": 3, "expand": 2, "taps": 4, "rank": 2, "direction": "two"}, [11, 1, 6]),
 ]
 
 
 def main():
     for index, (length, dim, options, lengths) in enumerate(CASES, 1):
         mask = None if min(lengths) == length else lengths_mask(lengths, length)
-        write(f"mamba-{index}", mixer="mamba", heads=1, source=SOURCE, options=options, params=parameters(30 * index, dim, options),
+        params = parameters(30 * index, dim, options)
+        if options.get("direction") == "two":
+            params = both_ways(params, parameters(30 * index + 15, dim, options))
+        write(f"mamba-{index}", mixer="mamba", heads=1, source=SOURCE, options=options, params=params,
               x=normal(index, len(lengths), length, dim), mask=mask, forward=mamba(dim, options, lengths))
 
 

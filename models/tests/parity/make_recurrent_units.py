@@ -23,6 +23,7 @@ from xlstm.blocks.mlstm.layer import mLSTMLayer, mLSTMLayerConfig
 from xlstm.blocks.slstm.layer import sLSTMLayer, sLSTMLayerConfig
 
 from case import lengths_mask, normal, write
+from ways import both_ways, directed
 
 EQUATIONS = "equations, float64, one position after the other"
 TRANSFORMERS = f"transformers {transformers.__version__}"
@@ -33,9 +34,9 @@ def linear(params, name, x):
     return y + params[f"{name}.bias"] if f"{name}.bias" in params else y
 
 
-def hgrn(params, x, _, options):
+def hgrn(params, x, _, options, bound=0.0):
     re, im = silu(linear(params, "inner", x)).chunk(2, -1)
-    decay = sigmoid(linear(params, "decay", x))
+    decay = bound + (1 - bound) * sigmoid(linear(params, "decay", x))
     inputs = (1 - decay) * torch.complex(re, im)
 
     def walk(angle, decay, inputs):
@@ -98,10 +99,15 @@ def min_lstm(params, x, _, options):
 
 def of_torch(kind):
     def run(params, x, _, options):
-        module = kind(x.shape[1], x.shape[1], batch_first=True)
+        two = options.get("direction") == "two"
+        module = kind(x.shape[1], x.shape[1], batch_first=True, bidirectional=two)
         names = {"weight_ih_l0": "inner.weight", "bias_ih_l0": "inner.bias", "weight_hh_l0": "state.weight", "bias_hh_l0": "state.bias"}
         theirs = {name: params[ours] for name, ours in names.items()}
-        return functional_call(module, theirs, (x[None],))[0][0]
+        if two:
+            theirs |= {f"{name}_reverse": params[f"back.{ours}"] for name, ours in names.items()}
+        y = functional_call(module, theirs, (x[None],))[0][0]
+        # The module puts the two side by side.
+        return sum(y.chunk(2, -1)) if two else y
 
     run.__name__ = kind.__name__.lower()
     return run
@@ -290,21 +296,25 @@ CASES = {
         (37, 8, 1, {}, [37, 7]),
         (70, 5, 1, {"forget_bias": 1.0}, [70]),
         (17, 6, 1, {}, [17, 1, 16]),
+        (13, 5, 1, {"direction": "two"}, [13, 1, 6]),
     ]),
     gru: (f"{TORCH}, nn.GRU", [
         (37, 8, 1, {}, [37, 7]),
         (70, 5, 1, {}, [70]),
         (17, 6, 1, {}, [17, 1, 16]),
+        (13, 5, 1, {"direction": "two"}, [13, 1, 6]),
     ]),
     xlstm: (XLSTM, [
         (19, 8, 2, {"expand": 2, "taps": 4, "group": 4}, [19, 7]),
         (33, 6, 1, {"expand": 1, "taps": 2, "group": 3}, [33]),
         (17, 6, 3, {"expand": 2, "taps": 3, "group": 2}, [17, 1, 16]),
+        (13, 4, 2, {"expand": 2, "taps": 4, "group": 4, "direction": "two"}, [13, 1, 6]),
     ]),
     rwkv4: (f"{TRANSFORMERS}, RwkvSelfAttention, changed: float64", [
         (19, 8, 1, {}, [19, 7]),
         (33, 5, 1, {}, [33]),
         (17, 6, 1, {}, [17, 1, 16]),
+        (13, 5, 1, {"direction": "sum"}, [13, 1, 6]),
     ]),
     linoss: (EQUATIONS, [
         (19, 6, 1, {"state": 8, "scheme": "im"}, [19, 7]),
@@ -324,6 +334,7 @@ CASES = {
         (37, 8, 2, {"taps": 4}, [37, 7]),
         (70, 6, 1, {"taps": 2}, [70]),
         (17, 9, 3, {"taps": 3}, [17, 1, 16]),
+        (13, 4, 2, {"taps": 4, "direction": "sum"}, [13, 1, 6]),
     ]),
 }
 
@@ -334,6 +345,11 @@ def parameters(seed, model, sizes):
         # Sums are rounded again.
         params[path] = (mean + normal(seed + index, *shape, scale=deviation)).float().double()
     return params
+
+
+def parameters_of_ways(seed, model, sizes):
+    params = parameters(seed, model, sizes)
+    return both_ways(params, parameters(seed + 50, model, sizes)) if sizes[2].get("direction") == "two" else params
 
 
 def on_rows(model, heads, options, lengths):
@@ -349,10 +365,11 @@ def main():
         for index, (length, dim, heads, options, lengths) in enumerate(cases, 1):
             seed = 30_000 + 1000 * number + 100 * index
             mask = None if min(lengths) == length else lengths_mask(lengths, length)
-            params = parameters(seed, model, (dim, heads, options))
+            params = parameters_of_ways(seed, model, (dim, heads, options))
+            run = model if model in (lstm, gru) else directed(model)
             x = normal(seed + 99, len(lengths), length, dim)
             write(f"{model.__name__}-{index}", mixer=model.__name__, heads=heads, source=source, options=options, params=params, x=x, mask=mask,
-                  forward=on_rows(model, heads, options, lengths), block=json.dumps({"activation": "gelu"}))
+                  forward=on_rows(run, heads, options, lengths), block=json.dumps({"activation": "gelu"}))
 
 
 if __name__ == "__main__":
