@@ -8,6 +8,7 @@ use crate::{
     layers::{Dropout, Linear, ScoreMods},
     ops::{
         attention::{self, AttentionOptions, BlockMasks},
+        l2_normalize_above,
         linear_attention::{self, FeatureMap},
     },
     params::{xavier_uniform, xavier_uniform_with_gain},
@@ -20,6 +21,15 @@ use crate::{
 pub fn by_head(x: &Tensor, heads: usize) -> Result<Tensor> {
     let (batch, length, row) = x.dims3()?;
     Ok(x.reshape((batch, length, heads, row / heads))?)
+}
+
+/// Returns queries or keys (B, L, H `width`) with each head's vector scaled to length 1, as
+/// flash-linear-attention's `l2norm` does, which adds 1e-6 to its square.
+///
+/// # Errors
+/// If the last dimension is no multiple of `width`.
+pub fn unit_heads(x: &Tensor, width: usize) -> Result<Tensor> {
+    l2_normalize_above(x, width, 1e-6)
 }
 
 /// Returns the width of the heads of a row of `row` numbers: `width`, or if that is 0 the largest

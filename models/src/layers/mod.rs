@@ -35,7 +35,7 @@ pub(crate) use gated_heads::{GatedHeadSizes, GatedHeads, head_decays};
 pub(crate) use glu_output::{GluOutput, OutputGate, OutputInit};
 pub(crate) use head_norm::HeadNorm;
 pub use heads::Projections;
-pub(crate) use heads::{by_head, head_width};
+pub(crate) use heads::{by_head, head_width, unit_heads};
 pub use linear::Linear;
 pub(crate) use long_conv::{LongConv, channels_of_sets, convolve};
 pub(crate) use mab::Mab;

@@ -4,12 +4,12 @@
 //!     q, k = unit(SiLU(conv(x W_q))), unit(SiLU(conv(x W_k))),  v = SiLU(conv(x W_v)),  β = σ(x W_β)
 //! B batch, L length, D width, H heads of width E; q, k, v, y (B, L, H, E), β (B, L, H), S (H, E,
 //! E); x, out (B, L, D); conv a causal convolution of each channel, W = `taps`, without a bias;
-//! unit divides a head's vector by its length. A key takes the share β of what the state holds for
-//! it away first. All is causal: a position sees those before it. Time O(L·E²) per head, in chunks
-//! whose writes are solved for at once; memory O(L·E). Read in flash-linear-attention@bc3b101
-//! fla/layers/delta_net.py; the norm of each head has one gain for all of them, and a SwiGLU
-//! follows, with 4 heads. Weights begin uniform within inputs^-½. Its authors have not run this
-//! benchmark.
+//! unit(z) = z (|z|² + 1e-6)^-½ for each head's vector z. A key takes the share β of what the state
+//! holds for it away first. All is causal: a position sees those before it. Time O(L·E²) per head,
+//! in chunks whose writes are solved for at once; memory O(L·E). Read in
+//! flash-linear-attention@bc3b101 fla/layers/delta_net.py; the norm of each head has one gain for
+//! all of them, and a SwiGLU follows, with 4 heads. Weights begin uniform within inputs^-½. Its
+//! authors have not run this benchmark.
 //!
 //! # Options
 //!
@@ -23,13 +23,12 @@
 //!
 //! # Departures
 //!
-//! The published code adds 1e-6 to squared lengths; 1e-24 is added here. In the published language
-//! model all linear maps and convolutions begin N(0, 0.02²), biases as 0, and the SwiGLU has no
-//! biases (fla/models/delta_net/modeling_delta_net.py, _init_weights; fla/modules/mlp.py); here
-//! they begin as in the layer alone, uniform within inputs^-½ (±0.125 at D = 64), and the SwiGLU
-//! Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). The heads' norms have the ε
-//! of the block's, `block.norm_epsilon` = 1e-6, as in that language model; the layer alone has
-//! 1e-5.
+//! In the published language model all linear maps and convolutions begin N(0, 0.02²), biases as 0,
+//! and the SwiGLU has no biases (fla/models/delta_net/modeling_delta_net.py, _init_weights;
+//! fla/modules/mlp.py); here they begin as in the layer alone, uniform within inputs^-½ (±0.125 at
+//! D = 64), and the SwiGLU Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). The
+//! heads' norms have the ε of the block's, `block.norm_epsilon` = 1e-6, as in that language model;
+//! the layer alone has 1e-5.
 
 use candle_core::Tensor;
 use lra_derive::Options;
@@ -39,14 +38,13 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder::{Ways, blocks_both_ways},
-    layers::{GatedHeadSizes, GatedHeads, Linear, ShortConv, by_head},
+    layers::{GatedHeadSizes, GatedHeads, Linear, ShortConv, by_head, unit_heads},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{
         GatedLinearAttentionOptions,
         activation::sigmoid,
         gated_linear_attention::{self, gated_linear_attention},
-        l2_normalize,
     },
     params::fan_in_uniform,
 };
@@ -131,7 +129,7 @@ impl Mixer for DeltaNet {
             let (linear, conv) = &self.inputs[index];
             conv.forward(&linear.forward(x)?, pass)
         };
-        let unit = |x: &Tensor| l2_normalize(x, self.width);
+        let unit = |x: &Tensor| unit_heads(x, self.width);
         let q = unit(&input(0)?)?.affine((self.width as f64).powf(-0.5), 0.0)?;
         let k = zero_padding(&unit(&input(1)?)?, pass.mask())?;
         let v = input(2)?;

@@ -4,13 +4,13 @@
 //!     q, k = unit(SiLU(conv(x W_q))), unit(SiLU(conv(x W_k))),  v = SiLU(conv(x W_v)),  β = σ(x W_β),  a = e^(-e^α softplus(x W_a + b))
 //! B batch, L length, D width, H heads of width E; q, k (B, L, H, K) with K = ¾ E, rounded up, v, y
 //! (B, L, H, V) with V = `expand` K, a, β (B, L, H), α, b (H), S (H, K, V); x, out (B, L, D), W_g
-//! (D, H V), W_o (H V, D); conv a causal convolution of each channel, W = `taps`, without a bias.
-//! All is causal: a position sees those before it. Time O(L·K·V) per head, in chunks whose writes
-//! are solved for at once; memory O(L·E). Read in flash-linear-attention@bc3b101
-//! fla/layers/gated_deltanet.py: e^α ~ U(0, 16), b softplus⁻¹ of numbers between 0.001 and 0.1,
-//! even in their logarithm, neither of which decays; the gain of the heads' norms is one for all. A
-//! SwiGLU follows. All other weights begin uniform within inputs^-½. Its authors have not run this
-//! benchmark.
+//! (D, H V), W_o (H V, D); conv a causal convolution of each channel, W = `taps`, without a bias;
+//! unit(z) = z (|z|² + 1e-6)^-½ for each head's vector z. All is causal: a position sees those
+//! before it. Time O(L·K·V) per head, in chunks whose writes are solved for at once; memory O(L·E).
+//! Read in flash-linear-attention@bc3b101 fla/layers/gated_deltanet.py: e^α ~ U(0, 16), b
+//! softplus⁻¹ of numbers between 0.001 and 0.1, even in their logarithm, neither of which decays;
+//! the gain of the heads' norms is one for all. A SwiGLU follows. All other weights begin uniform
+//! within inputs^-½. Its authors have not run this benchmark.
 //!
 //! # Options
 //!
@@ -24,13 +24,13 @@
 //!
 //! # Departures
 //!
-//! The published code adds 1e-6 to squared lengths; 1e-24 is added here. e^α begins at 0.001 at
-//! least here. In the published language model all linear maps and convolutions begin N(0, 0.02²),
-//! biases as 0, and the SwiGLU has no biases (fla/models/gated_deltanet/modeling_gated_deltanet.py,
-//! _init_weights; fla/modules/mlp.py); here they begin as in the layer alone, uniform within
-//! inputs^-½ (±0.125 at D = 64), and the SwiGLU Xavier-uniform (±0.177 at a width of 128) with
-//! biases N(0, 1e-6²). The heads' norms have the ε of the block's, `block.norm_epsilon` = 1e-6, as
-//! in that language model; the layer alone has 1e-5.
+//! e^α begins at 0.001 at least here. In the published language model all linear maps and
+//! convolutions begin N(0, 0.02²), biases as 0, and the SwiGLU has no biases
+//! (fla/models/gated_deltanet/modeling_gated_deltanet.py, _init_weights; fla/modules/mlp.py); here
+//! they begin as in the layer alone, uniform within inputs^-½ (±0.125 at D = 64), and the SwiGLU
+//! Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). The heads' norms have the ε
+//! of the block's, `block.norm_epsilon` = 1e-6, as in that language model; the layer alone has
+//! 1e-5.
 
 use candle_core::Tensor;
 use lra_derive::Options;
@@ -40,14 +40,13 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder::{Ways, blocks_both_ways},
-    layers::{GatedHeadSizes, GatedHeads, Linear, ShortConv, by_head},
+    layers::{GatedHeadSizes, GatedHeads, Linear, ShortConv, by_head, unit_heads},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{
         GatedLinearAttentionOptions,
         activation::{sigmoid, softplus},
         gated_linear_attention::{self, gated_linear_attention},
-        l2_normalize,
     },
     params::{Attributes, fan_in_uniform, inverse_softplus_of_steps},
     rng::Stream,
@@ -158,7 +157,7 @@ impl Mixer for GatedDeltaNet {
             let (linear, conv) = &self.inputs[index];
             conv.forward(&linear.forward(x)?, pass)
         };
-        let unit = |x: &Tensor| l2_normalize(x, self.keys);
+        let unit = |x: &Tensor| unit_heads(x, self.keys);
         let q = unit(&input(0)?)?.affine((self.keys as f64).powf(-0.5), 0.0)?;
         let k = zero_padding(&unit(&input(1)?)?, pass.mask())?;
         let v = input(2)?;

@@ -5,13 +5,14 @@
 //! The gated delta rule with a decay for each key channel. B batch, L length, D width, H heads of
 //! width E; q, k, a (B, L, H, E), v, y (B, L, H, V) with V = `expand` E, β (B, L, H), α (H), c (H,
 //! E), b (H V), S (H, E, V); x, out (B, L, D), F₁, G₁ (D, V), F₂ (V, H E), G₂ (V, H V), W_o (H V,
-//! D); conv a causal convolution of each channel, W = `taps`, without a bias. All is causal: a
-//! position sees those before it. Time O(L·E·V) per head, in chunks whose writes are solved for at
-//! once; memory O(L·E). Read in flash-linear-attention@bc3b101 fla/layers/kda.py,
-//! fla/ops/kda/gate.py and fla/models/kda/modeling_kda.py: e^α ~ U(1, 16), c softplus⁻¹ of numbers
-//! between 0.001 and 0.1, even in their logarithm, neither of which decays; the gain of the heads'
-//! norms is one for all. A SwiGLU follows. All other weights begin uniform within inputs^-½. Its
-//! authors have not run this benchmark.
+//! D); conv a causal convolution of each channel, W = `taps`, without a bias; unit(z) = z (|z|² +
+//! 1e-6)^-½ for each head's vector z. All is causal: a position sees those before it. Time O(L·E·V)
+//! per head, in chunks whose writes are solved for at once; memory O(L·E). Read in
+//! flash-linear-attention@bc3b101 fla/layers/kda.py, fla/ops/kda/gate.py and
+//! fla/models/kda/modeling_kda.py: e^α ~ U(1, 16), c softplus⁻¹ of numbers between 0.001 and 0.1,
+//! even in their logarithm, neither of which decays; the gain of the heads' norms is one for all. A
+//! SwiGLU follows. All other weights begin uniform within inputs^-½. Its authors have not run this
+//! benchmark.
 //!
 //! # Options
 //!
@@ -25,14 +26,13 @@
 //!
 //! # Departures
 //!
-//! The published code adds 1e-6 to squared lengths; 1e-24 is added here. Kimi Linear has a layer of
-//! softmax attention behind every three of these; here all layers are alike. In the published
-//! language model all linear maps and convolutions begin N(0, 0.02²), biases as 0, and the SwiGLU
-//! has no biases (fla/models/kda/modeling_kda.py, _init_weights; fla/modules/mlp.py); here they
-//! begin as in the layer alone, uniform within inputs^-½ (±0.125 at D = 64), and the SwiGLU
-//! Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). The heads' norms have the ε
-//! of the block's, `block.norm_epsilon` = 1e-6, as in that language model; the layer alone has
-//! 1e-5.
+//! Kimi Linear has a layer of softmax attention behind every three of these; here all layers are
+//! alike. In the published language model all linear maps and convolutions begin N(0, 0.02²),
+//! biases as 0, and the SwiGLU has no biases (fla/models/kda/modeling_kda.py, _init_weights;
+//! fla/modules/mlp.py); here they begin as in the layer alone, uniform within inputs^-½ (±0.125 at
+//! D = 64), and the SwiGLU Xavier-uniform (±0.177 at a width of 128) with biases N(0, 1e-6²). The
+//! heads' norms have the ε of the block's, `block.norm_epsilon` = 1e-6, as in that language model;
+//! the layer alone has 1e-5.
 
 use candle_core::Tensor;
 use candle_nn::Init;
@@ -43,14 +43,14 @@ use crate::{
     Encoder, Mixer, Pass, Result,
     context::{LayerContext, ModelContext},
     encoder::{Ways, blocks_both_ways},
-    layers::{Linear, ShortConv, by_head},
+    layers::{Linear, ShortConv, by_head, unit_heads},
     mask::zero_padding,
     model::{Cost, Model, Reference, Variant},
     ops::{
         GatedLinearAttentionOptions,
         activation::{sigmoid, softplus},
         gated_linear_attention::{self, gated_linear_attention},
-        l2_normalize, rms_norm,
+        rms_norm,
     },
     params::{Attributes, fan_in_uniform, inverse_softplus_of_steps},
 };
@@ -174,7 +174,7 @@ impl Mixer for Kda {
             conv.forward(&linear.forward(x)?, pass)
         };
         let low_rank = |[inner, outer]: &[Linear; 2]| outer.forward(&inner.forward(x)?);
-        let unit = |x: &Tensor| l2_normalize(x, self.keys);
+        let unit = |x: &Tensor| unit_heads(x, self.keys);
         let q = unit(&input(0)?)?.affine((self.keys as f64).powf(-0.5), 0.0)?;
         let k = zero_padding(&unit(&input(1)?)?, pass.mask())?;
         let v = input(2)?;

@@ -104,7 +104,7 @@ pub(crate) use gather::move_rows;
 pub use gather::{IGNORE_INDEX, segment_mean, segment_sum, take};
 pub(crate) use gradient_hook::gradient_hook;
 pub(crate) use hamming_k_means::{Centroids, HammingKMeans};
-pub use l2_normalize::l2_normalize;
+pub use l2_normalize::{l2_normalize, l2_normalize_above};
 pub use length_projection::project_length;
 pub use linear::linear;
 pub use lsh::lsh;

@@ -2,7 +2,8 @@
 
 The equations are those of the papers, with sizes, norms and gates as flash-linear-attention@bc3b101 (fla/layers), state-spaces/mamba@e9594ce
 (mamba_ssm/modules/mamba2.py), goombalab/hydra@55bef74 (hydra/modules/hydra.py), Doraemonzzz/hgru2-pytorch@caf92f0 (modules/bihgru2_1d.py) and
-LIONS-EPFL/LION@32a0136 have them: the originals need a GPU, or compute in float32 whatever they are given.
+LIONS-EPFL/LION@32a0136 have them: the originals need a GPU, or compute in float32 whatever they are given. Outputs are those of fla-core 0.6.0's naive
+recurrences within 1e-14. `unit` adds to squared lengths what fla/modules/norm/l2norm.py adds.
 """
 
 import json
@@ -11,6 +12,7 @@ import torch
 from torch.nn.functional import logsigmoid, sigmoid, silu, softplus
 
 from case import lengths_mask, normal, write
+from ways import both_ways, directed
 
 SOURCE = "equations, float64, one position after the other"
 EPSILON = 1e-5
@@ -30,8 +32,8 @@ def rms(x, gain):
     return x / (x.square().mean(-1, keepdim=True) + EPSILON).sqrt() * gain
 
 
-def unit(x):
-    return x / (x.square().sum(-1, keepdim=True) + 1e-24).sqrt()
+def unit(x, epsilon=0.0):
+    return x / (x.square().sum(-1, keepdim=True) + epsilon).sqrt()
 
 
 def conv(params, name, x):
@@ -125,10 +127,10 @@ def hydra(params, x, _, options):
     return linear(params, "outer", rms(y.flatten(1), params["gain"]) * silu(z))
 
 
-def hgrn2(params, x, _, options):
+def hgrn2(params, x, _, options, bound=0.0):
     width, head = x.shape[1], options["head_width"]
     v, q, f = linear(params, "inner", x).split(width, -1)
-    v, q, decay = (heads_of(y, width // head) for y in (silu(v), sigmoid(q), sigmoid(f)))
+    v, q, decay = (heads_of(y, width // head) for y in (silu(v), sigmoid(q), bound + (1 - bound) * sigmoid(f)))
     y = attend(q, 1 - decay, v, decay)
     if options["direction"] == "both":
         y = y + attend(q.flip(0), (1 - decay).flip(0), v.flip(0), decay.flip(0)).flip(0)
@@ -156,7 +158,7 @@ def lion(params, x, heads, options):
 
 def delta_inputs(params, x, heads, options):
     q, k, v = (heads_of(conv(params, f"{name}.conv", linear(params, name, x)), heads) for name in ("query", "key", "value"))
-    return unit(q) * q.shape[2] ** -0.5, unit(k), v, sigmoid(linear(params, "rate", x)) * (2 if options["negative"] else 1)
+    return unit(q, 1e-6) * q.shape[2] ** -0.5, unit(k, 1e-6), v, sigmoid(linear(params, "rate", x)) * (2 if options["negative"] else 1)
 
 
 def deltanet(params, x, heads, options):
@@ -284,6 +286,7 @@ CASES = {
         (19, 8, 2, {"expand": 2}, [19, 7]),
         (33, 6, 1, {"expand": 1}, [33]),
         (17, 9, 3, {"expand": 3}, [17, 1, 16]),
+        (13, 4, 2, {"expand": 2, "direction": "two"}, [13, 1, 6]),
     ],
     gla: [
         (19, 8, 2, {"rank": 3, "temper": 16.0}, [19, 7]),
@@ -294,6 +297,7 @@ CASES = {
         (19, 4, 1, {"state": 5, "expand": 2, "taps": 4, "head_width": 4}, [19, 7]),
         (33, 3, 1, {"state": 3, "expand": 2, "taps": 2, "head_width": 3}, [33]),
         (17, 6, 1, {"state": 16, "expand": 1, "taps": 3, "head_width": 6}, [17, 1, 16]),
+        (13, 4, 1, {"state": 5, "expand": 2, "taps": 4, "head_width": 4, "direction": "sum"}, [13, 1, 6]),
     ],
     hgrn2: [
         (19, 8, 1, {"head_width": 4, "direction": "both"}, [19, 7]),
@@ -316,6 +320,7 @@ CASES = {
         (19, 8, 2, {"expand": 2, "taps": 4, "negative": False}, [19, 7]),
         (33, 5, 1, {"expand": 1, "taps": 2, "negative": True}, [33]),
         (17, 9, 3, {"expand": 2, "taps": 3, "negative": False}, [17, 1, 16]),
+        (13, 8, 2, {"expand": 2, "taps": 4, "negative": True, "direction": "sum"}, [13, 2, 6]),
     ],
     min_gru: [
         (19, 8, 1, {"width": 12, "memory": 0.0}, [19, 7]),
@@ -326,6 +331,7 @@ CASES = {
         (19, 8, 2, {"expand": 1, "taps": 4, "negative": False}, [19, 7]),
         (33, 5, 1, {"expand": 2, "taps": 2, "negative": True}, [33]),
         (17, 9, 3, {"expand": 1, "taps": 3, "negative": False}, [17, 1, 16]),
+        (13, 4, 2, {"expand": 1, "taps": 4, "negative": False, "direction": "two"}, [13, 2, 6]),
     ],
     hydra: [
         (19, 4, 1, {"state": 5, "expand": 2, "taps": 7, "head_width": 4}, [19, 7]),
@@ -343,6 +349,11 @@ def parameters(seed, model, sizes):
     return params
 
 
+def parameters_of_ways(seed, model, sizes):
+    params = parameters(seed, model, sizes)
+    return both_ways(params, parameters(seed + 50, model, sizes)) if sizes[2].get("direction") == "two" else params
+
+
 def on_rows(model, heads, options, lengths):
     def forward(params, x):
         rows = [model(params, x[row, :length], heads, options) for row, length in enumerate(lengths)]
@@ -356,10 +367,10 @@ def main():
         for index, (length, dim, heads, options, lengths) in enumerate(cases, 1):
             seed = 10_000 + 1000 * number + 100 * index
             mask = None if min(lengths) == length else lengths_mask(lengths, length)
-            params = parameters(seed, model, (dim, heads, options))
+            params = parameters_of_ways(seed, model, (dim, heads, options))
             x = normal(seed + 99, len(lengths), length, dim)
             write(f"{model.__name__}-{index}", mixer=model.__name__, heads=heads, source=SOURCE, options=options, params=params, x=x, mask=mask,
-                  forward=on_rows(model, heads, options, lengths), block=json.dumps({"norm_epsilon": EPSILON}))
+                  forward=on_rows(directed(model), heads, options, lengths), block=json.dumps({"norm_epsilon": EPSILON}))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-//! Vectors of length 1: y = x / √(|x|² + tiny) over the last `width` numbers of each group, as LSH
+//! Vectors of length 1: y = x / √(|x|² + ε) over the last `width` numbers of each group, as LSH
 //! attention wants its keys.
 //!
-//! The gradient is dx = (dy - (y·dy) y) / √(|x|² + tiny); the length is computed again.
+//! The gradient is dx = (dy - (y·dy) y) / √(|x|² + ε); the length is computed again.
 
 use candle_core::{Result, Shape, Tensor, bail};
 use lra_cpu::buffers::unspecified;
@@ -12,22 +12,22 @@ use rayon::prelude::*;
 use crate::autograd::{BackwardPass, CustomOp, Gradient, View, apply};
 
 const NAME: &str = "l2_normalize";
-/// Under the root: the gradient at zero stays finite, and zeros stay zeros.
-const TINY: f32 = 1e-24;
 /// Elements per parallel task, about.
 const CHUNK: usize = 16 * 1024;
 
-/// Scales every run of `width` elements of a tensor to length 1.
-pub fn l2_normalize(x: &Tensor, width: usize) -> Result<Tensor> {
+/// Scales every run of `width` elements of a tensor to length 1. `epsilon` is under the root: the
+/// gradient at zero stays finite, and zeros stay zeros.
+pub fn l2_normalize(x: &Tensor, width: usize, epsilon: f32) -> Result<Tensor> {
     let last = x.dims().last().copied().unwrap_or(0);
     if width == 0 || last % width != 0 {
         bail!("{NAME}: vectors of {width} in rows of {last}");
     }
-    apply(Unit { width }, [x])
+    apply(Unit { width, epsilon }, [x])
 }
 
 struct Unit {
     width: usize,
+    epsilon: f32,
 }
 
 impl Unit {
@@ -46,7 +46,7 @@ impl CustomOp<1> for Unit {
         let chunks = y
             .par_chunks_mut(self.chunk())
             .zip(x.data.par_chunks(self.chunk()));
-        chunks.for_each(|(y, x)| isa.run(Forward(self.width, x, y)));
+        chunks.for_each(|(y, x)| isa.run(Forward(self.width, self.epsilon, x, y)));
         Ok((y, x.shape, ()))
     }
 
@@ -57,7 +57,7 @@ impl CustomOp<1> for Unit {
             .par_chunks_mut(self.chunk())
             .zip(x.data.par_chunks(self.chunk()))
             .zip(pass.dy.par_chunks(self.chunk()));
-        chunks.for_each(|((dx, x), dy)| isa.run(Backward(self.width, [x, dy], dx)));
+        chunks.for_each(|((dx, x), dy)| isa.run(Backward(self.width, self.epsilon, [x, dy], dx)));
         Ok([dx.into()])
     }
 }
@@ -71,34 +71,34 @@ fn dot<S: Lanes>(s: S, a: &[f32], b: &[f32]) -> f32 {
     s.reduce_sum_f32s(sum)
 }
 
-/// width, x, y
-struct Forward<'a>(usize, &'a [f32], &'a mut [f32]);
+/// width, ε, x, y
+struct Forward<'a>(usize, f32, &'a [f32], &'a mut [f32]);
 
 impl Kernel for Forward<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let Forward(width, x, y) = self;
+        let Forward(width, epsilon, x, y) = self;
         for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
-            let scale = (dot(s, x, x) + TINY).sqrt().recip();
+            let scale = (dot(s, x, x) + epsilon).sqrt().recip();
             y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale);
         }
     }
 }
 
-/// width, [x, dy], dx
-struct Backward<'a>(usize, [&'a [f32]; 2], &'a mut [f32]);
+/// width, ε, [x, dy], dx
+struct Backward<'a>(usize, f32, [&'a [f32]; 2], &'a mut [f32]);
 
 impl Kernel for Backward<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Lanes>(self, s: S) {
-        let Backward(width, [x, dy], dx) = self;
+        let Backward(width, epsilon, [x, dy], dx) = self;
         let rows = x.chunks_exact(width).zip(dy.chunks_exact(width));
         for ((x, dy), dx) in rows.zip(dx.chunks_exact_mut(width)) {
-            let scale = (dot(s, x, x) + TINY).sqrt().recip();
+            let scale = (dot(s, x, x) + epsilon).sqrt().recip();
             let along = dot(s, x, dy) * scale * scale;
             for ((dx, dy), x) in dx.iter_mut().zip(dy).zip(x) {
                 *dx = (dy - x * along) * scale;

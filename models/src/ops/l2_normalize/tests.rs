@@ -11,6 +11,8 @@ fn the_kernel_meets_its_composed_form() {
         let x = [sampler.normal(&[rows, groups * width], 1.0)];
         let f = |x: &[Tensor]| Ok(l2_normalize(&x[0], width)?);
         agree("l2_normalize", &x, f, f);
+        let f = |x: &[Tensor]| Ok(l2_normalize_above(&x[0], width, 0.3)?);
+        agree("l2_normalize_above", &x, f, f);
     }
 }
 
@@ -26,8 +28,19 @@ fn vectors_come_out_with_length_one() {
 }
 
 #[test]
+fn short_vectors_stay_short() {
+    let x = Tensor::new(&[[3e-3, 4e-3], [3.0, 4.0]], &Device::Cpu).unwrap();
+    let y = l2_normalize_above(&x, 2, 1e-6).unwrap();
+    let lengths = y.sqr().unwrap().sum(1).unwrap().to_vec1::<f64>().unwrap();
+    assert!((lengths[0] - 25.0 / 26.0).abs() < 1e-12, "{lengths:?}");
+    assert!((lengths[1] - 1.0).abs() < 1e-6, "{lengths:?}");
+}
+
+#[test]
 fn gradients_are_difference_quotients() {
     check_gradient("l2_normalize", &[&[2, 6]], |x| l2_normalize(&x[0], 3));
+    let above = |x: &[Tensor]| l2_normalize_above(&x[0], 3, 0.3);
+    check_gradient("l2_normalize_above", &[&[2, 6]], above);
 }
 
 #[test]
