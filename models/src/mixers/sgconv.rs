@@ -5,10 +5,10 @@
 //! interpolates w_i linearly to κ·2^{max(0, i-1) + i₀} taps (PyTorch's `interpolate`,
 //! `align_corners = False`), so that early lags are fine and late ones coarse; S is the number of
 //! scales needed to cover the longest length N, and k is cut to N. ρ, from `decay_min` to
-//! `decay_max` over the channels, makes late taps small. Z (H) is the norm of a channel's kernel in
-//! the first training step, constant afterwards. i₀ = `first_scale`; D (H), W (2H, H). Time O(L·log
-//! L), memory O(L), H·κ·S weights for each direction. Z is state that is saved with the run. Before
-//! it is set, scoring uses the current norm.
+//! `decay_max` over the channels, makes late taps small. Z (H) is the norm of a channel's kernel,
+//! before the cut, in the first training step, constant afterwards. i₀ = `first_scale`; D (H), W
+//! (2H, H). Time O(L·log L), memory O(L), H·κ·S weights for each direction. Z is state that is
+//! saved with the run. Before it is set, scoring uses the current norm.
 //!
 //! # Options
 //!
@@ -24,10 +24,9 @@
 //! The block has no feed-forward network. The published block has BatchNorm and a separate learning
 //! rate for w. On Path-X w begins there with cosines (`mode` = cat_cos in ctlllll/SGConv@0c2b3ab
 //! src/models/sequence/gconv.py:124-125). On Image ρ is 1 there and number t = 1, 2, .. of the
-//! kernel is divided by t (`mode` = cat_randn_learnable_fixed, gconv.py:144-152 and 199-200). Z is
-//! there the norm of the kernel before it is cut to N (gconv.py:203-216), which is the same where κ
-//! times a power of 2 is N. The norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5
-//! (PyTorch's LayerNorm and BatchNorm1d, src/models/nn/components.py:261, 271).
+//! kernel is divided by t (`mode` = cat_randn_learnable_fixed, gconv.py:144-152 and 199-200). The
+//! norms' ε is `block.norm_epsilon` = 1e-6, in the published code 1e-5 (PyTorch's LayerNorm and
+//! BatchNorm1d, src/models/nn/components.py:261, 271).
 
 use std::sync::{Arc, OnceLock};
 
@@ -194,8 +193,8 @@ impl SgConv {
             .zip(self.scales()?)
             .map(scaled)
             .collect::<Result<_>>()?;
-        let kernel = Tensor::cat(&parts, 2)?.narrow(2, 0, self.length)?; // (directions, H, N)
-        let now = kernel.detach().sqr()?.sum_keepdim(2)?.sqrt()?; // (directions, H, 1)
+        let whole = Tensor::cat(&parts, 2)?; // (directions, H, N or more)
+        let now = whole.detach().sqr()?.sum_keepdim(2)?.sqrt()?; // (directions, H, 1)
         if pass.updates().is_some() {
             let one = now.ones_like()?.narrow(0, 0, 1)?;
             self.norm.add(&Tensor::cat(&[&now, &one], 0)?, pass)?;
@@ -203,7 +202,7 @@ impl SgConv {
         let kept = self.norm.value();
         let missing = kept.eq(0.0)?.to_dtype(kept.dtype())?;
         let norm = (kept + (now * missing)?)?;
-        let kernel = kernel.broadcast_div(&norm)?;
+        let kernel = whole.narrow(2, 0, self.length)?.broadcast_div(&norm)?;
         let (directions, dim, length) = kernel.dims3()?;
         Ok(kernel
             .transpose(0, 1)?

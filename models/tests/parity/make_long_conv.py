@@ -45,9 +45,11 @@ def sgconv(p, options, longest):
     for i, w in enumerate(kernels):
         taps = options["kernel"] * 2 ** (max(0, i - 1) + options["first_scale"])
         parts.append(F.interpolate(w, size=taps, mode="linear", align_corners=False) * rho ** (scale - 1 - i))
-    k = torch.cat(parts, -1)[..., :longest]
+    # The norm is that of the whole kernel, as in class GConv of ctlllll/SGConv@0c2b3ab (src/models/sequence/gconv.py).
+    k = torch.cat(parts, -1)
+    k = (k / k.detach().norm(dim=-1, keepdim=True))[..., :longest]
     assert k.shape[-1] == longest
-    return (k / k.detach().norm(dim=-1, keepdim=True)).unbind(0), p["d"]
+    return k.unbind(0), p["d"]
 
 
 def rtf(p, options, longest):
