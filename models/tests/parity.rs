@@ -244,6 +244,83 @@ fn numbers_that_are_not_finite_are_refused() {
     }
 }
 
+/// Others save numbers as they computed them, and masks as truth values.
+#[test]
+fn the_types_of_numbers_do_not_matter() {
+    let bytes = std::fs::read(folder().join("gru-1.safetensors")).unwrap();
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+    let tensors = candle_core::safetensors::load_buffer(&bytes, &candle_core::Device::Cpu).unwrap();
+    let data = |name: &str, tensor: &Tensor| -> (safetensors::Dtype, Vec<u8>) {
+        let elements = tensor.to_dtype(candle_core::DType::F64).unwrap();
+        let elements: Vec<f64> = elements.flatten_all().unwrap().to_vec1().unwrap();
+        match name {
+            "in/mask" => {
+                let bytes = elements.iter().map(|x| u8::from(*x == 1.0)).collect();
+                (safetensors::Dtype::BOOL, bytes)
+            }
+            _ => {
+                let bytes = elements.iter().flat_map(|x| x.to_le_bytes()).collect();
+                (safetensors::Dtype::F64, bytes)
+            }
+        }
+    };
+    let data: BTreeMap<&String, _> = tensors
+        .iter()
+        .map(|(name, tensor)| (name, data(name, tensor)))
+        .collect();
+    let views = data.iter().map(|(name, (dtype, bytes))| {
+        let shape = tensors[*name].dims().to_vec();
+        let view = safetensors::tensor::TensorView::new(*dtype, shape, bytes).unwrap();
+        (name.as_str(), view)
+    });
+    let bytes = safetensors::serialize(views, header.metadata().clone()).unwrap();
+    assert_eq!(misses(&run(&bytes)), []);
+}
+
+#[test]
+fn a_mask_or_a_seed_of_another_shape_is_refused_by_name() {
+    let refused = |name: &'static str, change: fn(&Tensor) -> Tensor| {
+        let bytes = rewritten(|tensors| {
+            let changed = change(&tensors["out/seed"]);
+            tensors.insert(name.to_owned(), changed);
+        });
+        let case = Case::read(&bytes);
+        let error = case.and_then(|case| case.run(&adamw)).err().unwrap();
+        assert!(error.to_string().contains(name), "{error}");
+    };
+    refused("out/seed", |seed| seed.narrow(1, 0, 3).unwrap());
+    refused("in/mask", |seed| seed.ones_like().unwrap());
+    let half = |seed: &Tensor| (seed.ones_like().unwrap().narrow(2, 0, 1).unwrap() * 0.5).unwrap();
+    refused("in/mask", half);
+}
+
+#[test]
+fn a_shape_that_the_model_wants_is_named() {
+    let rows = changed(|tensors| {
+        let turned = tensors["param/key.weight"].unsqueeze(0).unwrap();
+        tensors.insert("param/key.weight".to_owned(), turned);
+    });
+    assert_eq!(misses(&rows), [("param/key.weight", Verdict::Shape)]);
+    assert_eq!(rows[0].shape.as_deref(), Some(&[16, 16][..]));
+}
+
+/// Rounding grows with what is rounded.
+#[test]
+fn a_large_output_may_differ_by_the_tolerance_times_its_size() {
+    let shifted = |by: f64| {
+        changed(move |tensors| {
+            let y = &tensors["out/y"];
+            let most = y.abs().unwrap().max_all().unwrap();
+            let most = f64::from(most.to_scalar::<f32>().unwrap());
+            assert!(most > 1.2, "{most}");
+            let moved = (y + by * most).unwrap();
+            tensors.insert("out/y".to_owned(), moved);
+        })
+    };
+    assert_eq!(misses(&shifted(0.9e-5)), []);
+    assert_eq!(misses(&shifted(1.1e-5)), [("out/y", Verdict::Off)]);
+}
+
 /// The case is scaled so that its largest gradient is 1, and the result is a known part of it.
 #[test]
 fn a_gradient_that_should_be_zero_may_be_a_millionth_of_the_largest() {

@@ -92,12 +92,17 @@ fn line(file: &Path, row: &models::parity::Row) -> Row {
         Some(value) => Cell::with(format!("{value:.1e}"), field, value),
         None => Cell::with("", field, Value::Null),
     };
+    // As the case should have it.
+    let verdict = match &row.shape {
+        Some(shape) => format!("{}, here {shape:?}", row.verdict),
+        None => row.verdict.to_string(),
+    };
     Row::new(vec![
         Cell::with(case.clone(), "case", case.into_owned()),
         Cell::with(row.tensor.clone(), "tensor", row.tensor.clone()),
         figure(row.max_abs, "max_abs"),
         figure(row.max_rel, "max_rel"),
-        Cell::with(row.verdict.to_string(), "verdict", row.verdict.to_string()),
+        Cell::with(verdict, "verdict", row.verdict.to_string()),
     ])
 }
 

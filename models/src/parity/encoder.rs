@@ -12,7 +12,7 @@ impl Case {
         let length = self.tensor("in/x")?.dim(1)?;
         let parameters = Parameters::new(0, &Device::Cpu, DType::F32);
         let encoder = self.model.build(&ModelContext {
-            cls: self.flag("cls"),
+            cls: self.flag("cls")?,
             geometry: self.geometry()?,
             conditional: options.embed.positions == Positions::Conditional,
             layers: options.head.layers,

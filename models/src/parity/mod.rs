@@ -4,16 +4,17 @@
 //! `options` (JSON, laid over the mixer's defaults), `heads`, `source` (package, version, class),
 //! `atol`, `rtol`, and where they are not D, L and false `qkv_dim`, `max_length` and `cls`, `grid`
 //! (JSON, `[height, width]`) for an image, and `block` (JSON, laid over the block's usual options).
+//! Numbers may be of any type: they are compared as f32.
 //! Tensors: `param/<path>`, `in/x` (B, L, D), optional `in/mask` (B, L; 1 = valid), optional
 //! `draw/<name>` (used in place of our own random numbers), `out/y`, and `grad/x` and
 //! `grad/param/<path>` of the loss `sum(y * seed)` with `out/seed`. `kind = encoder` and
 //! `kind = training` mark other forms of case: see [below](self#encoders).
 //!
-//! Outputs must agree within `atol`. Gradients must agree within `rtol` times the largest element
-//! of the tensor, or times 0.001 max(g, 1) if that is more, for the largest gradient g of the case.
-//! A gradient that is 0 throughout must agree within 1e-6 g. Outputs at padded positions are not
-//! compared, as they are never read. A tensor that only one side has is a miss, and every number
-//! must be finite.
+//! Outputs must agree within `atol`, or `atol` times the largest element of the tensor if that is
+//! more. Gradients must agree within `rtol` times the largest element of the tensor, or within 1e-6
+//! g if that is more, for the largest gradient g of the case; where the largest element is not 0,
+//! within `rtol` times 0.001 max(g, 1), too. Outputs at padded positions are not compared, as they
+//! are never read. A tensor that only one side has is a miss, and every number must be finite.
 //!
 //! # Encoders
 //! All layers between embedding and pooling: `options` are those of [`crate::Options`] (laid over
@@ -38,8 +39,8 @@ use std::{
     fmt,
 };
 
-use candle_core::{DType, Device, Tensor, Var};
-use safetensors::SafeTensors;
+use candle_core::{DType, Device, Tensor, Var, safetensors::Load};
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -59,12 +60,12 @@ pub use training::{MakeOptimizer, Optimizer, Settings};
 /// the terms.
 const FLOOR: f64 = 1e-3;
 
-/// Prefix of the parameters that all mixers of a stack share: they belong to a mixer too, under
+/// Prefixes of the parameters that all mixers of a stack share: they belong to a mixer too, under
 /// their own paths.
-const SHARED: &str = "bias.";
+const SHARED: [&str; 2] = ["bias.", "length."];
 
-/// Largest element allowed where a gradient of exactly 0 is expected, relative to the largest
-/// element of the case's gradients.
+/// Difference allowed in any gradient, also where exactly 0 is expected, relative to the largest
+/// element of the case's gradients: terms of that size that cancel leave as much in f32.
 const NOISE: f64 = 1e-6;
 
 /// Parity case that has been read from its file: inputs, and the outputs and gradients that a model
@@ -92,6 +93,8 @@ pub struct Row {
     pub max_rel: Option<f64>,
     /// Outcome of the comparison.
     pub verdict: Verdict,
+    /// Shape of this crate's tensor, where the case has another one or none.
+    pub shape: Option<Vec<usize>>,
 }
 
 /// Outcome of the comparison of one tensor with a parity case.
@@ -131,10 +134,13 @@ impl Case {
         let (_, metadata) = SafeTensors::read_metadata(bytes)
             .map_err(|error| Error::Case(format!("not a safetensors file: {error}")))?;
         let metadata = metadata.metadata().clone().unwrap_or_default();
-        let mut tensors = candle_core::safetensors::load_buffer(bytes, &Device::Cpu)?;
-        // Others write masks as truth values.
+        let mut tensors = tensors(bytes)?;
         if let Some(mask) = tensors.get_mut("in/mask") {
             *mask = mask.to_dtype(DType::F32)?;
+            if !values(mask)?.iter().all(|x| [0.0, 1.0].contains(x)) {
+                let reason = "in/mask has elements that are neither 0 nor 1";
+                return Err(Error::Case(reason.into()));
+            }
         }
         let name = text(&metadata, "mixer")?;
         let model = mixers::find(name)
@@ -157,7 +163,7 @@ impl Case {
             rtol: parsed(&metadata, "rtol")?,
             model,
             metadata,
-            tensors: tensors.into_iter().collect(),
+            tensors,
         })
     }
 
@@ -230,7 +236,7 @@ impl Case {
         let mut options = self.model.defaults();
         overlay(&mut options, &json(&self.metadata, "options")?);
         let encoder = self.model.build(&ModelContext {
-            cls: self.flag("cls"),
+            cls: self.flag("cls")?,
             geometry: self.geometry()?,
             ..ModelContext::new(
                 parameters.builder(),
@@ -268,7 +274,8 @@ impl Case {
             .into_iter()
             .filter_map(|(path, var)| {
                 let own = path.strip_prefix(prefix);
-                let shared = path.starts_with(SHARED).then_some(path.as_str());
+                let shared = SHARED.iter().any(|start| path.starts_with(start));
+                let shared = shared.then_some(path.as_str());
                 Some((own.or(shared)?.to_owned(), var))
             })
             .collect();
@@ -278,14 +285,19 @@ impl Case {
         let x = Var::from_tensor(self.tensor("in/x")?)?;
         let rng = FixedDraws::new(self.under("draw/"));
         let mask = self.tensors.get("in/mask");
+        if let Some(mask) = mask {
+            same_shape("in/mask", mask, &x.dims()[..2])?;
+        }
         let mask = mask.map(Mask::new).transpose()?;
         let losses = AuxLosses::default();
-        let pass = Pass::new(self.flag("train"), RngKey::new(0, 0, 0));
+        let pass = Pass::new(self.flag("train")?, RngKey::new(0, 0, 0));
         let pass = pass.with_fixed_draws(&rng).with_losses(&losses);
         let y = forward(x.as_tensor(), &pass.with_mask(mask.as_ref()))?;
         let unread = rng.unread().into_iter();
         rows.extend(unread.map(|name| Row::bare(format!("draw/{name}"), Verdict::Unknown)));
-        let mut loss = (&y.hidden * self.tensor("out/seed")?)?.sum_all()?;
+        let seed = self.tensor("out/seed")?;
+        same_shape("out/seed", seed, y.hidden.dims())?;
+        let mut loss = (&y.hidden * seed)?.sum_all()?;
         for (name, mean) in losses.means()? {
             loss = (loss + &mean)?;
             let name = format!("out/loss/{name}");
@@ -343,8 +355,13 @@ impl Case {
         Ok(Geometry { grid, towers: 1 })
     }
 
-    fn flag(&self, key: &str) -> bool {
-        self.metadata.get(key).is_some_and(|value| value == "true")
+    fn flag(&self, key: &str) -> Result<bool> {
+        match self.metadata.get(key).map_or("false", String::as_str) {
+            // Python writes them with capitals.
+            "true" | "True" => Ok(true),
+            "false" | "False" => Ok(false),
+            other => Err(Error::Case(format!("{key} = {other} is not true or false"))),
+        }
     }
 
     /// Sets parameters from the case. Returns false, with rows that give the reason, if the two
@@ -360,7 +377,8 @@ impl Case {
                     continue;
                 }
             };
-            rows.push(Row::bare(format!("param/{path}"), verdict));
+            let row = Row::bare(format!("param/{path}"), verdict);
+            rows.push(row.shaped(var.dims()));
         }
         let known: BTreeSet<&String> = ours.iter().map(|(path, _)| path).collect();
         for path in theirs.keys().filter(|path| !known.contains(path)) {
@@ -372,7 +390,9 @@ impl Case {
     fn gradient(&self, name: &str, ours: Option<&Tensor>) -> Result<Row> {
         match (ours, self.tensors.get(name)) {
             (Some(ours), Some(expected)) => self.compare(name, ours, expected),
-            (Some(_), None) => Ok(Row::bare(name.to_owned(), Verdict::NotInCase)),
+            (Some(ours), None) => {
+                Ok(Row::bare(name.to_owned(), Verdict::NotInCase).shaped(ours.dims()))
+            }
             // An example is an expert that no token chose.
             (None, Some(expected)) if values(expected)?.iter().all(|x| *x == 0.0) => {
                 self.compare(name, expected, expected)
@@ -383,7 +403,7 @@ impl Case {
 
     fn compare(&self, name: &str, ours: &Tensor, expected: &Tensor) -> Result<Row> {
         if ours.dims() != expected.dims() {
-            return Ok(Row::bare(name.to_owned(), Verdict::Shape));
+            return Ok(Row::bare(name.to_owned(), Verdict::Shape).shaped(ours.dims()));
         }
         let (ours, expected) = (values(ours)?, values(expected)?);
         // `f64::max` would skip a NaN.
@@ -392,10 +412,11 @@ impl Case {
         let floor = FLOOR * self.largest_gradient.max(1.0);
         let pairs = ours.iter().zip(&expected);
         let max_abs = pairs.fold(0.0, |most, (a, b)| largest(most, (a - b).abs()));
+        let noise = NOISE * self.largest_gradient;
         let limit = match name.starts_with("grad/") {
-            true if scale == 0.0 => NOISE * self.largest_gradient,
-            true => self.rtol * scale.max(floor),
-            false => self.atol,
+            true if scale == 0.0 => noise,
+            true => (self.rtol * scale.max(floor)).max(noise),
+            false => self.atol * scale.max(1.0),
         };
         Ok(Row {
             tensor: name.to_owned(),
@@ -406,6 +427,7 @@ impl Case {
             } else {
                 Verdict::Off
             },
+            shape: None,
         })
     }
 
@@ -439,7 +461,41 @@ impl Row {
             max_abs: None,
             max_rel: None,
             verdict,
+            shape: None,
         }
+    }
+
+    fn shaped(self, dims: &[usize]) -> Self {
+        let shape = Some(dims.to_vec());
+        Self { shape, ..self }
+    }
+}
+
+/// Returns the tensors of a safetensors file by name, floating-point numbers in f32 and truth values
+/// as 0 and 1.
+fn tensors(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>> {
+    let broken = |error| Error::Case(format!("not a safetensors file: {error}"));
+    let file = SafeTensors::deserialize(bytes).map_err(broken)?;
+    let read = |(name, view): (String, TensorView)| {
+        let tensor = match view.dtype() {
+            Dtype::BOOL => Tensor::from_slice(view.data(), view.shape(), &Device::Cpu)?,
+            _ => view.load(&Device::Cpu)?,
+        };
+        let tensor = match tensor.dtype().is_float() {
+            true => tensor.to_dtype(DType::F32)?,
+            false => tensor,
+        };
+        Ok::<_, Error>((name, tensor))
+    };
+    file.tensors().into_iter().map(read).collect()
+}
+
+fn same_shape(name: &str, tensor: &Tensor, shape: &[usize]) -> Result<()> {
+    match tensor.dims() {
+        dims if dims == shape => Ok(()),
+        dims => Err(Error::Case(format!(
+            "{name} is {dims:?} instead of {shape:?}"
+        ))),
     }
 }
 

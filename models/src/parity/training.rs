@@ -79,7 +79,7 @@ impl Case {
         let expected = self.tensor("out/losses")?;
         let mut optimizer = optimizer(&parameters, &settings)?;
         let mut losses = Vec::new();
-        let train = self.flag("train");
+        let train = self.flag("train")?;
         for step in 0..expected.dims1()? {
             let pass = Pass::new(train, RngKey::new(0, step as u64, 0));
             let logits = classifier.forward(&inputs, &pass)?;

@@ -5,7 +5,7 @@ import importlib.metadata
 import torch
 from linformer import LinformerSelfAttention
 
-from case import lengths_mask, normal, projections, write
+from case import lengths_mask, merge, normal, projections, split, write
 
 SOURCE = f"linformer {importlib.metadata.version('linformer')}, LinformerSelfAttention"
 
@@ -47,6 +47,22 @@ def parameters(seed, dim, longest, rank, tied=False):
     return params
 
 
+def by_equations(heads, lengths, key, value):
+    """With a projection for each head, or one for all of them, of these names."""
+
+    def row(params, x):
+        q, k, v = (split(x[None] @ params[f"{name}.weight"].T, heads) for name in ("query", "key", "value"))
+        short = lambda x, name: params[name][:, : x.shape[2]].mT @ x
+        weights = torch.softmax(q @ short(k, key).mT / q.shape[-1] ** 0.5, -1)
+        return (merge(weights @ short(v, value)) @ params["output.weight"].T)[0]
+
+    def forward(params, x):
+        rows = [row(params, x[index, :length]) for index, length in enumerate(lengths)]
+        return torch.stack([torch.nn.functional.pad(y, (0, 0, 0, x.shape[1] - len(y))) for y in rows])
+
+    return forward
+
+
 for index, (batch, length, longest, dim, heads, rank) in enumerate([(2, 32, 32, 16, 4, 8), (1, 21, 40, 12, 3, 5), (2, 1, 7, 8, 2, 3)], 1):
     write(f"linformer-{index}", mixer="linformer", heads=heads, source=SOURCE, options={"rank": rank, "sharing": "headwise"},
           params=parameters(10 * index, dim, longest, rank), x=normal(index, batch, length, dim), max_length=longest,
@@ -58,3 +74,10 @@ write("linformer-5", mixer="linformer", heads=4, source=SOURCE, options={"rank":
       params=parameters(50, 16, 23, 7), x=normal(5, 3, 23, 16), mask=lengths_mask(lengths, 23), forward=module(16, 4, 23, 7, lengths))
 write("linformer-6", mixer="linformer", heads=2, source=SOURCE, options={"variant": "tay2021"},
       params=parameters(60, 8, 30, 16, tied=True), x=normal(6, 2, 30, 8), forward=module(8, 2, 30, 16, tied=True))
+lengths = [13, 6, 1]
+for index, sharing, copies, key, value in [(7, "none", 2, "length.key", "length.value"), (8, "layerwise", 1, "length.key", "length.key")]:
+    params = projections(10 * index, 6, 8)
+    params |= {name: normal(10 * index + 3 + place, copies, 15, 4, scale=0.5) for place, name in enumerate(dict.fromkeys((key, value)))}
+    write(f"linformer-{index}", mixer="linformer", heads=2, source=f"equations, torch {torch.__version__.split('+')[0]}",
+          options={"rank": 4, "sharing": sharing}, params=params, x=normal(index, 3, 13, 6), mask=lengths_mask(lengths, 13), qkv_dim=8, max_length=15,
+          forward=by_equations(2, lengths, key, value))
