@@ -46,10 +46,35 @@ mod tests {
             let passed_on = io::Error::other(error());
             assert!(!is_of_content(&passed_on), "{passed_on}");
         }
-        for kind in [ErrorKind::InvalidData, ErrorKind::Other] {
+        for kind in [
+            ErrorKind::InvalidData,
+            ErrorKind::InvalidInput,
+            ErrorKind::Other,
+        ] {
             assert!(is_of_content(&io::Error::new(kind, "not a gzip file")));
         }
-        assert!(is_of_content(&ErrorKind::UnexpectedEof.into()));
+        for kind in [ErrorKind::UnexpectedEof, ErrorKind::IsADirectory] {
+            assert!(is_of_content(&kind.into()), "{kind}");
+        }
         assert!(!is_of_content(&ErrorKind::NotFound.into()));
+    }
+
+    #[test]
+    fn an_error_of_the_system_is_found_behind_those_of_readers() {
+        #[derive(Debug)]
+        struct Reader(io::Error);
+        impl std::fmt::Display for Reader {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("cannot unpack")
+            }
+        }
+        impl Error for Reader {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let of = |cause: io::Error| io::Error::other(Reader(cause));
+        assert!(!is_of_content(&of(io::Error::from_raw_os_error(28))));
+        assert!(is_of_content(&of(ErrorKind::InvalidData.into())));
     }
 }

@@ -170,7 +170,14 @@ mod tests {
         ] {
             let error = io::Error::from_raw_os_error(code);
             assert!(has_no_locks(&error), "{error}");
-            assert!(without_locks(&error).to_string().contains("LRA_LOCKS=off"));
+            let message = without_locks(&error).to_string();
+            assert!(message.contains("LRA_LOCKS=off"), "{message}");
+            // A disk that fails gives the same error as a file system without locks.
+            assert_eq!(
+                message.contains("or is faulty"),
+                code == libc::EIO,
+                "{message}"
+            );
         }
         let other = io::Error::from(io::ErrorKind::PermissionDenied);
         assert!(!has_no_locks(&other));

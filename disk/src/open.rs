@@ -203,7 +203,17 @@ mod tests {
             let error = open(name).unwrap_err().to_string();
             assert!(error.contains("symbolic link"), "{error}");
         }
-        assert!(open("pipe").is_err());
+        fs::create_dir(at("folder")).unwrap();
+        let refused = open("pipe").unwrap_err().to_string();
+        assert!(refused.contains("no regular file"), "{refused}");
+        let refused = open("folder").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::IsADirectory);
+        assert!(refused.to_string().contains("a folder"), "{refused}");
+        // A pipe and a folder can be opened to read them.
+        for name in ["pipe", "folder"] {
+            let refused = own(&at(name), OpenOptions::new().read(true)).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{name}");
+        }
         open("new").unwrap();
         assert_eq!(fs::read_to_string(at("foreign")).unwrap(), "text");
         assert!(!at("nowhere").exists());

@@ -100,6 +100,10 @@ mod tests {
         for stays in [&rescued, busy.path(), &other, &foreign] {
             assert!(stays.exists(), "{}", stays.display());
         }
+        // The name of a folder that was not made says nothing to a reader.
+        let missing = TemporaryFolder::create(&place.path().join("missing"), prefix);
+        let message = missing.unwrap_err().to_string();
+        assert!(!message.contains(".work-"), "{message}");
         let path = busy.path().to_owned();
         drop(busy);
         assert!(!path.exists());

@@ -65,4 +65,36 @@ mod tests {
             assert_eq!(escape(&format!("a{mark}")), format!("a{spelt}"));
         }
     }
+
+    /// Control characters, line and paragraph separators, and the marks, embeddings, overrides and
+    /// isolates of the Unicode Bidirectional Algorithm.
+    #[test]
+    fn every_character_is_obeyed_or_not() {
+        let obeyed: Vec<u32> = (0..=0x10_ffff)
+            .filter(|code| char::from_u32(*code).is_some_and(is_obeyed))
+            .collect();
+        let known = (0..0x20)
+            .chain(0x7f..0xa0)
+            .chain([0x61c, 0x200e, 0x200f])
+            .chain(0x2028..=0x202e)
+            .chain(0x2066..=0x2069);
+        assert_eq!(obeyed, known.collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn lines_and_tabs_stay_where_text_has_several() {
+        assert_eq!(
+            printable("a\tb\u{1b}[2J\nc\r\n\u{202e}"),
+            "a\tb\\u{1b}[2J\nc\\r\n\\u{202e}"
+        );
+        assert_eq!(printable(""), "");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_dropped_once_and_at_the_start_alone() {
+        assert_eq!(without_mark(b"\xef\xbb\xbf\xef\xbb\xbfa"), b"\xef\xbb\xbfa");
+        for text in [&b"a\xef\xbb\xbf"[..], b"\xef\xbb", b""] {
+            assert_eq!(without_mark(text), text);
+        }
+    }
 }

@@ -187,7 +187,7 @@ impl Write for Output {
 #[cfg(test)]
 #[cfg(unix)]
 mod tests {
-    use std::os::unix::fs::FileTypeExt;
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
     use std::process::Command;
 
     use super::*;
@@ -200,6 +200,75 @@ mod tests {
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::InvalidInput);
         sync_folder(Path::new("/proc/self")).unwrap();
         assert!(sync_folder(Path::new("/proc/missing")).is_err());
+    }
+
+    #[test]
+    fn a_link_is_neither_followed_nor_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        fs::write(at("foreign"), "text").unwrap();
+        symlink(at("foreign"), at("link")).unwrap();
+        symlink(at("nowhere"), at("dangling")).unwrap();
+        for name in ["link", "dangling"] {
+            for written in [
+                write(&at(name), b"other"),
+                write_unsynced(&at(name), b"other"),
+            ] {
+                let message = written.unwrap_err().to_string();
+                assert!(message.contains("symbolic link"), "{message}");
+            }
+            assert!(fs::symlink_metadata(at(name)).unwrap().is_symlink());
+        }
+        assert_eq!(fs::read_to_string(at("foreign")).unwrap(), "text");
+        assert!(!at("nowhere").exists());
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_permissions() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        write(&path, b"one").unwrap();
+        for wanted in [0o600, 0o644, 0o755] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(wanted)).unwrap();
+            write(&path, b"two").unwrap();
+            assert_eq!(mode(), wanted);
+            write_unsynced(&path, b"three").unwrap();
+            assert_eq!(mode(), wanted);
+        }
+    }
+
+    /// A rename is whole only within one file system.
+    #[test]
+    fn an_unfinished_file_lies_beside_the_one_it_becomes() {
+        let place = tempfile::tempdir().unwrap();
+        let file = temporary(&place.path().join("file"), b"text").unwrap();
+        assert_eq!(file.path().parent(), Some(place.path()));
+        assert!(is_own_temporary(file.path().file_name().unwrap()));
+        for other in [".hidden", "writing-1", "file", ""] {
+            assert!(!is_own_temporary(OsStr::new(other)), "{other}");
+        }
+        for (path, folder) in [("a/b", "a"), ("b", "."), ("/b", "/"), ("/", ".")] {
+            assert_eq!(folder_of(Path::new(path)), Path::new(folder));
+        }
+    }
+
+    #[test]
+    fn a_folder_goes_with_its_content_and_a_link_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        for folder in ["old", "kept"] {
+            fs::create_dir(at(folder)).unwrap();
+            fs::write(at(folder).join("file"), "text").unwrap();
+        }
+        symlink(at("kept"), at("link")).unwrap();
+        symlink(at("nowhere"), at("dangling")).unwrap();
+        for name in ["old", "link", "dangling"] {
+            remove(&at(name)).unwrap();
+            assert!(fs::symlink_metadata(at(name)).is_err());
+        }
+        assert!(at("kept").join("file").exists());
+        assert!(remove(&at("missing")).is_err());
     }
 
     /// A rename would replace the pipe, or `/dev/null`, by a file.
