@@ -181,6 +181,43 @@ mod tests {
     }
 
     #[test]
+    fn other_attributes_of_serde_and_other_rules_are_no_names() {
+        let variant: Variant = parse_quote!(
+            #[serde(alias = "flat", rename = "2d")]
+            Plane
+        );
+        assert_eq!(name_of(&variant, None).unwrap(), "2d");
+        let plain: Variant = parse_quote!(DebertaPaper);
+        assert_eq!(name_of(&plain, None).unwrap(), "DebertaPaper");
+        let rule: LitStr = parse_quote!("lowercase");
+        let refused = name_of(&plain, Some(&rule)).unwrap_err().to_string();
+        assert_eq!(refused, "expected snake_case");
+    }
+
+    #[test]
+    fn a_choice_has_its_name_its_description_and_what_it_wants() {
+        let code = derive(&parse_quote! {
+            #[serde(rename_all = "snake_case")]
+            #[options(crate = lra::models)]
+            enum Kind {
+                /// The first one.
+                OnlyOne,
+                /// Another.
+                #[choice(wants = [("block.norm", "none")])]
+                Other,
+            }
+        });
+        let code = code.unwrap().to_string().replace(' ', "");
+        for part in [
+            "lra::models::options::Choice::new(\"only_one\",\"thefirstone\"),",
+            "Choice::new(\"other\",\"another\").wants(&[(\"block.norm\",\"none\")])]",
+            "Self::OnlyOne=>\"only_one\",Self::Other=>\"other\"",
+        ] {
+            assert!(code.contains(part), "{part} in {code}");
+        }
+    }
+
+    #[test]
     fn a_value_without_a_description_is_refused() {
         let fault = |input: DeriveInput| derive(&input).unwrap_err().to_string();
         let silent = fault(parse_quote!(

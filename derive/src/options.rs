@@ -196,6 +196,9 @@ mod tests {
                 dropout: f64,
                 #[option(default = NormKind::Layer, component)]
                 norm: NormKind,
+                #[option(component = [PLAIN, TWICE])]
+                copies: Copies,
+                /// Shared.
                 share: bool,
             }
         });
@@ -204,8 +207,10 @@ mod tests {
             "Self{layers:2,dropout:::core::default::Default::default(),norm:NormKind::Layer,",
             "lra::models::options::Range::int(\"layers\",1,LONGEST)",
             "lra::models::options::Range::probability(\"dropout\")",
-            "(\"layers\",\"Numberofblocks,oneaftertheother.\"),(\"dropout\",\"\")",
+            "(\"layers\",\"Numberofblocks,oneaftertheother.\"),(\"dropout\",\"\"),(\"norm\",\"\"),",
+            "(\"share\",\"Shared.\")",
             "key:\"block.norm\",values:<NormKindaslra::models::options::Choices>::CHOICES",
+            "key:\"block.copies\",values:&[PLAIN,TWICE]",
         ] {
             assert!(code.contains(part), "{part} in {code}");
         }
@@ -219,6 +224,10 @@ mod tests {
             }
         ));
         assert!(number.contains("a number needs a range"), "{number}");
+        for kind in ["usize", "u32", "u64", "f32", "f64"] {
+            let kind: Type = syn::parse_str(kind).unwrap();
+            assert!(is_number(&kind));
+        }
         let range = fault(parse_quote!(
             struct Options {
                 #[option(range = 1..4)]
