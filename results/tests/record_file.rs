@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::common::run;
+use crate::common::{on, run};
 use lra_results::record::{Outcome, OwnCode, Record};
 use lra_results::store::{self, record_file};
 
@@ -298,4 +298,114 @@ fn a_default_variant_is_no_departure_whatever_its_name() {
         model.default_variant = is_default;
         assert_eq!(model.departure(), departure, "{variant}, {is_default:?}");
     }
+}
+
+/// Two files of the same records are equal, whatever the order in which the records came.
+#[test]
+fn rows_stand_in_the_order_of_the_tables() {
+    let set = |rate: &str| {
+        let mut record = run("linear", 3, 0.5);
+        record.recipe.overrides = vec![format!("train.learning_rate={rate}")];
+        record
+    };
+    let mut short = run("transformer", 0, 0.5);
+    short.task.label = "listops@64".to_owned();
+    let mut named = run("linear", 3, 0.5);
+    named.id = "listops-linear-another".to_owned();
+    named.recipe.overrides = set("3e-3").recipe.overrides;
+    let mut other_recipe = run("linear", 0, 0.5);
+    other_recipe.recipe.name = "z".to_owned();
+    let text = on(run("transformer", 0, 0.5), "text", "official", 2);
+    let image = on(run("transformer", 0, 0.5), "image", "official", 10);
+    let mut sorted = vec![
+        // The published models first, in their order; then seeds as numbers, not as words.
+        run("transformer", 2, 0.5),
+        run("transformer", 10, 0.5),
+        run("linear", 3, 0.5),
+        set("1e-3"),
+        set("3e-3"),
+        named,
+        other_recipe,
+        run("bag", 0, 0.5),
+        short,
+        text,
+        image,
+    ];
+    sorted[4].id = "listops-linear-4".to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("records.csv");
+    for step in [1, 3, 7] {
+        let turned: Vec<Record> = (0..sorted.len())
+            .map(|index| sorted[(step * index + 5) % sorted.len()].clone())
+            .collect();
+        record_file::write(&file, &turned).unwrap();
+        let read = record_file::read(&file).unwrap();
+        let key = |it: &Record| {
+            let (task, recipe) = (&it.task.label, &it.recipe);
+            format!(
+                "{task} {} {} {:?} {} {}",
+                it.model.name, recipe.name, recipe.overrides, it.seed, it.id
+            )
+        };
+        let keys: Vec<String> = read.iter().map(|(_, it)| key(it)).collect();
+        assert_eq!(keys, sorted.iter().map(key).collect::<Vec<String>>());
+    }
+}
+
+/// A row is judged like a record: what is not finite is no score.
+#[test]
+fn a_score_of_a_row_that_is_not_finite_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("records.csv");
+    record_file::write(&file, &[run("linear", 0, 0.4375)]).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replacen("0.4375", "null", 1)).unwrap();
+    let (_, record) = record_file::read(&file).unwrap().remove(0);
+    assert_eq!(record.outcome.word(), "diverged");
+    assert_eq!(record.test_accuracy(), None);
+    // A folder is one, whatever its name.
+    let named = folder.path().join("runs.csv");
+    fs::create_dir(&named).unwrap();
+    assert!(record_file::is_named_so(&file) && !record_file::is_named_so(&named));
+}
+
+#[test]
+fn versions_of_an_own_task_are_cells_and_folders_say_what_is_unfinished() {
+    let folder = tempfile::tempdir().unwrap();
+    let version = |source: &str| {
+        let mut record = cell("linear", "a", 0.5);
+        record.task.own = Some(OwnCode {
+            source: source.to_owned(),
+            ..OwnCode::default()
+        });
+        record
+    };
+    let runs = folder.path().join("runs");
+    fs::create_dir_all(runs.join("killed")).unwrap();
+    fs::write(runs.join("killed/metrics.jsonl"), "").unwrap();
+    let mut sources = files(folder.path(), &[vec![version("1"), version("2")]]);
+    sources.push(runs);
+    let merged = record_file::merge(&sources).unwrap();
+    assert_eq!((merged.records.len(), merged.unfinished), (2, 1));
+}
+
+/// A run that replaced a failed one is the one that another contradicts.
+#[test]
+fn a_contradiction_names_the_run_that_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut failed = cell("linear", "a", 0.5);
+    failed.outcome = Outcome::Failed {
+        reason: String::new(),
+    };
+    let sets = [
+        vec![failed],
+        vec![cell("linear", "a", 0.5)],
+        vec![cell("linear", "a", 0.6)],
+    ];
+    let error = record_file::merge(&files(folder.path(), &sets)).unwrap_err();
+    let message = error.to_string();
+    assert!(
+        message.contains("1.csv") && message.contains("2.csv") && !message.contains("0.csv"),
+        "{message}"
+    );
 }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use lra_results::record::{Outcome, Record, SCHEMA};
+use lra_results::record::{Dense, DenseGroup, Outcome, Record, SCHEMA, Scores, Speed, StartedFrom};
 use lra_results::store;
 use serde_json::Value;
 
@@ -302,4 +302,355 @@ fn byte_order_marks_are_no_part_of_a_file() {
     let path = folder.path().join(store::FILE);
     fs::write(&path, format!("\u{feff}{VERSION_1}")).unwrap();
     assert_eq!(store::read(&path).unwrap().id, version_1().id);
+}
+
+/// Every figure of a record is checked, and its ends are those of its kind.
+#[test]
+fn every_figure_has_a_range() {
+    const SHARES: [&str; 16] = [
+        "/scores/test_accuracy",
+        "/scores/val_accuracy",
+        "/scores/bits_gained",
+        "/scores/test_dense/accuracy",
+        "/scores/test_dense/weighted_accuracy",
+        "/scores/test_dense/groups/0/accuracy",
+        "/scores/test_dense/groups/0/majority",
+        "/scores/val_dense/accuracy",
+        "/scores/val_dense/weighted_accuracy",
+        "/scores/val_dense/groups/0/accuracy",
+        "/scores/val_dense/groups/0/majority",
+        "/pretraining/share",
+        "/pretraining/val_accuracy",
+        "/baselines/0/accuracy",
+        "/baselines/1/accuracy",
+        "/speed/overhead_share",
+    ];
+    const SIZES: [&str; 25] = [
+        "/scores/test_loss",
+        "/scores/val_loss",
+        "/scores/train_loss",
+        "/scores/prior_loss",
+        "/scores/test_dense/loss",
+        "/scores/test_dense/weighted_loss",
+        "/scores/test_dense/groups/0/loss",
+        "/scores/val_dense/loss",
+        "/scores/val_dense/weighted_loss",
+        "/scores/val_dense/groups/0/loss",
+        "/pretraining/val_loss",
+        "/pretraining/train_loss",
+        "/pretraining/wall_seconds",
+        "/speed/steps_per_second/median",
+        "/speed/steps_per_second/p10",
+        "/speed/steps_per_second/p90",
+        "/speed/examples_per_second",
+        "/speed/tokens_per_second",
+        "/speed/achieved_flops_per_second",
+        "/speed/phases/transfer",
+        "/speed/phases/forward",
+        "/speed/phases/backward",
+        "/speed/phases/optimizer",
+        "/speed/training_seconds",
+        "/speed/wall_seconds",
+    ];
+    let dense = serde_json::json!({
+        "labels": 4, "accuracy": 0.5, "loss": 0.5, "weighted_accuracy": 0.5, "weighted_loss": 0.5,
+        "groups": [{ "name": "near", "labels": 4, "accuracy": 0.5, "loss": 0.5, "majority": 0.5 }],
+    });
+    let mut whole: Value = serde_json::from_str(VERSION_1).unwrap();
+    for (name, value) in [
+        ("test_dense", dense.clone()),
+        ("val_dense", dense),
+        ("bits_gained", 0.5.into()),
+        ("prior_loss", 2.3.into()),
+    ] {
+        whole["scores"][name] = value;
+    }
+    whole["pretraining"] = serde_json::json!({
+        "kind": "masked", "share": 0.15, "val_loss": 2.0, "val_accuracy": 0.5, "train_loss": 2.0,
+        "wall_seconds": 3.0,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(store::FILE);
+    let refusal = |field: &str, value: f64| {
+        let mut record = whole.clone();
+        *record.pointer_mut(field).unwrap() = value.into();
+        fs::write(&path, record.to_string()).unwrap();
+        store::read(&path).err().map(|error| error.to_string())
+    };
+    for (fields, good, bad) in [
+        (&SHARES[..], [0.0, 1.0], [-0.01, 1.01]),
+        (&SIZES, [0.0, 1e12], [-0.01, -1e12]),
+    ] {
+        for field in fields {
+            for value in good {
+                assert_eq!(refusal(field, value), None, "{field}: {value}");
+            }
+            let name = field[1..].replace('/', ".");
+            let name = name.replace(".0", "[0]").replace(".1", "[1]");
+            for value in bad {
+                let told = refusal(field, value).unwrap_or_default();
+                assert!(
+                    told.contains(&format!("{name} is {value}")),
+                    "{field}: {told}"
+                );
+            }
+        }
+    }
+    // Older records say neither how many rows there were nor anything of memory.
+    for row in ["train", "val", "test"] {
+        whole["task"]["rows"][row] = 0.into();
+    }
+    whole["memory"] = Value::Null;
+    fs::write(&path, whole.to_string()).unwrap();
+    assert!(store::read(&path).is_ok());
+}
+
+/// What a divergence is told of: the step of the weights that were scored, and the figure.
+#[test]
+fn a_divergence_found_on_reading_has_its_step_and_its_figure() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(store::FILE);
+    let mut whole: Value = serde_json::from_str(VERSION_1).unwrap();
+    whole["scores"]["best_step"] = 150.into();
+    whole["scores"]["steps"] = 200.into();
+    whole["pretraining"] = serde_json::json!({
+        "kind": "next", "val_loss": 2.0, "val_accuracy": 0.5, "train_loss": 2.0,
+    });
+    let read = |alter: &dyn Fn(&mut Value)| {
+        let mut record = whole.clone();
+        alter(&mut record);
+        fs::write(&path, record.to_string()).unwrap();
+        store::read(&path).unwrap()
+    };
+    for (field, words) in [
+        ("/scores/val_loss", "the validation loss"),
+        ("/scores/val_accuracy", "the validation accuracy"),
+        ("/scores/test_loss", "the test loss"),
+        ("/scores/test_accuracy", "the test accuracy"),
+        (
+            "/pretraining/val_loss",
+            "the validation loss of pretraining",
+        ),
+        (
+            "/pretraining/val_accuracy",
+            "the validation accuracy of pretraining",
+        ),
+    ] {
+        let back = read(&|it| *it.pointer_mut(field).unwrap() = Value::Null);
+        let expected = format!("diverged at step 150: {words} is not finite");
+        assert_eq!(back.outcome.to_string(), expected);
+        let scores = back.scores.unwrap();
+        assert_eq!(
+            (scores.best_step, scores.test_loss),
+            (None, None),
+            "{field}"
+        );
+        let learned = back.pretraining.unwrap();
+        let kept = [learned.val_loss, learned.val_accuracy];
+        let lost = ["/pretraining/val_loss", "/pretraining/val_accuracy"];
+        assert_eq!(kept.map(|it| it.is_none()), lost.map(|it| it == field));
+    }
+    let back = read(&|it| {
+        it["scores"].as_object_mut().unwrap().remove("best_step");
+        it["scores"]["test_loss"] = Value::Null;
+    });
+    assert!(
+        back.outcome
+            .to_string()
+            .starts_with("diverged at step 200:")
+    );
+    // A training loss that is not finite is left out, and is no divergence.
+    for field in ["/scores/train_loss", "/pretraining/train_loss"] {
+        let back = read(&|it| *it.pointer_mut(field).unwrap() = Value::Null);
+        assert_eq!(back.outcome, Outcome::Scored, "{field}");
+        let losses = [
+            back.scores.unwrap().train_loss,
+            back.pretraining.unwrap().train_loss,
+        ];
+        let at = usize::from(field.starts_with("/pretraining"));
+        assert!(losses[at].is_none() && losses[1 - at].is_some(), "{field}");
+    }
+}
+
+#[test]
+fn figures_are_finite_only_if_all_are() {
+    let whole = crate::common::run("linear", 0, 0.5).speed.unwrap();
+    assert!(whole.is_finite());
+    let unknown = Speed {
+        overhead_share: f64::NAN,
+        ..whole.clone()
+    };
+    assert!(unknown.is_finite(), "the overhead may be unknown");
+    let alter: [fn(&mut Speed) -> &mut f64; 12] = [
+        |it| &mut it.steps_per_second.median,
+        |it| &mut it.steps_per_second.p10,
+        |it| &mut it.steps_per_second.p90,
+        |it| &mut it.examples_per_second,
+        |it| &mut it.tokens_per_second,
+        |it| &mut it.achieved_flops_per_second,
+        |it| &mut it.phases.transfer,
+        |it| &mut it.phases.forward,
+        |it| &mut it.phases.backward,
+        |it| &mut it.phases.optimizer,
+        |it| &mut it.training_seconds,
+        |it| &mut it.wall_seconds,
+    ];
+    for (place, alter) in alter.into_iter().enumerate() {
+        let mut speed = whole.clone();
+        *alter(&mut speed) = f64::NAN;
+        assert!(!speed.is_finite(), "figure {place}");
+    }
+    let whole = Dense {
+        groups: vec![DenseGroup::default(), DenseGroup::default()],
+        ..Dense::default()
+    };
+    assert!(whole.is_finite());
+    let alter: [fn(&mut Dense) -> &mut f64; 6] = [
+        |it| &mut it.accuracy,
+        |it| &mut it.loss,
+        |it| &mut it.weighted_accuracy,
+        |it| &mut it.weighted_loss,
+        |it| &mut it.groups[1].accuracy,
+        |it| &mut it.groups[1].loss,
+    ];
+    for (place, alter) in alter.into_iter().enumerate() {
+        let mut dense = whole.clone();
+        *alter(&mut dense) = f64::INFINITY;
+        assert!(!dense.is_finite(), "figure {place}");
+    }
+}
+
+/// Where positions have labels, they decide with the weights that training gives them.
+#[test]
+fn labels_at_positions_decide_where_there_are_any() {
+    let dense = |accuracy: f64, loss: f64| {
+        Some(Dense {
+            accuracy: 0.9,
+            loss: 0.1,
+            weighted_accuracy: accuracy,
+            weighted_loss: loss,
+            ..Dense::default()
+        })
+    };
+    let plain = Scores {
+        val_accuracy: Some(0.5),
+        val_loss: Some(1.2),
+        test_loss: Some(1.9),
+        prior_loss: Some(2.0),
+        ..Scores::default()
+    };
+    let labelled = Scores {
+        val_dense: dense(0.7, 0.8),
+        test_dense: dense(0.6, 1.97),
+        ..plain.clone()
+    };
+    for (scores, accuracy, loss, trained) in
+        [(&plain, 0.5, 1.2, true), (&labelled, 0.7, 0.8, false)]
+    {
+        assert_eq!(scores.deciding_accuracy(), Some(accuracy));
+        assert_eq!(scores.deciding_loss(), Some(loss));
+        assert_eq!(scores.trained(), Some(trained));
+    }
+    // Two percent below the loss of the class shares is not enough, more is.
+    for (loss, trained) in [(1.97, false), (1.961, false), (1.959, true)] {
+        let scores = Scores {
+            test_loss: Some(loss),
+            ..plain.clone()
+        };
+        assert_eq!(scores.trained(), Some(trained), "{loss}");
+    }
+}
+
+#[test]
+fn only_some_endings_are_final() {
+    let reason = String::new;
+    for (outcome, is_final) in [
+        (Outcome::Scored, true),
+        (
+            Outcome::Diverged {
+                step: 1,
+                reason: reason(),
+            },
+            true,
+        ),
+        (Outcome::Unknown, true),
+        (Outcome::Failed { reason: reason() }, false),
+        (Outcome::OutOfMemory { reason: reason() }, false),
+        (Outcome::Interrupted { step: 1 }, false),
+    ] {
+        assert_eq!(outcome.is_final(), is_final, "{outcome}");
+    }
+}
+
+#[test]
+fn a_task_says_what_its_data_are_and_a_device_is_named_once() {
+    let mut run = crate::common::run("linear", 0, 0.5);
+    assert_eq!(
+        (run.task.title(), run.task.genuine()),
+        ("listops".into(), true)
+    );
+    run.task.partial = true;
+    assert_eq!(run.task.title(), "listops (partial)");
+    assert!(run.task.genuine(), "a part of the data is of the task");
+    run.task.altered = vec!["a row is another".to_owned()];
+    assert_eq!(run.task.title(), "listops (partial, altered)");
+    assert!(!run.task.genuine());
+    run.task.source = "synthetic".to_owned();
+    assert_eq!(run.task.title(), "listops (synthetic, partial, altered)");
+    let made = &mut run.provenance;
+    made.host.device = "NVIDIA H100".to_owned();
+    for (device, accelerator) in [("cuda:0", "NVIDIA H100"), ("cuda:0 NVIDIA H100", "")] {
+        made.device = device.to_owned();
+        assert_eq!(made.accelerator(), accelerator);
+    }
+    let digest = "0123456789abcdef";
+    assert_eq!(StartedFrom::assignment(digest), "from=0123456789ab");
+    assert_eq!(StartedFrom::assignment("0123"), "from=0123");
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_a_store_has_so_many_levels() {
+    let store = tempfile::tempdir().unwrap();
+    let put = |at: &str, id: &str, schema: u32| {
+        let folder = store.path().join(at);
+        fs::create_dir_all(&folder).unwrap();
+        let record = Record {
+            id: id.to_owned(),
+            schema,
+            ..version_1()
+        };
+        store::write(&folder.join(store::FILE), &record).unwrap();
+    };
+    let levels: Vec<String> = (1..=store::DEPTH).map(|level| level.to_string()).collect();
+    put(&levels.join("/"), "deepest", SCHEMA);
+    put(&format!("{}/beyond", levels.join("/x")), "beyond", SCHEMA);
+    // A sweep leaves its lock and its log; one alone is of something else.
+    for (name, files) in [
+        ("lock", &[store::SWEEP_LOCK][..]),
+        ("log", &[store::SWEEP_LOG]),
+        ("swept", &[store::SWEEP_LOCK, store::SWEEP_LOG]),
+    ] {
+        fs::create_dir(store.path().join(name)).unwrap();
+        for file in files {
+            fs::write(store.path().join(name).join(file), "").unwrap();
+        }
+    }
+    let loaded = store::load(store.path()).unwrap();
+    let ids: Vec<_> = loaded.records.iter().map(|it| it.id.as_str()).collect();
+    assert_eq!(ids, ["deepest"]);
+    assert_eq!(loaded.unfinished, [store.path().join("swept")]);
+    put("newer", "newer", SCHEMA + 1);
+    let error = store::load(store.path()).unwrap_err().to_string();
+    assert!(error.contains("newer"), "{error}");
+}
+
+#[test]
+fn only_unfinished_files_of_writers_are_cleared() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [".writing-ab12", ".hidden", store::FILE] {
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    lra_results::clear_unfinished(folder.path()).unwrap();
+    let there = |name: &str| folder.path().join(name).exists();
+    assert!(!there(".writing-ab12") && there(".hidden") && there(store::FILE));
 }

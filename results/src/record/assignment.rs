@@ -136,6 +136,8 @@ mod tests {
             "a=0x10",
             "from=00e379237760",
             "from=012345678901",
+            "from=12345e678901",
+            "from=123456e00001",
         ] {
             assert_eq!(canonical(assignment), assignment);
         }

@@ -204,6 +204,22 @@ mod tests {
     }
 
     #[test]
+    fn only_what_changes_the_recipe_is_a_change() {
+        let recipe = Recipe {
+            overrides: ["train.steps=9", "train.batch=32", "train.log_every=2"]
+                .map(str::to_owned)
+                .to_vec(),
+            repeated: vec!["train.batch=32".to_owned()],
+            ..Recipe::default()
+        };
+        assert_eq!(
+            recipe.changing_overrides(),
+            ["train.log_every=2", "train.steps=9"]
+        );
+        assert_eq!(recipe.indifferent_overrides(), ["train.log_every=2"]);
+    }
+
+    #[test]
     fn statistics_over_a_part_of_the_batch_are_told() {
         let of = |forward, batch_norm| {
             let recipe = Recipe {
@@ -246,6 +262,13 @@ mod tests {
                 told.contains(&format!("over {forward} examples instead of 32")),
                 "{told}"
             );
+        }
+        // A recipe with passes of more examples than a batch has, or of 0, takes whole batches.
+        for own_passes in ["128", "0"] {
+            let mut whole = of("train.micro_batch=16", 16);
+            whole.replaced = vec![format!("train.micro_batch={own_passes}")];
+            let told = whole.split_statistics().unwrap();
+            assert!(told.contains("over 16 examples instead of 64"), "{told}");
         }
         let own = of("train.micro_batch=32", 32);
         assert!(own.decisive_overrides().is_empty() && own.split_statistics().is_none());
