@@ -92,6 +92,17 @@ mod tests {
             .map(|convention| convention.of(score));
         let rounded = averages.map(|average| average.map(|value| (100.0 * value).round() / 100.0));
         assert_eq!(rounded, [Some(54.39), None, Some(53.66), Some(45.32)]);
+        // Only a failed Path-X has a value.
+        let failed = |task: &'static str| {
+            let of = move |it: &str| match it == task {
+                true => Score::Failed,
+                false => Score::Value(60.0),
+            };
+            CONVENTIONS.each_ref().map(|convention| convention.of(of))
+        };
+        let with = |value: f64| Some((300.0 + value) / 6.0);
+        assert_eq!(failed("pathx"), [Some(60.0), None, with(50.0), with(0.0)]);
+        assert_eq!(failed("image"), [None; 4]);
         assert_eq!(CONVENTIONS[0].of(|_| Score::Absent), None);
         assert_eq!(CONVENTIONS[1].of(|_| Score::Value(50.0)), Some(50.0));
     }

@@ -192,3 +192,85 @@ impl Equivalence {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(outcome: &str, rows: usize, accuracy: f64) -> Record {
+        let text = format!(
+            r#"{{
+                "schema": 1, "id": "run", "outcome": {{ "status": "{outcome}" }}, "model": {{}},
+                "task": {{ "rows": {{ "test": {rows} }} }},
+                "scores": {{
+                    "test_accuracy": {accuracy},
+                    "test_dense": {{ "accuracy": 0.5, "weighted_accuracy": 0.75 }}
+                }}
+            }}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn a_score_counts_what_was_scored_and_what_failed() {
+        let runs = [
+            run("scored", 0, 0.4),
+            run("scored", 2_000, 0.5),
+            run("scored", 500, 0.6),
+            run("diverged", 10, 0.9),
+            run("melted", 10, 0.9),
+            run("failed", 10, 0.9),
+            run("interrupted", 10, 0.9),
+        ];
+        let runs: Vec<&Record> = runs.iter().collect();
+        let score = Score::of(&runs).unwrap();
+        assert_eq!((score.seeds, score.diverged), (3, 2));
+        assert!((score.mean - 50.0).abs() < 1e-9 && (score.deviation.unwrap() - 10.0).abs() < 1e-9);
+        let labels = Score::of_labels(&runs).unwrap();
+        assert_eq!((labels.mean, labels.seeds, labels.diverged), (50.0, 3, 2));
+        assert_eq!(labels.interval, None);
+        assert_eq!(Score::of(&runs[3..]), None);
+        // The least of the numbers that are known.
+        assert_eq!(test_rows(&runs[..3]), 500);
+        assert_eq!(test_rows(&runs[..1]), 0);
+    }
+
+    #[test]
+    fn a_verdict_has_its_words_and_its_meaning() {
+        let score = |low: f64, high: f64, seeds: usize, diverged: usize| Score {
+            mean: (low + high) / 2.0,
+            deviation: Some(1.0),
+            interval: Some((low, high)),
+            seeds,
+            diverged,
+        };
+        for (score, words, tone) in [
+            (score(48.0, 52.0, 3, 0), "reproduced", Tone::Good),
+            (score(52.1, 53.0, 3, 0), "differs", Tone::Bad),
+            (score(47.0, 47.9, 3, 1), "differs", Tone::Bad),
+            (
+                score(47.9, 52.0, 3, 0),
+                "cannot tell (interval 4.1 points wide)",
+                Tone::Caution,
+            ),
+            (
+                score(40.0, 52.0, 3, 0),
+                "cannot tell (interval 12 points wide)",
+                Tone::Caution,
+            ),
+            (
+                score(49.0, 51.0, 3, 2),
+                "cannot tell (2 of 5 seeds diverged)",
+                Tone::Caution,
+            ),
+            (
+                score(49.0, 51.0, 1, 0),
+                "cannot tell (one seed)",
+                Tone::Caution,
+            ),
+        ] {
+            let found = Equivalence::of(&score, 50.0, 2.0);
+            assert_eq!((found.words(), found.tone()), (words.to_owned(), tone));
+        }
+    }
+}

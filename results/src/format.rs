@@ -211,6 +211,11 @@ mod tests {
         let expected = "run  x\nmodel      a bag of\n           words in a\n           sentence\n  see the long line of\n    words here\n";
         assert_eq!(fold(text, 22), expected);
         assert_eq!(fold(expected, 22), expected);
+        // A label that takes more than half of the line is no label.
+        assert_eq!(
+            fold("a label of words  a text", 20),
+            "a label of words a\n  text"
+        );
     }
 
     #[test]
@@ -245,6 +250,7 @@ mod tests {
             "model.rate=\n1.402089"
         );
         assert_eq!(wrap("model.rate=1.5e-3", 15, 0, 0), "model.rate=\n1.5e-3");
+        assert_eq!(wrap("model.seed=1,402", 15, 0, 0), "model.seed=\n1,402");
         assert_eq!(wrap("1234567890", 4, 0, 0), "1234\n5678\n90");
         assert_eq!(wrap("ab12345", 4, 0, 0), "ab\n1234\n5");
     }
@@ -263,7 +269,12 @@ mod tests {
         assert_eq!(percent(0.384_54), "38.45");
         assert_eq!(scaled(23.97e9), ("24.0".to_owned(), "G"));
         assert_eq!(scaled(358.0), ("358".to_owned(), ""));
+        // Where rounding gives four digits, the next prefix gives three.
+        assert_eq!(scaled(999.4), ("999".to_owned(), ""));
+        assert_eq!(scaled(999.6), ("1.00".to_owned(), "k"));
         assert_eq!(bytes(182_452_224), "174.0 MiB");
+        assert_eq!([bytes(1 << 10), bytes(1 << 20)], ["1.0 KiB", "1.0 MiB"]);
+        assert_eq!(bytes(1 << 30), "1.00 GiB");
         assert_eq!(bytes(10_179_073_147), "9.48 GiB");
         assert_eq!(grouped(1_104_586), "1,104,586");
         assert_eq!(grouped(96), "96");

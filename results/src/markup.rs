@@ -90,6 +90,10 @@ mod tests {
             "a\u{fffd}[2J\u{fffd}b\u{fffd}\n\tc\u{fffd}"
         );
         assert_eq!(visible("\u{61c}1"), "\u{fffd}1");
+        assert_eq!(
+            visible("\u{fffe}\u{ffff}\u{fffc}"),
+            "\u{fffd}\u{fffd}\u{fffc}"
+        );
         assert_eq!(one_line("a\nerror: b\tc"), "a error: b c");
         assert_eq!(
             escaped("<a href=\"\u{7}\">&"),
@@ -105,6 +109,7 @@ mod tests {
             "-1",
             "@SUM(A1)",
             "\t=1",
+            "\r1",
             " =1",
             "\u{feff}=1",
             "\u{200b} +1",

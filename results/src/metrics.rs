@@ -452,6 +452,240 @@ mod tests {
         assert!(error.contains("metrics.jsonl, line 2"), "{error}");
     }
 
+    /// Returns the lines of a run of 40 steps, logged every 10 and validated every 20, with labels
+    /// at positions.
+    fn whole() -> Vec<Line> {
+        let dense = Dense {
+            accuracy: 0.5,
+            loss: 0.7,
+            weighted_loss: 0.6,
+            ..Dense::default()
+        };
+        let validation = |step: usize, loss: f64| Line::Validation {
+            step,
+            loss,
+            accuracy: 0.5,
+            examples: 8,
+            dense: Some(dense.clone()),
+        };
+        let mut lines: Vec<Line> = [10, 20, 30, 40].map(|step| train(step, 2.0)).into();
+        for line in &mut lines {
+            if let Line::Train {
+                weighted_loss, aux, ..
+            } = line
+            {
+                *weighted_loss = Some(1.9);
+                aux.insert("balance".to_owned(), 0.1);
+            }
+        }
+        lines.insert(2, validation(20, 1.5));
+        lines.push(validation(40, 1.4));
+        lines
+    }
+
+    /// Returns the record of that run.
+    fn record() -> Record {
+        let text = r#"{
+            "schema": 1, "id": "run", "outcome": { "status": "scored" }, "task": {}, "model": {},
+            "scores": { "test_accuracy": 0.5, "train_loss": 2.0, "val_loss": 1.5, "steps": 40, "evaluations": 2 }
+        }"#;
+        serde_json::from_str(text).unwrap()
+    }
+
+    /// Returns the fault of the log with one line changed, if the run's settings are there or not.
+    fn faults(alter: &dyn Fn(&mut Vec<Line>, &mut Record)) -> [Option<String>; 2] {
+        let [bare, settled] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let settings = "[train]\nlog_every = 10\neval_every = 20\n";
+        fs::write(settled.path().join(SETTINGS), settings).unwrap();
+        let (mut lines, mut record) = (whole(), record());
+        alter(&mut lines, &mut record);
+        [bare, settled].map(|place| {
+            let found = fault(place.path(), &lines, &record);
+            found.map(|(line, reason)| format!("{line}: {reason}"))
+        })
+    }
+
+    #[test]
+    fn every_figure_of_a_log_must_be_one() {
+        assert_eq!(faults(&|_, _| ()), [None, None]);
+        let wrong: [(&str, fn(&mut Line)); 8] = [
+            ("the loss at step 20 is no loss: NaN", |it| match it {
+                Line::Train { loss, .. } | Line::Validation { loss, .. } => *loss = f64::NAN,
+                Line::Unknown => (),
+            }),
+            ("the loss at step 20 is no loss: -1", |it| match it {
+                Line::Train { loss, .. } | Line::Validation { loss, .. } => *loss = -1.0,
+                Line::Unknown => (),
+            }),
+            ("the loss at step 20 is no loss: -2", |it| {
+                if let Line::Train { weighted_loss, .. } = it {
+                    *weighted_loss = Some(-2.0);
+                }
+            }),
+            ("the loss balance at step 20 is no loss: inf", |it| {
+                if let Line::Train { aux, .. } = it {
+                    aux.insert("balance".to_owned(), f64::INFINITY);
+                }
+            }),
+            ("the norm of the gradient at step 20 is no norm: -3", |it| {
+                if let Line::Train { gradient_norm, .. } = it {
+                    *gradient_norm = -3.0;
+                }
+            }),
+            ("the accuracy at step 20 is no share: 1.5", |it| {
+                if let Line::Validation { accuracy, .. } = it {
+                    *accuracy = 1.5;
+                }
+            }),
+            ("the accuracy at step 20 is no share: NaN", |it| {
+                if let Line::Validation { accuracy, .. } = it {
+                    *accuracy = f64::NAN;
+                }
+            }),
+            ("the loss at step 20 is no loss: -4", |it| {
+                if let Line::Validation {
+                    dense: Some(dense), ..
+                } = it
+                {
+                    dense.weighted_loss = -4.0;
+                }
+            }),
+        ];
+        for (reason, alter) in wrong {
+            let mut found = 0;
+            for place in [1, 2] {
+                for told in faults(&|lines, _| alter(&mut lines[place]))
+                    .into_iter()
+                    .flatten()
+                {
+                    assert_eq!(told, format!("{}: {reason}", place + 1));
+                    found += 1;
+                }
+            }
+            assert!(found == 2 || found == 4, "{reason}: {found}");
+        }
+        // Of a run that was not scored anything may be missing.
+        let ended = faults(&|lines, record| {
+            lines.truncate(1);
+            record.outcome = Outcome::Interrupted { step: 10 };
+        });
+        assert_eq!(ended, [None, None]);
+    }
+
+    #[test]
+    fn lines_that_are_missing_or_too_many_are_told() {
+        type Alter = fn(&mut Vec<Line>, &mut Record);
+        let cases: [(Alter, [&str; 2]); 7] = [
+            (
+                |lines, _| drop(lines.remove(1)),
+                ["3: the training line of step 20 is missing"; 2],
+            ),
+            (
+                |lines, _| drop(lines.remove(2)),
+                [
+                    "5: it has 1 validation, the record 2",
+                    "5: the validation line of step 20 is missing",
+                ],
+            ),
+            (
+                |lines, _| drop(lines.remove(5)),
+                [
+                    "5: it has 1 validation, the record 2",
+                    "3: the validation line of step 40 is missing",
+                ],
+            ),
+            (
+                |lines, _| {
+                    let again = lines[2].clone();
+                    lines.insert(3, again);
+                },
+                [
+                    "7: it has 3 validations, the record 2",
+                    "4: step 20 stands after step 20",
+                ],
+            ),
+            (
+                |lines, _| {
+                    lines.remove(5);
+                    lines.remove(2);
+                },
+                [
+                    "4: it has 0 validations, the record 2",
+                    "1: the validation lines of steps 20 to 40 are missing, one every 20 steps",
+                ],
+            ),
+            (
+                |lines, _| lines.push(train(50, 2.0)),
+                ["7: step 50 stands after the last step of the record, 40"; 2],
+            ),
+            (
+                |_, record| record.scores.as_mut().unwrap().steps = 60,
+                ["5: the log ends at step 40, although the record has 60 steps"; 2],
+            ),
+        ];
+        for (alter, expected) in cases {
+            let expected = expected.map(|told| Some(told.to_owned()));
+            assert_eq!(faults(&alter), expected);
+        }
+        // Where only the end is validated, it is one validation.
+        let place = tempfile::tempdir().unwrap();
+        let settings = "[train]\nlog_every = 10\neval_every = 0\n";
+        fs::write(place.path().join(SETTINGS), settings).unwrap();
+        let mut lines = whole();
+        lines.remove(2);
+        let mut one = record();
+        one.scores.as_mut().unwrap().val_loss = Some(1.4);
+        assert_eq!(fault(place.path(), &lines, &one), None);
+    }
+
+    /// Losses are equal to four digits, since records of older versions have `f32` ones.
+    #[test]
+    fn a_log_has_the_losses_of_its_record() {
+        let with = |train: f64, val: f64| {
+            let [found, _] = faults(&|_, record| {
+                let scores = record.scores.as_mut().unwrap();
+                (scores.train_loss, scores.val_loss) = (Some(train), Some(val));
+            });
+            found
+        };
+        for (train, val) in [(2.0, 1.5), (2.0, 1.4), (2.0 + 1.9e-4, 1.5 - 1.4e-4)] {
+            assert_eq!(with(train, val), None);
+        }
+        let other = with(2.001, 1.5).unwrap();
+        assert!(other.contains("its last training loss is 2, that of the record 2.001"));
+        let other = with(2.0, 1.501).unwrap();
+        assert!(other.contains("no validation has the loss of the record, 1.501"));
+    }
+
+    #[test]
+    fn labels_at_positions_are_scores_and_a_part_of_the_trace() {
+        let (lines, mut run) = (whole(), record());
+        let dense = |accuracy: f64| {
+            Some(Dense {
+                accuracy,
+                loss: 0.25,
+                ..Dense::default()
+            })
+        };
+        let own = run.scores.as_mut().unwrap();
+        (own.val_dense, own.test_dense) = (dense(0.75), dense(0.625));
+        (own.val_accuracy, own.test_loss) = (Some(0.4), Some(1.6));
+        let expected = [
+            1.5, 0.5, 0.5, 0.7, 1.4, 0.5, 0.5, 0.7, 2.0, 1.5, 0.4, 1.6, 0.5, 0.75, 0.25, 0.625,
+            0.25,
+        ];
+        assert_eq!(scores(&lines, &run), expected);
+        for place in [0, 2] {
+            let mut other = whole();
+            match &mut other[place] {
+                Line::Train { weighted_loss, .. } => *weighted_loss = Some(1.8),
+                Line::Validation { dense, .. } => dense.as_mut().unwrap().weighted_loss = 0.5,
+                Line::Unknown => (),
+            }
+            assert_ne!(trace(&other), trace(&lines), "line {place}");
+        }
+    }
+
     #[test]
     fn the_trace_sees_the_last_bit_of_a_loss() {
         let trace_of = |loss: f64| trace(&[train(1, 2.5), train(2, loss)]);

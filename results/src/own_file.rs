@@ -72,6 +72,8 @@ mod tests {
         };
         let records = "schema,id,outcome.status,task.name\n1\n";
         assert_eq!(of("a.CSV", records), Some("a table of records"));
+        let marked = format!("\u{feff}{records}");
+        assert_eq!(of("a2.csv", &marked), Some("a table of records"));
         let imported = "source,task,model,accuracy_percent,deviation_percent,seeds,settings";
         for end in ["\n", "\r\n", "\nx\n"] {
             let text = format!("{imported}{end}");
@@ -85,6 +87,7 @@ mod tests {
             ("d2.csv", "schema,id\n"),
             ("e.csv", ""),
             ("f.jsonl", "{\"index\":0}\n"),
+            ("f2.jsonl", "{\"schema\":1,\"length\":64,\"outcome\":{}}\n"),
             ("g.jsonl", "oops"),
             ("h.txt", "schema,id\n"),
         ] {

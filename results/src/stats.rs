@@ -261,6 +261,12 @@ mod tests {
         // All right is no certainty.
         let (low, high) = of(&[1.0; 5], 2_000).unwrap().interval(1.0, 0.95);
         assert!(low < 0.9999 && high == 1.0, "{low} {high}");
+        // Nor is all wrong, and no accuracy lies below it.
+        let none_right = of(&[0.0; 5], 2_000).unwrap();
+        let (low, high) = none_right.interval(0.0, 0.95);
+        assert!(low == 0.0 && high > 1e-4, "{low} {high}");
+        // One right answer more, and one wrong: sqrt(1/2002 * 2001/2002 / 2000).
+        near(none_right.error, 4.996_26e-4 / 5f64.sqrt(), 1e-9);
     }
 
     /// Ranks as printed in tables of the sign test: of 6 values all, of 10 the second from either

@@ -97,6 +97,19 @@ mod tests {
     }
 
     #[test]
+    fn half_of_the_draws_must_define_a_statistic() {
+        let values = vec![1.0; DRAWS / 2];
+        assert_eq!(middle(&values), Some((1.0, 1.0)));
+        assert_eq!(middle(&values[1..]), None);
+        let hundred: Vec<f64> = (0..DRAWS).map(|draw| draw as f64 / 40.0).collect();
+        let (low, high) = middle(&hundred).unwrap();
+        assert!(
+            (low - 2.5).abs() < 0.05 && (high - 97.5).abs() < 0.05,
+            "{low} {high}"
+        );
+    }
+
+    #[test]
     fn a_statistic_that_is_hardly_ever_defined_has_none() {
         assert_eq!(interval(5, |_| None), None);
         assert_eq!(interval(1, |_| Some(1.0)), None);

@@ -85,6 +85,11 @@ mod tests {
             text(&[(1024, 0.5), (4096, 1.5)]).unwrap(),
             "none up to 4096"
         );
+        // As dear is not cheaper.
+        assert_eq!(
+            text(&[(1024, 0.5), (4096, 1.0)]).unwrap(),
+            "none up to 4096"
+        );
         assert_eq!(text(&[]), None);
         assert_eq!(text(&[(1024, f64::NAN)]), None);
     }
