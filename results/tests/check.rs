@@ -1334,3 +1334,269 @@ fn settings_of_a_baseline_are_known_in_any_spelling() {
     std::fs::write(&path, older.replace("=2e-3", "=0.002")).unwrap();
     assert_eq!(Baseline::read(&path).unwrap(), baseline);
 }
+
+/// Returns the finding on `performer` in an aspect.
+fn finding(found: &Check, aspect: Aspect) -> Finding {
+    let cell = found
+        .cells
+        .iter()
+        .find(|cell| cell.key.model == "performer");
+    let place = Aspect::ALL.iter().position(|one| *one == aspect);
+    cell.unwrap().findings[place.unwrap()].clone()
+}
+
+/// Judges the matrix by itself, with the row of `performer` changed on either side.
+fn judged(before: impl Fn(&mut Row), now: impl Fn(&mut Row)) -> Check {
+    let sound = cells(&matrix(), 2.5);
+    let altered = |alter: &dyn Fn(&mut Row)| {
+        let mut rows = sound.clone();
+        let own = rows.rows.iter_mut();
+        own.filter(|row| row.key.model == "performer")
+            .for_each(alter);
+        rows
+    };
+    judge(&altered(&before), &altered(&now), &Thresholds::default())
+}
+
+/// The threshold is the share that may be lost, and three standard errors of the ratio of ratios.
+#[test]
+fn a_slowdown_counts_beyond_the_share_and_three_errors() {
+    let of = |factor: f64, errors: [f64; 2], reference: f64| {
+        let mut before = cells(&matrix(), 2.5);
+        let mut now = before.clone();
+        for (rows, error) in [(&mut before, errors[0]), (&mut now, errors[1])] {
+            for row in &mut rows.rows {
+                let is_reference = row.key.model == "transformer";
+                row.speed_error = Some(if is_reference { reference } else { error });
+            }
+        }
+        for row in &mut now.rows {
+            if row.key.model == "performer" {
+                row.steps_per_second = row.steps_per_second.map(|rate| rate * factor);
+            }
+        }
+        finding(&judge(&before, &now, &Thresholds::default()), Aspect::Speed).word()
+    };
+    let exact = [0.0, 0.0];
+    // A quarter may be lost: -ln(0.75) = 0.2877.
+    assert_eq!(of(0.76, exact, 0.0), "same");
+    assert_eq!(of(0.74, exact, 0.0), "worse");
+    assert_eq!(of(1.32, exact, 0.0), "same");
+    assert_eq!(of(1.35, exact, 0.0), "better");
+    // Errors of 3 % and 4 % are one of 5 %, and three of them 15 %: -ln(0.66) = 0.4155 is less than
+    // 0.2877 + 0.15, -ln(0.63) = 0.462 is more.
+    for errors in [[0.03, 0.04], [0.04, 0.03]] {
+        assert_eq!(of(0.66, errors, 0.0), "same");
+        assert_eq!(of(0.63, errors, 0.0), "worse");
+    }
+    // The reference has its error on both sides: sqrt(2) 5 %, so that -ln(0.62) = 0.478 is less than
+    // 0.2877 + 0.212, and -ln(0.60) = 0.511 is more.
+    assert_eq!(of(0.62, exact, 0.05), "same");
+    assert_eq!(of(0.60, exact, 0.05), "worse");
+}
+
+#[test]
+fn what_is_not_known_of_the_machine_is_not_judged() {
+    let unknown = judged(|row| row.threads = 0, |row| row.threads = 0);
+    for aspect in [Aspect::Memory, Aspect::Speed] {
+        assert_eq!(finding(&unknown, aspect).word(), "unjudged", "{aspect:?}");
+    }
+    let several = judged(|row| row.jobs = Some(0), |row| row.jobs = Some(0));
+    assert!(
+        finding(&several, Aspect::Speed)
+            .words()
+            .contains("several numbers")
+    );
+    // On a GPU nothing is exact, and the last loss may change a little.
+    let altered = |loss: f64| {
+        let mut before = cells(&matrix(), 2.5);
+        before
+            .rows
+            .iter_mut()
+            .for_each(|row| row.key.device = "cuda:0".to_owned());
+        let mut now = before.clone();
+        for row in &mut now.rows {
+            row.trace = "other".to_owned();
+            row.loss = row.loss.map(|it| it * loss);
+        }
+        finding(&judge(&before, &now, &Thresholds::default()), Aspect::Loss)
+    };
+    assert_eq!(altered(1.005).word(), "same");
+    assert!(!altered(1.005).words().contains("last only"));
+    assert_eq!(altered(1.02).word(), "worse");
+}
+
+/// The same training with another spread of scores was evaluated otherwise, even if the mean is
+/// the same.
+#[test]
+fn another_spread_of_the_same_training_is_caught() {
+    let strip = |row: &mut Row| row.scores.clear();
+    assert_eq!(
+        finding(&judged(strip, strip), Aspect::Accuracy).word(),
+        "same"
+    );
+    let found = judged(strip, |row| {
+        strip(row);
+        row.accuracy_deviation = row.accuracy_deviation.map(|it| it / 2.0);
+    });
+    assert_eq!(finding(&found, Aspect::Accuracy).word(), "worse");
+}
+
+/// The error of a mean is that of the seeds that were scored, not of all that ran.
+#[test]
+fn seeds_that_diverged_narrow_no_interval() {
+    let of = |outcome: &str| {
+        let alter = |row: &mut Row| {
+            row.outcome = outcome.to_owned();
+            row.seeds = "0 1 2 3 4 5 6 7 8 9".to_owned();
+            row.accuracy_deviation = Some(0.012);
+            row.test_rows = 1_000_000;
+            row.trace.clear();
+        };
+        let found = judged(alter, |row| {
+            alter(row);
+            row.accuracy = row.accuracy.map(|it| it + 0.001);
+        });
+        finding(&found, Aspect::Accuracy)
+    };
+    assert_eq!(of("scored").word(), "same");
+    let few = of("2 scored, 8 diverged");
+    assert_eq!(few.word(), "unjudged", "{few:?}");
+    assert!(few.words().contains('±'), "{few:?}");
+}
+
+#[test]
+fn a_better_ending_counts_for_the_same_seeds_and_data_alone() {
+    let ended = |row: &mut Row| row.outcome = "2 scored, 1 diverged".to_owned();
+    let state = |alter: fn(&mut Row)| {
+        let found = judged(ended, alter);
+        let cell = found.cells.iter().find(|it| it.key.model == "performer");
+        cell.unwrap().state
+    };
+    assert_eq!(state(|_| ()), State::Improved);
+    assert_eq!(state(|row| row.seeds = "0 1".to_owned()), State::Regressed);
+    assert_eq!(state(|row| row.data = "other".to_owned()), State::Regressed);
+    let size = judged(|_| (), |row| row.parameters = None);
+    assert!(
+        !size.passed(),
+        "a size that is not known any more is another"
+    );
+}
+
+/// A cell that no baseline knows is skipped, but not if its figures are of no run.
+#[test]
+fn a_damaged_new_cell_fails_and_a_sound_one_is_skipped() {
+    let known = cells(&matrix(), 2.5);
+    let mut now = known.clone();
+    let mut row = now.rows[0].clone();
+    row.key.model = "bag".to_owned();
+    now.rows.push(row);
+    let found = judge(&known, &now, &Thresholds::default());
+    assert!(found.passed());
+    assert!(junit(&found).contains("tests=\"4\" failures=\"0\" skipped=\"1\""));
+    now.rows[3].damaged = Some("its log is cut".to_owned());
+    let found = judge(&known, &now, &Thresholds::default());
+    assert_eq!(found.cells[3].state, State::Regressed);
+    assert!(junit(&found).contains("tests=\"4\" failures=\"1\" skipped=\"0\""));
+    // What failed comes first, and is marked in each of its aspects.
+    let hungry = with(|run| run.memory.as_mut().unwrap().peak_bytes *= 2);
+    let shown = table(&check(&cells(&hungry, 2.5)));
+    let marked = |cell: &&lra_results::table::Cell| cell.text.starts_with('!');
+    let mut cells = shown.rows.iter().flat_map(|row| &row.cells);
+    assert_eq!(
+        cells.find(marked).unwrap().tone,
+        Some(lra_results::Tone::Caution)
+    );
+}
+
+/// Two runs of one cell and seed contradict each other only if nothing else explains the scores.
+#[test]
+fn scores_that_something_explains_contradict_nothing() {
+    let damaged = |alter: fn(&mut Record)| {
+        let first = common::run("linear", 0, 0.37);
+        let mut again = common::run("linear", 0, 0.38);
+        again.id += "-again";
+        again.provenance.created = "2026-11-22T10:00:00Z".to_owned();
+        alter(&mut again);
+        let cells = cells(&[first, again], 2.5);
+        (cells.rows[0].damaged.is_some(), cells.rows[0].accuracy)
+    };
+    assert_eq!(damaged(|_| ()), (true, Some(0.38)));
+    for alter in [
+        |it: &mut Record| it.provenance.spec_digest = "other".to_owned(),
+        |it: &mut Record| it.task.data_digest = "other".to_owned(),
+        |it: &mut Record| it.provenance.versions.sources = "other".to_owned(),
+        |it: &mut Record| it.provenance.host.instructions = "AVX2".to_owned(),
+    ] {
+        assert_eq!(damaged(alter), (false, Some(0.38)));
+    }
+    // The latest counts, wherever it lies.
+    let older = damaged(|it| {
+        it.provenance.versions.sources = "other".to_owned();
+        it.provenance.created = "2026-11-20T10:00:00Z".to_owned();
+    });
+    assert_eq!(older, (false, Some(0.37)));
+}
+
+/// A speed is as uncertain as its steps: eight tenths of a normal distribution lie within 2.56
+/// standard deviations, and a median errs by a quarter more than a mean.
+#[test]
+fn the_error_of_a_speed_is_that_of_the_median_of_its_steps() {
+    let mut run = common::run("linear", 0, 0.37);
+    let speed = run.speed.as_mut().unwrap();
+    speed.timed_steps = 400;
+    let rate = &mut speed.steps_per_second;
+    (rate.median, rate.p10, rate.p90) = (10.0, 8.72, 11.28);
+    let error = cells(&[run], 2.5).rows[0].speed_error.unwrap();
+    assert!((error - 1.25 * 0.1 / 20.0).abs() < 1e-12, "{error}");
+    // What one seed does not say of its load is not known of the cell.
+    let runs = [Some(2), None].into_iter().zip(0..).map(|(jobs, seed)| {
+        let mut run = common::run("linear", seed, 0.37);
+        run.provenance.jobs = jobs;
+        run
+    });
+    let rows = cells(&runs.collect::<Vec<Record>>(), 2.5).rows;
+    assert_eq!(rows[0].jobs, None);
+}
+
+#[test]
+fn every_figure_of_a_baseline_has_a_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("baseline.csv");
+    let refusal = |alter: fn(&mut Row)| {
+        let mut rows = cells(&matrix(), 2.5);
+        alter(&mut rows.rows[0]);
+        rows.write(&path).unwrap();
+        Baseline::read(&path).err().map(|error| error.to_string())
+    };
+    let cases: [(&str, fn(&mut Row)); 11] = [
+        ("accuracy is 1.5", |row| row.accuracy = Some(1.5)),
+        ("accuracy_deviation is -1", |row| {
+            row.accuracy_deviation = Some(-1.0)
+        }),
+        ("loss is -1", |row| row.loss = Some(-1.0)),
+        ("gradient_norm is -1", |row| row.gradient_norm = Some(-1.0)),
+        ("peak_bytes is 0", |row| row.peak_bytes = Some(0)),
+        ("parameters is 0", |row| row.parameters = Some(0)),
+        ("steps_per_second is 0", |row| {
+            row.steps_per_second = Some(0.0)
+        }),
+        ("speed_error is -1", |row| row.speed_error = Some(-1.0)),
+        ("test_rows is 0", |row| row.test_rows = 0),
+        ("the seed 1 stands twice", |row| {
+            row.seeds = "0 1 1".to_owned()
+        }),
+        ("does not fit the 2 seeds", |row| {
+            row.outcome = "2 scored, 1 diverged".to_owned();
+            row.seeds = "0 1".to_owned();
+        }),
+    ];
+    assert_eq!(refusal(|_| ()), None);
+    for (told, alter) in cases {
+        let message = refusal(alter).unwrap_or_default();
+        assert!(
+            message.contains(told) && message.contains("line 2"),
+            "{told}: {message}"
+        );
+    }
+}
