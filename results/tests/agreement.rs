@@ -637,3 +637,330 @@ fn a_seed_that_was_run_twice_counts_once_in_the_table_of_ranks() {
     assert!(words.contains("1 b 25.0 (50.0)"), "{words}");
     assert!(words.contains("Seeds of a model: listops@64 1."), "{words}");
 }
+
+/// Every figure against one computed by hand, on a table whose ranking is neither the published
+/// one nor its reverse.
+#[test]
+fn figures_are_those_of_their_own_tasks_models_and_days() {
+    let mut records = records();
+    for record in &mut records {
+        if record.task.name == "image" {
+            record.provenance.created = "2026-12-24T10:00:00Z".to_owned();
+        }
+    }
+    records[0].provenance.created = "2026-11-01T10:00:00Z".to_owned();
+    let agreement = Agreement::of(&all(&records), None, None);
+    assert_eq!(agreement.latest, "2026-12-24T10:00:00Z");
+    assert!(agreement.line().contains("2026-12-24"));
+    let [strong, weak] = agreement.within;
+    let count = |cluster: Cluster| anchors().iter().filter(|it| it.cluster == cluster).count();
+    assert_eq!(
+        (strong.0, strong.1),
+        (Cluster::Strong, count(Cluster::Strong))
+    );
+    assert_eq!((weak.0, weak.1), (Cluster::Weak, count(Cluster::Weak)));
+    // Ranked by the published accuracies on the task itself, that agreement is perfect.
+    let on_image: Vec<Record> = anchors()
+        .iter()
+        .flat_map(|anchor| {
+            let printed = lra_results::agreement::Published::of(&anchor.model).unwrap();
+            let at = |task: &str| {
+                let place = lra_results::published::TASKS
+                    .iter()
+                    .position(|it| *it == task);
+                printed.tasks[place.unwrap()] / 100.0
+            };
+            let of = |task: &str| cell(&anchor.model, task, 0, at(task));
+            [of("image"), of("pathfinder")]
+        })
+        .collect();
+    let agreement = Agreement::of(&all(&on_image), None, None);
+    for row in &agreement.rows[1..] {
+        assert_eq!(row.same_task, Some(1.0), "{}", row.tasks);
+        assert!(row.rho.unwrap() < 1.0, "{}", row.tasks);
+    }
+    assert_eq!(agreement.rows[0].same_task, None);
+    // A remark is on runs that were compared.
+    let mut diverged = cell("bag", "listops", 0, 0.1);
+    diverged.outcome = Outcome::Diverged {
+        step: 1,
+        reason: String::new(),
+    };
+    let mut others = on_image.clone();
+    others.push(diverged);
+    assert_eq!(
+        Agreement::of(&all(&others), None, None).remarks,
+        agreement.remarks
+    );
+}
+
+#[test]
+fn eight_anchors_have_an_interval_and_seven_have_none() {
+    let records = records();
+    for (count, has_one) in [(7, false), (8, true)] {
+        let models: Vec<&str> = anchors().iter().map(|it| it.model.as_str()).collect();
+        let few: Vec<&Record> = records
+            .iter()
+            .filter(|it| models[..count].contains(&it.model.name.as_str()))
+            .collect();
+        let agreement = Agreement::of(&few, None, None);
+        assert_eq!(agreement.models.len(), count);
+        assert_eq!(agreement.rows[1].interval.is_some(), has_one, "{count}");
+        let line = agreement.table().notes.join("\n");
+        assert_eq!(line.contains("Fewer than 8 anchors"), !has_one, "{line}");
+    }
+}
+
+/// Halves that rank in opposite ways say nothing, and halves that agree in part are stepped up.
+#[test]
+fn a_reliability_is_of_halves_of_the_seeds() {
+    let names = ["transformer", "linear", "performer", "s4d", "s5"];
+    let with = |ranks: [[f64; 5]; 2]| {
+        let records: Vec<Record> = (0..2u64)
+            .flat_map(|seed| {
+                let of = ranks[seed as usize];
+                names
+                    .into_iter()
+                    .zip(of)
+                    .map(move |(model, rank)| cell(model, "listops", seed, rank / 10.0))
+            })
+            .collect();
+        Agreement::of(&all(&records), None, None).rows[0].reliability
+    };
+    let [up, down] = [[1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 4.0, 3.0, 2.0, 1.0]];
+    assert_eq!(with([up, down]), None);
+    // One pair of neighbours turned: rho = 1 - 6 * 2 / (5 * 24) = 0.9, stepped up 1.8 / 1.9.
+    let found = with([up, [2.0, 1.0, 3.0, 4.0, 5.0]]).unwrap();
+    assert!((found - 1.8 / 1.9).abs() < 1e-9, "{found}");
+}
+
+/// A run that diverged has reached nothing by either measure; one that did not end has no measure.
+#[test]
+fn what_a_run_reached_hangs_on_its_ending() {
+    for bits in [true, false] {
+        let mut records: Vec<Record> = ["transformer", "linear", "performer"]
+            .into_iter()
+            .zip([0.3, 0.2, 0.1])
+            .map(|(model, value)| {
+                let mut record = cell(model, "listops", 0, value);
+                let scores = record.scores.as_mut().unwrap();
+                scores.test_accuracy = Some(value);
+                scores.bits_gained = bits.then_some(value);
+                record
+            })
+            .collect();
+        let ranks = |records: &[Record]| {
+            let ranking = Ranking::of(&all(records));
+            let names = ranking.models.iter().map(|it| it.model.clone());
+            names.collect::<Vec<String>>()
+        };
+        assert_eq!(ranks(&records), ["transformer", "linear", "performer"]);
+        records[0].outcome = Outcome::Diverged {
+            step: 1,
+            reason: String::new(),
+        };
+        assert_eq!(ranks(&records), ["linear", "performer", "transformer"]);
+        records[0].outcome = Outcome::Interrupted { step: 1 };
+        assert_eq!(ranks(&records), ["linear", "performer"], "{bits}");
+    }
+}
+
+/// A model's rank on a task is of that task, and tasks that it has no score on do not count.
+#[test]
+fn a_standing_has_the_rank_on_each_task() {
+    let table: Vec<Record> = [
+        ("transformer", 0.3, 0.1),
+        ("linear", 0.2, 0.2),
+        ("s4d", 0.1, 0.3),
+    ]
+    .into_iter()
+    .flat_map(|(model, first, second)| {
+        [
+            cell(model, "listops", 0, first),
+            cell(model, "image", 0, second),
+            cell(model, "text", 0, first),
+        ]
+    })
+    .collect();
+    let mut own = vec![
+        cell("mine", "listops", 0, 0.4),
+        cell("mine", "image", 0, 0.05),
+    ];
+    let mut failed = cell("mine", "text", 0, 0.9);
+    failed.outcome = Outcome::Interrupted { step: 1 };
+    own.push(failed);
+    let standing = Standing::of("mine", &all(&own), &all(&table)).unwrap();
+    let found: Vec<(&str, usize)> = standing
+        .tasks
+        .iter()
+        .map(|it| (it.task.as_str(), it.rank))
+        .collect();
+    assert_eq!(found, [("listops", 1), ("image", 4)]);
+    assert_eq!(standing.of, 4);
+}
+
+/// Selections spell settings as records do, and sources of a model are cells of their own.
+#[test]
+fn settings_asked_for_are_known_in_any_spelling() {
+    let mut record = cell("linear", "listops", 0, 0.5);
+    record.recipe.overrides = vec!["train.dropout=0.1".to_owned()];
+    let asked = Selection {
+        set: vec!["train.dropout = 1e-1".to_owned()],
+        ..Selection::default()
+    };
+    let records = [record.clone()];
+    assert_eq!(select(&records, &asked).unwrap().len(), 1);
+    let version = |source: &str, seed: u64| {
+        let mut record = cell("mine", "listops", seed, 0.5);
+        record.model.own = Some(lra_results::record::OwnCode {
+            source: source.to_owned(),
+            ..Default::default()
+        });
+        record
+    };
+    let of = |records: &[Record]| select(records, &Selection::default()).map(|it| it.len());
+    assert_eq!(of(&[version("1", 0), version("1", 1)]).unwrap(), 2);
+    let message = of(&[version("1", 0), version("2", 1)])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("source 1") && message.contains("source 2"),
+        "{message}"
+    );
+}
+
+/// The runs of the small protocol are ranked where other runs lie beside them.
+#[test]
+fn the_small_protocol_is_ranked_among_other_recipes() {
+    let mut records: Vec<Record> = ["transformer", "linear"]
+        .into_iter()
+        .zip([0.3, 0.2])
+        .map(|(model, bits)| cell(model, "listops", 0, bits))
+        .collect();
+    let mut other = cell("s4d", "listops", 0, 0.9);
+    other.recipe.name = "smoke".to_owned();
+    records.push(other.clone());
+    let ranks = tables::find("ranks").unwrap();
+    let objects = ranks.make(&records, None).objects();
+    let of: Vec<_> = objects
+        .iter()
+        .map(|it| {
+            (
+                it["model"].as_str().unwrap(),
+                it["of"].as_u64(),
+                it["rank"].as_u64(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        of[..2],
+        [
+            ("transformer", Some(2), Some(1)),
+            ("linear", Some(2), Some(2))
+        ]
+    );
+    let mut third = other.clone();
+    third.recipe.name = "tay2021".to_owned();
+    let refused = ranks.make(&[other, third], None);
+    assert!(refused.rows.is_empty() && refused.notes[0].starts_with("No ranks"));
+}
+
+/// The parts of a card, of runs whose figures tell them apart.
+#[test]
+fn a_card_shows_the_figures_of_its_own_tasks() {
+    let of = |task: &str, bits: f64, accuracy: f64, rows: usize| {
+        let mut record = cell("s4d", task, 0, bits);
+        record.scores.as_mut().unwrap().test_accuracy = Some(accuracy);
+        record.task.rows.test = rows;
+        record.memory.as_mut().unwrap().peak_bytes = 3 << 20;
+        record.model.family = Some("filter".to_owned());
+        record
+    };
+    let own = [of("listops", 0.5, 0.5, 10_000), of("image", 0.3, 0.5, 400)];
+    let mut block = [of("listops", 0.2, 0.4, 10_000), of("image", 0.4, 0.4, 400)];
+    block[1].provenance.accepted_changes = vec!["other data".to_owned()];
+    let card = |same_block: &[Record]| {
+        Card {
+            model: "s4d".to_owned(),
+            own: own.iter().collect(),
+            same_block: same_block.iter().collect(),
+            standing: None,
+            left_out: Vec::new(),
+        }
+        .table()
+    };
+    let table = card(&block);
+    let text = |row: usize, name: &str| {
+        let place = table.columns.iter().position(|column| column.name == name);
+        table.rows[row].cells[place.unwrap()].text.clone()
+    };
+    assert_eq!(
+        [text(0, "bits gained"), text(1, "bits gained")],
+        ["50.0", "30.0"]
+    );
+    assert_eq!(
+        [text(0, "X-formers' block"), text(1, "X-formers' block")],
+        ["20.0", "40.0"]
+    );
+    assert_eq!(
+        [text(0, "block adds"), text(1, "block adds")],
+        ["+30.0", "-10.0"]
+    );
+    assert_eq!([text(0, "seconds"), text(0, "MiB")], ["640", "3"]);
+    let notes = table.notes.join("\n");
+    // The largest error is that of the 400 rows: 2.5 points.
+    assert!(
+        notes.contains("a standard error of up to 2.5 points"),
+        "{notes}"
+    );
+    assert!(
+        notes.contains("image@64, seed 0: resumed after changes: other data"),
+        "{notes}"
+    );
+    assert!(!notes.contains("no other block adds anything"), "{notes}");
+    let mut mixed = own.clone();
+    mixed[0].model.family = Some("xformer".to_owned());
+    let plain = |own: &[Record]| {
+        let card = Card {
+            model: "s4d".to_owned(),
+            own: own.iter().collect(),
+            same_block: Vec::new(),
+            standing: None,
+            left_out: Vec::new(),
+        };
+        card.table()
+            .notes
+            .join("\n")
+            .contains("no other block adds anything")
+    };
+    assert!(!plain(&mixed));
+    mixed[1].model.family = Some("xformer".to_owned());
+    assert!(plain(&mixed));
+}
+
+/// Rivals ran on the same data by the same settings from beginning to end.
+#[test]
+fn rivals_have_the_data_and_the_changes_of_ones_own_runs() {
+    let own = cell("mine", "listops", 0, 0.5);
+    let mut resumed = cell("linear", "listops", 1, 0.5);
+    resumed.provenance.accepted_changes = vec!["other data".to_owned()];
+    let mut changed = cell("linear", "listops", 2, 0.5);
+    changed.recipe.overrides = vec!["train.steps=9".to_owned()];
+    let mut rate = cell("linear", "listops", 3, 0.5);
+    rate.recipe.overrides = vec!["train.learning_rate=1e-3".to_owned()];
+    let mut other = cell("linear", "listops", 4, 0.5);
+    other.recipe.name = "smoke".to_owned();
+    let table = [
+        cell("linear", "listops", 0, 0.5),
+        resumed,
+        changed,
+        rate,
+        other,
+        cell("linear", "image", 5, 0.5),
+    ];
+    let seeds: Vec<u64> = card::rivals(&table, &[&own])
+        .iter()
+        .map(|it| it.seed)
+        .collect();
+    assert_eq!(seeds, [0, 3]);
+}

@@ -5,7 +5,7 @@
 use crate::common::{baseline, dozen, ended, on, run, small};
 use lra_results::equivalence;
 use lra_results::published::{self, Source};
-use lra_results::record::{Dense, DenseGroup, OwnCode};
+use lra_results::record::{Dense, DenseGroup, OwnCode, Revision};
 use lra_results::table::{Cell, Column, Row, Table};
 use lra_results::tables::{self, TABLES};
 use lra_results::verdict::Verdict;
@@ -1559,4 +1559,340 @@ fn probes_have_a_number_for_each_group_of_lengths() {
             .any(|note| note.ends_with(": near / far."))
     );
     assert_eq!(table.objects()[0]["mean_percent"], 75.0);
+}
+
+/// Everything that a score may depend on beside the settings is told where seeds do not share it.
+#[test]
+fn each_difference_of_builds_and_programs_is_a_mixture() {
+    let own = |alter: fn(&mut OwnCode)| {
+        let mut own = OwnCode {
+            source: "1".to_owned(),
+            program_digest: "2".to_owned(),
+            ..OwnCode::default()
+        };
+        alter(&mut own);
+        Some(own)
+    };
+    let of = |alter: &dyn Fn(&mut Record)| {
+        let mut other = run("performer", 1, 0.4);
+        alter(&mut other);
+        lra_results::mixture(&[&run("performer", 0, 0.4), &other])
+    };
+    assert_eq!(of(&|_| ()), None);
+    let builds: [fn(&mut Record); 4] = [
+        |it| it.provenance.versions.lra = "0.2.0".to_owned(),
+        |it| it.provenance.versions.sources = "other".to_owned(),
+        |it| it.provenance.versions.candle = "other".to_owned(),
+        |it| it.provenance.versions.rustc = "other".to_owned(),
+    ];
+    for alter in builds {
+        assert_eq!(of(&alter).unwrap(), "2 builds of the program");
+    }
+    let sets = of(&|it| it.provenance.host.instructions = "AVX2".to_owned());
+    assert_eq!(sets.unwrap(), "2 instruction sets");
+    let programs: [fn(&mut OwnCode); 4] = [
+        |it| it.program_digest = "3".to_owned(),
+        |it| it.crate_name = "mixers".to_owned(),
+        |it| it.crate_version = "0.2.0".to_owned(),
+        |it| it.revision = Some(Revision::default()),
+    ];
+    for alter in programs {
+        let mut first = run("performer", 0, 0.4);
+        first.model.own = own(|_| ());
+        let mut other = run("performer", 1, 0.4);
+        other.model.own = own(alter);
+        let found = lra_results::mixture(&[&first, &other]);
+        assert_eq!(found.unwrap(), "2 versions of the model's program");
+    }
+}
+
+/// Runs that differ in what speeds depend on are rows of their own and no rivals; what is not
+/// known is an empty word.
+#[test]
+fn speeds_of_other_machines_have_no_common_best() {
+    let of = |alter: fn(&mut Record)| {
+        let mut other = run("transformer", 1, 0.4);
+        alter(&mut other);
+        let table = table("speed", &[run("performer", 0, 0.4), other], None);
+        let best = table.rows.iter().flat_map(|row| &row.cells);
+        (best.filter(|cell| cell.best).count(), text(table.clone()))
+    };
+    assert_eq!(of(|_| ()).0, 1);
+    let changes: [(fn(&mut Record), &str); 7] = [
+        (|it| it.provenance.threads = 0, "threads"),
+        (|it| it.provenance.threads = 4, "threads"),
+        (|it| it.provenance.host.cores = 0, "cores"),
+        (
+            |it| it.provenance.host.cpu = "another".to_owned(),
+            "processor",
+        ),
+        (|it| it.provenance.jobs = Some(3), "jobs"),
+        (|it| it.provenance.jobs = Some(0), "jobs"),
+        (
+            |it| it.provenance.precision = "bf16".to_owned(),
+            "precision",
+        ),
+    ];
+    for (alter, column) in changes {
+        let (best, text) = of(alter);
+        assert_eq!(best, 0, "{text}");
+        let header = text.lines().nth(2).unwrap();
+        assert!(header.contains(column), "{text}");
+        let row = text.lines().find(|line| line.starts_with("transformer"));
+        let words: Vec<&str> = row.unwrap().split_whitespace().collect();
+        assert!(!words.contains(&"0"), "{text}");
+    }
+    let (_, several) = of(|it| it.provenance.jobs = Some(0));
+    assert!(several.contains("several"), "{several}");
+    // Settings that change no score are words in one order.
+    let set = |first: &str, second: &str, seed: u64| {
+        let mut record = run("performer", seed, 0.4);
+        record.recipe.overrides = vec![first.to_owned(), second.to_owned()];
+        record
+    };
+    let (a, b) = ("train.log_every=2", "model.compute=fft");
+    let table = table("speed", &[set(a, b, 0), set(b, a, 1)], None);
+    assert_eq!(table.rows.len(), 1);
+}
+
+/// A run that measured nothing joins a row of its own settings, not of others.
+#[test]
+fn a_run_without_a_measurement_stays_among_its_settings() {
+    let mut other = run("performer", 1, 0.4);
+    other.recipe.name = "tay2021-paper".to_owned();
+    let failed = Outcome::Failed {
+        reason: "the disk is full".to_owned(),
+    };
+    let records = [run("performer", 0, 0.4), ended(other, failed)];
+    assert_eq!(table("memory", &records, None).rows.len(), 2);
+}
+
+/// A resumed run with other data is a score of neither, so no average has it.
+#[test]
+fn averages_have_no_run_that_was_resumed_after_changes() {
+    let plain = on_five("performer", |_, _| ());
+    assert!(!averages(&plain).0.is_empty());
+    let resumed = on_five("performer", |index, record| {
+        if index == 2 {
+            record.provenance.accepted_changes = vec!["other data".to_owned()];
+        }
+    });
+    assert!(averages(&resumed).0.is_empty());
+}
+
+/// Path-X fails where it was run to an end without a score; a run that may go on is none.
+#[test]
+fn a_path_x_that_ended_counts_and_one_that_was_interrupted_does_not() {
+    let with = |outcome: Outcome| {
+        let mut records = on_five("performer", |_, _| ());
+        let path_x = on(run("performer", 0, 0.5), "pathx", "official", 2);
+        records.push(ended(path_x, outcome));
+        let table = table("averages", &records, None);
+        let filled = table.rows[0]
+            .cells
+            .iter()
+            .filter(|cell| cell.field("mean").is_some());
+        filled.count()
+    };
+    let reason = String::new;
+    for outcome in [
+        Outcome::OutOfMemory { reason: reason() },
+        Outcome::Failed { reason: reason() },
+        Outcome::Diverged {
+            step: 1,
+            reason: reason(),
+        },
+    ] {
+        assert_eq!(with(outcome), 3, "of 5, failed = 50, failed = 0");
+    }
+    for outcome in [Outcome::Interrupted { step: 1 }, Outcome::Unknown] {
+        assert_eq!(with(outcome), 1, "of 5");
+    }
+}
+
+/// Endings are counted unless they are all that a cell has, and long lists are cut.
+#[test]
+fn endings_and_lists_are_as_long_as_they_must_be() {
+    let reason = String::new;
+    let failed = |seed: u64| {
+        let outcome = Outcome::Failed { reason: reason() };
+        ended(run("performer", seed, 0.0), outcome)
+    };
+    let diverged = |seed: u64| {
+        let outcome = Outcome::Diverged {
+            step: 1,
+            reason: reason(),
+        };
+        ended(run("performer", seed, 0.0), outcome)
+    };
+    let cell = |records: &[Record]| accuracy(records).rows[0].cells[2].text.clone();
+    assert_eq!(cell(&[failed(0), failed(1)]), "failed");
+    assert_eq!(
+        cell(&[failed(0), diverged(1), failed(2)]),
+        "1 diverged, 2 failed"
+    );
+    let mixed = cell(&[run("performer", 3, 0.4), failed(0), failed(1)]);
+    assert!(mixed.ends_with("2 failed"), "{mixed}");
+    let notes = |count: u64| {
+        let records: Vec<Record> = (0..count).map(diverged).collect();
+        let notes = accuracy(&records).notes;
+        let told = notes.iter().filter(|note| note.contains("seed ")).count();
+        let more = notes.iter().find(|note| note.starts_with("... and "));
+        (told, more.cloned())
+    };
+    assert_eq!(notes(8), (8, None));
+    let more = |count: u64| Some(format!("... and {count} more like these."));
+    assert_eq!([notes(9), notes(11)], [(8, more(1)), (8, more(3))]);
+    // Two revisions are several, and of the models of one the first four stand for many.
+    let names = ["bag", "fnet", "linear", "luna", "performer", "sparse"];
+    let revised = |count: usize| {
+        let mut records: Vec<Record> = names[..count]
+            .iter()
+            .map(|model| run(model, 0, 0.4))
+            .collect();
+        let mut last = run("transformer", 0, 0.4);
+        last.provenance.revision = Some(Revision {
+            commit: "0123456789abcdef".to_owned(),
+            dirty: false,
+        });
+        records.push(last);
+        let notes = accuracy(&records).notes;
+        let note = notes
+            .iter()
+            .find(|note| note.starts_with("Runs of several"));
+        note.cloned().unwrap()
+    };
+    let five = revised(5);
+    assert!(
+        five.contains("ded051b0c4f1+ (bag, fnet, linear, luna, performer)"),
+        "{five}"
+    );
+    assert!(five.contains("0123456789ab (transformer)"), "{five}");
+    let six = revised(6);
+    assert!(
+        six.contains("(bag, fnet, linear, luna and 2 more)"),
+        "{six}"
+    );
+}
+
+/// A predictor of a column is one of its data, wherever it was recorded, and each finding on the
+/// data is told once.
+#[test]
+fn facts_about_data_are_those_of_any_of_its_runs() {
+    let mut bare = run("performer", 0, 0.4);
+    bare.baselines.clear();
+    let shown = accuracy(&[bare, run("performer", 1, 0.4)]);
+    let trivial = shown
+        .rows
+        .iter()
+        .filter(|row| row.cells[1].text == "trivial");
+    assert_eq!(trivial.count(), 3);
+    let altered = |seed: u64, finding: &str| {
+        let mut record = run("performer", seed, 0.4);
+        record.task.altered = vec![finding.to_owned()];
+        record
+    };
+    let records = [
+        altered(0, "a row is another"),
+        altered(1, "a row is another"),
+        altered(2, "one is"),
+    ];
+    let notes = accuracy(&records).notes.join("\n");
+    assert!(
+        notes.contains("ALTERED (a row is another; one is)"),
+        "{notes}"
+    );
+    // The unit of memory suits the largest, and what is not finite is no value.
+    let mut small = run("bag", 0, 0.4);
+    small.memory.as_mut().unwrap().peak_bytes = 3 << 10;
+    let mut large = run("performer", 0, 0.4);
+    large.memory.as_mut().unwrap().peak_bytes = 3 << 30;
+    large.speed.as_mut().unwrap().steps_per_second.median = f64::NAN;
+    let both = [small, large];
+    assert_eq!(table("memory", &both, None).title, "Peak memory, GiB");
+    let speeds = table("speed", &both, None);
+    let of_large = speeds
+        .rows
+        .iter()
+        .find(|row| row.cells[0].text == "performer");
+    let cell = of_large.unwrap().cells.last().unwrap();
+    assert!(
+        cell.text.is_empty() && cell.field("mean").unwrap().is_null(),
+        "{cell:?}"
+    );
+}
+
+/// The rule for a score that shows no learning, at its ends.
+#[test]
+fn a_score_fails_up_to_one_error_above_the_majority() {
+    let mut record = run("performer", 0, 0.0);
+    record.baselines = vec![baseline("majority", 0.5)];
+    record.task.rows.test = 16;
+    let of = |accuracy: f64| {
+        let found = Verdict::of(accuracy, &record).unwrap();
+        (found.fail, found.plateau)
+    };
+    // One standard error is an eighth.
+    assert_eq!(of(0.0), (true, false));
+    assert_eq!(of(0.374), (true, false));
+    assert_eq!(of(0.376), (true, true));
+    assert_eq!(of(0.625), (true, true), "at most, with the error");
+    assert_eq!(of(0.626), (false, false));
+    // Ten classes: what is recorded counts before what is known of classes.
+    record.baselines.clear();
+    let chance = Verdict::of(0.3, &record).unwrap();
+    assert_eq!((chance.majority, chance.fail), (0.1, false));
+    record.task.classes = 0;
+    assert_eq!(Verdict::of(0.3, &record), None);
+    // A cell is judged by its scored run with the fewest rows that are known.
+    let rows = |seed: u64, accuracy: f64, test: usize| {
+        let mut record = run("performer", seed, accuracy);
+        record.baselines = vec![baseline("majority", 0.5)];
+        record.task.rows.test = test;
+        record
+    };
+    let fails = |records: &[Record]| accuracy(records).rows[0].cells[2].text.contains("FAIL");
+    assert!(
+        fails(&[rows(0, 0.52, 0), rows(1, 0.52, 400)]),
+        "0.5 + 0.025"
+    );
+    assert!(!fails(&[rows(0, 0.52, 10_000), rows(1, 0.52, 40_000)]));
+    let reason = String::new();
+    let few = ended(rows(2, 0.0, 4), Outcome::Failed { reason });
+    assert!(!fails(&[rows(0, 0.52, 10_000), few]));
+}
+
+/// What a table of verdicts says of other recipes, it says where there is one.
+#[test]
+fn a_note_on_other_recipes_stands_where_there_are_some() {
+    let source = published::source("tay2021").unwrap();
+    let notes = |recipe: &str| {
+        let mut record = run("performer", 0, 0.4);
+        record.recipe.name = recipe.to_owned();
+        table("comparison", &[record], Some(source))
+            .notes
+            .join("\n")
+    };
+    assert!(notes("nystromformer").contains("\nother recipe: the recipe does not follow"));
+    assert!(!notes("tay2021").contains("other recipe:"));
+}
+
+/// Labels at positions of other data are of another table.
+#[test]
+fn runs_that_ended_stand_beside_labels_of_their_own_data() {
+    let failed = |digest: &str| {
+        let outcome = Outcome::Failed {
+            reason: String::new(),
+        };
+        let mut record = ended(labelled("linear", 1, 0.0, 0.0), outcome);
+        record.task.data_digest = digest.to_owned();
+        record
+    };
+    let rows = |digest: &str| {
+        let records = [labelled("performer", 0, 0.9, 0.5), failed(digest)];
+        let table = table("dense", &records, None);
+        table.rows.iter().any(|row| row.cells[0].text == "linear")
+    };
+    let own = labelled("performer", 0, 0.9, 0.5).task.data_digest;
+    assert!(rows(&own) && !rows("other"));
 }
