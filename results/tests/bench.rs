@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use lra_results::bench::{self, Base, Bench, Outcome, Round, Verdict};
 use lra_results::chart;
 use lra_results::record::Provenance;
-use lra_results::{Format, published};
+use lra_results::{Format, Tone, published};
 
 /// Returns a cell whose steps took these seconds in two rounds.
 fn cell(model: &str, options: &[&str], length: usize, seconds: [f64; 2], mib: u64) -> Bench {
@@ -481,4 +481,151 @@ fn without_a_transformer_there_is_no_break_even() {
         ("bench-break-even", 0)
     );
     assert!(table.notes[0].contains("nothing to compare with"));
+}
+
+/// The peak of a cell is that of its hungriest round, and its speeds are in their order.
+#[test]
+fn a_cell_is_described_by_all_of_its_rounds() {
+    let mut one = cell("linear", &[], 1024, [0.1, 0.4], 10);
+    one.rounds[1].peak_bytes = 30 << 20;
+    assert_eq!(one.peak_bytes(), Some(30 << 20));
+    let rate = one.steps_per_second().unwrap();
+    assert!(rate.p10 < rate.median && rate.median < rate.p90, "{rate:?}");
+    assert!((rate.median - 6.25).abs() < 1e-9, "{rate:?}");
+    let mut broken = one.clone();
+    broken.outcome = Outcome::Unknown;
+    assert_eq!(
+        [one.speed_over(&broken), broken.speed_over(&one)],
+        [None; 2]
+    );
+    assert_eq!(
+        [one.memory_over(&broken), broken.memory_over(&one)],
+        [None; 2]
+    );
+    assert_eq!(
+        (broken.peak_bytes(), broken.steps_per_second()),
+        (None, None)
+    );
+    // Ratios are of the same round, wherever it stands.
+    let mut turned = one.clone();
+    turned.rounds.reverse();
+    assert_eq!(one.speed_over(&turned), Some(1.0));
+    assert!(cell("transformer", &[], 1024, [0.1, 0.1], 1).is_reference());
+    assert!(
+        !cell(
+            "transformer",
+            &["attention=materialised"],
+            1024,
+            [0.1, 0.1],
+            1
+        )
+        .is_reference()
+    );
+    assert!(!one.is_reference());
+}
+
+/// Faster is only what is faster by more than may be lost.
+#[test]
+fn a_small_gain_is_no_gain_and_what_is_unsure_is_a_warning() {
+    let found = |factor: f64| {
+        let cell = held_against_base(factor);
+        bench::against_base(&[cell], 0.1).unwrap().table
+    };
+    let verdict = |table: &lra_results::table::Table| {
+        let cell = table.rows[0].cells.last().unwrap();
+        (cell.text.clone(), cell.tone)
+    };
+    assert_eq!(verdict(&found(0.95)), ("ok".to_owned(), None));
+    assert_eq!(
+        verdict(&found(0.7)),
+        ("faster".to_owned(), Some(Tone::Good))
+    );
+    assert_eq!(
+        verdict(&found(1.25)),
+        ("SLOWER".to_owned(), Some(Tone::Bad))
+    );
+    let unsure = verdict(&found(1.12));
+    assert_eq!(unsure, ("cannot tell".to_owned(), Some(Tone::Caution)));
+    // Rounds of a base that did not end are no measurement.
+    let mut cell = held_against_base(1.0);
+    cell.base.as_mut().unwrap().outcome = Outcome::Unknown;
+    assert_eq!(cell.verdict(0.1), Some(Verdict::New));
+}
+
+/// Cells of another setting have references, rivals and opponents of their own.
+#[test]
+fn cells_of_two_settings_are_not_compared() {
+    let mut cells = vec![
+        cell("transformer", &[], 1024, [0.1, 0.1], 40),
+        cell("linear", &[], 1024, [0.05, 0.05], 20),
+    ];
+    let mut other = cell("linear", &[], 1024, [0.02, 0.02], 10);
+    other.batch = 32;
+    cells.push(other);
+    let tables = bench::tables(&cells, None);
+    let text = Format::Text.render(&tables[..1]);
+    assert_eq!(text.matches("(2.00×)").count(), 1, "{text}");
+    assert!(!text.contains("(5.00×)"), "{text}");
+    let best = tables[0].rows.iter().flat_map(|row| &row.cells);
+    assert_eq!(
+        best.filter(|cell| cell.best).count(),
+        1,
+        "the other has no rival"
+    );
+    let csv = Format::Csv.render(&tables[2..3]);
+    // Of the header and two rows, none is of the other setting.
+    assert_eq!(csv.lines().count(), 3, "{csv}");
+    assert!(!csv.contains(",32,"), "{csv}");
+    // Steps a second, times examples a step, times tokens an example.
+    let rates = tables[3].objects();
+    let of = |index: usize, name: &str| rates[index][name].as_f64().unwrap();
+    assert!(
+        (of(0, "examples_per_second") - 40.0).abs() < 1e-9,
+        "{rates:?}"
+    );
+    assert!(
+        (of(0, "tokens_per_second") - 40_960.0).abs() < 1e-6,
+        "{rates:?}"
+    );
+}
+
+/// A published table counts lengths in thousands of either kind, and stands once below each model.
+#[test]
+fn published_speeds_stand_below_the_plain_model_alone() {
+    let source = published::source("tay2021").unwrap();
+    let rows = |cells: &[Bench]| {
+        let table = &bench::tables(cells, Some(source))[0];
+        let words = table.rows.iter().map(|row| {
+            let of = |at: usize| row.cells[at].text.clone();
+            (of(0), of(1))
+        });
+        words.collect::<Vec<_>>()
+    };
+    let pair = |model: &str, from: &str| (model.to_owned(), from.to_owned());
+    for length in [1000, 1024] {
+        let cells = [
+            cell(
+                "transformer",
+                &["attention=materialised"],
+                length,
+                [0.2, 0.2],
+                40,
+            ),
+            cell("transformer", &[], length, [0.1, 0.1], 40),
+        ];
+        assert_eq!(
+            rows(&cells),
+            [
+                pair("transformer", "measured"),
+                pair("transformer", "tay2021"),
+                pair("transformer (materialised)", "measured"),
+            ],
+            "{length}"
+        );
+    }
+    let mut other = cell("transformer", &[], 1024, [0.3, 0.3], 40);
+    other.batch = 32;
+    let both = [cell("transformer", &[], 1024, [0.1, 0.1], 40), other];
+    let expected = ["measured", "measured", "tay2021"];
+    assert_eq!(rows(&both), expected.map(|from| pair("transformer", from)));
 }

@@ -307,3 +307,110 @@ fn a_percent_sign_makes_a_fraction_a_percentage() {
     let percents: Vec<f64> = contents.cells.iter().map(|it| it.percent).collect();
     assert_eq!(percents, [60.0, 60.0]);
 }
+
+/// A line that says the same in two ways is refused, unless the user chose one of them.
+#[test]
+fn each_pair_of_columns_of_one_value_is_refused_or_chosen() {
+    for (header, line, group, field, column) in [
+        (
+            "task,dataset,model,accuracy",
+            "a,b,m,0.5",
+            "task and dataset",
+            Field::Task,
+            "dataset",
+        ),
+        (
+            "task,model,method,accuracy",
+            "a,m,n,0.5",
+            "model and method",
+            Field::Model,
+            "method",
+        ),
+        (
+            "task,model,accuracy,seed,seeds",
+            "a,m,0.5,1,3",
+            "seed and seeds",
+            Field::Seeds,
+            "seeds",
+        ),
+        (
+            "task,model,accuracy,test_acc",
+            "a,m,0.5,0.6",
+            "accuracy and test_acc",
+            Field::Accuracy,
+            "test_acc",
+        ),
+    ] {
+        let text = format!("{header}\n{line}\n");
+        let message = read("a.csv", &text, &Given::default()).unwrap_err();
+        assert!(message.contains(group), "{message}");
+        let chosen = read("a.csv", &text, &columns(&[(field, column)])).unwrap();
+        assert_eq!(chosen.cells.len(), 1, "{header}");
+    }
+}
+
+#[test]
+fn headers_and_marks_are_read_in_any_case_and_tabs_part_columns() {
+    let text = "Task\tMODEL\tAccuracy\nlistops\tS4\t0.8734\n";
+    let contents = read("theirs.tsv", text, &Given::default()).unwrap();
+    // 100 times 0.8734 has digits that the file has not.
+    assert_eq!(contents.cells, [cell("theirs", "listops", "S4", 87.34)]);
+    let given = Given {
+        is_task: Some(|header| header == "listops" || header == "image"),
+        ..Given::default()
+    };
+    let text = "model,listops,image\na,FAIL,50\nb,N/A,x\nc,-, nan \nd,60,n/a %\n";
+    let contents = read("wide.csv", text, &given).unwrap();
+    let found: Vec<_> = contents
+        .cells
+        .iter()
+        .map(|it| (it.model.as_str(), it.task.as_str(), it.percent))
+        .collect();
+    assert_eq!(found, [("a", "image", 50.0), ("d", "listops", 60.0)]);
+    assert_eq!(contents.without_accuracy, 6);
+    // Where the lines name their task, a column of that name is another value.
+    let text = "model,task,accuracy,listops\na,image,0.5,60\n";
+    let contents = read("long.csv", text, &given).unwrap();
+    assert_eq!(contents.cells, [cell("long", "image", "a", 50.0)]);
+}
+
+/// Papers round means: a deviation may exceed the largest one of the rounded mean by as little.
+#[test]
+fn a_deviation_may_be_as_large_as_rounding_allows() {
+    // Of two seeds with a mean of 99.9 %, none deviates by more than 0.1414 points.
+    let of = |deviation: &str| {
+        let text = format!(
+            "task,model,accuracy_percent,deviation_percent,seeds\nlistops,s4,99.9,{deviation},2\n"
+        );
+        read("a.csv", &text, &Given::default()).map(|it| it.cells[0].deviation)
+    };
+    assert_eq!(of("0.14"), Ok(Some(0.14)));
+    assert_eq!(of("0.24"), Ok(Some(0.24)));
+    assert!(of("0.25").unwrap_err().contains("more than 0.14"));
+}
+
+#[test]
+fn settings_part_cells_and_are_shown_in_one_column() {
+    let text = "task,model,accuracy,settings\nlistops,s4,0.5,lr 1\nlistops,s4,0.6,lr 2\n";
+    let contents = read("a.csv", text, &Given::default()).unwrap();
+    assert_eq!(contents.cells.len(), 2);
+    let mut changed = run("linear", 0, 0.3);
+    changed.recipe.overrides = vec!["train.steps=9".to_owned()];
+    let kind = tables::find("accuracy").unwrap();
+    let mut table = kind.make(&[run("performer", 0, 0.38), changed], None);
+    imported::add_to(&mut table, &contents.cells);
+    let sets = table.columns.iter().filter(|column| column.name == "set");
+    assert_eq!(sets.count(), 1);
+    assert!(
+        table
+            .rows
+            .iter()
+            .all(|row| row.cells.len() == table.columns.len())
+    );
+    // The task of a folder of one's own is the task itself.
+    let own = on(run("performer", 0, 0.38), "mine:birds", "folder", 2);
+    let mut table = kind.make(&[own], None);
+    let count = table.columns.len();
+    imported::add_to(&mut table, &[cell("theirs", "mine:birds", "s4", 88.5)]);
+    assert_eq!(table.columns.len(), count);
+}

@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::collections::BTreeSet;
+
 use crate::common::{on, run, small};
-use lra_results::published::{self, Comparison, Missing, Trust, compare};
+use lra_results::Tone;
+use lra_results::published::{self, ACCURACY, Comparison, Missing, Trust, compare};
 use lra_results::record::{Batching, Record};
 
 fn value(key: &str, model: &str, task: &str, metric: &str) -> Option<f64> {
@@ -277,4 +280,117 @@ fn the_default_variant_is_no_caveat_however_a_record_writes_it() {
         assert_eq!(caveats, expected, "{variant}");
         assert!(same_recipe);
     }
+}
+
+#[test]
+fn milestones_are_those_of_the_task_by_epoch() {
+    let of = |recipe: &str, task: &str| -> Vec<(usize, f64)> {
+        let found = published::milestones(recipe, task);
+        found.iter().map(|it| (it.epoch, it.accuracy)).collect()
+    };
+    assert_eq!(of("s4", "listops"), [(10, 0.5)]);
+    assert_eq!(of("s4", "image"), [(20, 0.8)]);
+    assert_eq!(of("tay2021", "listops"), []);
+    for source in published::sources() {
+        for recipe in &source.recipes {
+            for task in published::TASKS {
+                let found = of(recipe, task);
+                assert!(found.is_sorted_by_key(|(epoch, _)| *epoch), "{recipe}");
+                let shares = found.iter().all(|(_, share)| (0.0..=1.0).contains(share));
+                assert!(shares, "{recipe}");
+            }
+        }
+    }
+}
+
+/// The spread that a source prints is that of the same model on the same task.
+#[test]
+fn a_spread_is_of_its_own_figure() {
+    let mut found = 0;
+    for source in published::sources() {
+        for spread in &source.figures {
+            if spread.metric != "accuracy_spread" {
+                continue;
+            }
+            let mut own = source.figures.iter();
+            let figure = own.find(|it| {
+                (&it.model, &it.task, it.metric.as_str()) == (&spread.model, &spread.task, ACCURACY)
+            });
+            let Some(figure) = figure else { continue };
+            assert_eq!(source.spread(figure), spread.value, "{}", source.alias);
+            found += 1;
+        }
+    }
+    assert!(found > 4);
+    let plain = published::cell("tay2021", "performer", "listops", ACCURACY);
+    assert_eq!(
+        published::source("tay2021").unwrap().spread(plain.unwrap()),
+        None
+    );
+}
+
+/// Only a failure is one: a figure that was not reported says nothing of the model.
+#[test]
+fn what_is_printed_instead_of_a_number_has_its_meaning() {
+    for figure in published::figures() {
+        let expected = match figure.missing_word().as_deref() {
+            Some("FAIL") => Some(Tone::Bad),
+            _ => None,
+        };
+        assert_eq!(figure.tone(), expected, "{figure:?}");
+    }
+    let words: BTreeSet<String> = published::figures()
+        .iter()
+        .filter_map(|it| it.missing_word())
+        .collect();
+    assert!(words.len() >= 2, "{words:?}");
+}
+
+/// The page of a source says of every figure where it was read, and of each defect once.
+#[test]
+fn the_figures_of_a_source_come_with_their_origins() {
+    for source in published::sources() {
+        let table = published::figures_of(source);
+        let distinct: BTreeSet<&String> = table.notes.iter().collect();
+        assert_eq!(distinct.len(), table.notes.len(), "{}", source.alias);
+        let read: Vec<&String> = table
+            .notes
+            .iter()
+            .filter(|note| note.starts_with("Read in "))
+            .collect();
+        for figure in &source.figures {
+            let document = format!("Read in {}: ", figure.source);
+            let is_its = |note: &&&String| {
+                note.starts_with(&document) && note.contains(figure.trust.words())
+            };
+            assert!(read.iter().any(|note| is_its(&note)), "{figure:?}");
+        }
+        let mut cells = table.rows.iter().flat_map(|row| &row.cells);
+        let own = |figure: &&published::Figure| figure.trust == Trust::Primary;
+        if source.figures.iter().all(|it| own(&it)) {
+            assert!(cells.all(|cell| cell.field("trust").is_none()));
+        } else if !source.figures.iter().any(|it| own(&it)) {
+            assert!(cells.any(|cell| cell.field("trust").is_some()));
+        }
+    }
+}
+
+/// A recipe that is not published may cut its texts to a published length by chance.
+#[test]
+fn a_length_alone_makes_no_published_task() {
+    let source = published::source("tay2021").unwrap();
+    let of = |alter: fn(&mut Record)| {
+        let mut record = on(run("performer", 0, 0.6), "text", "official", 2);
+        record.task.label = "text@4000".to_owned();
+        alter(&mut record);
+        match compare(&record, source) {
+            Comparison::Apart { reasons, .. } => reasons,
+            _ => Vec::new(),
+        }
+    };
+    assert!(of(|_| ()).is_empty());
+    let own = of(|record| record.recipe.published = false);
+    assert_eq!(own[0], "text@4000 is not text");
+    let changed = of(|record| record.recipe.overrides = vec!["train.steps=2".to_owned()]);
+    assert_eq!(changed[0], "text@4000 is not text");
 }

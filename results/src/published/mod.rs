@@ -313,6 +313,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn copies_say_that_they_are() {
+        let of = |words: &str| {
+            figures()
+                .iter()
+                .filter(|it| it.notes.contains(words))
+                .count()
+        };
+        let copies = figures().iter().filter(|it| it.is_copy()).count();
+        let (by, from) = (of("copied by"), of("copied from"));
+        assert!(by > 0 && from > 0);
+        assert!(copies >= by.max(from) && copies <= by + from);
+    }
+
+    #[test]
     fn every_source_has_one_line_of_labels_and_a_short_name_of_its_own() {
         let keys: Vec<&str> = source_labels()
             .iter()
