@@ -357,3 +357,177 @@ fn only_folders_without_a_log_are_told() {
     chart::curves(&loaded, &[], &mut unread);
     assert_eq!(unread.len(), 1, "{unread:?}");
 }
+
+/// A curve goes through the means of its seeds, in a band from the lowest to the highest, and a
+/// validation without a finite loss is no score.
+#[test]
+fn curves_are_means_in_bands_and_bubbles_are_of_scored_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut records: Vec<Record> = (0..3)
+        .map(|seed| common::run("linear", seed, 0.3))
+        .collect();
+    common::page::write(folder.path(), &records);
+    let mut lowest = Vec::new();
+    for seed in 0..3 {
+        let lines: Vec<String> = (1..=2)
+            .map(|step| {
+                let loss = match (seed, step) {
+                    (2, 2) => "null".to_owned(),
+                    _ => "1.5".to_owned(),
+                };
+                let accuracy = 0.2 + 0.1 * f64::from(seed) + 0.05 * f64::from(step);
+                format!(
+                    "{{\"event\":\"validation\",\"step\":{step},\"loss\":{loss},\"accuracy\":{accuracy},\"examples\":4}}\n"
+                )
+            })
+            .collect();
+        let log = folder
+            .path()
+            .join(seed.to_string())
+            .join(lra_results::metrics::FILE);
+        std::fs::write(log, lines.concat()).unwrap();
+    }
+    let loaded = store::load(folder.path()).unwrap();
+    let charts = chart::curves(&loaded, &[], &mut Vec::new());
+    let near = |found: &[f64], expected: &[f64]| {
+        let mut pairs = found.iter().zip(expected);
+        found.len() == expected.len() && pairs.all(|(a, b)| (a - b).abs() < 1e-9)
+    };
+    let series = &charts[0].series[0];
+    let points: Vec<f64> = series.points.iter().flat_map(|(x, y)| [*x, *y]).collect();
+    assert!(near(&points, &[1.0, 35.0, 2.0, 35.0]), "{points:?}");
+    for (_, low, high) in &series.band {
+        lowest.extend([*low, *high]);
+    }
+    assert!(near(&lowest, &[25.0, 45.0, 30.0, 40.0]), "{lowest:?}");
+    assert!(near(
+        &charts[0]
+            .baselines
+            .iter()
+            .map(|it| it.y)
+            .collect::<Vec<f64>>(),
+        &[17.05, 36.25, 26.4]
+    ));
+    // One seed has no band.
+    let one = Loaded {
+        records: loaded.records[..1].to_vec(),
+        folders: loaded.folders[..1].to_vec(),
+        ..Loaded::default()
+    };
+    assert!(
+        chart::curves(&one, &[], &mut Vec::new())[0].series[0]
+            .band
+            .is_empty()
+    );
+    // The area of a disc is its share of the largest memory.
+    records.truncate(1);
+    records.push(common::run("bag", 0, 0.2));
+    records.push(common::run("performer", 0, 0.4));
+    for (record, mib) in records.iter_mut().zip([100u64, 25, 50]) {
+        record.memory.as_mut().unwrap().peak_bytes = mib << 20;
+    }
+    records[2].outcome = lra_results::Outcome::Interrupted { step: 3 };
+    let bubbles = chart::bubbles(&records, &[]);
+    let found: Vec<(&str, Form, f64)> = bubbles[0]
+        .series
+        .iter()
+        .map(|it| (it.name.as_str(), it.form, it.points[0].1))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("linear", Form::Bubble(1.0), 30.0),
+            ("bag", Form::Bubble(0.25), 20.0)
+        ]
+    );
+}
+
+/// A part of the data is other data, and another model has other accuracies.
+#[test]
+fn imported_lines_are_of_the_whole_data_and_the_same_model() {
+    let one = Imported {
+        source: "lab".to_owned(),
+        task: "listops".to_owned(),
+        model: "linear".to_owned(),
+        percent: 38.25,
+        deviation: None,
+        seeds: 1,
+        settings: String::new(),
+    };
+    let lines = |model: &str, partial: bool| {
+        let mut records = vec![common::run(model, 0, 0.3), common::run("bag", 0, 0.3)];
+        for record in &mut records {
+            record.task.partial = partial;
+        }
+        let charts = chart::bubbles(&records, std::slice::from_ref(&one));
+        let lines = charts[0].baselines.iter();
+        lines.filter(|line| line.name.contains("imported")).count()
+    };
+    assert_eq!(
+        [
+            lines("linear", false),
+            lines("linear", true),
+            lines("fnet", false)
+        ],
+        [1, 0, 0]
+    );
+}
+
+/// A key that all rows share is a sentence, if there are rows to compare; numbers sort by what the
+/// column declares.
+#[test]
+fn columns_have_the_room_and_the_order_of_their_cells() {
+    use lra_results::table::{Cell, Column, Row, Table};
+    let table = |rows: usize| {
+        let row = |index: usize| {
+            let value = Cell {
+                text: "1.5".to_owned(),
+                fields: vec![("mean", 1.5.into()), ("status", serde_json::Value::Null)],
+                ..Cell::default()
+            };
+            let word = "x".repeat(61);
+            Row::new(vec![
+                Cell::text(format!("row {index}")),
+                Cell::text("same"),
+                value,
+                Cell::text(word),
+            ])
+        };
+        let table = Table {
+            columns: vec![
+                Column::key("name"),
+                Column::key("kind"),
+                Column::value("figure").holding(&["status", "mean"]),
+                Column::text("words"),
+            ],
+            rows: (0..rows).map(row).collect(),
+            ..Table::default()
+        };
+        lra_results::Format::Html.render(&[table])
+    };
+    let (one, two) = (table(1), table(2));
+    assert!(!one.contains("The same in every row") && one.contains("<td>same</td>"));
+    assert!(two.contains("The same in every row: kind same."));
+    assert!(two.contains("<td class=\"number\" data-value=\"1.5\">1.5</td>"));
+    assert!(two.contains("<td class=\"sentences\">xxx"));
+}
+
+/// Values that all runs share are stated once, and each run has its own.
+#[test]
+fn values_of_runs_are_shared_only_if_all_have_them() {
+    let page = |records: &[Record]| {
+        let page = lra_results::page::Page {
+            records,
+            ..Default::default()
+        };
+        page.render()
+    };
+    let one = page(&[common::run("linear", 0, 0.3)]);
+    assert!(!one.contains("class=\"shared\""));
+    let two = page(&[common::run("linear", 0, 0.3), common::run("bag", 1, 0.2)]);
+    let (_, rest) = two.split_once("<details class=\"shared\">").unwrap();
+    let (shared, own) = rest.split_once("</details>").unwrap();
+    assert!(shared.contains("<td>recipe.name</td>") && !shared.contains("<td>model.name</td>"));
+    assert!(own.contains("<td>model.name</td><td>bag</td>"));
+    assert!(own.contains("<td>seed</td><td>1</td>") && !own.contains("<td>recipe.name</td>"));
+}

@@ -291,3 +291,52 @@ fn one_thread_is_no_threads() {
         assert!(text.contains(words), "{words}: {text}");
     }
 }
+
+/// What failed is red, what may go on is a warning, and a caveat stands beside a figure.
+#[test]
+fn pieces_have_their_meaning_and_figures_their_caveats() {
+    let tones = |record: &Record| {
+        let pieces = summary(record, None, &[]);
+        pieces
+            .into_iter()
+            .filter_map(|(tone, _)| tone)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(tones(&run("performer", 0, 0.3845)), []);
+    assert_eq!(tones(&run("bag", 0, 0.1710)), [Tone::Bad], "on the plateau");
+    let with = |outcome: Outcome| tones(&ended(run("linear", 0, 0.0), outcome));
+    assert_eq!(with(Outcome::Interrupted { step: 3 }), [Tone::Caution]);
+    assert_eq!(with(Outcome::Unknown), [Tone::Bad]);
+    let mut clean = run("performer", 0, 0.3845);
+    let words = |record: &Record| {
+        let text = view(record);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(
+        words(&clean).contains("in tay2021long; comparable speed")
+            || words(&clean).contains("in tay2021long; comparable majority")
+    );
+    clean.task.protocol = "clean".to_owned();
+    assert!(words(&clean).contains("comparable, but: protocol clean"));
+    // Errors are those of counting on the test split; what was not timed is not told.
+    clean.task.rows.val = 50;
+    assert!(view(&clean).contains("38.45 % ± 1.09"));
+    let speed = clean.speed.as_mut().unwrap();
+    speed.overhead_share = f64::NAN;
+    assert!(!view(&clean).contains("the harness"));
+}
+
+/// Only runs that were scored stand for a model of the table.
+#[test]
+fn a_run_that_was_not_scored_is_no_score_of_its_model() {
+    let mut unfinished = mini("linear", 1, 0.1);
+    unfinished.outcome = Outcome::Interrupted { step: 3 };
+    let table = [mini("linear", 0, 0.37), unfinished];
+    let words = Meaning::of(&mini("performer", 0, 0.4045), &table)
+        .unwrap()
+        .words;
+    assert!(
+        words.ends_with("models weak in print 37.00 (linear)"),
+        "{words}"
+    );
+}

@@ -109,6 +109,17 @@ mod tests {
     }
 
     #[test]
+    fn a_name_does_not_cover_the_middle_of_another_disc() {
+        let mut large = disc(75.0, 62.0);
+        large.radius = 20.0;
+        let alone = beside(&[disc(20.0, 50.0)], &FRAME, 10.0);
+        let both = beside(&[disc(20.0, 50.0), large], &FRAME, 10.0);
+        let place = |texts: &[Option<Text>]| texts[0].as_ref().map(|text| text.at);
+        assert!(place(&alone).is_some_and(|at| at.0 > 20.0));
+        assert_ne!(place(&alone), place(&both));
+    }
+
+    #[test]
     fn a_name_without_room_is_left_out() {
         let narrow = Rect {
             right: 30.0,

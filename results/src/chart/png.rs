@@ -168,3 +168,93 @@ fn colour(paint: Paint, opacity: f64) -> Color {
     let [red, green, blue] = paint.colour().light;
     Color::from_rgba8(red, green, blue, (255.0 * opacity).round() as u8)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chart::scene::Stroke;
+
+    /// Returns the places of the dark dots of a drawing of 100 by 60 pixels.
+    fn dark(element: Element) -> Vec<Point> {
+        let scene = Scene {
+            width: 100.0,
+            height: 60.0,
+            title: String::new(),
+            description: String::new(),
+            elements: vec![element],
+        };
+        let picture = Pixmap::decode_png(&encode(&scene).unwrap()).unwrap();
+        let width = picture.width() as usize;
+        let dots = picture.pixels().iter().enumerate();
+        let dark = dots.filter(|(_, dot)| dot.red() < 128);
+        let place = |index: usize| ((index % width) as f64, (index / width) as f64);
+        dark.map(|(index, _)| {
+            let (x, y) = place(index);
+            (x / f64::from(DENSITY), y / f64::from(DENSITY))
+        })
+        .collect()
+    }
+
+    fn word(anchor: Anchor) -> Element {
+        Element::Text(Text {
+            at: (50.0, 40.0),
+            anchor,
+            size: 20.0,
+            paint: Paint::Ink,
+            words: "L".to_owned(),
+            halo: false,
+        })
+    }
+
+    fn outline(outline: Outline, dashed: bool) -> Element {
+        Element::Shape(Shape {
+            outline,
+            fill: None,
+            stroke: Some(Stroke {
+                paint: Paint::Ink,
+                width: 2.0,
+                dashed,
+            }),
+            title: String::new(),
+        })
+    }
+
+    #[test]
+    fn text_stands_upright_at_its_anchor() {
+        let reach = |anchor: Anchor| {
+            let dots = dark(word(anchor));
+            let xs = || dots.iter().map(|dot| dot.0);
+            (xs().fold(100.0, f64::min), xs().fold(0.0, f64::max))
+        };
+        assert!(reach(Anchor::Start).0 >= 49.0);
+        assert!(reach(Anchor::End).1 <= 51.0);
+        let (left, right) = reach(Anchor::Middle);
+        assert!(left < 50.0 && right > 50.0, "{left} {right}");
+        // The foot of an L is at its base line, which is at 40.
+        let dots = dark(word(Anchor::Start));
+        let (top, foot): (Vec<&Point>, Vec<&Point>) = dots.iter().partition(|dot| dot.1 < 33.0);
+        assert!(!top.is_empty() && foot.len() > top.len());
+        assert!(dots.iter().all(|dot| dot.1 < 41.0 && dot.1 > 20.0));
+    }
+
+    #[test]
+    fn outlines_are_closed_and_dashes_have_gaps() {
+        let corners = vec![(20.0, 10.0), (80.0, 10.0), (80.0, 50.0)];
+        let middle = |dots: &[Point]| {
+            let near = |dot: &&Point| (dot.0 - 50.0).abs() < 2.0 && (dot.1 - 30.0).abs() < 2.0;
+            dots.iter().filter(near).count()
+        };
+        assert_eq!(
+            middle(&dark(outline(Outline::Open(corners.clone()), false))),
+            0
+        );
+        assert!(middle(&dark(outline(Outline::Closed(corners), false))) > 0);
+        let line = || Outline::Open(vec![(10.0, 30.0), (90.0, 30.0)]);
+        let whole = dark(outline(line(), false)).len() as f64;
+        let dashed = dark(outline(line(), true)).len() as f64;
+        assert!(
+            (0.45..0.65).contains(&(dashed / whole)),
+            "5 of 9: {dashed} of {whole}"
+        );
+    }
+}

@@ -221,6 +221,12 @@ mod tests {
     }
 
     #[test]
+    fn values_are_told_in_full_where_they_are_whole() {
+        let words = [0.0, 5.0, 12_345.0, 36.4, 0.5, -2.0].map(told);
+        assert_eq!(words, ["0", "5", "12,345", "36.4", "0.500", "-2.00"]);
+    }
+
+    #[test]
     fn linear_ticks_are_multiples_of_1_2_5() {
         assert_eq!(
             written(Scale::Linear, -0.5, 10.4, 6),

@@ -196,3 +196,39 @@ fn number(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_has_its_anchor_and_a_line_its_dashes() {
+        let of = |anchor: Anchor| {
+            let mut svg = String::new();
+            let words = Text {
+                at: (1.25, 2.0),
+                anchor,
+                size: 13.0,
+                paint: Paint::Ink,
+                words: "a<b".to_owned(),
+                halo: false,
+            };
+            text(&mut svg, &words);
+            svg
+        };
+        assert!(!of(Anchor::Start).contains("text-anchor"));
+        assert!(of(Anchor::Middle).contains("text-anchor=\"middle\""));
+        assert!(
+            of(Anchor::End).contains("text-anchor=\"end\"") && of(Anchor::End).contains("a&lt;b")
+        );
+        let line = |dashed: bool| {
+            let mut svg = String::new();
+            let mut line = Shape::line(vec![(0.0, 1.0), (2.5, 3.04)], Paint::Faint, 1.2);
+            line.stroke.as_mut().unwrap().dashed = dashed;
+            shape(&mut svg, &line);
+            svg
+        };
+        assert!(line(false).starts_with("<polyline points=\"0,1 2.5,3\" fill=\"none\""));
+        assert!(line(true).contains("stroke-dasharray") && !line(false).contains("dasharray"));
+    }
+}

@@ -1,7 +1,7 @@
 //! Tests that nothing is cut off and that no texts overlap.
 
 use super::*;
-use crate::chart::scene::Rect;
+use crate::chart::scene::{Outline, Rect};
 use crate::chart::{Axis, Baseline, Scale};
 
 /// Returns a chart of `count` series with names of all lengths, and with values close together and
@@ -47,6 +47,106 @@ fn chart(count: usize, form: fn(usize) -> Form, scale: Scale) -> Chart {
 
 fn bubble(index: usize) -> Form {
     Form::Bubble(1.0 / (1 + index) as f64)
+}
+
+/// The area of a disc is its share; the smallest can still be seen.
+#[test]
+fn discs_have_the_area_of_their_share() {
+    let mut chart = chart(3, |_| Form::Line, Scale::Linear);
+    for (series, share) in chart.series.iter_mut().zip([1.0, 0.25, 1e-6]) {
+        series.form = Form::Bubble(share);
+        series.points.truncate(1);
+        series.band.clear();
+    }
+    chart.series[1].points = vec![(2_000.0, 30.0)];
+    let drawn = scene(&chart, &Sheet::WIDE);
+    let discs: Vec<(f64, String)> = drawn
+        .elements
+        .iter()
+        .filter_map(|element| match element {
+            Element::Series {
+                title, elements, ..
+            } => elements.iter().find_map(|part| match part {
+                Element::Shape(shape) => match shape.outline {
+                    Outline::Disc(_, radius) => Some((radius, title.clone())),
+                    _ => None,
+                },
+                _ => None,
+            }),
+            _ => None,
+        })
+        .collect();
+    let radii: Vec<f64> = discs.iter().map(|(radius, _)| *radius).collect();
+    let largest = Sheet::WIDE.bubble;
+    // The large ones are below the small ones.
+    let expected = [1.0, 0.5, 0.02f64.sqrt()].map(|share| largest * share);
+    assert_eq!(radii, expected);
+    assert!(discs[1].1.ends_with(": 30 at 2,000"), "{discs:?}");
+}
+
+/// A line has a marker at its last point, where runs are compared, and a band from the lowest to
+/// the highest.
+#[test]
+fn lines_end_in_a_marker_and_bands_reach_their_ends() {
+    let chart = chart(1, |_| Form::Line, Scale::Linear);
+    let drawn = scene(&chart, &Sheet::WIDE);
+    let shapes: Vec<&Shape> = drawn
+        .elements
+        .iter()
+        .filter_map(|element| match element {
+            Element::Series { elements, .. } => Some(elements),
+            _ => None,
+        })
+        .flatten()
+        .filter_map(|part| match part {
+            Element::Shape(shape) => Some(shape),
+            _ => None,
+        })
+        .collect();
+    let (x, y) = chart.series[0].points[chart.series[0].points.len() - 1];
+    let told = format!(": {y} at 9,750");
+    assert_eq!(x, 9_750.0);
+    assert!(
+        shapes.iter().any(|shape| shape.title.ends_with(&told)),
+        "{told}"
+    );
+    let is_line = |shape: &&&Shape| matches!(shape.outline, Outline::Open(_));
+    let line = shapes.iter().find(is_line).unwrap().bounds();
+    let is_band = |shape: &&&Shape| shape.fill.is_some_and(|(_, opacity)| opacity < 1.0);
+    let band = shapes.iter().find(is_band).unwrap().bounds();
+    // As far above the line as below it.
+    let (above, below) = (line.top - band.top, band.bottom - line.bottom);
+    assert!(
+        above > 1.0 && (above - below).abs() < 1e-6,
+        "{above} {below}"
+    );
+}
+
+/// Names go down the columns of a legend, in the order of the tables.
+#[test]
+fn a_legend_is_read_down_its_columns() {
+    let mut chart = chart(5, |_| Form::Line, Scale::Linear);
+    for (index, series) in chart.series.iter_mut().enumerate() {
+        series.name = format!("a name that takes its room {index}");
+    }
+    let mut elements = Vec::new();
+    legend(&chart, &Sheet::FILE, 0.0, &mut elements);
+    let places: Vec<Point> = elements
+        .iter()
+        .filter_map(|element| match element {
+            Element::Series { elements, .. } => elements.iter().find_map(|part| match part {
+                Element::Text(text) => Some(text.at),
+                _ => None,
+            }),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(places.len(), 5);
+    assert!(
+        places[1].0 == places[0].0 && places[1].1 > places[0].1,
+        "{places:?}"
+    );
+    assert!(places[4].0 > places[0].0, "{places:?}");
 }
 
 const SHEETS: [Sheet; 3] = [Sheet::FILE, Sheet::WIDE, Sheet::NARROW];
