@@ -508,7 +508,8 @@ mod tests {
     #[test]
     fn every_figure_of_a_log_must_be_one() {
         assert_eq!(faults(&|_, _| ()), [None, None]);
-        let wrong: [(&str, fn(&mut Line)); 8] = [
+        type Alter = fn(&mut Line);
+        let wrong: [(&str, Alter); 8] = [
             ("the loss at step 20 is no loss: NaN", |it| match it {
                 Line::Train { loss, .. } | Line::Validation { loss, .. } => *loss = f64::NAN,
                 Line::Unknown => (),

@@ -82,6 +82,7 @@ mod tests {
         let bench = r#"{"schema":1,"session":"a","model":"bag","length":64,"outcome":{}}"#;
         let words = Some("a session of `lra bench`");
         assert_eq!(of("c.jsonl", &format!("{bench}\noops")), words);
+        assert_eq!(of("c2.jsonl", &format!("\u{feff}{bench}\n")), words);
         for (name, text) in [
             ("d.csv", "model,accuracy\n"),
             ("d2.csv", "schema,id\n"),

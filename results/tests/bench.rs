@@ -567,9 +567,10 @@ fn cells_of_two_settings_are_not_compared() {
     assert_eq!(text.matches("(2.00×)").count(), 1, "{text}");
     assert!(!text.contains("(5.00×)"), "{text}");
     let best = tables[0].rows.iter().flat_map(|row| &row.cells);
+    let best = best.filter(|cell| cell.best).map(|cell| cell.text.as_str());
     assert_eq!(
-        best.filter(|cell| cell.best).count(),
-        1,
+        best.collect::<Vec<&str>>(),
+        ["20.0 (2.00×)"],
         "the other has no rival"
     );
     let csv = Format::Csv.render(&tables[2..3]);
@@ -628,4 +629,23 @@ fn published_speeds_stand_below_the_plain_model_alone() {
     let both = [cell("transformer", &[], 1024, [0.1, 0.1], 40), other];
     let expected = ["measured", "measured", "tay2021"];
     assert_eq!(rows(&both), expected.map(|from| pair("transformer", from)));
+}
+
+#[test]
+fn charts_over_length_are_in_seconds_and_mebibytes() {
+    let cells = [
+        cell("linear", &[], 2048, [0.2, 0.2], 80),
+        cell("linear", &[], 1024, [0.1, 0.1], 40),
+    ];
+    let charts = chart::lengths(&cells);
+    let near = |index: usize, expected: [f64; 2]| {
+        let series = &charts[index].series[0];
+        assert!(series.name.ends_with(" 1.00"), "{}", series.name);
+        let pairs = series.points.iter().zip([1024.0, 2048.0]).zip(expected);
+        pairs.fold(true, |all, ((point, x), y)| {
+            all && point.0 == x && (point.1 - y).abs() < 1e-9
+        })
+    };
+    assert!(near(0, [0.1, 0.2]), "{:?}", charts[0].series);
+    assert!(near(1, [40.0, 80.0]), "{:?}", charts[1].series);
 }

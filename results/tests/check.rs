@@ -1389,8 +1389,8 @@ fn a_slowdown_counts_beyond_the_share_and_three_errors() {
         assert_eq!(of(0.66, errors, 0.0), "same");
         assert_eq!(of(0.63, errors, 0.0), "worse");
     }
-    // The reference has its error on both sides: sqrt(2) 5 %, so that -ln(0.62) = 0.478 is less than
-    // 0.2877 + 0.212, and -ln(0.60) = 0.511 is more.
+    // The reference has its error on both sides: sqrt(2) 5 %, so that -ln(0.62) = 0.478 is less
+    // than 0.2877 + 0.212, and -ln(0.60) = 0.511 is more.
     assert_eq!(of(0.62, exact, 0.05), "same");
     assert_eq!(of(0.60, exact, 0.05), "worse");
 }
@@ -1410,10 +1410,10 @@ fn what_is_not_known_of_the_machine_is_not_judged() {
     // On a GPU nothing is exact, and the last loss may change a little.
     let altered = |loss: f64| {
         let mut before = cells(&matrix(), 2.5);
-        before
-            .rows
-            .iter_mut()
-            .for_each(|row| row.key.device = "cuda:0".to_owned());
+        before.rows.iter_mut().for_each(|row| {
+            row.key.device = "cuda:0".to_owned();
+            row.trace.clear();
+        });
         let mut now = before.clone();
         for row in &mut now.rows {
             row.trace = "other".to_owned();
@@ -1569,7 +1569,8 @@ fn every_figure_of_a_baseline_has_a_range() {
         rows.write(&path).unwrap();
         Baseline::read(&path).err().map(|error| error.to_string())
     };
-    let cases: [(&str, fn(&mut Row)); 11] = [
+    type Alter = fn(&mut Row);
+    let cases: [(&str, Alter); 11] = [
         ("accuracy is 1.5", |row| row.accuracy = Some(1.5)),
         ("accuracy_deviation is -1", |row| {
             row.accuracy_deviation = Some(-1.0)

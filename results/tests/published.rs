@@ -367,9 +367,9 @@ fn the_figures_of_a_source_come_with_their_origins() {
         }
         let mut cells = table.rows.iter().flat_map(|row| &row.cells);
         let own = |figure: &&published::Figure| figure.trust == Trust::Primary;
-        if source.figures.iter().all(|it| own(&it)) {
+        if source.figures.iter().all(own) {
             assert!(cells.all(|cell| cell.field("trust").is_none()));
-        } else if !source.figures.iter().any(|it| own(&it)) {
+        } else if !source.figures.iter().any(own) {
             assert!(cells.any(|cell| cell.field("trust").is_some()));
         }
     }

@@ -279,6 +279,10 @@ fn a_store_is_searched_in_depth_and_names_what_it_skips() {
         none.to_string().starts_with("cannot read no/such/folder: "),
         "{none}"
     );
+    assert!(!none.to_string().contains("make that folder"), "{none}");
+    assert!(!none.is_of_content(), "nothing is known of its content");
+    let damaged = store::read(&store.path().join("foreign").join(store::FILE));
+    assert!(damaged.unwrap_err().is_of_content());
 }
 
 #[test]

@@ -1618,7 +1618,8 @@ fn speeds_of_other_machines_have_no_common_best() {
         (best.filter(|cell| cell.best).count(), text(table.clone()))
     };
     assert_eq!(of(|_| ()).0, 1);
-    let changes: [(fn(&mut Record), &str); 7] = [
+    type Alter = fn(&mut Record);
+    let changes: [(Alter, &str); 7] = [
         (|it| it.provenance.threads = 0, "threads"),
         (|it| it.provenance.threads = 4, "threads"),
         (|it| it.provenance.host.cores = 0, "cores"),
