@@ -253,3 +253,118 @@ impl<'a> Group<'a> {
         marks.into_iter().collect()
     }
 }
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// Returns a run with this accuracy, altered.
+    pub(crate) fn run(seed: u64, accuracy: f64, alter: impl FnOnce(&mut Record)) -> Record {
+        let text = format!(
+            r#"{{
+                "schema": 1, "id": "run-{seed}", "outcome": {{ "status": "scored" }}, "seed": {seed},
+                "task": {{ "name": "listops", "label": "listops", "source": "generated" }},
+                "model": {{ "name": "linear" }}, "recipe": {{ "name": "s4", "published": true }},
+                "scores": {{
+                    "test_accuracy": {accuracy}, "val_accuracy": {accuracy}, "steps": 1000, "examples_seen": 500
+                }},
+                "speed": {{ "wall_seconds": 7200.0, "flops_per_step": 3000000000000 }},
+                "created": "2026-11-2{seed}T10:00:00Z"
+            }}"#
+        );
+        let mut record: Record = serde_json::from_str(&text).unwrap();
+        alter(&mut record);
+        record
+    }
+
+    /// Returns the group of some runs with a change of the command line; empty for none.
+    pub(crate) fn group<'a>(runs: &'a [Record], set: &str) -> Group<'a> {
+        let set = (!set.is_empty()).then(|| (SET, set.to_owned()));
+        Group {
+            model: &runs[0].model.name,
+            task: &runs[0].task.name,
+            data: runs[0].task.title(),
+            setting: [("recipe", runs[0].recipe.name.clone())]
+                .into_iter()
+                .chain(set)
+                .collect(),
+            runs: runs.iter().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{group, run};
+    use super::*;
+
+    #[test]
+    fn costs_are_means_over_seeds_in_their_units() {
+        let runs = [
+            run(1, 0.4, |_| ()),
+            run(3, 0.5, |it| {
+                it.speed.as_mut().unwrap().wall_seconds = 3600.0
+            }),
+            run(2, 0.6, |it| it.speed = None),
+        ];
+        let group = group(&runs, "");
+        assert_eq!(group.hours(), Some(1.5));
+        assert_eq!(group.petaflop(), Some(3.0));
+        assert_eq!(group.day(), "2026-11-23");
+        assert!((group.score().unwrap().mean - 50.0).abs() < 1e-9);
+        assert!((group.validation().unwrap() - 50.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_scored_seeds_have_trained() {
+        let with = |seed: u64, loss: f64, outcome: Outcome| {
+            run(seed, 0.5, |it| {
+                it.outcome = outcome;
+                let scores = it.scores.as_mut().unwrap();
+                (scores.prior_loss, scores.test_loss) = (Some(2.0), Some(loss));
+            })
+        };
+        let runs = [
+            with(1, 1.0, Outcome::Scored),
+            with(2, 1.99, Outcome::Scored),
+            with(3, 1.0, Outcome::Interrupted { step: 3 }),
+            run(4, 0.5, |_| ()),
+        ];
+        assert_eq!(group(&runs, "").trained(), (1, 2));
+        assert_eq!(group(&runs, "").trained_words(), "1 of 2");
+        assert_eq!(group(&runs[3..], "").trained_words(), "");
+    }
+
+    #[test]
+    fn only_whole_and_unchanged_data_are_the_task() {
+        let of = |alter: fn(&mut Record)| group(&[run(1, 0.5, alter)], "").is_of_the_task();
+        assert!(of(|_| ()));
+        for alter in [
+            |it: &mut Record| it.task.partial = true,
+            |it: &mut Record| it.task.source = "synthetic".to_owned(),
+            |it: &mut Record| it.task.altered = vec!["a row is another".to_owned()],
+            |it: &mut Record| it.task.label = "listops@64".to_owned(),
+            |it: &mut Record| it.provenance.accepted_changes = vec!["other data".to_owned()],
+        ] {
+            assert!(!of(alter));
+        }
+    }
+
+    #[test]
+    fn a_probe_fails_no_majority() {
+        let marks = |probe: bool| {
+            let runs = [run(1, 0.1, |it| {
+                it.task.probe = probe;
+                it.task.classes = 2;
+                let dense = serde_json::from_str(r#"{ "accuracy": 0.3 }"#);
+                it.scores.as_mut().unwrap().test_dense = Some(dense.unwrap());
+            })];
+            let group = group(&runs, "");
+            (group.marks().join("; "), group.score().unwrap().mean)
+        };
+        let fail = "FAIL: no better than the majority class".to_owned();
+        assert_eq!(marks(false), (fail, 10.0));
+        let labels = "share of labelled positions, not of whole sequences".to_owned();
+        assert_eq!(marks(true), (labels, 30.0));
+    }
+}

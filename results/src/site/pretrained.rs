@@ -69,3 +69,48 @@ fn examples(group: &Group) -> Option<u64> {
     let first = all.next()?;
     all.all(|other| other == first).then_some(first)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::ours::testing::{group, run};
+    use super::*;
+    use crate::record::Pretraining;
+
+    /// Returns a run that saw so many examples, before training and in it.
+    fn seen(accuracy: f64, before: Option<u64>, examples: u64) -> [Record; 1] {
+        [run(1, accuracy, |it| {
+            it.pretraining = before.map(|examples_seen| Pretraining {
+                examples_seen,
+                ..Pretraining::default()
+            });
+            it.scores.as_mut().unwrap().examples_seen = examples;
+        })]
+    }
+
+    #[test]
+    fn a_pretrained_model_stands_beside_the_best_of_equal_cost() {
+        let with = seen(0.5, Some(1_000), 500);
+        let [best, worse] = [seen(0.45, None, 1_500), seen(0.4, None, 1_575)];
+        let [short, long] = [seen(0.9, None, 1_420), seen(0.8, None, 1_580)];
+        let mut other_recipe = seen(0.7, None, 1_500);
+        other_recipe[0].recipe.name = "tay2021".to_owned();
+        let dearer = seen(0.6, Some(9_000), 500);
+        let all = [
+            group(&with, "pretrain.kind=masked"),
+            group(&best, "train.steps=3"),
+            group(&worse, "train.steps=4"),
+            group(&short, "train.steps=2"),
+            group(&long, "train.steps=5"),
+            group(&other_recipe, ""),
+            group(&dearer, "pretrain.kind=next"),
+        ];
+        // Pairs with an equal come first, then the highest mean.
+        let found = Pretrained::among(all.iter()).unwrap();
+        assert_eq!((found.mean, found.examples), (50.0, 1_500));
+        assert_eq!(found.alone, Some(45.0));
+        assert_eq!(found.words(), "50.00, alone 45.00");
+        let alone = Pretrained::among([&all[0], &all[6]].into_iter()).unwrap();
+        assert_eq!((alone.mean, alone.alone), (60.0, None));
+        assert_eq!(Pretrained::among(all[1..6].iter()), None);
+    }
+}

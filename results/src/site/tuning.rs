@@ -73,7 +73,28 @@ fn expected_best(sorted: &[f64], draws: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ours::testing::{group, run};
     use super::*;
+
+    #[test]
+    fn a_setting_is_tried_with_all_of_its_seeds() {
+        let first = [run(1, 0.4, |_| ()), run(2, 0.6, |_| ())];
+        let (second, third) = ([run(1, 0.3, |_| ())], [run(1, 0.9, |_| ())]);
+        let mut other = [run(1, 0.99, |_| ())];
+        other[0].recipe.name = "tay2021".to_owned();
+        let all = [
+            group(&first, "train.learning_rate=1e-3"),
+            group(&second, "train.learning_rate=3e-3"),
+            group(&third, ""),
+            group(&other, ""),
+        ];
+        let tuning = Tuning::of(&all[0], &all);
+        assert_eq!(tuning.tried, 3);
+        assert_eq!(tuning.spread_words(), "30.0 to 90.0");
+        // Means of 30, 50 and 90. Of two draws: (30 + 3 * 50 + 5 * 90) / 9.
+        assert_eq!(tuning.expected_words(), "56.7 of 1, 70.0 of 2");
+        assert_eq!(Tuning::of(&all[3], &all).expected_words(), "");
+    }
 
     #[test]
     fn the_expected_best_is_that_of_all_draws() {
