@@ -338,3 +338,118 @@ pub(super) fn in_petaflop(offer: &Offer) -> String {
     };
     format!("{sign}{number}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::evidence;
+    use super::super::ours::testing::{group, run};
+    use super::*;
+    use crate::published;
+
+    /// Every cell of the published figures, computed again from the file.
+    #[test]
+    fn cells_have_the_figures_that_are_printed_without_copies() {
+        let site = Site::default();
+        let evidence = evidence::all(&site, &[]);
+        let cells = all(&site, &evidence, &[]);
+        assert!(cells.len() > 50);
+        let (mut starred, mut shared) = (0, 0);
+        for cell in &cells {
+            let own = || {
+                published::figures().iter().filter(|it| {
+                    let is_re_run = ["re-run", "reproduction"].map(|word| it.model.contains(word));
+                    it.entry == cell.model
+                        && task_name(&it.task) == task_name(cell.task)
+                        && it.metric == ACCURACY
+                        && is_re_run == [false; 2]
+                        && !it.notes.contains("copied by")
+                        && !it.notes.contains("copied from")
+                })
+            };
+            let values = |defect: bool| {
+                let own = own().filter(|it| it.defect.is_empty() != defect);
+                let mut values: Vec<f64> = own.filter_map(|it| it.value).collect();
+                let count = values.len();
+                values.sort_by(f64::total_cmp);
+                values.dedup();
+                (count > values.len(), values)
+            };
+            let (repeated, printed) = values(false);
+            assert_eq!(cell.printed, printed, "{} on {}", cell.model, cell.task);
+            assert_eq!(cell.doubtful, values(true).1);
+            starred += usize::from(!cell.doubtful.is_empty());
+            shared += usize::from(repeated);
+        }
+        assert!(starred > 0 && shared > 0);
+        // What is no accuracy stands above no floor.
+        let others = evidence.iter().filter(|one| one.metric != ACCURACY);
+        let mut remarks = others.flat_map(|one| &one.remarks);
+        assert!(!remarks.any(|words| words.starts_with("no better than a trivial")));
+    }
+
+    /// The group is chosen by validation, as its setting was, among those that a source can be
+    /// compared with.
+    #[test]
+    fn the_best_group_is_chosen_without_its_test_score() {
+        let of = |test: f64, validation: f64, alter: fn(&mut crate::Record)| {
+            [run(1, test, |it| {
+                it.model.name = "s4".to_owned();
+                it.scores.as_mut().unwrap().val_accuracy = Some(validation);
+                alter(it);
+            })]
+        };
+        let set = |it: &mut crate::Record| it.recipe.overrides = vec!["train.steps=2".to_owned()];
+        let low = of(0.9, 0.3, |_| ());
+        let high = of(0.5, 0.4, |_| ());
+        let changed = of(0.6, 0.8, set);
+        let partial = of(0.7, 0.9, |it| it.task.partial = true);
+        let best = |runs: &[&[crate::Record; 1]]| {
+            let groups: Vec<Group> = runs.iter().map(|runs| group(*runs, "")).collect();
+            let site = Site::default();
+            let evidence = evidence::all(&site, &groups);
+            let cells = all(&site, &evidence, &groups);
+            let mut cells = cells.iter();
+            let cell = cells.find(|it| it.model == "s4" && it.task == "listops");
+            let cell = cell.unwrap();
+            assert_eq!(cell.groups, runs.len());
+            cell.highest(Tier::Here).map(f64::round)
+        };
+        assert_eq!(best(&[&low, &high]), Some(50.0));
+        assert_eq!(best(&[&high, &low, &changed, &partial]), Some(50.0));
+        assert_eq!(best(&[&changed, &partial]), Some(60.0));
+        assert_eq!(best(&[&partial]), None);
+    }
+
+    #[test]
+    fn the_cheapest_way_is_offered() {
+        let source = published::source("s4").unwrap();
+        let figure = source.cell("s4", "listops", ACCURACY).unwrap();
+        let way = |petaflop: f64| {
+            Ok(Offer {
+                command: format!("lra repro at {petaflop}"),
+                flops: petaflop * 1e15,
+                complete: true,
+                differences: Vec::new(),
+            })
+        };
+        let ways = [way(3.0), way(2.0), way(5.0), Err("none".to_owned())];
+        let mut summary = Summary::new("s4", "listops");
+        for way in &ways {
+            let one = Evidence {
+                model: "s4",
+                task: "listops",
+                data: "listops".to_owned(),
+                metric: ACCURACY,
+                value: figure.value,
+                text: figure.text(),
+                date: String::new(),
+                remarks: Vec::new(),
+                origin: Origin::Printed(source, figure, Some(way)),
+            };
+            summary.add(&one, &[]);
+        }
+        assert_eq!(summary.offer.map(Offer::petaflop), Some(2.0));
+        let shown = [2.345, 23.45, 2_345.6].map(|petaflop| in_petaflop(&way(petaflop).unwrap()));
+        assert_eq!(shown, ["2.35", "23.4", "2,346"]);
+    }
+}
