@@ -9,6 +9,7 @@ mod support;
 
 mod altered;
 mod archives;
+mod baselines;
 mod beside;
 mod conformance;
 mod dense;
