@@ -143,6 +143,18 @@ fn damage_is_found_when_opening() {
             "manifest.json",
             "another entry",
         ),
+        (
+            "other rows",
+            |folder| {
+                replace(
+                    &folder.join("manifest.json"),
+                    "\"rows\": 2000",
+                    "\"rows\": 2001",
+                );
+            },
+            "train.safetensors",
+            "2000 rows instead of 2001",
+        ),
     ];
     for (name, harm, file, problem) in table {
         let (_root, store, folder) = built();
@@ -421,11 +433,22 @@ impl Task for Pairs {
         match request.options["fault"].as_str() {
             Some("towers") => writer.row(SplitName::Val, &[&[1]], 0),
             Some("label") => writer.row(SplitName::Val, &[&[1], &[2]], 2),
-            Some("token") => writer.row(SplitName::Val, &[&[1], &[10]], 0),
-            Some("length") => writer.row(SplitName::Val, &[&[1; 5], &[2]], 0),
-            Some("twice") => {
+            Some("first token") => writer.row(SplitName::Val, &[&[10], &[1]], 0),
+            Some("second token") => writer.row(SplitName::Val, &[&[1], &[10]], 0),
+            Some("first length") => writer.row(SplitName::Val, &[&[1; 5], &[2]], 0),
+            Some("second length") => writer.row(SplitName::Val, &[&[1], &[2; 5]], 0),
+            Some("between") => {
                 writer.promise_distinct();
                 writer.row(SplitName::Val, &[&[1], &[1]], 0)
+            }
+            Some("within") => {
+                writer.promise_distinct();
+                writer.row(SplitName::Train, &[&[1], &[1]], 0)
+            }
+            // Tokens move from one sequence to the other.
+            Some("apart") => {
+                writer.promise_distinct();
+                writer.row(SplitName::Val, &[&[1, 1], &[]], 0)
             }
             _ => Ok(()),
         }
@@ -469,7 +492,14 @@ fn two_towers_keep_their_rows_in_order() {
 fn a_builder_is_held_to_its_description() {
     let root = tempfile::tempdir().unwrap();
     let store = Store::new(root.path());
-    for fault in ["towers", "label", "token", "length"] {
+    for fault in [
+        "towers",
+        "label",
+        "first token",
+        "second token",
+        "first length",
+        "second length",
+    ] {
         let error = store
             .open_or_build(&Pairs, &pairs(fault), None, &())
             .expect_err(fault);
@@ -496,20 +526,33 @@ fn a_builder_is_held_to_its_description() {
 fn a_broken_promise_is_found() {
     let root = tempfile::tempdir().unwrap();
     let store = Store::new(root.path());
+    for (fault, told) in [
+        (
+            "between",
+            "0 rows repeated within a split, 1 in more than one split",
+        ),
+        (
+            "within",
+            "1 row repeated within a split, 0 in more than one split",
+        ),
+    ] {
+        store
+            .open_or_build(&Pairs, &pairs(fault), None, &())
+            .unwrap();
+        let verification = store.verify(&Pairs, &pairs(fault), &()).unwrap();
+        let failed: Vec<_> = verification
+            .checks
+            .iter()
+            .filter(|check| !check.ok)
+            .collect();
+        assert_eq!(failed.len(), 1, "{verification}");
+        assert_eq!(failed[0].detail, told);
+    }
     store
-        .open_or_build(&Pairs, &pairs("twice"), None, &())
+        .open_or_build(&Pairs, &pairs("apart"), None, &())
         .unwrap();
-    let verification = store.verify(&Pairs, &pairs("twice"), &()).unwrap();
-    let failed: Vec<_> = verification
-        .checks
-        .iter()
-        .filter(|check| !check.ok)
-        .collect();
-    assert_eq!(failed.len(), 1, "{verification}");
-    assert_eq!(
-        failed[0].detail,
-        "0 rows repeated within a split, 1 in more than one split"
-    );
+    let verification = store.verify(&Pairs, &pairs("apart"), &()).unwrap();
+    assert!(verification.passed(), "{verification}");
 }
 
 #[test]
@@ -580,6 +623,51 @@ fn a_manifest_whose_digest_is_not_that_of_its_files_is_damaged() {
     fs::write(&path, manifest.to_string()).unwrap();
     let error = store.open(&Toy, &toy()).unwrap_err().to_string();
     assert!(error.contains("content digest"), "{error}");
+}
+
+/// Returns the names of the checks that fail.
+fn failed(store: &Store, task: &dyn Task, key: &Key) -> Vec<String> {
+    let verification = store.verify(task, key, &()).unwrap();
+    let failed = verification.checks.into_iter().filter(|check| !check.ok);
+    failed.map(|check| check.name).collect()
+}
+
+#[test]
+fn labels_are_counted_again() {
+    let (_root, store, folder) = built();
+    let path = folder.join("manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut manifest: Value = serde_json::from_str(&text).unwrap();
+    let labels = &mut manifest["splits"]["val"]["labels"];
+    let first = labels[0].as_u64().unwrap();
+    (labels[0], labels[1]) = (labels[1].take(), first.into());
+    assert_ne!(labels[0], labels[1]);
+    fs::write(&path, manifest.to_string()).unwrap();
+    assert_eq!(failed(&store, &Toy, &toy()), ["val: labels"]);
+}
+
+/// Changes a token of each sequence, and corrects the manifest's SHA-256.
+#[test]
+fn tokens_of_both_sequences_are_verified() {
+    // Behind the tokens of both, four and two, stand two labels.
+    for from_end in [8, 5, 4, 3] {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path());
+        let key = pairs("none");
+        drop(store.open_or_build(&Pairs, &key, None, &()).unwrap());
+        assert!(failed(&store, &Pairs, &key).is_empty());
+        let folder = store.folder(&Pairs, &key);
+        let file = folder.join("train.safetensors");
+        let mut bytes = fs::read(&file).unwrap();
+        let before = lra_datasets::Digest::of(&bytes);
+        let at = bytes.len() - from_end;
+        bytes[at] = 10;
+        fs::write(&file, &bytes).unwrap();
+        let now = lra_datasets::Digest::of(&bytes);
+        replace(&folder.join("manifest.json"), &before, &now);
+        let failed = failed(&store, &Pairs, &key);
+        assert_eq!(failed, ["content digest", "train: tokens"], "{from_end}");
+    }
 }
 
 #[test]
