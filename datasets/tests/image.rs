@@ -9,7 +9,7 @@ use crate::shared;
 use image::ImageEncoder;
 use image::codecs::png::PngEncoder;
 use lra_datasets::tasks::Image;
-use lra_datasets::{Class, Key, Task};
+use lra_datasets::{Class, Key, Source, Store, Task};
 use serde_json::json;
 
 const NAMES: [&str; 6] = [
@@ -514,6 +514,50 @@ fn smaller_pictures_have_another_label() {
     small.options["max_length"] = json!(1000);
     let error = Image.shape(&small.options).unwrap_err();
     assert_eq!(error.class(), Class::Usage);
+}
+
+/// Finds both discs by their grey values, which noise does not mix, and tells the class by the
+/// angle from one centre to the other.
+#[test]
+fn the_class_of_the_stand_in_is_a_direction() {
+    for (side, least) in [(32, 0.97), (16, 0.9)] {
+        let mut key = key(false);
+        key.source = Source::Synthetic;
+        let sizes = [("train", 400), ("val", 10), ("test", 10)];
+        for (name, size) in sizes.into_iter().chain([("max_length", side * side)]) {
+            key.options[name] = json!(size);
+        }
+        let root = tempfile::tempdir().unwrap();
+        let splits = Store::new(root.path()).open_or_build(&Image, &key, None, &());
+        let train = splits.unwrap().train;
+        let mut right = 0;
+        for row in 0..train.len() {
+            let pixels = train.tokens(0, row);
+            let centre = |is_of_disc: fn(u8) -> bool| {
+                let places = (0..pixels.len()).filter(|at| is_of_disc(pixels[*at]));
+                let places: Vec<usize> = places.collect();
+                let mean = |along: &dyn Fn(usize) -> usize| {
+                    places.iter().map(|at| along(*at) as f64).sum::<f64>() / places.len() as f64
+                };
+                [mean(&|at| at / side), mean(&|at| at % side)]
+            };
+            let (dark, bright) = (centre(|grey| grey < 64), centre(|grey| grey >= 192));
+            let angle = (bright[0] - dark[0])
+                .atan2(bright[1] - dark[1])
+                .to_degrees();
+            let sector = (angle / 36.0).round().rem_euclid(10.0);
+            right += usize::from(sector == f64::from(train.label(row)));
+            // The rest is grey.
+            assert!(pixels.iter().any(|grey| (96..160).contains(grey)));
+            assert!(
+                pixels
+                    .iter()
+                    .all(|grey| matches!(grey, 0..64 | 96..160 | 192..))
+            );
+        }
+        let share = right as f64 / train.len() as f64;
+        assert!(share > least, "{side} pixels: {share}");
+    }
 }
 
 #[test]

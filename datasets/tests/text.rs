@@ -298,6 +298,45 @@ fn options_of_the_stand_in_do_not_matter_to_the_reviews() {
     assert_eq!(store.folder(&Text, &key), drawn);
 }
 
+/// The word that prevails in the end is the label; over the whole text, neither does.
+#[test]
+fn the_end_of_the_stand_in_tells_its_label() {
+    let mut key = Key::default_of(&Text);
+    key.source = Source::Synthetic;
+    for (name, size) in [("train", 400), ("val", 10), ("test", 10)] {
+        key.options[name] = json!(size);
+    }
+    let root = tempfile::tempdir().unwrap();
+    let splits = Store::new(root.path()).open_or_build(&Text, &key, None, &());
+    let train = splits.unwrap().train;
+    let (mut right, mut early, mut whole) = (0, 0, 0);
+    let (mut words, mut marks, mut hopes) = (0, 0, 0);
+    for row in 0..train.len() {
+        let text = train.tokens(0, row);
+        assert!((250..=1000).contains(&text.len()));
+        whole += usize::from(text.len() == 1000);
+        let count = |part: &[u8], word: &[u8]| {
+            let words = part.split(|byte| *byte == b' ');
+            words.filter(|it| *it == word).count()
+        };
+        let prevails = |part: &[u8]| count(part, b"Hope") > count(part, b"Fear");
+        // The turning point lies between 30 and 70 % of the length.
+        right += usize::from(prevails(&text[text.len() * 7 / 10..]) == (train.label(row) == 1));
+        early += usize::from(prevails(&text[..text.len() * 3 / 10]) == (train.label(row) == 0));
+        words += text.iter().filter(|byte| **byte == b' ').count();
+        marks += count(text, b"Hope") + count(text, b"Fear");
+        hopes += count(text, b"Hope");
+    }
+    let of_rows = |count: usize| count as f64 / train.len() as f64;
+    let (right, early) = (of_rows(right), of_rows(early));
+    assert!(right > 0.9 && early > 0.9, "{right} {early}");
+    // Four standard errors.
+    assert!((of_rows(whole) - 0.4).abs() < 0.1, "{whole}");
+    let (marks, hopes) = (marks as f64, hopes as f64);
+    assert!((marks / words as f64 - 0.125).abs() < 0.006, "{marks}");
+    assert!((hopes / marks - 0.5).abs() < 0.06, "{hopes} of {marks}");
+}
+
 #[test]
 fn what_is_wrong_with_a_file_is_said() {
     type Harm = fn(&mut Files);
