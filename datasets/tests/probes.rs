@@ -268,6 +268,40 @@ fn states_are_products_of_prefixes() {
     }
 }
 
+/// Words of few letters are used up, and none is used twice.
+#[test]
+fn no_row_of_a_probe_is_there_twice() {
+    let options = [
+        ("group", json!("parity")),
+        ("train_length", json!(5)),
+        ("train", json!(40)),
+        ("val", json!(10)),
+    ];
+    for options in [&options[..], &[]] {
+        let (_root, data) = built(&STATE_TRACKING, options);
+        assert!(data.manifest.distinct);
+        let mut seen = std::collections::HashSet::new();
+        for split in splits(&data) {
+            for row in 0..split.len() {
+                assert!(seen.insert(split.tokens(0, row).to_vec()));
+            }
+        }
+    }
+}
+
+#[test]
+fn shortest_lengths_of_words_are_options() {
+    let options = [("min_length", json!(20)), ("test_min_length", json!(10))];
+    let (_root, data) = built(&STATE_TRACKING, &options);
+    let least = |split: &Split| *lengths(split).keys().next().unwrap();
+    // Of 300 words of 13 lengths, and of 90 of 247.
+    assert_eq!((least(&data.train), least(&data.val) >= 20), (20, true));
+    assert!((10..33).contains(&least(&data.test)));
+    let most = |split: &Split| *lengths(split).keys().last().unwrap();
+    assert_eq!(most(&data.train), 32);
+    assert!(most(&data.test) > 240);
+}
+
 #[test]
 fn needles_are_found_by_their_marker() {
     let options = [("train_length", json!(64)), ("max_length", json!(1024))];
@@ -342,7 +376,9 @@ fn impossible_options_are_refused_by_name() {
         (PROBES[0], "train_length", json!(512)),
         (PROBES[0], "tokens_per_pair", json!(3)),
         (PROBES[0], "min_length", json!(512)),
+        (PROBES[0], "min_length", json!(15)),
         (PROBES[0], "max_length", json!(4096)),
+        (PROBES[0], "max_length", json!(2064)),
         (PROBES[1], "tokens", json!(129)),
         (PROBES[2], "group", json!("a6")),
         (PROBES[2], "test_min_length", json!(257)),
@@ -354,6 +390,9 @@ fn impossible_options_are_refused_by_name() {
         let named = error.contains(name) || name == "tokens" && error.contains("max_length");
         assert!(named, "{name} = {value}: {error}");
     }
+    // As many pairs as keys.
+    let key_of_most = key(&MQAR, &[("max_length", json!(2063))]);
+    assert!(MQAR.shape(&key_of_most.options).is_ok());
     // There are 62 words of up to five bits.
     let short = [("group", json!("parity")), ("train_length", json!(5))];
     let root = tempfile::tempdir().unwrap();
@@ -443,6 +482,34 @@ fn nothing_trivial_solves_a_probe() {
         for group in data.dense_baselines().unwrap() {
             assert!(group.majority < 0.2, "{group:?}");
         }
+    }
+}
+
+/// Answers each row of test again by the rule that stands beside the scores.
+#[test]
+fn rules_are_scored_on_the_rows_of_test() {
+    type Rule = fn(&[u8]) -> usize;
+    /// Returns the smallest of the most frequent tokens below a bound.
+    fn frequent(tokens: &[u8], bound: u8) -> usize {
+        let count = |one: u8| tokens.iter().filter(|token| **token == one).count();
+        let most = (0..bound).map(count).max();
+        (0..bound).position(|one| Some(count(one)) == most).unwrap()
+    }
+    let rules: [(&str, Rule); 4] = [
+        ("first value", |tokens| usize::from(tokens[1]) - 128),
+        ("most common data", |tokens| frequent(tokens, 16)),
+        ("last token", |tokens| usize::from(*tokens.last().unwrap())),
+        ("most common value", |tokens| frequent(tokens, 64)),
+    ];
+    for (task, (name, rule)) in PROBES.into_iter().zip(rules) {
+        let (_root, data) = built(task, &[]);
+        let rows = 0..data.test.len();
+        let is_right =
+            |row: &usize| rule(data.test.tokens(0, *row)) == usize::from(data.test.label(*row));
+        let expected = rows.filter(is_right).count() as f64 / data.test.len() as f64;
+        let baselines = task.baselines(&data);
+        let found = baselines.iter().find(|it| it.name == name).unwrap();
+        assert_eq!(found.accuracy, expected, "{name}");
     }
 }
 
