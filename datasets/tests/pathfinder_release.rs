@@ -147,6 +147,10 @@ fn pixels_labels_and_splits_are_right() {
             [32, 4, 4]
         );
         assert_eq!(seen.is_sorted(), protocol == Protocol::Tay2021);
+        if protocol == Protocol::Clean {
+            // By the SHA-256 of the words "pathfinder clean split " and the path.
+            assert_eq!(seen[32..], [15, 29, 34, 36, 2, 20, 25, 39]);
+        }
         seen.sort_unstable();
         assert!(seen.into_iter().eq(0..40));
         assert!(splits.manifest.partial);
@@ -556,14 +560,32 @@ fn images_of_another_generator_are_refused() {
 #[test]
 fn drawing_options_do_not_matter_for_published_images() {
     let store = Store::new(Path::new("nowhere"));
-    let one = official(Protocol::Clean, &[("seed", json!(1)), ("train", json!(5))]);
-    assert_eq!(
-        store.folder(&PATHFINDER, &one),
-        store.folder(&PATHFINDER, &clean())
-    );
-    let other = official(Protocol::Clean, &[("size", json!(64))]);
+    for (name, value) in [
+        ("seed", json!(1)),
+        ("train", json!(5)),
+        ("val", json!(5)),
+        ("test", json!(5)),
+        ("pixels", json!("upstream")),
+        ("min_dashes", json!(5)),
+        ("max_dashes", json!(5)),
+    ] {
+        let one = official(Protocol::Clean, &[(name, value)]);
+        assert_eq!(
+            store.folder(&PATHFINDER, &one),
+            store.folder(&PATHFINDER, &clean()),
+            "{name}"
+        );
+    }
+    for (name, value) in [("size", json!(64)), ("difficulty", json!("easy"))] {
+        let other = official(Protocol::Clean, &[(name, value)]);
+        assert_ne!(
+            store.folder(&PATHFINDER, &other),
+            store.folder(&PATHFINDER, &clean()),
+            "{name}"
+        );
+    }
     assert_ne!(
-        store.folder(&PATHFINDER, &other),
+        store.folder(&PATHFINDER, &official(Protocol::Tay2021, &[])),
         store.folder(&PATHFINDER, &clean())
     );
     assert_eq!(PATHFINDER.info().sources[0], Source::Generated);

@@ -69,6 +69,10 @@ fn options_decide_shape_and_label() {
         shape(&easy),
         (1024, "pathfinder@32-easy-n500-upstream".to_owned())
     );
+    for split in ["val", "test"] {
+        let (_, label) = shape(&[(split, json!(500))]);
+        assert_eq!(label, "pathfinder@n160000");
+    }
     let pathx = PATHX.shape(&PATHX.defaults()).unwrap();
     assert_eq!((pathx.max_length, pathx.label.as_str()), (16_384, "pathx"));
     for (name, value) in [
@@ -116,6 +120,55 @@ fn data_does_not_depend_on_threads_or_on_the_size_of_other_splits() {
     let other = built(2, 30);
     assert_eq!(one.splits.test.sha256, other.splits.test.sha256);
     assert_eq!(one.splits.val.sha256, other.splits.val.sha256);
+}
+
+/// Options reach the generator, and the rows behind the first part of a build are further images.
+#[test]
+fn rows_are_the_numbered_images_of_the_options() {
+    let options = [
+        ("train", json!(300)),
+        ("val", json!(3)),
+        ("test", json!(3)),
+        ("seed", json!(5)),
+        ("size", json!(64)),
+        ("difficulty", json!("easy")),
+        ("pixels", json!("upstream")),
+        ("dense", json!(true)),
+    ];
+    let root = tempfile::tempdir().unwrap();
+    let splits = Store::new(root.path()).open_or_build(&PATHFINDER, &key(&options), None, &());
+    let splits = splits.unwrap();
+    let parameters = Parameters::published(Size::S64, Difficulty::Easy);
+    let generator = Generator::new(parameters, Pixels::Upstream);
+    let mut workspaces = generator.workspaces();
+    // A part has 256 images of this size.
+    for (split, row) in [(0_u64, 0), (0, 255), (0, 256), (0, 299), (1, 2), (2, 2)] {
+        let rows = [&splits.train, &splits.val, &splits.test][split as usize];
+        let (scene, pixels) = generator.image(&mut workspaces, 5, split << 48 | row);
+        let row = row as usize;
+        assert_eq!(rows.tokens(0, row), pixels, "{split} {row}");
+        assert_eq!(rows.label(row), scene.label);
+        assert_eq!(rows.dense(row), Some(generator.dense(&scene).labels()));
+    }
+}
+
+#[test]
+fn the_distance_of_the_discs_is_told() {
+    let parameters = Parameters::published(Size::S128, Difficulty::Easy);
+    let generator = Generator::new(parameters, Pixels::Release);
+    let mut workspaces = generator.workspaces();
+    for number in 0..10 {
+        let (scene, pixels) = generator.image(&mut workspaces, 0, number);
+        let [(y, x), (v, u)] = scene.discs;
+        let expected = f64::from(y - v).hypot(f64::from(x - u));
+        let traits = PATHFINDER.traits(&[&pixels]);
+        assert_eq!((traits.len(), traits[0].0), (1, "distance of the discs"));
+        // Each disc is found within a pixel.
+        assert!(
+            (traits[0].1 as f64 - expected).abs() < 4.0,
+            "{traits:?} {expected}"
+        );
+    }
 }
 
 /// Progress that counts drawn images and panics, like a process that is killed, after `limit`
