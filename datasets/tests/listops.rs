@@ -3,7 +3,7 @@
 
 use lra_datasets::tasks::ListOps;
 use lra_datasets::tasks::listops::{
-    CLOSE, Effort, FIRST_OPERATOR, Operator, Options, Token, evaluate, generate,
+    CLOSE, Effort, FIRST_OPERATOR, Operator, Options, TOKENS, Token, evaluate, generate,
 };
 use lra_datasets::{Class, Key, Split, SplitName, Store, Summary, Task};
 use proptest::prelude::*;
@@ -54,6 +54,7 @@ fn the_full_set_has_the_published_distribution() {
         (splits.manifest.label.as_str(), splits.manifest.max_length),
         ("listops", 2000)
     );
+    assert!(splits.manifest.distinct);
 
     let summary = Summary::of(&ListOps, &splits);
     let train = &summary.splits[0];
@@ -271,6 +272,24 @@ fn drawn_as_a_tree() {
 }
 
 #[test]
+fn traits_are_those_of_the_tree() {
+    let stored = |text: &str| -> Vec<u8> {
+        let stored = |word: &str| TOKENS.iter().position(|token| *token == word);
+        let words = text.split(' ').map(stored);
+        words.map(|stored| stored.unwrap() as u8).collect()
+    };
+    for (text, length, depth, lists) in [
+        ("7", 1, 0, 0),
+        ("[MAX 2 3 ]", 4, 1, 1),
+        ("[MAX [MIN 4 [SM 1 2 ] ] [MED 4 7 ] 0 ]", 14, 3, 4),
+    ] {
+        let traits = ListOps.traits(&[&stored(text)]);
+        let expected = [("length", length), ("depth", depth), ("lists", lists)];
+        assert_eq!(traits, expected, "{text}");
+    }
+}
+
+#[test]
 fn labels_of_parameter_sets() {
     let label = |change: &dyn Fn(&mut Options)| {
         let mut options = Options::published();
@@ -279,8 +298,19 @@ fn labels_of_parameter_sets() {
     };
     assert_eq!(label(&|_| {}), "listops");
     assert_eq!(label(&|options| options.seed = 9), "listops");
-    assert_eq!(label(&|options| options.train = 1000), "listops@2000*");
-    assert_eq!(label(&|options| options.max_depth = 5), "listops@2000*");
+    // Every option but the seed.
+    let changes: [&dyn Fn(&mut Options); 7] = [
+        &|options| options.train = 1000,
+        &|options| options.val = 1000,
+        &|options| options.test = 1000,
+        &|options| options.max_depth = 5,
+        &|options| options.max_args = 5,
+        &|options| options.min_length = 400,
+        &|options| options.operator_probability = 0.3,
+    ];
+    for change in changes {
+        assert_eq!(label(change), "listops@2000*");
+    }
     assert_eq!(
         label(&|options| (options.min_length, options.max_length) = (64, 256)),
         "listops@256"

@@ -389,6 +389,9 @@ fn generator_options_do_not_apply_to_published_files() {
     };
     assert_eq!(with("seed", 5), with("train", 7));
     assert_ne!(with("seed", 5), with("max_length", 3000));
+    let mut dense = official();
+    dense.options["dense"] = json!(true);
+    assert_ne!(store.folder(&ListOps, &dense), with("seed", 5));
     // The options for short expressions may be used with published files; an expression that does
     // not fit is refused by line.
     let mut short = official();
