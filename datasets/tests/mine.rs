@@ -153,6 +153,27 @@ fn without_val_a_tenth_of_train_is_held_out_by_content_and_seed() {
     assert_eq!(other.manifest.splits.test, data.manifest.splits.test);
 }
 
+/// The range of the levels is not read off the examples that are scored.
+#[test]
+fn levels_are_those_of_train_alone() {
+    let row = |values: serde_json::Value, label: u8| {
+        format!("{}\n", json!({"values": values, "label": label}))
+    };
+    let train = row(json!([-1.0, 0.0]), 0) + &row(json!([1.0, 0.5]), 1);
+    let other = row(json!([5.0, -1.0, -7.0]), 0) + &row(json!([1.0]), 1);
+    let place = folder(&[
+        ("train.jsonl", &train),
+        ("val.jsonl", &other),
+        ("test.jsonl", &other),
+    ]);
+    let store = tempfile::tempdir().unwrap();
+    let data = splits(open(place.path()), store.path());
+    assert_eq!(data.train.tokens(0, 0), [0, 128]);
+    assert_eq!(data.train.tokens(0, 1), [255, 191]);
+    assert_eq!(data.val.tokens(0, 0), [255, 0, 0]);
+    assert_eq!(data.test.tokens(0, 0), [255, 0, 0]);
+}
+
 #[test]
 fn every_field_is_read_and_packed_files_are_too() {
     let line = |field: &str, value: serde_json::Value, label: u8| {

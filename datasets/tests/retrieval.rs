@@ -1,7 +1,7 @@
 //! Pairs of the retrieval task: published files, and pairs made from a corpus.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::raw::{self, Built, Files, build};
 use crate::shared;
@@ -47,6 +47,19 @@ fn published_files_keep_their_splits_and_bytes() {
         (&br"b'It\'s \xc3\xbc 5'"[..], &b"plain \"text\" 5"[..])
     );
     assert_eq!(test.labels(), [0, 1, 0, 1, 0, 1]);
+    let facts = built.manifest().facts.iter();
+    let facts: Vec<String> = facts
+        .map(|fact| format!("{}: {}", fact.name, fact.value))
+        .collect();
+    let expected = [
+        "train: pairs: 12",
+        "train: labels: 6 not linked, 6 linked",
+        "val: pairs: 4",
+        "val: labels: 2 not linked, 2 linked",
+        "test: pairs: 6",
+        "test: labels: 3 not linked, 3 linked",
+    ];
+    assert_eq!(facts, expected);
     let notes = built.manifest().notes.join("\n");
     assert!(
         notes.contains("12 pairs of train instead of 147086"),
@@ -291,7 +304,11 @@ fn published_protocol_deals_pairs_not_papers() {
     let built = build(&Retrieval, &key(Protocol::Tay2021), &folder).unwrap();
     let [train, val, test] = built.rows();
     assert_eq!(train + val + test, 840);
-    assert!(val > 40 && test > 40, "{val} {test}");
+    // A tenth each, and five standard deviations.
+    assert!(
+        val.abs_diff(84) < 45 && test.abs_diff(84) < 45,
+        "{val} {test}"
+    );
     assert!(!papers(&built, SplitName::Train).is_disjoint(&papers(&built, SplitName::Test)));
     check_pairs(&built);
     // The order of lines does not matter, the seed does.
@@ -315,13 +332,28 @@ fn published_protocol_deals_pairs_not_papers() {
         built.manifest().digest
     );
     other.options["seed"] = json!(1);
+    let other = build(&Retrieval, &other, &archive).unwrap();
+    // Both the splits of the citations and the pairs without one are drawn.
+    let linked = |built: &Built, split_name: SplitName| -> BTreeSet<[Vec<u8>; 2]> {
+        let split = built.splits.get(split_name);
+        let linked = (0..split.len()).filter(|row| split.label(*row) == 1);
+        linked
+            .map(|row| [0, 1].map(|tower| split.tokens(tower, row).to_vec()))
+            .collect()
+    };
     assert_ne!(
-        build(&Retrieval, &other, &archive)
-            .unwrap()
-            .manifest()
-            .digest,
-        built.manifest().digest
+        linked(&built, SplitName::Test),
+        linked(&other, SplitName::Test)
     );
+    let unlinked = |built: &Built| -> BTreeSet<[Vec<u8>; 2]> {
+        let of_split = |split_name: SplitName| {
+            let split = built.splits.get(split_name);
+            let unlinked = (0..split.len()).filter(|row| split.label(*row) == 0);
+            unlinked.map(|row| [0, 1].map(|tower| split.tokens(tower, row).to_vec()))
+        };
+        SplitName::ALL.into_iter().flat_map(of_split).collect()
+    };
+    assert_ne!(unlinked(&built), unlinked(&other));
 }
 
 /// Checks that positive pairs are citations, that negative pairs are citations in neither
@@ -345,6 +377,29 @@ fn check_pairs(built: &Built) {
         }
     }
     assert_eq!(labels[0], labels[1]);
+}
+
+#[test]
+fn options_of_the_stand_in_do_not_matter_to_published_pairs() {
+    let store = Store::new(std::path::Path::new("nowhere"));
+    let with = |protocol: Protocol, option: &str, value: serde_json::Value| {
+        let mut key = key(protocol);
+        key.options[option] = value;
+        store.folder(&Retrieval, &key)
+    };
+    let folder = store.folder(&Retrieval, &key(Protocol::Clean));
+    for split in ["train", "val", "test"] {
+        assert_eq!(with(Protocol::Clean, split, json!(7)), folder);
+    }
+    // The seed is that of pairs made from a corpus.
+    for (option, value) in [
+        ("seed", json!(7)),
+        ("max_length", json!(100)),
+        ("decode", json!(true)),
+    ] {
+        assert_ne!(with(Protocol::Clean, option, value), folder, "{option}");
+    }
+    assert_ne!(with(Protocol::Tay2021, "seed", json!(0)), folder);
 }
 
 #[test]
@@ -487,6 +542,36 @@ fn words_tell_whether_two_texts_share_a_topic() {
     }
     assert_eq!(lexicon.len(), 4 * 8);
     assert!(right * 100 > train.len() * 95, "{right} of {}", train.len());
+}
+
+/// A text has one name alone, one word in eight, and both have the same one where they are linked.
+#[test]
+fn names_are_those_of_one_topic() {
+    let (_root, _, splits) = drawn("names");
+    let train = &splits.train;
+    let (mut all, mut named, mut whole) = (0, 0, 0);
+    for row in 0..train.len() {
+        let topics = [0, 1].map(|tower| {
+            let text = train.tokens(tower, row);
+            let words = words(text);
+            let (_, words) = words.split_last().unwrap();
+            let is_name = |word: &&&[u8]| word[0].is_ascii_uppercase();
+            let names: Vec<&[u8]> = words.iter().filter(is_name).copied().collect();
+            assert!(names.iter().all(|name| *name == names[0]), "row {row}");
+            all += words.len();
+            named += names.len();
+            whole += usize::from(text.len() == 256);
+            assert!((128..=256).contains(&text.len()));
+            names.first().copied()
+        });
+        if let [Some(one), Some(other)] = topics {
+            assert_eq!(one == other, train.label(row) == 1, "row {row}");
+        }
+    }
+    // 68,000 words, and 1,600 texts of which half have the greatest length: four standard errors.
+    let (named, whole) = (named as f64 / all as f64, whole as f64 / 1600.0);
+    assert!((named - 0.125).abs() < 0.006, "{named}");
+    assert!((whole - 0.5).abs() < 0.05, "{whole}");
 }
 
 #[test]

@@ -53,6 +53,28 @@ fn labels_lengths_and_baselines() {
     );
 }
 
+#[test]
+fn the_summary_shows_shares_and_sampling_errors() {
+    let root = tempfile::tempdir().unwrap();
+    let splits = Store::new(root.path())
+        .open_or_build(&Toy, &Key::default_of(&Toy), None, &())
+        .unwrap();
+    let summary = Summary::of(&Toy, &splits);
+    let text = summary.text();
+    for (label, count) in summary.splits[0].labels.iter().enumerate() {
+        let share = 100.0 * *count as f64 / 2000.0;
+        let line = format!("\n  {label} {count:>8} {share:>5.1} % █");
+        assert!(text.contains(&line), "{text}");
+    }
+    for baseline in &summary.baselines {
+        let share = baseline.accuracy;
+        // Of a mean of 256 answers.
+        let error = (share * (1.0 - share)).sqrt() / 16.0;
+        let line = format!("{:>6.2} % ± {:.2}\n", 100.0 * share, 100.0 * error);
+        assert!(text.contains(&line), "{text}");
+    }
+}
+
 /// For four classes that are nearly equal, the prior's loss is nearly ln 4; it is at least the
 /// entropy of validation's own shares.
 #[test]
