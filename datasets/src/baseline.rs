@@ -95,8 +95,7 @@ fn regression(
     let train = &splits.train;
     // Time grows with the number of classes, too.
     let numbers = features * info.classes.div_ceil(CLASSES);
-    let step = (train.len() * numbers).div_ceil(TABLE).max(1);
-    let rows = sample(train.len(), train.len().div_ceil(step));
+    let rows = fitted_rows(train.len(), numbers);
     let labels: Vec<u8> = rows.iter().map(|&row| train.label(row)).collect();
     let x: Vec<f64> = rows
         .par_iter()
@@ -106,6 +105,12 @@ fn regression(
     score(name, &splits.test, |row| {
         model.predict(&of(&splits.test, row))
     })
+}
+
+/// Returns the training rows that are fitted on, with this many numbers each.
+fn fitted_rows(rows: usize, numbers: usize) -> Vec<usize> {
+    let step = (rows * numbers).div_ceil(TABLE).max(1);
+    sample(rows, rows.div_ceil(step))
 }
 
 /// Returns a constant, then ln(1 + count) of each token of each tower.
@@ -190,5 +195,28 @@ impl Splits {
             })
         };
         Some(groups.filter_map(baseline).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_do_not_fit_are_left_out_at_random() {
+        assert_eq!(
+            fitted_rows(1000, TABLE / 1000),
+            (0..1000).collect::<Vec<_>>()
+        );
+        // One in three.
+        let rows = fitted_rows(3000, TABLE / 1000);
+        assert_eq!(rows.len(), 1000);
+        for third in 0..3 {
+            let range = 1000 * third..1000 * (third + 1);
+            let count = rows.iter().filter(|row| range.contains(*row)).count();
+            // Standard deviation 12: five of them either side.
+            assert!(count.abs_diff(333) < 60, "{third}: {count}");
+        }
+        assert!(fitted_rows(0, 5).is_empty());
     }
 }

@@ -178,6 +178,8 @@ mod tests {
         let inside = GAP + BORDER;
         assert_eq!(at(inside + 7, inside + 7), [0; 3]);
         assert_eq!(at(inside + 8, inside + 8), [17; 3]);
+        assert_eq!(at(inside + 8, inside), [1; 3]);
+        assert_eq!(at(inside, inside + 8), [16; 3]);
         assert_eq!(at(inside + 127, inside + 127), [255; 3]);
         // The top of an A is its middle cell.
         let below = GAP + 128 + 2 * BORDER + GAP / 2;

@@ -91,4 +91,18 @@ mod tests {
         // Standard deviation 30: five of them either side.
         assert!(held_out.abs_diff(1000) < 150, "{held_out}");
     }
+
+    /// Which examples are held out must not change: scores on them would be of other ones.
+    #[test]
+    fn the_first_eight_bytes_decide_what_is_held_out() {
+        let hash = |first: u64, rest: u8| {
+            let mut hash = [rest; 32];
+            hash[..8].copy_from_slice(&first.to_be_bytes());
+            hash
+        };
+        for rest in [0, 255] {
+            assert!(is_held_out(&hash(u64::MAX / 10 - 1, rest)));
+            assert!(!is_held_out(&hash(u64::MAX / 10, rest)));
+        }
+    }
 }

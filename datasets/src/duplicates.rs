@@ -167,8 +167,30 @@ mod tests {
             told(rows(SplitName::Test, 20, 20).collect()),
             "20 of 20 different rows of test also occur in train, and few of the published ones do"
         );
+        let later = rows(SplitName::Val, 20, 20).chain(rows(SplitName::Test, 20, 20));
+        let later: Vec<_> = later.map(|(split, row)| (split, row + 100)).collect();
+        assert_eq!(
+            told(later),
+            "20 of 20 different rows of test also occur in val, and few of the published ones do"
+        );
+        let half = (0..40).map(|row| (SplitName::Test, row + 20));
+        assert_eq!(told(half.collect()), "");
         let apart = (0..40).map(|row| (SplitName::Test, row + 30));
         assert_eq!(told(apart.collect()), "");
+    }
+
+    #[test]
+    fn tokens_of_one_sequence_are_not_those_of_another() {
+        let hash = |towers: &[&[u8]]| row_hash(towers.iter().copied());
+        let all = [
+            hash(&[b"ab", b"c"]),
+            hash(&[b"a", b"bc"]),
+            hash(&[b"abc", b""]),
+            hash(&[b"abc"]),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[..index].contains(one));
+        }
     }
 
     #[test]

@@ -134,6 +134,24 @@ mod tests {
     }
 
     #[test]
+    fn quantiles_between_two_ranks_are_the_upper_one() {
+        let lengths = Lengths::from_values((1..=10).map(|length| 10 * length).collect());
+        assert_eq!(
+            [
+                lengths.p5,
+                lengths.p25,
+                lengths.median,
+                lengths.p75,
+                lengths.p95
+            ],
+            [10, 30, 50, 80, 100]
+        );
+        assert_eq!(lengths.mean, 55.0);
+        // The last bin ends with the longest.
+        assert_eq!(lengths.bins.last().map(|bin| bin.to), Some(100));
+    }
+
+    #[test]
     fn nothing_has_no_lengths() {
         assert_eq!(Lengths::from_values(Vec::new()).bins, []);
     }

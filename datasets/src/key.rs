@@ -97,7 +97,7 @@ fn canonical(value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tasks::Toy;
+    use crate::tasks::{Text, Toy};
 
     #[test]
     fn order_does_not_matter() {
@@ -124,6 +124,16 @@ mod tests {
             key.make_command(&Toy),
             "lra data make toy --source generated --set data.seed=5 --set data.val=9"
         );
+        // Drawn data have one protocol, published ones two.
+        key.protocol = Protocol::Tay2021;
+        assert!(!key.make_command(&Toy).contains("--protocol"));
+        let mut published = Key::default_of(&Text);
+        published.options["seed"] = json!(5);
+        let command = "lra data make text --source official";
+        assert_eq!(published.make_command(&Text), command);
+        published.protocol = Protocol::Tay2021;
+        let command = "lra data make text --source official --protocol tay2021";
+        assert_eq!(published.make_command(&Text), command);
     }
 
     #[test]
@@ -139,6 +149,17 @@ mod tests {
         let earlier = named(json!({"seed": 1}));
         assert_eq!(named(json!({"seed": 1, "dense": false})), earlier);
         assert_ne!(named(json!({"seed": 1, "dense": true})), earlier);
+        let options = json!({"seed": 1, "min_dashes": 0, "max_dashes": 0, "topics": "names"});
+        assert_eq!(named(options), earlier);
+        for (option, value) in [
+            ("min_dashes", json!(1)),
+            ("max_dashes", json!(1)),
+            ("topics", json!("anagrams")),
+        ] {
+            let mut options = json!({"seed": 1});
+            options[option] = value;
+            assert_ne!(named(options), earlier, "{option}");
+        }
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub(crate) fn whole(number: f64) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 1e15).then_some(number as i64)
 }
 
+/// Size of a byte order mark, in bytes.
+const MARK: u64 = 3;
+
 /// A line that was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
@@ -98,7 +101,8 @@ impl<R: Read> Lines<R> {
     pub(crate) fn next(&mut self, buffer: &mut Vec<u8>) -> Result<Option<Line>> {
         let start = buffer.len();
         loop {
-            let mut bounded = (&mut self.input).take(self.longest + 2);
+            let mark = if self.number == 0 { MARK } else { 0 };
+            let mut bounded = (&mut self.input).take(self.longest + 2 + mark);
             let taken = bounded
                 .read_until(b'\n', buffer)
                 .map_err(unreadable(&self.path))?;
@@ -147,6 +151,41 @@ impl<R: Read> Lines<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_numbered_and_bounded() {
+        let read = |text: &str| {
+            let mut lines = Lines::over(PathBuf::from("a.tsv"), text.as_bytes(), 4);
+            let mut read = Vec::new();
+            loop {
+                let mut line = Vec::new();
+                match lines.next(&mut line) {
+                    Ok(Some(Line { number, ended })) => {
+                        read.push((number, String::from_utf8(line).unwrap(), ended));
+                    }
+                    Ok(None) => return Ok(read),
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+        };
+        let lines = read("four\r\n\n\r\n \nend").unwrap();
+        let expected = [(1, "four", true), (4, " ", true), (5, "end", false)];
+        assert_eq!(lines.len(), expected.len());
+        for (line, (number, text, ended)) in lines.iter().zip(expected) {
+            assert_eq!(line, &(number, text.to_owned(), ended));
+        }
+        let marked = read("\u{feff}four\r\nfour").unwrap();
+        assert_eq!(marked[0], (1, "four".to_owned(), true));
+        assert_eq!(marked[1], (2, "four".to_owned(), false));
+        for (text, line) in [
+            ("\nfour\nfives\n", 3),
+            ("\u{feff}fives", 1),
+            ("fives\r\n", 1),
+        ] {
+            let told = format!("a.tsv:{line}: the line is longer than 4 bytes");
+            assert_eq!(read(text).unwrap_err(), told);
+        }
+    }
 
     #[test]
     fn wide_text_is_told_by_its_form() {

@@ -200,12 +200,37 @@ mod tests {
             x.extend([1.0, feature]);
             labels.push(u8::from(row % 100 < if row < 100 { 30 } else { 80 }));
         }
-        let model = Logistic::fit(&x, &labels, 2, 2, 100);
-        let without = model.probabilities(&[1.0, 0.0])[1];
-        let with = model.probabilities(&[1.0, 1.0])[1];
-        assert!(
-            (without - 0.3).abs() < 1e-3 && (with - 0.8).abs() < 1e-3,
-            "{without} {with}"
-        );
+        // A step leaves a third of the distance at most.
+        for steps in [8, 100] {
+            let model = Logistic::fit(&x, &labels, 2, 2, steps);
+            let without = model.probabilities(&[1.0, 0.0])[1];
+            let with = model.probabilities(&[1.0, 1.0])[1];
+            assert!(
+                (without - 0.3).abs() < 1e-3 && (with - 0.8).abs() < 1e-3,
+                "{steps} steps: {without} {with}"
+            );
+        }
+    }
+
+    /// At the optimum, the gradient of the likelihood is that of the penalty, for each weight.
+    #[test]
+    fn weights_are_penalized() {
+        let x = [1.0, -1.0, 1.0, 0.5, 1.0, 2.0, 1.0, 3.0];
+        let labels = [0, 1, 0, 1];
+        let model = Logistic::fit(&x, &labels, 2, 2, 2000);
+        for feature in 0..2 {
+            for class in 0..2 {
+                let rows = x.chunks(2).zip(labels);
+                let gradient: f64 = rows
+                    .map(|(row, label)| {
+                        let is_class = f64::from(u8::from(usize::from(label) == class));
+                        row[feature] * (is_class - model.probabilities(row)[class])
+                    })
+                    .sum();
+                let weight = model.weights[2 * feature + class];
+                assert!((gradient - RIDGE * weight).abs() < 1e-9, "{gradient}");
+                assert!(weight.abs() > 0.01, "{weight}");
+            }
+        }
     }
 }

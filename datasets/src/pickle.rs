@@ -464,6 +464,28 @@ mod tests {
         }
     }
 
+    /// Written by Python's `pickle.dumps` under protocol 2, but for the length of four bytes, which
+    /// it writes for longer numbers alone.
+    #[test]
+    fn long_numbers_have_signs() {
+        let numbers = [
+            &b"\x8a\0"[..],
+            b"\x8a\x01\x7f",
+            b"\x8a\x01\xff",
+            b"\x8a\x02\0\x80",
+            b"\x8a\x05\0\0\0\0\x01",
+            b"\x8a\x08\0\0\0\0\0\0\0\x80",
+            b"\x8b\x01\0\0\0\xfe",
+        ];
+        let bytes = [&b"]("[..], &numbers.concat(), b"e."].concat();
+        let pickle = Pickle::read(&bytes).unwrap();
+        assert_eq!(
+            pickle.numbers(pickle.root),
+            Ok(vec![0, 127, -1, -32_768, 1 << 32, i64::MIN, -2])
+        );
+        assert!(Pickle::read(b"\x8a\x09\0\0\0\0\0\0\0\0\0.").is_err());
+    }
+
     /// Python takes the last value.
     #[test]
     fn a_key_that_is_there_twice_is_refused() {

@@ -50,6 +50,21 @@ mod tests {
         }
     }
 
+    /// Of four random words, three numbers get one each: without a redraw one would get two.
+    #[test]
+    fn below_is_uniform_for_large_bounds() {
+        let mut rng = stream("test", 0, 0);
+        let mut counts = [0_u32; 3];
+        for _ in 0..3000 {
+            counts[below(&mut rng, 3 << 30) as usize % 3] += 1;
+        }
+        // Standard deviation 26: five of them either side.
+        assert!(
+            counts.iter().all(|&count| count.abs_diff(1000) < 130),
+            "{counts:?}"
+        );
+    }
+
     #[test]
     fn below_is_uniform() {
         let mut rng = stream("test", 0, 0);

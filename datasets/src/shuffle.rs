@@ -116,6 +116,11 @@ mod tests {
         assert_eq!(of(60), of_shorter);
         let other = Order::new(8, 100).unwrap().draw();
         assert_ne!(of(100), other.of_row(100).collect::<Vec<_>>());
+        let epoch = permutation(100, 7, 0);
+        assert_ne!(
+            of(100),
+            epoch.iter().map(|&it| it as usize).collect::<Vec<_>>()
+        );
         assert!(Order::new(0, 100).is_none());
     }
 }

@@ -113,3 +113,71 @@ pub(crate) fn difference(one: &Manifest, other: &Manifest) -> Option<String> {
         differs.then(|| format!("{}: {} instead of {}", fact.name, fact.value, there.value))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn manifest(digest: &str, facts: &[(&str, &str)]) -> Manifest {
+        let split = json!({"rows": 1, "labels": [1], "bytes": 9, "sha256": "0"});
+        let mut manifest: Manifest = serde_json::from_value(json!({
+            "task": "text",
+            "version": 1,
+            "source": "official",
+            "protocol": "clean",
+            "options": {},
+            "label": "text",
+            "max_length": 9,
+            "splits": {"train": split, "val": split, "test": split},
+            "digest": digest,
+        }))
+        .unwrap();
+        let facts = facts.iter().map(|(name, value)| Fact::new(*name, value));
+        manifest.facts = facts.collect();
+        manifest
+    }
+
+    #[test]
+    fn entries_differ_in_rows_or_in_facts_that_both_have() {
+        let one = manifest("abc", &[("bytes", "5"), ("ratings", "1:2")]);
+        for (other, told) in [
+            (manifest("abc", &[("bytes", "5")]), None),
+            (manifest("abc", &[("other", "6")]), None),
+            (
+                manifest("abc", &[("ratings", "2:1"), ("bytes", "5")]),
+                Some("ratings: 1:2 instead of 2:1"),
+            ),
+            (
+                manifest("abd", &[("bytes", "6")]),
+                Some("digest abc instead of abd"),
+            ),
+        ] {
+            assert_eq!(difference(&one, &other).as_deref(), told);
+        }
+    }
+
+    #[test]
+    fn facts_of_a_part_contradict_only_where_parts_are_known() {
+        let known = [Known::whole("bytes", 5), Known::part("first", "a")];
+        let marked = |partial: bool, facts: &[(&str, &str)]| {
+            let mut manifest = manifest("abc", facts);
+            manifest.partial = partial;
+            mark(&mut manifest, &known);
+            // Marked once.
+            mark(&mut manifest, &known);
+            let passed = check(&manifest, &known).iter().all(|check| check.ok);
+            assert_eq!(passed, manifest.altered.is_empty());
+            manifest.altered
+        };
+        let right = [("bytes", "5"), ("first", "a"), ("unknown", "7")];
+        let wrong = [("bytes", "4"), ("first", "b"), ("unknown", "7")];
+        for partial in [false, true] {
+            assert!(marked(partial, &right).is_empty());
+        }
+        let told = ["bytes: 4 instead of 5", "first: b instead of a"];
+        assert_eq!(marked(false, &wrong), told);
+        assert_eq!(marked(true, &wrong), told[1..]);
+    }
+}

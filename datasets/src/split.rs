@@ -272,9 +272,11 @@ mod tests {
     use std::sync::LazyLock;
 
     use proptest::prelude::*;
+    use safetensors::Dtype;
+    use safetensors::tensor::TensorView;
 
     use super::Split;
-    use crate::{Key, Store, Task, tasks::Toy};
+    use crate::{Dense, Key, Store, Task, tasks::Toy};
 
     static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
         let root = tempfile::tempdir().unwrap();
@@ -312,11 +314,70 @@ mod tests {
         );
         assert_eq!(change(good.len() - 1, 4), "label 4 of 4 classes");
         assert!(change(header + 3 * 8, 255).starts_with("offsets end at 255, tokens at "));
+        // The last token would belong to no row.
+        let last = good[header + 3 * 8];
+        assert!(change(header + 3 * 8, last - 1).starts_with("offsets end at "));
         assert!(change(7, 255).starts_with("not a store file"));
         assert!(open(&[]).is_err());
         let text = String::from_utf8_lossy(&good[8..header]).replace("offsets\":{", "offsetz\":{");
         let renamed = [&good[..8], text.as_bytes(), &good[header..]].concat();
         assert_eq!(open(&renamed).unwrap_err(), "it has no column `offsets`");
+    }
+
+    /// Opens a file of one row of four tokens, with labels at positions of two classes and groups.
+    fn open_labelled(targets: &[u8], groups: &[u8]) -> Result<Split, String> {
+        let offsets: Vec<u8> = [0_u64, 4].into_iter().flat_map(u64::to_le_bytes).collect();
+        let columns = [
+            ("offsets", Dtype::U64, 2, &offsets[..]),
+            ("tokens", Dtype::U8, 4, &[0; 4]),
+            ("labels", Dtype::U8, 1, &[0]),
+            ("targets", Dtype::U8, targets.len(), targets),
+            ("groups", Dtype::U8, groups.len(), groups),
+        ];
+        let views = columns.map(|(name, dtype, count, bytes)| {
+            (name, TensorView::new(dtype, vec![count], bytes).unwrap())
+        });
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&safetensors::serialize(views, None).unwrap())
+            .unwrap();
+        let map = Split::map(file.path()).unwrap();
+        Split::new(map, 1, 4, Some(&Dense::new(2, &["a", "b"])))
+    }
+
+    #[test]
+    fn bad_labels_at_positions() {
+        let split = open_labelled(&[0, 255, 1, 255], &[1, 255, 0, 255]).unwrap();
+        let labels: Vec<_> = split.dense(0).unwrap().iter().collect();
+        assert_eq!(labels, [(0, 0, 1), (2, 1, 0)]);
+        for (targets, groups, told) in [
+            (
+                &[0; 3][..],
+                &[0; 4][..],
+                "`targets` has 3 bytes for 4 tokens",
+            ),
+            (&[0; 5], &[0; 4], "`targets` has 5 bytes for 4 tokens"),
+            (&[0; 4], &[0; 3], "`groups` has 3 bytes for 4 tokens"),
+            (&[0; 4], &[0; 5], "`groups` has 5 bytes for 4 tokens"),
+            (
+                &[0, 2, 0, 0],
+                &[0; 4],
+                "position 1 has class 2 of 2 in group 0 of 2",
+            ),
+            (
+                &[0; 4],
+                &[0, 0, 2, 0],
+                "position 2 has class 0 of 2 in group 2 of 2",
+            ),
+            (&[0, 0, 0, 255], &[0; 4], "position 3 has class 255 of 2"),
+            (
+                &[0; 4],
+                &[255, 0, 0, 0],
+                "position 0 has class 0 of 2 in group 255",
+            ),
+        ] {
+            let problem = open_labelled(targets, groups).unwrap_err();
+            assert!(problem.contains(told), "{problem}");
+        }
     }
 
     proptest! {

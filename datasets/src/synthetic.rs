@@ -87,3 +87,59 @@ pub(crate) fn word(rng: &mut ChaCha8Rng, text: &mut Vec<u8>) {
         text.push(b"aeiou"[below(rng, 5) as usize]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use rand_chacha::rand_core::Rng;
+
+    use super::*;
+    use crate::Task;
+    use crate::tasks::Image;
+
+    #[test]
+    fn both_ends_of_a_range_are_drawn() {
+        let mut rng = stream("test", 0, 0);
+        let mut counts = [0_u32; 4];
+        for _ in 0..4000 {
+            counts[between(&mut rng, 5..=8) as usize - 5] += 1;
+        }
+        // Standard deviation 27: five of them either side.
+        assert!(
+            counts.iter().all(|count| count.abs_diff(1000) < 140),
+            "{counts:?}"
+        );
+        assert_eq!(between(&mut rng, 7..=7), 7);
+    }
+
+    #[test]
+    fn rows_are_drawn_apart_and_labels_take_turns() {
+        let drawn = |seed: u64| {
+            let options = DrawOptions {
+                seed,
+                train: 500,
+                val: 200,
+                test: 130,
+            };
+            let mut rows = Vec::new();
+            let draw = |split: SplitName, rng: &mut ChaCha8Rng, label: u8| {
+                rows.push((split, rng.next_u64(), label));
+                Ok(())
+            };
+            options.draw(Image.info(), &(), draw).unwrap();
+            rows
+        };
+        let (first, other) = (drawn(0), drawn(1));
+        let words: HashSet<u64> = first.iter().chain(&other).map(|row| row.1).collect();
+        assert_eq!(words.len(), 2 * 830);
+        for (split, size) in SplitName::ALL.into_iter().zip([500, 200, 130]) {
+            let labels: Vec<u8> = first
+                .iter()
+                .filter(|row| row.0 == split)
+                .map(|row| row.2)
+                .collect();
+            assert!(labels.into_iter().eq((0..size).map(|row| (row % 10) as u8)));
+        }
+    }
+}

@@ -282,6 +282,30 @@ fn backslashes_separate_folders() {
     );
 }
 
+/// An extended header without a name leaves the long one that stands before it.
+#[test]
+fn long_names_hold_across_other_headers() {
+    let file = named(b"fine.txt", tar::EntryType::Regular, b"evil");
+    let long = |name: &[u8]| named(b"././@LongLink", tar::EntryType::GNULongName, name);
+    let time = named(b"pax", tar::EntryType::XHeader, b"11 mtime=1\n");
+    let path = |name: &str| {
+        let record = format!("{} path={name}\n", name.len() + 9);
+        named(b"pax", tar::EntryType::XHeader, record.as_bytes())
+    };
+    let evil = "a/../../evil.txt";
+    for heads in [
+        long(evil.as_bytes()),
+        [long(evil.as_bytes()), time.clone()].concat(),
+        path(evil),
+        [long(b"fine.txt"), path(evil)].concat(),
+    ] {
+        refused(
+            &[heads, file.clone(), vec![0; 1024]].concat(),
+            "would lie outside of the archive",
+        );
+    }
+}
+
 #[test]
 fn zip_archives_are_held_to_the_same() {
     let evil = |name: &str| vec![(name.to_owned(), b"evil".to_vec())];
@@ -312,6 +336,31 @@ fn zip_archives_are_held_to_the_same() {
         said.contains("unpacks to more than 200 times its size"),
         "{said}"
     );
+}
+
+/// The sizes of large members stand in a field of 64 bits behind the name.
+#[test]
+fn a_zip_archive_that_states_the_largest_size_is_refused() {
+    let name = "aclImdb/train/neg/0_1.txt";
+    let mut archive = raw::zip(&vec![(name.to_owned(), b"text".to_vec())]);
+    let place = |archive: &[u8], mark: &[u8]| {
+        let mut windows = archive.windows(mark.len());
+        windows.rposition(|bytes| bytes == mark).unwrap()
+    };
+    let directory = place(&archive, b"PK\x01\x02");
+    archive[directory + 24..][..4].fill(0xff);
+    archive[directory + 30] = 12;
+    let behind = directory + 46 + name.len();
+    let field = [&[1, 0, 8, 0][..], &[0xff; 8]].concat();
+    archive.splice(behind..behind, field);
+    let end = place(&archive, b"PK\x05\x06");
+    archive[end + 12] += 12;
+    let root = tempfile::tempdir().unwrap();
+    let told = "unpacks to more than 200 times its size";
+    let said = &errors(root.path(), &archive)[0];
+    assert!(said.contains(told), "{said}");
+    let said = check_archive(&root.path().join("archive"), &()).unwrap_err();
+    assert!(said.to_string().contains(told), "{said}");
 }
 
 #[test]

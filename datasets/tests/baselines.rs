@@ -4,7 +4,7 @@
 use lra_datasets::prelude::*;
 use lra_datasets::tasks::Retrieval;
 use lra_datasets::tasks::pathfinder::PATHFINDER;
-use lra_datasets::{Key, Store, bag_of_tokens, first_token, majority};
+use lra_datasets::{Key, Store, bag_of_tokens, first_token, majority, prior_loss};
 
 /// Tokens of each tower, and the label.
 type Row = (Vec<Vec<u8>>, u8);
@@ -260,4 +260,25 @@ fn each_group_is_answered_by_its_own_majority_of_train() {
         ("equal", &[1, 0, 1], 3, 2.0 / 3.0),
     ];
     assert_eq!(found, expected);
+}
+
+/// A label that train lacks has no share, so its surprise has no bound.
+#[test]
+fn the_prior_is_unknown_for_a_label_that_train_lacks() {
+    let task = Given {
+        info: ONE_TOWER,
+        rows: |split| match split {
+            SplitName::Val => tokens(&[(1, 0), (1, 2)]),
+            _ => tokens(&[(1, 0), (1, 1)]),
+        },
+    };
+    let (_root, splits) = task.splits();
+    assert_eq!(prior_loss(&splits, 1.0), None);
+    let task = Given {
+        info: ONE_TOWER,
+        rows: |_| tokens(&[(1, 0), (1, 1)]),
+    };
+    let (_root, splits) = task.splits();
+    let loss = prior_loss(&splits, 1.0).unwrap();
+    assert!((loss - 2_f64.ln()).abs() < 1e-12, "{loss}");
 }

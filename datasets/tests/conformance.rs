@@ -12,9 +12,12 @@ enum Fault {
     None,
     Clock,
     NoSeed,
-    Overlap,
+    /// Splits share an example, but for this one.
+    Overlap(SplitName),
     Class,
     Empty,
+    /// Examples of this split have twice the length of training.
+    Long(SplitName),
     Unread,
     Text,
     Builds,
@@ -70,7 +73,14 @@ impl Task for Planted {
             let _: Options = parse(&INFO, &DEFAULTS, options)?;
         }
         let length = if self.0 == Fault::Shape { 20 } else { 8 };
-        Ok(Shape::drawn(&INFO, length, &DEFAULTS, options))
+        let shape = Shape::drawn(&INFO, length, &DEFAULTS, options);
+        Ok(match self.0 {
+            Fault::Long(_) => Shape {
+                max_length: 16,
+                ..shape
+            },
+            _ => shape,
+        })
     }
 
     fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
@@ -104,8 +114,12 @@ impl Task for Planted {
                     tokens = tokens.iter().map(|token| token % 200).collect();
                     tokens[3] = 250 + label;
                 }
-                if fault == Fault::Overlap && split != SplitName::Val && row % 10 == 0 {
-                    tokens = vec![1, 2, 3];
+                match fault {
+                    Fault::Overlap(other) if split != other && row % 10 == 0 => {
+                        tokens = vec![1, 2, 3];
+                    }
+                    Fault::Long(long) if split == long => tokens.extend_from_within(..),
+                    _ => {}
                 }
                 if fault == Fault::Empty && row == 5 {
                     tokens.clear();
@@ -166,9 +180,29 @@ fn each_fault_breaks_one_promise() {
             "gives the same train, val and test",
         ),
         (
-            Planted(Fault::Overlap),
+            Planted(Fault::Overlap(SplitName::Val)),
             "no_example_is_in_two_splits",
             "of test also in train",
+        ),
+        (
+            Planted(Fault::Overlap(SplitName::Test)),
+            "no_example_is_in_two_splits",
+            "of val also in train",
+        ),
+        (
+            Planted(Fault::Overlap(SplitName::Train)),
+            "no_example_is_in_two_splits",
+            "of test also in val",
+        ),
+        (
+            Planted(Fault::Long(SplitName::Train)),
+            "lengths_are_within_max_length",
+            "row 0 of train has 16 tokens, more than 8",
+        ),
+        (
+            Planted(Fault::Long(SplitName::Val)),
+            "lengths_are_within_max_length",
+            "row 0 of val has 16 tokens, more than 8",
         ),
         (
             Planted(Fault::Class),
@@ -216,6 +250,7 @@ fn what_is_no_breach_is_remarked() {
     static FINE: Planted = Planted(Fault::None);
     static SOLVED: Planted = Planted(Fault::Solved);
     static SHORT: Planted = Planted(Fault::Shape);
+    static BEYOND: Planted = Planted(Fault::Long(SplitName::Test));
     let remark = |task: &'static dyn Task, promise: &str| {
         let found = asked(task).into_iter().find(|(name, _)| *name == promise);
         match found.unwrap().1 {
@@ -223,11 +258,10 @@ fn what_is_no_breach_is_remarked() {
             other => panic!("{promise}: {other:?}"),
         }
     };
-    assert!(
-        asked(&FINE)
-            .iter()
-            .all(|(_, it)| matches!(it, Outcome::Kept(_)))
-    );
+    for task in [&FINE, &BEYOND] {
+        let asked = asked(task);
+        assert!(asked.iter().all(|(_, it)| matches!(it, Outcome::Kept(_))));
+    }
     assert_eq!(
         remark(&FINE, "the_data_are_built"),
         "examples: 2000 train, 30 val, 30 test"

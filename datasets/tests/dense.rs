@@ -8,7 +8,10 @@ use lra_datasets::tasks::listops::TOKENS;
 use lra_datasets::tasks::pathfinder::{
     Difficulty, Generator, PATHFINDER, PATHX, Paddle, Parameters, Pixels, Scene, Size,
 };
-use lra_datasets::{Error, Key, Source, Split, SplitName, Splits, Store, Task, prior_loss};
+use lra_datasets::{
+    Dense, DenseRow, Error, Key, Request, Result, Shape, Source, Split, SplitName, SplitWriter,
+    Splits, Store, Summary, Task, TaskInfo, prior_loss,
+};
 use serde_json::{Value, json};
 
 fn key(task: &dyn Task, options: &[(&str, Value)]) -> Key {
@@ -143,6 +146,21 @@ fn dash_pixels_of_pathfinder_tell_the_path_of_the_marked_disc() {
             assert!(pixels[pixel] > 0 && target < 2 && group < 3);
         }
         let path = path(&scene);
+        // Thirds of the length of the path, unless rounding decides.
+        let at = |(y, x): (i32, i32)| (f64::from(y), f64::from(x));
+        let apart = |one: (f64, f64), other: (f64, f64)| (one.0 - other.0).hypot(one.1 - other.1);
+        let steps = path.windows(2);
+        let reach: f64 = steps
+            .map(|pair| apart(at(pair[0].start), at(pair[1].start)))
+            .sum();
+        let centre = at(*scene.discs.iter().min().unwrap());
+        for (pixel, _, group) in row.labels().iter() {
+            let place = ((pixel / 32) as f64, (pixel % 32) as f64);
+            let thirds = 3.0 * apart(place, centre) / reach;
+            if (thirds - thirds.round()).abs() > 1e-9 {
+                assert_eq!(f64::from(group), thirds.floor().min(2.0));
+            }
+        }
         let on_path = |dash: &Paddle| path.contains(dash);
         for (pixel, target, _) in row.labels().iter() {
             let place = ((pixel / 32) as f64, (pixel % 32) as f64);
@@ -168,6 +186,20 @@ fn dash_pixels_of_pathfinder_tell_the_path_of_the_marked_disc() {
     assert_eq!(lengths[..5].iter().sum::<i32>(), 0);
 }
 
+/// The bytes of the labels: other ones would take a new version of the task.
+#[test]
+fn labels_stay_what_they_were() {
+    let digest = |task: &dyn Task, key: &Key| {
+        let (_root, splits) = built(task, key);
+        splits.manifest.digest[..16].to_owned()
+    };
+    let digests = [
+        digest(&ListOps, &listops(true)),
+        digest(&PATHFINDER, &pathfinder(true)),
+    ];
+    insta::assert_snapshot!(digests.join(" "), @"20b597d947e53cc8 2f0024c78fe03321");
+}
+
 #[test]
 fn near_labels_are_nearer_than_far_ones() {
     let (_root, splits) = built(&PATHFINDER, &pathfinder(true));
@@ -179,6 +211,15 @@ fn near_labels_are_nearer_than_far_ones() {
     }
     assert!(seen.iter().all(|count| *count > 20), "{seen:?}");
     let baselines = splits.dense_baselines().unwrap();
+    let text = Summary::of(&PATHFINDER, &splits).text();
+    for baseline in &baselines {
+        let share = format!(
+            "{:>6.2} % of {} labels\n",
+            100.0 * baseline.majority,
+            baseline.labels
+        );
+        assert!(text.contains(&share), "{text}");
+    }
     let names: Vec<&str> = baselines.iter().map(|it| it.group.as_str()).collect();
     assert_eq!(names, ["near", "middle", "far"]);
     for baseline in baselines {
@@ -222,6 +263,86 @@ fn labels_at_positions_change_no_sequence_and_no_other_entry() {
             counted,
             dense.train.all_dense().unwrap().iter().count() as u64
         );
+    }
+}
+
+/// A task whose rows do not have the labels at positions that it announces.
+struct Mislabelled;
+
+static MISLABELLED: TaskInfo = TaskInfo {
+    name: "mislabelled",
+    title: "Mislabelled",
+    summary: "A builder with a fault.",
+    paper: "none",
+    version: 1,
+    vocabulary: 10,
+    first_id: 1,
+    classes: 2,
+    towers: 1,
+    mask_ratio: 0.15,
+    sources: &[Source::Synthetic],
+    probe: false,
+};
+
+impl Task for Mislabelled {
+    fn info(&self) -> &'static TaskInfo {
+        &MISLABELLED
+    }
+    fn defaults(&self) -> Value {
+        json!({ "announced": true, "targets": [0, 1, 255], "groups": [1, 0, 255] })
+    }
+    fn shape(&self, options: &Value) -> Result<Shape> {
+        let dense = Dense::new(2, &["a", "b"]);
+        let announced = options["announced"] == json!(true);
+        Ok(Shape::new(&MISLABELLED, 8, []).with_dense(announced.then_some(dense)))
+    }
+    fn build(&self, request: &Request<'_>, writer: &mut SplitWriter) -> Result<()> {
+        let bytes = |name: &str| -> Option<Vec<u8>> {
+            let items = request.options[name].as_array()?.iter();
+            Some(items.map(|it| it.as_u64().unwrap() as u8).collect())
+        };
+        for split in SplitName::ALL {
+            match (bytes("targets"), bytes("groups")) {
+                (Some(targets), Some(groups)) => {
+                    let row = DenseRow { targets, groups };
+                    writer.dense_row(split, &[1, 2, 3], 0, &row)?;
+                }
+                _ => writer.row(split, &[&[1, 2, 3]], 0)?,
+            }
+        }
+        Ok(())
+    }
+    fn to_text(&self, _towers: &[&[u8]], _label: u8) -> String {
+        String::new()
+    }
+}
+
+#[test]
+fn a_builder_is_held_to_its_labels() {
+    let root = tempfile::tempdir().unwrap();
+    let store = Store::new(root.path());
+    let building = |changes: &[(&str, Value)]| {
+        let key = key(&Mislabelled, changes);
+        store.open_or_build(&Mislabelled, &key, None, &())
+    };
+    let splits = building(&[]).unwrap();
+    assert_eq!(splits.manifest.splits.test.dense_labels, [1, 1]);
+    for (changes, told) in [
+        (&[("announced", json!(false))][..], "were not announced"),
+        (&[("targets", json!(null))], "no labels at positions"),
+        (&[("targets", json!([0, 1]))], "for other than 3 tokens"),
+        (&[("groups", json!([1, 0]))], "for other than 3 tokens"),
+        (
+            &[("groups", json!([1, 0, 255, 255]))],
+            "for other than 3 tokens",
+        ),
+        (&[("targets", json!([0, 2, 255]))], "class 2 of 2"),
+        (&[("groups", json!([2, 0, 255]))], "in group 2 of 2"),
+        (&[("targets", json!([0, 255, 255]))], "class 255 of 2"),
+    ] {
+        let error = building(changes).unwrap_err();
+        assert!(matches!(error, Error::Builder { .. }), "{error}");
+        assert!(error.to_string().contains(told), "{error}");
     }
 }
 

@@ -9,7 +9,7 @@ use crate::shared;
 use image::ImageEncoder;
 use image::codecs::png::PngEncoder;
 use lra_datasets::tasks::Image;
-use lra_datasets::{Class, Key, Source, Store, Task};
+use lra_datasets::{Class, Key, Protocol, Source, Store, Task};
 use serde_json::json;
 
 const NAMES: [&str; 6] = [
@@ -383,6 +383,15 @@ fn folders_of_png_files() {
         built.manifest().digest
     );
 
+    // The names of the files do not matter.
+    let named = files.iter().enumerate().map(|(number, (name, png))| {
+        let (folder, _) = name.rsplit_once('/').unwrap();
+        (format!("{folder}/x{number}.png"), png.clone())
+    });
+    let named = raw::folder(&root.path().join("named"), &named.collect());
+    let named = build(&Image, &key(true), &named).unwrap();
+    assert_eq!(named.manifest().digest, built.manifest().digest);
+
     // With binary files beside them the choice would be ambiguous.
     raw::folder(&folder, &batches(10));
     let error = build(&Image, &key(true), &folder).unwrap_err().to_string();
@@ -498,7 +507,23 @@ fn pictures_of_another_kind_are_refused() {
 }
 
 #[test]
+fn both_protocols_have_the_published_validation_pictures() {
+    let store = Store::new(Path::new("nowhere"));
+    let mut other = key(false);
+    other.protocol = Protocol::Tay2021;
+    assert_eq!(
+        store.folder(&Image, &other),
+        store.folder(&Image, &key(false))
+    );
+}
+
+#[test]
 fn smaller_pictures_have_another_label() {
+    for side in [8, 16, 32] {
+        let mut options = Image.defaults();
+        options["max_length"] = json!(side * side);
+        assert_eq!(Image.shape(&options).unwrap().grid, Some([side; 2]));
+    }
     let root = tempfile::tempdir().unwrap();
     let folder = raw::folder(root.path(), &batches(24));
     let mut small = key(true);

@@ -238,6 +238,47 @@ fn a_larger_set_begins_with_the_smaller_one() {
     assert!(few.iter().zip(&many).all(|(one, other)| one.1 == other.1));
 }
 
+/// Two levels of operators with at most four arguments fit into every length that is asked for.
+#[test]
+fn depth_arguments_and_operators_are_those_of_the_options() {
+    for operator_probability in [0.5, 0.8] {
+        let (rows, effort) = rows(&Options {
+            train: 1000,
+            max_depth: 3,
+            max_args: 4,
+            min_length: 0,
+            max_length: 30,
+            operator_probability,
+            ..small()
+        });
+        assert_eq!(effort.accepted, effort.attempts);
+        let deepest = rows.iter().map(|(_, tokens, _)| depth(tokens)).max();
+        assert_eq!(deepest, Some(2));
+        let mut counts = [0; 5];
+        // Arguments of the whole expression that are digits, and lists.
+        let mut arguments = [0; 2];
+        for (_, tokens, _) in &rows {
+            arities(tokens).iter().for_each(|arity| counts[*arity] += 1);
+            let mut open = 0;
+            for &token in tokens {
+                match Token::new(token).unwrap() {
+                    Token::Open(_) => {
+                        arguments[1] += i32::from(open == 1);
+                        open += 1;
+                    }
+                    Token::Close => open -= 1,
+                    Token::Digit(_) => arguments[0] += i32::from(open == 1),
+                }
+            }
+        }
+        assert!(counts[2..].iter().all(|count| *count > 500), "{counts:?}");
+        assert_eq!(counts[..2], [0; 2]);
+        // 3,000 arguments: five standard deviations, and what repeats lack.
+        let share = f64::from(arguments[1]) / f64::from(arguments.iter().sum::<i32>());
+        assert!((share - operator_probability).abs() < 0.06, "{share}");
+    }
+}
+
 #[test]
 fn drawn_as_a_tree() {
     // [MAX 2 9 [MIN 4 7 [SM 5 6 ] ] 0 [MED 2 5 ] ]

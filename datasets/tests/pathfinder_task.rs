@@ -73,6 +73,14 @@ fn options_decide_shape_and_label() {
         let (_, label) = shape(&[(split, json!(500))]);
         assert_eq!(label, "pathfinder@n160000");
     }
+    for side in [32, 64, 128, 256] {
+        let key = key(&[("size", json!(side))]);
+        let shape = PATHFINDER.shape(&key.options).unwrap();
+        assert_eq!(
+            (shape.max_length, shape.grid),
+            (side * side, Some([side; 2]))
+        );
+    }
     let pathx = PATHX.shape(&PATHX.defaults()).unwrap();
     assert_eq!((pathx.max_length, pathx.label.as_str()), (16_384, "pathx"));
     for (name, value) in [
@@ -150,6 +158,32 @@ fn rows_are_the_numbered_images_of_the_options() {
         assert_eq!(rows.label(row), scene.label);
         assert_eq!(rows.dense(row), Some(generator.dense(&scene).labels()));
     }
+}
+
+#[test]
+fn contours_have_the_numbers_of_dashes_of_the_options() {
+    let options = [
+        ("train", json!(30)),
+        ("val", json!(1)),
+        ("test", json!(1)),
+        ("difficulty", json!("easy")),
+        ("min_dashes", json!(3)),
+        ("max_dashes", json!(7)),
+    ];
+    let root = tempfile::tempdir().unwrap();
+    let splits = Store::new(root.path()).open_or_build(&PATHFINDER, &key(&options), None, &());
+    let train = splits.unwrap().train;
+    let parameters = Parameters::published(Size::S32, Difficulty::Easy).with_contour_lengths(3, 7);
+    let generator = Generator::new(parameters, Pixels::Release);
+    let mut workspaces = generator.workspaces();
+    let mut seen = [0; 15];
+    for row in 0..30 {
+        let (scene, pixels) = generator.image(&mut workspaces, 0, row);
+        assert_eq!(train.tokens(0, row as usize), pixels);
+        seen[scene.targets[0].len()] += 1;
+    }
+    assert!(seen[3..8].iter().all(|count| *count > 0), "{seen:?}");
+    assert_eq!(seen[3..8].iter().sum::<i32>(), 30);
 }
 
 #[test]

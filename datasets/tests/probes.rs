@@ -328,6 +328,34 @@ fn needles_are_found_by_their_marker() {
     assert_eq!(groups, ["length 64", "length 256", "length 1024"]);
 }
 
+/// The group of an answer is the length of its row.
+#[test]
+fn groups_are_lengths() {
+    let longer = [
+        ("train_length", json!(64)),
+        ("max_length", json!(300)),
+        ("test", json!(12)),
+    ];
+    let tasks: [(&dyn Task, Vec<usize>); 3] = [
+        (&MQAR, vec![64, 128, 256]),
+        (&SELECTIVE_COPY, vec![64, 128, 256]),
+        (&NEEDLE, vec![64, 256]),
+    ];
+    for (task, expected) in tasks {
+        let (_root, data) = built(task, &longer);
+        assert!(lengths(&data.test).into_keys().eq(expected));
+        let groups = &data.manifest.dense.as_ref().unwrap().groups;
+        for split in splits(&data) {
+            for row in 0..split.len() {
+                let name = format!("length {}", split.tokens(0, row).len());
+                for (_, _, group) in split.dense(row).unwrap().iter() {
+                    assert_eq!(groups[usize::from(group)], name);
+                }
+            }
+        }
+    }
+}
+
 /// Bytes of small sets: they must not change without a new version of the task.
 #[test]
 fn golden() {
@@ -355,7 +383,16 @@ fn label(task: &dyn Task, options: &[(&str, Value)]) -> String {
 #[test]
 fn labels_tell_the_data() {
     assert_eq!(label(&MQAR, &[("max_length", json!(512))]), "mqar@512");
-    assert_eq!(label(&MQAR, &[("train", json!(5))]), "mqar@256*");
+    for (name, value) in [
+        ("train", 5),
+        ("val", 5),
+        ("test", 5),
+        ("train_length", 128),
+        ("min_length", 128),
+        ("tokens_per_pair", 8),
+    ] {
+        assert_eq!(label(&MQAR, &[(name, json!(value))]), "mqar@256*", "{name}");
+    }
     let s5 = ("group", json!("s5"));
     assert_eq!(
         label(&STATE_TRACKING, std::slice::from_ref(&s5)),
@@ -438,7 +475,7 @@ fn whole_rows_alone_can_be_labelled() {
     }
 }
 
-/// Changes one label of a position, and corrects the manifest's SHA-256.
+/// Changes one label of a position or of a row, and corrects the manifest's SHA-256.
 #[test]
 fn verification_computes_the_answers_again() {
     for task in PROBES {
@@ -447,26 +484,31 @@ fn verification_computes_the_answers_again() {
         let folder = Store::new(root.path()).folder(task, &key);
         let all = data.test.all_dense().unwrap();
         let (position, target, _) = all.iter().next().unwrap();
-        let tokens = all.targets.len();
+        let (tokens, rows, label) = (all.targets.len(), data.test.len(), data.test.label(0));
         drop(data);
         let file = folder.join("test.safetensors");
-        let mut bytes = std::fs::read(&file).unwrap();
-        let before = lra_datasets::Digest::of(&bytes);
-        let at = bytes.len() - 2 * tokens + position;
-        assert_eq!(bytes[at], target);
-        bytes[at] = u8::from(target == 0);
-        std::fs::write(&file, &bytes).unwrap();
         let manifest = folder.join("manifest.json");
+        let whole = std::fs::read(&file).unwrap();
         let text = std::fs::read_to_string(&manifest).unwrap();
-        let text = text.replace(&before, &lra_datasets::Digest::of(&bytes));
-        std::fs::write(&manifest, text).unwrap();
-        let verified = Store::new(root.path()).verify(task, &key, &()).unwrap();
-        assert!(
-            verified
-                .to_string()
-                .contains("other answers at its positions"),
-            "{verified}"
-        );
+        // The labels of rows stand before those of positions: classes, then groups.
+        for (from_end, right, told) in [
+            (
+                2 * tokens - position,
+                target,
+                "other answers at its positions",
+            ),
+            (2 * tokens + rows, label, "but its label is"),
+        ] {
+            let mut bytes = whole.clone();
+            let at = bytes.len() - from_end;
+            assert_eq!(bytes[at], right);
+            bytes[at] = u8::from(right == 0);
+            std::fs::write(&file, &bytes).unwrap();
+            let [before, now] = [&whole, &bytes].map(|it| lra_datasets::Digest::of(it));
+            std::fs::write(&manifest, text.replace(&before, &now)).unwrap();
+            let verified = Store::new(root.path()).verify(task, &key, &()).unwrap();
+            assert!(verified.to_string().contains(told), "{verified}");
+        }
     }
 }
 

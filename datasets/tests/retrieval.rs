@@ -139,6 +139,25 @@ fn pairs_that_are_alike_are_altered() {
     );
 }
 
+/// No published split has examples of one class alone. A split of one example has no other way.
+#[test]
+fn splits_of_one_class_are_altered() {
+    let mut files = pairs_with([4, 2, 1], |name, row| format!("b'{name} {row}'"));
+    for (_, content) in &mut files {
+        let text = String::from_utf8_lossy(content).replace("0.0\t", "1.0\t");
+        *content = text.into_bytes();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &files);
+    let built = build(&Retrieval, &key(Protocol::Clean), &folder).unwrap();
+    let expected = [
+        "train: all of its 4 examples have the label 1",
+        "val: all of its 2 examples have the label 1",
+    ];
+    assert_eq!(built.manifest().altered, expected);
+    assert!(!built.passed);
+}
+
 #[test]
 fn byte_order_marks_and_empty_lines_are_passed_over() {
     let root = tempfile::tempdir().unwrap();
@@ -252,13 +271,13 @@ fn what_is_wrong_with_a_line_is_said() {
     );
 }
 
-/// Returns sixty papers, of which each cites the next seven; one edge leads to an unknown paper and
-/// one occurs twice.
+/// Returns sixty papers, of which each cites the next seven; one edge leads to an unknown paper, one
+/// from a paper to itself, and one occurs twice.
 fn corpus() -> Files {
     let papers: String = (0..60)
         .map(|i| format!("P{i:02}\tpaper number {i:02} {}\n", "x".repeat(i)))
         .collect();
-    let mut edges = String::from("P00\tX99\t1\t0\nP00\tP01\t1\t0\n");
+    let mut edges = String::from("P00\tX99\t1\t0\nP00\tP01\t1\t0\nP05\tP05\n");
     for citing in 0..60 {
         for step in 1..=7 {
             edges.push_str(&format!(
@@ -291,7 +310,7 @@ fn clean_pairs_share_no_paper_between_splits() {
     assert!(train.is_disjoint(&test) && train.is_disjoint(&val) && val.is_disjoint(&test));
     let notes = built.manifest().notes.join("\n");
     assert!(
-        notes.contains("not the published pairs") && notes.contains("2 repeated or of papers"),
+        notes.contains("not the published pairs") && notes.contains("3 repeated or of papers"),
         "{notes}"
     );
     check_pairs(&built);
@@ -429,7 +448,7 @@ fn a_wrong_corpus_is_refused() {
         (
             "edge",
             |files| files[1].1.extend(b"P01\n"),
-            "edges.tsv:423: not two ids",
+            "edges.tsv:424: not two ids",
         ),
         (
             "few",

@@ -613,6 +613,23 @@ fn a_change_of_open_files_is_seen_and_another_entry_in_their_place_is_none() {
     assert!(error.to_string().contains("test.safetensors"), "{error}");
 }
 
+/// The contents have changed, and the time of the change was set back.
+#[test]
+#[cfg(unix)]
+fn a_hidden_change_of_open_files_is_seen() {
+    let (_root, store, folder) = built();
+    let splits = store.open(&Toy, &toy()).unwrap();
+    let path = folder.join("train.safetensors");
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    // Longer than the steps of the file system's clock.
+    std::thread::sleep(Duration::from_millis(20));
+    let file = File::options().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[250], 30_000).unwrap();
+    file.set_modified(modified).unwrap();
+    let error = splits.check_unchanged().unwrap_err().to_string();
+    assert!(error.contains("train.safetensors"), "{error}");
+}
+
 #[test]
 fn a_manifest_whose_digest_is_not_that_of_its_files_is_damaged() {
     let (_root, store, folder) = built();

@@ -238,6 +238,49 @@ fn clean_never_validates_or_trains_on_a_text_of_test() {
     );
 }
 
+/// Copies of one text count once among the texts, and each among the reviews.
+#[test]
+fn copies_of_a_text_are_told() {
+    let mut files = reviews();
+    for (split, number) in [("train", 70), ("train", 71), ("test", 70)] {
+        let name = format!("aclImdb/{split}/pos/{number}_8.txt");
+        files.push((name, b"said twice, pos 0".to_vec()));
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &files);
+    let built = build(&Text, &official(Protocol::Clean), &folder).unwrap();
+    let manifest = built.manifest();
+    let fact = |name: &str| {
+        let mut facts = manifest.facts.iter();
+        facts.find(|fact| fact.name == name).unwrap().value.clone()
+    };
+    assert_eq!(fact("train: reviews"), "60 negative, 62 positive");
+    assert_eq!(fact("test: reviews"), "60 negative, 61 positive");
+    assert_eq!(fact("train: ratings"), "3:60 8:2 9:60");
+    assert_eq!(fact("train: distinct texts"), "120");
+    assert_eq!(fact("test: distinct texts"), "120");
+    assert_eq!(fact("texts in both"), "12");
+    let notes = manifest.notes.join("\n");
+    assert!(notes.contains("14 left out because test"), "{notes}");
+    let [train, val, test] = built.rows();
+    assert_eq!((train + val, test), (122 - 14, 121));
+}
+
+#[test]
+fn rows_are_in_the_order_of_their_hashes() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = raw::folder(root.path(), &reviews());
+    for protocol in Protocol::ALL {
+        let built = build(&Text, &official(protocol), &folder).unwrap();
+        for split in SplitName::ALL.map(|name| built.splits.get(name)) {
+            let texts = (0..split.len()).map(|row| split.tokens(0, row));
+            // Those of whole texts are known.
+            let whole = texts.filter(|text| text.len() < 1000);
+            assert!(whole.map(lra_datasets::Digest::of).is_sorted());
+        }
+    }
+}
+
 #[test]
 fn tay2021_validates_on_test() {
     let root = tempfile::tempdir().unwrap();
@@ -388,6 +431,32 @@ fn what_is_wrong_with_a_file_is_said() {
             assert!(error.to_string().contains(problem), "{name}: {error}");
         }
     }
+}
+
+#[test]
+fn ratings_are_those_of_the_class() {
+    let root = tempfile::tempdir().unwrap();
+    for (class, right, wrong) in [("neg", 3, [0, 5]), ("pos", 9, [6, 11])] {
+        let name = format!("aclImdb/train/{class}/1_{right}.txt");
+        for rating in wrong {
+            let mut files = reviews();
+            let file = files.iter_mut().find(|file| file.0 == name).unwrap();
+            file.0 = format!("aclImdb/train/{class}/1_{rating}.txt");
+            let archive = raw::file(root.path(), "reviews.tar", &raw::tar(&files));
+            let error = build(&Text, &official(Protocol::Clean), &archive).unwrap_err();
+            let told = format!("{class}/1_{rating}.txt: its name is not");
+            assert!(error.to_string().contains(&told), "{error}");
+        }
+    }
+    let mut files = reviews();
+    for (class, ratings) in [("neg", [1, 4]), ("pos", [7, 10])] {
+        for rating in ratings {
+            let name = format!("aclImdb/train/{class}/99_{rating}.txt");
+            files.push((name, format!("rated {rating}").into_bytes()));
+        }
+    }
+    let archive = raw::file(root.path(), "reviews.tar", &raw::tar(&files));
+    assert!(build(&Text, &official(Protocol::Clean), &archive).is_ok());
 }
 
 #[test]

@@ -54,6 +54,16 @@ fn labels_lengths_and_baselines() {
 }
 
 #[test]
+fn the_label_tells_other_data() {
+    for (option, value) in [("train", 5), ("val", 5), ("test", 5), ("max_length", 16)] {
+        let mut options = Toy.defaults();
+        options[option] = value.into();
+        let label = Toy.shape(&options).unwrap().label;
+        assert!(label.starts_with("toy@"), "{option}: {label}");
+    }
+}
+
+#[test]
 fn the_summary_shows_shares_and_sampling_errors() {
     let root = tempfile::tempdir().unwrap();
     let splits = Store::new(root.path())

@@ -218,7 +218,7 @@ impl<'a> Content<'a> {
         };
         Ok(Content {
             // One byte more than stated shows that there are too many.
-            unpacked: unpacked.take(size + 1),
+            unpacked: unpacked.take(size.saturating_add(1)),
             sum: Crc::new(),
             size,
             stated,

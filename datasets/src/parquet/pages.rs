@@ -342,3 +342,23 @@ impl<R: Read> Input<R> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_bounded() {
+        let fits = |unpacked: i64| {
+            let page = Page::Dictionary { values: 0 };
+            let header = Header {
+                unpacked,
+                packed: 0,
+                page,
+            };
+            header.check_size().is_ok()
+        };
+        assert!(fits(0) && fits(LARGEST_PAGE));
+        assert!(!fits(LARGEST_PAGE + 1) && !fits(-1) && !fits(i64::MAX));
+    }
+}

@@ -251,6 +251,29 @@ mod tests {
         assert_eq!(order, Some([1, 0, 2, 3, 4]));
     }
 
+    #[test]
+    fn classes_have_their_published_numbers() {
+        for published in &PUBLISHED {
+            assert_eq!(published.labels.iter().sum::<usize>(), RECORDS);
+        }
+        for file in [1, BATCHES] {
+            let mut labels = Vec::new();
+            for (label, count) in (0_u8..).zip(PUBLISHED[file].labels) {
+                labels.resize(labels.len() + count, label);
+            }
+            let has = |labels: &[u8]| {
+                let mut pictures = Pictures::default();
+                for (place, &label) in (first_place(file)..).zip(labels) {
+                    pictures.push(place, label, Box::new([0; 3 * PIXELS]));
+                }
+                has_labels(&pictures, file)
+            };
+            assert!(has(&labels));
+            labels[0] = 1;
+            assert!(!has(&labels));
+        }
+    }
+
     /// Compared with the output of `git hash-object` for a file with this record.
     #[test]
     fn a_blob_is_named_as_git_names_it() {

@@ -236,3 +236,26 @@ pub(super) fn decode(png: &[u8]) -> Result<Box<Channels>, String> {
         bytes[i % PIXELS * 3 + i / PIXELS]
     })))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_are_numbered_from_zero_or_one_without_a_gap() {
+        let numbered = |places: &[usize]| {
+            let mut pictures = Pictures::default();
+            for &place in places {
+                pictures.push(place, place as u8, Box::new([0; 3 * PIXELS]));
+            }
+            let is_numbered = pictures.numbered();
+            let places = pictures.sorted().iter().map(|it| (it.place, it.label));
+            is_numbered.then(|| places.collect::<Vec<_>>())
+        };
+        assert_eq!(numbered(&[2, 0, 1]), Some(vec![(0, 0), (1, 1), (2, 2)]));
+        assert_eq!(numbered(&[2, 3, 1]), Some(vec![(0, 1), (1, 2), (2, 3)]));
+        for places in [&[][..], &[2, 3], &[0, 2], &[1, 2, 2], &[0, 0]] {
+            assert_eq!(numbered(places), None, "{places:?}");
+        }
+    }
+}

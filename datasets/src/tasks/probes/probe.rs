@@ -284,3 +284,74 @@ pub(super) fn most_frequent(tokens: &[u8], range: Range<u8>) -> u8 {
         .max_by_key(|&token| counts[usize::from(token)]);
     best.map_or(0, |token| token - range.start)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tasks::probes::{MQAR, NEEDLE, SELECTIVE_COPY, STATE_TRACKING};
+
+    fn answered<P: Probe>(task: &ProbeTask<P>, tokens: &[u8]) -> Result<(u8, usize), String> {
+        let answers = task.0.answers(&task.0.defaults(), tokens)?;
+        Ok((answers.label, answers.positions.len()))
+    }
+
+    #[test]
+    fn rows_that_are_none_have_no_answers() {
+        // Two pairs and two queries.
+        let mut pairs = [200; 32];
+        pairs[..4].copy_from_slice(&[3, 130, 5, 140]);
+        (pairs[6], pairs[20]) = (5, 3);
+        let with = |at: usize, token: u8| {
+            let mut tokens = pairs;
+            tokens[at] = token;
+            answered(&MQAR, &tokens)
+        };
+        assert_eq!(answered(&MQAR, &pairs), Ok((2, 2)));
+        for (at, token, told) in [
+            (0, 200, "pairs of different keys"),
+            (1, 7, "pairs of different keys"),
+            (2, 3, "pairs of different keys"),
+            (6, 200, "1 queries for 2 pairs"),
+            (8, 5, "3 queries for 2 pairs"),
+        ] {
+            let problem = with(at, token).unwrap_err();
+            assert!(problem.contains(told), "{at} {token}: {problem}");
+        }
+
+        assert_eq!(
+            answered(&SELECTIVE_COPY, &[16, 4, 9, 16, 17, 17]),
+            Ok((4, 2))
+        );
+        for row in [
+            &[16, 4, 9, 16, 17, 16][..],
+            &[16, 4, 9, 17],
+            &[16, 4, 9, 16, 17, 18],
+            &[16, 16],
+            &[],
+        ] {
+            assert!(answered(&SELECTIVE_COPY, row).is_err(), "{row:?}");
+        }
+
+        assert_eq!(answered(&STATE_TRACKING, &[59]), Ok((59, 1)));
+        assert!(answered(&STATE_TRACKING, &[60]).is_err());
+        assert!(answered(&STATE_TRACKING, &[]).is_err());
+
+        assert_eq!(answered(&NEEDLE, &[1, 96, 70, 12, 97, 70]), Ok((12, 1)));
+        for row in [
+            &[1, 96, 70, 12, 97, 71][..],
+            &[1, 96, 70, 64, 97, 70],
+            &[1, 96, 70, 12, 96, 70],
+            &[1, 2, 70, 12, 97, 70],
+            &[96, 70],
+        ] {
+            assert!(answered(&NEEDLE, row).is_err(), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn the_most_frequent_token_is_counted_from_the_start_of_its_range() {
+        assert_eq!(most_frequent(&[9, 9, 9, 3, 5, 5, 3], 3..8), 0);
+        assert_eq!(most_frequent(&[9, 9, 9, 3, 5, 5], 3..8), 2);
+        assert_eq!(most_frequent(&[], 3..8), 0);
+    }
+}

@@ -160,3 +160,23 @@ fn innermost<T>(mut copies: Vec<(String, T)>) -> Result<Option<(String, T)>, Str
         (found, _) => Ok(found),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_in_the_order_of_their_numbers() {
+        let mut copy: Copy<()> = Copy::default();
+        for batch in ["20", "3", "x", "100"] {
+            copy.add_list(batch, Vec::new(), Path::new(batch)).unwrap();
+        }
+        let batches: Vec<&str> = copy
+            .metadata
+            .keys()
+            .map(|(_, batch)| batch.as_str())
+            .collect();
+        assert_eq!(batches, ["3", "20", "100", "x"]);
+        assert!(copy.add_list("3", Vec::new(), Path::new("3")).is_err());
+    }
+}
