@@ -205,7 +205,7 @@ mod tests {
         }
         fs::create_dir(at("folder")).unwrap();
         let refused = open("pipe").unwrap_err().to_string();
-        assert!(refused.contains("no regular file"), "{refused}");
+        assert!(refused.contains("not a regular file"), "{refused}");
         let refused = open("folder").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::IsADirectory);
         assert!(refused.to_string().contains("a folder"), "{refused}");

@@ -510,40 +510,58 @@ mod tests {
         assert_eq!(faults(&|_, _| ()), [None, None]);
         type Alter = fn(&mut Line);
         let wrong: [(&str, Alter); 8] = [
-            ("the loss at step 20 is no loss: NaN", |it| match it {
-                Line::Train { loss, .. } | Line::Validation { loss, .. } => *loss = f64::NAN,
-                Line::Unknown => (),
-            }),
-            ("the loss at step 20 is no loss: -1", |it| match it {
-                Line::Train { loss, .. } | Line::Validation { loss, .. } => *loss = -1.0,
-                Line::Unknown => (),
-            }),
-            ("the loss at step 20 is no loss: -2", |it| {
+            (
+                "the loss at step 20 is not a possible loss: NaN",
+                |it| match it {
+                    Line::Train { loss, .. } | Line::Validation { loss, .. } => *loss = f64::NAN,
+                    Line::Unknown => (),
+                },
+            ),
+            (
+                "the loss at step 20 is not a possible loss: -1",
+                |it| match it {
+                    Line::Train { loss, .. } | Line::Validation { loss, .. } => *loss = -1.0,
+                    Line::Unknown => (),
+                },
+            ),
+            ("the loss at step 20 is not a possible loss: -2", |it| {
                 if let Line::Train { weighted_loss, .. } = it {
                     *weighted_loss = Some(-2.0);
                 }
             }),
-            ("the loss balance at step 20 is no loss: inf", |it| {
-                if let Line::Train { aux, .. } = it {
-                    aux.insert("balance".to_owned(), f64::INFINITY);
-                }
-            }),
-            ("the norm of the gradient at step 20 is no norm: -3", |it| {
-                if let Line::Train { gradient_norm, .. } = it {
-                    *gradient_norm = -3.0;
-                }
-            }),
-            ("the accuracy at step 20 is no share: 1.5", |it| {
-                if let Line::Validation { accuracy, .. } = it {
-                    *accuracy = 1.5;
-                }
-            }),
-            ("the accuracy at step 20 is no share: NaN", |it| {
-                if let Line::Validation { accuracy, .. } = it {
-                    *accuracy = f64::NAN;
-                }
-            }),
-            ("the loss at step 20 is no loss: -4", |it| {
+            (
+                "the loss balance at step 20 is not a possible loss: inf",
+                |it| {
+                    if let Line::Train { aux, .. } = it {
+                        aux.insert("balance".to_owned(), f64::INFINITY);
+                    }
+                },
+            ),
+            (
+                "the norm of the gradient at step 20 is not a possible norm: -3",
+                |it| {
+                    if let Line::Train { gradient_norm, .. } = it {
+                        *gradient_norm = -3.0;
+                    }
+                },
+            ),
+            (
+                "the accuracy at step 20 is not between 0 and 1: 1.5",
+                |it| {
+                    if let Line::Validation { accuracy, .. } = it {
+                        *accuracy = 1.5;
+                    }
+                },
+            ),
+            (
+                "the accuracy at step 20 is not between 0 and 1: NaN",
+                |it| {
+                    if let Line::Validation { accuracy, .. } = it {
+                        *accuracy = f64::NAN;
+                    }
+                },
+            ),
+            ("the loss at step 20 is not a possible loss: -4", |it| {
                 if let Line::Validation {
                     dense: Some(dense), ..
                 } = it

@@ -1584,7 +1584,7 @@ fn every_figure_of_a_baseline_has_a_range() {
         }),
         ("speed_error is -1", |row| row.speed_error = Some(-1.0)),
         ("test_rows is 0", |row| row.test_rows = 0),
-        ("the seed 1 stands twice", |row| {
+        ("the seed 1 occurs twice", |row| {
             row.seeds = "0 1 1".to_owned()
         }),
         ("does not fit the 2 seeds", |row| {

@@ -336,7 +336,7 @@ fn a_run_that_was_not_scored_is_no_score_of_its_model() {
         .unwrap()
         .words;
     assert!(
-        words.ends_with("models weak in print 37.00 (linear)"),
+        words.ends_with("models with weak published figures 37.00 (linear)"),
         "{words}"
     );
 }
