@@ -130,7 +130,7 @@ fn a_value_is_called_the_same_in_lists_settings_and_messages() {
         "block.residual = rezero: x + α y, α = 0 at first (ReZero) [(\"block.norm\", \"none\")]",
         "block.dropout_tied = true: of a channel at all positions (S4) [(\"block.ffn\", \"none\")]",
         "block.memory = 0: every key is a token's []",
-        "embed.positions = none: not marked []",
+        "embed.positions = none: no position embedding []",
         "head.layers = mix: a weighted sum of all blocks' (transparent attention) []",
     ] {
         assert!(rows.iter().any(|it| it == row), "{row} in {rows:#?}");

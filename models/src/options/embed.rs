@@ -97,6 +97,7 @@ pub struct EmbedOptions {
     /// Dropout on the sum of embedding and position, in [0, 1).
     #[option(default = 0.1, range = probability)]
     pub dropout: f64,
-    /// Whether id 0 stands for padding if the task has none: the 2021 code hides black pixels this way.
+    /// Whether id 0 stands for padding if the task has none. The 2021 code hides black pixels this
+    /// way.
     pub zero_is_padding: bool,
 }
