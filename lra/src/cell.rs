@@ -540,6 +540,7 @@ fn in_building(cause: models::Error) -> Error {
     let class = match cause {
         models::Error::Option { .. }
         | models::Error::Word { .. }
+        | models::Error::Unread { .. }
         | models::Error::Options { .. } => Class::Usage,
         _ => Class::Run,
     };

@@ -877,6 +877,17 @@ fn settings_that_cannot_be_meant_are_refused_before_anything_is_made() {
     assert!(message.contains("holds an unfinished run"), "{message}");
 }
 
+/// A list has neither a range nor words.
+#[test]
+fn a_list_that_cannot_be_read_is_refused_with_the_readers_reason() {
+    let run = "run --task toy --model bag --recipe smoke --set train.groups=[{}]";
+    let message = Place::new().fails(2, run);
+    assert!(
+        message.contains("train.groups = [{}]: missing field `parameters`"),
+        "{message}"
+    );
+}
+
 #[test]
 fn a_batch_larger_than_the_training_split_is_told() {
     let place = Place::new();

@@ -116,6 +116,11 @@ fn other_values_of_options_are_checked_by_name() {
     let told = place.ok("check-model gru:direction=sum");
     assert!(told.contains("gru:direction=sum: "), "{told}");
     assert!(told.contains("checked with direction=sum"), "{told}");
+    let message = place.fails(2, "check-model gru:block.norm=foo");
+    assert!(
+        message.contains("block.norm = \"foo\" is none of its values: layer"),
+        "{message}"
+    );
     let message = place.fails(2, "check-model gru:direction=summ");
     assert!(message.contains("did you mean 'sum'"), "{message}");
     let message = place.fails(2, "check-model gru:wdth=3");

@@ -27,6 +27,16 @@ pub enum Error {
         /// The words that it can be.
         known: Vec<String>,
     },
+    /// An option has a value that cannot be read, such as a list with an incomplete entry.
+    #[error("{key} = {value}: {reason}")]
+    Unread {
+        /// Full key as in `--set`, for example `train.groups`.
+        key: String,
+        /// The value that was given, as JSON.
+        value: String,
+        /// Message of the JSON reader.
+        reason: String,
+    },
     /// The options of a section are not an object with exactly the known keys.
     #[error("the options {section}.*: {reason}")]
     Options {

@@ -103,7 +103,8 @@ impl fmt::Display for Range {
 ///
 /// # Errors
 /// [`Error::Option`] naming the key, its value and the values that are allowed; [`Error::Word`] for
-/// a word that is none of the key's; [`Error::Options`] if a key is missing or unknown.
+/// a word that is none of the key's; [`Error::Unread`] for another value that is not one of the
+/// key's type; [`Error::Options`] if a key is missing or unknown.
 pub fn read<T: DeserializeOwned>(
     section: &str,
     options: &Value,
@@ -152,7 +153,11 @@ fn unread(
                 value: value.to_owned(),
                 known,
             },
-            _ => refused(section, options, key, told.to_owned()),
+            _ => Error::Unread {
+                key: format!("{section}.{key}"),
+                value: options[key].to_string(),
+                reason: told.to_owned(),
+            },
         },
         None => Error::Options {
             section: section.to_owned(),

@@ -7,12 +7,14 @@ use std::process::ExitCode;
 use candle_core::{DType, Device};
 use models::Model;
 use models::conformance::{self, Check, Outcome};
+use models::options::{self, BlockOptions, EmbedOptions, HeadOptions, OptionSet, Range};
 use results::{Tone, counted};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::cli::CheckModelArgs;
 use crate::colour::Text;
-use crate::error::{Class, Classify, Error, Result};
+use crate::error::{Class, Classify, Result};
 use crate::model_choice::ModelChoice;
 use crate::panics::{self, Panic};
 use crate::{child, cmd, host, memory, overlay, runtime, suggest, torch};
@@ -81,7 +83,8 @@ fn with_options(choice: &ModelChoice) -> Result<&'static Model> {
     if choice.options.is_empty() {
         return Ok(model);
     }
-    let mut all = json!(models::Options::of(model));
+    let defaults = json!(models::Options::of(model));
+    let mut all = defaults.clone();
     for assignment in choice.assignments() {
         overlay::merge(
             &mut all,
@@ -89,8 +92,12 @@ fn with_options(choice: &ModelChoice) -> Result<&'static Model> {
             &assignment,
         )?;
     }
-    let options: models::Options = serde_json::from_value(all.clone())
-        .map_err(|error| Error::usage(format!("{choice}: {error}")))?;
+    let options = models::Options {
+        embed: read("embed", &all, &defaults, EmbedOptions::RANGES)?,
+        block: read("block", &all, &defaults, BlockOptions::RANGES)?,
+        head: read("head", &all, &defaults, HeadOptions::RANGES)?,
+        model: all["model"].clone(),
+    };
     // The model's own options are read when it is built.
     let parameters = models::Parameters::meta(&Device::Cpu, DType::F32);
     let shape = models::testing::shape(1);
@@ -98,6 +105,15 @@ fn with_options(choice: &ModelChoice) -> Result<&'static Model> {
     // A check lasts as long as the process.
     let settings: &'static str = all.to_string().leak();
     Ok(Box::leak(Box::new(Model { settings, ..*model })))
+}
+
+fn read<T: DeserializeOwned>(
+    section: &str,
+    all: &Value,
+    defaults: &Value,
+    ranges: &[Range],
+) -> Result<T> {
+    options::read(section, &all[section], &defaults[section], ranges).map_err(suggest::of_model)
 }
 
 /// Returns a line that says which values of the model's options were checked, if it has any that
