@@ -11,3 +11,4 @@ mod parity;
 mod patterns;
 mod published_sizes;
 mod structure;
+mod values;
