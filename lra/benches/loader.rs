@@ -2,7 +2,8 @@
 //! them, of every task at its published length. `cargo bench -p lra --bench loader`.
 //!
 //! Training waits for data only if its steps are shorter than a batch here.
-#![allow(missing_docs, clippy::unwrap_used, dead_code)]
+// The tests of the file are no tests here.
+#![allow(missing_docs, clippy::unwrap_used, dead_code, unused_imports)]
 
 #[path = "../src/batch.rs"]
 mod batch;

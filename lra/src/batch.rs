@@ -347,14 +347,16 @@ impl Prefetcher {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::{HostBatch, Layout, Prefetcher, Splits};
+
     /// Checks that labels stay with their tokens, and padding at the end, in every batch.
     #[test]
     fn a_permuted_row_has_the_same_labelled_tokens_in_another_order() {
         use datasets::shuffle::Order;
         use datasets::tasks::probes::MQAR;
         use datasets::{Key, Store, Task};
-
-        use super::{HostBatch, Layout};
 
         let root = tempfile::tempdir().unwrap();
         let mut key = Key::default_of(&MQAR);
@@ -434,5 +436,64 @@ mod tests {
             !all.is_sorted_by_key(|rows| length(rows[0])),
             "in an order that is drawn"
         );
+    }
+
+    fn toy(train: u64) -> Arc<Splits> {
+        use datasets::{Key, Store};
+        let toy = datasets::tasks::find("toy").unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let mut key = Key::default_of(toy);
+        key.options["train"] = train.into();
+        let splits = Store::new(root.path()).open_or_build(toy, &key, None, &());
+        Arc::new(splits.unwrap())
+    }
+
+    /// Four batches of an epoch; the last one has two rows.
+    #[test]
+    fn batches_from_any_step_on_are_those_from_the_first() {
+        let splits = toy(20);
+        let info = datasets::tasks::find("toy").unwrap().info();
+        for bucket in [0, 1, 3] {
+            let layout = Layout::new(info, 32).bucketed(bucket);
+            let batches = |seed, first, count: usize| {
+                let splits = Arc::clone(&splits);
+                let prefetcher = Prefetcher::start(splits, layout, seed, 6, first).unwrap();
+                let batches = (0..count).map(|_| prefetcher.next().unwrap());
+                batches.map(|it| (it.ids, it.labels)).collect::<Vec<_>>()
+            };
+            let all = batches(5, 0, 13);
+            for first in [1, 3, 4, 7, 8, 11] {
+                assert_eq!(
+                    batches(5, first, 2),
+                    all[first..first + 2],
+                    "{bucket} {first}"
+                );
+            }
+            for epoch in all.chunks(4).take(3) {
+                let rows: usize = epoch.iter().map(|(_, labels)| labels.len()).sum();
+                assert_eq!(rows, 20);
+            }
+            assert_ne!(all[..4], all[4..8], "another order in each epoch");
+            assert_ne!(all[..4], batches(6, 0, 4), "and for each seed");
+        }
+    }
+
+    #[test]
+    fn random_batches_have_every_symbol_and_class_and_no_padding() {
+        use models::RngKey;
+        use models::rng::StreamKey;
+        let info = datasets::tasks::find("toy").unwrap().info();
+        let draws = RngKey::new(0, 0, 0).shared(StreamKey::new("bench"));
+        let batch = HostBatch::random(Layout::new(info, 50), 40, 3, 4, draws);
+        let mut symbols = batch.ids[0].clone();
+        assert_eq!(symbols.len(), 40 * 50);
+        symbols.sort_unstable();
+        symbols.dedup();
+        assert_eq!(symbols, [1, 2, 3], "id 0 is padding");
+        assert!(batch.masks[0].iter().all(|it| *it == 1.0));
+        let mut classes = batch.labels.clone();
+        classes.sort_unstable();
+        classes.dedup();
+        assert_eq!(classes, [0, 1, 2, 3]);
     }
 }

@@ -314,4 +314,51 @@ mod tests {
             assert!(set(text).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn of_two_values_of_a_setting_the_later_one_is_effective_and_two_are_a_mistake() {
+        let owned = |words: &[&str]| words.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+        let given = owned(&["a.b=1", "c=2", " a.b = 3", "a.bc=4"]);
+        assert_eq!(effective(&given), ["c=2", " a.b = 3", "a.bc=4"]);
+        assert!(check_once(&owned(&["a.b=1", "c=2", "a.b=1"])).is_ok());
+        let error = check_once(&given).unwrap_err().to_string();
+        assert!(error.contains("a.b=1 and  a.b = 3"), "{error}");
+    }
+
+    #[test]
+    fn an_assignment_repeats_a_value_that_was_there_and_stays() {
+        let of = |text: &str| {
+            let mut after = base();
+            let parsed = parse_assignment(text).unwrap();
+            // Another setting changes, too; an unknown one is nothing that could be repeated.
+            merge(&mut after, &json!({ "block": { "dim": 32 } }), "--set").unwrap();
+            let _ = merge(&mut after, &parsed, "--set");
+            !repeated(&[text.to_owned()], &base(), &after)
+                .unwrap()
+                .is_empty()
+        };
+        for (text, wanted) in [
+            ("train.steps=10", true),
+            ("train.learning_rate=5e-1", true),
+            ("train.steps=11", false),
+            ("block.dim=32", false),
+            ("train.zzz=1", false),
+        ] {
+            assert_eq!(of(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_the_model_alone_are_functions_of_the_length() {
+        let with = |path: &str, value: Value| {
+            let (section, key) = path.split_once('.').unwrap();
+            let mut base = json!({ section: { key: 64 } });
+            merge(&mut base, &json!({ section: { key: value } }), "--set").is_ok()
+        };
+        assert!(with("model.size", json!("L/4")) && with("model.size", json!(8)));
+        for wrong in [json!("many"), json!(-1.5), json!(true)] {
+            assert!(!with("model.size", wrong));
+        }
+        assert!(!with("block.dim", json!("L/4")));
+    }
 }

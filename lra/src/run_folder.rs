@@ -637,6 +637,100 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_record_is_of_a_run_by_its_seed_names_and_settings() {
+        let request = crate::spec::RunRequest {
+            task: "toy",
+            model: "bag",
+            recipe: "smoke",
+            source: None,
+            protocol: datasets::Protocol::Clean,
+            seed: 3,
+            assignments: &[],
+        };
+        let spec = request.resolve().unwrap().spec;
+        let of = |seed: u64, task: &str, model: &str, digest: &str| {
+            let record = serde_json::json!({
+                "schema": 1,
+                "id": "toy-bag-smoke-s0-0a1b2c3d",
+                "outcome": { "status": "scored" },
+                "task": { "name": task, "label": "toy", "source": "generated" },
+                "model": { "name": model },
+                "recipe": { "name": "smoke" },
+                "seed": seed,
+                "spec_digest": digest,
+            });
+            let record: Record = serde_json::from_value(record).unwrap();
+            other_run(&record, &spec)
+        };
+        let digest = spec.digest();
+        // The digest is compared to its end, though only its beginning is told.
+        let near = format!("{}0", &digest[..digest.len() - 1]);
+        let near = if near == digest {
+            format!("{}1", &digest[..digest.len() - 1])
+        } else {
+            near
+        };
+        assert_eq!(of(3, "toy", "bag", &digest), None);
+        for (found, words) in [
+            (of(4, "toy", "bag", &digest), "its seed is 4 instead of 3"),
+            (
+                of(3, "text", "bag", &digest),
+                "its task is text instead of toy",
+            ),
+            (
+                of(3, "toy", "linear", &digest),
+                "its model is linear instead of bag",
+            ),
+            (of(3, "toy", "bag", &near), "spec.toml was changed"),
+            (of(3, "toy", "bag", ""), "spec.toml was changed"),
+        ] {
+            let found = found.unwrap();
+            assert!(found.contains(words), "{found}");
+        }
+    }
+
+    #[test]
+    fn the_files_of_a_run_are_those_that_it_keeps() {
+        let place = tempfile::tempdir().unwrap();
+        let names = [
+            "spec.toml",
+            "draft.json",
+            "record.json",
+            "metrics.jsonl",
+            "timings.jsonl",
+            "checkpoint.safetensors",
+            "best.safetensors",
+            "pretrain-metrics.jsonl",
+            "pretrain-best.safetensors",
+            "error.log",
+            "run.lock",
+            "sweep.lock",
+            "log.txt",
+        ];
+        let own = place.path().join("own");
+        fs::create_dir(&own).unwrap();
+        for name in names
+            .into_iter()
+            .chain(["notes.txt", "best.safetensors.bak"])
+        {
+            fs::write(own.join(name), "").unwrap();
+        }
+        for name in names {
+            assert!(is_file_of_run(&own.join(name)), "{name}");
+        }
+        for name in [
+            "notes.txt",
+            "best.safetensors.bak",
+            "pretrain-checkpoint.safetensors",
+        ] {
+            assert!(!is_file_of_run(&own.join(name)), "{name}");
+        }
+        // A file of that name elsewhere is anybody's.
+        fs::write(place.path().join("log.txt"), "").unwrap();
+        assert!(!is_file_of_run(&place.path().join("log.txt")));
+    }
+
+    #[test]
     fn a_log_of_another_run_is_damage_and_is_left_as_it_is() {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);

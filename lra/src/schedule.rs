@@ -168,4 +168,116 @@ mod tests {
         close(Schedule::OneCycle.rate(1.0, 0, 100, 1000), 0.04, 1e-12);
         close(Schedule::OneCycle.rate(1.0, 999, 100, 1000), 4e-6, 1e-9);
     }
+
+    /// The formulas of the variants at every border, for a base rate of 1, a warm-up of 4 updates
+    /// and a planned length of 10.
+    #[test]
+    fn every_schedule_has_the_value_of_its_formula_at_every_border() {
+        use Schedule::*;
+        // Updates made: 0, 1, 3, 4, 5, 7, 9, 10, 14, 16.
+        const DONE: [usize; 10] = [0, 1, 3, 4, 5, 7, 9, 10, 14, 16];
+        let sqrt = f64::sqrt;
+        let sine = 0.75f64.sqrt(); // cos(π/6)
+        let tenths = |share: f64| (std::f64::consts::PI * share / 10.0).cos();
+        let half = |cos: f64| 0.5 * (1.0 + cos);
+        let (start, end) = (0.04, 4e-6);
+        for (schedule, wanted) in [
+            (
+                Constant,
+                [0.0, 0.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+            ),
+            (
+                Rsqrt,
+                [
+                    0.0,
+                    0.125,
+                    0.375,
+                    0.5,
+                    1.0 / sqrt(5.0),
+                    1.0 / sqrt(7.0),
+                    1.0 / 3.0,
+                    1.0 / sqrt(10.0),
+                    1.0 / sqrt(14.0),
+                    0.25,
+                ],
+            ),
+            (
+                Cosine,
+                [
+                    0.0,
+                    0.25,
+                    0.75,
+                    1.0,
+                    half(sine),
+                    0.5,
+                    half(-sine),
+                    0.0,
+                    half(0.5),
+                    1.0,
+                ],
+            ),
+            (
+                CosineCycle,
+                [
+                    0.0,
+                    0.25,
+                    0.75,
+                    1.0,
+                    half(tenths(1.0)),
+                    half(tenths(3.0)),
+                    0.5,
+                    half(tenths(6.0)),
+                    1.0,
+                    half(tenths(2.0)),
+                ],
+            ),
+            (
+                Linear,
+                [
+                    0.0,
+                    0.25,
+                    0.75,
+                    1.0,
+                    5.0 / 6.0,
+                    0.5,
+                    1.0 / 6.0,
+                    0.0,
+                    0.0,
+                    0.0,
+                ],
+            ),
+            (
+                OneCycle,
+                [
+                    start,
+                    start + 0.96 / 3.0,
+                    1.0,
+                    1.0 + (end - 1.0) / 6.0,
+                    1.0 + (end - 1.0) / 3.0,
+                    1.0 + (end - 1.0) * 4.0 / 6.0,
+                    end,
+                    end,
+                    end,
+                    end,
+                ],
+            ),
+        ] {
+            for (done, wanted) in DONE.into_iter().zip(wanted) {
+                let found = schedule.rate(1.0, done, 4, 10);
+                assert!(
+                    (found - wanted).abs() < 1e-12,
+                    "{schedule:?} {done}: {found}, not {wanted}"
+                );
+                let double = schedule.rate(2.0, done, 4, 10);
+                assert!((double - 2.0 * wanted).abs() < 1e-12, "{schedule:?} {done}");
+            }
+        }
+        for schedule in [Constant, Rsqrt, Cosine, CosineCycle, Linear] {
+            assert_eq!(
+                schedule.rate(1.0, 0, 0, 10),
+                1.0,
+                "{schedule:?} without a warm-up"
+            );
+        }
+    }
 }

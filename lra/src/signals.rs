@@ -36,6 +36,16 @@ const REQUESTS: [i32; 3] = [consts::SIGINT, consts::SIGTERM, consts::SIGUSR1];
 const REQUESTS: [i32; 2] = [consts::SIGINT, consts::SIGTERM];
 
 impl Stop {
+    /// Returns a flag that nothing sets.
+    #[cfg(test)]
+    pub fn never() -> Self {
+        Stop(Arc::new(Flag {
+            requested: Arc::default(),
+            since: Instant::now(),
+            first: AtomicU64::new(NEVER),
+        }))
+    }
+
     /// Installs the handlers: the first signal sets the flag, and one that comes after
     /// [`ONE_REQUEST`] ends the process at once. On Unix a closing terminal is a request too,
     /// unless this process ignores it, as under `nohup`, and so is the soft limit on processor

@@ -268,4 +268,55 @@ mod tests {
             ["48 s", "3 min 20 s", "5 h 10 min", "3.2 days"]
         );
     }
+
+    #[test]
+    fn a_log_is_summed_up_and_half_a_line_at_its_end_is_none() {
+        let line = |step: usize, peak_bytes, resident_bytes, base_bytes| {
+            let line = Timings {
+                step,
+                wall: step as f64,
+                warmup: vec![9.0],
+                steps: vec![1.0, 2.0],
+                phases: Phases {
+                    forward: 1.0,
+                    ..Phases::default()
+                },
+                peak_bytes,
+                resident_bytes,
+                base_bytes,
+                driver_bytes: Some(peak_bytes),
+                saved: step == 1,
+            };
+            serde_json::to_string(&line).unwrap() + "\n"
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        let text = line(1, 5, 7, 2) + &line(2, 3, 9, 1);
+        std::fs::write(&path, format!("{text}{}", &line(3, 8, 8, 8)[..20])).unwrap();
+        let sum = Timings::read(&path).unwrap();
+        assert_eq!((sum.step, sum.wall, sum.saved), (2, 3.0, true));
+        assert_eq!(
+            (sum.warmup.len(), &sum.steps[..]),
+            (2, &[1.0, 2.0, 1.0, 2.0][..])
+        );
+        assert_eq!(sum.phases.forward, 2.0);
+        assert_eq!((sum.peak_bytes, sum.resident_bytes), (5, 9));
+        assert_eq!((sum.base_bytes, sum.driver_bytes), (2, Some(5)));
+        assert_eq!(Timings::walls(folder.path()).unwrap(), [(1, 1.0), (2, 2.0)]);
+        std::fs::write(&path, format!("{{}}\n{text}")).unwrap();
+        let error = Timings::read(&path).unwrap_err().to_string();
+        assert!(error.contains("line 1"), "{error}");
+    }
+
+    #[test]
+    fn slow_steps_are_the_low_end_of_the_speed() {
+        let timings = Timings {
+            steps: (1..=11).map(|tenth| 1.0 / f64::from(tenth)).collect(),
+            ..Timings::default()
+        };
+        let speed = timings.steps_per_second().unwrap();
+        for (found, wanted) in [(speed.p10, 2.0), (speed.median, 6.0), (speed.p90, 10.0)] {
+            assert!((found - wanted).abs() < 1e-9, "{found}, not {wanted}");
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! The training loop.
 
 mod metrics_writer;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

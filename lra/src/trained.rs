@@ -374,4 +374,84 @@ mod tests {
         let expected = (1f64.exp() + 2.0 * 3f64.exp()).ln() - 3.0;
         assert!((prediction.loss() - expected).abs() < 1e-12);
     }
+
+    /// Returns a run of Toy with a score on 40 validation examples and on the test split, scored
+    /// with these settings of the data.
+    fn run(data: &[&str]) -> TrainedRun {
+        let resolve = |more: &[&str]| {
+            let assignments = ["train.eval_examples=40"].into_iter();
+            let assignments: Vec<String> = assignments
+                .chain(more.iter().copied())
+                .map(str::to_owned)
+                .collect();
+            let request = crate::spec::RunRequest {
+                task: "toy",
+                model: "bag",
+                recipe: "smoke",
+                source: None,
+                protocol: datasets::Protocol::Clean,
+                seed: 0,
+                assignments: &assignments,
+            };
+            request.resolve().unwrap()
+        };
+        let record = json!({
+            "schema": 1,
+            "id": "toy-bag-smoke-s0-0a1b2c3d",
+            "outcome": { "status": "scored" },
+            "task": { "name": "toy", "label": "toy", "source": "generated" },
+            "model": { "name": "bag" },
+            "recipe": { "name": "smoke" },
+            "scores": {
+                "val_accuracy": 0.5, "val_loss": 2.0, "test_accuracy": 0.25, "test_loss": 4.0,
+                "best_step": 10, "steps": 20, "examples_seen": 160, "evaluations": 2,
+            },
+        });
+        let own = resolve(&[]);
+        TrainedRun {
+            path: PathBuf::from("runs/toy"),
+            record: serde_json::from_value(record).unwrap(),
+            task: own.task,
+            model: own.model,
+            spec: own.spec,
+            scored: resolve(data).spec,
+        }
+    }
+
+    #[test]
+    fn a_score_is_compared_with_that_of_the_record_on_the_same_examples() {
+        let (own, other) = (run(&[]), run(&["data.seed=1"]));
+        let score = |accuracy, loss| Score {
+            accuracy,
+            loss,
+            examples: 1,
+            dense: None,
+        };
+        let told = |run: &TrainedRun, name, limit, accuracy, loss| {
+            run.contradiction(name, limit, &score(accuracy, loss))
+                .is_some()
+        };
+        let (val, test) = (SplitName::Val, SplitName::Test);
+        for (name, limit, accuracy, loss, wanted) in [
+            (val, 40, 0.5, 2.0, false),
+            (val, 40, 0.5, 2.000_001, false),
+            (val, 40, 0.5, 2.000_01, true),
+            (val, 40, 0.525, 2.0, true),
+            // Of other examples nothing is known.
+            (val, 0, 0.525, 2.5, false),
+            (val, 39, 0.525, 2.5, false),
+            (test, 0, 0.25, 4.0, false),
+            (test, 0, 0.25, 4.000_01, true),
+            (test, 0, 0.5, 2.0, true),
+            (test, 40, 0.5, 2.0, false),
+            (SplitName::Train, 0, 1.0, 0.0, false),
+        ] {
+            let found = told(&own, name, limit, accuracy, loss);
+            assert_eq!(found, wanted, "{} {limit} {accuracy} {loss}", name.name());
+        }
+        assert!(
+            !told(&other, test, 0, 1.0, 0.0),
+            "other data have another score"
+        );
+    }
 }

@@ -405,3 +405,62 @@ fn cost(resolved: &Resolved, length: usize) -> Result<(u64, u64)> {
 
 /// The default limit on the time of one measurement.
 pub const TIME_LIMIT: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_builds_take_turns_in_going_first() {
+        let first = |round| matches!(Build::turns(true, round), [Build::Base, Build::Own]);
+        let second = |round| matches!(Build::turns(true, round), [Build::Own, Build::Base]);
+        assert!(first(0) && second(1) && first(2) && second(3));
+        for round in 0..2 {
+            assert!(matches!(Build::turns(false, round), [Build::Own]));
+        }
+    }
+
+    /// The figures of a cell are of the settings that its process gets.
+    #[test]
+    fn a_cell_has_the_settings_of_the_session_and_then_those_of_its_model() {
+        let plan = Plan {
+            base: None,
+            models: vec![ModelChoice::parse("linear:block.layers=3").unwrap()],
+            lengths: vec![64, 128],
+            recipe: "smoke".to_owned(),
+            assignments: vec!["train.batch=5".to_owned(), "block.layers=1".to_owned()],
+            rounds: 1,
+            warmup: 4,
+            seconds: 0.25,
+            limits: Limits {
+                memory: 1 << 30,
+                time: TIME_LIMIT,
+                steps: LEAST,
+            },
+            device: "cpu".to_owned(),
+            provenance: Provenance::default(),
+            memory_method: "heap",
+            heap_limit: 1 << 30,
+            threads: 1,
+        };
+        let of = |length| cell(&plan, &Bench::default(), &plan.models[0], length).unwrap();
+        let (steps, bench) = of(64);
+        assert_eq!((steps.warmup, steps.least, steps.seconds), (4, LEAST, 0.25));
+        let wanted = [
+            "train.batch=5",
+            "block.layers=1",
+            "data.max_length=64",
+            "block.layers=3",
+        ];
+        assert_eq!(steps.assignments, wanted);
+        let resolved = steps.resolve().unwrap();
+        assert_eq!(resolved.spec.block.layers, 3);
+        let (classifier, parameters) = resolved.meta().unwrap();
+        assert_eq!(bench.parameters, parameters.elements() as u64);
+        // A backward pass costs two forward passes.
+        assert_eq!(bench.flops_per_step, 3 * classifier.flops(5, 64));
+        assert_eq!((bench.length, bench.batch), (64, 5));
+        assert_eq!(bench.options, ["block.layers=3"]);
+        assert!(of(128).1.flops_per_step > bench.flops_per_step);
+    }
+}

@@ -272,8 +272,79 @@ fn write(folder: &RunFolder, record: &Record) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use results::record::Phases;
+
+    use super::*;
+
     #[test]
     fn tables_find_the_majority_baseline_by_the_name_that_tasks_give_it() {
-        assert_eq!(datasets::MAJORITY, results::record::MAJORITY);
+        assert_eq!(datasets::MAJORITY, record::MAJORITY);
+    }
+
+    #[test]
+    fn speed_is_that_of_the_timed_steps_and_time_that_of_the_whole_run() {
+        let trained = Trained {
+            pretraining: None,
+            state: State {
+                step: 5,
+                examples: 35,
+                ..State::default()
+            },
+            outcome: TrainOutcome::Interrupted,
+            flops: 1000,
+            prior_loss: None,
+            dense_baselines: Vec::new(),
+        };
+        let timings = Timings {
+            wall: 20.0,
+            warmup: vec![4.0, 4.0],
+            steps: vec![0.5, 0.5, 0.5],
+            phases: Phases {
+                forward: 0.3,
+                backward: 0.9,
+                ..Phases::default()
+            },
+            ..Timings::default()
+        };
+        // 7 examples per step of 16 tokens each, and a backward pass of twice the forward pass.
+        let speed = speed(&timings, &trained, 16, 100.0).unwrap();
+        assert_eq!(speed.steps_per_second.median, 2.0);
+        assert_eq!(
+            (speed.examples_per_second, speed.tokens_per_second),
+            (14.0, 224.0)
+        );
+        assert_eq!(
+            (speed.flops_per_step, speed.achieved_flops_per_second),
+            (21_000, 42_000.0)
+        );
+        assert_eq!((speed.timed_steps, speed.warmup_steps), (3, 2));
+        assert_eq!((speed.training_seconds, speed.wall_seconds), (9.5, 120.0));
+        assert!((speed.overhead_share - 0.2).abs() < 1e-12);
+        let untimed = Timings::default();
+        assert!(super::speed(&untimed, &trained, 16, 0.0).is_none());
+    }
+
+    #[test]
+    fn groups_of_labels_stand_beside_the_majority_of_the_same_name() {
+        let group = |name: &str| record::DenseGroup {
+            name: name.to_owned(),
+            labels: 1,
+            accuracy: 0.5,
+            loss: 1.0,
+            majority: None,
+        };
+        let dense = record::Dense {
+            groups: ["a", "b", "c"].map(group).to_vec(),
+            ..record::Dense::default()
+        };
+        let baselines = [("b", 0.25), ("a", 0.75)].map(|(name, majority)| DenseBaseline {
+            group: name.to_owned(),
+            train: Vec::new(),
+            labels: 1,
+            majority,
+        });
+        let found = beside_majority(dense, &baselines);
+        let found: Vec<_> = found.groups.iter().map(|it| it.majority).collect();
+        assert_eq!(found, [Some(0.75), Some(0.25), None]);
     }
 }

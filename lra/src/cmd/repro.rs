@@ -376,3 +376,34 @@ fn assignments(arguments: &ReproArgs) -> Vec<String> {
         .map(|size| format!("train.micro_batch={size}"))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_seeds_as_fit_into_a_budget_and_ten_at_most() {
+        let estimate = |seconds| Estimate {
+            time: Duration::from_secs(seconds),
+            peak_bytes: 0,
+            basis: String::new(),
+            load: String::new(),
+        };
+        let seeds = |budget, seconds| {
+            let seeds = within(Duration::from_secs(budget), &Ok(estimate(seconds)));
+            seeds
+                .map(|seeds| seeds.0)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(seeds(60, 60), Ok(vec![0]));
+        assert_eq!(seeds(179, 60), Ok(vec![0, 1]));
+        assert_eq!(seeds(60_000, 60), Ok((0..10).collect()));
+        let error = seeds(59, 60).unwrap_err();
+        assert!(
+            error.contains("1 min 00 s") && error.contains("59 s"),
+            "{error}"
+        );
+        let unknown = within(Duration::from_secs(1), &Err("no data".to_owned()));
+        assert!(unknown.err().unwrap().to_string().contains("no data"));
+    }
+}

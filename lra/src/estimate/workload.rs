@@ -185,3 +185,71 @@ pub fn planned_rows(resolved: &Resolved, data: &Path) -> (Rows, bool) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: Rows = Rows {
+        train: 50,
+        val: 30,
+        test: 20,
+    };
+
+    fn options(change: impl FnOnce(&mut TrainOptions)) -> TrainOptions {
+        let mut options = TrainOptions {
+            steps: 10,
+            batch: 20,
+            eval_every: 4,
+            ..TrainOptions::default()
+        };
+        change(&mut options);
+        options
+    }
+
+    #[test]
+    fn every_evaluation_scores_as_many_examples_as_there_are() {
+        // After updates 4, 8 and 10, once more at the end, and the test split.
+        for (eval_examples, val) in [(0, 30), (7, 7), (30, 30), (31, 30)] {
+            let work = Workload::new(&options(|it| it.eval_examples = eval_examples), ROWS);
+            assert_eq!((work.val, work.scored), (val, 4 * val + 20));
+        }
+        let often = Workload::new(&options(|it| it.eval_every = 5), ROWS);
+        assert_eq!(
+            often.scored,
+            3 * 30 + 20,
+            "the last period ends with the run"
+        );
+        // Batches of 20, 20 and 10 rows.
+        assert!((often.batch - 50.0 / 3.0).abs() < 1e-12);
+        let before = Workload::of_pretraining(&options(|_| ()), ROWS);
+        assert_eq!(before.scored, 3 * 30, "nothing is scored at its end");
+    }
+
+    #[test]
+    fn work_is_counted_in_updates_and_in_passes() {
+        let small = Workload::new(&options(|it| it.batch = 50), ROWS);
+        let large = Workload::new(&options(|it| (it.steps, it.batch) = (3, 100)), ROWS);
+        assert_eq!((small.batch, large.batch), (50.0, 50.0));
+        let half = Workload {
+            batch: 25.0,
+            ..large
+        };
+        let both = small.and(half);
+        assert_eq!(
+            (both.steps, both.batch),
+            (10 + 2, 50.0),
+            "1.5 updates of this size"
+        );
+        assert_eq!(both.scored, small.scored + half.scored);
+        assert_eq!(small.passes(), 3.0 * 10.0 * 50.0 + 140.0);
+        let cost = StepCost {
+            update: 2.0,
+            scored: 0.5,
+        };
+        assert_eq!(small.seconds(cost), 2.0 * 10.0 + 0.5 * 140.0);
+        // Two evaluations are over after nine updates.
+        let rest = small.after(9);
+        assert_eq!((rest.steps, rest.scored), (1, 140 - 60));
+    }
+}

@@ -460,4 +460,137 @@ mod tests {
             );
         }
     }
+
+    /// Parameters that say how they are treated: a matrix, a vector with twice the rate, and one
+    /// with a range.
+    fn attributed(dtype: DType) -> Parameters {
+        let parameters = Parameters::new(0, &Device::Cpu, dtype);
+        let add = |name: &str, attributes: Attributes, value: f64| {
+            let values = move |_: &models::rng::Stream| vec![value; 2];
+            let made = parameters
+                .builder()
+                .get_with_values(2, name, attributes, values);
+            made.unwrap();
+        };
+        let plain = Attributes::of_rank(1);
+        let range = Projection::Clamp {
+            least: -1.0,
+            most: 1.0,
+        };
+        add("a", Attributes::of_rank(2), 1.0);
+        add(
+            "b",
+            Attributes {
+                rate_factor: 2.0,
+                ..plain
+            },
+            1.0,
+        );
+        add(
+            "c",
+            Attributes {
+                projection: Some(range),
+                ..plain
+            },
+            0.99,
+        );
+        parameters
+    }
+
+    #[test]
+    fn decay_and_rate_and_range_are_those_that_a_parameter_declares() {
+        let base = TrainOptions {
+            clip: 0.0,
+            weight_decay: 0.5,
+            ..TrainOptions::default()
+        };
+        // An update by a gradient of -1 moves up by the rate, whatever its size.
+        for (decay, wanted) in [
+            (Decay::Matrices, [1.0 + 0.1 - 0.05, 1.0 + 0.2, 1.0]),
+            (Decay::All, [1.0 + 0.1 - 0.05, 1.0 + 0.2 - 0.1, 1.0]),
+        ] {
+            for dtype in [DType::F32, DType::F64] {
+                let options = TrainOptions {
+                    decay,
+                    ..base.clone()
+                };
+                let parameters = attributed(dtype);
+                let mut updater = Updater::new(&parameters, &options).unwrap();
+                let down = Tensor::new(&[-1.0, -1.0], &Device::Cpu).unwrap();
+                let down = down.to_dtype(dtype).unwrap();
+                let gradients = Gradients(vec![Some(down); 3]);
+                updater.update(gradients, (0.1, 0.9), 1).unwrap();
+                for ((path, found), wanted) in parameters.all().into_iter().zip(wanted) {
+                    let found = found.to_dtype(DType::F64).unwrap();
+                    for found in found.to_vec1::<f64>().unwrap() {
+                        assert!((found - wanted).abs() < 1e-6, "{decay:?} {path}: {found}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_groups_the_first_counts_and_a_rate_of_its_own_replaces_the_factor() {
+        let group = |parameters: &str, learning_rate, weight_decay| ParameterGroup {
+            parameters: parameters.to_owned(),
+            learning_rate,
+            weight_decay,
+        };
+        let options = TrainOptions {
+            learning_rate: 0.1,
+            weight_decay: 0.5,
+            groups: vec![
+                group("b", Some(0.3), None),
+                group("*", None, Some(0.125)),
+                group("a", Some(1.0), Some(1.0)),
+            ],
+            ..TrainOptions::default()
+        };
+        let updater = Updater::new(&attributed(DType::F32), &options).unwrap();
+        let of = |slot: &Slot| (slot.rate_factor, slot.weight_decay);
+        let found: Vec<_> = updater.slots.iter().map(of).collect();
+        let wanted = [(1.0, 0.125), (3.0, 0.0), (1.0, 0.125)];
+        for ((rate, decay), wanted) in found.iter().zip(wanted) {
+            assert!((rate - wanted.0).abs() < 1e-12, "{found:?}");
+            assert_eq!(*decay, wanted.1, "{found:?}");
+        }
+    }
+
+    /// Norms of 5 at borders of 10, 5 and 2, summed over two parameters, in both forms.
+    #[test]
+    fn a_gradient_within_the_border_is_left_as_it_is() {
+        for dtype in [DType::F32, DType::F64] {
+            for (clip, scale) in [(0.0, 1.0), (10.0, 1.0), (5.0, 1.0), (2.0, 0.4)] {
+                let tensor = |x: f64| {
+                    let x = Tensor::new(&[x], &Device::Cpu).unwrap();
+                    Some(x.to_dtype(dtype).unwrap())
+                };
+                let gradients = Gradients(vec![tensor(3.0), None, tensor(-4.0)]);
+                let (norm, factor) = global_norm(&gradients, clip).unwrap();
+                assert!((norm.read().unwrap() - 5.0).abs() < 1e-6);
+                let one = factor.apply(tensor(1.0).unwrap()).unwrap();
+                let one = one.to_dtype(DType::F64).unwrap().to_vec1::<f64>().unwrap();
+                assert!((one[0] - scale).abs() < 1e-6, "{dtype:?} {clip}: {one:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_of_passes_add_up() {
+        let parameters = attributed(DType::F64);
+        let updater = Updater::new(&parameters, &TrainOptions::default()).unwrap();
+        let mut sum = updater.no_gradients();
+        for factor in [1.0, 10.0] {
+            let (_, a) = parameters.all().swap_remove(0);
+            let loss = (a.as_tensor() * factor).unwrap().sum_all().unwrap();
+            updater
+                .accumulate(&mut sum, loss.backward().unwrap())
+                .unwrap();
+        }
+        let [Some(a), None, None] = &sum.0[..] else {
+            panic!("one parameter has gradients");
+        };
+        assert_eq!(a.to_vec1::<f64>().unwrap(), [11.0; 2]);
+    }
 }

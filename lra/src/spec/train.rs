@@ -332,3 +332,130 @@ impl TrainOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(change: impl FnOnce(&mut TrainOptions)) -> TrainOptions {
+        let mut options = TrainOptions::default();
+        change(&mut options);
+        options
+    }
+
+    #[test]
+    fn settings_are_taken_up_to_their_borders_and_refused_beyond() {
+        let group = |learning_rate, weight_decay| ParameterGroup {
+            parameters: "*".to_owned(),
+            learning_rate,
+            weight_decay,
+        };
+        let ok: [fn(&mut TrainOptions); 5] = [
+            |it| it.micro_batch = it.batch,
+            |it| it.epsilon = 1e-40,
+            |it| (it.epsilon, it.optimizer) = (0.0, OptimizerKind::Lion),
+            |it| (it.schedule, it.cycle_momentum) = (Schedule::OneCycle, true),
+            |it| (it.schedule, it.schedule_steps) = (Schedule::Linear, 7),
+        ];
+        for (place, change) in ok.into_iter().enumerate() {
+            assert!(options(change).check().is_ok(), "{place}");
+        }
+        type Change = fn(&mut TrainOptions);
+        let wrong: [(&str, Change); 7] = [
+            ("train.micro_batch = 33", |it| it.micro_batch = it.batch + 1),
+            ("train.epsilon = 1e-46", |it| it.epsilon = 1e-46),
+            ("train.cycle_momentum", |it| it.cycle_momentum = true),
+            ("train.schedule_steps = 7", |it| {
+                (it.schedule, it.schedule_steps) = (Schedule::Constant, 7);
+            }),
+            ("train.schedule_steps = 7", |it| {
+                (it.schedule, it.schedule_steps) = (Schedule::Rsqrt, 7);
+            }),
+            ("train.aux.a = -0.5", |it| {
+                it.aux.insert("a".to_owned(), -0.5);
+            }),
+            ("train.aux.a = NaN", |it| {
+                it.aux.insert("a".to_owned(), f64::NAN);
+            }),
+        ];
+        for (words, change) in wrong {
+            let error = options(change).check().unwrap_err().to_string();
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        for (words, base, group) in [
+            ("learning_rate = -1 of '*'", 1.0, group(Some(-1.0), None)),
+            ("weight_decay = -1 of '*'", 1.0, group(None, Some(-1.0))),
+            (
+                "weight_decay = inf of '*'",
+                1.0,
+                group(None, Some(f64::INFINITY)),
+            ),
+            ("nothing is trained", 0.0, group(Some(1.0), None)),
+        ] {
+            let of = |it: &mut TrainOptions| (it.learning_rate, it.groups) = (base, vec![group]);
+            let error = options(of).check().unwrap_err().to_string();
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        let zeros = |it: &mut TrainOptions| it.groups = vec![group(Some(0.0), Some(0.0))];
+        assert!(options(zeros).check().is_ok());
+        let decay = group(None, Some(1.0));
+        let fixed = |it: &mut TrainOptions| (it.learning_rate, it.groups) = (0.0, vec![decay]);
+        assert!(options(fixed).check().is_ok());
+    }
+
+    #[test]
+    fn periods_of_zero_are_those_of_the_next_larger_thing() {
+        let periods = |eval_every, checkpoint_every| {
+            let options = options(|it| {
+                (it.steps, it.eval_every, it.checkpoint_every) = (70, eval_every, checkpoint_every);
+            });
+            (options.eval_period(), options.checkpoint_period())
+        };
+        assert_eq!(periods(0, 0), (70, 70));
+        assert_eq!(periods(9, 0), (9, 9));
+        assert_eq!(periods(9, 4), (9, 4));
+        assert_eq!(periods(0, 4), (70, 4));
+        let forward = |micro_batch| options(|it| it.micro_batch = micro_batch).forward_examples();
+        assert_eq!((forward(0), forward(5)), (32, 5));
+    }
+
+    #[test]
+    fn a_warm_up_that_never_ends_is_told() {
+        let told = |warmup| {
+            let options = options(|it| (it.steps, it.warmup) = (50, warmup));
+            options.endless_warmup()
+        };
+        assert_eq!((told(0), told(49)), (None, None));
+        for warmup in [50, 51] {
+            let told = told(warmup).unwrap();
+            assert!(told.contains("--set train.warmup=5"), "{told}");
+        }
+    }
+
+    #[test]
+    fn rate_and_momentum_follow_the_planned_length() {
+        let of = |schedule_steps| {
+            options(|it| {
+                (it.steps, it.warmup, it.schedule_steps) = (20, 5, schedule_steps);
+                (it.schedule, it.cycle_momentum) = (Schedule::OneCycle, true);
+                (it.learning_rate, it.beta1) = (2.0, 0.5);
+            })
+        };
+        let close = |found: f64, wanted: f64| assert!((found - wanted).abs() < 1e-12, "{found}");
+        for (planned, middle) in [(0, 11.5_f64), (9, 6.0)] {
+            let options = of(planned);
+            close(options.rate(4), 2.0);
+            close(options.beta1_at(4), 0.85);
+            // Halfway down; between two updates the mean of both.
+            let mean = |of: &dyn Fn(usize) -> f64| {
+                let (low, high) = (middle.floor(), middle.ceil());
+                0.5 * (of(low as usize) + of(high as usize))
+            };
+            close(mean(&|at| options.rate(at)), 1.0 + 4e-6);
+            close(mean(&|at| options.beta1_at(at)), 0.9);
+        }
+        let mut plain = of(0);
+        plain.cycle_momentum = false;
+        assert_eq!(plain.beta1_at(4), 0.5);
+    }
+}

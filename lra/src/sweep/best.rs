@@ -145,3 +145,60 @@ struct Group {
     /// Test accuracies of the seeds whose runs ended with a score.
     test: Vec<f64>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::testing::{bag, cells, diverged, scored};
+
+    /// Returns the settings, the seeds and the accuracies of the first row.
+    fn first(states: &[State]) -> Vec<String> {
+        let points = ["train.steps=3", "train.steps=4"].map(|it| bag(&[it]));
+        let cells = cells(points.to_vec(), vec![0, 1]);
+        let table = table(&cells, states, 1);
+        let cells = table.rows[0].cells.iter().skip(3);
+        cells.map(|cell| cell.text.clone()).collect()
+    }
+
+    #[test]
+    fn the_point_with_the_best_validation_accuracy_is_chosen_whatever_the_test_says() {
+        let states = [(0.5, 1.0), (0.5, 1.0), (0.4, 1.0), (0.8, 1.0)];
+        let states = states.map(|(accuracy, loss)| scored(accuracy, loss));
+        assert_eq!(
+            first(&states),
+            ["train.steps=4", "2", "2", "60.00", "40.00"]
+        );
+    }
+
+    #[test]
+    fn the_first_of_equal_points_is_chosen() {
+        let states = [0.5, 0.5, 0.25, 0.75].map(|accuracy| scored(accuracy, 1.0));
+        assert_eq!(first(&states)[0], "train.steps=3");
+    }
+
+    #[test]
+    fn a_point_with_a_diverged_seed_ranks_below_all_others() {
+        let states = [
+            scored(0.25, 1.0),
+            scored(0.25, 1.0),
+            scored(0.75, 1.0),
+            diverged(0.75, 1.0),
+        ];
+        assert_eq!(first(&states)[..3], ["train.steps=3", "2", "2"]);
+        // A point with a seed that is still to be run ranks between them.
+        let open = [
+            states[3].clone(),
+            scored(0.75, 1.0),
+            scored(0.25, 1.0),
+            State::Pending,
+        ];
+        assert_eq!(first(&open)[..3], ["train.steps=4", "2", "1 of 2"]);
+        let none = [
+            State::Pending,
+            State::Pending,
+            diverged(0.5, 1.0),
+            State::Pending,
+        ];
+        assert_eq!(first(&none)[..3], ["none was scored", "2", "0"]);
+    }
+}

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::estimate::extrapolate::line;
 use crate::estimate::{StepCost, Workload, planned_rows};
 use crate::signals::Stop;
-use crate::spec::Spec;
+use crate::spec::{Spec, TrainOptions};
 use crate::sweep::job::JobOptions;
 use crate::sweep::plan::Cell;
 use crate::timing::human_duration;
@@ -90,24 +90,11 @@ impl<'a> Estimator<'a> {
         };
         let (rows, complete) = planned_rows(resolved, &self.options.data);
         let workload = Workload::of_run(&resolved.spec, rows);
-        let middle = |measured: &Measured| quantile(&measured.seconds, 0.5).unwrap_or(0.0);
-        let per_example = middle(&two) / 2.0;
-        let cost = StepCost {
-            update: per_example * workload.batch,
-            // A training example costs as much as three scored ones.
-            scored: per_example / 3.0,
-        };
-        let seconds = workload.seconds(cost);
-        let examples = resolved.spec.train.forward_examples() as f64;
-        let peak = line(
-            (1.0, one.peak_bytes as f64),
-            (2.0, two.peak_bytes as f64),
-            examples,
-        );
+        let (time, peak_bytes) = of_steps(&one, &two, workload, &resolved.spec.train);
         let left_out = if complete { "" } else { ", without evaluation" };
         Ok(Ok(Estimate {
-            time: Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX),
-            peak_bytes: one.base_bytes + peak as u64,
+            time,
+            peak_bytes,
             basis: format!("two small steps{left_out}"),
             load: load::remark(),
         }))
@@ -167,6 +154,31 @@ impl<'a> Estimator<'a> {
     }
 }
 
+/// Returns the time of `workload` and the peak of memory, from steps of one and of two examples.
+fn of_steps(
+    one: &Measured,
+    two: &Measured,
+    workload: Workload,
+    options: &TrainOptions,
+) -> (Duration, u64) {
+    let middle = |measured: &Measured| quantile(&measured.seconds, 0.5).unwrap_or(0.0);
+    let per_example = middle(two) / 2.0;
+    let cost = StepCost {
+        update: per_example * workload.batch,
+        // A training example costs as much as three scored ones.
+        scored: per_example / 3.0,
+    };
+    let seconds = workload.seconds(cost);
+    let examples = options.forward_examples() as f64;
+    let peak = line(
+        (1.0, one.peak_bytes as f64),
+        (2.0, two.peak_bytes as f64),
+        examples,
+    );
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    (time, one.base_bytes + peak as u64)
+}
+
 /// Returns the digest of the settings without the seed.
 fn seedless_digest(cell: &Cell) -> String {
     let spec = &cell.resolved.spec;
@@ -184,4 +196,52 @@ fn of_record(record: &Record) -> Option<Estimate> {
         basis: format!("seed {} on file", record.seed),
         load: String::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use results::record::Rows;
+
+    use super::*;
+    use crate::sweep::testing::{bag, cells};
+
+    #[test]
+    fn time_is_that_of_the_work_and_memory_that_of_a_forward_pass() {
+        let measured = |seconds: &[f64], peak_bytes| Measured {
+            seconds: seconds.to_vec(),
+            peak_bytes,
+            base_bytes: 1000,
+            ..Measured::default()
+        };
+        let one = measured(&[9.0], 50);
+        let two = measured(&[1.0, 6.0, 100.0], 70);
+        let options = TrainOptions {
+            steps: 10,
+            batch: 8,
+            micro_batch: 4,
+            eval_every: 10,
+            ..TrainOptions::default()
+        };
+        let rows = Rows {
+            train: 16,
+            val: 5,
+            test: 20,
+        };
+        let work = Workload::new(&options, rows);
+        let (time, bytes) = of_steps(&one, &two, work, &options);
+        // Three seconds for each of 80 examples, one for each of 30 that are scored.
+        assert_eq!(time, Duration::from_secs(3 * 80 + 30));
+        assert_eq!(bytes, 1000 + 50 + 3 * 20);
+    }
+
+    #[test]
+    fn seeds_share_an_estimate_and_settings_do_not() {
+        let digests = |option: &str| {
+            let cells = cells(vec![bag(&[option])], vec![0, 7]);
+            [0, 1].map(|place| seedless_digest(&cells[place]))
+        };
+        let [one, other] = ["train.steps=3", "train.steps=4"].map(digests);
+        assert_eq!(one[0], one[1]);
+        assert_ne!(one[0], other[0]);
+    }
 }

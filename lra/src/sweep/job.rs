@@ -336,4 +336,93 @@ mod tests {
         assert_eq!(reason("--- now: lra run\nstep 7\n"), "step 7");
         assert_eq!(reason(""), "");
     }
+
+    fn options() -> JobOptions {
+        JobOptions {
+            data: PathBuf::from("found"),
+            data_option: Some(PathBuf::from("typed")),
+            out: PathBuf::from("-out"),
+            device: "cuda:7".to_owned(),
+            threads: 3,
+            jobs: 2,
+            memory_limit: Some(1 << 30),
+            accept_changes: true,
+            trackers: vec![TrackerKind::Mlflow, TrackerKind::Wandb],
+        }
+    }
+
+    fn words_of(cell: &Cell, options: &JobOptions) -> Vec<String> {
+        let words = arguments(cell, options, "cpu").into_iter();
+        words.map(|it| it.into_string().unwrap()).collect()
+    }
+
+    /// A word that is missing, or another one, makes a run of other settings than the sweep shows.
+    #[test]
+    fn the_command_of_a_run_has_every_option_of_the_sweep() {
+        use crate::sweep::testing::{bag, matrix};
+        let matrix = crate::sweep::plan::Matrix {
+            tasks: vec!["image:synthetic".parse().unwrap()],
+            protocol: datasets::Protocol::Tay2021,
+            assignments: vec!["train.steps=3".to_owned()],
+            ..matrix(vec![bag(&["block.layers=2"])], vec![5])
+        };
+        let cells = matrix.cells().unwrap();
+        let common = [
+            "run",
+            "--task=image",
+            "--source=synthetic",
+            "--model=bag",
+            "--recipe=smoke",
+            "--seed=5",
+            "--protocol=tay2021",
+            "--set=train.steps=3",
+            "--set=block.layers=2",
+            "--device=cpu",
+            "--threads=3",
+        ];
+        let own = ["--memory-limit=1073741824", "--data=typed", "--out=-out"];
+        let trackers = ["--tracker=mlflow", "--tracker=wandb"];
+        assert_eq!(
+            words_of(&cells[0], &options()),
+            [&common[..], &own, &trackers].concat()
+        );
+        let few = JobOptions {
+            data_option: None,
+            memory_limit: None,
+            trackers: Vec::new(),
+            ..options()
+        };
+        assert_eq!(words_of(&cells[0], &few), [&common[..], &own[2..]].concat());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_older_record_says_nothing_about_a_run_that_failed_before_its_own() {
+        use std::os::unix::process::ExitStatusExt;
+        let folder = tempfile::tempdir().unwrap();
+        let crate::sweep::scheduler::State::Scored { record, .. } =
+            crate::sweep::testing::scored(0.5, 1.0)
+        else {
+            panic!("a score");
+        };
+        let file = folder.path().join(results::store::FILE);
+        results::store::write(&file, &record).unwrap();
+        let of = |code: i32, previous| {
+            let status = ExitStatus::from_raw(code << 8);
+            match ended(folder.path(), status, previous) {
+                Ended::Scored(_) => "scored".to_owned(),
+                Ended::Interrupted => "interrupted".to_owned(),
+                Ended::Failed(failure) => format!("{:?}", failure.class),
+            }
+        };
+        let found: Vec<_> = [0, 2, 3, 4, 1, 130]
+            .map(|code| of(code, Some(&*record)))
+            .into();
+        assert_eq!(
+            found,
+            ["scored", "Usage", "Data", "Run", "Run", "interrupted"]
+        );
+        let found: Vec<_> = [0, 4, 130].map(|code| of(code, None)).into();
+        assert_eq!(found, ["scored", "scored", "interrupted"]);
+    }
 }

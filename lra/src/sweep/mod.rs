@@ -30,4 +30,6 @@ pub mod progress_display;
 pub mod scheduler;
 pub mod search;
 pub mod seeds;
+#[cfg(test)]
+pub mod testing;
 pub mod time_left;

@@ -402,4 +402,20 @@ mod tests {
             assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
         }
     }
+
+    #[test]
+    fn a_run_that_can_be_resumed_is_not_on_file() {
+        use crate::sweep::testing::{diverged, scored};
+        let states = [scored(0.5, 1.0), diverged(0.5, 1.0), scored(0.5, 1.0)];
+        let mut records: Vec<Record> = states
+            .iter()
+            .map(|it| it.record().unwrap().clone())
+            .collect();
+        records[2].outcome = Outcome::Interrupted { step: 3 };
+        for (record, digest) in records.iter_mut().zip(["a", "b", "c"]) {
+            record.provenance.spec_digest = digest.to_owned();
+        }
+        let found = on_file(records);
+        assert!(found.contains_key("a") && found.contains_key("b") && found.len() == 2);
+    }
 }

@@ -210,3 +210,80 @@ pub fn report(cells: &[Cell], states: &[State]) -> (Table, String) {
     };
     (table, lines.join("\n"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::testing::{bag, cells, diverged, matrix, scored};
+
+    /// Returns the best rate of two, each with two seeds.
+    fn best_of(states: &[State]) -> Option<f64> {
+        let rates = ["0.25", "0.5"].map(|rate| {
+            let rate = format!("train.learning_rate={rate}");
+            bag(&[
+                "train.steps=3",
+                "train.warmup=1",
+                "train.eval_every=0",
+                &rate,
+            ])
+        });
+        let cells = cells(rates.to_vec(), vec![0, 1]);
+        best(&cells, states).get("toy").copied()
+    }
+
+    #[test]
+    fn the_rate_with_the_least_validation_loss_is_chosen_whatever_the_accuracy_says() {
+        let of = |losses: [f64; 4]| best_of(&losses.map(|loss| scored(loss / 4.0, loss)));
+        assert_eq!(of([1.0, 1.0, 0.5, 1.25]), Some(0.5));
+        assert_eq!(of([0.5, 1.25, 1.0, 1.0]), Some(0.25));
+        assert_eq!(of([1.0; 4]), Some(0.25), "the smaller of equals");
+    }
+
+    #[test]
+    fn a_rate_at_which_a_seed_diverged_ranks_below_all_others() {
+        let diverged = diverged(0.75, 0.1);
+        let [low, high] = [0.25, 2.0].map(|loss| scored(0.5, loss));
+        let states = [low.clone(), diverged.clone(), high.clone(), high];
+        assert_eq!(best_of(&states), Some(0.5));
+        assert_eq!(
+            best_of(&[low, diverged.clone(), diverged.clone(), diverged.clone()]),
+            Some(0.25)
+        );
+        assert_eq!(best_of(&[0; 4].map(|_| diverged.clone())), None);
+    }
+
+    #[test]
+    fn short_runs_have_their_share_of_updates_and_warm_up_and_one_evaluation() {
+        let probe = rates_of("mini").unwrap();
+        let odd = ["train.steps=1001", "train.warmup=101"].map(str::to_owned);
+        let matrix = Matrix {
+            tasks: vec!["listops".parse().unwrap()],
+            recipes: vec!["mini".to_owned()],
+            assignments: odd.to_vec(),
+            ..matrix(vec![bag(&[])], vec![0, 1])
+        };
+        let cells = cells_of(&matrix);
+        assert_eq!(cells.len(), 2 * probe.learning_rates.len());
+        for (place, cell) in cells.iter().enumerate() {
+            let train = &cell.resolved.spec.train;
+            let share = |of: f64| (of * probe.share).ceil() as usize;
+            assert_eq!((train.steps, train.warmup), (share(1001.0), share(101.0)));
+            assert_eq!(train.eval_every, 0);
+            assert_eq!(train.learning_rate, probe.learning_rates[place / 2]);
+            assert_eq!(cell.resolved.spec.cell.seed, place as u64 % 2);
+        }
+        let given = Matrix {
+            assignments: vec![format!("{RATE}=0.5")],
+            ..matrix
+        };
+        let error = super::cells(&given, &[]).err().unwrap().to_string();
+        assert!(
+            error.contains("leave out train.learning_rate=0.5"),
+            "{error}"
+        );
+    }
+
+    fn cells_of(matrix: &Matrix) -> Vec<Cell> {
+        super::cells(matrix, &[]).unwrap().cells
+    }
+}

@@ -364,3 +364,67 @@ enum Start {
     Taken,
     OnFile(State),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::testing::{diverged, scored};
+
+    #[test]
+    fn the_worst_state_is_the_class_of_a_sweep() {
+        let failed = |class| State::Failed(Failure::new(class, "for a reason"));
+        let (done, changed) = (scored(0.5, 1.0), State::Changed("other data".to_owned()));
+        let (usage, data, run) = (Class::Usage, Class::Data, Class::Run);
+        for (states, wanted) in [
+            (&[][..], None),
+            (&[done.clone(), done.clone()], None),
+            (&[done.clone(), changed.clone()], Some(usage)),
+            (&[failed(usage), done.clone()], Some(usage)),
+            (&[failed(data), changed.clone()], Some(data)),
+            (&[failed(data), failed(run), failed(usage)], Some(run)),
+            // A run that was refused by its memory limit, say.
+            (&[failed(Class::Check)], Some(run)),
+            (&[failed(data), diverged(0.5, 1.0)], Some(run)),
+            (&[State::Pending], Some(run)),
+            (&[State::Interrupted, changed.clone()], Some(run)),
+            (&[State::Elsewhere, done.clone()], Some(run)),
+        ] {
+            assert_eq!(worst(states), wanted, "{states:?}");
+        }
+        let words = [
+            (done.clone(), None, true),
+            (changed, Some("changed"), true),
+            (failed(data), Some("failed"), true),
+            (diverged(0.5, 1.0), Some("diverged"), true),
+            (State::Pending, Some("not run"), false),
+            (State::Running, Some("not run"), false),
+            (State::Interrupted, Some("not run"), false),
+        ];
+        for (state, word, is_over) in words {
+            assert_eq!(
+                (state.unscored(), state.is_over()),
+                (word, is_over),
+                "{state:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_score_of_a_run_that_was_resumed_after_changes_counts_for_nothing() {
+        let State::Scored { mut record, .. } = scored(0.5, 1.0) else {
+            panic!("a score");
+        };
+        record.provenance.accepted_changes = vec!["other data".to_owned()];
+        let state = State::Scored {
+            record,
+            fresh: true,
+            not_compared: None,
+        };
+        assert!(state.record().is_some() && state.score().is_none());
+        assert_eq!(
+            (state.unscored(), worst(std::slice::from_ref(&state))),
+            (Some("changed"), None)
+        );
+        assert!(diverged(0.5, 1.0).score().is_none());
+    }
+}

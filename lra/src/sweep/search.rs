@@ -213,4 +213,47 @@ mod tests {
         let huge: Vec<Dimension> = (0..14).map(|_| dimension("a=1,2")).collect();
         assert!(points(&huge, None).is_err());
     }
+
+    #[test]
+    fn a_setting_is_searched_once_or_fixed() {
+        let (rate, layers) = (
+            dimension("train.learning_rate=1,2"),
+            dimension("block.layers=1"),
+        );
+        let fixed = |text: &str| vec![text.to_owned()];
+        assert!(check_free(&[rate.clone(), layers.clone()], &fixed("train.steps=3")).is_ok());
+        let error = check_free(&[rate.clone(), layers.clone(), rate.clone()], &[]);
+        assert!(error.unwrap_err().to_string().contains("searched twice"));
+        let error = check_free(&[rate, layers], &fixed("block.layers = 2")).unwrap_err();
+        assert!(
+            error.to_string().contains("block.layers = 2 fixes"),
+            "{error}"
+        );
+    }
+
+    /// A quarter of the draws of a log-uniform value is below the fourth root of the way.
+    #[test]
+    fn draws_differ_by_trial_and_by_setting_and_are_log_uniform() {
+        let grid = [dimension("a=1e-4..1"), dimension("b=1e-4..1")];
+        let all = points(&grid, Some(400)).unwrap();
+        let number = |text: &String| text.split_once('=').unwrap().1.parse::<f64>().unwrap();
+        for place in 0..2 {
+            let of = all.iter().map(|point| number(&point[place]));
+            for (border, share) in [(1e-3, 0.25), (1e-2, 0.5), (1e-1, 0.75)] {
+                let below = of.clone().filter(|x| *x < border).count() as f64;
+                assert!(
+                    (below / all.len() as f64 - share).abs() < 0.1,
+                    "{border}: {below}"
+                );
+            }
+        }
+        assert!(
+            all.iter()
+                .any(|point| number(&point[0]) < 0.1 * number(&point[1]))
+        );
+        // Of two values at most four points are different.
+        let few = [dimension("a=1,2"), dimension("b=x,y")];
+        let few = points(&few, Some(60)).unwrap();
+        assert_eq!(few.len(), 4);
+    }
 }

@@ -1,0 +1,71 @@
+//! Cells and their states, for tests.
+
+use datasets::Protocol;
+use serde_json::json;
+
+use crate::error::Class;
+use crate::model_choice::ModelChoice;
+use crate::sweep::job::Failure;
+use crate::sweep::plan::{Cell, Matrix};
+use crate::sweep::scheduler::State;
+
+/// Returns a matrix of Toy by the recipe `smoke`.
+pub fn matrix(models: Vec<ModelChoice>, seeds: Vec<u64>) -> Matrix {
+    Matrix {
+        tasks: vec!["toy".parse().unwrap()],
+        models,
+        recipes: vec!["smoke".to_owned()],
+        seeds,
+        protocol: Protocol::Clean,
+        assignments: Vec::new(),
+    }
+}
+
+/// Returns the model `bag` with these options.
+pub fn bag(options: &[&str]) -> ModelChoice {
+    ModelChoice {
+        model: "bag",
+        options: options.iter().map(|it| (*it).to_owned()).collect(),
+    }
+}
+
+/// Returns the cells of models on Toy.
+pub fn cells(models: Vec<ModelChoice>, seeds: Vec<u64>) -> Vec<Cell> {
+    matrix(models, seeds).cells().unwrap()
+}
+
+/// Returns the record of a run with an outcome and these validation accuracy and loss; its test
+/// accuracy goes down as that of validation goes up.
+fn record(status: serde_json::Value, accuracy: f64, loss: f64) -> results::Record {
+    serde_json::from_value(json!({
+        "schema": 1,
+        "id": "toy-bag-smoke-s0-0a1b2c3d",
+        "outcome": status,
+        "task": { "name": "toy", "label": "toy", "source": "generated" },
+        "model": { "name": "bag" },
+        "recipe": { "name": "smoke" },
+        "scores": {
+            "val_accuracy": accuracy, "val_loss": loss, "test_accuracy": 1.0 - accuracy, "test_loss": loss,
+            "steps": 20, "examples_seen": 160, "evaluations": 2,
+        },
+    }))
+    .unwrap()
+}
+
+/// Returns the state of a cell that was scored.
+pub fn scored(accuracy: f64, loss: f64) -> State {
+    State::Scored {
+        record: Box::new(record(json!({ "status": "scored" }), accuracy, loss)),
+        fresh: true,
+        not_compared: None,
+    }
+}
+
+/// Returns the state of a cell whose run diverged after a validation.
+pub fn diverged(accuracy: f64, loss: f64) -> State {
+    let status = json!({ "status": "diverged", "step": 9, "reason": "the loss is not finite" });
+    State::Failed(Failure {
+        record: Some(Box::new(record(status, accuracy, loss))),
+        ..Failure::new(Class::Run, "diverged")
+    })
+}
