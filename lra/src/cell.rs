@@ -537,12 +537,9 @@ impl RunAttempt<'_> {
 
 /// Classifies the error of a model that cannot be built: its settings are at fault, or the run is.
 fn in_building(cause: models::Error) -> Error {
-    let class = match cause {
-        models::Error::Option { .. }
-        | models::Error::Word { .. }
-        | models::Error::Unread { .. }
-        | models::Error::Options { .. } => Class::Usage,
-        _ => Class::Run,
+    let class = match cause.is_of_options() {
+        true => Class::Usage,
+        false => Class::Run,
     };
     Error {
         class,

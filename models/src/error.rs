@@ -78,6 +78,17 @@ pub enum Error {
     Tensor(#[from] candle_core::Error),
 }
 
+impl Error {
+    /// Returns whether the options are at fault: they, or one of them, cannot have that value.
+    #[must_use]
+    pub fn is_of_options(&self) -> bool {
+        matches!(
+            self,
+            Self::Option { .. } | Self::Word { .. } | Self::Unread { .. } | Self::Options { .. }
+        )
+    }
+}
+
 /// Returns what is wrong with a value, up to the allowed ones: a number has a range, a word has
 /// none.
 fn verdict(value: &str) -> &'static str {

@@ -39,7 +39,7 @@ fn judge(model: &'static Model, options: &Options, length: usize, cuts: &[usize]
         let backbone = match Backbone::new(model, &of_length(length), options, &parameters) {
             Ok(backbone) => backbone,
             // A variant need not have every form.
-            Err(Error::Option { .. } | Error::Word { .. }) => return,
+            Err(error) if error.is_of_options() => return,
             Err(error) => refuse(error),
         };
         if !backbone.is_causal() {

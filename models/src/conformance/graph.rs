@@ -126,7 +126,7 @@ pub(super) fn trained(model: &'static Model, length: usize) -> Tensor {
     options.block.layers = 1;
     let parameters = Parameters::new(1, &Device::Cpu, DType::F64);
     let classifier = match Classifier::new(model, &shape, &options, &parameters) {
-        Err(Error::Option { .. } | Error::Word { .. }) => {
+        Err(error) if error.is_of_options() => {
             subject_of(DType::F64, model, &shape, &small(model), 1).classifier
         }
         other => other.kept(),
